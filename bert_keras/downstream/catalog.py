@@ -6,6 +6,7 @@ from typing import TypeVar
 from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.downstream.classification import TABLE_TASKS
 from bert_keras.downstream.glue.task import GLUE_TASKS
+from bert_keras.downstream.korean.questions import QUESTION_TASKS
 from bert_keras.downstream.korean.texts import KOREAN_TASKS
 from bert_keras.downstream.label_kinds import listed_labels
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
@@ -28,6 +29,7 @@ TASKS: dict[str, Task] = {
         *SQUAD_TASKS.values(),
         SWAG_TASK,
         *KOREAN_TASKS.values(),
+        *QUESTION_TASKS,
         NER_TASK,
         NER_FEATURES_TASK,
         *TABLE_TASKS.values(),

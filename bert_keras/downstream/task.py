@@ -240,6 +240,12 @@ def data_files(data: StrPath, *, names: Mapping[str, Sequence[str]]) -> dict[str
     return paths
 
 
+def task_folder(data: StrPath, name: str) -> Path:
+    """Returns the folder `name` in the folder of a benchmark, or `data` if it has none."""
+    folder = Path(data)
+    return folder / name if (folder / name).is_dir() else folder
+
+
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Returns the softmax over the last axis, in the dtype of the logits."""
     exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))

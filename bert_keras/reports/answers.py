@@ -16,14 +16,14 @@ ANSWER, NONE = "answer", "none"
 def answer_findings(
     task: SquadTask, examples: Sequence[Question], predictions: Sequence[Prediction | None]
 ) -> Findings:
-    """Returns the questions whose F1 is below 100.
+    """Returns the questions whose F1, or other score of a single question, is below 100.
 
     For SQuAD 2.0 the findings include a confusion matrix of answerable and unanswerable questions.
     """
     errors: Errors = []
     for question, prediction in zip(examples, predictions, strict=True):
-        f1 = task.score([question], [prediction])["f1"]
-        if f1 == 100.0:
+        score = task.score([question], [prediction])[task.score_of_one]
+        if score == 100.0:
             continue
         text = prediction.text if prediction else ""
         probability = _probability(prediction)
@@ -33,11 +33,12 @@ def answer_findings(
             " / ".join(golds) or NONE,
             text or NONE,
             probability,
-            decimals(f1),
+            decimals(score),
         ]
-        errors.append(((100.0 - f1) * (1.0 if probability is None else probability), cells))
+        errors.append(((100.0 - score) * (1.0 if probability is None else probability), cells))
     has_probabilities = any(prediction and prediction.candidates for prediction in predictions)
     order = "largest and most probable errors" if has_probabilities else "largest errors"
+    title = task.score_of_one.replace("_", "-").upper()
     sections = []
     if task.allows_no_answer:
         pairs = [
@@ -47,7 +48,7 @@ def answer_findings(
         sections.append(confusion("Answer or none", pairs, [ANSWER, NONE]))
     return Findings(
         sections=sections,
-        columns=["question and context", "gold", "predicted", "probability", "F1"],
+        columns=["question and context", "gold", "predicted", "probability", title],
         errors=errors,
         order=f"{order} first; gold answers are green, predicted answers are red, and text in "
         "both is violet",

@@ -225,9 +225,13 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
         "klue-tc": KLUE,
         "klue-sts": KLUE,
         "klue-nli": dataclasses.replace(KLUE, num_epochs=5),
+        "klue-mrc": dataclasses.replace(
+            KLUE, num_epochs=5, batch_size=16, learning_rate=3e-5, warmup_rate=0.0
+        ),
         "nsmc": KOELECTRA,
         "kornli": dataclasses.replace(KOELECTRA, num_epochs=15, batch_size=64),
         "korsts": KOELECTRA,
+        "korquad": dataclasses.replace(KOELECTRA, num_epochs=7, batch_size=8),
     },
     "small-models": {"": SMALL_MODELS, "ner-features": TAGGER},
     "laptop": {"": LAPTOP_TASKS, "ner-features": TAGGER},

@@ -3,13 +3,12 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from bert_keras.downstream.classification import ClassificationTask, TextExample
 from bert_keras.downstream.glue.rows import DIAGNOSTIC_BUILDER, DIAGNOSTIC_FILES, ROWS, GlueRow
 from bert_keras.downstream.label_kinds import LabelKind, LabelPrediction, Similarity
 from bert_keras.downstream.table import table_rows
-from bert_keras.downstream.task import data_files, needs_labels
+from bert_keras.downstream.task import data_files, needs_labels, task_folder
 from bert_keras.downstream.tfds import PREFIX, is_tfds
 from bert_keras.options import fixed
 from bert_keras.storage import StrPath
@@ -61,9 +60,7 @@ class GlueTask(ClassificationTask):
                 for split, file in self.row.files.items()
             }
             return paths | ({"ax": PREFIX + DIAGNOSTIC_BUILDER} if self.name == "mnli" else {})
-        folder = Path(data)
-        if (folder / self.row.folder).is_dir():
-            folder /= self.row.folder
+        folder = task_folder(data, self.row.folder)
         paths = data_files(folder, names={split: [file] for split, file in self.row.files.items()})
         if self.name == "mnli":
             candidates = [folder.parent / file for file in DIAGNOSTIC_FILES]

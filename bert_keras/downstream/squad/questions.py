@@ -49,8 +49,12 @@ class Question:
         return None
 
 
-def read_questions(path: str) -> list[Question]:
+def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
     """Reads a file in SQuAD's format, or a TFDS split such as tfds:squad/v2.0:train.
+
+    Args:
+        path: The file or the split.
+        id_name: The name of the field with the id of a question.
 
     Raises:
         InputError: The file is not in SQuAD's format, it has no questions, or an id occurs twice;
@@ -59,7 +63,7 @@ def read_questions(path: str) -> list[Question]:
     questions: list[Question] = []
     locations: dict[str, str] = {}
     for location, paragraph, fields in _builder_rows(path) if is_tfds(path) else _json_rows(path):
-        identity = _value(location, fields, "id", str)
+        identity = _value(location, fields, id_name, str)
         if identity in locations:
             raise InputError(
                 f"{location} has the id {identity!r} of {locations[identity]}; expected a "

@@ -7,7 +7,7 @@ small details. These are kept, including the order of additions, so the scores a
 import re
 import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bert_keras.downstream.squad.predictions import Prediction
 from bert_keras.downstream.squad.questions import Question
@@ -23,11 +23,21 @@ def normalized(text: str) -> str:
 
 
 def squad1_scores(
-    questions: Sequence[Question], predictions: Sequence[Prediction | None]
+    questions: Sequence[Question],
+    predictions: Sequence[Prediction | None],
+    *,
+    normalized: Callable[[str], str] = normalized,
+    units: Callable[[str], Sequence[str]] = str.split,
 ) -> dict[str, float]:
     """Returns the scores of SQuAD 1.1, `exact_match` and `f1`, in percent.
 
     A question whose prediction is None scores 0.
+
+    Args:
+        questions: The questions.
+        predictions: Their predictions.
+        normalized: Returns the part of an answer that is compared.
+        units: Divides a normalized answer into the words or characters that F1 counts.
     """
     exact = f1 = 0
     for question, prediction in zip(questions, predictions, strict=True):
@@ -35,7 +45,7 @@ def squad1_scores(
             predicted = normalized(prediction.text)
             golds = [normalized(answer.text) for answer in question.answers]
             exact += predicted in golds
-            f1 += max(_f1(gold.split(), predicted.split()) for gold in golds)
+            f1 += max(_f1(units(gold), units(predicted)) for gold in golds)
     return {"exact_match": 100.0 * exact / len(questions), "f1": 100.0 * f1 / len(questions)}
 
 
@@ -111,7 +121,7 @@ def _exact_and_f1(question: Question, prediction: Prediction | None) -> tuple[in
     return exact, float(max(_f1(gold.split(), predicted.split()) for gold in golds))
 
 
-def _f1(gold: list[str], predicted: list[str]) -> float:
+def _f1(gold: Sequence[str], predicted: Sequence[str]) -> float:
     num_same = sum((Counter(predicted) & Counter(gold)).values())
     if num_same == 0:
         return 0

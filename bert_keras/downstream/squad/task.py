@@ -48,6 +48,8 @@ class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
     input_names: ClassVar[tuple[str, ...]] = ("question", "context")
     is_metric_percentage: ClassVar[bool] = True  # as the official scorer prints it
     prediction_file: ClassVar[str] = "predictions.json"
+    score_of_one: ClassVar[str] = "f1"  # the score of a single question, which reports show
+    id_name: ClassVar[str] = "id"  # the field of a file with the id of a question
 
     def __post_init__(self):
         check_choice(self, "version", ("1.1", "2.0"))
@@ -87,7 +89,7 @@ class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
         Questions of "train" that have no answer at its position are skipped and listed on stderr.
         """
         path = os.fspath(path)
-        questions = read_questions(path)
+        questions = read_questions(path, id_name=self.id_name)
         if split == "train":
             questions = without_misplaced(questions, path=path)
         if needs_labels(split):

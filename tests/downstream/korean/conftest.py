@@ -53,6 +53,35 @@ def items(name: str) -> list[dict]:
     ]
 
 
+CONTEXT = "한들마을 도서관은 2019년 5월에 문을 열었다. 책은 3만 권이다."
+QUESTIONS = [("언제 열었나?", "2019년 5월"), ("책은 몇 권인가?", "3만 권")]
+
+
+def questions(id_name: str, *impossible: dict) -> str:
+    """Returns a file in SQuAD's format."""
+    possible = [
+        {
+            id_name: f"q{number}",
+            "question": question,
+            "answers": [{"text": answer, "answer_start": CONTEXT.index(answer)}],
+        }
+        for number, (question, answer) in enumerate(QUESTIONS)
+    ]
+    paragraph = {"context": CONTEXT, "qas": [*possible, *impossible]}
+    values = {"version": "x", "data": [{"title": "도서관", "paragraphs": [paragraph]}]}
+    return json.dumps(values, ensure_ascii=False)
+
+
+IMPOSSIBLE = {
+    "guid": "q2",
+    "question": "관장은 누구인가?",
+    "question_type": 3,
+    "is_impossible": True,
+    "answers": [],
+    "plausible_answers": [{"text": "3만", "answer_start": CONTEXT.index("3만")}],
+}
+
+
 def tsv(header: str, rows) -> str:
     return "".join("\t".join(row) + "\n" for row in [header.split(), *rows])
 
@@ -67,6 +96,11 @@ FILES = {
     **{
         f"{name}-v1.1/{name}-v1.1_{split}.json": json.dumps(items(name), ensure_ascii=False)
         for name in ("ynat", "klue-sts", "klue-nli")
+        for split in ("train", "dev")
+    },
+    **{f"korquad/KorQuAD_v1.0_{split}.json": questions("id") for split in ("train", "dev")},
+    **{
+        f"klue-mrc-v1.1/klue-mrc-v1.1_{split}.json": questions("guid", IMPOSSIBLE)
         for split in ("train", "dev")
     },
     "nsmc/ratings_train.txt": NSMC,

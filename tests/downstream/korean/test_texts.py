@@ -119,3 +119,13 @@ def test_a_model_is_fine_tuned_evaluated_and_predicts(korean_folder, encoder, tm
     expected = json.loads((run / "scores.json").read_text())
     computed = task.score(examples, task.read_predictions(predictions, examples))
     assert computed == pytest.approx({score: expected[score] for score in task.scores})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["klue-tc", "klue-sts", "klue-nli"])
+def test_a_model_is_exported_and_verified(korean_folder, encoder, tmp_path, name):
+    start = ["--from", str(encoder), "--output", str(tmp_path / "run")]
+    settings = ["--set", "num_epochs=1", "max_length=32"]
+    assert main(["finetune", name, "--data", str(korean_folder), *start, *settings]) == 0
+    target = ["model", "--to", str(tmp_path / "saved_models")]
+    assert main(["export", str(tmp_path / "run" / "model"), *target]) == 0

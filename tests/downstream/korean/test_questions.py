@@ -1,0 +1,174 @@
+"""KorQuAD 1.0 and KLUE-MRC: official files and scores, and errors."""
+
+import dataclasses
+import json
+
+import pytest
+
+from bert_keras.cli import main
+from bert_keras.downstream.catalog import named_task
+from bert_keras.downstream.korean.answers import klue_mrc_scores, korquad_scores, rouge_w
+from bert_keras.downstream.squad.predictions import Prediction
+from bert_keras.downstream.squad.questions import Answer, Question
+from bert_keras.errors import InputError
+from tests.downstream.korean.conftest import CONTEXT, IMPOSSIBLE, questions
+
+KORQUAD, KLUE_MRC = named_task("korquad"), named_task("klue-mrc")
+FOLDERS = {"korquad": "korquad", "klue-mrc": "klue-mrc-v1.1"}
+SETTINGS = ["max_length=40", "max_question_length=12", "stride=8", "num_epochs=1", "batch_size=2"]
+
+
+def question(*golds):
+    answers = tuple(Answer(gold, 0) for gold in golds)
+    return Question(id="q", question="?", context="가", answers=answers)
+
+
+@pytest.mark.parametrize(
+    ("golds", "predicted", "exact", "f1"),
+    [
+        (["2019년 5월"], "2019년 5월.", 100, 100),
+        (["5월"], "2019년 5월", 0, 2 * (2 / 7) * 1 / (2 / 7 + 1) * 100),  # 2 of 7 characters
+        (["《봄 비》"], "봄 비", 100, 100),
+        (["봄‘비’"], "봄 비", 100, 100),  # a quote becomes a space
+        (["봄비"], "비봄", 0, 100),  # the order of characters does not count
+        (["봄비"], "봄 비", 0, 100),  # nor do spaces
+        (["KBS-1"], "kbs1", 100, 100),
+        (["가을", "여름"], "여름에", 0, 80),
+        (["가을"], "여름", 0, 0),
+        (["가을"], "", 0, 0),
+    ],
+)
+def test_scores_of_korquad(golds, predicted, exact, f1):
+    scores = korquad_scores([question(*golds)], [Prediction(predicted)])
+    assert scores == pytest.approx({"exact_match": exact, "f1": f1})
+
+
+@pytest.mark.parametrize(
+    ("golds", "predicted", "exact", "rouge"),
+    [
+        (["2019년 5월"], "2019년 5월.", 100, 100),
+        (["2019년 5월"], "5월", 0, 2 * 2 / (8 + 2) * 100),
+        (["봄비"], "비봄", 0, 50),  # one common character
+        (["봄 비"], "봄비", 0, 2 * 1 / (3 + 2) * 100),  # a space counts
+        (["《봄》"], "봄", 0, 2 * 1 / (3 + 1) * 100),  # these quotes stay
+        (['"()‘’봄'], "봄", 100, 100),  # the pattern of KLUE-baseline
+        (["가을", "여름"], "여름에", 0, 80),
+        ([], "", 100, 100),
+        ([], "여름", 0, 0),
+        (["여름"], "", 0, 0),
+        (["..."], "", 100, 100),
+    ],
+)
+def test_scores_of_klue_mrc(golds, predicted, exact, rouge):
+    scores = klue_mrc_scores([question(*golds)], [Prediction(predicted)])
+    assert scores == pytest.approx({"exact_match": exact, "rouge_w": rouge})
+
+
+def test_a_question_without_a_prediction_scores_zero():
+    pair = [question("가"), question("나")], [None, Prediction("나")]
+    assert korquad_scores(*pair) == {"exact_match": 50, "f1": 50}
+    assert klue_mrc_scores(*pair) == {"exact_match": 50, "rouge_w": 50}
+
+
+def stated_rouge_w(predicted: str, gold: str) -> float:
+    """The published formula, with the longest common substring by dynamic programming."""
+    longest, lengths = 0, [0] * (len(gold) + 1)
+    for one in predicted:
+        lengths = [0, *(lengths[i] + 1 if one == two else 0 for i, two in enumerate(gold))]
+        longest = max(longest, *lengths)
+    precision = longest / len(predicted) if predicted else 0.0
+    recall = longest / len(gold)
+    return 2 * precision * recall / (precision + recall) if longest else 0.0
+
+
+def test_rouge_w_equals_the_published_formula():
+    texts = [CONTEXT[a:b] for a in range(0, 30, 3) for b in range(a + 1, 34, 4)]
+    for predicted in ["", "없음", *texts]:
+        for gold in texts:
+            assert rouge_w(predicted, gold) == pytest.approx(stated_rouge_w(predicted, gold))
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_official_layout_is_read(korean_folder, name):
+    task = named_task(name)
+    files = task.files(korean_folder)
+    assert files == task.files(korean_folder / FOLDERS[name])
+    for split in ("train", "dev"):
+        read = task.read(files[split], split=split)
+        assert [each.id for each in read[:2]] == ["q0", "q1"]
+        assert all(each.is_impossible or each.target for each in read)
+    assert len(read) == {"korquad": 2, "klue-mrc": 3}[name]
+
+
+def test_an_unanswerable_question_of_klue_has_no_answer(korean_folder):
+    path = KLUE_MRC.files(korean_folder / "klue-mrc-v1.1")["dev"]
+    read = KLUE_MRC.read(path, split="dev")
+    assert read[2].is_impossible and read[2].answers == ()
+    texts = ["2019년 5월", "3만 권", ""]
+    assert KLUE_MRC.score(read, [Prediction(text) for text in texts]) == {
+        "rouge_w": 100, "exact_match": 100
+    }  # fmt: skip
+
+
+def test_the_threshold_of_klue_stays():
+    assert KLUE_MRC.tuned([question()], [Prediction("가", 3.0)]) == KLUE_MRC
+    assert KLUE_MRC.null_threshold == 0.0
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "message"),
+    [
+        (KORQUAD, "{", "a.json is not valid JSON in SQuAD's format: Expecting property name"),
+        (KLUE_MRC, questions("id"), r"qas\[0\] lacks 'guid'; it has id, question, answers"),
+        (KORQUAD, questions("guid"), r"qas\[0\] lacks 'id'; it has guid, question, answers"),
+        (KORQUAD, questions("id", IMPOSSIBLE | {"id": "x"}), "each question of SQuAD 1.1 has an a"),
+        (
+            KLUE_MRC,
+            questions("guid", {**IMPOSSIBLE, "answers": IMPOSSIBLE["plausible_answers"]}),
+            r"\(id q2\) has answers and is_impossible; expected one of them",
+        ),
+    ],
+)
+def test_errors_name_the_file_and_the_question(tmp_path, task, text, message):
+    (tmp_path / "a.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        task.read(tmp_path / "a.json")
+
+
+def test_answers_that_are_not_at_their_offset_are_listed(tmp_path, capsys):
+    text = questions("guid").replace('"answer_start": ', '"answer_start": 1')
+    (tmp_path / "a.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="has no answer that is in its context at answer_start"):
+        KLUE_MRC.read(tmp_path / "a.json")
+    text = questions("guid", IMPOSSIBLE).replace('"answer_start": ', '"answer_start": 1', 1)
+    (tmp_path / "a.json").write_text(text, encoding="utf-8")
+    assert [each.id for each in KLUE_MRC.read(tmp_path / "a.json")] == ["q1", "q2"]
+    assert "not '2019년 5월'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_model_is_fine_tuned_evaluated_and_predicts(korean_folder, encoder, tmp_path, name):
+    run, file, page = tmp_path / "run", tmp_path / "predictions.json", tmp_path / "page.html"
+    data = ["--data", str(korean_folder / FOLDERS[name])]
+    start = ["--from", str(encoder), "--output", str(run)]
+    assert main(["finetune", name, *data, *start, "--set", *SETTINGS]) == 0
+    model = ["--model", str(run / "model")]
+    assert main(["evaluate", name, *model, *data, "--report", str(page)]) == 0
+    assert main(["predict", name, *model, *data, "--split", "dev", "--output", str(file)]) == 0
+    task = dataclasses.replace(named_task(name), max_length=40, max_question_length=12)
+    examples = task.read(task.files(korean_folder / FOLDERS[name])["dev"], split="dev")
+    assert json.loads(file.read_text()).keys() == {each.id for each in examples}
+    expected = json.loads((run / "scores.json").read_text())
+    computed = task.score(examples, task.read_predictions(file, examples))
+    assert computed == pytest.approx({score: expected[score] for score in computed})
+    assert ("ROUGE-W" if name == "klue-mrc" else "F1") in page.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_model_is_exported_and_verified(korean_folder, encoder, tmp_path, name):
+    data = ["--data", str(korean_folder / FOLDERS[name])]
+    start = ["--from", str(encoder), "--output", str(tmp_path / "run")]
+    assert main(["finetune", name, *data, *start, "--set", *SETTINGS]) == 0
+    target = ["answers", "--to", str(tmp_path / "saved_models")]
+    assert main(["export", str(tmp_path / "run" / "model"), *target]) == 0
