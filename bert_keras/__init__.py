@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.exporting.export import export as export
     from bert_keras.exporting.model_folder import export_classifier as export_classifier
     from bert_keras.models import load_model as load_model
+    from bert_keras.models.discriminator import BertDiscriminator as BertDiscriminator
     from bert_keras.models.encoder import BertEncoder as BertEncoder
     from bert_keras.models.feature_tagger import BertFeatureTagger as BertFeatureTagger
     from bert_keras.models.keras_hub import from_keras_hub as from_keras_hub
@@ -109,6 +110,7 @@ _HOMES = {
     "BertEncoder": "bert_keras.models.encoder",
     "BertPretrainer": "bert_keras.models.pretrainer",
     "BertMaskedLM": "bert_keras.models.pretrainer",
+    "BertDiscriminator": "bert_keras.models.discriminator",
     "BertClassifier": "bert_keras.models.task_models",
     "BertTokenClassifier": "bert_keras.models.task_models",
     "BertQuestionAnswering": "bert_keras.models.task_models",

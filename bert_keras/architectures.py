@@ -49,6 +49,12 @@ MASKED_LM = Architecture(
     class_names={"huggingface": "ForMaskedLM", "keras_hub": "MaskedLM"},
     exporter="bert_keras.exporting.signatures.masked_lm",
 )
+# Its class in transformers belongs to ELECTRA alone; see `family.Family.class_names`.
+DISCRIMINATOR = Architecture(
+    name="BertDiscriminator",
+    module="bert_keras.models.discriminator",
+    heads=("replaced_token",),
+)
 CLASSIFIER = Architecture(
     name="BertClassifier",
     module="bert_keras.models.task_models",
@@ -99,8 +105,8 @@ SENTENCE_ENCODER = Architecture(
 ARCHITECTURES: dict[str, Architecture] = {
     row.name: row
     for row in (
-        *(ENCODER, PRETRAINER, MASKED_LM, CLASSIFIER, TOKEN_CLASSIFIER, QUESTION_ANSWERING),
-        *(MULTIPLE_CHOICE, FEATURE_TAGGER, SENTENCE_ENCODER),
+        *(ENCODER, PRETRAINER, MASKED_LM, DISCRIMINATOR, CLASSIFIER, TOKEN_CLASSIFIER),
+        *(QUESTION_ANSWERING, MULTIPLE_CHOICE, FEATURE_TAGGER, SENTENCE_ENCODER),
     )
 }
 

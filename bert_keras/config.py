@@ -13,7 +13,7 @@ from bert_keras.storage import json_object, write_text
 from bert_keras.text.vocab import SPECIAL_TOKENS
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh")
-POOLER_ACTIVATIONS = ("tanh", "relu", "")
+POOLER_ACTIVATIONS = ("tanh", "relu", "gelu", "")
 POOLINGS = ("cls", "mean")
 NORM_POSITIONS = ("post", "pre")
 POSITION_KINDS = ("learned", "rotary")
@@ -37,8 +37,9 @@ class BertConfig:
     The defaults are those of BERT-base, uncased (Devlin et al. 2018, section 3). The relatives of
     BERT use the same encoder with other values: ALBERT (Lan et al. 2019) sets `embedding_size` and
     `shares_layers`, RoBERTa (Liu et al. 2019) sets `position_offset`, DistilBERT (Sanh et al.
-    2019) sets `num_segments=0` and `pooler_activation="relu"`, and ModernBERT (Warner et al. 2024)
-    sets the fields from `norm_position` on.
+    2019) sets `num_segments=0` and `pooler_activation="relu"`, ELECTRA (Clark et al. 2020) sets
+    `pooler_activation="gelu"`, and ModernBERT (Warner et al. 2024) sets the fields from
+    `norm_position` on.
 
     Raises:
         InputError: A field has the wrong type or an impossible value.
@@ -76,8 +77,9 @@ class BertConfig:
     # Layers of a BiLSTM after the last block, with hidden_size / 2 units in each direction. 0 means
     # no BiLSTM (section 5.1).
     num_lstm_layers: int = 0
-    # Activation and LayerNorm epsilon of the masked-LM head, which differ from those of the encoder
-    # in KerasHub's models. "" means `activation`, 0 means `layer_norm_epsilon`.
+    # Activation and LayerNorm epsilon of the masked-LM head, which may differ from those of the
+    # encoder in models of KerasHub and in ELECTRA. "" means `activation`, 0 means
+    # `layer_norm_epsilon`.
     masked_lm_activation: str = ""
     masked_lm_epsilon: float = 0.0
     # One of NORM_POSITIONS. "post": each sublayer computes LayerNorm(x + sublayer(x)). "pre": it

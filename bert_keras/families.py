@@ -4,97 +4,21 @@
 another configuration.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bert_keras.architectures import CLASSIFIER, MULTIPLE_CHOICE
+from bert_keras.architectures import CLASSIFIER, DISCRIMINATOR, MULTIPLE_CHOICE, PRETRAINER
+from bert_keras.family import OPTIONAL_SIZES, Family
 
 if TYPE_CHECKING:
     from bert_keras.config import BertConfig
 
-
-@dataclass(frozen=True, kw_only=True)
-class Family:
-    """A kind of encoder: the configuration values of its members and its Hugging Face names.
-
-    The names of weights and config.json keys are those of the transformers library.
-    """
-
-    kind: str  # model_type in config.json
-    # Prefix of the encoder's weight names in task models, without a dot; "" means `kind`.
-    prefix: str = ""
-    class_prefix: str  # start of the class names, such as "DistilBert", also in keras_hub
-    # Values of BertConfig fields that all members share and that differ from `BERT_TRAITS`.
-    traits: Mapping[str, object] = field(default_factory=dict)
-    options: tuple[str, ...] = ()  # fields in BERT_TRAITS in which members differ
-    # Fields in OPTIONAL_SIZES that are above 0 in every member; the others there are 0.
-    sizes: tuple[str, ...] = ("num_segments",)
-    has_pooler: bool = True  # whether the class of the bare encoder has a pooler
-    # Parts of BERT's weight names and their replacements. `weight_name` applies them in order,
-    # those of `model_weight_names` first. A weight that the family does not have gets the name "".
-    weight_names: Mapping[str, str] = field(default_factory=dict)
-    # Replacements that apply to one model only, by the name of our model.
-    model_weight_names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    # Keys of BERT's config.json and this family's keys for the same values.
-    config_keys: Mapping[str, str] = field(default_factory=dict)
-    # Defaults of absent config.json keys, by this family's keys, where they differ from BERT's.
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    dropout_keys: tuple[str, ...] = ()  # config.json keys of the dropout rates of heads
-    # config.json keys of which only one value is supported, and that value.
-    fixed_values: Mapping[str, Any] = field(default_factory=dict)
-    ignored_keys: tuple[str, ...] = ()  # config.json keys that have no effect here
-
-    def includes(self, config: "BertConfig") -> bool:
-        """Returns whether an encoder with this configuration belongs to the family."""
-        values = {**BERT_TRAITS, **self.traits}
-        return all(
-            getattr(config, name) == value or name in self.options for name, value in values.items()
-        ) and all((getattr(config, name) > 0) == (name in self.sizes) for name in OPTIONAL_SIZES)
-
-    @property
-    def weight_prefix(self) -> str:
-        """The prefix of the encoder's weight names in task models, such as `bert.`."""
-        return f"{self.prefix or self.kind}."
-
-    def weight_name(self, name: str, *, model: str) -> str:
-        """Returns this family's name of a weight.
-
-        Args:
-            name: The name of the weight in Hugging Face's BERT.
-            model: The name of our model class that has the weight.
-
-        Returns:
-            The name, or "" if models of this family do not have the weight.
-        """
-        for names in (self.model_weight_names.get(model, {}), self.weight_names):
-            for old, new in names.items():
-                name = name.replace(old, new)
-        return name
-
-    def config_key(self, name: str) -> str:
-        """Returns this family's config.json key for the BERT key `name`."""
-        return self.config_keys.get(name, name)
-
-
-# Fields of BertConfig that distinguish families only by whether their value is 0.
-OPTIONAL_SIZES = ("num_segments", "embedding_size")
-# BERT's values of the BertConfig fields that distinguish families; `Family.traits` overrides them.
-BERT_TRAITS = {
-    "shares_layers": False,
-    "position_offset": 0,
-    "pooler_activation": "tanh",
-    "is_causal": False,
-    "norm_position": "post",
-    "position_kind": "learned",
-    "is_gated": False,
-    "has_biases": True,
-    "ties_decoder": True,
-    "local_window": 0,
-    "has_head_norm": False,
-    "pooling": "cls",
-}
 _NO_NEXT_SENTENCE = {"cls.seq_relationship.weight": "", "cls.seq_relationship.bias": ""}
+# For a classifier whose pooler is a layer of the classification head.
+_TWO_LAYER_CLASSIFIER = {
+    "classifier.weight": "classifier.out_proj.weight",
+    "classifier.bias": "classifier.out_proj.bias",
+    "pooler.dense": "classifier.dense",
+}
 
 BERT = Family(kind="bert", class_prefix="Bert")
 # Sanh et al. 2019. In the classifier, the pooler is called pre_classifier and uses ReLU.
@@ -170,8 +94,7 @@ ALBERT = Family(
         "num_memory_blocks",
     ),
 )
-# Liu et al. 2019. Positions count from pad_token_id + 1. In a classifier, the pooler is a layer of
-# the classification head.
+# Liu et al. 2019. Positions count from pad_token_id + 1.
 ROBERTA = Family(
     kind="roberta",
     class_prefix="Roberta",
@@ -182,13 +105,7 @@ ROBERTA = Family(
         "cls.predictions.": "lm_head.",
         **_NO_NEXT_SENTENCE,
     },
-    model_weight_names={
-        CLASSIFIER.name: {
-            "classifier.weight": "classifier.out_proj.weight",
-            "classifier.bias": "classifier.out_proj.bias",
-            "pooler.dense": "classifier.dense",
-        }
-    },
+    model_weight_names={CLASSIFIER.name: _TWO_LAYER_CLASSIFIER},
     defaults={"vocab_size": 50_265},
     fixed_values={"pad_token_id": 1},
 )
@@ -258,8 +175,40 @@ MODERNBERT = Family(
         *("sep_token_id", "sparse_pred_ignore_index", "sparse_prediction"),
     ),
 )
+# Clark et al. 2020: discriminators and generators. The encoder has no pooler. The heads that read
+# the state of [CLS] begin with a dense layer and GELU, and that of the generator has GELU with
+# every activation of the encoder.
+ELECTRA = Family(
+    kind="electra",
+    class_prefix="Electra",
+    class_names={PRETRAINER.name: "", DISCRIMINATOR.name: "ForPreTraining"},
+    traits={"pooler_activation": "gelu", "masked_lm_activation": "gelu"},
+    options=("embedding_size",),
+    has_pooler=False,
+    weight_names={
+        "embeddings.projection": "embeddings_project",
+        "pooler.dense.weight": "",
+        "pooler.dense.bias": "",
+        "cls.predictions.transform.": "generator_predictions.",
+        "cls.predictions.decoder": "generator_lm_head",
+        "cls.predictions.bias": "generator_lm_head.bias",
+        **_NO_NEXT_SENTENCE,
+    },
+    model_weight_names={
+        CLASSIFIER.name: _TWO_LAYER_CLASSIFIER,
+        MULTIPLE_CHOICE.name: {"pooler.dense": "sequence_summary.summary"},
+    },
+    defaults={
+        "embedding_size": 128,
+        "hidden_size": 256,
+        "intermediate_size": 1024,
+        "num_attention_heads": 4,
+    },
+    dropout_keys=("summary_last_dropout",),
+    fixed_values={"summary_activation": "gelu", "summary_type": "first", "summary_use_proj": True},
+)
 FAMILIES: dict[str, Family] = {
-    row.kind: row for row in (BERT, DISTILBERT, ALBERT, ROBERTA, MODERNBERT)
+    row.kind: row for row in (BERT, DISTILBERT, ALBERT, ROBERTA, MODERNBERT, ELECTRA)
 }
 
 

@@ -1,8 +1,8 @@
 """Defines configurations by name, such as "tiny" and "base".
 
 The sources are Turc et al. 2019 (the 24 sizes up to L-12_H-768), Devlin et al. 2018 (base, large),
-Sanh et al. 2019 (DistilBERT), Lan et al. 2019 (ALBERT v2), Liu et al. 2019 (RoBERTa) and Warner et
-al. 2024 (ModernBERT).
+Sanh et al. 2019 (DistilBERT), Lan et al. 2019 (ALBERT v2), Liu et al. 2019 (RoBERTa), Warner et
+al. 2024 (ModernBERT) and Clark et al. 2020 (the discriminators of ELECTRA).
 """
 
 import dataclasses
@@ -88,6 +88,7 @@ ROBERTA = {
     "position_offset": 2,
     "layer_norm_epsilon": 1e-5,
 }
+ELECTRA = {"has_pooler": False, "pooler_activation": "gelu", "masked_lm_activation": "gelu"}
 PRESETS |= {
     "distilbert": BertConfig(
         num_layers=6, num_segments=0, has_pooler=False, pooler_activation="relu"
@@ -113,6 +114,11 @@ PRESETS |= {
     "modernbert-tiny": _modernbert(3, 128, 192, vocab_size=30_522, max_positions=512),
     "modernbert-base": _modernbert(22, 768, 1152),
     "modernbert-large": _modernbert(28, 1024, 2624),
+    # Not a published size; small enough to train on a laptop.
+    "electra-tiny": dataclasses.replace(PRESETS["tiny"], **ELECTRA),
+    "electra-small": dataclasses.replace(PRESETS["L-12_H-256"], embedding_size=128, **ELECTRA),
+    "electra-base": dataclasses.replace(PRESETS["base"], **ELECTRA),
+    "electra-large": dataclasses.replace(PRESETS["large"], **ELECTRA),
 }
 
 

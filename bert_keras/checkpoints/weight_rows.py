@@ -35,6 +35,9 @@ def rows(metadata: ModelMetadata) -> list[WeightRow]:
             table += _masked_lm(metadata.config)
         elif head == "tagger":
             table += _tagger(metadata)
+        elif head == "replaced_token":
+            size = metadata.config.hidden_size
+            table += [*_dense(f"{head}/transform", size, size), *_dense(f"{head}/dense", size, 1)]
         else:
             if metadata.config.has_head_norm and head in TOKEN_HEADS:
                 table += _dense_and_norm(f"{head}/transform", f"{head}/norm", metadata.config)

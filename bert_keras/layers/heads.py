@@ -1,4 +1,4 @@
-"""The heads on top of the encoder: classification, token labels, answer spans and masked LM."""
+"""The heads on top of the encoder: classification, tokens, answer spans and masked LM."""
 
 import keras
 from keras import ops
@@ -52,7 +52,7 @@ class TokenLabelsHead(ClassificationHead):
         initializer_stddev: The standard deviation of the kernel initializer.
         activation: One of `bert_keras.config.ACTIVATIONS`. A dense layer with this activation and a
             LayerNorm then precede dropout and logits, as in ModernBERT. "" omits them.
-        layer_norm_epsilon: The number that this LayerNorm adds to the variance.
+        layer_norm_epsilon: The number that this LayerNorm adds to the variance; 0 omits LayerNorm.
         has_biases: Whether these two layers have biases.
     """
 
@@ -72,17 +72,19 @@ class TokenLabelsHead(ClassificationHead):
         )
         self.activation = activation
         self.has_biases = has_biases
-        if activation:
+        self.norm = None
+        if activation and layer_norm_epsilon:
             self.norm = LayerNorm(
                 epsilon=layer_norm_epsilon, center=has_biases, dtype=self.dtype_policy, name="norm"
             )
 
     def build(self, hidden_shape):
+        size = hidden_shape[-1]
         if self.activation:
-            size = hidden_shape[-1]
             self.transform = projection(
                 self, "transform", inputs=size, units=size, has_bias=self.has_biases
             )
+        if self.norm is not None:
             self.norm.build((None, size))
         super().build(hidden_shape)
 
@@ -91,6 +93,7 @@ class TokenLabelsHead(ClassificationHead):
         states_XD = ops.reshape(hidden, (-1, size))
         if self.activation:
             states_XD = activate(self.transform(states_XD), activation=self.activation)
+        if self.norm is not None:
             states_XD = self.norm(states_XD)
         logits_XL = super().call(states_XD, training=training)
         return ops.reshape(logits_XL, (-1, length, self.num_labels))
@@ -115,6 +118,32 @@ class SpanHead(TokenLabelsHead):
     def call(self, hidden, training=False):
         logits_BT2 = super().call(hidden, training=training)
         return {"start": logits_BT2[:, :, 0], "end": logits_BT2[:, :, 1]}
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class ReplacedTokenHead(TokenLabelsHead):
+    """Logit of each token that it was replaced: dense layer, activation, dense layer.
+
+    Maps [B, T, D] to [B, T] in the dtype of the weights. Source: Clark et al. 2020 and its code,
+    which has no dropout in this head.
+
+    Args:
+        activation: One of `bert_keras.config.ACTIVATIONS`.
+        initializer_stddev: The standard deviation of the kernel initializer.
+    """
+
+    def __init__(self, *, activation: str, initializer_stddev: float, **kwargs):
+        super().__init__(
+            1,
+            dropout_rate=0.0,
+            initializer_stddev=initializer_stddev,
+            activation=activation,
+            layer_norm_epsilon=0.0,
+            **kwargs,
+        )
+
+    def call(self, hidden, training=False):
+        return super().call(hidden, training=training)[:, :, 0]
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")

@@ -5,6 +5,7 @@ from importlib import import_module
 
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.formats import open_checkpoint
+from bert_keras.models.discriminator import BertDiscriminator as BertDiscriminator
 from bert_keras.models.encoder import BertEncoder as BertEncoder
 from bert_keras.models.feature_tagger import BertFeatureTagger as BertFeatureTagger
 from bert_keras.models.pretrained import Pretrained

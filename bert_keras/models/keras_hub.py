@@ -15,7 +15,8 @@ from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.checkpoints.keras_hub.families import CLASSES, HUB_FAMILIES
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.families import Family, family_of
+from bert_keras.families import family_of
+from bert_keras.family import Family
 from bert_keras.models import MODELS
 from bert_keras.models.pretrained import Pretrained, save_model
 

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.huggingface.config import CLASSES
+from bert_keras.checkpoints.huggingface.config import transformers_classes
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
@@ -29,11 +29,14 @@ CHANGES = {
         **{"local_window": 6, "global_every": 2, "num_layers": 3},
         **{"pooler_activation": "", "has_head_norm": True, "pooling": "mean"},
     },
+    "electra": {
+        **{"embedding_size": 6, "pooler_activation": "gelu", "masked_lm_activation": "gelu"},
+    },
 }
 PAIRS = [
     (family, model)
     for family in CHANGES
-    for model in CLASSES
+    for model in transformers_classes(FAMILIES[family])
     if model != "BertPretrainer" or family == "albert"
 ]
 
@@ -137,11 +140,13 @@ def test_transformers_reads_our_files_and_we_read_its_files(small, tmp_path, fam
     transformers.logging.disable_progress_bar()
     original = small(family, model)
     write_checkpoint(original, tmp_path / "it", format="huggingface")
-    auto = f"AutoModel{CLASSES[model].removeprefix('Model')}"
+    name = transformers_classes(FAMILIES[family])[model]
+    end = name.removeprefix(FAMILIES[family].class_prefix)
+    auto = f"AutoModel{end.removeprefix('Model')}"
     theirs, info = getattr(transformers, auto).from_pretrained(
         tmp_path / "it", output_loading_info=True
     )
-    assert type(theirs).__name__ == f"{FAMILIES[family].class_prefix}{CLASSES[model]}"
+    assert type(theirs).__name__ == name
     assert not any(info.values()), info
     theirs.save_pretrained(tmp_path / "again")
     read = open_checkpoint(tmp_path / "again")

@@ -51,10 +51,10 @@ def go_on(name: str) -> str:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"model_type": "electra"}, "config.json: model_type is 'electra'; expected one of 'bert', "
-         "'distilbert', 'albert', 'roberta', 'modernbert'"),
+        ({"model_type": "xlnet"}, "config.json: model_type is 'xlnet'; expected one of 'bert', "
+         "'distilbert', 'albert', 'roberta', 'modernbert', 'electra'"),
         ({"model_type": ["bert"]}, "config.json: model_type is ['bert']; expected one of 'bert', "
-         "'distilbert', 'albert', 'roberta', 'modernbert'"),
+         "'distilbert', 'albert', 'roberta', 'modernbert', 'electra'"),
         ({"model_type": "roberta"}, "config.json: pad_token_id is 0; expected 1, the only "
          "supported value"),
         ({"model_type": "albert", "num_hidden_groups": 2}, "config.json: num_hidden_groups is 2; "

@@ -14,7 +14,8 @@ from bert_keras.models import MODELS
 from bert_keras.models.pretrained import named_weights
 
 KERAS_HUB = HUB_FAMILIES["bert"].column
-NATIVE_ONLY = ("BertFeatureTagger", "BertSentenceEncoder")  # has weights or settings of our own
+# BERT's with weights or settings of our own; in Hugging Face, only an ELECTRA is a discriminator.
+NATIVE_ONLY = ("BertDiscriminator", "BertFeatureTagger", "BertSentenceEncoder")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ SHOWN = dict(
     re.findall(r"^\$ bert-keras convert (\S+) out\n(.*?)(?=^\$|^```)", SECTION, re.M | re.S)
 )
 VALUES = {  # of config.json
-    "electra": {"model_type": "electra"},
+    "deberta": {"model_type": "deberta-v2"},
     "other-activation": {"hidden_act": "mish"},
     "relative-positions": {"position_embedding_type": "relative_key"},
 }

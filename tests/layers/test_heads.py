@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.layers.heads import ClassificationHead, MaskedLMHead, SpanHead, TokenLabelsHead
+from bert_keras.layers.heads import (
+    ClassificationHead,
+    MaskedLMHead,
+    ReplacedTokenHead,
+    SpanHead,
+    TokenLabelsHead,
+)
 
 D, P, V = 8, 4, 20
 TABLE = np.random.default_rng(3).normal(size=(V, D)).astype("float32")
@@ -65,6 +71,17 @@ CASES = {
             "norm/gamma": (D,),
             "dense/kernel": (D, 5),
             "dense/bias": (5,),
+        },
+    ),
+    "replaced_token": (
+        ReplacedTokenHead(activation="gelu", initializer_stddev=0.5, name="replaced_token"),
+        lambda b, t: (states(b, t),),
+        lambda b, t: (b, t),
+        {
+            "transform/kernel": (D, D),
+            "transform/bias": (D,),
+            "dense/kernel": (D, 1),
+            "dense/bias": (1,),
         },
     ),
     "span": (

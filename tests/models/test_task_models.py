@@ -15,6 +15,7 @@ from bert_keras.embedding import DenseModule, EmbeddingConfig
 from bert_keras.errors import InputError
 from bert_keras.models import (
     BertClassifier,
+    BertDiscriminator,
     BertEncoder,
     BertMaskedLM,
     BertMultipleChoice,
@@ -71,6 +72,16 @@ CASES = {
         dense("span", 2),
         lambda b, t: {"start": (b,), "end": (b,)},
         {"start": None, "end": None},  # as many as there are tokens
+    ),
+    BertDiscriminator: (
+        {},
+        {
+            "replaced_token/transform/kernel": (16, 16),
+            "replaced_token/transform/bias": (16,),
+            **dense("replaced_token", 1),
+        },
+        lambda b, t: {"replaced_token": (b,)},  # the place of the token that was replaced
+        {"replaced_token": None},
     ),
     BertMultipleChoice: ({}, dense("multiple_choice", 1), lambda b, t: {"": (b,)}, {"": 4}),
     BertSentenceEncoder: (

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_keras.config import BertConfig
-from bert_keras.models import BertMaskedLM, BertPretrainer, load_model
+from bert_keras.models import BertDiscriminator, BertMaskedLM, BertPretrainer, load_model
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.pretrained import Pretrained, named_weights
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -91,7 +91,7 @@ def loss_and_gradients(
     model: BertPretrainer | BertMaskedLM, batch: dict[str, np.ndarray]
 ) -> tuple[float, dict[str, np.ndarray]]:
     """Of pretraining, as `fit` computes them; gradients by our names."""
-    losses, variables = pretraining_losses(), named_weights(model)
+    losses = pretraining_losses()
     with tf.GradientTape() as tape:
         expected = model(batch)
         loss = losses["masked_lm"](
@@ -101,7 +101,23 @@ def loss_and_gradients(
             loss += losses["next_sentence"](
                 batch["next_sentence_labels"], expected["next_sentence"]
             )
+    return float(loss), _gradients(tape, loss, model)
+
+
+def discriminator_gradients(
+    model: BertDiscriminator, batch: dict[str, np.ndarray], is_replaced: np.ndarray
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Of the mean over the tokens that are no padding; gradients by our names."""
+    with tf.GradientTape() as tape:
+        logits = model(batch)["replaced_token"]
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(is_replaced.astype("float32"), logits)
+        loss = tf.reduce_mean(losses[batch["input_mask"] == 1])
+    return float(loss), _gradients(tape, loss, model)
+
+
+def _gradients(tape, loss, model: Pretrained) -> dict[str, np.ndarray]:
+    variables = named_weights(model)
     gradients = tape.gradient(loss, [variable.value for variable in variables.values()])
     # A looked-up table's gradient comes as rows; converted, they are added up.
     arrays = [tf.convert_to_tensor(gradient).numpy() for gradient in gradients]
-    return float(loss), dict(zip(variables, arrays, strict=True))
+    return dict(zip(variables, arrays, strict=True))

@@ -7,7 +7,9 @@ import our_side
 import pytest
 from differences import PRECISION, at, difference, gradient_differences
 
+from bert_keras.checkpoints.huggingface.config import transformers_classes
 from bert_keras.config import BertConfig
+from bert_keras.families import family_of
 from bert_keras.presets import preset
 
 pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
@@ -22,6 +24,7 @@ import their_side  # noqa: E402
 SIZE = BertConfig(
     vocab_size=500, hidden_size=96, num_layers=3, num_heads=6, initializer_stddev=0.08
 )
+ELECTRA = {"pooler_activation": "gelu", "masked_lm_activation": "gelu"}
 CONFIGS = {
     "distilbert": dataclasses.replace(SIZE, num_segments=0, pooler_activation="relu"),
     "albert": dataclasses.replace(
@@ -46,13 +49,16 @@ CONFIGS = {
         initializer_stddev=0.08,
         has_pooler=True,
     ),
+    "electra": dataclasses.replace(SIZE, embedding_size=40, **ELECTRA),
+    # Embeddings of the hidden size have no projection. The generator's head always has GELU.
+    "electra-base": dataclasses.replace(SIZE, activation="relu", **ELECTRA),
 }
 MEAN = dataclasses.replace(CONFIGS["modernbert"], pooling="mean")
 PRETRAINED = dict.fromkeys(CONFIGS, "BertMaskedLM") | {"albert": "BertPretrainer"}
 PAIRS = [
     (family, model)
     for family in CONFIGS
-    for model in their_side.CLASSES
+    for model in transformers_classes(family_of(CONFIGS[family]))
     if model != "BertPretrainer" or family == "albert"
 ]
 CASES = [
@@ -103,3 +109,18 @@ def test_gradients_of_the_pretraining_loss(family):
     for name, apart in gradient_differences(gradients, expected).items():
         assert apart.relative <= 1e-4, f"{name}: {apart}"
     assert all(np.abs(expected[n]).max() > 1e-5 for n in expected if not n.endswith("/key/bias"))
+
+
+@pytest.mark.parametrize("family", ["electra", "electra-base"])
+def test_gradients_of_a_discriminator(family):
+    reference = their_side.random_reference("BertDiscriminator", CONFIGS[family])
+    ours = our_side.imported(reference)
+    batch = batch_of(CONFIGS[family], length=64, rows=4)
+    is_replaced = np.random.default_rng(2).integers(0, 2, batch["input_ids"].shape)
+    loss, gradients = our_side.discriminator_gradients(ours, batch, is_replaced)
+    their_loss, expected = their_side.discriminator_gradients(
+        reference, batch, is_replaced, metadata=ours.metadata
+    )
+    assert loss == pytest.approx(their_loss, rel=1e-5)
+    for name, apart in gradient_differences(gradients, expected).items():
+        assert apart.relative <= 1e-4, f"{name}: {apart}"

@@ -21,7 +21,11 @@ CLASSES: dict[str, tuple[str, dict[str, str]]] = {
     "BertEncoder": ("BertModel", {"pooler_output": "pooled_output"}),
     "BertPretrainer": (
         "BertForPreTraining",
-        {"prediction_logits": "masked_lm", "seq_relationship_logits": "next_sentence"},
+        {
+            "prediction_logits": "masked_lm",
+            "seq_relationship_logits": "next_sentence",
+            "logits": "replaced_token",  # of ELECTRA's, which is our BertDiscriminator
+        },
     ),
     "BertMaskedLM": ("BertForMaskedLM", {"logits": "masked_lm"}),
     "BertClassifier": ("BertForSequenceClassification", {"logits": "classification"}),
@@ -37,16 +41,19 @@ def random_reference(model: str, config: BertConfig, *, seed: int = 0) -> torch.
     """Every weight drawn, biases and LayerNorm's gamma and beta as well: each must count."""
     torch.manual_seed(seed)
     family = family_of(config)
+    values = VALUES.get(family.kind, _bert)(config)
+    if config.embedding_size:
+        values["embedding_size"] = config.embedding_size
     theirs = getattr(transformers, f"{family.class_prefix}Config")(
         vocab_size=config.vocab_size,
         max_position_embeddings=config.max_positions + config.position_offset,
         initializer_range=config.initializer_stddev,
         num_labels=NUM_LABELS.get(model, 2),
         attn_implementation="eager",
-        **{"distilbert": _distilbert, "modernbert": _modernbert}.get(family.kind, _bert)(config),
-        **({"embedding_size": config.embedding_size} if config.embedding_size else {}),
+        **values,
     )
-    kind = CLASSES[model][0].removeprefix("Bert")
+    kind = CLASSES["BertPretrainer" if model == "BertDiscriminator" else model][0]
+    kind = kind.removeprefix("Bert")
     reference = getattr(transformers, f"{family.class_prefix}{kind}")(theirs)
     _perturb(reference.parameters(), config.initializer_stddev)
     return reference.eval()
@@ -62,6 +69,10 @@ def _bert(config: BertConfig) -> dict[str, object]:
         "hidden_act": ACTIVATIONS.get(config.activation, config.activation),
         "layer_norm_eps": config.layer_norm_epsilon,
     }
+
+
+def _electra(config: BertConfig) -> dict[str, object]:
+    return {**_bert(config), "embedding_size": config.hidden_size}
 
 
 def _distilbert(config: BertConfig) -> dict[str, object]:
@@ -95,6 +106,9 @@ def _modernbert(config: BertConfig) -> dict[str, object]:
             ("norm_bias", "mlp_bias", "attention_bias", "classifier_bias"), config.has_biases
         ),
     }
+
+
+VALUES = {"distilbert": _distilbert, "modernbert": _modernbert, "electra": _electra}
 
 
 def real_reference(model: str, folder: Path, *, seed: int = 0) -> torch.nn.Module:
@@ -152,6 +166,22 @@ def loss_and_gradients(
     for name in ("seq_relationship_logits", "sop_logits"):
         if name in expected:
             loss = loss + cross_entropy(expected[name], labels)
+    return loss.item(), _gradients(reference, loss, metadata=metadata)
+
+
+def discriminator_gradients(
+    reference: torch.nn.Module,
+    batch: dict[str, np.ndarray],
+    is_replaced: np.ndarray,
+    *,
+    metadata: ModelMetadata,
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Of the reference's own loss."""
+    loss = reference(**_tensors(batch, reference), labels=torch.tensor(is_replaced)).loss
+    return loss.item(), _gradients(reference, loss, metadata=metadata)
+
+
+def _gradients(reference, loss, *, metadata: ModelMetadata) -> dict[str, np.ndarray]:
     reference.zero_grad()
     loss.backward()
     before = f"{reference.base_model_prefix}."
@@ -160,7 +190,7 @@ def loss_and_gradients(
         for name, p in reference.named_parameters()
     }
     gradients, _ = translated(named, metadata=metadata, column=HUGGING_FACE)
-    return loss.item(), {name: gradient.read() for name, gradient in gradients.items()}
+    return {name: gradient.read() for name, gradient in gradients.items()}
 
 
 def _classes(reference: torch.nn.Module) -> str:

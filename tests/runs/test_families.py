@@ -24,6 +24,10 @@ CHANGES = {
         **{"has_biases": False, "local_window": 4, "num_layers": 2, "has_pooler": False},
         **{"pooler_activation": "", "has_head_norm": True},
     },
+    "electra": {
+        **{"embedding_size": 12, "has_pooler": False},
+        **{"pooler_activation": "gelu", "masked_lm_activation": "gelu"},
+    },
 }
 RECIPE = FinetuneRecipe(batch_size=4, num_epochs=12, learning_rate=5e-3, logs_per_epoch=1)
 

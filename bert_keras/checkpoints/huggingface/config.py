@@ -21,13 +21,14 @@ from bert_keras.checkpoints.huggingface import modernbert
 from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.families import BERT, FAMILIES, MODERNBERT, OPTIONAL_SIZES, Family
+from bert_keras.families import BERT, FAMILIES, MODERNBERT
+from bert_keras.family import OPTIONAL_SIZES, Family
 from bert_keras.storage import json_object
 from bert_keras.text.vocab import Vocabulary
 
 CONFIG = "config.json"
 # Hugging Face's names of hyperparameters, and ours. Source: BertConfig of transformers 5, whose
-# defaults equal ours. For the names and defaults of relatives see `families.Family`.
+# defaults equal ours. For the names and defaults of relatives see `family.Family`.
 HYPERPARAMETERS = {
     "attention_probs_dropout_prob": "attention_dropout_rate",
     "embedding_size": "embedding_size",
@@ -120,14 +121,15 @@ def read_values(folder: Path) -> tuple[dict[str, Any], Family]:
     return values, FAMILIES[kind]
 
 
-def transformers_class(model: str, family: Family) -> str:
-    """Returns the name of the transformers class for our model class `model`."""
-    return f"{family.class_prefix}{CLASSES[model]}"
+def transformers_classes(family: Family) -> dict[str, str]:
+    """Returns the names of a family's classes in transformers, by our model classes."""
+    ends = {**CLASSES, **family.class_names}
+    return {model: f"{family.class_prefix}{end}" for model, end in ends.items() if end}
 
 
 def _config_fields(family: Family) -> dict[str, str]:
     """Maps the config.json keys of a family to the fields of BertConfig whose values they hold."""
-    absent = {*OPTIONAL_SIZES, *family.traits} - {*family.sizes}
+    absent = {*OPTIONAL_SIZES, *family.traits} - {*family.sizes, *family.options}
     fields = {key: field for key, field in HYPERPARAMETERS.items() if field not in absent}
     return {family.config_key(key): field for key, field in fields.items()}
 
@@ -154,14 +156,16 @@ def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
         if field in OPTIONAL_SIZES and values.get(key) == 0:
             raise InputError(f"{CONFIG}: {key} is 0; expected at least 1")
     stated = {field: values[key] for key, field in fields.items() if key in values}
-    absent = dict.fromkeys({*OPTIONAL_SIZES} - {*family.sizes}, 0)
+    absent = dict.fromkeys({*OPTIONAL_SIZES} - {*family.sizes, *family.options}, 0)
     fields = {"intermediate_size": INTERMEDIATE_SIZE, **stated, **family.traits, **absent}
     if family is MODERNBERT:
         fields |= modernbert.read_fields(values)
     config = config_of(fields | {"activation": ACTIVATIONS[activation]}, CONFIG)
     # max_position_embeddings counts all rows of the position table, also those before the offset.
-    rows = config.max_positions - config.position_offset
-    return dataclasses.replace(config, max_positions=rows)
+    changes = {"max_positions": config.max_positions - config.position_offset}
+    if family.has_optional_projection and config.embedding_size == config.hidden_size:
+        changes["embedding_size"] = 0
+    return dataclasses.replace(config, **changes)
 
 
 def read_architecture(
@@ -203,7 +207,7 @@ def read_architecture(
         notes.append(f"{CONFIG} also has {', '.join(others)}; BERT has no such keys: ignored")
     classes = values.get("architectures") or [""]
     class_name = str(classes[0] if isinstance(classes, list) else classes)
-    models = {transformers_class(model, family): model for model in CLASSES}
+    models = {name: model for model, name in transformers_classes(family).items()}
     if class_name not in ("", *models):
         problem = f"{CONFIG} names the class {class_name}; expected one of {', '.join(models)}"
         notes.append(note_if_ignored("architectures", problem, ignore=ignore))
@@ -267,7 +271,7 @@ def write_config(
     if vocabulary is None:  # otherwise the tokenizer files state these values
         extra |= {"lowercase": metadata.lowercase, "max_length": metadata.max_length}
     values = {
-        "architectures": [transformers_class(metadata.model, family)],
+        "architectures": [transformers_classes(family)[metadata.model]],
         "model_type": family.kind,
         **{key: getattr(config, field) for key, field in _config_fields(family).items()},
         "max_position_embeddings": config.max_positions + config.position_offset,
@@ -281,6 +285,8 @@ def write_config(
     }
     if not family.dropout_keys:
         values["classifier_dropout"] = None
+    if family.has_optional_projection:
+        values["embedding_size"] = config.embedding_size or config.hidden_size
     if family is MODERNBERT:
         activation = activations[config.activation]
         values |= modernbert.written_values(config, vocabulary, activation=activation)

@@ -14,6 +14,7 @@ from typing import cast
 from bert_keras.architectures import (
     ARCHITECTURES,
     CLASSIFIER,
+    DISCRIMINATOR,
     ENCODER,
     MASKED_LM,
     MULTIPLE_CHOICE,
@@ -30,7 +31,7 @@ from bert_keras.checkpoints.huggingface.config import (
     read_extra,
     read_labels,
     read_values,
-    transformers_class,
+    transformers_classes,
     write_config,
 )
 from bert_keras.checkpoints.huggingface.tokenizer import (
@@ -44,10 +45,11 @@ from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.safetensors_file import write_tensors
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.errors import InputError
-from bert_keras.families import FAMILIES, Family, family_of
+from bert_keras.families import FAMILIES, family_of
+from bert_keras.family import Family
 
 # Names of our layers and weights in transformers' BERT, without the prefix `bert.` of task models.
-# families.Family.weight_names maps them to the names of other families.
+# family.Family.weight_names maps them to the names of other families.
 BLOCK, TRANSFORMERS_BLOCK = "encoder/layer_{}", "encoder.layer.{}"
 LAYERS = {
     "encoder/embeddings/token": "embeddings.word_embeddings.weight",
@@ -71,6 +73,8 @@ LAYERS = {
     "masked_lm/decoder": "cls.predictions.decoder.weight",
     "masked_lm/output_bias": "cls.predictions.bias",
     "next_sentence/dense": "cls.seq_relationship",
+    "replaced_token/transform": "discriminator_predictions.dense",
+    "replaced_token/dense": "discriminator_predictions.dense_prediction",
     "classification/dense": "classifier",
     "token_labels/transform": "head.dense",
     "token_labels/norm": "head.norm",
@@ -85,7 +89,11 @@ SUFFIXES = {"kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".
 
 def _name(name: str, metadata: ModelMetadata) -> str:
     bert_name, family = renamed(name, LAYERS, suffixes=SUFFIXES), family_of(metadata.config)
-    return family.weight_name(bert_name, model=metadata.model) if family else ""
+    if family is None or not (
+        name.startswith("encoder/") or metadata.model in transformers_classes(family)
+    ):
+        return ""
+    return family.weight_name(bert_name, model=metadata.model)
 
 
 HUGGING_FACE = NameColumn(
@@ -99,6 +107,7 @@ NEXT_SENTENCE_WEIGHTS = ("cls.seq_relationship.weight", "cls.seq_relationship.bi
 HEADS = {
     NEXT_SENTENCE_WEIGHTS[0]: PRETRAINER.name,
     "cls.predictions.bias": MASKED_LM.name,
+    "discriminator_predictions.dense.weight": DISCRIMINATOR.name,
     "qa_outputs.weight": QUESTION_ANSWERING.name,
 }
 CLASSIFIER_WEIGHTS = ("classifier.weight", "classifier.bias")
@@ -178,7 +187,7 @@ def _model(weights: Mapping[str, StoredTensor], named_model: str, family: Family
             models.append(QUESTION_ANSWERING.name)
         if named_model in models:
             return named_model
-        classes = [transformers_class(model, family) for model in models]
+        classes = [transformers_classes(family)[model] for model in models]
         raise InputError(
             f"{CLASSIFIER_WEIGHTS[0]} can belong to {', '.join(classes)}; name the class in "
             f'{CONFIG}, such as "architectures": ["{classes[0]}"]'
@@ -208,7 +217,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
             f"{prefix}{n}" if n.startswith(ENCODER_STARTS) else n: t for n, t in tensors.items()
         }
     write_tensors(folder / SAFETENSORS, tensors, metadata={"format": "pt"})
-    class_name = transformers_class(metadata.model, family)
+    class_name = transformers_classes(family)[metadata.model]
     if has_pooler and not metadata.config.has_pooler:
         notes += (f"the model has no pooler: {class_name} starts with a random one",)
     if metadata.config.has_pooler and not has_pooler:

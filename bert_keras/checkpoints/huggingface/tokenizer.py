@@ -22,7 +22,7 @@ from bert_keras.checkpoints.huggingface.config import note_if_ignored
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.checkpoints.metadata import ModelMetadata, seems_lowercase
 from bert_keras.errors import InputError
-from bert_keras.families import Family
+from bert_keras.family import Family
 from bert_keras.storage import json_object
 from bert_keras.text.fast_tokenizer import (
     SUPPORTED,
@@ -38,7 +38,7 @@ ADDED, SENTENCES = "added_tokens.json", "sentence_*_config.json"
 # Tokenizer classes of transformers that split text as BERT does.
 CLASSES = (
     *("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast"),
-    *("PreTrainedTokenizerFast", "TokenizersBackend"),
+    *("ElectraTokenizer", "ElectraTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend"),
 )
 TRANSFORMERS_WORD_CHARACTERS = (
     100  # longest word that transformers' BertTokenizer splits, in characters

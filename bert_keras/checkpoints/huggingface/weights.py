@@ -13,7 +13,7 @@ from bert_keras.checkpoints.foreign import how_to_ignore
 from bert_keras.checkpoints.safetensors_file import stored_tensors
 from bert_keras.checkpoints.tensors import StoredTensor, refuse_lfs_pointer
 from bert_keras.errors import InputError
-from bert_keras.families import Family
+from bert_keras.family import Family
 from bert_keras.storage import existing_file, json_object
 
 SAFETENSORS, TORCH, INDEX = "model.safetensors", "pytorch_model.bin", ".index.json"

@@ -22,7 +22,8 @@ from bert_keras.checkpoints.keras_hub.families import (
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.families import Family, family_of
+from bert_keras.families import family_of
+from bert_keras.family import Family
 from bert_keras.storage import json_object
 
 CONFIG, TASK, METADATA = "config.json", "task.json", "metadata.json"

@@ -14,7 +14,8 @@ from bert_keras.architectures import CLASSIFIER, MASKED_LM, class_names
 from bert_keras.checkpoints import mapping
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.weight_rows import WeightRow
-from bert_keras.families import ALBERT, BERT, DISTILBERT, ROBERTA, Family
+from bert_keras.families import ALBERT, BERT, DISTILBERT, ROBERTA
+from bert_keras.family import Family
 
 WEIGHTS, TASK_WEIGHTS = "model.weights.h5", "task.weights.h5"
 CLASSES = class_names("keras_hub")

@@ -45,7 +45,8 @@ from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.checkpoints.weight_rows import rows
 from bert_keras.errors import InputError
-from bert_keras.families import Family, family_of
+from bert_keras.families import family_of
+from bert_keras.family import Family
 
 SHARDS = "model.weights.json"
 HEADS = {MASKED_LM_HEAD: MASKED_LM.name, CLASSIFIER_HEAD: CLASSIFIER.name}

@@ -32,6 +32,9 @@ CHANGES = {
         **{"has_biases": False, "local_window": 4, "num_layers": 2, "pooling": "mean"},
         **{"pooler_activation": "", "has_head_norm": True},
     },
+    "electra": {
+        **{"embedding_size": 6, "pooler_activation": "gelu", "masked_lm_activation": "gelu"},
+    },
 }
 
 
@@ -64,11 +67,11 @@ def test_classifier_signatures_are_frozen(saved, tmp_path, family, assert_frozen
     fields = {"labels": ("no", "yes", "perhaps"), "text_columns": ("question", "answer")}
     folder = export(saved(family, "BertClassifier", **fields), tmp_path / "family" / "1")
     assert_frozen("classifier_of_pairs", folder)
-    asset = "vocab.txt" if family == "distilbert" else "tokenizer.json"
+    asset = "vocab.txt" if family in ("distilbert", "electra") else "tokenizer.json"
     assert [path.name for path in (folder / "assets").iterdir()] == [asset]
 
 
-@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert"])
+@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert", "electra"])
 def test_masked_lm_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertMaskedLM")
     folder = export(model, tmp_path / "family" / "1")
@@ -86,19 +89,19 @@ LABELS = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")
 NER = dataclasses.replace(named_task("ner"), max_length=24, labels=LABELS)
 
 
-@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert"])
+@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert", "electra"])
 def test_question_answering_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertQuestionAnswering", task=SQUAD.settings())
     assert_frozen("question_answering", export(model, tmp_path / "family" / "1"))
 
 
-@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert"])
+@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert", "electra"])
 def test_token_classifier_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertTokenClassifier", task=NER.settings(), labels=LABELS)
     assert_frozen("token_labels", export(model, tmp_path / "family" / "1"))
 
 
-@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert"])
+@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert", "electra"])
 def test_multiple_choice_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertMultipleChoice")
     assert_frozen("multiple_choice", export(model, tmp_path / "family" / "1"))
