@@ -86,7 +86,9 @@ def test_the_divergence_of_classes_of_independent_labels_and_of_numbers(loss, ex
     wanted = expected(np.asarray(teacher(x)), np.asarray(student(x)))
     if wanted.ndim == 2:
         wanted = wanted.mean(-1)
-    np.testing.assert_allclose(outputs["soft"], wanted, rtol=1e-6, atol=1e-6)
+    # The terms of the divergence have the size of log p, below 4, and cancel: float32 rounds each
+    # by up to 2.4e-7, and the divergence multiplies them by temperature^2 = 4.
+    np.testing.assert_allclose(outputs["soft"], wanted, rtol=1e-6, atol=4e-6)
 
 
 def test_only_the_student_has_gradients():
