@@ -1,24 +1,22 @@
 """Embeddings of sentence encoders against those of sentence-transformers for the same folder."""
 
-import csv
-
-import keras
 import numpy as np
 import pytest
 
 from bert_keras.checkpoints.huggingface.rules import read_rules
-from bert_keras.config import BertConfig
-from bert_keras.embedding import POOLINGS, DenseModule, EmbeddingConfig, NormalizeModule
-from bert_keras.families import FAMILIES, OPTIONAL_SIZES
+from bert_keras.embedding import POOLINGS, EmbeddingConfig
+from bert_keras.families import FAMILIES
 from bert_keras.models import BertSentenceEncoder
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 
 pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
-package = pytest.importorskip(
+pytest.importorskip(
     "sentence_transformers", reason='needs sentence-transformers: "bert-keras[parity]"'
 )
+from sentence_sides import CASES, embeddings, model_of, read, real_sentences, written
+
 pytestmark = pytest.mark.extra
 
 MOST = 1e-6  # largest difference of a value of two vectors of length 1
@@ -30,52 +28,10 @@ SENTENCES = [
     "Words " * 400 + "beyond the longest input",
     "",
 ]
-DENSE = DenseModule(units=24, activation="gelu")
-CASES = {
-    **{name: EmbeddingConfig(pooling=(name,)) for name in POOLINGS},
-    "all": EmbeddingConfig(pooling=POOLINGS),
-    "reversed": EmbeddingConfig(pooling=POOLINGS[::-1], modules=()),
-    "dense": EmbeddingConfig(
-        pooling=("cls", "mean"),
-        modules=(DENSE, NormalizeModule(), DenseModule(units=16, has_bias=False)),
-    ),
-    "relu": EmbeddingConfig(
-        modules=(
-            DenseModule(units=40, activation="relu"),
-            DenseModule(units=8, activation="identity"),
-        )
-    ),
-}
 PROMPTS = {
     "prompts": {"query": "find the answer to: ", "passage": ""},
     "default_prompt_name": "query",
 }
-
-
-def model_of(embedding, *, tokenizer, kind="bert", **changes) -> BertSentenceEncoder:
-    """Builds a small model whose random weights are so large that texts differ."""
-    keras.utils.set_random_seed(1)
-    family = FAMILIES[kind]
-    sizes = {name: 0 if name not in family.sizes else 16 for name in OPTIONAL_SIZES}
-    if "num_segments" in family.sizes:
-        sizes["num_segments"] = 1 if kind == "roberta" else 2
-    config = BertConfig(
-        **{
-            "vocab_size": len(tokenizer.vocabulary),
-            "hidden_size": 32,
-            "num_layers": 2,
-            "num_heads": 2,
-            "max_positions": 64,
-            "initializer_stddev": 0.2,
-            "has_pooler": family.has_pooler,
-            **family.traits,
-            **sizes,
-            **changes,
-        }
-    )
-    model = BertSentenceEncoder(config, embedding=embedding)
-    model.tokenizer = tokenizer
-    return model
 
 
 @pytest.fixture(scope="module")
@@ -84,17 +40,9 @@ def tokenizer(real_weights):
 
 
 def assert_equal(ours, theirs, texts, **prompts):
-    one, other = ours.encode(texts, **prompts), theirs.encode(texts, **prompts)
-    assert one.dtype == other.dtype and one.shape == other.shape
-    one, other = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (one, other))
+    one, other = embeddings(ours, theirs, texts, **prompts)
     assert np.abs(one - other).max() <= MOST
     assert np.ptp(one @ one.T) > 0.01
-
-
-def written(model, folder):
-    model.save_pretrained(folder, format="sentence-transformers")
-    theirs = package.SentenceTransformer(str(folder), device="cpu")
-    return BertSentenceEncoder.from_pretrained(folder), theirs
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -131,22 +79,19 @@ def test_relatives(tokenizer, subwords, tmp_path, kind):
 
 def test_trained_weights(real_weights):
     """all-MiniLM-L6-v2: the mean, scaled to length 1, of at most 256 tokens."""
-    ours = BertSentenceEncoder.from_pretrained(real_weights)
+    ours, theirs = read(real_weights)
     assert ours.embedding == EmbeddingConfig()
     assert ours.metadata.max_length == 256
-    assert_equal(ours, package.SentenceTransformer(str(real_weights), device="cpu"), SENTENCES)
+    assert_equal(ours, theirs, SENTENCES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*POOLINGS, "trained"])
 def test_real_sentences(tokenizer, real_weights, shared_data, tmp_path, name):
     """1,000 sentences of STS-B."""
-    with (shared_data / "glue/STS-B/dev.tsv").open(encoding="utf-8", newline="") as file:
-        rows = [*csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]
-    texts = [row[column] for row in rows for column in ("sentence1", "sentence2")][:1_000]
+    texts = real_sentences(shared_data / "glue/STS-B/dev.tsv")
     if name == "trained":
-        ours = BertSentenceEncoder.from_pretrained(real_weights)
-        theirs = package.SentenceTransformer(str(real_weights), device="cpu")
+        assert_equal(*read(real_weights), texts)
     else:
-        ours, theirs = written(model_of(CASES[name], tokenizer=tokenizer), tmp_path / "model")
-    assert_equal(ours, theirs, texts)
+        model = model_of(CASES[name], tokenizer=tokenizer)
+        assert_equal(*written(model, tmp_path / "model"), texts)
