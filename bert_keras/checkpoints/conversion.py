@@ -1,16 +1,17 @@
-"""Converts a checkpoint, a part of its model, or a student with fewer layers to another format."""
+"""Converts a checkpoint, or what is made of one (a part, a student), to another format."""
 
 import dataclasses
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
 import numpy as np
 
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.checkpoint import Checkpoint, part
+from bert_keras.checkpoints.extension import extended
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.checkpoints.weight_rows import rows
@@ -18,13 +19,14 @@ from bert_keras.errors import InputError
 from bert_keras.families import BERT, family_of
 
 
-def convert(
+def convert(  # noqa: PLR0913 - public; each argument is optional
     source: str | os.PathLike,
     destination: str | os.PathLike,
     *,
     format: str = "bert-keras",
     model: str | None = None,
     num_layers: int | None = None,
+    new_tokens: Sequence[str] = (),
     ignore: Collection[str] = (),
     pad_vocabulary: bool = False,
 ) -> str:
@@ -39,6 +41,8 @@ def convert(
         model: The model class to write if it is only a part of the model in `source`, such as the
             BertEncoder of a BertPretrainer; None converts all.
         num_layers: Converts a student with this number of layers; see `student_of`.
+        new_tokens: Tokens to add to a WordPiece vocabulary, instead of its [unusedN] tokens and
+            then at its end. Their embeddings are the means of those of their former subtokens.
         ignore: Names of tensors, configuration keys and tokenizer rules to ignore. Error messages
             state the name where this is possible.
         pad_vocabulary: Whether to append unused tokens if the token table has more rows than the
@@ -49,7 +53,7 @@ def convert(
 
     Raises:
         InputError: The source cannot be read, lacks a head of `model`, or has a model that the
-            format cannot store; or `destination` has contents.
+            format cannot store; or a new token is invalid; or `destination` has contents.
         RuntimeError: A weight read back from `destination` differs.
 
     Example:
@@ -63,6 +67,8 @@ def convert(
         checkpoint = _model_part(checkpoint, model)
     if num_layers is not None:
         checkpoint = student_of(checkpoint, num_layers=num_layers)
+    if new_tokens:
+        checkpoint = extended(checkpoint, new_tokens)
     notes = write_checkpoint(checkpoint, destination, format=format)
     written = open_checkpoint(destination)
     return "\n".join([f"{source} -> {destination}", *_table(checkpoint, written, notes)])

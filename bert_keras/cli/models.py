@@ -9,7 +9,7 @@ from typing import ClassVar
 from bert_keras.commands import Command
 from bert_keras.errors import InputError, printable
 from bert_keras.options import argument, option
-from bert_keras.storage import atomic_folder
+from bert_keras.storage import atomic_folder, text_lines
 
 _MODEL = "OUTPUT/model of a run, or a checkpoint of any format (see convert)"
 
@@ -20,7 +20,8 @@ class Convert(Command):
 
     examples: ClassVar[str] = (
         "bert-keras convert uncased_L-12_H-768_A-12 bert-base --to huggingface\n"
-        "  bert-keras convert bert-base-uncased runs/base"
+        "  bert-keras convert bert-base-uncased runs/base\n"
+        "  bert-keras convert bert-base-uncased medical --extend-vocabulary new-tokens.txt"
     )
 
     source: str = argument(
@@ -45,6 +46,12 @@ class Convert(Command):
         metavar="N",
         help="convert N evenly spaced layers and no pooler, as a student for --teacher",
     )
+    extend_vocabulary: str | None = option(
+        None,
+        metavar="FILE",
+        help="add the tokens of FILE, one on each line, to a WordPiece vocabulary; the embedding "
+        "of each is the mean of those of its former subtokens",
+    )
     ignore: tuple[str, ...] = option(
         (),
         action="append",
@@ -59,12 +66,16 @@ class Convert(Command):
     def run(self) -> None:
         from bert_keras.checkpoints.conversion import convert
 
+        new_tokens = tuple(text_lines(self.extend_vocabulary)) if self.extend_vocabulary else ()
+        if self.extend_vocabulary and not new_tokens:
+            raise InputError(f"{self.extend_vocabulary} is empty; write one token on each line")
         table = convert(
             self.source,
             self.destination,
             format=self.to,
             model=self.model,
             num_layers=self.layers,
+            new_tokens=new_tokens,
             ignore=self.ignore,
             pad_vocabulary=self.pad_vocabulary,
         )

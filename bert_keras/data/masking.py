@@ -8,7 +8,7 @@ import numpy as np
 from bert_keras.data.choice import choose_tokens, choose_words, group_words
 from bert_keras.errors import InputError, check_name
 from bert_keras.options import check_choice, check_least
-from bert_keras.text.vocab import Vocabulary
+from bert_keras.text.vocab import Vocabulary, is_unused
 
 UNITS = ("piece", "word")
 
@@ -181,8 +181,7 @@ class Masker:
         token_ids = [
             token_id
             for token, token_id in self.vocabulary.ids.items()
-            if token not in self.vocabulary.specials.tokens
-            and not (token.startswith("[unused") and token.endswith("]"))
+            if token not in self.vocabulary.specials.tokens and not is_unused(token)
         ]
         if not token_ids:
             raise InputError("the vocabulary has only special tokens; expected words")

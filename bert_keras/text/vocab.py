@@ -177,6 +177,11 @@ class Vocabulary:
         return self.ids[self.specials.tokens[4]]
 
 
+def is_unused(token: str) -> bool:
+    """Returns whether a token is one of [unused0], [unused1], ..., which no text contains."""
+    return token.startswith("[unused") and token.endswith("]")
+
+
 def in_order_of_ids(ids: Mapping[str, int], *, file: str) -> tuple[str, ...]:
     """Returns the tokens sorted by id.
 

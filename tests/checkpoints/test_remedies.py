@@ -322,6 +322,40 @@ def test_the_recommended_command_succeeds(
     assert run() == 0
 
 
+@pytest.mark.parametrize(
+    ("tokens", "remedy", "correct"),
+    [
+        ("", "is empty; write one token on each line", "cab\n"),
+        ("a cab\n", "contains white space; write one word on each line", "cab\n"),
+        ("cab\ncab\n", "is given twice; remove one of them", "cab\n"),
+        ("Cab\n", "makes 'cab' of 'Cab'; write the words that it makes", "cab\n"),
+        ("cab\nthe-cab\n", "of 'the-cab'; write the words that it makes, or leave this token out",
+         "cab\n"),
+    ],
+)  # fmt: skip
+def test_new_tokens_are_corrected(checkpoint, tmp_path, capsys, tokens, remedy, correct):
+    write_checkpoint(checkpoint("BertEncoder"), tmp_path / "a", format="bert-keras")
+    file = tmp_path / "new.txt"
+    command = ["convert", str(tmp_path / "a"), str(tmp_path / "b"), "--extend-vocabulary"]
+    file.write_text(tokens)
+    assert main([*command, str(file)]) == 2
+    assert remedy in capsys.readouterr().err
+    file.write_text(correct)
+    assert main([*command, str(file)]) == 0
+
+
+def test_a_checkpoint_gets_the_vocabulary_to_extend(checkpoint, tmp_path, capsys):
+    write_checkpoint(checkpoint("BertEncoder"), tmp_path / "a", format="bert-keras")
+    (tmp_path / "a" / "vocab.txt").rename(tmp_path / "vocab.txt")
+    (tmp_path / "new.txt").write_text("cab\n")
+    command = ["convert", str(tmp_path / "a"), str(tmp_path / "b"), "--extend-vocabulary"]
+    assert main([*command, str(tmp_path / "new.txt")]) == 2
+    remedy = "vocabulary to extend; add the vocab.txt that its weights were trained with"
+    assert remedy in capsys.readouterr().err
+    shutil.copy(tmp_path / "vocab.txt", tmp_path / "a")
+    assert main([*command, str(tmp_path / "new.txt")]) == 0
+
+
 def test_formats_of_encoders_and_sentence_encoders(checkpoint, tmp_path):
     for model, format, remedy, correct in (
         ("BertSentenceEncoder", "google", "; choose sentence-transformers, or write only the "
