@@ -104,6 +104,9 @@ class Vocab(Command):
         default_text="100 for wordpiece, else 0",
         help="number of tokens [unused0], [unused1] ... reserved for words that are added later",
     )
+    word_segmenter: str | None = option(
+        None, flags=("--segmenter",), metavar="NAME", help="module:function that splits words"
+    )
     sample: int = _sample(512)
     workers: int = _workers()
     text: Mapping[str, Any] = group(BuildSettings, only=_TEXT_FIELDS)
@@ -118,13 +121,13 @@ class Vocab(Command):
         if is_wordpiece == self.output.endswith(".json"):
             expected = "vocab.txt" if is_wordpiece else "tokenizer.json"
             raise InputError(f"{self.output} does not fit --model {self.model}; name it {expected}")
-        unused = 100 if is_wordpiece else 0
         text = {"lowercase": True, **self.text}
         vocabulary = train_vocabulary(
             self.files,
             size=self.size,
             model=self.model,
-            unused=unused if self.unused is None else self.unused,
+            unused=100 * is_wordpiece if self.unused is None else self.unused,
+            segmenter=self.word_segmenter,
             lowercase=text.pop("lowercase"),
             reading=Reading(sample_bytes=self.sample, workers=self.workers, **text),
             log=_note,
@@ -209,10 +212,8 @@ class Check(Command):
         kinds = {has_records(path) for path in self.paths}
         if len(kinds) > 1:
             raise InputError("the arguments name both records and text; check one kind at a time")
-        if kinds == {True}:
-            self._check_records()
-        else:
-            self._check_corpus()
+        check = self._check_records if kinds == {True} else self._check_corpus
+        check()
 
     def _check_records(self) -> None:
         reason = "on records; it is an option for a corpus"

@@ -1,6 +1,7 @@
 """Defines the metadata of a model, which a checkpoint stores with the vocabulary and weights."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,8 @@ from bert_keras.config import BertConfig
 from bert_keras.embedding import EmbeddingConfig
 from bert_keras.errors import InputError, check_name
 from bert_keras.text.vocab import Vocabulary
+
+_HANGUL_SYLLABLE = re.compile("[가-힣]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,11 +92,12 @@ def seems_lowercase(vocabulary: Vocabulary | None) -> bool:
     the <S> of Google's Chinese model, do not count.
 
     Returns:
-        True if no token has a capital letter. Also True without a vocabulary, because most BERT
-        models are uncased.
+        True if no token has a capital letter or a Hangul syllable, which a tokenizer that
+        lower-cases decomposes. Also True without a vocabulary, because most BERT models are
+        uncased.
     """
     tokens = () if vocabulary is None else vocabulary.tokens
     return all(
         token == token.lower() or (token[0], token[-1]) in {("[", "]"), ("<", ">")}
         for token in tokens
-    )
+    ) and not any(_HANGUL_SYLLABLE.search(token) for token in tokens)

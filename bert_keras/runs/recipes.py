@@ -101,6 +101,16 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     # paper-512 starts from the model of paper-128, which includes the training state.
     "paper-128": dataclasses.replace(PAPER_BASE, last_step=900_000),
     "paper-512": PAPER_BASE,
+    # Used with --from, whose size replaces this one, on the text of a domain. Learning rate, batch
+    # size and least number of steps are those in the README of google-research/bert for this.
+    "continue": PretrainRecipe(
+        size="base",
+        batch_size=32,
+        num_steps=10_000,
+        num_warmup_steps=1_000,
+        learning_rate=2e-5,
+        steps_per_log=100,
+    ),
     # Used with --teacher: three epochs over 3.3 billion words in records of 512 tokens. Section 3
     # of Sanh et al. 2019 and the defaults of its code. Unlike this recipe, that code clips
     # gradients at norm 5 and masks rare tokens more often.

@@ -487,3 +487,12 @@ def test_a_beam_job_writes_to_an_output_that_is_shared(capsys, monkeypatch):
     )
     assert remedy in capsys.readouterr().err
     assert run(BEAM.replace("new", "shared")) == 0
+
+
+def test_korean_syllables_are_learnt_from_cased_text(tmp_path, capsys):
+    (tmp_path / "ko.txt").write_text("우리 학교 우리 학교\n", "utf-8")
+    for options, is_jamo in (("", True), ("--cased", False)):
+        assert main(vocab("ko.txt", options).split()) == 0
+        assert ("; add --cased to learn syllables" in capsys.readouterr().err) == is_jamo
+        assert ("우리" in (tmp_path / "v.txt").read_text("utf-8").split()) != is_jamo
+        (tmp_path / "v.txt").unlink()

@@ -2,6 +2,7 @@
 
 import io
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ REMARKS = {  # name in the manifest: description
     "records_without_text": "records without text",
     "control_characters": "control characters, which the tokenizer removes",
     "lone_carriage_returns": "carriage returns inside lines, read as white space",
+    "lines_decomposed": "lines with decomposed characters (NFD), such as Hangul as jamo, composed",
 }
 _READ_BYTES = 1 << 20
 ERRORS = ("fail", "skip", "replace")
@@ -141,7 +143,7 @@ class Decoder:
             raws = enumerate(block.split(b"\n"))
             decoded = (self.text(raw, number + step * index) for index, raw in raws)
             texts = [text for text in decoded if text is not None]
-        return [text.strip() for text in texts]
+        return [self._composed(text, number + step * n).strip() for n, text in enumerate(texts)]
 
     def text(self, raw: bytes, number: int) -> str | None:
         """Decodes line `number`; returns None if the line is dropped."""
@@ -187,6 +189,13 @@ class Decoder:
     def location(self, number: int) -> Location:
         """Returns the location of line, row or example `number`."""
         return Location(self.path, number, self.noun, self.start)
+
+    def _composed(self, text: str, number: int) -> str:
+        """Returns the text in NFC, which a cased vocabulary needs: it has no decomposed letters."""
+        if unicodedata.is_normalized("NFC", text):
+            return text
+        self.repairs.note("lines_decomposed", self.location(number))
+        return unicodedata.normalize("NFC", text)
 
     def _note_odd_characters(self, block: bytes, number: int, step: int) -> None:
         for name, pattern, count in (

@@ -104,6 +104,12 @@ def warnings_of(survey: Survey) -> Iterator[str]:
         yield from _record_warnings(survey)
     for remark in survey.repairs.remarks():
         yield f"{remark[0].upper()}{remark[1:]}."
+    if survey.repairs.counts["lines_decomposed"]:
+        yield (
+            "Records get decomposed characters composed (NFC), because a cased vocabulary reads "
+            "them as [UNK]. A model does not compose the texts that it gets later: do it with "
+            'unicodedata.normalize("NFC", text).'
+        )
     if survey.repairs.counts["lines_not_utf8_replaced"]:
         yield (
             "Lines that are not UTF-8 stop a build without --errors skip or --errors replace. "
@@ -179,11 +185,12 @@ def _vocabulary_warnings(survey: Survey, vocabulary: Vocabulary) -> Iterator[str
             f"{_capitals_rate(vocabulary):.0%} of the tokens of the vocabulary have capitals, "
             "which lower-cased text never contains. This is a cased vocabulary: add --cased."
         )
-    elif not lowercase and rate - other_rate >= OTHER_CASE:
-        yield (
-            f"{rate:.1%} of the tokens are [UNK], but only {other_rate:.1%} if the text is "
-            "lower-cased. This is an uncased vocabulary: leave out --cased."
-        )
+    elif rate - other_rate >= OTHER_CASE:
+        remedy = "lower-cased. This is an uncased vocabulary: leave out --cased."
+        if lowercase:
+            remedy = "not lower-cased. This is a cased vocabulary: add --cased."
+        only = f"but only {other_rate:.1%} if the text is {remedy}"
+        yield f"{rate:.1%} of the tokens are [UNK], {only}"
     elif survey.unknown / survey.tokens >= UNKNOWN:
         words = [word for word, _ in survey.unknown_words.most_common(NUM_EXAMPLES)]
         yield (

@@ -82,13 +82,17 @@ def continues(text: str, tokenized: TokenizedText, words: list[str]) -> list[boo
     Raises:
         InputError: The words differ from the text.
     """
-    word_starts = _starts(text, words)
+    word_starts = part_starts(text, words)
     indices = [bisect_right(word_starts, start) for start, _ in tokenized.offsets]
     return [index == previous for index, previous in zip(indices, [0, *indices], strict=False)]
 
 
-def _starts(text: str, words: list[str]) -> list[int]:
-    """Returns the index of the first character of each word in the text."""
+def part_starts(text: str, words: list[str]) -> list[int]:
+    """Returns the index of the first character of each word in the text.
+
+    Raises:
+        InputError: The words differ from the text by more than white space.
+    """
     starts, end = [], 0
     for word in words:
         start = text.find(word, end)

@@ -1,7 +1,7 @@
 """Splits lines of text into sentences.
 
 The library `sentencex` (Wikimedia) decides where a sentence ends. It has rules for abbreviations,
-initials, numbers, quotations and the punctuation of many scripts. This module adds three steps:
+initials, numbers, quotations and the punctuation of many scripts. This module adds four steps:
 
 - It replaces white space by plain spaces, because `sentencex` panics at an initial that is followed
   by a no-break space.
@@ -9,10 +9,12 @@ initials, numbers, quotations and the punctuation of many scripts. This module a
   length of a line without spaces.
 - It splits long quotations, which `sentencex` keeps whole, because one quotation could fill most of
   a training example.
+- It joins what `sentencex`, which has no rules for Korean, divides in Korean: dates such as
+  "2023. 5. 12.", numbered items, and quotations that a particle follows ("..."라고).
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] - of a Rust module
@@ -20,15 +22,17 @@ from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] - o
 from bert_keras.errors import InputError
 from tfrecords_tools.text.plugins import import_function
 
-LANGUAGES = (  # sentencex has rules or tests for these
-    "am ar bg bn ca da de el en es fi fr gu he hi hy it ja kk kn ml mr my nl pa pl pt ru sk ta te "
-    "uk ur zh"
+LANGUAGES = (  # sentencex has rules or tests for these, but for ko
+    "am ar bg bn ca da de el en es fi fr gu he hi hy it ja kk kn ko ml mr my nl pa pl pt ru sk ta "
+    "te uk ur zh"
 )
 WINDOW = 2000  # characters; few paragraphs of prose are longer
 LONG_QUOTATION = 300  # characters, about 70 tokens
 _ODD_SPACE = re.compile(r"[^\S ]")
 _QUOTATION_MARK = re.compile(r"[\"“”„«»‹›「」《》]|(?<!\w)['‘’`]|['’](?!\w)")
 _OPENING_MARKS = re.compile(r"(?<=\s)[\"“„«‹'‘’`]+$")
+# A number or a single letter with its full stop, or a quotation that no blank follows.
+_CONTINUES_IN_KOREAN = re.compile(r"(?:\d|^\w)\.\s*$|[\"'”’)\]」』]$")
 _FIRST_LETTER = re.compile(r"[\W_]*(?=[^\W\d_])(?P<letter>.)")
 
 
@@ -63,7 +67,8 @@ def sentences(line: str, *, language: str = "en") -> list[str]:
     """Returns the stripped sentences of a line in order; together they contain all its words."""
     text = _ODD_SPACE.sub(" ", line)
     results = []
-    for start, sentence in _windowed_sentences(text, language):
+    found = _windowed_sentences(text, language)
+    for start, sentence in _korean_sentences(found) if language == "ko" else found:
         lengths = [len(sentence)]
         if len(sentence) > LONG_QUOTATION:
             lengths = _quoted_lengths(sentence, language)
@@ -93,6 +98,17 @@ def _windowed_sentences(text: str, language: str) -> Iterator[tuple[int, str]]:
             start += len(sentence)
 
 
+def _korean_sentences(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Joins parts of a Korean sentence that `sentencex` has divided."""
+    begin, joined = 0, ""
+    for start, sentence in found:
+        if joined and not (sentence[0].isalnum() and _CONTINUES_IN_KOREAN.search(joined)):
+            yield begin, joined
+            begin, joined = start, ""
+        joined += sentence
+    yield begin, joined
+
+
 def _quoted_lengths(text: str, language: str) -> list[int]:
     """Returns the lengths of the sentences of a text if its quotation marks are ignored.
 
@@ -105,7 +121,8 @@ def _quoted_lengths(text: str, language: str) -> list[int]:
         opening = _OPENING_MARKS.search(text, start, end)
         cut = opening.start() if opening and end < len(text) else end
         first = _FIRST_LETTER.match(text, cut)
-        if cut > start and not (first and first["letter"].islower()):
+        is_divided = language == "ko" and _CONTINUES_IN_KOREAN.search(text[start:cut])
+        if cut > start and not is_divided and not (first and first["letter"].islower()):
             lengths.append(cut - start)
             start = cut
     if start < len(text):

@@ -8,6 +8,7 @@ alone.
 """
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,6 +21,7 @@ from bert_keras.errors import InputError
 from bert_keras.options import LARGEST_SIZE
 from bert_keras.progress import progress
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tfrecords_tools.text.plugins import TextParts, import_function, part_starts
 from tfrecords_tools.vocab.subwords import (
     MIN_BYTE_PAIRS,
     MIN_UNIGRAMS,
@@ -37,16 +39,20 @@ from tfrecords_tools.vocab.word_counts import (
     words_of,
 )
 
+_JAMO = re.compile("[\u1100-\u11ff]")
+# The "##" of a part that is not the first of its word is learnt as a token of two characters.
+_MARKS = ("##", "###")
 NUM_UNUSED_BEFORE_UNK = 99  # as in the vocabularies of Google's BERT
 
 
-def train_vocabulary(
+def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the command
     paths: Sequence[str | os.PathLike],
     *,
     size: int,
     model: str = "wordpiece",
     lowercase: bool = True,
     unused: int = 0,
+    segmenter: str | None = None,
     reading: Reading = Reading(),  # noqa: B008 - it is frozen
     log: Callable[[str], object] = lambda sentence: None,
 ) -> Vocabulary:
@@ -58,17 +64,23 @@ def train_vocabulary(
         model: A key of `MODELS`.
         lowercase: Lower-cases the text. Byte-level BPE ignores it and keeps case.
         unused: The number of [unusedN] tokens; WordPiece only.
+        segmenter: "module:function" that divides a word into parts, such as morphemes; no token
+            crosses their limits. WordPiece only.
         reading: How the corpus is read.
         log: Receives a sentence about each kind of sampling, dropped words and repairs.
 
     Raises:
-        InputError: `size` is too small, `unused` does not fit the model, or the corpus has no text.
+        InputError: `size` is too small, `unused` or `segmenter` does not fit the model or fails,
+            or the corpus has no text.
     """
     words_of, learn, min_size = MODELS[model]
     is_wordpiece = model == "wordpiece"
     if unused < 0 or (unused and not is_wordpiece):
         expected = "0 or more" if is_wordpiece else f"0: {model} has no [unusedN] tokens"
         raise InputError(f"unused is {unused}; expected {expected}")
+    if segmenter and not is_wordpiece:
+        raise InputError(f"segmenter is {segmenter}, but the model is {model}; expected wordpiece")
+    segment = import_function(segmenter) if segmenter else None
     if size > LARGEST_SIZE:
         raise InputError(f"size is {size}; expected at most {LARGEST_SIZE} tokens")
     if size < min_size + unused:
@@ -79,8 +91,33 @@ def train_vocabulary(
     words = count_words(paths, words_of=words_of, lowercase=lowercase, reading=reading)
     for remark in words.remarks():
         log(remark)
+    if lowercase and is_wordpiece and any(_JAMO.search(word) for word in words.counts):
+        log(
+            "Hangul is learnt as jamo, because lower-casing strips accents and so decomposes "
+            "syllables; add --cased to learn syllables"
+        )
     options = {"unused": unused} if is_wordpiece else {"lowercase": lowercase}
-    return learn(words.counts, size=size, **options)
+    return learn(divided(words.counts, segment), size=size, **options)
+
+
+def divided(words: Counter[str], segment: TextParts | None) -> Counter[str]:
+    """Replaces each counted word by its parts; "##" precedes all parts of a word but the first.
+
+    Args:
+        words: The counts of the words.
+        segment: The function that divides a word; None divides none.
+
+    Raises:
+        InputError: The parts differ from the word.
+    """
+    if segment is None:
+        return words
+    parts: Counter[str] = Counter()
+    for word, count in words.items():
+        starts = part_starts(word, segment(word))
+        for start, end in zip(starts, [*starts[1:], len(word)], strict=True):
+            parts[f"{'##' if start else ''}{word[start:end]}"] += count
+    return parts
 
 
 def reserved_tokens(unused: int) -> list[str]:
@@ -104,7 +141,7 @@ def train_wordpiece(words: Mapping[str, int], *, size: int, unused: int = 0) -> 
     letters = set(alphabet)
     words = most_frequent({word: n for word, n in words.items() if letters.issuperset(word)})
     trainer = WordPieceTrainer(
-        vocab_size=size,
+        vocab_size=size + len(_MARKS),
         min_frequency=MIN_COUNT,
         special_tokens=[*reserved, *alphabet, *continuations],  # numbers them in this order
         limit_alphabet=0,
@@ -115,7 +152,8 @@ def train_wordpiece(words: Mapping[str, int], *, size: int, unused: int = 0) -> 
     with progress(stage="learn tokens", unit="word", total=sum(words.values())) as bar:
         tokenizer.train_from_iterator(repeated_words(words, bar), trainer)
     ids = tokenizer.get_vocab()
-    return Vocabulary(tuple(sorted(ids, key=ids.__getitem__)))
+    tokens = [token for token in sorted(ids, key=ids.__getitem__) if token not in _MARKS]
+    return Vocabulary(tuple(tokens[:size]))
 
 
 def alphabet_of(words: Mapping[str, int], *, num_tokens: int) -> tuple[list[str], list[str]]:

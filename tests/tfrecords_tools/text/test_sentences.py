@@ -44,6 +44,33 @@ def test_other_languages(language, expected):
     assert splitter(language)(joined) == expected
 
 
+@pytest.mark.parametrize(
+    "expected",
+    [
+        ["오늘은 비가 내렸다.", "우산이 없어서 옷이 젖었다!", "정말?"],
+        ['그는 "비가 온다. 우산을 챙겨라."라고 말했다.', "나는 고개를 끄덕였다."],
+        ["어머니는 “밥은 먹었니?”라며 웃으셨다.", "동생은 대답이 없었다."],
+        ["그는 '그만.'이라는 말만 했다.", "“가지 마.”", "그 말이 끝이었다."],
+        ["기온은 3.5도까지 떨어졌다.", "내일은 영하 12.7도로 더 춥겠다."],
+        ["회의는 2023. 5. 12. 오후 3시에 열린다.", "자료를 읽어야 한다."],
+        ["1. 먼저 물을 끓인다.", "2. 면을 넣는다."],
+        ["가. 목적은 다음과 같다.", "나. 방법은 별표에 따른다."],
+        ["음… 그럴 수도 있겠네요.", "그곳은 조용한 곳.", "일단 기다려 봅시다."],
+        ["그는 졸업했다(1998년).", "이후 유학을 떠났다.", "v2.1부터 지원된다."],
+        ["문장 부호가 없으면 나뉘지 않아요 다음 문장입니다"],
+    ],
+    ids=lambda sentences: sentences[0],
+)
+def test_korean(expected):
+    assert splitter("ko")(" ".join(expected)) == expected
+
+
+def test_a_long_korean_quotation_is_split_but_not_before_its_particle():
+    inner = [f"비가 {number}번째 내린 날이었다." for number in range(30)]
+    expected = [f'그는 "{inner[0]}', *inner[1:-1], f'{inner[-1]}"라고 말했다.', "끝."]
+    assert splitter("ko")(" ".join(expected)) == expected
+
+
 def test_a_long_quotation_is_split_and_its_marks_stay_with_their_sentences():
     expected = [
         "He rose.",

@@ -1,0 +1,181 @@
+"""Records from Korean text: jamo, syllables, morphemes and eojeol."""
+
+import unicodedata
+
+import pytest
+
+from bert_keras.checkpoints.metadata import seems_lowercase
+from bert_keras.data.records import common_schema
+from bert_keras.errors import InputError
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tfrecords_tools.build import build
+from tfrecords_tools.cli import main
+from tfrecords_tools.inspect.verify import every_file, parsed_batches
+from tfrecords_tools.settings import BuildSettings, GoogleSettings
+from tfrecords_tools.vocab.train_vocab import train_vocabulary
+
+SYLLABLES = Vocabulary(
+    (
+        *SPECIAL_TOKENS,
+        ".",
+        "서울",
+        "학교",
+        "학생",
+        "비",
+        "우리",
+        "##학교",
+        "##에서",
+        "##는",
+        "##가",
+        "##들",
+    )
+)
+TEXT = "\n\n".join(
+    "\n".join(f"서울에서는 비가 {end}. 우리학교 학생들가" for end in ends)
+    for ends in (["우리", "학교", "비"] * 4, ["비", "학생들", "서울가"] * 4, ["비"] * 8)
+)
+
+
+def decomposed(text):
+    return unicodedata.normalize("NFD", text)
+
+
+def records_of(folder):
+    """Yields the features of each record as lists of numbers."""
+    files = every_file(folder)
+    for batch in parsed_batches(files[0], schema=common_schema(files)):
+        for row in range(len(batch["input_ids"])):
+            yield {name: array[row].tolist() for name, array in batch.items()}
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The text composed and decomposed, with the same name in two folders."""
+    for name, text in (("nfc", TEXT), ("nfd", decomposed(TEXT))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text(text, "utf-8")
+    return {name: [tmp_path / name / "a.txt"] for name in ("nfc", "nfd")}
+
+
+def test_the_tokenizer_reads_hangul_as_the_original_does():
+    """A cased one keeps the form of the text; one that strips accents decomposes into jamo."""
+    jamo = Vocabulary((*SPECIAL_TOKENS, "ᄇ", "##ᅵ", "##ᄀ", "##ᅡ"))
+    for text, offsets in (
+        ("비가", [(0, 1), (0, 1), (1, 2), (1, 2)]),
+        (decomposed("비가"), [(0, 1), (1, 2), (2, 3), (3, 4)]),
+    ):
+        tokenized = WordPieceTokenizer(jamo).encode(text)
+        assert tokenized.tokens == list(jamo.tokens[5:]) and tokenized.offsets == offsets
+    cased = WordPieceTokenizer(SYLLABLES, lowercase=False)
+    assert cased.encode("비가").tokens == ["비", "##가"]
+    assert cased.encode(decomposed("비가")).tokens == ["[UNK]"]
+    assert WordPieceTokenizer(SYLLABLES).encode("비가").tokens == ["[UNK]"]
+    assert not seems_lowercase(SYLLABLES) and seems_lowercase(jamo)
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_decomposed_text_gives_the_records_of_composed_text(files, tmp_path, lowercase):
+    settings = BuildSettings(lowercase=lowercase, splitter="ko", max_length=32, shards=1)
+    shards = []
+    for name, paths in files.items():
+        manifest = build(
+            paths, vocabulary=SYLLABLES, output=tmp_path / f"{name}-records", settings=settings
+        )
+        shards.append((tmp_path / f"{name}-records/train-00000-of-00001.tfrecord").read_bytes())
+    assert shards[0] == shards[1]
+    (remark,) = (each for each in manifest["remarks"] if "decomposed" in each)
+    assert remark.startswith(
+        "lines with decomposed characters (NFD), such as Hangul as jamo, composed: 32 ("
+    )
+
+
+def test_the_records_of_the_original_keep_decomposed_text(files, tmp_path):
+    unknown = {}
+    for name, paths in files.items():
+        build(
+            paths,
+            vocabulary=SYLLABLES,
+            output=tmp_path / f"{name}-google",
+            settings=GoogleSettings(lowercase=False, max_length=32, mask_rate=0.0),
+        )
+        ids = [each["input_ids"] for each in records_of(tmp_path / f"{name}-google")]
+        unknown[name] = sum(each.count(SYLLABLES.unk_id) for each in ids) / len(ids)
+    assert (
+        unknown["nfc"] < 1 < 3 < unknown["nfd"]
+    )  # the original also draws [UNK] as a random token
+
+
+def test_whole_words_are_eojeol(files, tmp_path):
+    settings = BuildSettings(
+        lowercase=False,
+        splitter="ko",
+        max_length=32,
+        mask_unit="word",
+        replacement="100-0-0",
+        shards=1,
+    )
+    build(files["nfc"], vocabulary=SYLLABLES, output=tmp_path / "words", settings=settings)
+    ids, num_words = SYLLABLES.ids, 0
+    for record in records_of(tmp_path / "words"):
+        positions = record["masked_lm_positions"][: int(sum(record["masked_lm_weights"]))]
+        labels = dict(zip(positions, record["masked_lm_ids"], strict=False))
+        tokens = [labels.get(n, token) for n, token in enumerate(record["input_ids"])]
+        for start in range(len(tokens)):
+            if tokens[start : start + 3] == [ids["서울"], ids["##에서"], ids["##는"]]:
+                masked = [start + n in labels for n in range(3)]
+                assert all(masked) or not any(masked)
+                num_words += all(masked)
+    assert num_words > 10
+
+
+def test_a_cased_vocabulary_is_of_syllables_and_another_of_jamo(files, tmp_path):
+    notes = []
+    cased = train_vocabulary(files["nfd"], size=60, lowercase=False, log=notes.append)
+    assert "서울에서는" in cased.ids and not any("learnt as jamo" in note for note in notes)
+    uncased = train_vocabulary(files["nfc"], size=90, log=notes.append)
+    assert decomposed("서울에서는") in uncased.ids
+    assert all(decomposed(token) == token for token in uncased.tokens)
+    assert notes[-1].startswith("Hangul is learnt as jamo, because lower-casing strips accents")
+
+
+def test_no_token_crosses_the_limits_of_morphemes(files, tmp_path, monkeypatch, capsys):
+    (tmp_path / "korean.py").write_text(
+        "import re\n\ndef morphemes(word):\n"
+        "    return re.findall('에서|[는가들]|.+?(?=에서|[는가들]|$)', word)\n"
+        "\ndef letters(word):\n    return list(word)[1:]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    command = ["vocab", str(files["nfc"][0]), "--cased", "--unused", "0", "--size", "60"]
+    output = tmp_path / "vocab.txt"
+    arguments = [*command, "--output", str(output), "--workers", "1", "--segmenter"]
+    assert main([*arguments, "korean:morphemes"]) == 0
+    tokens = Vocabulary.from_file(output).tokens
+    assert {"서울", "##학교", "##에서", "##는", "우리학교", "학생", "##들"} <= {*tokens}
+    assert not {"##", "###", "서울에서", "##에서는"} & {*tokens}
+    for name, message in (
+        ("korean:letters", "the segmenter's words differ from the text"),
+        ("no_module:f", "the module cannot be imported"),
+    ):
+        assert main([*arguments[:-4], str(tmp_path / "b.txt"), *arguments[-3:], name]) == 2
+        assert message in capsys.readouterr().err
+    with pytest.raises(InputError, match="segmenter is a:b, but the model is bpe; expected wordp"):
+        train_vocabulary(files["nfc"], size=400, model="bpe", segmenter="a:b")
+
+
+def test_check_warns_of_jamo_and_of_lower_case(files, tmp_path, capsys):
+    SYLLABLES.save(tmp_path / "vocab.txt")
+    check = ["check", "--vocab", str(tmp_path / "vocab.txt"), "--splitter", "ko", "--max-length"]
+    assert main([*check, "32", "--cased", str(files["nfd"][0])]) == 0
+    output = capsys.readouterr().out
+    assert (
+        "warning: Lines with decomposed characters (NFD), such as Hangul as jamo, composed: 32 ("
+        in output
+    )
+    assert 'do it with unicodedata.normalize("NFC", text)' in output
+    assert main([*check, "32", "--cased", str(files["nfc"][0])]) == 0
+    assert "NFC" not in capsys.readouterr().out
+    assert main([*check, "32", str(files["nfc"][0])]) == 0
+    assert "is not lower-cased. This is a cased vocabulary: add --cased." in (
+        capsys.readouterr().out
+    )
