@@ -105,7 +105,7 @@ class Vocab(Command):
         help="number of tokens [unused0], [unused1] ... reserved for words that are added later",
     )
     word_segmenter: str | None = option(
-        None, flags=("--segmenter",), metavar="NAME", help="module:function that splits words"
+        None, flags=("--segmenter",), metavar="NAME", help="morphemes of a word: module:function"
     )
     sample: int = _sample(512)
     workers: int = _workers()

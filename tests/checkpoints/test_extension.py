@@ -28,6 +28,7 @@ TABLES = ("encoder/embeddings/token", "masked_lm/output_bias", "masked_lm/decode
         ("BertPretrainer", {"embedding_size": 6, "shares_layers": True}),
         ("BertClassifier", {}),
         ("BertSentenceEncoder", {}),
+        ("BertDiscriminator", {"embedding_size": 6, "has_pooler": False}),
     ],
 )
 def test_new_rows_are_the_means_of_the_former_subtokens(checkpoint, model, changes):
