@@ -7,6 +7,7 @@ from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.downstream.classification import TABLE_TASKS
 from bert_keras.downstream.glue.task import GLUE_TASKS
 from bert_keras.downstream.korean.questions import QUESTION_TASKS
+from bert_keras.downstream.korean.tags import TAG_TASKS
 from bert_keras.downstream.korean.texts import KOREAN_TASKS
 from bert_keras.downstream.label_kinds import listed_labels
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
@@ -30,6 +31,7 @@ TASKS: dict[str, Task] = {
         SWAG_TASK,
         *KOREAN_TASKS.values(),
         *QUESTION_TASKS,
+        *TAG_TASKS,
         NER_TASK,
         NER_FEATURES_TASK,
         *TABLE_TASKS.values(),

@@ -5,7 +5,7 @@ from operator import itemgetter
 
 from bert_keras.downstream.ner.files import Sentence
 from bert_keras.downstream.ner.scoring import Entity, entities
-from bert_keras.downstream.task import Task
+from bert_keras.downstream.ner.task import NerTask
 from bert_keras.reports.findings import Errors, Findings, confusion, label_table, small
 from bert_keras.reports.page import Cell, MarkedText
 
@@ -13,7 +13,7 @@ NONE = "none"
 
 
 def entity_findings(
-    task: Task, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
+    task: NerTask, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
 ) -> Findings:
     """Returns the findings of an entity task.
 
@@ -36,8 +36,8 @@ def entity_findings(
         if gold != predicted:
             cells = [
                 small(f"line {sentence.line}"),
-                _marked(sentence, gold, correct=predicted),
-                _marked(sentence, predicted, correct=gold),
+                _marked(sentence, gold, correct=predicted, separator=task.word_separator),
+                _marked(sentence, predicted, correct=gold, separator=task.word_separator),
             ]
             errors.append((len(gold ^ predicted), cells))
     kinds = sorted({kind for pair in pairs for kind in pair} - {NONE})
@@ -52,18 +52,20 @@ def entity_findings(
     )
 
 
-def _marked(sentence: Sentence, shown: set[Entity], *, correct: set[Entity]) -> Cell:
+def _marked(
+    sentence: Sentence, shown: set[Entity], *, correct: set[Entity], separator: str
+) -> Cell:
     """Returns a sentence with its entities marked as correct or wrong."""
     starts = {start: (end, kind) for start, end, kind in shown}
     line: list[MarkedText | str] = []
     position = 0
     while position < len(sentence.words):
         end, kind = starts.get(position, (position + 1, ""))
-        text = " ".join(sentence.words[position:end])
+        text = separator.join(sentence.words[position:end])
         if kind:
             mark = "good" if (position, end, kind) in correct else "bad"
-            line += [MarkedText(f"{text} ", mark, note=kind), " "]
+            line += [MarkedText(f"{text} ", mark, note=kind), separator]
         else:
-            line.append(f"{text} ")
+            line.append(f"{text}{separator}")
         position = end
     return Cell([line])

@@ -238,9 +238,11 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
         "klue-mrc": dataclasses.replace(
             KLUE, num_epochs=5, batch_size=16, learning_rate=3e-5, warmup_rate=0.0
         ),
+        "klue-ner": dataclasses.replace(KLUE, num_epochs=3, warmup_rate=0.0),
         "nsmc": KOELECTRA,
         "kornli": dataclasses.replace(KOELECTRA, num_epochs=15, batch_size=64),
         "korsts": KOELECTRA,
+        "naver-ner": dataclasses.replace(KOELECTRA, num_epochs=20),
         "korquad": dataclasses.replace(KOELECTRA, num_epochs=7, batch_size=8),
     },
     "small-models": {"": SMALL_MODELS, "ner-features": TAGGER},

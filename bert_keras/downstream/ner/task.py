@@ -20,7 +20,7 @@ from bert_keras.downstream.ner.windows import sentence_rows, word_tokens
 from bert_keras.downstream.task import Outputs, Task, data_files, no_labels_error
 from bert_keras.downstream.tfds import is_tfds, tfds_files
 from bert_keras.errors import InputError
-from bert_keras.options import check_choice, check_least
+from bert_keras.options import check_choice, check_least, fixed
 from bert_keras.storage import StrPath, atomic_file
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -54,11 +54,14 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
     # What a row contains: "sentence" is the sentence alone; "document" also fills `max_length` with
     # the text around the sentence in its document.
     context: str = "sentence"
+    # The part of a text that gets a label when the model is served; a unit of `units_of`.
+    unit: str = fixed("word")
 
     model: ClassVar[str] = TOKEN_CLASSIFIER.name
     metric: ClassVar[str] = "f1"
     is_metric_percentage: ClassVar[bool] = True  # as the official scorer prints it
     prediction_file: ClassVar[str] = "predictions.conll"
+    word_separator: ClassVar[str] = " "  # the text between two words in a report
     rows_type: ClassVar[type[TaggedWords]] = TaggedWords
 
     def __post_init__(self):

@@ -6,9 +6,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.downstream.ner import scoring
-from bert_keras.downstream.ner.files import Sentence
-from bert_keras.downstream.ner.task import NerTask
+from bert_keras.downstream.ner.encoding import TaggedWords
+from bert_keras.downstream.ner.units import units_of
+from bert_keras.downstream.ner.windows import sentence_rows
 from bert_keras.downstream.squad.predictions import cut
 from bert_keras.downstream.task import softmax
 from bert_keras.errors import InputError
@@ -25,7 +27,6 @@ from bert_keras.exporting.text_ops.entities import bio_tag, entities, word_rows
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.text_ops.windows import WINDOWS_AT_ONCE, in_batches
 from bert_keras.exporting.verify import to_arrays
-from bert_keras.text.google_words import Word, google_words
 from bert_keras.text.tokenizer import TextTokenizer
 
 # Samples omit texts in which the two highest probabilities of a word differ by less than this,
@@ -51,12 +52,13 @@ def served_token_labels(
     tokenizer: TextTokenizer,
     *,
     labels: Sequence[str],
+    unit: str = "word",
 ) -> ServableModel:
     """Builds the signatures of a token classifier.
 
     `serving_default` takes `text`, string [B], and returns the entities of each text: `entities`
     and `labels`, string [B,E]; `starts` and `ends`, int32 [B,E], in characters of the text;
-    `scores`, float32 [B,E]. White space, punctuation and CJK characters separate words.
+    `scores`, float32 [B,E].
 
     `tensors` takes `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. It returns
     `probabilities`, float32 [B,T,N], in the order of `label_names`, string [B,N], and `label_ids`,
@@ -67,6 +69,8 @@ def served_token_labels(
         reader: Converts texts to the model's inputs inside the graph.
         tokenizer: The same tokenizer outside the graph, which computes the samples.
         labels: The N labels in the order of the logits.
+        unit: The part of a text that gets a label at its first token; see
+            `downstream.ner.units.units_of`.
 
     Returns:
         The signatures and samples.
@@ -91,7 +95,7 @@ def served_token_labels(
     tensors = traced(from_tensors, **tensor_specs(rank=2))
 
     def from_text(text):
-        tokens = reader.word_tokens(text)
+        tokens = reader.unit_tokens(text, unit=unit)
         rows = word_rows(tokens, limit=reader.max_length - 2)
         inputs = reader.packed(rows.texts)
 
@@ -115,35 +119,44 @@ def served_token_labels(
 
     return ServableModel(
         {"serving_default": traced(from_text, **text_specs(["text"])), "tensors": tensors},
-        _samples(model, tokenizer=tokenizer, max_length=reader.max_length, labels=labels),
+        _samples(model, reader, tokenizer, labels=labels, unit=unit),
     )
 
 
 def _samples(
-    model: keras.Model, *, tokenizer: TextTokenizer, max_length: int, labels: Sequence[str]
+    model: keras.Model,
+    reader: TextToInputs,
+    tokenizer: TextTokenizer,
+    *,
+    labels: Sequence[str],
+    unit: str,
 ) -> list[Sample]:
     """Returns samples for both signatures.
 
     They have short texts and one text with more rows than the graph evaluates at once. The sample
     of `serving_default` omits texts for which `_is_certain` is False.
     """
-    num_sentences = max_length * (1 + WINDOWS_AT_ONCE // 2) // 7
+    num_sentences = reader.max_length * (1 + WINDOWS_AT_ONCE // 2) // 7
     long = " ".join(f"Bob {number} met Mary {number} in Lyon." for number in range(num_sentences))
     texts = [*_SHORT_TEXTS, long]
-    lowercase = tokenizer.lowercase and not tokenizer.vocabulary.rules
-    words = [list(google_words(text, lowercase=lowercase)) for text in texts]
-    sentences = [Sentence(tuple(word.text for word in row), None, 0, 1) for row in words]
-    task = NerTask(name="ner", max_length=max_length, labels=tuple(labels))
-    encoded = task.encode(sentences, tokenizer)
+    tokens, spans = units_of(texts, tokenizer, unit=unit)
+    rows = sentence_rows(tokens, limit=reader.max_length - 2)
+    no_labels = np.full(len(spans), -1, np.int32)
+    encoded = TaggedWords(tokens, rows, no_labels, tokenizer.vocabulary)
     inputs, *_ = encoded.batch(np.arange(len(encoded)))
     probabilities_BTN = softmax(eager_outputs(model, inputs))
     of_words = [row[encoded.columns(n)] for n, row in enumerate(probabilities_BTN)]
-    of_texts = np.split(np.concatenate(of_words), encoded.tokens.word_bounds[1:-1])
-    certain = [each for each in zip(texts, words, of_texts, strict=True) if _is_certain(each[2])]
-    rows = [list(_entities(*each, labels=labels)) for each in certain]
+    of_texts, spans_of_texts = (
+        np.split(units, tokens.word_bounds[1:-1]) for units in (np.concatenate(of_words), spans)
+    )
+    columns = zip(texts, spans_of_texts, of_texts, strict=True)
+    certain = [each for each in columns if _is_certain(each[2])]
+    entities_of_texts = [list(_entities(*each, labels=labels)) for each in certain]
     outputs = {
         name: tf.ragged.constant(
-            [[entity[column] for entity in row] for row in rows], dtype, ragged_rank=1
+            [[entity[column] for entity in row] for row in entities_of_texts],
+            dtype,
+            ragged_rank=1,
         ).to_tensor(filler)
         for column, (name, (dtype, filler)) in enumerate(_COLUMNS.items())
     }
@@ -165,15 +178,19 @@ def _is_certain(probabilities_WN: np.ndarray) -> bool:
 
 
 def _entities(
-    text: str, words: Sequence[Word], probabilities_WN: np.ndarray, *, labels: Sequence[str]
+    text: str, spans_W2: np.ndarray, probabilities_WN: np.ndarray, *, labels: Sequence[str]
 ) -> Iterator[tuple]:
     """Yields the entities of a text, each as a tuple with one value for each of `_COLUMNS`."""
     tags = [bio_tag(labels[int(label_id)]) for label_id in probabilities_WN.argmax(axis=1)]
     for first, after, kind in scoring.entities(tags):
-        start = min(words[first].indices)
-        entity = cut(text, start, max(words[after - 1].indices) + 1)
+        start = int(spans_W2[first, 0])
+        entity = cut(text, start, int(spans_W2[after - 1, 1]))
         score = probabilities_WN[first:after].max(axis=1).mean()
         yield entity, kind, start, start + len(entity), score
 
 
-EXPORTER = Exporter(served_token_labels, lambda metadata, source: {"labels": metadata.labels})
+def _settings(metadata: ModelMetadata, source: str) -> dict:
+    return {"labels": metadata.labels, "unit": metadata.task.get("unit", "word")}
+
+
+EXPORTER = Exporter(served_token_labels, _settings)

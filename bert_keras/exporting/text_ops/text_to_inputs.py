@@ -7,8 +7,9 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from bert_keras.errors import InputError
+from bert_keras.exporting.text_ops import unicode_tables as tables
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
-from bert_keras.exporting.text_ops.flat import RaggedTensor, regrouped
+from bert_keras.exporting.text_ops.flat import RaggedTensor, num_before, previous, regrouped
 from bert_keras.exporting.text_ops.unigrams import Unigrams
 from bert_keras.exporting.text_ops.windows import TextRows, TextWindows, window_rows
 from bert_keras.exporting.text_ops.words import Points, TextTokens, TextWords, utf8_widths, words_of
@@ -199,8 +200,40 @@ class TextToInputs(tf.Module):
                 regrouped(tokens, words.words.row_splits), *_spans(characters), words.source
             )
 
+    def unit_tokens(self, text: tf.Tensor, *, unit: str) -> WordTokens:
+        """Returns the tokens of texts, string [B], with the units that get a label.
+
+        The rules are those of `downstream.ner.units.units_of`, which documents `unit`. The units
+        are the words of the result.
+        """
+        if unit == "word":
+            return self.word_tokens(text)
+        self.check_has_offsets()
+        ids, starts, ends, source = self.tokens_with_offsets(text)
+        with tf.device("CPU:0"):
+            is_first = tf.ones_like(starts, tf.bool)
+            if unit == "eojeol":
+                is_kept = tf.logical_not(source.has_any(tables.DROPPED))
+                is_space = source.has_any(tables.SPACE) & is_kept
+                num_spaces = tf.gather(num_before(is_space), starts)
+                texts = ids.value_rowids()
+                is_first = num_spaces != previous(num_spaces, 1, filler=-1)
+                is_first |= texts != previous(texts, 1, filler=-1)
+            first_tokens = tf.where(is_first)[:, 0]
+            num_tokens = tf.size(starts, tf.int64)
+            after = tf.concat([first_tokens, [num_tokens]], axis=0)[1:]
+            splits = tf.gather(num_before(is_first), ids.row_splits)
+            return WordTokens(
+                ids,
+                first_tokens,
+                splits,
+                tf.gather(starts, first_tokens),
+                tf.gather(ends, after - 1),
+                source,
+            )
+
     def word_tokens(self, text: tf.Tensor) -> WordTokens:
-        """Returns the tokens of each word of texts, string [B], for token classification.
+        """Returns the tokens of each word of texts, string [B].
 
         The rules are those of `downstream.ner.windows.word_tokens`: each word is tokenized by
         itself after a space, and a word without tokens becomes [UNK]. White space, punctuation and

@@ -1,6 +1,7 @@
 """Small files of each Korean task in the official layout; every sentence was invented here."""
 
 import json
+import re
 
 import pytest
 
@@ -82,6 +83,30 @@ IMPOSSIBLE = {
 }
 
 
+# Each entity is "<text:TYPE>".
+TAGGED = ["<한들마을:LC> 도서관은 <2019년 5월:DT>에 열었다.", "<김나리:PS>가 <두 권:QT>을 빌렸다."]
+
+
+def tagged_characters(sentence: str) -> list[tuple[str, str]]:
+    rows = []
+    for entity, kind, other in re.findall(r"<([^:]+):(\w+)>|([^<])", sentence):
+        text = entity or other
+        tags = [f"B-{kind}", *[f"I-{kind}"] * (len(text) - 1)] if kind else ["O"]
+        rows += zip(text, tags, strict=True)
+    return rows
+
+
+KLUE_NER = "## 컬럼명 : CHAR\tNE_TAG\n" + "\n".join(
+    f"## klue-ner-v1_x_{number}\t{sentence}\n"
+    + "".join(f"{character}\t{tag}\n" for character, tag in tagged_characters(sentence))
+    for number, sentence in enumerate(TAGGED)
+)
+NAVER_NER = (
+    "한들마을 도서관은 2019년 5월에 열었다 .\tLOC-B O DAT-B DAT-I O O\n"
+    "김나리가 책을 두 권 빌렸다 .\tPER-B O NUM-B NUM-I O O\n"
+)
+
+
 def tsv(header: str, rows) -> str:
     return "".join("\t".join(row) + "\n" for row in [header.split(), *rows])
 
@@ -103,6 +128,8 @@ FILES = {
         f"klue-mrc-v1.1/klue-mrc-v1.1_{split}.json": questions("guid", IMPOSSIBLE)
         for split in ("train", "dev")
     },
+    **{f"klue-ner-v1.1/klue-ner-v1.1_{split}.tsv": KLUE_NER for split in ("train", "dev")},
+    **{f"naver-ner/{split}.tsv": NAVER_NER for split in ("train", "test")},
     "nsmc/ratings_train.txt": NSMC,
     "nsmc/ratings_test.txt": NSMC,
     "KorNLI/multinli.train.ko.tsv": KORNLI,

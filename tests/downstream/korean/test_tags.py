@@ -1,0 +1,251 @@
+"""KLUE-NER and Naver NER: official files and scores, tags of characters, serving, and errors."""
+
+import dataclasses
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from bert_keras.cli import main
+from bert_keras.downstream.catalog import named_task
+from bert_keras.downstream.korean.tag_scores import LABELS, klue_ner_scores, strict_tags
+from bert_keras.downstream.ner.files import Sentence
+from bert_keras.errors import InputError
+from bert_keras.exporting.verify import run_requests
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.downstream.korean.conftest import TAGGED, tagged_characters
+
+KLUE = dataclasses.replace(named_task("klue-ner"), max_length=32)
+NAVER = named_task("naver-ner")
+FOLDERS = {"klue-ner": "klue-ner-v1.1", "naver-ner": "naver-ner"}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_files_are_found_in_the_folder_of_the_task_and_around_it(korean_folder, name):
+    files = named_task(name).files(korean_folder)
+    assert files == named_task(name).files(korean_folder / FOLDERS[name])
+
+
+def test_the_characters_of_klue_are_read_with_spaces_and_without_comments(korean_folder):
+    sentences = KLUE.read(KLUE.files(korean_folder)["train"])
+    assert [list(zip(each.words, each.tags, strict=True)) for each in sentences] == [
+        tagged_characters(sentence) for sentence in TAGGED
+    ]
+    assert " " in sentences[0].words and sentences[0].line == 3
+
+
+def test_a_tab_alone_ends_a_sentence_of_klue(tmp_path):
+    (tmp_path / "a.tsv").write_text("##c\n가\tO\n\t\n나\tB-PS\n", encoding="utf-8")
+    assert [each.words for each in KLUE.read(tmp_path / "a.tsv")] == [("가",), ("나",)]
+
+
+def test_the_tags_of_naver_are_reversed(korean_folder):
+    sentences = NAVER.read(NAVER.files(korean_folder)["train"])
+    assert sentences[0].words == ("한들마을", "도서관은", "2019년", "5월에", "열었다", ".")
+    assert sentences[0].tags == ("B-LOC", "O", "B-DAT", "I-DAT", "O", "O")
+    assert [each.line for each in sentences] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "message"),
+    [
+        (KLUE, "가\tB-XX\n", r"line 1 is '가\\tB-XX'; expected a character, a tab and one of B-PS"),
+        (KLUE, "## c\n가\tO\n나나\tO\n", r"line 3 is '나나\\tO'; expected a character"),
+        (KLUE, "가 O\n", "line 1 is '가 O'; expected a character"),
+        (KLUE, "## c\n\n", "a.tsv contains no sentence; expected at least one"),
+        (NAVER, "가 나\tO\n", "line 1 has 2 words and 1 tags; expected a tag for each word"),
+        (NAVER, "가 나\n", "line 1 has 0 tabs; expected one, between the sentence and its tags"),
+        (NAVER, "가\tPER-X\n", "line 1 has the tag 'PER-X'; expected O, or TYPE-B or TYPE-I with"),
+        (NAVER, "가\tB-PER\n", "line 1 has the tag 'B-PER'; expected O, or TYPE-B"),
+        (NAVER, "가\tXXX-B\n", "with TYPE one of AFW, ANM, CVL"),
+        (NAVER, "", "a.tsv contains no sentence"),
+    ],
+)
+def test_errors_name_the_file_and_the_line(tmp_path, task, text, message):
+    (tmp_path / "a.tsv").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        task.read(tmp_path / "a.tsv")
+
+
+def test_tags_of_tokens_are_those_of_their_first_character():
+    """경찰은 is one token; 박 and ##씨 are two; 蔡 is unknown."""
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "경찰은", "또", "박", "##씨"))
+    sentence = Sentence(
+        tuple("경찰은 또 박씨 蔡"),
+        ("B-OG", "I-OG", "O", "O", "O", "O", "B-PS", "O", "O", "B-LC"),
+        0,
+        1,
+    )
+    encoded = KLUE.encode([sentence], WordPieceTokenizer(vocabulary, lowercase=False))
+    inputs, label_ids, weights = encoded.batch(np.arange(1))
+    tokens = [vocabulary.tokens[each] for each in inputs["input_ids"][0]]
+    assert tokens == ["[CLS]", "경찰은", "또", "박", "##씨", "[UNK]", "[SEP]"]
+    expected = ["B-OG", "O", "B-PS", "O", "B-LC"]
+    assert [LABELS[each] for each in label_ids[0, 1:-1]] == expected
+    assert weights.tolist() == [[0, 1, 1, 1, 1, 1, 0]]
+    assert encoded.spans.tolist() == [[0, 3], [4, 5], [6, 7], [7, 8], [9, 10]]
+
+    predicted = ["B-OG", "I-OG", "B-PS", "I-PS", "I-PS"]
+    outputs = np.zeros((1, 7, len(LABELS)))
+    for column, tag in enumerate(predicted, start=1):
+        outputs[0, column, LABELS.index(tag)] = 1
+    (tags,) = KLUE.predictions([sentence], encoded, [*outputs])
+    expected = ["B-OG", "I-OG", "I-OG", "I-OG", "I-OG", "O", "B-PS", "I-PS", "I-PS", "I-PS"]
+    assert list(tags) == expected
+
+
+def test_a_long_sentence_of_klue_has_several_rows():
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "가", "##가"))
+    sentence = Sentence(tuple("가가 " * 30), ("O",) * 90, 0, 1)
+    encoded = KLUE.encode([sentence], WordPieceTokenizer(vocabulary, lowercase=False))
+    assert len(encoded) > 1 and len(encoded.spans) == 60
+    (tags,) = KLUE.predictions([sentence], encoded, [np.eye(13)[[0] * 32]] * len(encoded))
+    assert tags == ("B-PS", "B-PS", "O") * 30
+
+
+@pytest.mark.parametrize(
+    ("tags", "strict"),
+    [
+        ("B-A I-A I-B I-B O", "B-A I-A O O O"),
+        ("I-A I-A B-A I-A", "O O B-A I-A"),
+        ("B-A B-A O I-A", "B-A B-A O O"),
+    ],
+)
+def test_entities_start_with_b_only(tags, strict):
+    assert strict_tags(tags.split()) == strict.split()
+
+
+def stated_scores(gold, predicted):
+    """The formulas of KLUE-baseline: the F1 of each tag with [CLS] and [SEP] as O, and the F1 of
+    each type of entity."""
+    pairs = [
+        pair
+        for sentence in zip(gold, predicted, strict=True)
+        for pair in [("O", "O"), *zip(*sentence, strict=True), ("O", "O")]
+    ]
+    f1s = []
+    for label in LABELS:
+        both = sum(one == two == label for one, two in pairs)
+        either = sum((one == label) + (two == label) for one, two in pairs)
+        f1s.append(2 * both / either if either else 1.0)
+
+    def found(sentences):
+        for number, tags in enumerate(sentences):
+            for start, tag in enumerate(tags):
+                if tag.startswith("B-"):
+                    rest = tags[start + 1 :]
+                    inside = itertools.takewhile(f"I-{tag[2:]}".__eq__, rest)
+                    yield number, start, len([*inside]), tag[2:]
+
+    one, two = set(found(gold)), set(found(predicted))
+    of_types = []
+    for kind in {each[3] for each in one | two}:
+        true, proposed = ({each for each in side if each[3] == kind} for side in (one, two))
+        of_types.append(2 * len(true & proposed) / (len(true) + len(proposed)))
+    return {
+        "character_macro_f1": 100 * np.mean(f1s), "entity_macro_f1": 100 * np.mean(of_types)
+    }  # fmt: skip
+
+
+def test_scores_of_klue_equal_the_published_formulas():
+    rng = np.random.default_rng(5)
+    for size in (1, 3, 40):
+        gold, predicted = (
+            [[LABELS[each] for each in rng.choice(13, size)] for _ in range(4)] for _ in range(2)
+        )
+        scores = klue_ner_scores(gold, predicted)
+        assert scores == pytest.approx(stated_scores(gold, predicted))
+
+
+def test_scores_of_klue_computed_by_hand():
+    """One of two entities is right; the other one has its last character missing."""
+    gold = [["B-PS", "I-PS", "O", "B-OG", "I-OG"]]
+    predicted = [["B-PS", "I-PS", "O", "B-OG", "O"]]
+    tags = [1, 1, 1, 0, 2 * 3 / (3 + 4), *[1] * 8]  # B-PS, I-PS, B-OG, I-OG, O, absent tags
+    scores = klue_ner_scores(gold, predicted)
+    assert scores == pytest.approx(
+        {"character_macro_f1": 100 * sum(tags) / 13, "entity_macro_f1": 50}
+    )
+
+
+def test_spaces_of_klue_are_not_scored():
+    sentence = Sentence(tuple("가 나"), ("B-PS", "I-PS", "I-PS"), 0, 1)
+    scores = KLUE.score([sentence], [("B-PS", "O", "I-PS")])
+    assert scores == {"character_macro_f1": 100, "entity_macro_f1": 100}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_prediction_files_have_the_format_of_the_data(korean_folder, tmp_path, name):
+    task, path = named_task(name), tmp_path / "p.tsv"
+    examples = task.read(task.files(korean_folder)["dev"], split="dev")
+    gold = [each.tags for each in examples]
+    task.write_predictions(path, examples, gold)
+    assert task.read_predictions(path, examples) == gold
+    assert next(iter(task.score(examples, gold).values())) == 100
+    with pytest.raises(InputError, match=r"p\.tsv has 2 sentences; the data has 1"):
+        task.read_predictions(path, examples[:1])
+    with pytest.raises(InputError, match=r"has another sentence than line \d+ of the data; exp"):
+        task.read_predictions(path, examples[::-1])
+    if name == "naver-ner":
+        assert path.read_text("utf-8") == (korean_folder / name / "test.tsv").read_text("utf-8")
+
+
+@pytest.fixture
+def fine_tuned(korean_folder, encoder, tmp_path):
+    def fine_tuned(name):
+        start = ["--from", str(encoder), "--output", str(tmp_path / "run")]
+        settings = ["--set", "num_epochs=25", "max_length=40", "learning_rate=0.02"]
+        assert main(["finetune", name, "--data", str(korean_folder), *start, *settings]) == 0
+        return tmp_path / "run"
+
+    return fine_tuned
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_model_is_fine_tuned_evaluated_and_predicts(korean_folder, tmp_path, fine_tuned, name):
+    run, file, page = fine_tuned(name), tmp_path / "predictions.tsv", tmp_path / "page.html"
+    model = ["--model", str(run / "model"), "--data", str(korean_folder)]
+    assert main(["evaluate", name, *model, "--report", str(page)]) == 0
+    assert main(["predict", name, *model, "--split", "dev", "--output", str(file)]) == 0
+    task = named_task(name)
+    examples = task.read(task.files(korean_folder)["dev"], split="dev")
+    expected = json.loads((run / "scores.json").read_text())
+    computed = task.score(examples, task.read_predictions(file, examples))
+    assert computed == pytest.approx({score: expected[score] for score in computed})
+    assert expected[task.metric] > 50  # it has learned the two sentences
+    assert "entities" in page.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FOLDERS)
+def test_served_entities_are_those_of_the_predictions(korean_folder, tmp_path, fine_tuned, name):
+    """Entities end within an eojeol for klue-ner, and with it for naver-ner."""
+    run = fine_tuned(name)
+    target = ["entities", "--to", str(tmp_path / "served")]
+    assert main(["export", str(run / "model"), *target]) == 0
+    task = named_task(name)
+    examples = task.read(task.files(korean_folder)["dev"], split="dev")
+    predicted = task.read_predictions(run / "predictions.tsv", examples)
+    separator = task.word_separator
+    texts = [separator.join(each.words) for each in examples]
+    request = {"signature": "serving_default", "inputs": {"text": texts}}
+    (outputs,) = run_requests(tmp_path / "served" / "entities" / "1", [request])
+    for text, sentence, tags, starts, ends, labels in zip(
+        texts,
+        examples,
+        predicted,
+        outputs["starts"],
+        outputs["ends"],
+        outputs["labels"],
+        strict=True,
+    ):
+        positions = np.cumsum([0, *(len(word) + len(separator) for word in sentence.words)])
+        served = [(s, e, kind) for s, e, kind in zip(starts, ends, labels, strict=True) if kind]
+        for start, end, kind in served:
+            first, after = np.searchsorted(positions, [start, end])
+            assert tags[first].endswith(kind), text
+            assert all(tag[2:] == kind for tag in tags[first:after]), text
+        firsts = [tag for tag in tags if tag.startswith("B-")]
+        assert len(served) >= len(firsts) > 0
