@@ -49,6 +49,11 @@ def test_pretrain():
     assert Path("pretrainer.keras").stat().st_size > 10_000
 
 
+def test_extend_a_vocabulary():
+    run("how-to/extend-a-vocabulary.md")
+    assert load_model("medical").tokenizer.vocabulary.tokens[-1] == "##itis"
+
+
 def test_distil():
     run("how-to/distil.md")
     assert load_model("distilled").config.num_layers == 1
