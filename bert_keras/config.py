@@ -57,7 +57,8 @@ class BertConfig:
     num_heads: int = 12  # number of attention heads in each block
     intermediate_size: int = 0  # units of the feed-forward layers; 0 means 4 * hidden_size
     max_positions: int = 512  # largest number of tokens in an input sequence
-    num_segments: int = 2  # number of segment ids; 0 means no segment embeddings
+    # Number of segment embeddings. 0 means none; with 1, every token has the same one.
+    num_segments: int = 2
     activation: str = "gelu"  # one of ACTIVATIONS; "gelu" is exact (erf), "gelu_tanh" approximate
     hidden_dropout_rate: float = 0.1  # dropout of the embeddings and of the output of each sublayer
     attention_dropout_rate: float = 0.1  # dropout of the attention probabilities

@@ -4,10 +4,12 @@
 another configuration.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bert_keras.architectures import CLASSIFIER, DISCRIMINATOR, MULTIPLE_CHOICE, PRETRAINER
 from bert_keras.family import OPTIONAL_SIZES, Family
+from bert_keras.text.vocab import WORD_MARK, Vocabulary
 
 if TYPE_CHECKING:
     from bert_keras.config import BertConfig
@@ -109,6 +111,15 @@ ROBERTA = Family(
     defaults={"vocab_size": 50_265},
     fixed_values={"pad_token_id": 1},
 )
+# Conneau et al. 2020. The network is RoBERTa's, and the tokenizer SentencePiece's.
+XLM_ROBERTA = replace(
+    ROBERTA,
+    kind="xlm-roberta",
+    word_start=WORD_MARK,
+    prefix=ROBERTA.kind,
+    class_prefix="XLMRoberta",
+    defaults={},
+)
 # Warner et al. 2024. The matrices of query, key and value are one weight, and the encoder has no
 # pooler.
 MODERNBERT = Family(
@@ -208,13 +219,18 @@ ELECTRA = Family(
     fixed_values={"summary_activation": "gelu", "summary_type": "first", "summary_use_proj": True},
 )
 FAMILIES: dict[str, Family] = {
-    row.kind: row for row in (BERT, DISTILBERT, ALBERT, ROBERTA, MODERNBERT, ELECTRA)
+    row.kind: row
+    for row in (BERT, DISTILBERT, ALBERT, ROBERTA, XLM_ROBERTA, MODERNBERT, ELECTRA)
 }
 
 
-def family_of(config: "BertConfig") -> Family | None:
+def family_of(config: "BertConfig", vocabulary: Vocabulary | None = None) -> Family | None:
     """Returns the family of an encoder, or None if it belongs to none.
 
-    Only the native checkpoint format can store an encoder without a family.
+    Only the native checkpoint format can store an encoder without a family. The vocabulary decides
+    between families of the same configurations; without one, it is the first of them.
     """
-    return next((family for family in FAMILIES.values() if family.includes(config)), None)
+    families = [family for family in FAMILIES.values() if family.includes(config)]
+    start = vocabulary.specials.word_start if vocabulary is not None else None
+    chosen = (family for family in families if family.word_start == (start or ""))
+    return next(chosen, families[0] if families else None)

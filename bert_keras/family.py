@@ -34,6 +34,9 @@ class Family:
     """
 
     kind: str  # model_type in config.json
+    # `Specials.word_start` of the vocabularies of its members, if another family has the same
+    # configurations; None otherwise.
+    word_start: str | None = None
     # Prefix of the encoder's weight names in task models, without a dot; "" means `kind`.
     prefix: str = ""
     class_prefix: str  # start of the class names, such as "DistilBert", also in keras_hub

@@ -1,8 +1,10 @@
 """Defines configurations by name, such as "tiny" and "base".
 
 The sources are Turc et al. 2019 (the 24 sizes up to L-12_H-768), Devlin et al. 2018 (base, large),
-Sanh et al. 2019 (DistilBERT), Lan et al. 2019 (ALBERT v2), Liu et al. 2019 (RoBERTa), Warner et
-al. 2024 (ModernBERT) and Clark et al. 2020 (the discriminators of ELECTRA).
+Sanh et al. 2019 (DistilBERT), Lan et al. 2019 (ALBERT v2), Liu et al. 2019 (RoBERTa), Conneau et
+al. 2020 (XLM-RoBERTa), Park et al. 2021 (KLUE), Warner et al. 2024 (ModernBERT) and Clark et al.
+2020 (the discriminators of ELECTRA). The sizes of the multilingual BERT and of KoBERT are those of
+google-research/bert and SKTBrain/KoBERT.
 """
 
 import dataclasses
@@ -88,6 +90,8 @@ ROBERTA = {
     "position_offset": 2,
     "layer_norm_epsilon": 1e-5,
 }
+XLM_ROBERTA = ROBERTA | {"vocab_size": 250_002}
+KLUE_ROBERTA = ROBERTA | {"vocab_size": 32_000}
 ELECTRA = {"has_pooler": False, "pooler_activation": "gelu", "masked_lm_activation": "gelu"}
 PRESETS |= {
     "distilbert": BertConfig(
@@ -110,6 +114,13 @@ PRESETS |= {
     "roberta-tiny": dataclasses.replace(PRESETS["tiny"], **ROBERTA),
     "roberta-base": dataclasses.replace(PRESETS["base"], **ROBERTA),
     "roberta-large": dataclasses.replace(PRESETS["large"], **ROBERTA),
+    "xlm-roberta-base": dataclasses.replace(PRESETS["base"], **XLM_ROBERTA),
+    "xlm-roberta-large": dataclasses.replace(PRESETS["large"], **XLM_ROBERTA),
+    "bert-base-multilingual-cased": dataclasses.replace(PRESETS["base"], vocab_size=119_547),
+    "kobert-base": dataclasses.replace(PRESETS["base"], vocab_size=8_002),
+    "klue-bert-base": dataclasses.replace(PRESETS["base"], vocab_size=32_000),
+    "klue-roberta-base": dataclasses.replace(PRESETS["base"], **KLUE_ROBERTA),
+    "klue-roberta-large": dataclasses.replace(PRESETS["large"], **KLUE_ROBERTA),
     # Not a published size; small enough to train on a laptop.
     "modernbert-tiny": _modernbert(3, 128, 192, vocab_size=30_522, max_positions=512),
     "modernbert-base": _modernbert(22, 768, 1152),

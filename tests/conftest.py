@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bert_keras.quiet import hidden_messages, import_tensorflow
+from tests.multilingual_texts import SENTENCES
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")  # as `bert-keras` has it on a CPU
@@ -47,15 +48,17 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def subwords(tmp_path_factory) -> dict[str, Path]:
-    """Folders as RoBERTa's, ALBERT's and ModernBERT's tokenizers were published: vocab.json with
-    merges.txt, spiece.model, and tokenizer.json, of the license's text."""
+    """Folders as the tokenizers of RoBERTa, ALBERT, ModernBERT, XLM-RoBERTa and KoBERT were
+    published: vocab.json with merges.txt, spiece.model, tokenizer.json, sentencepiece.bpe.model and
+    spiece.model, of the license's text; the last two also of other languages."""
     from sentencepiece import SentencePieceTrainer
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     folder, root = tmp_path_factory.mktemp("subwords"), Path(__file__).resolve().parents[1]
     lines = [line for line in (root / "LICENSE").read_text("utf-8").split("\n") if line]
     lines += 9 * ["1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 2, 3, 5, 7, 1,"]
-    folders = {name: folder / name for name in ("roberta", "albert", "modernbert")}
+    names = ("roberta", "albert", "modernbert", "xlm-roberta", "kobert")
+    folders = {name: folder / name for name in names}
     for each in folders.values():
         each.mkdir()
     tokenizer = Tokenizer(models.BPE())
@@ -80,7 +83,36 @@ def subwords(tmp_path_factory) -> dict[str, Path]:
         minloglevel=2,
     )
     modern_tokenizer(lines).save(str(folders["modernbert"] / "tokenizer.json"))
+    layouts = {
+        "xlm-roberta": ("sentencepiece.bpe", {}),
+        "kobert": (
+            "spiece",
+            {
+                **{"unk_id": 0, "pad_id": 1, "bos_id": -1, "eos_id": -1},
+                **{"unk_piece": "[UNK]", "pad_piece": "[PAD]"},
+                "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
+            },
+        ),
+    }
+    for name, (file, layout) in layouts.items():
+        SentencePieceTrainer.train(
+            sentence_iterator=iter([*lines, *3 * SENTENCES]),
+            model_prefix=str(folders[name] / file),
+            vocab_size=900,
+            hard_vocab_limit=False,
+            minloglevel=2,
+            **layout,
+        )
     return folders
+
+
+@pytest.fixture(scope="session")
+def klue_tokens() -> list[str]:
+    """A cased WordPiece vocabulary in the layout of KLUE: [CLS] 0, [PAD] 1, [SEP] 2, [UNK] 3."""
+    words = sorted({word for sentence in SENTENCES for word in sentence.split()})
+    letters = sorted({letter for word in words for letter in word})
+    tokens = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]", *letters]
+    return list(dict.fromkeys([*tokens, *(f"##{each}" for each in letters), *words[::3]]))
 
 
 def modern_tokenizer(lines: list[str]):

@@ -26,6 +26,13 @@ PARAMETERS = {
     "albert-xxlarge": 222_595_584,
     "roberta-base": 124_645_632,
     "roberta-large": 355_359_744,
+    # 278 M and 560 M in Conneau et al. 2020 with the masked-LM head; 178 M; 92 M; 111 M; 111 M.
+    "xlm-roberta-base": 278_043_648,
+    "xlm-roberta-large": 559_890_432,
+    "bert-base-multilingual-cased": 177_853_440,
+    "kobert-base": 92_186_880,
+    "klue-bert-base": 110_617_344,
+    "klue-roberta-base": 110_618_112,
 }
 
 

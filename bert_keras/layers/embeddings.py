@@ -17,7 +17,7 @@ class BertEmbeddings(keras.layers.Layer):
         vocab_size: The number of token embeddings.
         hidden_size: The size D of the output.
         max_positions: The maximum number of tokens of a sequence.
-        num_segments: The number of segment embeddings; 0 for none.
+        num_segments: The number of segment embeddings; 0 for none. With one, every token has it.
         dropout_rate: The dropout rate of the sum.
         layer_norm_epsilon: The number that LayerNorm adds to the variance.
         initializer_stddev: The standard deviation of the initializer of all tables.
@@ -103,6 +103,8 @@ class BertEmbeddings(keras.layers.Layer):
         if self.has_positions:
             sum_BTE = sum_BTE + self._positions(input_ids, position_ids)
         if self.num_segments:
+            if self.num_segments == 1:
+                segment_ids = ops.zeros_like(segment_ids)
             sum_BTE = sum_BTE + ops.take(self.segment_table, segment_ids, axis=0)
         sum_BTE = self.dropout(self.norm(sum_BTE), training=training)
         return self.projection(sum_BTE) if self.embedding_size else sum_BTE

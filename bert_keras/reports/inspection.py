@@ -1,7 +1,6 @@
 """Writes the page of `bert-keras inspect`: attention, masked words and vectors of a word."""
 
 import base64
-import math
 import os
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -111,10 +110,7 @@ def _inputs(
         raise InputError(
             f"the text has {length} tokens, with [CLS] and [SEP]; shorten it to at most {limit}"
         )
-    inputs = pack(*([each] for each in ids), vocabulary=vocabulary, max_length=limit)
-    if inputs["segment_ids"].max() >= (metadata.config.num_segments or math.inf):
-        raise InputError("received a pair, but the model has one segment; give one text")
-    return inputs
+    return pack(*([each] for each in ids), vocabulary=vocabulary, max_length=limit)
 
 
 def _embedding(model: BertSentenceEncoder, texts: Sequence[str]) -> dict:

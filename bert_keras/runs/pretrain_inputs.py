@@ -18,7 +18,7 @@ from bert_keras.presets import preset
 from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.hyperparameters import PretrainRecipe
 from bert_keras.runs.objectives import named_objective
-from bert_keras.runs.starting_point import check_segments, open_starting_point
+from bert_keras.runs.starting_point import open_starting_point
 from bert_keras.storage import file_sha256, json_object
 from bert_keras.text.fast_tokenizer import (
     BYTE_SPACE,
@@ -107,10 +107,9 @@ class PretrainInputs:
             lowercase=lowercase,
             max_length=self.schema.max_length,
         )
-        encoders, self.teacher = {f"{start or 'the size of the recipe'}": config}, None
+        self.teacher = None
         if distillation is not None:
             self.teacher = open_teacher(distillation, student=self.metadata, vocabulary=vocabulary)
-            encoders["the teacher"] = self.teacher.checkpoint.metadata.config
         # A finite data set reads all files first to count their records, so a truncated file is
         # found before the training.
         batches = feature_batches(
@@ -123,8 +122,6 @@ class PretrainInputs:
                 f"{self.files[0]} contains the token id {largest}, but the vocabulary in its "
                 f"folder has {len(vocabulary)} tokens; copy the vocabulary of the records there"
             )
-        otherwise = "write records without pairs: bert-tfrecords build --objective full-sentences"
-        check_segments(sample["segment_ids"], encoders, file=self.files[0], otherwise=otherwise)
 
     def file_states(self) -> dict[str, int | str]:
         """Returns the sizes of the record files, and the digests of vocabulary and manifest."""

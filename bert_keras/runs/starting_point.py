@@ -1,12 +1,9 @@
 """Opens the checkpoint from which a run starts and checks that the run can use it."""
 
 import dataclasses
-import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-
-import numpy as np
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint, TrainingState, part
 from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
@@ -129,28 +126,6 @@ def missing_parts(checkpoint: Checkpoint, *, heads: Iterable[str], config: BertC
     stored = {*map(part, checkpoint.tensors)}
     needed = [*heads, *(name for name, is_needed in optional.items() if is_needed)]
     return [name for name in needed if name not in stored]
-
-
-def check_segments(
-    segment_ids: np.ndarray, encoders: Mapping[str, BertConfig], *, file: str, otherwise: str
-) -> None:
-    """Checks that every encoder can read the segment ids of a file.
-
-    Args:
-        segment_ids: The segment ids, int [B, T].
-        encoders: Encoder configurations by their name in the error message.
-        file: The name of the file for the error message.
-        otherwise: An alternative that the error message suggests.
-
-    Raises:
-        InputError: The file contains pairs, and an encoder has only one segment.
-    """
-    for name, config in encoders.items():
-        if segment_ids.max() >= (config.num_segments or math.inf):
-            raise InputError(
-                f"{file} contains text pairs, which need 2 segments, but {name} has "
-                f"{config.num_segments}; use another model, or {otherwise}"
-            )
 
 
 def vocabulary_difference(actual: Vocabulary, expected: Vocabulary) -> str:

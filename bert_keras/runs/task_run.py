@@ -20,7 +20,7 @@ from bert_keras.models import MODELS
 from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.hyperparameters import FinetuneRecipe
 from bert_keras.runs.settings import finetune_settings
-from bert_keras.runs.starting_point import check_segments, missing_parts
+from bert_keras.runs.starting_point import missing_parts
 from bert_keras.storage import StrPath
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
@@ -93,7 +93,7 @@ class TaskRun:
         self.resumed = False
         self._rows = self.task.encode(self.examples, self.checkpoint.tokenizer)
         self._dev_rows = self.task.encode_to_score(self.dev_examples, self.checkpoint.tokenizer)
-        encoders, self.teacher = {str(pretrained): self.metadata.config}, None
+        self.teacher = None
         if self.distillation is not None:
             if task.freezes_encoder or self.metadata.embedding is not None:
                 what = "does not train the encoder" if task.freezes_encoder else "has no logits"
@@ -104,10 +104,6 @@ class TaskRun:
             self.teacher = open_teacher(
                 self.distillation, student=self.metadata, vocabulary=vocabulary
             )
-            encoders[self.distillation.teacher] = self.teacher.checkpoint.metadata.config
-        inputs, *_ = self._rows.batch(self._rows.lengths.argmax()[None])
-        segment_ids, otherwise = inputs["segment_ids"], "a task with one text per example"
-        check_segments(segment_ids, encoders, file=self.files["train"], otherwise=otherwise)
 
     @property
     def metadata(self) -> ModelMetadata:

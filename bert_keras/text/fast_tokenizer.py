@@ -1,14 +1,15 @@
 """Tokenizes text by the rules of a tokenizer.json, with character offsets.
 
 A tokenizer.json is a file of the library `tokenizers`. It holds the tokens, the normalization and
-the splitting of a byte-level BPE tokenizer (RoBERTa, ModernBERT) or a Unigram tokenizer (ALBERT).
-The ids equal those of Hugging Face's tokenizers.
+the splitting of a byte-level BPE tokenizer (RoBERTa, ModernBERT) or a Unigram tokenizer (ALBERT,
+XLM-RoBERTa, KoBERT). The ids equal those of Hugging Face's tokenizers.
 """
 
 import hashlib
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +19,13 @@ from tokenizers.processors import ByteLevel
 from bert_keras.errors import InputError
 from bert_keras.storage import text_lines, write_text
 from bert_keras.text.tokenizer import TextTokenizer, TokenizedText, WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Specials, Vocabulary, in_order_of_ids
+from bert_keras.text.vocab import (
+    SPECIAL_TOKENS,
+    WORD_MARK,
+    Specials,
+    Vocabulary,
+    in_order_of_ids,
+)
 
 BYTE_SPACE = "Ġ"  # the space in a token of byte-level BPE
 ROBERTA_SPECIALS = Specials(
@@ -28,9 +35,14 @@ ROBERTA_SPECIALS = Specials(
     word_start=BYTE_SPACE,
 )
 MODERNBERT_SPECIALS = Specials(SPECIAL_TOKENS, second_segment=0, word_start=BYTE_SPACE)
-ALBERT_SPECIALS = Specials(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"), word_start="▁")
+ALBERT_SPECIALS = Specials(("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"), word_start=WORD_MARK)
+XLM_ROBERTA_SPECIALS = replace(ROBERTA_SPECIALS, word_start=WORD_MARK)
+KOBERT_SPECIALS = Specials(SPECIAL_TOKENS, word_start=WORD_MARK)
 # The keys are the values of `model.type` in a tokenizer.json.
-SPECIALS = {"BPE": (ROBERTA_SPECIALS, MODERNBERT_SPECIALS), "Unigram": (ALBERT_SPECIALS,)}
+SPECIALS = {
+    "BPE": (ROBERTA_SPECIALS, MODERNBERT_SPECIALS),
+    "Unigram": (ALBERT_SPECIALS, XLM_ROBERTA_SPECIALS, KOBERT_SPECIALS),
+}
 SPLITTERS = {"BPE": '"ByteLevel"', "Unigram": '"Metaspace"'}
 SUPPORTED = "known are WordPiece, byte-level BPE and SentencePiece's Unigram"
 VOCABULARY_FILE, RULES_FILE = "vocab.txt", "tokenizer.json"
@@ -79,7 +91,7 @@ def rules_vocabulary(rules: str) -> Vocabulary:
 
     Raises:
         InputError: The text is damaged, or it is not of a tokenizer like those of
-            RoBERTa, ModernBERT or ALBERT.
+            RoBERTa, ModernBERT, ALBERT, XLM-RoBERTa or KoBERT.
     """
     try:
         source, current = json.loads(rules), Tokenizer.from_str(rules).to_str()

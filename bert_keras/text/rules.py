@@ -1,11 +1,17 @@
-"""Builds the text of a tokenizer.json of RoBERTa's or ALBERT's kind from learned tokens."""
+"""Builds the text of a tokenizer.json from learned tokens, of byte-level BPE or Unigram."""
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, Unigram
 from tokenizers.processors import RobertaProcessing, TemplateProcessing
 
 from bert_keras.errors import InputError
-from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, ROBERTA_SPECIALS
+from bert_keras.text.fast_tokenizer import (
+    ALBERT_SPECIALS,
+    KOBERT_SPECIALS,
+    ROBERTA_SPECIALS,
+    XLM_ROBERTA_SPECIALS,
+)
+from bert_keras.text.vocab import WORD_MARK, Specials
 
 EXCLUDED_SCORE = -100.0  # added to the score of a token that must never be chosen
 
@@ -38,11 +44,7 @@ def byte_pair_rules(model: BPE, *, prefixed: bool = False, file: str = "the voca
 def unigram_rules(
     model, *, lowercase: bool, keeps_accents: bool, file: str = "the vocabulary"
 ) -> str:
-    """Builds the tokenizer.json of a SentencePiece Unigram model, as transformers 4 does.
-
-    ALBERT's tokenization.py (Lan et al.) separates a comma from the digit before it. To get the
-    same result, tokens that end in a digit and a comma get a score so low that they are never
-    chosen.
+    """Builds the tokenizer.json of ALBERT's SentencePiece model, as transformers 4 does.
 
     Args:
         model: SentencePiece's ModelProto.
@@ -56,9 +58,9 @@ def unigram_rules(
     Raises:
         InputError: `model` lacks a special token of ALBERT.
     """
-    tokens = [(each.piece, each.score + _comma_score(each.piece)) for each in model.pieces]
     steps = unigram_steps(lowercase=lowercase, keeps_accents=keeps_accents)
-    return _unigram_text(model, tokens, steps, file=file)
+    unigrams = _with_divided_commas(model)
+    return _unigram_text(unigrams, [*steps, *_normalization(model)], ALBERT_SPECIALS, file=file)
 
 
 def sentencepiece_rules(model, *, file: str = "the vocabulary") -> str:
@@ -74,30 +76,81 @@ def sentencepiece_rules(model, *, file: str = "the vocabulary") -> str:
     Raises:
         InputError: `model` lacks a special token of ALBERT.
     """
-    return _unigram_text(model, [(each.piece, each.score) for each in model.pieces], [], file=file)
+    tokens = [(each.piece, each.score) for each in model.pieces]
+    unigrams = Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False)
+    return _unigram_text(unigrams, _normalization(model), ALBERT_SPECIALS, file=file)
+
+
+def xlm_roberta_rules(model, *, file: str = "the vocabulary") -> str:
+    """Builds the tokenizer.json of a SentencePiece Unigram model, as XLMRobertaTokenizer does.
+
+    The ids are those of fairseq: four special tokens precede the tokens of the model, except its
+    own first three, and <mask> follows them.
+
+    Args:
+        model: SentencePiece's ModelProto.
+        file: What an error message names as the source of the tokens.
+
+    Returns:
+        The text of the tokenizer.json.
+    """
+    pad, unk, cls, sep, mask = XLM_ROBERTA_SPECIALS.tokens
+    tokens = [(token, 0.0) for token in (cls, pad, sep, unk)]
+    tokens += [(each.piece, each.score) for each in model.pieces[3:]]
+    unigrams = Unigram([*tokens, (mask, 0.0)], unk_id=3, byte_fallback=False)
+    return _unigram_text(unigrams, _normalization(model), XLM_ROBERTA_SPECIALS, file=file)
+
+
+def kobert_rules(model, *, file: str = "the vocabulary") -> str:
+    """Builds the tokenizer.json of KoBERT's SentencePiece Unigram model.
+
+    KoBERTTokenizer (SKTBrain/KoBERT) drops accents with the normal form NFKD, which decomposes
+    Hangul, and SentencePiece composes it again. The library `tokenizers` needs NFC for this.
+
+    Args:
+        model: SentencePiece's ModelProto.
+        file: What an error message names as the source of the tokens.
+
+    Returns:
+        The text of the tokenizer.json.
+    """
+    steps = [*unigram_steps(lowercase=False, keeps_accents=False), normalizers.NFC()]
+    unigrams = _with_divided_commas(model)
+    return _unigram_text(unigrams, [*steps, *_normalization(model)], KOBERT_SPECIALS, file=file)
+
+
+def _with_divided_commas(model) -> Unigram:
+    """Returns the tokens, with EXCLUDED_SCORE for those that end in a digit and a comma.
+
+    The tokenizers of ALBERT (tokenization.py of Lan et al.) and XLNet separate a comma from the
+    digit before it. With this score, such a token is never chosen.
+    """
+    tokens = [(each.piece, each.score + _comma_score(each.piece)) for each in model.pieces]
+    return Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False)
+
+
+def _normalization(model) -> list[normalizers.Normalizer]:
+    """Returns the normalization of SentencePiece itself."""
+    charsmap = model.normalizer_spec.precompiled_charsmap
+    steps: list[normalizers.Normalizer] = [normalizers.Replace(Regex(" {2,}"), " ")]
+    return [normalizers.Precompiled(charsmap), *steps] if charsmap else steps
 
 
 def _unigram_text(
-    model,
-    tokens: list[tuple[str, float]],
-    steps: list[normalizers.Normalizer],
-    *,
-    file: str,
+    model: Unigram, steps: list[normalizers.Normalizer], specials: Specials, *, file: str
 ) -> str:
-    """Returns the tokenizer.json of a Unigram model whose own normalization follows `steps`."""
-    tokenizer = Tokenizer(Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False))
-    if charsmap := model.normalizer_spec.precompiled_charsmap:
-        steps.append(normalizers.Precompiled(charsmap))
-    steps.append(normalizers.Replace(Regex(" {2,}"), " "))
+    tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.Sequence(steps)
-    space = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    space = pre_tokenizers.Metaspace(replacement=WORD_MARK, prepend_scheme="always")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), space])
-    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
-    ids = _add_specials(tokenizer, ALBERT_SPECIALS.tokens, file=file)
+    tokenizer.decoder = decoders.Metaspace(replacement=WORD_MARK, prepend_scheme="always")
+    ids = _add_specials(tokenizer, specials.tokens, file=file)
+    _, _, cls, sep, _ = specials.tokens
+    separators, segment = " ".join(specials.num_separators * [f"{sep}:0"]), specials.second_segment
     tokenizer.post_processor = TemplateProcessing(
-        single="[CLS]:0 $A:0 [SEP]:0",
-        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special_tokens=[(token, ids[token]) for token in ("[CLS]", "[SEP]")],
+        single=f"{cls}:0 $A:0 {sep}:0",
+        pair=f"{cls}:0 $A:0 {separators} $B:{segment} {sep}:{segment}",
+        special_tokens=[(token, ids[token]) for token in (cls, sep)],
     )
     return tokenizer.to_str()
 

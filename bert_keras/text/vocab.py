@@ -13,6 +13,7 @@ from bert_keras.errors import InputError
 from bert_keras.storage import text_lines, write_text
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+WORD_MARK = "▁"  # the space in a token of SentencePiece
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,11 @@ import dataclasses
 
 import pytest
 
+from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.model_readme import model_readme
 from bert_keras.config import BertConfig
+from bert_keras.text.fast_tokenizer import rules_vocabulary
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 CONFIG = BertConfig(vocab_size=30_522, num_layers=2, hidden_size=128, num_heads=2)
@@ -25,8 +27,13 @@ MODERNBERT = {
 }
 
 
-def text(metadata: ModelMetadata = METADATA, *, format: str = "bert-keras", **sections) -> str:
-    vocabulary = Vocabulary(SPECIAL_TOKENS)
+def text(
+    metadata: ModelMetadata = METADATA,
+    *,
+    format: str = "bert-keras",
+    vocabulary: Vocabulary = Vocabulary(SPECIAL_TOKENS),  # noqa: B008 - frozen
+    **sections,
+) -> str:
     return model_readme(
         metadata, vocabulary=vocabulary, name="topics", format=format, sections=sections
     )
@@ -70,9 +77,9 @@ def test_a_folder_of_hugging_face_needs_no_conversion():
             {"num_lstm_layers": 1, "is_causal": True},
             ["transformers has no such model.", "KerasHub has no such model."],
         ),
-        (  # transformers counts the positions of a RoBERTa from the padding id 1
+        (  # transformers counts positions from the padding id 1, KerasHub's tokenizer is BPE
             {"position_offset": 2, "num_segments": 1, "layer_norm_epsilon": 1e-5},
-            ["transformers has no such model.", "import RobertaTextClassifier"],
+            ["transformers has no such model.", "KerasHub has no such model."],
         ),
         (
             {**MODERNBERT, "has_biases": False, "has_head_norm": True},
@@ -88,3 +95,15 @@ def test_relatives_and_models_of_no_family(changes, lines):
     readme = text(dataclasses.replace(METADATA, config=dataclasses.replace(CONFIG, **changes)))
     for line in lines:
         assert line in readme
+
+
+def test_a_roberta_with_wordpiece_and_one_with_sentencepiece(subwords):
+    """As those of KLUE and XLM-RoBERTa: each command in the text works, see test_remedies.py."""
+    changes = {"position_offset": 2, "num_segments": 1, "layer_norm_epsilon": 1e-5}
+    metadata = dataclasses.replace(METADATA, config=dataclasses.replace(CONFIG, **changes))
+    klue = Vocabulary(("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"))
+    xlm_roberta = rules_vocabulary(read_rules(subwords["xlm-roberta"], {}))
+    for vocabulary, prefix in ((klue, "Roberta"), (xlm_roberta, "XLMRoberta")):
+        readme = text(metadata, vocabulary=vocabulary)
+        assert f"import {prefix}ForSequenceClassification" in readme
+        assert "KerasHub has no such model." in readme

@@ -22,6 +22,7 @@ from bert_keras.checkpoints.google.variables import stored_variables, write_vari
 from bert_keras.cli import main
 from bert_keras.errors import InputError
 from bert_keras.models import MODELS
+from bert_keras.text.vocab import Vocabulary
 
 FIXTURES = Path(__file__).parent / "fixtures"
 HUGGING_FACE = "model.safetensors"
@@ -367,6 +368,17 @@ def test_formats_of_encoders_and_sentence_encoders(checkpoint, tmp_path):
         with pytest.raises(InputError, match=re.escape(remedy)):
             write_checkpoint(checkpoint(model), tmp_path / model, format=format)
         write_checkpoint(checkpoint(model), tmp_path / model, format=correct)
+
+
+def test_keras_hub_stores_only_the_tokenizer_of_the_family(checkpoint, tmp_path):
+    """A RoBERTa with WordPiece, such as KLUE's."""
+    tokens = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]", *"abcdefgh")
+    changes = {**ROBERTA, **NO_POOLER}
+    original = checkpoint("BertMaskedLM", vocabulary=Vocabulary(tokens), **changes)
+    remedy = "another kind of tokens than this vocabulary; choose another format"
+    with pytest.raises(InputError, match=remedy):
+        write_checkpoint(original, tmp_path / "it", format="keras-hub")
+    write_checkpoint(original, tmp_path / "it", format="huggingface")
 
 
 NO_POOLER, ROBERTA = {"has_pooler": False}, {"position_offset": 2, "num_segments": 1}

@@ -225,10 +225,6 @@ def without_prefix(rules):
     rules["pre_tokenizer"]["add_prefix_space"] = False
 
 
-def without_accents(rules):
-    rules["normalizer"]["normalizers"][-1:-1] = [{"type": "NFKD"}, {"type": "StripAccents"}]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["bert-keras", "tokenizer.json", "tokenizer_config.json"])
 @pytest.mark.parametrize(
@@ -241,14 +237,6 @@ def without_accents(rules):
             without_prefix,
             r"; set it to false in tokenizer\.json or.* tokenizer_config\.json",
             {"position_offset": 2, "num_segments": 1},
-        ),
-        (
-            "albert",
-            "BertClassifier",
-            "keep_accents",
-            without_accents,
-            r"\(NFKD and StripAccents in tokenizer\.json, or.* tokenizer_config\.json",
-            {"embedding_size": 6, "shares_layers": True},
         ),
     ],
 )

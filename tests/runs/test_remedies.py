@@ -48,7 +48,6 @@ MODELS = {
     "short": (BertClassifier, {"max_positions": 8}),
     "causal": (BertMaskedLM, {"is_causal": True}),
     "lstm": (BertClassifier, {"num_lstm_layers": 1}),
-    "one-segment": (BertPretrainer, {"num_segments": 1}),
     "sentences": (BertSentenceEncoder, {}),
     "wide": (BertMaskedLM, {"hidden_size": 16}),
 }
@@ -236,11 +235,6 @@ def case(remedy, command, corrected):
             f"{PRETRAIN} --from causal --set objective=left-to-right".replace(" records ", " new "),
         ),
         case(
-            "write records without pairs: bert-tfrecords build --objective full-sentences",
-            f"{PRETRAIN} --from one-segment",
-            f"{NEW} --from one-segment".replace("--output", "--objective full-sentences --output"),
-        ),
-        case(
             "or set alpha_cosine=0 to compare no hidden states",
             f"{TEACH} wide",
             f"{TEACH} wide".replace("masked-lm --t", "masked-lm alpha_cosine=0 --t"),
@@ -285,16 +279,6 @@ def case(remedy, command, corrected):
             "or a max_length of the task or the records of at most 8",
             SHORT,
             SHORT.replace("max_length=12", "max_length=8"),
-        ),
-        case(
-            "or a task with one text per example",
-            f"{FINETUNE} text_columns=text,b".replace("pretrainer", "one-segment"),
-            FINETUNE.replace("pretrainer", "one-segment"),
-        ),
-        case(
-            "one-segment has 1; use another model, or",
-            f"{FINETUNE} text_columns=text,b".replace("pretrainer", "one-segment"),
-            f"{FINETUNE} text_columns=text,b",
         ),
         case(
             "contains a tab or a line end; rename it",
@@ -430,11 +414,6 @@ def case(remedy, command, corrected):
             "give both or none",
             "bert-keras inspect masked-lm -o page.html --word film",
             INSPECT.replace("film.txt", "films.txt"),
-        ),
-        case(
-            "the model has one segment; give one text",
-            "bert-keras inspect one-segment good bad -o page.html",
-            "bert-keras inspect one-segment good -o page.html",
         ),
         case(
             "shorten it to at most 8",

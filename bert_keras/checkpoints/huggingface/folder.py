@@ -3,7 +3,7 @@
 config.json         hyperparameters, class and labels; see config.py
 model.safetensors   the weights, or their shards, or pytorch_model.bin; see weights.py
 vocab.txt, tokenizer.json, tokenizer_config.json    the tokenizer; see tokenizer.py
-vocab.json and merges.txt, spiece.model             the tokenizer; see rules.py
+vocab.json and merges.txt, or a model file of SentencePiece    the tokenizer; see rules.py
 """
 
 import dataclasses
@@ -203,7 +203,8 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes weights, config.json and tokenizer files; see `formats.Format`."""
     metadata, vocabulary = checkpoint.metadata, checkpoint.vocabulary
     tensors, notes = foreign_tensors(checkpoint.tensors, metadata=metadata, column=HUGGING_FACE), ()
-    family = cast(Family, family_of(metadata.config))  # not None: `foreign_tensors` has checked it
+    # Not None: `foreign_tensors` has checked it.
+    family = cast(Family, family_of(metadata.config, vocabulary))
     check_padding(family, vocabulary)
     write_config(metadata, folder, family=family, vocabulary=vocabulary)
     if vocabulary is not None:

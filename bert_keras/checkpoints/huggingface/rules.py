@@ -1,8 +1,9 @@
-"""Reads the tokenizer of a RoBERTa or an ALBERT from a folder as the text of a tokenizer.json.
+"""Reads the byte-level BPE or Unigram tokenizer of a folder as the text of a tokenizer.json.
 
 tokenizer.json               all rules, in the format of the library `tokenizers`
 vocab.json, merges.txt       byte-level BPE, the files of the published RoBERTa
-spiece.model                 SentencePiece Unigram, the file of the published ALBERT
+spiece.model                 SentencePiece Unigram, the file of the published ALBERT and KoBERT
+sentencepiece.bpe.model      SentencePiece Unigram, the file of the published XLM-RoBERTa
 """
 
 from collections.abc import Mapping
@@ -14,12 +15,17 @@ from tokenizers.models import BPE
 from bert_keras.checkpoints.tensors import refuse_lfs_pointer
 from bert_keras.errors import InputError
 from bert_keras.storage import json_object
-from bert_keras.text.fast_tokenizer import SPECIALS
-from bert_keras.text.rules import byte_pair_rules, unigram_rules
+from bert_keras.text.fast_tokenizer import KOBERT_SPECIALS, SPECIALS
+from bert_keras.text.rules import (
+    byte_pair_rules,
+    kobert_rules,
+    unigram_rules,
+    xlm_roberta_rules,
+)
 from bert_keras.text.vocab import in_order_of_ids
 
 TOKENIZER, TOKENS, MERGES, MODEL = "tokenizer.json", "vocab.json", "merges.txt", "spiece.model"
-VOCABULARY = "vocab.txt"
+XLM_ROBERTA_MODEL, VOCABULARY = "sentencepiece.bpe.model", "vocab.txt"
 UNIGRAM = 1  # number of the Unigram model in SentencePiece's TrainerSpec.ModelType
 
 
@@ -43,9 +49,15 @@ def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
         if model.get("type", default) in SPECIALS:
             return (folder / TOKENIZER).read_text("utf-8")
         return None
+    if (folder / XLM_ROBERTA_MODEL).is_file():
+        model = sentencepiece_model(folder / XLM_ROBERTA_MODEL)
+        return xlm_roberta_rules(model, file=XLM_ROBERTA_MODEL)
     if (folder / MODEL).is_file():
+        model = sentencepiece_model(folder / MODEL)
+        if {*KOBERT_SPECIALS.tokens} <= {each.piece for each in model.pieces}:
+            return kobert_rules(model, file=MODEL)
         return unigram_rules(
-            sentencepiece_model(folder / MODEL),
+            model,
             lowercase=settings.get("do_lower_case", True),
             keeps_accents=settings.get("keep_accents", False),
             file=MODEL,

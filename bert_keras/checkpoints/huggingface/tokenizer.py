@@ -264,7 +264,7 @@ def write_tokenizer(
         "model_max_length": metadata.max_length,
         **dict(zip(SPECIAL_ROLES, vocabulary.specials.tokens, strict=True)),
     }
-    if metadata.config.num_segments == 0 or not vocabulary.specials.second_segment:
+    if metadata.config.num_segments <= 1 or not vocabulary.specials.second_segment:
         settings["model_input_names"] = ["input_ids", "attention_mask"]
     if vocabulary.rules:
         write_vocabulary(vocabulary, folder)

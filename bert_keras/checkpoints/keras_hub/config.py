@@ -25,6 +25,7 @@ from bert_keras.errors import InputError
 from bert_keras.families import family_of
 from bert_keras.family import Family
 from bert_keras.storage import json_object
+from bert_keras.text.vocab import Vocabulary
 
 CONFIG, TASK, METADATA = "config.json", "task.json", "metadata.json"
 TOKENIZER, PREPROCESSOR = "tokenizer.json", "preprocessor.json"
@@ -184,8 +185,8 @@ def write_configs(
     return notes
 
 
-def check_encoder(metadata: ModelMetadata) -> None:
-    """Raises InputError if KerasHub has no such encoder, or would compute too different outputs."""
+def check_model(metadata: ModelMetadata, vocabulary: Vocabulary | None) -> None:
+    """Raises InputError if KerasHub cannot compute the same outputs, or has no such tokenizer."""
     mapping.check_family(metadata, ANY_FAMILY)
     hub = HUB_FAMILIES[cast(Family, family_of(metadata.config)).kind]
     config, epsilon = metadata.config, metadata.config.layer_norm_epsilon
@@ -217,6 +218,12 @@ def check_encoder(metadata: ModelMetadata) -> None:
         raise InputError(
             f"KerasHub's LayerNorm epsilon is {hub.layer_norm_epsilon}; the outputs of a model "
             f"with {epsilon} would differ too much; choose another format"
+        )
+    if vocabulary is not None and vocabulary.specials != hub.specials:
+        raise InputError(
+            f"KerasHub's {hub.tokenizer} has the special tokens "
+            f"{' '.join(hub.specials.tokens)} and another kind of tokens than this vocabulary; "
+            "choose another format"
         )
 
 

@@ -16,6 +16,8 @@ from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.weight_rows import WeightRow
 from bert_keras.families import ALBERT, BERT, DISTILBERT, ROBERTA
 from bert_keras.family import Family
+from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, ROBERTA_SPECIALS
+from bert_keras.text.vocab import BERT_SPECIALS, Specials
 
 WEIGHTS, TASK_WEIGHTS = "model.weights.h5", "task.weights.h5"
 CLASSES = class_names("keras_hub")
@@ -74,6 +76,7 @@ class HubFamily:
     """The encoders of one family as KerasHub computes and stores them."""
 
     family: Family
+    specials: Specials = BERT_SPECIALS  # of every tokenizer
     activation: str  # of every backbone
     layer_norm_epsilon: float = 1e-12  # of every backbone
     masked_lm_activation: str = "gelu"  # of the head of every masked-LM model
@@ -148,6 +151,7 @@ HUB_FAMILIES = {
         ),
         HubFamily(
             family=ALBERT,
+            specials=ALBERT_SPECIALS,
             activation="gelu_tanh",
             masked_lm_activation="gelu_tanh",
             hyperparameters={"num_segments": "num_segments", "embedding_dim": "embedding_size"},
@@ -159,6 +163,7 @@ HUB_FAMILIES = {
         ),
         HubFamily(
             family=ROBERTA,
+            specials=ROBERTA_SPECIALS,
             activation="gelu",
             layer_norm_epsilon=1e-5,
             has_pooler=False,

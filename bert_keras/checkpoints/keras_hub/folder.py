@@ -24,7 +24,7 @@ from bert_keras.checkpoints.foreign import training_fields
 from bert_keras.checkpoints.keras_hub.config import (
     CONFIG,
     METADATA,
-    check_encoder,
+    check_model,
     read_config,
     read_extra,
     read_family,
@@ -114,9 +114,9 @@ def storable(checkpoint: Checkpoint) -> Checkpoint:
     segment embedding, which every token has, is therefore added to each position embedding.
 
     Raises:
-        InputError: KerasHub has no such encoder.
+        InputError: KerasHub has no such encoder or tokenizer.
     """
-    check_encoder(checkpoint.metadata)
+    check_model(checkpoint.metadata, checkpoint.vocabulary)
     config, tensors = checkpoint.metadata.config, checkpoint.tensors
     if not (offset := config.position_offset):
         return checkpoint

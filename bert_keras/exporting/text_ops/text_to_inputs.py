@@ -13,8 +13,9 @@ from bert_keras.exporting.text_ops.flat import RaggedTensor, num_before, previou
 from bert_keras.exporting.text_ops.unigrams import Unigrams
 from bert_keras.exporting.text_ops.windows import TextRows, TextWindows, window_rows
 from bert_keras.exporting.text_ops.words import Points, TextTokens, TextWords, utf8_widths, words_of
-from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, vocabulary_from
+from bert_keras.text.fast_tokenizer import vocabulary_from
 from bert_keras.text.tokenizer import MASK, MASK_PATTERN, MAX_WORD_CHARACTERS
+from bert_keras.text.vocab import WORD_MARK
 
 _MAX_BYTES_PER_CHARACTER = 4  # in UTF-8
 
@@ -54,7 +55,7 @@ class TextToInputs(tf.Module):
         self._rules_tokenizer = None
         if self.vocabulary.rules:
             self._asset = tf.saved_model.Asset(os.fspath(vocabulary_file))
-            is_unigram = self.vocabulary.specials == ALBERT_SPECIALS
+            is_unigram = self.vocabulary.specials.word_start == WORD_MARK
             self._rules_tokenizer = (Unigrams if is_unigram else BytePairs)(self.vocabulary)
             return
         self._table = tf.lookup.StaticHashTable(

@@ -1,39 +1,23 @@
 """Tokenizes text with a Unigram model inside a TF graph.
 
-A table normalizes each character as the library `tokenizers` does. A Viterbi search then finds the
-best tokens of all words of a batch together. tensorflow-text's SentencePiece tokenizer adds scores
-in float32. `tokenizers` adds them in float64, which can give another result where two sequences
-have equal scores ("ww" "w" and "w" "ww").
+A Viterbi search finds the best tokens of all words of a batch together. tensorflow-text's
+SentencePiece tokenizer adds scores in float32. `tokenizers` adds them in float64, which can give
+another result where two sequences have equal scores ("ww" "w" and "w" "ww").
 """
 
 import json
-from collections.abc import Sequence
-from functools import partial
 from typing import cast
 
 import numpy as np
 import tensorflow as tf
-from tokenizers import Tokenizer
-from tokenizers.normalizers import Normalizer
 
 from bert_keras.errors import InputError
-from bert_keras.exporting.text_ops.flat import (
-    RaggedTensor,
-    every_second,
-    following,
-    previous,
-    regrouped,
-)
-from bert_keras.exporting.text_ops.unicode_tables import replacements_of, without_surrogates
-from bert_keras.exporting.text_ops.words import Points, TextTokens, replaced, source_points
-from bert_keras.text.vocab import Vocabulary
+from bert_keras.exporting.text_ops.flat import RaggedTensor, following, previous, regrouped
+from bert_keras.exporting.text_ops.normalization import Normalization
+from bert_keras.exporting.text_ops.unicode_tables import SPACE
+from bert_keras.exporting.text_ops.words import TextTokens, source_points
+from bert_keras.text.vocab import WORD_MARK, Vocabulary
 
-# The normalizers of which ALBERT's rules consist. They drop accents, so the normal form of a
-# character does not depend on its neighbours.
-_NORMALIZERS = ("Replace", "NFKD", "StripAccents", "Lowercase", "Precompiled")
-_REQUIRED = ("NFKD", "StripAccents")
-_SPACE, _DOUBLE_QUOTE, _WORD = map(ord, ' "▁')
-_QUOTES = tuple(map(ord, "`'"))  # two equal ones become a double quote
 # The score of an unknown letter is this much lower than the lowest score of a token (`tokenizers`).
 _UNKNOWN_PENALTY = 10.0
 _POINTS = 1 << 21  # exceeds the largest code point
@@ -46,10 +30,10 @@ class Unigrams(tf.Module):
     Bytes that are not valid UTF-8 are dropped.
 
     Args:
-        vocabulary: A vocabulary with the rules of an ALBERT tokenizer.json.
+        vocabulary: A vocabulary with the rules of a Unigram tokenizer.json.
 
     Raises:
-        InputError: The rules are not those of ALBERT.
+        InputError: The rules are not those of ALBERT, XLM-RoBERTa or KoBERT.
     """
 
     has_offsets = True
@@ -58,23 +42,21 @@ class Unigrams(tf.Module):
         super().__init__()
         rules = json.loads(vocabulary.rules)
         _check(rules)
-        self._replacements = replacements_of(
-            partial(_normalized, Tokenizer.from_str(vocabulary.rules))
-        )
+        self._normalization = Normalization(rules["normalizer"] or {})
         self._tree = _Tree(rules["model"], vocabulary)
 
     def __call__(self, text: tf.Tensor) -> TextTokens:
         with tf.device("CPU:0"):
             source = source_points(text)
-            points = replaced(_with_double_quotes(source), self._replacements)
-            is_letter = points.values != _SPACE
+            points = self._normalization(source)
+            is_letter = tf.logical_not(points.has_any(SPACE))
             words = points.words(
                 is_first=is_letter & tf.logical_not(previous(is_letter, 1)),
                 is_space=tf.logical_not(is_letter),
             )
             # The word mark "▁" has the position of the word's first letter.
             letters = tf.concat([words.values[:, :1], words.values], axis=1)
-            marks = tf.fill([letters.nrows(), 1], _WORD)
+            marks = tf.fill([letters.nrows(), 1], ord(WORD_MARK))
             word_letters = words.values.with_values(tf.gather(points.values, words.flat_values))
             tokens, starts, word_ids = _best_tokens(
                 cast(tf.RaggedTensor, tf.concat([marks, word_letters], axis=1)), self._tree
@@ -125,17 +107,6 @@ class _Tree(tf.Module):
         """Returns the state after each state and letter, int32 [N]; _NONE if there is none."""
         keys = tf.cast(states, tf.int64) * _POINTS + tf.cast(letters, tf.int64)
         return tf.where(states == _NONE, _NONE, self._steps.lookup(keys))
-
-
-def _with_double_quotes(points: Points) -> Points:
-    """Replaces two equal quotes by one double quote, as `tokenizers` does.
-
-    The double quote has the index of the second quote.
-    """
-    is_quote = [points.values == quote for quote in _QUOTES]
-    is_left = every_second(tf.reduce_any([each & following(each, 1) for each in is_quote], axis=0))
-    values = tf.where(previous(is_left, 1), _DOUBLE_QUOTE, points.values)
-    return points._replace(values=values).without(is_left)
 
 
 def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -224,30 +195,15 @@ def _tokens_ending(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.T
 
 
 def _check(rules: dict) -> None:
-    normalizer, splitter = rules["normalizer"] or {}, rules["pre_tokenizer"]
-    steps = [each["type"] for each in normalizer.get("normalizers", ())]
-    splits = [each["type"] for each in splitter.get("pretokenizers", ())]
+    splitter = rules["pre_tokenizer"]
+    splits = [each["type"] for each in splitter.get("pretokenizers", (splitter,))]
     if (
-        not set(_REQUIRED) <= set(steps) <= set(_NORMALIZERS)
-        or splits != ["WhitespaceSplit", "Metaspace"]
+        splits != ["WhitespaceSplit", "Metaspace"]
         or splitter["pretokenizers"][1]["prepend_scheme"] != "always"
         or rules["model"].get("byte_fallback")
     ):
         raise InputError(
-            f"the tokenizer normalizes with {', '.join(steps)} and splits with "
-            f"{', '.join(splits)}; an exported graph supports ALBERT's rules only, which drop "
-            "accents (NFKD and StripAccents in tokenizer.json, or keep_accents false in the "
-            "tokenizer_config.json of a spiece.model)"
+            f"the tokenizer splits with {', '.join(splits)}; an exported graph supports only "
+            "WhitespaceSplit and Metaspace with prepend_scheme always and no byte_fallback, as in "
+            "ALBERT and XLM-RoBERTa"
         )
-
-
-def _normalized(tokenizer: Tokenizer, block: str) -> Sequence[str]:
-    """Normalizes each character of a block; white space becomes a space, where words are split."""
-    block, normalizer = without_surrogates(block), cast(Normalizer, tokenizer.normalizer)
-    joined = "a".join(block)
-    if normalizer.normalize_str(joined) == joined:
-        return block
-    return [
-        "".join(" " if part.isspace() else part for part in normalizer.normalize_str(each))
-        for each in block
-    ]

@@ -20,10 +20,18 @@ from bert_keras.exporting.text_ops.unigrams import Unigrams
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
 from bert_keras.text.google_words import google_words
 from bert_keras.text.packing import pack
+from tests.multilingual_texts import DECOMPOSED, SENTENCES
 from tests.unicode_texts import CHARACTERS, TEXTS, characters_in_any_order
 
+METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
 LICENSE = (Path(__file__).parents[3] / "LICENSE").read_text("utf-8").split("\n")
-IN_GRAPH = {"roberta": BytePairs, "albert": Unigrams, "modernbert": BytePairs}
+IN_GRAPH = {
+    "roberta": BytePairs,
+    "albert": Unigrams,
+    "modernbert": BytePairs,
+    "xlm-roberta": Unigrams,
+    "kobert": Unigrams,
+}
 
 
 @pytest.fixture(scope="module", params=IN_GRAPH)
@@ -72,6 +80,7 @@ def assert_equal(both, texts) -> None:
 
 
 def test_unicode_suite_and_real_text(both):
+    assert_equal(both, [*SENTENCES, *DECOMPOSED])
     assert_equal(both, [*TEXTS, *LICENSE, "", "\n\n", "a" * 500, "  the  license ", "   "])
     assert_equal(both, [])
 
@@ -154,7 +163,9 @@ def test_packed_inputs_equal_offline_inputs(vocabulary, tmp_path, max_length):
             "space with added tokens",
         ),
         ("roberta", {}, {"merges": [["a", "bc"], ["b", "c"]]}, "merges of tokens that later merge"),
-        ("albert", {"keep_accents": True}, {}, "which drop accents"),
+        ("albert", {}, {"normalizer.normalizers.2.type": "NFKC"}, "normalizes with NFKC, Strip"),
+        ("albert", {}, {"normalizer.normalizers.0.content": "'"}, "normalizes with {.String"),
+        ("albert", {}, {"pre_tokenizer": METASPACE}, "splits with Metaspace; an export"),
     ],
 )
 def test_unsupported_rules_are_refused(subwords, kind, settings, changes, message):
