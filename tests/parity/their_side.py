@@ -185,8 +185,12 @@ def _gradients(reference, loss, *, metadata: ModelMetadata) -> dict[str, np.ndar
     reference.zero_grad()
     loss.backward()
     before = f"{reference.base_model_prefix}."
+    # XLM-RoBERTa's tied table comes first under the name that it has in the head.
+    table = reference.get_input_embeddings().weight
     named = {
-        name.removeprefix(before): StoredTensor(tuple(p.shape), p.grad.float().numpy)
+        "embeddings.word_embeddings.weight"
+        if p is table and name.startswith("lm_head.")
+        else name.removeprefix(before): StoredTensor(tuple(p.shape), p.grad.float().numpy)
         for name, p in reference.named_parameters()
     }
     gradients, _ = translated(named, metadata=metadata, column=HUGGING_FACE)

@@ -263,9 +263,10 @@ def write_tokenizer(
     settings = {
         "model_max_length": metadata.max_length,
         **dict(zip(SPECIAL_ROLES, vocabulary.specials.tokens, strict=True)),
+        "model_input_names": ["input_ids", "attention_mask"],
     }
-    if metadata.config.num_segments <= 1 or not vocabulary.specials.second_segment:
-        settings["model_input_names"] = ["input_ids", "attention_mask"]
+    if metadata.config.num_segments > 1 and vocabulary.specials.second_segment:
+        settings["model_input_names"].insert(1, "token_type_ids")
     if vocabulary.rules:
         write_vocabulary(vocabulary, folder)
         write_json(folder / SETTINGS, settings | {"tokenizer_class": "PreTrainedTokenizerFast"})
