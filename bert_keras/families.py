@@ -219,8 +219,7 @@ ELECTRA = Family(
     fixed_values={"summary_activation": "gelu", "summary_type": "first", "summary_use_proj": True},
 )
 FAMILIES: dict[str, Family] = {
-    row.kind: row
-    for row in (BERT, DISTILBERT, ALBERT, ROBERTA, XLM_ROBERTA, MODERNBERT, ELECTRA)
+    row.kind: row for row in (BERT, DISTILBERT, ALBERT, ROBERTA, XLM_ROBERTA, MODERNBERT, ELECTRA)
 }
 
 
@@ -232,5 +231,5 @@ def family_of(config: "BertConfig", vocabulary: Vocabulary | None = None) -> Fam
     """
     families = [family for family in FAMILIES.values() if family.includes(config)]
     start = vocabulary.specials.word_start if vocabulary is not None else None
-    chosen = (family for family in families if family.word_start == (start or ""))
+    chosen = (family for family in families if family.word_start == start)
     return next(chosen, families[0] if families else None)

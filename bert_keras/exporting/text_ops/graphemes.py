@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from tokenizers.normalizers import Precompiled
 
-from bert_keras.exporting.text_ops.flat import num_before, previous
+from bert_keras.exporting.text_ops.flat import following, num_before, previous
 from bert_keras.exporting.text_ops.unicode_tables import (
     BLOCK,
     PointTable,
@@ -70,13 +70,12 @@ class Graphemes(tf.Module):
         sizes = tf.math.segment_sum(utf8_widths(points.values), index)
         lengths = tf.math.segment_sum(tf.ones_like(index), index)
         is_short = tf.gather((sizes <= MAX_BYTES) & (lengths > 1), index)
-        keys = tf.cast(points.values, tf.int64) * _POINTS
-        keys += tf.cast(tf.roll(points.values, -1, axis=0), tf.int64)
-        pairs = self._values.lookup(keys)
+        pairs = self._pair_values(points.values)
         is_mapped = looked_up(self._replacements.indices, points.values) > 0
         is_first = is_start & is_short & (is_mapped | (pairs != _NONE))
-        is_dropped = tf.gather(tf.boolean_mask(is_first, is_start), index) & ~is_start
-        values = tf.where(is_first & ~is_mapped, pairs, points.values)
+        is_replaced = tf.gather(tf.boolean_mask(is_first, is_start), index)
+        is_dropped = is_replaced & tf.logical_not(is_start)
+        values = tf.where(is_first & tf.logical_not(is_mapped), pairs, points.values)
         num_sources = tf.where(is_first, tf.gather(lengths, index), 1)
         kept = points._replace(values=values, source_indices=num_sources).without(is_dropped)
         num_sources = kept.source_indices
@@ -84,6 +83,11 @@ class Graphemes(tf.Module):
         normal = replaced(kept._replace(source_indices=indices), self._replacements)
         sources = _sources(normal.source_indices, num_sources)
         return normal._replace(source_indices=tf.gather(points.source_indices, sources))
+
+    def _pair_values(self, values: tf.Tensor) -> tf.Tensor:
+        """Returns the value for each character and the following one; _NONE if there is none."""
+        keys = tf.cast(values, tf.int64) * _POINTS + tf.cast(following(values, 1), tf.int64)
+        return self._values.lookup(keys)
 
 
 def _sources(groups: tf.Tensor, num_sources: tf.Tensor) -> tf.Tensor:
