@@ -88,7 +88,7 @@ def model_of(embedding, *, tokenizer, kind="bert", **changes) -> BertSentenceEnc
     family = FAMILIES[kind]
     sizes = {name: 0 if name not in family.sizes else 16 for name in OPTIONAL_SIZES}
     if "num_segments" in family.sizes:
-        sizes["num_segments"] = 1 if kind == "roberta" else 2
+        sizes["num_segments"] = 1 if "position_offset" in family.traits else 2
     config = BertConfig(
         **{
             "vocab_size": len(tokenizer.vocabulary),
