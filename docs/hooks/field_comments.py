@@ -1,6 +1,8 @@
 """Griffe extension: lists the commented fields of a dataclass as attributes of the class."""
 
+import functools
 import re
+from pathlib import Path
 from typing import Any
 
 import griffe
@@ -16,15 +18,19 @@ class FieldComments(griffe.Extension):
         """Griffe calls it after it has collected a class with its members."""
         if "dataclass" not in cls.labels or cls.docstring is None:
             return
-        lines = cls.filepath.read_text("utf-8").splitlines()
-        comments = {
-            name: _comment(lines, first=field.lineno - 1, last=field.endlineno)
+        comments = {  # a field of a base class is in the file of that class
+            name: _comment(_lines(field.filepath), first=field.lineno - 1, last=field.endlineno)
             for name, field in cls.attributes.items()
             if field.docstring is None
         }
         rows = [f"    {name}: {comment}" for name, comment in comments.items() if comment]
         if rows:
             cls.docstring.value += "\n\nAttributes:\n" + "\n".join(rows)
+
+
+@functools.cache
+def _lines(path: Path) -> list[str]:
+    return path.read_text("utf-8").splitlines()
 
 
 def _comment(lines: list[str], *, first: int, last: int) -> str:
