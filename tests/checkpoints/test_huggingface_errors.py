@@ -52,9 +52,9 @@ def go_on(name: str) -> str:
     ("values", "sentence"),
     [
         ({"model_type": "xlnet"}, "config.json: model_type is 'xlnet'; expected one of 'bert', "
-         "'distilbert', 'albert', 'roberta', 'modernbert', 'electra'"),
+         "'distilbert', 'albert', 'roberta', 'xlm-roberta', 'modernbert', 'electra'"),
         ({"model_type": ["bert"]}, "config.json: model_type is ['bert']; expected one of 'bert', "
-         "'distilbert', 'albert', 'roberta', 'modernbert', 'electra'"),
+         "'distilbert', 'albert', 'roberta', 'xlm-roberta', 'modernbert', 'electra'"),
         ({"model_type": "roberta"}, "config.json: pad_token_id is 0; expected 1, the only "
          "supported value"),
         ({"model_type": "albert", "num_hidden_groups": 2}, "config.json: num_hidden_groups is 2; "
