@@ -188,7 +188,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
 SMALL_MODELS = FinetuneRecipe(
     batch_size=32, num_epochs=4, learning_rate=1e-4, learning_rates=(3e-4, 1e-4, 5e-5, 3e-5)
 )
-# For the models of laptop-10min and laptop-hour (docs/benchmarks/pretraining.md).
+# For the models of laptop-10min; laptop-hour needs 3e-4 (docs/benchmarks/pretraining.md).
 LAPTOP_TASKS = FinetuneRecipe(
     batch_size=32,
     num_epochs=3,
