@@ -61,13 +61,14 @@ def published(subwords, klue_tokens, tmp_path):
             type_vocab_size=1 if is_roberta else 2,
             layer_norm_eps=1e-5 if is_roberta else 1e-12,
             pad_token_id=1,
-            initializer_range=0.3,
+            initializer_range=0.08,
             num_labels=their_side.NUM_LABELS.get(model, 2),
             attn_implementation="eager",
             tokenizer_class=None if tokenizer is None else type(tokenizer).__name__,
         )
+        transformers.set_seed(1)
         theirs = getattr(transformers, f"{prefix}{CLASSES[model]}")(config).eval()
-        their_side._perturb(theirs.parameters(), 0.1)
+        their_side._perturb(theirs.parameters(), 0.08)
         theirs.save_pretrained(folder)
         return folder, theirs, tokenizer
 
