@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bert_keras.quiet import hidden_messages, import_tensorflow
-from tests.multilingual_texts import SENTENCES
+from tests.multilingual_texts import DECOMPOSED, SENTENCES
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")  # as `bert-keras` has it on a CPU
@@ -113,6 +113,45 @@ def klue_tokens() -> list[str]:
     letters = sorted({letter for word in words for letter in word})
     tokens = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]", *letters]
     return list(dict.fromkeys([*tokens, *(f"##{each}" for each in letters), *words[::3]]))
+
+
+@pytest.fixture(scope="session")
+def vocabulary_of(subwords, klue_tokens):
+    """A function that returns a vocabulary in the layout of a relative's, by a name of CHANGES."""
+    from bert_keras.checkpoints.huggingface.rules import read_rules
+    from bert_keras.text.fast_tokenizer import rules_vocabulary
+    from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+
+    def make(name: str) -> Vocabulary:
+        if name in subwords:
+            return rules_vocabulary(read_rules(subwords[name], {}))
+        if name.startswith("klue"):
+            return Vocabulary(klue_tokens)
+        if name == "koelectra":
+            return Vocabulary(tuple(dict.fromkeys([*SPECIAL_TOKENS, *klue_tokens])))
+        if name == "multilingual-bert":
+            return Vocabulary(multilingual_tokens())
+        return Vocabulary((*SPECIAL_TOKENS, "the", "license", "good", "bad", "film", "a", "##s"))
+
+    return make
+
+
+def multilingual_tokens() -> list[str]:
+    """Learns a cased WordPiece vocabulary in the layout of bert-base-multilingual-cased: [PAD],
+    [unused1] to [unused99], [UNK], [CLS], [SEP], [MASK]."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", *(f"[unused{number}]" for number in range(1, 100))]
+    special += ["[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=2000, special_tokens=special, show_progress=False
+    )
+    tokenizer.train_from_iterator([*SENTENCES, *DECOMPOSED], trainer)
+    ids = tokenizer.get_vocab()
+    return sorted(ids, key=ids.__getitem__)
 
 
 def modern_tokenizer(lines: list[str]):

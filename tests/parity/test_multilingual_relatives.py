@@ -1,6 +1,7 @@
 """Random models of transformers with Korean and multilingual tokenizers: texts to outputs and back.
 
-The layouts are those of klue/bert-base, klue/roberta-base, kobert-base-v1 and xlm-roberta-base.
+The layouts are those of klue/bert-base, klue/roberta-base, bert-base-multilingual-cased,
+kobert-base-v1 and xlm-roberta-base.
 """
 
 import numpy as np
@@ -23,23 +24,25 @@ pytestmark = [
 import their_side  # noqa: E402
 
 PREFIXES = {"klue-bert": "Bert", "klue-roberta": "Roberta", "kobert": "Bert"}
-PREFIXES["xlm-roberta"] = "XLMRoberta"
+PREFIXES |= {"multilingual-bert": "Bert", "xlm-roberta": "XLMRoberta"}
 HEADS = [name for name in CLASSES if name != "BertPretrainer"]
 CASES = [(kind, name) for kind in ("klue-roberta", "xlm-roberta") for name in HEADS]
-CASES += [(kind, "BertClassifier") for kind in ("klue-bert", "kobert")]
+CASES += [(kind, "BertClassifier") for kind in ("klue-bert", "multilingual-bert", "kobert")]
 MAX_LENGTH = 160  # no pair is cut
 FIRSTS, SECONDS = [*SENTENCES, *DECOMPOSED], [*reversed(SENTENCES), *SENTENCES]
 
 
 @pytest.fixture
-def published(subwords, klue_tokens, tmp_path):
+def published(subwords, vocabulary_of, tmp_path):
     """Returns a function that writes a folder as it was published, with random weights."""
 
     def make(kind: str, model: str):
         folder, prefix = tmp_path / "published", PREFIXES[kind]
-        if kind.startswith("klue"):
-            ids = {token: number for number, token in enumerate(klue_tokens)}
-            tokenizer = transformers.BertTokenizer(ids, do_lower_case=False, model_max_length=512)
+        vocabulary = vocabulary_of(kind)
+        if kind not in subwords:
+            tokenizer = transformers.BertTokenizer(
+                dict(vocabulary.ids), do_lower_case=False, model_max_length=512
+            )
         elif kind == "xlm-roberta":
             tokenizer = transformers.XLMRobertaTokenizerFast.from_pretrained(subwords[kind])
         else:
@@ -50,9 +53,8 @@ def published(subwords, klue_tokens, tmp_path):
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
         is_roberta = prefix != "Bert"
-        num_tokens = len(tokenizer or load_tokens(folder))
         config = getattr(transformers, f"{prefix}Config")(
-            vocab_size=num_tokens,
+            vocab_size=len(vocabulary),
             hidden_size=24,
             num_hidden_layers=2,
             num_attention_heads=2,
@@ -60,7 +62,7 @@ def published(subwords, klue_tokens, tmp_path):
             max_position_embeddings=MAX_LENGTH + 2 * is_roberta,
             type_vocab_size=1 if is_roberta else 2,
             layer_norm_eps=1e-5 if is_roberta else 1e-12,
-            pad_token_id=1,
+            pad_token_id=vocabulary.pad_id,
             initializer_range=0.08,
             num_labels=their_side.NUM_LABELS.get(model, 2),
             attn_implementation="eager",
@@ -73,13 +75,6 @@ def published(subwords, klue_tokens, tmp_path):
         return folder, theirs, tokenizer
 
     return make
-
-
-def load_tokens(folder):
-    from bert_keras.checkpoints.huggingface.rules import read_rules
-    from bert_keras.text.fast_tokenizer import rules_vocabulary
-
-    return rules_vocabulary(read_rules(folder, {}))
 
 
 def batch_of(model):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.downstream.catalog import named_task
@@ -17,40 +16,30 @@ from bert_keras.exporting.variants.litert import litert_run, write_litert
 from bert_keras.families import family_of
 from bert_keras.models import MODELS
 from bert_keras.models.pretrained import save_model
-from bert_keras.text.fast_tokenizer import rules_vocabulary
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.relatives import CHANGES, KINDS, KOREAN
 
 # Each traces the same graph as BERT; how text becomes ids is tested in text_ops/test_rules.py.
 pytestmark = pytest.mark.slow
 
-CHANGES = {
-    "distilbert": {"num_segments": 0, "pooler_activation": "relu"},
-    "albert": {"embedding_size": 6, "shares_layers": True, "num_layers": 2},
-    "roberta": {"position_offset": 2, "num_segments": 1},
-    "modernbert": {
-        **{"norm_position": "pre", "position_kind": "rotary", "is_gated": True, "num_segments": 0},
-        **{"has_biases": False, "local_window": 4, "num_layers": 2, "pooling": "mean"},
-        **{"pooler_activation": "", "has_head_norm": True},
-    },
-    "electra": {
-        **{"embedding_size": 6, "pooler_activation": "gelu", "masked_lm_activation": "gelu"},
-    },
-}
+
+EACH_FAMILY = ["albert", "roberta", "modernbert", "electra", "xlm-roberta", "klue-roberta"]
+WITH_RULES = ("albert", "roberta", "modernbert", "xlm-roberta", "kobert")
 
 
 @pytest.fixture
-def saved(subwords, tmp_path):
-    """Returns a function that saves a model of a family."""
+def saved(vocabulary_of, tmp_path):
+    """Returns a function that saves a model in the layout of a relative."""
 
-    def make(family: str, model: str, **fields):
-        vocabulary = Vocabulary((*SPECIAL_TOKENS, "the", "license", "a", "##s"))
-        if family in subwords:
-            vocabulary = rules_vocabulary(read_rules(subwords[family], {}))
+    def make(name: str, model: str, **fields):
+        vocabulary = vocabulary_of(name)
         sizes = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "max_positions": 32}
-        config = BertConfig(vocab_size=len(vocabulary), **{**sizes, **CHANGES[family]})
-        assert family_of(config).kind == family
+        changes = CHANGES[name] | ({"pooling": "mean"} if name == "modernbert" else {})
+        config = BertConfig(vocab_size=len(vocabulary), **{**sizes, **changes})
+        family = family_of(config, vocabulary)
+        assert family is not None and family.kind == KINDS.get(name, name)
+        lowercase = name not in ("roberta", *KOREAN)
         metadata = ModelMetadata(
-            model=model, config=config, lowercase=family != "roberta", max_length=24, **fields
+            model=model, config=config, lowercase=lowercase, max_length=24, **fields
         )
         keras.utils.set_random_seed(3)
         instance = MODELS[model].from_metadata(metadata)
@@ -67,11 +56,11 @@ def test_classifier_signatures_are_frozen(saved, tmp_path, family, assert_frozen
     fields = {"labels": ("no", "yes", "perhaps"), "text_columns": ("question", "answer")}
     folder = export(saved(family, "BertClassifier", **fields), tmp_path / "family" / "1")
     assert_frozen("classifier_of_pairs", folder)
-    asset = "vocab.txt" if family in ("distilbert", "electra") else "tokenizer.json"
+    asset = "tokenizer.json" if family in WITH_RULES else "vocab.txt"
     assert [path.name for path in (folder / "assets").iterdir()] == [asset]
 
 
-@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert", "electra"])
+@pytest.mark.parametrize("family", EACH_FAMILY)
 def test_masked_lm_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertMaskedLM")
     folder = export(model, tmp_path / "family" / "1")
@@ -89,19 +78,19 @@ LABELS = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")
 NER = dataclasses.replace(named_task("ner"), max_length=24, labels=LABELS)
 
 
-@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert", "electra"])
+@pytest.mark.parametrize("family", EACH_FAMILY)
 def test_question_answering_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertQuestionAnswering", task=SQUAD.settings())
     assert_frozen("question_answering", export(model, tmp_path / "family" / "1"))
 
 
-@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert", "electra"])
+@pytest.mark.parametrize("family", EACH_FAMILY)
 def test_token_classifier_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertTokenClassifier", task=NER.settings(), labels=LABELS)
     assert_frozen("token_labels", export(model, tmp_path / "family" / "1"))
 
 
-@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert", "electra"])
+@pytest.mark.parametrize("family", EACH_FAMILY)
 def test_multiple_choice_signatures_are_frozen(saved, tmp_path, family, assert_frozen):
     model = saved(family, "BertMultipleChoice")
     assert_frozen("multiple_choice", export(model, tmp_path / "family" / "1"))

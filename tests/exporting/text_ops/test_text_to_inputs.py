@@ -10,6 +10,7 @@ from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.multilingual_texts import DECOMPOSED, SENTENCES
 from tests.unicode_texts import TEXTS as UNICODE_TEXTS
 
 LETTERS = string.ascii_letters + string.digits + "éßıİΣσςабАſﬁ東日한ᄒ😀́𐐨"
@@ -53,6 +54,14 @@ def test_tokens_equal_those_of_the_offline_tokenizer(both, lowercase):
     rows = tf.function(reader.tokens, autograph=False)(tf.constant(TEXTS)).to_list()
     for text, ids, expected in zip(TEXTS, rows, offline.ids_batch(TEXTS), strict=True):
         assert ids == expected, ascii(text[:60])
+
+
+@pytest.mark.parametrize("name", ["klue-roberta", "koelectra", "multilingual-bert"])
+def test_cased_korean_tokens_equal_those_of_the_offline_tokenizer(both, vocabulary_of, name):
+    texts = [*SENTENCES, *DECOMPOSED]
+    offline, reader = both(vocabulary_of(name), lowercase=False)
+    rows = tf.function(reader.tokens, autograph=False)(tf.constant(texts)).to_list()
+    assert rows == offline.ids_batch(texts)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,83 @@
+"""From an untrained relative of BERT in Hugging Face's format to predictions of a server."""
+
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from bert_keras.config import BertConfig
+from bert_keras.downstream.catalog import named_task
+from bert_keras.exporting.export import export
+from bert_keras.families import FAMILIES
+from bert_keras.models import BertEncoder, load_model
+from bert_keras.runs.finetune import finetune
+from bert_keras.runs.hyperparameters import FinetuneRecipe
+from bert_keras.serving.client import Client
+from bert_keras.serving.server import running_server
+from bert_keras.text.encode import encode
+from bert_keras.text.fast_tokenizer import tokenizer_of
+from tests.relatives import CHANGES, KINDS, KOREAN
+
+RECIPE = FinetuneRecipe(batch_size=4, num_epochs=12, learning_rate=5e-3, logs_per_epoch=1)
+TEXTS = {False: ("good film", "bad film", "film"), True: ("맛도 좋은데", "맛도 낮은지", "영화는")}
+
+
+@pytest.fixture
+def start(vocabulary_of, tmp_path):
+    """A function that writes an untrained encoder in the format of Hugging Face."""
+
+    def make(name: str):
+        vocabulary = vocabulary_of(name)
+        sizes = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "max_positions": 24}
+        sizes |= {"initializer_stddev": 0.3, "hidden_dropout_rate": 0.0}
+        sizes["has_pooler"] = FAMILIES[KINDS.get(name, name)].has_pooler
+        config = BertConfig(vocab_size=len(vocabulary), **{**sizes, **CHANGES[name]})
+        keras.utils.set_random_seed(1)
+        return BertEncoder(config).save_pretrained(
+            tmp_path / "start",
+            format="huggingface",
+            tokenizer=tokenizer_of(vocabulary, lowercase=name not in KOREAN),
+        )
+
+    return make
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*CHANGES])
+def test_a_relative_learns_text_pairs_and_is_served(start, tmp_path, name):
+    good, bad, second = TEXTS[name in KOREAN]
+    rows = ["one\ttwo\tlabel", *[f"{good}\t{second}\t1", f"{bad}\t{second}\t0"] * 12]
+    (tmp_path / "rows.tsv").write_text("\n".join(rows) + "\n", "utf-8")
+    task = dataclasses.replace(
+        named_task("classification"), max_length=24, text_columns=("one", "two")
+    )
+    folder = start(name)
+    assert json.loads((folder / "config.json").read_text())["model_type"] == KINDS.get(name, name)
+    finetune(
+        task,
+        RECIPE,
+        pretrained=folder,
+        data={"train": str(tmp_path / "rows.tsv"), "dev": str(tmp_path / "rows.tsv")},
+        output=tmp_path / "run",
+    )
+    model = load_model(tmp_path / "run" / "model")
+    inputs = encode(model.tokenizer, [good, bad], [second] * 2, max_length=24)
+    assert model.tokenizer.vocabulary.unk_id not in inputs["input_ids"]
+    logits = model.predict_on_batch(inputs)
+    assert [model.metadata.labels[number] for number in logits.argmax(axis=1)] == ["1", "0"]
+    assert dataclasses.replace(model.config, **CHANGES[name]) == model.config
+
+    export(tmp_path / "run" / "model", tmp_path / "saved" / "film" / "1")
+    with running_server(tmp_path / "saved" / "film") as url:
+        texts = [{"text": text, "text_pair": second} for text in (good, bad)]
+        tensors = [{name: array[row] for name, array in inputs.items()} for row in range(2)]
+        with Client(f"{url}/v1/models/film") as client:
+            of_texts = client.predict(texts)
+            of_tensors = client.predict(tensors, signature_name="tensors")
+    expected = keras.ops.convert_to_numpy(keras.ops.softmax(logits))
+    for predictions in (of_texts, of_tensors):
+        assert [each["label"] for each in predictions] == ["1", "0"]
+        probabilities = [each["probabilities"] for each in predictions]
+        np.testing.assert_allclose(probabilities, expected, atol=1e-5)

@@ -1,0 +1,31 @@
+"""What the configurations of BERT's relatives change, for small models in tests.
+
+KLUE, KoBERT, KoELECTRA and the multilingual BERT have the configurations of other families, and
+tokenizers of their own.
+"""
+
+_ROBERTA = {"position_offset": 2, "num_segments": 1}
+_ELECTRA = {"embedding_size": 12, "pooler_activation": "gelu", "masked_lm_activation": "gelu"}
+CHANGES = {
+    "distilbert": {"num_segments": 0, "pooler_activation": "relu"},
+    "albert": {"embedding_size": 12, "shares_layers": True, "num_layers": 2},
+    "roberta": _ROBERTA,
+    "modernbert": {
+        **{"norm_position": "pre", "position_kind": "rotary", "is_gated": True, "num_segments": 0},
+        **{"has_biases": False, "local_window": 4, "num_layers": 2},
+        **{"pooler_activation": "", "has_head_norm": True},
+    },
+    "electra": _ELECTRA,
+    "xlm-roberta": _ROBERTA,
+    "klue-bert": {},
+    "klue-roberta": _ROBERTA,
+    "kobert": {},
+    "koelectra": _ELECTRA,
+    "multilingual-bert": {},
+}
+# The kind in config.json, where the name above is not the kind but that of a checkpoint.
+KINDS = {
+    **{"klue-bert": "bert", "klue-roberta": "roberta", "kobert": "bert", "koelectra": "electra"},
+    "multilingual-bert": "bert",
+}
+KOREAN = ("xlm-roberta", *KINDS)  # have tokens of Korean
