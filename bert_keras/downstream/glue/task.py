@@ -1,8 +1,9 @@
 """Defines the GLUE tasks: reads official files or TFDS builders, writes predictions."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from bert_keras.downstream.classification import ClassificationTask, TextExample
 from bert_keras.downstream.glue.rows import DIAGNOSTIC_BUILDER, DIAGNOSTIC_FILES, ROWS, GlueRow
@@ -28,6 +29,20 @@ class GlueTask(ClassificationTask):
     text_columns: tuple[str, ...] = fixed()
     label_column: str = fixed()
     long_texts: str = "truncate"
+
+    @classmethod
+    def of_rows(cls, rows: Mapping[str, GlueRow]) -> dict[str, Self]:
+        """Returns the task of each row, by its name."""
+        return {
+            name: cls(
+                name=name,
+                labels=row.labels,
+                kind=row.kind,
+                text_columns=tuple(row.texts),
+                label_column=row.label_column,
+            )
+            for name, row in rows.items()
+        }
 
     @property
     def row(self) -> GlueRow:
@@ -120,13 +135,4 @@ class GlueTask(ClassificationTask):
         return predictions
 
 
-GLUE_TASKS: dict[str, GlueTask] = {
-    name: GlueTask(
-        name=name,
-        labels=row.labels,
-        kind=row.kind,
-        text_columns=tuple(row.texts),
-        label_column=row.label_column,
-    )
-    for name, row in ROWS.items()
-}
+GLUE_TASKS: dict[str, GlueTask] = GlueTask.of_rows(ROWS)

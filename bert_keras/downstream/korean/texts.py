@@ -94,13 +94,4 @@ class KoreanTask(GlueTask):
         return self.row.has_blank_texts
 
 
-KOREAN_TASKS: dict[str, KoreanTask] = {
-    name: KoreanTask(
-        name=name,
-        labels=row.labels,
-        kind=row.kind,
-        text_columns=tuple(row.texts),
-        label_column=row.label_column,
-    )
-    for name, row in ROWS.items()
-}
+KOREAN_TASKS: dict[str, KoreanTask] = KoreanTask.of_rows(ROWS)
