@@ -62,6 +62,7 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
     stride: int = 64  # tokens between the starts of two windows
 
     model: ClassVar[str] = CLASSIFIER.name
+    probability_format: ClassVar[str] = ".6f"  # in a prediction file
 
     def __post_init__(self):
         if len(self.text_columns) not in (1, 2):
@@ -237,7 +238,10 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         """Writes a TSV with the columns index (from 0), prediction, and a probability per label."""
         header = ("index", "prediction", *self.labels)
         rows = [
-            [self.label_kind.to_text(label), *(f"{p:.6f}" for p in probabilities)]
+            [
+                self.label_kind.to_text(label),
+                *(format(p, self.probability_format) for p in probabilities),
+            ]
             for label, probabilities in predictions
         ]
         write_numbered(path, rows, header=header[: 1 + len(rows[0])])

@@ -78,7 +78,10 @@ class TaskRun:
         self.files = {split: os.fspath(path) for split, path in files.items()}
         if missing := {"train", "dev"} - {*self.files}:
             raise InputError(f"data has no {' and '.join(sorted(missing))}; name the file of each")
-        self.checkpoint = open_text_checkpoint(pretrained)
+        checkpoint = open_text_checkpoint(pretrained)
+        self.checkpoint = dataclasses.replace(
+            checkpoint, vocabulary=task.vocabulary(checkpoint.vocabulary)
+        )
         task.check_encoder(self.checkpoint.metadata.config)
         if recipe.num_lstm_layers and task.freezes_encoder:
             raise InputError(

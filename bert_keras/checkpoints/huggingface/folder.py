@@ -37,8 +37,8 @@ from bert_keras.checkpoints.huggingface.config import (
 from bert_keras.checkpoints.huggingface.tokenizer import (
     check_padding,
     read_tokenizer,
-    write_tokenizer,
 )
+from bert_keras.checkpoints.huggingface.tokenizer_files import write_tokenizer
 from bert_keras.checkpoints.huggingface.weights import SAFETENSORS, WEIGHT_FILES, read_weights
 from bert_keras.checkpoints.mapping import NameColumn, foreign_tensors, renamed, translated
 from bert_keras.checkpoints.metadata import ModelMetadata

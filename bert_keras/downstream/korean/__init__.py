@@ -1,5 +1,5 @@
 """Korean tasks: KLUE, NSMC, KorNLI, KorSTS, KorQuAD 1.0 and Naver NER, in their official files.
 
-KLUE's relation extraction is not included yet. Its dependency parsing and dialogue state tracking
-are not included, because they need other heads.
+KLUE's dependency parsing and dialogue state tracking are not included, because they need other
+heads.
 """
