@@ -11,6 +11,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
@@ -135,15 +136,28 @@ def train_wordpiece(words: Mapping[str, int], *, size: int, unused: int = 0) -> 
     """Learns a WordPiece vocabulary of at most `size` tokens from counted words.
 
     Its order: `reserved_tokens`, characters, "##" characters, merges in the order of learning.
+    Characters take at most half of the other tokens, or more if there are fewer merges than that.
     """
     reserved = reserved_tokens(unused)
-    alphabet, continuations = alphabet_of(words, num_tokens=(size - len(reserved)) // 2)
-    letters = set(alphabet)
+    alphabet = alphabet_of(words, num_tokens=(size - len(reserved)) // 2)
+    while True:
+        first = [*reserved, *chain(*alphabet)]
+        tokens = _learned_tokens(words, first, size=size)
+        num_others = len(first) - len(reserved) + size - len(tokens)
+        larger = alphabet if len(tokens) == size else alphabet_of(words, num_tokens=num_others)
+        if larger == alphabet:
+            return Vocabulary(tuple(tokens))
+        alphabet = larger
+
+
+def _learned_tokens(words: Mapping[str, int], first: list[str], *, size: int) -> list[str]:
+    """Returns the tokens `first` and the merges of words that have only characters in `first`."""
+    letters = set(first)
     words = most_frequent({word: n for word, n in words.items() if letters.issuperset(word)})
     trainer = WordPieceTrainer(
         vocab_size=size + len(_MARKS),
         min_frequency=MIN_COUNT,
-        special_tokens=[*reserved, *alphabet, *continuations],  # numbers them in this order
+        special_tokens=first,  # numbers them in this order
         limit_alphabet=0,
         show_progress=False,
     )
@@ -153,7 +167,7 @@ def train_wordpiece(words: Mapping[str, int], *, size: int, unused: int = 0) -> 
         tokenizer.train_from_iterator(repeated_words(words, bar), trainer)
     ids = tokenizer.get_vocab()
     tokens = [token for token in sorted(ids, key=ids.__getitem__) if token not in _MARKS]
-    return Vocabulary(tuple(tokens[:size]))
+    return tokens[:size]
 
 
 def alphabet_of(words: Mapping[str, int], *, num_tokens: int) -> tuple[list[str], list[str]]:

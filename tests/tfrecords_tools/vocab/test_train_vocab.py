@@ -33,7 +33,15 @@ def test_rare_characters_and_their_words_are_left_out():
     assert (alphabet, inside) == (["a", "b", "c"], ["##b", "##c"])
     alphabet, inside = alphabet_of(Counter({"ab": 9, "ac": 5, "d": 1}), num_tokens=4)
     assert (alphabet, inside) == (["a", "b"], ["##b"])
-    assert "##c" not in train_wordpiece(Counter({"ab": 9, "ac": 5}), size=13).tokens
+    assert "##c" not in train_wordpiece(Counter({"ab": 9, "ac": 5}), size=9).tokens
+
+
+def test_characters_take_the_tokens_for_which_there_are_no_merges():
+    """Half of 16 tokens are the 5 most frequent syllables, of which only two words consist."""
+    words = Counter({"가나": 9, "다라": 8} | {f"{one}마": 2 for one in "바사아자차카"})
+    tokens = train_wordpiece(words, size=5 + 16).tokens
+    assert len(tokens) == 21 and {"가나", "다라", *"가나다라마바사아자차카"} < {*tokens}
+    assert len(train_wordpiece(words, size=60).tokens) == 5 + 22  # the corpus provides no more
 
 
 def test_tokens_are_unique(tmp_path):
