@@ -15,6 +15,7 @@ PARAMETERS = {
     "3_questions_and_answers": {"num_people": 20, "num_epochs": 1},
     "4_import_compare_export": {},
     "5_reproduce_an_ablation": {"num_steps": 111, "num_epochs": 1},
+    "6_korean_reviews": {"num_rows": 100, "num_steps": 60, "num_epochs": 1},
 }
 NEEDS = {"4_import_compare_export": ("torch", "transformers")}
 COMMAND = re.compile(r"^( *)!(?:.*\\\n)*.*$", re.MULTILINE)
