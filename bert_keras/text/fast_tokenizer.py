@@ -95,27 +95,26 @@ def rules_vocabulary(rules: str) -> Vocabulary:
             RoBERTa, ModernBERT, ALBERT, XLM-RoBERTa or KoBERT.
     """
     try:
-        source, current = json.loads(rules), Tokenizer.from_str(rules).to_str()
+        source, tokenizer = json.loads(rules), Tokenizer.from_str(rules)
     except Exception as error:  # the only class that `tokenizers` raises
         raise InputError(
             f"{RULES_FILE} is damaged or another kind of file ({error}); copy it again, or give "
             f"the {RULES_FILE} of the checkpoint"
         ) from error
-    settings = json.loads(current)
-    kind, split = settings["model"]["type"], json.dumps(settings["pre_tokenizer"])
+    kind, split = type(tokenizer.model).__name__, json.dumps(source.get("pre_tokenizer"))
     is_nested = kind == "BPE" and '"pretokenizers"' in split
     if kind not in SPECIALS or SPLITTERS[kind] not in split or is_nested:
         raise InputError(
             f"{RULES_FILE} is of a {kind} tokenizer that splits texts by {split}; {SUPPORTED}"
         )
-    if kind == "BPE" and not settings["model"]["merges"]:
+    if kind == "BPE" and not source["model"]["merges"]:
         raise InputError("the tokenizer has no merges; copy its files again")
     tokens = source["model"]["vocab"]
     ids = tokens if kind == "BPE" else {token: i for i, (token, _) in enumerate(tokens)}
     ids = ids | {token["content"]: token["id"] for token in source.get("added_tokens") or ()}
     known = SPECIALS[kind]
     specials = next((each for each in known if ids.keys() >= {*each.tokens}), known[0])
-    return Vocabulary(in_order_of_ids(ids, file=RULES_FILE), specials, current)
+    return Vocabulary(in_order_of_ids(ids, file=RULES_FILE), specials, tokenizer.to_str())
 
 
 def tokenizer_of(vocabulary: Vocabulary, *, lowercase: bool) -> TextTokenizer:
@@ -133,7 +132,8 @@ def tokenizer_of(vocabulary: Vocabulary, *, lowercase: bool) -> TextTokenizer:
 
 def is_uncased(vocabulary: Vocabulary) -> bool:
     """Returns whether the rules of a vocabulary lower-case text."""
-    return '"Lowercase"' in json.dumps(json.loads(vocabulary.rules)["normalizer"])
+    # A token cannot contain these characters: JSON writes its quotation marks as \".
+    return '"type":"Lowercase"' in vocabulary.rules
 
 
 @cache
@@ -170,10 +170,10 @@ class FastTokenizer(TextTokenizer):
             settings["added_tokens"] = []
             # The added space keeps special tokens from matching text: Metaspace has replaced all
             # spaces of the text.
-            settings["model"]["vocab"] = [
-                [f" {token}" if token in vocabulary.specials.tokens else token, score]
-                for token, score in settings["model"]["vocab"]
-            ]
+            tokens = settings["model"]["vocab"]
+            for token in vocabulary.specials.tokens:
+                if (token_id := vocabulary.ids[token]) < len(tokens):
+                    tokens[token_id][0] = f" {token}"
         self._tokenizer = Tokenizer.from_str(json.dumps(settings))
         self._tokenizer.encode_special_tokens = True  # as text: "[SEP]" is no token in a text
         if settings["model"]["type"] == "BPE":

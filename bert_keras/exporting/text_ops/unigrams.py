@@ -91,10 +91,12 @@ class _Tree(tf.Module):
         for token, _, _ in tokens:
             for end in range(1, len(token) + 1):
                 states.setdefault(token[:end], len(states))
-        self.tokens = np.zeros(len(states) + 1, np.int32)  # the last row stands for _NONE
-        self.scores = np.full(len(states) + 1, -np.inf)
+        numbers = np.zeros(len(states) + 1, np.int32)  # the last row stands for _NONE
+        scores = np.full(len(states) + 1, -np.inf)
         for token, number, score in tokens:
-            self.tokens[states[token]], self.scores[states[token]] = number, score
+            numbers[states[token]], scores[states[token]] = number, score
+        with tf.device("CPU:0"):  # a graph stores a tensor once, but an array at each use
+            self.tokens, self.scores = tf.constant(numbers), tf.constant(scores)
         steps = {states[p[:-1]] * _POINTS + ord(p[-1]): n for p, n in states.items() if p}
         self._steps = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(
@@ -182,7 +184,7 @@ def _tokens_ending(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.T
     for length in range(1, tree.longest + 1):
         next_states = tree.step(states, following(letters, length - 1))
         states = tf.where(num_remaining >= length, next_states, _NONE)
-        state = tf.math.floormod(states, len(tree.scores))
+        state = tf.math.floormod(states, tf.size(tree.scores))
         score, token = tf.gather(tree.scores, state), tf.gather(tree.tokens, state)
         if length == 1:
             is_known = score > -np.inf
