@@ -39,7 +39,7 @@ class Vocabulary:
 
     Raises:
         InputError: A special token is missing, or a token is empty or occurs twice, or a token of
-            WordPiece contains white space.
+            WordPiece contains white space, or the tokens are those of SentencePiece without rules.
 
     Example:
 
@@ -58,6 +58,7 @@ class Vocabulary:
         if not self.tokens:
             raise InputError("the vocabulary is empty; expected one token on each line")
         self._refuse_unusable_tokens()
+        self._refuse_sentencepiece_tokens()
         missing = [token for token in self.specials.tokens if token not in self.ids]
         if missing:
             raise InputError(
@@ -82,6 +83,20 @@ class Vocabulary:
                     f"lines {first} and {line} of the vocabulary are both {token!r}; expected each "
                     "token once: rename the second to [unusedN], which keeps the ids of the others"
                 )
+
+    def _refuse_sentencepiece_tokens(self) -> None:
+        """Raises InputError for a list of SentencePiece's tokens, which are not split as WordPiece.
+
+        monologg/kobert has a vocab.txt of this kind.
+        """
+        marked = (token for token in self.tokens if token.startswith(WORD_MARK) and token[1:])
+        is_wordpiece = self.rules or any(token.startswith("##") for token in self.tokens)
+        if not is_wordpiece and (example := next(marked, None)):
+            raise InputError(
+                f"the vocabulary has tokens of SentencePiece, such as {example!r}, and this list "
+                "does not state how texts are split; add the spiece.model or tokenizer.json of the "
+                "checkpoint to its folder"
+            )
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "Vocabulary":

@@ -22,7 +22,7 @@ from bert_keras.checkpoints.google.variables import stored_variables, write_vari
 from bert_keras.cli import main
 from bert_keras.errors import InputError
 from bert_keras.models import MODELS
-from bert_keras.text.vocab import Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 FIXTURES = Path(__file__).parent / "fixtures"
 HUGGING_FACE = "model.safetensors"
@@ -91,6 +91,12 @@ GOOGLE, HUB = "google/pretraining", "keras_hub/masked_lm"
 def saved_model(folder, original):
     (folder / "saved").mkdir()
     (folder / "saved" / "saved_model.pb").touch()
+
+
+def sentencepiece_list(folder, original):
+    """Replaces the model of SentencePiece by a list of its tokens, as in monologg/kobert."""
+    (folder / "spiece.model").unlink()
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "▁the", "license"]), "utf-8")
 
 
 def run_folder(folder, original):
@@ -183,6 +189,9 @@ CASES = [
     ("albert", "", cut("spiece.model", 99), "spiece.model is damaged (.*); copy it again",
      copied("spiece.model")),
     ("albert", "", content("spiece.model", b""), "ends after 0 pieces; copy it again",
+     copied("spiece.model")),
+    ("albert", "", sentencepiece_list,
+     "tokens of SentencePiece, such as '▁the', .*; add the spiece.model or tokenizer.json of the",
      copied("spiece.model")),
     # KerasHub
     (HUB, "", lambda f, _: hub_config(f, dtype="int8_from_float32"),

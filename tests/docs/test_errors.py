@@ -43,6 +43,9 @@ def folder(tmp_path_factory):
     file.write_bytes(file.read_bytes()[:-50])
     (folder / "short" / "tokenizer.json").unlink(missing_ok=True)
     (folder / "short" / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *words][:-2]) + "\n")
+    (folder / "monologg-kobert" / "tokenizer.json").unlink()
+    tokens = "\n".join([*SPECIAL_TOKENS, "▁한국", "어"])
+    (folder / "monologg-kobert" / "vocab.txt").write_text(tokens, "utf-8")
     (folder / "pickled" / "model.safetensors").unlink()
     (folder / "pickled" / "pytorch_model.bin").write_bytes(pickle.dumps(print))
     return folder
