@@ -108,7 +108,7 @@ def subwords(tmp_path_factory) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def klue_tokens() -> list[str]:
-    """A cased WordPiece vocabulary in the layout of KLUE: [CLS] 0, [PAD] 1, [SEP] 2, [UNK] 3."""
+    """A cased WordPiece vocabulary in the layout of klue/roberta-base: [CLS] is 0, [PAD] is 1."""
     words = sorted({word for sentence in SENTENCES for word in sentence.split()})
     letters = sorted({letter for word in words for letter in word})
     tokens = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]", *letters]
@@ -125,9 +125,9 @@ def vocabulary_of(subwords, klue_tokens):
     def make(name: str) -> Vocabulary:
         if name in subwords:
             return rules_vocabulary(read_rules(subwords[name], {}))
-        if name.startswith("klue"):
+        if name == "klue-roberta":
             return Vocabulary(klue_tokens)
-        if name == "koelectra":
+        if name in ("klue-bert", "koelectra"):
             return Vocabulary(tuple(dict.fromkeys([*SPECIAL_TOKENS, *klue_tokens])))
         if name == "multilingual-bert":
             return Vocabulary(multilingual_tokens())
