@@ -30,6 +30,9 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.models.keras_hub import to_keras_hub as to_keras_hub
     from bert_keras.models.pretrainer import BertMaskedLM as BertMaskedLM
     from bert_keras.models.pretrainer import BertPretrainer as BertPretrainer
+    from bert_keras.models.replaced_tokens import (
+        BertReplacedTokenPretrainer as BertReplacedTokenPretrainer,
+    )
     from bert_keras.models.sentence_encoder import BertSentenceEncoder as BertSentenceEncoder
     from bert_keras.models.task_models import BertClassifier as BertClassifier
     from bert_keras.models.task_models import BertMultipleChoice as BertMultipleChoice
@@ -111,6 +114,7 @@ _HOMES = {
     "BertPretrainer": "bert_keras.models.pretrainer",
     "BertMaskedLM": "bert_keras.models.pretrainer",
     "BertDiscriminator": "bert_keras.models.discriminator",
+    "BertReplacedTokenPretrainer": "bert_keras.models.replaced_tokens",
     "BertClassifier": "bert_keras.models.task_models",
     "BertTokenClassifier": "bert_keras.models.task_models",
     "BertQuestionAnswering": "bert_keras.models.task_models",

@@ -55,6 +55,12 @@ DISCRIMINATOR = Architecture(
     module="bert_keras.models.discriminator",
     heads=("replaced_token",),
 )
+# A discriminator and its generator, a BertMaskedLM whose weight names begin with "generator".
+REPLACED_TOKENS = Architecture(
+    name="BertReplacedTokenPretrainer",
+    module="bert_keras.models.replaced_tokens",
+    heads=("replaced_token", "generator"),
+)
 CLASSIFIER = Architecture(
     name="BertClassifier",
     module="bert_keras.models.task_models",
@@ -105,7 +111,8 @@ SENTENCE_ENCODER = Architecture(
 ARCHITECTURES: dict[str, Architecture] = {
     row.name: row
     for row in (
-        *(ENCODER, PRETRAINER, MASKED_LM, DISCRIMINATOR, CLASSIFIER, TOKEN_CLASSIFIER),
+        *(ENCODER, PRETRAINER, MASKED_LM, DISCRIMINATOR, REPLACED_TOKENS),
+        *(CLASSIFIER, TOKEN_CLASSIFIER),
         *(QUESTION_ANSWERING, MULTIPLE_CHOICE, FEATURE_TAGGER, SENTENCE_ENCODER),
     )
 }

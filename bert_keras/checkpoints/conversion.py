@@ -9,10 +9,11 @@ from math import prod
 
 import numpy as np
 
-from bert_keras.architectures import ARCHITECTURES
+from bert_keras.architectures import ARCHITECTURES, MASKED_LM, REPLACED_TOKENS
 from bert_keras.checkpoints.checkpoint import Checkpoint, part
 from bert_keras.checkpoints.extension import extended
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
+from bert_keras.checkpoints.generator import generator_of
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.checkpoints.weight_rows import rows
 from bert_keras.errors import InputError
@@ -77,10 +78,14 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
 def _model_part(checkpoint: Checkpoint, model: str) -> Checkpoint:
     """Returns the checkpoint of `model`, whose heads must be a part of `checkpoint`.
 
+    The BertMaskedLM of a replaced-token model is its generator.
+
     Raises:
         InputError: `checkpoint` lacks a head of `model`.
     """
     source, parts = checkpoint.metadata, set(map(part, checkpoint.tensors))
+    if (source.model, model) == (REPLACED_TOKENS.name, MASKED_LM.name):
+        return generator_of(checkpoint)
     row = ARCHITECTURES.get(model)
     if absent := set(row.heads if row else ()) - parts:
         raise InputError(

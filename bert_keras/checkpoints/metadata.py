@@ -31,7 +31,8 @@ class ModelMetadata:
     labels: tuple[str, ...] = ()  # names of the labels, in the order of the logits
     # A problem_type of Hugging Face, such as "regression"; "" if unknown.
     problem_type: str = ""
-    # Name and settings of the task that the model was fine-tuned on; {} without fine-tuning.
+    # Name and settings of the task that the model was fine-tuned on, or the size of a generator; {}
+    # without both.
     task: Mapping[str, Any] = field(default_factory=dict)
     # How a BertSentenceEncoder computes an embedding from hidden states, where None means
     # EmbeddingConfig(); None for other models.

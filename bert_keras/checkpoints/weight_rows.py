@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.feature_layers import feature_layers
+from bert_keras.checkpoints.generator import generator_config, generator_size, is_shared
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.embedding import DenseModule, EmbeddingConfig
@@ -38,6 +39,8 @@ def rows(metadata: ModelMetadata) -> list[WeightRow]:
         elif head == "replaced_token":
             size = metadata.config.hidden_size
             table += [*_dense(f"{head}/transform", size, size), *_dense(f"{head}/dense", size, 1)]
+        elif head == "generator":
+            table += _generator(metadata)
         else:
             if metadata.config.has_head_norm and head in TOKEN_HEADS:
                 table += _dense_and_norm(f"{head}/transform", f"{head}/norm", metadata.config)
@@ -86,6 +89,13 @@ def _masked_lm(config: BertConfig) -> Iterator[WeightRow]:
     if not config.ties_decoder:
         yield WeightRow("masked_lm/decoder", (config.vocab_size, table_size))
     yield WeightRow("masked_lm/output_bias", (config.vocab_size,))
+
+
+def _generator(metadata: ModelMetadata) -> Iterator[WeightRow]:
+    config = generator_config(metadata.config, generator_size(metadata))
+    for row in (*_encoder(config), *_masked_lm(config)):
+        if not is_shared(row.name):
+            yield WeightRow(f"generator/{row.name}", row.shape)
 
 
 def _dense_and_norm(dense: str, norm: str, config: BertConfig) -> Iterator[WeightRow]:

@@ -124,17 +124,46 @@ def next_tokens(features: dict) -> tuple[dict, dict, dict]:
     return inputs, {"masked_lm": target_ids}, {"masked_lm": tf.cast(has_target, tf.float32)}
 
 
+def replaced_tokens(features: dict) -> tuple[dict, dict, dict]:
+    """Returns (inputs, targets, weights) of replaced-token detection.
+
+    The inputs also have the original tokens, the weights and one uniform number from 0 to 1 for
+    each prediction, with which the model draws a token. This number is a hash of the masked row
+    and of the position, so that it depends neither on the batch nor on the device. The records must
+    be plain ids: new masks in each epoch give new numbers. The model determines which tokens were
+    replaced: the target `replaced_token` is only as large as the row, and its weight is 1 for each
+    token.
+    """
+    inputs, targets, weights = masked(features)
+    positions, target_ids = PREDICTION_FEATURES
+    inputs[target_ids], inputs[WEIGHTS_FEATURE] = targets["masked_lm"], weights["masked_lm"]
+    shape = tf.shape(inputs[positions])
+    rows_B1 = tf.bitcast(tf.fingerprint(inputs["input_ids"]), tf.int64)[:, None]
+    keys_BP2 = tf.stack(
+        [tf.broadcast_to(rows_B1, shape), tf.cast(inputs[positions], tf.int64)], axis=-1
+    )
+    hashes_X = tf.bitcast(tf.fingerprint(tf.reshape(keys_BP2, (-1, 2))), tf.uint64)
+    bits_X = tf.bitwise.right_shift(hashes_X, tf.constant(40, tf.uint64))  # the 24 highest
+    draws_X = (tf.cast(bits_X, tf.float32) + 0.5) / 2.0**24
+    inputs["sampling_draws"] = tf.ensure_shape(tf.reshape(draws_X, shape), inputs[positions].shape)
+    targets["replaced_token"] = inputs["input_mask"]
+    weights["replaced_token"] = tf.cast(inputs["input_mask"], tf.float32)
+    return inputs, targets, weights
+
+
 class Examples(NamedTuple):
     """An objective: how it reads a batch of records."""
 
     # Turns a batch of features into (inputs, targets, weights).
     from_features: Callable[[dict], tuple[dict, dict, dict]]
-    reads_masks: bool = True  # whether it needs masked records; otherwise it needs plain ids
+    reads_masks: bool = True  # whether it masks records of plain ids
+    needs_plain_ids: bool = False  # whether it refuses records that are masked already
 
 
 MASKED_AND_LABELLED = Examples(masked_and_labelled)
 MASKED = Examples(masked)
-NEXT_TOKENS = Examples(next_tokens, reads_masks=False)
+REPLACED_TOKENS = Examples(replaced_tokens, needs_plain_ids=True)
+NEXT_TOKENS = Examples(next_tokens, reads_masks=False, needs_plain_ids=True)
 
 
 def _inputs(features: dict) -> dict:

@@ -112,9 +112,8 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     """
     files = record_files(files)
     schema = common_schema(files)
+    check_examples(files[0], schema, objective)
     if not objective.reads_masks:
-        if schema.max_predictions:
-            raise InputError(f"{files[0]} contains masked records; left-to-right needs {PLAIN_IDS}")
         if masking:
             raise InputError("left-to-right masks no tokens; leave out `masking`")
     elif schema.max_predictions and masking:
@@ -136,6 +135,12 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     if masking:
         batches = batches.enumerate().map(masking.masked)
     return batches.map(objective.from_features).prefetch(2)
+
+
+def check_examples(file: str, schema: PretrainingSchema, objective: Examples) -> None:
+    """Raises InputError if `file` contains masked records and the objective needs plain ids."""
+    if schema.max_predictions and objective.needs_plain_ids:
+        raise InputError(f"{file} contains masked records; this objective needs {PLAIN_IDS}")
 
 
 def feature_batches(

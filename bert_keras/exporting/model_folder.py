@@ -12,7 +12,7 @@ from typing import Any
 import keras
 from typing_extensions import deprecated
 
-from bert_keras.architectures import ARCHITECTURES
+from bert_keras.architectures import ARCHITECTURES, ENCODER
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.errors import InputError
@@ -104,7 +104,8 @@ def export_model(
     if not module:
         known = sorted(name for name, row in ARCHITECTURES.items() if row.exporter)
         raise InputError(
-            f"{model.source} is a {metadata.model}; expected one of {', '.join(known)}"
+            f"{model.source} is a {metadata.model}; expected one of {', '.join(known)}; convert it "
+            f"with bert-keras convert --model {ENCODER.name}"
         )
     exporter: Exporter = import_module(module).EXPORTER
     settings = exporter.settings(metadata, model.source)

@@ -1,4 +1,4 @@
-"""Sum of token, position and segment embeddings, with LayerNorm and dropout."""
+"""Sum of token, position and segment embeddings, which another encoder can share."""
 
 import keras
 from keras import ops
@@ -97,6 +97,11 @@ class BertEmbeddings(keras.layers.Layer):
         self.built = True
 
     def call(self, input_ids, segment_ids, position_ids=None, training=False):
+        sum_BTE = self.unprojected(input_ids, segment_ids, position_ids, training=training)
+        return self.projection(sum_BTE) if self.embedding_size else sum_BTE
+
+    def unprojected(self, input_ids, segment_ids, position_ids=None, training=False):
+        """Returns the output before the projection, [B, T, E]."""
         sum_BTE = ops.take(self.token_table, input_ids, axis=0)
         if position_ids is None:
             self._check_length(ops.shape(input_ids)[1])
@@ -106,8 +111,7 @@ class BertEmbeddings(keras.layers.Layer):
             if self.num_segments == 1:
                 segment_ids = ops.zeros_like(segment_ids)
             sum_BTE = sum_BTE + ops.take(self.segment_table, segment_ids, axis=0)
-        sum_BTE = self.dropout(self.norm(sum_BTE), training=training)
-        return self.projection(sum_BTE) if self.embedding_size else sum_BTE
+        return self.dropout(self.norm(sum_BTE), training=training)
 
     def _positions(self, input_ids, position_ids):
         first = self.position_offset
@@ -121,3 +125,43 @@ class BertEmbeddings(keras.layers.Layer):
                 f"a sequence has {length} tokens, but the encoder has {self.max_positions} "
                 "positions; reduce max_length, or use an encoder with more positions"
             )
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class SharedEmbeddings(keras.layers.Layer):
+    """The embeddings of another encoder, with a projection of its own if the hidden size differs.
+
+    Call arguments, returned value and errors are those of BertEmbeddings.
+
+    Args:
+        source: The embeddings of the other encoder, which must be built.
+        hidden_size: The size D of the output.
+    """
+
+    def __init__(self, source: BertEmbeddings, hidden_size: int, **kwargs):
+        super().__init__(**kwargs)
+        self.source = source
+        self.hidden_size = hidden_size
+        self.initializer_stddev = source.initializer_stddev
+        self.projection = None
+
+    def build(self, input_ids_shape=None, segment_ids_shape=None, position_ids_shape=None):
+        size = self.token_table.shape[-1]
+        if size != self.hidden_size:
+            self.projection = projection(
+                self,
+                "projection",
+                inputs=size,
+                units=self.hidden_size,
+                has_bias=self.source.has_biases,
+            )
+        self.built = True
+
+    def call(self, input_ids, segment_ids, position_ids=None, training=False):
+        sum_BTE = self.source.unprojected(input_ids, segment_ids, position_ids, training=training)
+        return sum_BTE if self.projection is None else self.projection(sum_BTE)
+
+    @property
+    def token_table(self):
+        """The token embedding table [V, E]."""
+        return self.source.token_table

@@ -11,6 +11,9 @@ from bert_keras.models.feature_tagger import BertFeatureTagger as BertFeatureTag
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.models.pretrainer import BertMaskedLM as BertMaskedLM
 from bert_keras.models.pretrainer import BertPretrainer as BertPretrainer
+from bert_keras.models.replaced_tokens import (
+    BertReplacedTokenPretrainer as BertReplacedTokenPretrainer,
+)
 from bert_keras.models.sentence_encoder import BertSentenceEncoder as BertSentenceEncoder
 from bert_keras.models.task_models import BertClassifier as BertClassifier
 from bert_keras.models.task_models import BertMultipleChoice as BertMultipleChoice

@@ -17,7 +17,7 @@ from bert_keras.config import BertConfig
 from bert_keras.layers.attention import attention_bias, causal_bias, packed_bias
 from bert_keras.layers.bilstm import BiLSTM
 from bert_keras.layers.block import EncoderBlock
-from bert_keras.layers.embeddings import BertEmbeddings
+from bert_keras.layers.embeddings import BertEmbeddings, SharedEmbeddings
 from bert_keras.layers.pooler import Pooler, mean_state
 from bert_keras.layers.primitives import LayerNorm, activate, last_positions, states_at
 from bert_keras.layers.recomputation import recomputed
@@ -49,6 +49,7 @@ class BertEncoder(Pretrained):
 
     Args:
         config: The hyperparameters.
+        embeddings: The embeddings, if they are those of another encoder; by default new ones.
         name: The name of the Keras model.
 
     Call arguments:
@@ -73,10 +74,17 @@ class BertEncoder(Pretrained):
     architecture = ENCODER
     recomputes = False
 
-    def __init__(self, config: BertConfig, *, name: str = "encoder", **kwargs):
+    def __init__(
+        self,
+        config: BertConfig,
+        *,
+        embeddings: SharedEmbeddings | None = None,
+        name: str = "encoder",
+        **kwargs,
+    ):
         super().__init__(name=name, **kwargs)
         self.config = config
-        self.embeddings = BertEmbeddings(
+        self.embeddings = embeddings or BertEmbeddings(
             config.vocab_size,
             config.hidden_size,
             max_positions=config.max_positions,

@@ -16,6 +16,7 @@ from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.distribution import GlobalBatchStep
 from bert_keras.errors import InputError, check_name
+from bert_keras.layers.embeddings import SharedEmbeddings
 from bert_keras.layers.heads import ClassificationHead, SpanHead, TokenLabelsHead
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.pretrained import Pretrained
@@ -33,10 +34,11 @@ class TaskModel(GlobalBatchStep, Pretrained):
 
     Args:
         config: The hyperparameters of the encoder.
+        embeddings: The embeddings of the encoder, if they are those of another one.
         **kwargs: Arguments of `keras.Model`, such as `name` and `dtype`.
     """
 
-    def __init__(self, config: BertConfig, **kwargs):
+    def __init__(self, config: BertConfig, *, embeddings: SharedEmbeddings | None = None, **kwargs):
         super().__init__(**kwargs)
         if self.architecture.reads_pooled_output and not config.has_pooler:
             raise InputError(
@@ -44,17 +46,20 @@ class TaskModel(GlobalBatchStep, Pretrained):
                 "pooled output"
             )
         self.config = config
-        self.encoder = BertEncoder(config, dtype=self.dtype_policy)
+        self.encoder = BertEncoder(config, embeddings=embeddings, dtype=self.dtype_policy)
         if self.encoder.pooler is not None:
             self.encoder.pooler.trainable = self.architecture.reads_pooled_output
+
+    @property
+    def encoders(self) -> list[BertEncoder]:
+        """All encoders of the model."""
+        return [self.encoder]
 
     def head(self, layer: Callable[..., Head], *args, **options) -> Head:
         """Builds a head with the initializer and the dtype of the model.
 
         Args:
-            layer: The class of the head.
-            *args: Positional arguments of the class.
-            **options: Keyword arguments of the class.
+            layer: The class of the head, which is called with the other arguments.
         """
         stddev = self.config.initializer_stddev
         return layer(*args, initializer_stddev=stddev, dtype=self.dtype_policy, **options)

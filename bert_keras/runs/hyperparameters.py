@@ -57,8 +57,12 @@ class PretrainRecipe:
     replacement: str = "80-10-10"  # percent [MASK], unchanged, random
     # "bert" predicts masked tokens and, if the records have labels, next sentences. "masked-lm"
     # predicts only masked tokens. "left-to-right" predicts the next token of plain ids with a
-    # causal encoder.
+    # causal encoder. "replaced-token" trains a generator, which predicts masked tokens, and a
+    # discriminator, which detects those that the generator replaced (ELECTRA).
     objective: str = "bert"
+    # Size of the generator of "replaced-token" relative to the discriminator
+    # (bert_keras/checkpoints/generator.py). A generator of the starting point keeps its size.
+    generator_size: float = 0.25
     seed: int = 1
 
     def __post_init__(self):
@@ -69,6 +73,7 @@ class PretrainRecipe:
         check_least(self, 0, "num_warmup_steps", "max_skipped")
         check_range(self, "0 to 4294967295", "seed")
         check_range(self, "a rate in [0, 1)", "dropout_rate", "beta_2")
+        check_range(self, "more than 0, up to 1", "generator_size")
         check_range(self, "a number above 0", "learning_rate", "initializer_stddev")
         check_range(self, "0 or a number above it", "weight_decay_rate", "max_gradient_norm")
         check_choice(self, "optimizer", ("adamw", "lamb", "muon"))

@@ -1,7 +1,7 @@
 """Defines the pretraining objectives and scores models on held-out records."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -10,9 +10,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.data.objectives import MASKED, MASKED_AND_LABELLED, NEXT_TOKENS, Examples
+from bert_keras.data.objectives import (
+    MASKED,
+    MASKED_AND_LABELLED,
+    NEXT_TOKENS,
+    REPLACED_TOKENS,
+    Examples,
+)
 from bert_keras.distribution.reduction import summed
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
+from bert_keras.models.replaced_tokens import BertReplacedTokenPretrainer
 from bert_keras.models.task_models import TaskModel
 from bert_keras.progress import progress
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
@@ -77,6 +84,7 @@ class PretrainingObjective:
     losses: Callable[[], dict[str, keras.losses.Loss]]  # argument of `compile`, by output
     # Argument `weighted_metrics` of `compile`, by output.
     metrics: Callable[[], dict[str, list[keras.metrics.Metric]]]
+    loss_weights: Mapping[str, float] | None = None  # argument of `compile`; None for 1
     # Scores models without context. Called with the training data set, the evaluation data set and
     # `vocab_size`. None if the objective has no comparable baseline.
     baselines: Callable[..., dict[str, float]] | None = None
@@ -102,6 +110,14 @@ PRETRAINING_OBJECTIVES: dict[str, str | PretrainingObjective] = {
         without_labels="masked-lm",
     ),
     "masked-lm": _MASKED_LM,
+    "replaced-token": PretrainingObjective(
+        examples=REPLACED_TOKENS,
+        model=BertReplacedTokenPretrainer,
+        losses=partial(pretraining_losses, ["masked_lm", "replaced_token"]),
+        metrics=partial(pretraining_metrics, ["masked_lm", "replaced_token"]),
+        loss_weights={"replaced_token": 50.0},  # Clark et al. 2020, section 2
+        baselines=baselines,
+    ),
     "left-to-right": dataclasses.replace(_MASKED_LM, examples=NEXT_TOKENS, is_causal=True),
 }
 

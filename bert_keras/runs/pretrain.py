@@ -149,7 +149,7 @@ def _train(
         keep_checkpoints=recipe.keep_checkpoints,
         batch_size=recipe.batch_size,
         tokens_per_example=inputs.tokens_per_example,
-        flops_per_example=_flops_per_example(inputs, *sample[:2]),
+        flops_per_example=_flops_per_example(inputs, model, *sample[:2]),
         max_skipped=recipe.max_skipped,
     )
     with readable_records():
@@ -197,15 +197,20 @@ def _board(
     return board
 
 
-def _flops_per_example(inputs: PretrainInputs, features: Mapping, targets: Mapping) -> int:
+def _flops_per_example(
+    inputs: PretrainInputs, model: TaskModel, features: Mapping, targets: Mapping
+) -> int:
     """Counts the operations of the model and of the teacher's forward pass per example.
 
-    Returns 0 if the objective predicts no tokens.
+    Returns 0 if the objective predicts no tokens. Of several encoders, the last one predicts the
+    masked tokens. The heads of the others are not counted.
     """
     if "masked_lm" not in targets:
         return 0
     sizes = features["input_ids"].shape[1], targets["masked_lm"].shape[1]
-    flops = flops_per_example(inputs.metadata.config, *sizes)
+    *others, encoder = model.encoders
+    flops = flops_per_example(encoder.config, *sizes)
+    flops += sum(flops_per_example(each.config, sizes[0], 0) for each in others)
     if inputs.teacher is not None:
         flops += flops_per_example(inputs.teacher.checkpoint.metadata.config, *sizes) // 3
     return flops
@@ -225,7 +230,7 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel |
     recipe, metadata, start = inputs.recipe, inputs.metadata, inputs.starting_point
     keras.utils.set_random_seed(recipe.seed)
     if start is None or resumes:
-        model = inputs.objective.model(metadata.config)
+        model = inputs.objective.model.from_metadata(metadata)
         if recipe.initial_weights == "local-attention" and not resumes:
             start_with_local_attention(model.encoder)
     else:
@@ -233,7 +238,8 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel |
             start.checkpoint, metadata=metadata, source=start.path, new=start.new
         )
         print(model.load_report, start, sep="\n")
-    model.encoder.recomputes = recipe.recomputes
+    for encoder in model.encoders:
+        encoder.recomputes = recipe.recomputes
     trained: TaskModel | Distiller = model
     if inputs.teacher is not None:
         trained = inputs.teacher.teach(model, metadata=metadata)
@@ -250,6 +256,7 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel |
             max_gradient_norm=recipe.max_gradient_norm,
         ),
         loss=inputs.objective.losses(),
+        loss_weights=inputs.objective.loss_weights,
         weighted_metrics=inputs.objective.metrics(),
         gradient_accumulation_steps=recipe.gradient_accumulation_steps,
     )

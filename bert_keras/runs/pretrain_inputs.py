@@ -3,11 +3,13 @@
 import os
 from pathlib import Path
 
+from bert_keras.checkpoints.generator import generator_size
 from bert_keras.checkpoints.metadata import ModelMetadata, seems_lowercase
 from bert_keras.data.masking import Masker
 from bert_keras.data.objectives import DynamicMasking
 from bert_keras.data.records import (
     PLAIN_IDS,
+    check_examples,
     common_schema,
     feature_batches,
     pretraining_dataset,
@@ -76,6 +78,7 @@ class PretrainInputs:
         self.held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
         self.schema = common_schema([*self.files, *self.held_out_files])
         self.objective = named_objective(recipe.objective, has_labels=self.schema.has_labels)
+        check_examples(self.files[0], self.schema, self.objective.examples)
         self.masking = self._masking()
         architecture = self.objective.model.architecture
         lowercase, self.starting_point = _lowercase(records, vocabulary), None
@@ -101,11 +104,21 @@ class PretrainInputs:
                 has_pooler=architecture.reads_pooled_output,
                 is_causal=self.objective.is_causal,
             )
+        task = {}
+        if "generator" in architecture.heads:
+            if distillation is not None:
+                raise InputError(
+                    f"the objective {recipe.objective} has no distillation; omit the teacher"
+                )
+            task = {"generator_size": recipe.generator_size}
+            if (point := self.starting_point) and "generator" not in point.new:
+                task = {"generator_size": generator_size(point.checkpoint.metadata)}
         self.metadata = ModelMetadata(
             model=architecture.name,
             config=config,
             lowercase=lowercase,
             max_length=self.schema.max_length,
+            task=task,
         )
         self.teacher = None
         if distillation is not None:

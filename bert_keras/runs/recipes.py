@@ -168,6 +168,21 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     "albert-tiny": dataclasses.replace(
         TINY_HOUR, size="albert-tiny", mask_unit="word", max_ngram=3
     ),
+    # For records of plain ids (docs/how-to/pretrain-relatives.md). As in Clark et al. 2020, the
+    # generator reads [MASK] at every masked position.
+    "electra-tiny": dataclasses.replace(
+        LAPTOP,
+        size="electra-tiny",
+        num_steps=4_500,
+        num_warmup_steps=225,
+        learning_rate=2e-3,
+        optimizer="adamw",
+        bias_correction=True,
+        initial_weights="local-attention",
+        objective="replaced-token",
+        generator_size=0.5,
+        replacement="100-0-0",
+    ),
     # Lan et al. 2019, sections 3.1 and 4.1, with the warmup of its code and records of 512 tokens.
     # gradient_accumulation_steps is chosen for 8 GPUs.
     "albert-base": PretrainRecipe(

@@ -29,6 +29,44 @@ class MaskedLMLoss(SummedLoss):
         return ops.reshape(_cross_entropy(logits_XV, ops.reshape(y_true, (-1,))), ops.shape(y_true))
 
 
+@keras.saving.register_keras_serializable(package="bert_keras")
+class ReplacedTokenLoss(SummedLoss):
+    """The loss of a discriminator: sum(weight x binary cross-entropy) / (sum(weight) + 1e-6).
+
+    `y_pred` [B, T, 2] has the logit that a token was replaced and 1 for a token that was, else 0;
+    `y_true` is not read; `sample_weight` [B, T] is 1 for a token and 0 for padding. Source:
+    run_pretraining.py of Clark et al. 2020.
+    """
+
+    epsilon = 1e-6
+    reads_targets = False
+
+    def __init__(self, name: str = "replaced_token_loss", **kwargs):
+        super().__init__(name=name, **{"reduction": "mean_with_sample_weight", **kwargs})
+
+    def call(self, y_true, y_pred):
+        logits_BT, is_replaced_BT = _unstacked(y_pred)
+        return ops.softplus(logits_BT) - is_replaced_BT * logits_BT
+
+
+def _unstacked(y_pred):
+    y_pred = ops.cast(y_pred, "float32")
+    return y_pred[..., 0], ops.stop_gradient(y_pred[..., 1])
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+def is_detected(y_true, y_pred):
+    """Returns whether a discriminator is right about each token; see ReplacedTokenLoss."""
+    logits_BT, is_replaced_BT = _unstacked(y_pred)
+    return (logits_BT > 0) == (is_replaced_BT > 0)
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+def is_replaced(y_true, y_pred):
+    """Returns whether each token was replaced; see ReplacedTokenLoss."""
+    return _unstacked(y_pred)[1]
+
+
 def _cross_entropy(logits_XV, targets_X):
     """Computes the cross-entropy [X] of logits [X, V].
 
@@ -128,6 +166,7 @@ def pretraining_losses(outputs: Sequence[str] = OUTPUTS) -> dict[str, keras.loss
         "next_sentence": keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         ),
+        "replaced_token": ReplacedTokenLoss(),
     }
     return {name: losses[name] for name in outputs}
 
@@ -159,5 +198,9 @@ def pretraining_metrics(
     metrics = {
         "masked_lm": [keras.metrics.MeanMetricWrapper(is_best, name=name)],
         "next_sentence": [keras.metrics.SparseCategoricalAccuracy(name=name)],
+        "replaced_token": [
+            keras.metrics.MeanMetricWrapper(is_detected, name=name),
+            keras.metrics.MeanMetricWrapper(is_replaced, name=f"{prefix}rate"),
+        ],
     }
     return {name: metrics[name] for name in outputs}

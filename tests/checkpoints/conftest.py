@@ -16,7 +16,10 @@ from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *"abcdefghij", *(f"##{letter}" for letter in "abcde")))
 
-TAGGER = {"name": "ner-features", "layers": "weighted-sum-all", "lstm_units": 3}
+TASKS = {
+    "BertFeatureTagger": {"name": "ner-features", "layers": "weighted-sum-all", "lstm_units": 3},
+    "BertReplacedTokenPretrainer": {"generator_size": 0.5},
+}
 
 
 @pytest.fixture
@@ -35,7 +38,7 @@ def checkpoint():
             else (),
             labels=("no", "yes", "perhaps") if ARCHITECTURES[model].is_labelled else (),
             problem_type="single_label_classification" if model == "BertClassifier" else "",
-            task=TAGGER if model == "BertFeatureTagger" else {},
+            task=TASKS.get(model, {}),
         )
         random = np.random.default_rng(seed)
         arrays = {r.name: random.normal(size=r.shape).astype("float32") for r in rows(metadata)}

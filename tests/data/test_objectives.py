@@ -131,7 +131,7 @@ def test_records_that_do_not_fit_the_objective_are_refused(plain, write, record)
     path = write("masked.tfrecord", [record(**PLAIN, **MASKS)])
     with pytest.raises(InputError, match="contains masked records; leave out `masking`"):
         pretraining_dataset(path, batch_size=1, masking=masking())
-    with pytest.raises(InputError, match="contains masked records; left-to-right needs plain ids"):
+    with pytest.raises(InputError, match="contains masked records; this objective needs plain ids"):
         pretraining_dataset(path, batch_size=1, objective=NEXT_TOKENS)
     with pytest.raises(InputError, match=r"masked\.tfrecord contains records of 8 positions"):
         pretraining_dataset([*plain, path], batch_size=2)

@@ -27,6 +27,7 @@ from bert_keras.models import (
     BertClassifier,
     BertMaskedLM,
     BertMultipleChoice,
+    BertReplacedTokenPretrainer,
     load_model,
 )
 from bert_keras.models.pretrained import save_model
@@ -88,6 +89,16 @@ def test_the_corrected_command_succeeds(run, refusal, measured, command, remedy,
 def test_a_variant_is_scored_on_long_texts(run, measured, command):
     measured()
     assert run(command.replace("dev.tsv", "long.tsv")) == 0
+
+
+@pytest.mark.usefixtures("fake_exports")
+def test_the_encoder_of_a_model_without_signatures_is_exported(run, refusal, root):
+    model = BertReplacedTokenPretrainer(dataclasses.replace(CONFIG, has_pooler=False))
+    model.save_pretrained(root / "pair", tokenizer=TOKENIZER)
+    message = refusal(EXPORT.replace("/model", "/pair"))
+    assert message.endswith("; convert it with bert-keras convert --model BertEncoder")
+    assert run("convert {}/pair {}/encoder --model BertEncoder") == 0
+    assert run(EXPORT.replace("/model x", "/encoder encoder")) == 0
 
 
 @pytest.mark.usefixtures("fake_exports")

@@ -147,7 +147,7 @@ def test_the_objective_masked_lm_ignores_labels(labelled, tmp_path):
     ("change", "message"),
     [
         ("objective=right-to-left", "objective is 'right-to-left'; expected one of bert, masked-"),
-        ("objective=left-to-right", "contains masked records; left-to-right needs plain ids"),
+        ("objective=left-to-right", "contains masked records; this objective needs plain ids"),
     ],
 )
 def test_unsuitable_objectives_are_refused(labelled, tmp_path, change, message):

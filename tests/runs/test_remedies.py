@@ -160,6 +160,9 @@ BUILD = (
 )
 NEW = BUILD + PRETRAIN.replace(" records ", " new ")
 ALBERT = f"{PRETRAIN} --set {SMALL}".replace("demo", "albert-tiny")
+ELECTRA = NEW.replace("--output", "--max-predictions 0 --output").replace(
+    "pretrain demo", "pretrain electra-tiny"
+)
 FINETUNE = (
     "bert-keras finetune classification --train train.tsv --dev train.tsv --from pretrainer "
     "--output new --recipe demo --set num_epochs=1 max_length=12"
@@ -208,11 +211,16 @@ def case(remedy, command, corrected):
             + ALBERT.replace(" records ", " new "),
         ),
         case(
-            "left-to-right needs plain ids, which bert-tfrecords build --max-predictions 0 writes",
+            "this objective needs plain ids, which bert-tfrecords build --max-predictions 0 writes",
             f"{PRETRAIN} --set {SMALL} objective=left-to-right",
             f"{NEW} --set {SMALL} objective=left-to-right".replace(
                 "--output", "--max-predictions 0 --output"
             ),
+        ),
+        case(
+            "has no distillation; omit the teacher",
+            f"{ELECTRA} --teacher masked-lm",
+            ELECTRA,
         ),
         case(
             "write the records without --cased",

@@ -1,0 +1,134 @@
+"""Defines the pretraining model of ELECTRA: a generator that replaces tokens, a discriminator."""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from bert_keras.architectures import REPLACED_TOKENS
+from bert_keras.checkpoints.generator import generator_config, generator_size
+from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import BertConfig
+from bert_keras.layers.embeddings import SharedEmbeddings
+from bert_keras.layers.heads import ReplacedTokenHead
+from bert_keras.models.pretrainer import BertMaskedLM
+from bert_keras.models.task_models import TaskModel
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class BertReplacedTokenPretrainer(TaskModel):
+    """A generator that replaces masked tokens, and a discriminator that detects them.
+
+    The generator is a smaller BertMaskedLM. It predicts the masked tokens, and each of them is
+    replaced by a token that is drawn from its predictions. The discriminator, which is a
+    BertDiscriminator, predicts which tokens of the result are not the original ones. Both share
+    the tables and the LayerNorm of the embeddings. No gradient flows through the drawn tokens.
+    Source: Clark et al. 2020 and its code.
+
+    Args:
+        config: The hyperparameters of the encoder of the discriminator.
+        generator_size: The size of the generator relative to the discriminator; see
+            `bert_keras.checkpoints.generator.generator_config`.
+        name: The name of the Keras model.
+
+    Call arguments:
+        inputs: The arrays that `BertMaskedLM` takes; `masked_lm_ids` int [B, P], the original
+            tokens at the masked positions; `masked_lm_weights` [B, P], 0 for an unused position;
+            and `sampling_draws` [B, P], numbers from 0 to 1 that determine the drawn tokens.
+
+    Returns:
+        A dict: `masked_lm`, logits [B, P, V] of the generator, and `replaced_token` [B, T, 2]. Its
+        first column is the logit that a token was replaced, and the second is 1 for a token that
+        is not the original one, else 0.
+
+    Example:
+
+    ```python
+    model = BertReplacedTokenPretrainer(preset("electra-tiny", vocab_size=4_000))
+    ```
+    """
+
+    architecture = REPLACED_TOKENS
+    arguments = ("generator_size",)
+
+    def __init__(
+        self,
+        config: BertConfig,
+        *,
+        generator_size: float = 0.25,
+        name: str = "replaced_token_pretrainer",
+        **kwargs,
+    ):
+        super().__init__(config, name=name, **kwargs)
+        self.generator_size = generator_size
+        self.replaced_token = self.head(
+            ReplacedTokenHead, activation=config.activation, name="replaced_token"
+        )
+        self.build()
+
+    def build(self, input_shape=None):
+        self.encoder.build()
+        self.replaced_token.build((None, None, self.config.hidden_size))
+        config = generator_config(self.config, self.generator_size)
+        embeddings = SharedEmbeddings(
+            self.encoder.embeddings,
+            config.hidden_size,
+            dtype=self.dtype_policy,
+            name="embeddings",
+        )
+        self.generator = BertMaskedLM(
+            config, embeddings=embeddings, dtype=self.dtype_policy, name="generator"
+        )
+        self.built = True
+
+    @property
+    def encoders(self):
+        return [self.encoder, self.generator.encoder]
+
+    def call(self, inputs, training=False):
+        logits_BPV = self.generator(inputs, training=training)["masked_lm"]
+        ids_BP = drawn_ids(logits_BPV, inputs["sampling_draws"])
+        length = ops.shape(inputs["input_ids"])[1]
+        is_used_BP = ops.cast(inputs["masked_lm_weights"] > 0, "int32")
+        used_BPT = ops.one_hot(inputs["masked_lm_positions"], length, dtype="int32")
+        used_BPT = used_BPT * is_used_BP[..., None]
+        is_masked_BT = ops.any(used_BPT > 0, axis=1)
+        drawn_BT = ops.sum(used_BPT * ids_BP[..., None], axis=1)
+        original_BT = ops.sum(used_BPT * inputs["masked_lm_ids"][..., None], axis=1)
+        input_ids = ops.where(is_masked_BT, drawn_BT, inputs["input_ids"])
+        encoded = self.encoder(inputs | {"input_ids": input_ids}, training=training)
+        logits_BT = self.replaced_token(encoded["sequence_output"])
+        is_replaced_BT = ops.cast(drawn_BT != original_BT, logits_BT.dtype)
+        return {
+            "masked_lm": logits_BPV,
+            "replaced_token": ops.stack([logits_BT, is_replaced_BT], axis=-1),
+        }
+
+    def new_metadata(self):
+        task = {"generator_size": self.generator_size}
+        return dataclasses.replace(super().new_metadata(), task=task)
+
+    @classmethod
+    def from_metadata(cls, metadata: ModelMetadata):
+        return cls(metadata.config, generator_size=generator_size(metadata))
+
+
+def drawn_ids(logits_BPV, draws_BP):
+    """Draws one token for each position from the distribution softmax(logits).
+
+    Equal logits and draws give equal tokens, in every batch and on every device. (Gumbel noise
+    gives the same distribution, but needs V random numbers for each token.)
+
+    Args:
+        logits_BPV: Logits [B, P, V].
+        draws_BP: Uniform numbers from 0 to 1, [B, P]. The token at which the cumulative
+            probability exceeds the number is drawn.
+
+    Returns:
+        Token ids, int32 [B, P].
+    """
+    probabilities_BPV = ops.softmax(ops.cast(ops.stop_gradient(logits_BPV), "float32"))
+    cumulative_BPV = ops.cumsum(probabilities_BPV, axis=-1)
+    limits_BP1 = draws_BP[..., None] * cumulative_BPV[..., -1:]  # the sum is 1 but for rounding
+    ids_BP = ops.sum(ops.cast(cumulative_BPV <= limits_BP1, "int32"), axis=-1)
+    return ops.minimum(ids_BP, logits_BPV.shape[-1] - 1)

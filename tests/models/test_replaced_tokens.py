@@ -1,0 +1,175 @@
+"""ELECTRA's pretraining model: drawn tokens, shared embeddings, devices and parts."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_keras.checkpoints.generator import generator_config, generator_of
+from bert_keras.config import BertConfig
+from bert_keras.data.masking import Masker, MaskingPolicy
+from bert_keras.data.objectives import replaced_tokens
+from bert_keras.models import BertMaskedLM, BertReplacedTokenPretrainer
+from bert_keras.models.pretrained import named_weights
+from bert_keras.models.replaced_tokens import drawn_ids
+from bert_keras.presets import preset
+from bert_keras.runs.objectives import named_objective
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from bert_keras.training.optimizer import BertAdamW
+
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *(f"w{number}" for number in range(35))))
+CONFIG = BertConfig(
+    vocab_size=40, hidden_size=16, num_layers=1, num_heads=4, max_positions=12, has_pooler=False,
+    hidden_dropout_rate=0.0, attention_dropout_rate=0.0, initializer_stddev=0.2,
+)  # fmt: skip
+OBJECTIVE = named_objective("replaced-token")
+
+
+def examples(*, rows: int = 16, length: int = 12):
+    """Masked rows of 6 to 12 tokens, with unused predictions at position 0."""
+    random = np.random.default_rng(0)
+    mask = np.arange(length) < random.integers(6, length + 1, rows)[:, None]
+    ids = random.integers(5, 40, (rows, length)) * mask
+    ids[:, 0] = VOCABULARY.cls_id
+    policy = MaskingPolicy(max_predictions=4, mask_rate=0.3)
+    masked = Masker(policy, VOCABULARY).mask(ids, generator=random)
+    features = {"input_mask": mask.astype("int32"), "segment_ids": np.zeros_like(ids)}
+    return ids, replaced_tokens({k: tf.constant(v) for k, v in (features | masked).items()})
+
+
+def new_model(**changes):
+    keras.utils.set_random_seed(1)
+    return BertReplacedTokenPretrainer(CONFIG, generator_size=0.5, **changes)
+
+
+@pytest.mark.parametrize(
+    ("size", "fraction", "hidden_size", "heads", "embedding_size"),
+    [  # of the published generators
+        ("electra-small", 0.25, 64, 1, 128),
+        ("electra-base", 1 / 3, 256, 4, 768),
+        ("electra-large", 0.25, 256, 4, 1024),
+        ("electra-base", 1.0, 768, 12, 0),
+    ],
+)
+def test_the_generator_is_a_fraction_of_its_discriminator(
+    size, fraction, hidden_size, heads, embedding_size
+):
+    config = generator_config(preset(size), fraction)
+    sizes = (config.hidden_size, config.num_heads, config.embedding_size, config.num_layers)
+    assert sizes == (hidden_size, heads, embedding_size, preset(size).num_layers)
+    assert config.intermediate_size == 4 * hidden_size
+
+
+def test_drawn_tokens_have_the_distribution_of_the_logits():
+    logits = np.random.default_rng(0).normal(size=(1, 1, 6)).astype("float32")
+    draws = (np.arange(6000, dtype="float32")[:, None] + 0.5) / 6000
+    ids = np.asarray(drawn_ids(np.repeat(logits, 6000, axis=0), draws))
+    expected = np.exp(logits[0, 0]) / np.exp(logits).sum()
+    np.testing.assert_allclose(np.bincount(ids[:, 0], minlength=6) / 6000, expected, atol=1e-3)
+    assert np.asarray(drawn_ids(logits, np.ones((1, 1), "float32"))) == 5  # not out of range
+
+
+def test_draws_are_uniform_and_belong_to_the_row():
+    _, (inputs, _, _) = examples(rows=2000)
+    draws = inputs["sampling_draws"].numpy()
+    used = draws[inputs["masked_lm_weights"].numpy() > 0]
+    assert used.min() > 0 and used.max() < 1
+    np.testing.assert_allclose(np.histogram(used, 10, (0, 1))[0] / len(used), 0.1, atol=0.02)
+    names = ("input_ids", "input_mask", "segment_ids", "masked_lm_positions", "masked_lm_ids")
+    part = {name: inputs[name][7:9] for name in (*names, "masked_lm_weights")}
+    np.testing.assert_array_equal(replaced_tokens(part)[0]["sampling_draws"], draws[7:9])
+
+
+def test_the_discriminator_reads_the_drawn_tokens(monkeypatch):
+    """All other tokens are the original ones, and a drawn token may be the original one."""
+    ids, (inputs, targets, weights) = examples()
+    model, read = new_model(), []
+    call = type(model.encoder).call
+
+    def recorded(self, inputs, training=False):
+        read.append(inputs["input_ids"])
+        return call(self, inputs, training=training)
+
+    monkeypatch.setattr(type(model.encoder), "call", recorded)
+    outputs = model(inputs)
+    drawn = np.asarray(drawn_ids(outputs["masked_lm"], inputs["sampling_draws"]))
+    expected = ids.copy()
+    for row, slot in zip(*np.nonzero(inputs["masked_lm_weights"].numpy()), strict=True):
+        expected[row, inputs["masked_lm_positions"][row, slot]] = drawn[row, slot]
+    np.testing.assert_array_equal(read[0], inputs["input_ids"])
+    np.testing.assert_array_equal(read[1], expected)
+    is_replaced = outputs["replaced_token"][..., 1]
+    np.testing.assert_array_equal(is_replaced, expected != ids)
+    assert 0 < np.sum(is_replaced) < weights["masked_lm"].numpy().sum()
+    logits, mask = outputs["replaced_token"][..., 0].numpy(), inputs["input_mask"].numpy()
+    loss = OBJECTIVE.losses()["replaced_token"](
+        targets["replaced_token"], outputs["replaced_token"], weights["replaced_token"]
+    )
+    each = np.log1p(np.exp(np.where(expected != ids, -logits, logits)))
+    assert float(loss) == pytest.approx((each * mask).sum() / mask.sum(), rel=1e-5)
+    metric, rate = OBJECTIVE.metrics()["replaced_token"]
+    for each in (metric, rate):
+        each.update_state(None, outputs["replaced_token"], weights["replaced_token"])
+    right = (logits > 0) == (expected != ids)
+    assert float(metric.result()) == pytest.approx((right * mask).sum() / mask.sum(), rel=1e-5)
+    assert float(rate.result()) == pytest.approx((expected != ids).sum() / mask.sum(), rel=1e-5)
+
+
+def test_only_the_shared_embeddings_of_the_generator_learn_from_the_discriminator():
+    _, (inputs, targets, weights) = examples()
+    model = new_model()
+    variables = named_weights(model)
+    with tf.GradientTape() as tape:
+        loss = OBJECTIVE.losses()["replaced_token"](
+            targets["replaced_token"], model(inputs)["replaced_token"], weights["replaced_token"]
+        )
+    gradients = tape.gradient(loss, [variable.value for variable in variables.values()])
+    has_gradient = {name for name, g in zip(variables, gradients, strict=True) if g is not None}
+    assert has_gradient == {name for name in variables if not name.startswith("generator/")}
+    assert "encoder/embeddings/token" in has_gradient
+
+
+def test_the_generator_is_a_masked_lm_of_its_own(tmp_path):
+    model = new_model()
+    model.save_pretrained(tmp_path / "both")
+    from bert_keras.checkpoints.formats import open_checkpoint
+
+    checkpoint = generator_of(open_checkpoint(tmp_path / "both"))
+    alone = BertMaskedLM.from_checkpoint(checkpoint, metadata=checkpoint.metadata, source="both")
+    _, (inputs, _, _) = examples()
+    np.testing.assert_allclose(
+        alone(inputs)["masked_lm"], model(inputs)["masked_lm"], rtol=1e-5, atol=1e-6
+    )
+
+
+def trained(strategy, *, parts=1):
+    _, batch = examples()
+    with strategy.scope():
+        model = new_model()
+        model.compile(
+            BertAdamW(2e-4),
+            loss=OBJECTIVE.losses(),
+            loss_weights=OBJECTIVE.loss_weights,
+            weighted_metrics=OBJECTIVE.metrics(),
+            gradient_accumulation_steps=parts,
+        )
+    data = tf.data.Dataset.from_tensor_slices(batch).batch(16).repeat(10)
+    logs = model.fit(data, epochs=1, shuffle=False, verbose=0).history
+    return {weight.path: np.array(weight) for weight in model.trainable_variables}, logs
+
+
+def test_devices_and_parts_change_nothing():
+    weights, logs = trained(tf.distribute.get_strategy())
+    two = tf.distribute.MirroredStrategy(
+        ["CPU:0", "CPU:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
+    )
+    for strategy, parts in ((two, 1), (tf.distribute.get_strategy(), 2)):
+        other, other_logs = trained(strategy, parts=parts)
+        assert other.keys() == weights.keys()
+        for path, weight in weights.items():
+            np.testing.assert_allclose(other[path], weight, atol=1e-6, rtol=0, err_msg=path)
+        for name, values in logs.items():
+            assert other_logs[name] == pytest.approx(values, rel=1e-5)
+    assert logs["loss"][0] == pytest.approx(
+        logs["masked_lm_loss"][0] + 50 * logs["replaced_token_loss"][0], rel=1e-5
+    )

@@ -1,0 +1,118 @@
+"""Pretraining by replaced-token detection: the folder of a run, a stop, precisions, refusals."""
+
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from bert_keras.cli import main
+from bert_keras.errors import InputError
+from bert_keras.models import (
+    BertDiscriminator,
+    BertMaskedLM,
+    BertReplacedTokenPretrainer,
+    load_model,
+)
+from bert_keras.runs.pretrain_inputs import PretrainInputs
+from bert_keras.runs.recipes import PRETRAIN
+from bert_keras.runs.settings import named_recipe
+from bert_keras.training.loop import StopAfter
+from tests.runs.test_continue import write_records
+from tests.runs.test_record_kinds import VOCABULARY, rows, write
+
+CHANGES = [
+    *("size=L-1_H-16_A-2", "dropout_rate=0.1", "batch_size=8"),
+    *("num_steps=4", "num_warmup_steps=1", "steps_per_log=2", "logs_per_checkpoint=1"),
+]
+
+
+def recipe(*changes):
+    return named_recipe(PRETRAIN, "electra-tiny", changes=[*CHANGES, *changes])
+
+
+def command(records, output, *options):
+    words = ["pretrain", "electra-tiny", "--records", records, "--output", output, *options]
+    return [*map(str, words), "--set", *CHANGES]
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("records")
+    VOCABULARY.save(folder / "vocab.txt")
+    for name, seed in (("train", 1), ("held-out", 2)):
+        features, _ = rows(np.random.default_rng(seed), num_rows=40, per_row=1)
+        write(folder / f"{name}.tfrecord", features)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(records, tmp_path_factory):
+    output = tmp_path_factory.mktemp("replaced") / "run"
+    assert main(command(records, output)) == 0
+    return output
+
+
+def scores_of(run):
+    return json.loads((run / "scores.json").read_text())
+
+
+def test_a_run_writes_a_discriminator_that_fine_tunes(run, tmp_path):
+    scores = scores_of(run)
+    assert 0 < scores["held_out_masked_lm_loss"] < 2 * np.log(len(VOCABULARY))
+    assert 0 < scores["held_out_replaced_token_loss"] < 3
+    assert 0 <= scores["held_out_replaced_token_accuracy"] <= 1
+    assert 0 < scores["held_out_replaced_token_rate"] < 0.25
+    folder, discriminator = run / "model", tmp_path / "discriminator"
+    model = load_model(folder)
+    assert type(model) is BertReplacedTokenPretrainer and model.generator_size == 0.5
+    assert model.generator.config.num_heads == 1
+    for path, kind in ((discriminator, BertDiscriminator), (tmp_path / "lm", BertMaskedLM)):
+        assert main(["convert", str(folder), str(path), "--model", kind.__name__]) == 0
+        assert type(load_model(path)) is kind
+    actual, expected = (m.encoder.blocks[0].weights for m in (load_model(discriminator), model))
+    for weight, value in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(weight, value)
+    table = tmp_path / "rows.tsv"
+    table.write_text("text\tlabel\nw1 w2\tno\nw3 w4\tyes\n")
+    tune = f"finetune classification --train {table} --dev {table} --from {folder} --output"
+    settings = "--recipe demo --set num_epochs=1 max_length=8 batch_size=2"
+    assert main(f"{tune} {tmp_path / 'tuned'} {settings}".split()) == 0
+
+
+@pytest.mark.slow
+def test_a_stopped_run_continues_with_the_same_bytes(run, records, tmp_path, monkeypatch):
+    def ends(callback, batch, logs=None, end=StopAfter.on_train_batch_end):
+        end(callback, batch, logs)
+        if callback.steps_left == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StopAfter, "on_train_batch_end", ends)
+        with pytest.raises(SystemExit):
+            main(command(records, tmp_path / "parts"))
+    assert not (tmp_path / "parts" / "scores.json").exists()
+    assert main(command(records, tmp_path / "parts")) == 0
+    for name in ("model/weights.safetensors", "scores.json"):
+        assert (tmp_path / "parts" / name).read_bytes() == (run / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_mixed_precision_gives_similar_losses(run, records, tmp_path):
+    assert main(command(records, tmp_path / "half", "--precision", "bfloat16")) == 0
+    for name in ("held_out_masked_lm_loss", "held_out_replaced_token_loss"):
+        assert scores_of(tmp_path / "half")[name] == pytest.approx(scores_of(run)[name], rel=0.02)
+
+
+def test_a_generator_of_the_starting_point_keeps_its_size(run, records):
+    changed = recipe("generator_size=1.0")
+    for folder, size in ((run / "model", 0.5), (None, 1.0)):
+        inputs = PretrainInputs(changed, records=records, start=folder)
+        assert inputs.metadata.task == {"generator_size": size}
+
+
+def test_masked_records_are_refused(tmp_path):
+    masked = write_records(tmp_path / "masked")
+    with pytest.raises(InputError, match="contains masked records; this objective needs plain ids"):
+        PretrainInputs(recipe(), records=masked)
