@@ -97,8 +97,8 @@ def test_the_encoder_of_a_model_without_signatures_is_exported(run, refusal, roo
     model.save_pretrained(root / "pair", tokenizer=TOKENIZER)
     message = refusal(EXPORT.replace("/model", "/pair"))
     assert message.endswith("; convert it with bert-keras convert --model BertEncoder")
-    assert run("convert {}/pair {}/encoder --model BertEncoder") == 0
-    assert run(EXPORT.replace("/model x", "/encoder encoder")) == 0
+    assert run("convert {}/pair {}/discriminator --model BertEncoder") == 0
+    assert run(EXPORT.replace("/model x", "/discriminator discriminator")) == 0
 
 
 @pytest.mark.usefixtures("fake_exports")
