@@ -127,12 +127,12 @@ def next_tokens(features: dict) -> tuple[dict, dict, dict]:
 def replaced_tokens(features: dict) -> tuple[dict, dict, dict]:
     """Returns (inputs, targets, weights) of replaced-token detection.
 
-    The inputs also have the original tokens, the weights and one uniform number from 0 to 1 for
-    each prediction, with which the model draws a token. This number is a hash of the masked row
-    and of the position, so that it depends neither on the batch nor on the device. The records must
-    be plain ids: new masks in each epoch give new numbers. The model determines which tokens were
-    replaced: the target `replaced_token` is only as large as the row, and its weight is 1 for each
-    token.
+    The inputs also have the original tokens, the weights and one uniform integer below 2^24 for
+    each prediction, with which the model draws a token. (Keras would round real numbers to the
+    compute dtype.) This integer is a hash of the masked row and of the position, so that it depends
+    neither on the batch nor on the device. The records must be plain ids: new masks in each epoch
+    give new integers. The model determines which tokens were replaced: the target `replaced_token`
+    is only as large as the row, and its weight is 1 for each token.
     """
     inputs, targets, weights = masked(features)
     positions, target_ids = PREDICTION_FEATURES
@@ -144,8 +144,8 @@ def replaced_tokens(features: dict) -> tuple[dict, dict, dict]:
     )
     hashes_X = tf.bitcast(tf.fingerprint(tf.reshape(keys_BP2, (-1, 2))), tf.uint64)
     bits_X = tf.bitwise.right_shift(hashes_X, tf.constant(40, tf.uint64))  # the 24 highest
-    draws_X = (tf.cast(bits_X, tf.float32) + 0.5) / 2.0**24
-    inputs["sampling_draws"] = tf.ensure_shape(tf.reshape(draws_X, shape), inputs[positions].shape)
+    draws_BP = tf.reshape(tf.cast(bits_X, tf.int32), shape)
+    inputs["sampling_draws"] = tf.ensure_shape(draws_BP, inputs[positions].shape)
     targets["replaced_token"] = inputs["input_mask"]
     weights["replaced_token"] = tf.cast(inputs["input_mask"], tf.float32)
     return inputs, targets, weights

@@ -34,7 +34,7 @@ class BertReplacedTokenPretrainer(TaskModel):
     Call arguments:
         inputs: The arrays that `BertMaskedLM` takes; `masked_lm_ids` int [B, P], the original
             tokens at the masked positions; `masked_lm_weights` [B, P], 0 for an unused position;
-            and `sampling_draws` [B, P], numbers from 0 to 1 that determine the drawn tokens.
+            and `sampling_draws` int32 [B, P], uniform below 2^24, which determine the drawn tokens.
 
     Returns:
         A dict: `masked_lm`, logits [B, P, V] of the generator, and `replaced_token` [B, T, 2]. Its
@@ -121,14 +121,15 @@ def drawn_ids(logits_BPV, draws_BP):
 
     Args:
         logits_BPV: Logits [B, P, V].
-        draws_BP: Uniform numbers from 0 to 1, [B, P]. The token at which the cumulative
-            probability exceeds the number is drawn.
+        draws_BP: Uniform integers below 2^24, [B, P]. The token at which the cumulative
+            probability exceeds (draw + 1/2) / 2^24 is drawn.
 
     Returns:
         Token ids, int32 [B, P].
     """
     probabilities_BPV = ops.softmax(ops.cast(ops.stop_gradient(logits_BPV), "float32"))
     cumulative_BPV = ops.cumsum(probabilities_BPV, axis=-1)
-    limits_BP1 = draws_BP[..., None] * cumulative_BPV[..., -1:]  # the sum is 1 but for rounding
+    limits_BP = (ops.cast(draws_BP, "float32") + 0.5) / 2.0**24
+    limits_BP1 = limits_BP[..., None] * cumulative_BPV[..., -1:]  # the sum is 1 but for rounding
     ids_BP = ops.sum(ops.cast(cumulative_BPV <= limits_BP1, "int32"), axis=-1)
     return ops.minimum(ids_BP, logits_BPV.shape[-1] - 1)

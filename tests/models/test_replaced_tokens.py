@@ -62,19 +62,19 @@ def test_the_generator_is_a_fraction_of_its_discriminator(
 
 def test_drawn_tokens_have_the_distribution_of_the_logits():
     logits = np.random.default_rng(0).normal(size=(1, 1, 6)).astype("float32")
-    draws = (np.arange(6000, dtype="float32")[:, None] + 0.5) / 6000
+    draws = (np.arange(6000)[:, None] * 2**24 // 6000).astype("int32")
     ids = np.asarray(drawn_ids(np.repeat(logits, 6000, axis=0), draws))
     expected = np.exp(logits[0, 0]) / np.exp(logits).sum()
     np.testing.assert_allclose(np.bincount(ids[:, 0], minlength=6) / 6000, expected, atol=1e-3)
-    assert np.asarray(drawn_ids(logits, np.ones((1, 1), "float32"))) == 5  # not out of range
+    assert np.asarray(drawn_ids(logits, np.full((1, 1), 2**24 - 1, "int32"))) == 5
 
 
 def test_draws_are_uniform_and_belong_to_the_row():
     _, (inputs, _, _) = examples(rows=2000)
     draws = inputs["sampling_draws"].numpy()
     used = draws[inputs["masked_lm_weights"].numpy() > 0]
-    assert used.min() > 0 and used.max() < 1
-    np.testing.assert_allclose(np.histogram(used, 10, (0, 1))[0] / len(used), 0.1, atol=0.02)
+    assert used.min() >= 0 and used.max() < 2**24
+    np.testing.assert_allclose(np.histogram(used, 10, (0, 2**24))[0] / len(used), 0.1, atol=0.02)
     names = ("input_ids", "input_mask", "segment_ids", "masked_lm_positions", "masked_lm_ids")
     part = {name: inputs[name][7:9] for name in (*names, "masked_lm_weights")}
     np.testing.assert_array_equal(replaced_tokens(part)[0]["sampling_draws"], draws[7:9])
