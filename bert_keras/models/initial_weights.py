@@ -7,6 +7,7 @@ from keras import ops
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
+from bert_keras.layers.embeddings import BertEmbeddings
 from bert_keras.models.encoder import BertEncoder
 
 LARGEST_SCORE = 11.0  # attention score of the token to which a head attends, before the softmax
@@ -47,22 +48,14 @@ def start_with_local_attention(encoder: BertEncoder) -> None:
     and key weights, too; Zhang et al. 2019, "Fixup initialization", let the blocks add little.
 
     Args:
-        encoder: A new encoder with a configuration that `check_local_attention` accepts.
+        encoder: A new encoder with a configuration that `check_local_attention` accepts. Shared
+            embeddings are those of another encoder, which is given to this function as well.
     """
     config = encoder.config
     half, head_size = config.hidden_size // 2, config.hidden_size // config.num_heads
     frequencies = WAVELENGTH_RATIO ** -np.linspace(0, 1, half // 2, endpoint=False)
-    embeddings = encoder.embeddings
-    segments = [embeddings.segment_table] if config.num_segments else []
-    for table in (embeddings.token_table, *segments):
-        # The factor keeps the variance of the embedding.
-        values = ops.convert_to_numpy(table) * np.sqrt(2)
-        values[:, :half] = 0
-        table.assign(values)
-    positions = np.zeros(embeddings.position_table.shape)
-    angles = np.outer(np.arange(len(positions)), frequencies)
-    positions[:, :half] = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
-    embeddings.position_table.assign(2 * config.initializer_stddev * positions)
+    if isinstance(encoder.embeddings, BertEmbeddings):
+        _start_embeddings(encoder.embeddings, frequencies)
 
     chosen = np.linspace(0, half // 2 - 1, head_size // 2).round().astype(int)
     sines = np.eye(config.hidden_size)[:, chosen]
@@ -81,3 +74,17 @@ def start_with_local_attention(encoder: BertEncoder) -> None:
     for block in encoder.blocks:
         for output in (block.attention.output_dense, block.feed_forward.output_dense):
             output.kernel.assign(OUTPUT_SCALE * ops.convert_to_numpy(output.kernel))
+
+
+def _start_embeddings(embeddings: BertEmbeddings, frequencies: np.ndarray) -> None:
+    half = 2 * len(frequencies)
+    segments = [embeddings.segment_table] if embeddings.num_segments else []
+    for table in (embeddings.token_table, *segments):
+        # The factor keeps the variance of the embedding.
+        values = ops.convert_to_numpy(table) * np.sqrt(2)
+        values[:, :half] = 0
+        table.assign(values)
+    positions = np.zeros(embeddings.position_table.shape)
+    angles = np.outer(np.arange(len(positions)), frequencies)
+    positions[:, :half] = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    embeddings.position_table.assign(2 * embeddings.initializer_stddev * positions)

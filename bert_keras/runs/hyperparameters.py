@@ -82,6 +82,11 @@ class PretrainRecipe:
         check_choice(self, "initial_weights", ("normal", "local-attention"))
         if self.initial_weights == "local-attention":
             check_local_attention(preset(self.size))
+            if self.objective == "replaced-token" and self.generator_size != 1:
+                raise InputError(
+                    "initial_weights is local-attention, but generator_size is "
+                    f"{self.generator_size}; set generator_size=1 or initial_weights=normal"
+                )
         if self.num_warmup_steps >= self.num_steps:
             raise InputError(
                 f"num_warmup_steps is {self.num_warmup_steps}; expected less than num_steps, "

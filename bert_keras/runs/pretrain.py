@@ -232,7 +232,8 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel |
     if start is None or resumes:
         model = inputs.objective.model.from_metadata(metadata)
         if recipe.initial_weights == "local-attention" and not resumes:
-            start_with_local_attention(model.encoder)
+            for encoder in model.encoders:
+                start_with_local_attention(encoder)
     else:
         model = inputs.objective.model.from_checkpoint(
             start.checkpoint, metadata=metadata, source=start.path, new=start.new

@@ -169,7 +169,8 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         TINY_HOUR, size="albert-tiny", mask_unit="word", max_ngram=3
     ),
     # For records of plain ids (docs/how-to/pretrain-relatives.md). As in Clark et al. 2020, the
-    # generator reads [MASK] at every masked position.
+    # generator reads [MASK] at every masked position. A smaller generator learns too late
+    # (docs/benchmarks/pretraining.md).
     "electra-tiny": dataclasses.replace(
         LAPTOP,
         size="electra-tiny",
@@ -180,7 +181,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         bias_correction=True,
         initial_weights="local-attention",
         objective="replaced-token",
-        generator_size=0.5,
+        generator_size=1.0,
         replacement="100-0-0",
     ),
     # Lan et al. 2019, sections 3.1 and 4.1, with the warmup of its code and records of 512 tokens.

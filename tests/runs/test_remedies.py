@@ -1,5 +1,6 @@
 """What an error message of a run tells the user to do succeeds."""
 
+import dataclasses
 import errno
 import json
 import shlex
@@ -27,6 +28,7 @@ from bert_keras.models import (
     BertSentenceEncoder,
 )
 from bert_keras.models.pretrained import save_model
+from bert_keras.runs import recipes
 from bert_keras.runs.evaluate import evaluate
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -615,6 +617,14 @@ def test_local_attention_is_possible_with_another_size_or_left_out(folder, capsy
     assert "one head; choose another size or initial_weights=normal" in capsys.readouterr().err
     assert run(command.format("L-1_H-32_A-2", "local-attention")) == 0
     assert run(command.format("L-1_H-32_A-1", "normal").replace("new", "other")) == 0
+
+
+def test_a_smaller_generator_has_normal_initial_weights():
+    recipe = recipes.PRETRAIN["electra-tiny"]
+    smaller = dataclasses.replace(recipe, generator_size=0.5, initial_weights="normal")
+    with pytest.raises(InputError, match="set generator_size=1 or initial_weights=normal"):
+        dataclasses.replace(smaller, initial_weights="local-attention")
+    dataclasses.replace(smaller, initial_weights="local-attention", generator_size=1)
 
 
 def test_a_model_in_memory_without_vocabulary_can_be_scored_from_its_folder(folder):

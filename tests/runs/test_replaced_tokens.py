@@ -16,6 +16,7 @@ from bert_keras.models import (
     BertReplacedTokenPretrainer,
     load_model,
 )
+from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.runs.settings import named_recipe
@@ -26,6 +27,7 @@ from tests.runs.test_record_kinds import VOCABULARY, rows, write
 CHANGES = [
     *("size=L-1_H-16_A-2", "dropout_rate=0.1", "batch_size=8"),
     *("num_steps=4", "num_warmup_steps=1", "steps_per_log=2", "logs_per_checkpoint=1"),
+    *("initial_weights=normal", "generator_size=0.5"),
 ]
 
 
@@ -115,6 +117,16 @@ def test_a_generator_of_the_starting_point_keeps_its_size(run, records):
     for folder, size in ((run / "model", 0.5), (None, 1.0)):
         inputs = PretrainInputs(changed, records=records, start=folder)
         assert inputs.metadata.task == {"generator_size": size}
+
+
+def test_local_attention_is_for_both_encoders(records):
+    local = recipe("initial_weights=local-attention", "generator_size=1")
+    model = compiled_pretrainer(PretrainInputs(local, records=records), resumes=False)
+    first, second = (encoder.blocks[0].attention for encoder in model.encoders)
+    np.testing.assert_array_equal(first.query_dense.kernel, second.query_dense.kernel)
+    assert np.any(first.value_dense.kernel != second.value_dense.kernel)
+    token_table = np.asarray(model.encoder.embeddings.token_table)
+    assert not token_table[:, :8].any() and token_table[:, 8:].any()
 
 
 def test_masked_records_are_refused(tmp_path):
