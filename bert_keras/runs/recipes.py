@@ -174,8 +174,8 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     "electra-tiny": dataclasses.replace(
         LAPTOP,
         size="electra-tiny",
-        num_steps=4_500,
-        num_warmup_steps=225,
+        num_steps=3_000,
+        num_warmup_steps=150,
         learning_rate=2e-3,
         optimizer="adamw",
         bias_correction=True,
