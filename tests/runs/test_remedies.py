@@ -162,9 +162,7 @@ BUILD = (
 )
 NEW = BUILD + PRETRAIN.replace(" records ", " new ")
 ALBERT = f"{PRETRAIN} --set {SMALL}".replace("demo", "albert-tiny")
-ELECTRA = NEW.replace("--output", "--max-predictions 0 --output").replace(
-    "pretrain demo", "pretrain electra-tiny"
-)
+ELECTRA = PRETRAIN.replace("demo", "electra-tiny").replace(" records ", " new ")
 FINETUNE = (
     "bert-keras finetune classification --train train.tsv --dev train.tsv --from pretrainer "
     "--output new --recipe demo --set num_epochs=1 max_length=12"
