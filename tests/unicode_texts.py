@@ -2,6 +2,7 @@
 
 import json
 import random
+from itertools import pairwise
 from pathlib import Path
 
 SUITE = Path(__file__).parent / "text" / "unicode_suite.json"
@@ -16,3 +17,9 @@ def characters_in_any_order(count: int) -> list[str]:
         some = [*pick.sample(known, 8), *pick.sample(CHARACTERS, 2), *"aB Σ'"]
         texts.append("".join(pick.choices(some, k=pick.randrange(25))))
     return texts
+
+
+def random_parts(text: str, rng: random.Random, *, most: int) -> list[str]:
+    """Divides a text at random positions into 1 to `most` parts, which may be empty."""
+    positions = sorted(rng.choices(range(len(text) + 1), k=rng.randrange(most)))
+    return [text[start:end] for start, end in pairwise([0, *positions, len(text)])]

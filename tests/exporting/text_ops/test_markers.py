@@ -1,7 +1,6 @@
 """Conversion of marked entities inside a graph."""
 
 import random
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from bert_keras.text.encode import encode
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.markers import MARKERS
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tests.unicode_texts import TEXTS
+from tests.unicode_texts import TEXTS, random_parts
 
 LETTERS = "abcdefgh<>/.,조지는가나ᄒ東"
 VOCABULARY = Vocabulary(
@@ -21,8 +20,7 @@ VOCABULARY = Vocabulary(
 
 
 def with_markers(text: str, rng: random.Random) -> str:
-    positions = sorted(rng.choices(range(len(text) + 1), k=rng.randrange(6)))
-    parts = [text[a:b] for a, b in pairwise([0, *positions, len(text)])]
+    parts = random_parts(text, rng, most=6)
     ends = ("", " ", "가", "가나", "지는 ", "a", ".")
     return "".join(part + rng.choice(MARKERS) + rng.choice(ends) for part in parts)
 

@@ -2,7 +2,6 @@
 
 import random
 import string
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,16 +11,14 @@ from bert_keras.exporting.text_ops.text_to_inputs import MaskedTextToInputs
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tests.unicode_texts import TEXTS
+from tests.unicode_texts import TEXTS, random_parts
 
 LETTERS = string.ascii_letters + string.punctuation + "éσς東ᄒ"
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS), "mask"))
 
 
 def with_masks(text: str, rng: random.Random) -> str:
-    positions = sorted(rng.choices(range(len(text) + 1), k=rng.randrange(4)))
-    bounds = [0, *positions, len(text)]
-    return "[MASK]".join(text[a:b] for a, b in pairwise(bounds))
+    return "[MASK]".join(random_parts(text, rng, most=4))
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
