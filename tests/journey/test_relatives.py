@@ -20,7 +20,10 @@ from bert_keras.text.encode import encode
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from tests.relatives import CHANGES, KINDS, KOREAN
 
-RECIPE = FinetuneRecipe(batch_size=4, num_epochs=12, learning_rate=5e-3, logs_per_epoch=1)
+RECIPE = FinetuneRecipe(
+    **{"batch_size": 24, "num_epochs": 12, "learning_rate": 5e-3, "bias_correction": True},
+    **{"dropout_rate": 0.0, "logs_per_epoch": 1},
+)
 TEXTS = {False: ("good film", "bad film", "film"), True: ("맛도 좋은데", "맛도 낮은지", "영화는")}
 
 
@@ -48,7 +51,7 @@ def start(vocabulary_of, tmp_path):
 @pytest.mark.parametrize("name", [*CHANGES])
 def test_a_relative_learns_text_pairs_and_is_served(start, tmp_path, name):
     good, bad, second = TEXTS[name in KOREAN]
-    rows = ["one\ttwo\tlabel", *[f"{good}\t{second}\t1", f"{bad}\t{second}\t0"] * 12]
+    rows = ["one\ttwo\tlabel", *[f"{good}\t{second}\t1", f"{bad}\t{second}\t0"] * 96]
     (tmp_path / "rows.tsv").write_text("\n".join(rows) + "\n", "utf-8")
     task = dataclasses.replace(
         named_task("classification"), max_length=24, text_columns=("one", "two")
