@@ -165,8 +165,9 @@ def _at_rate(learning_rate: float, recipe: FinetuneRecipe, **changes) -> Finetun
 _TAGGER = _at_rate(TAGGER.learning_rate, TAGGER)
 _SMALL_TAGGER = ("layers=last", "lstm_units=64")
 _WINDOWS = ("max_length=128", "stride=96", "max_question_length=32")  # of SQuAD
-# MNLI after laptop-10min, 6 epochs, one seed: 50.0 % at a learning rate of 1e-3, 48.8 % at 3e-3.
-_SMALL = _at_rate(1e-3, LAPTOP_TASKS, num_epochs=5, max_train_examples=10_000)
+# After laptop-10min, which has no dropout, one seed: MNLI 50.9 % and QNLI 61.0 % without dropout,
+# 49.9 % and 60.4 % with 0.1. A learning rate of 3e-3 gave MNLI 48.8 %, 1e-3 gave 50.0 %.
+_SMALL = _at_rate(1e-3, LAPTOP_TASKS, num_epochs=5, max_train_examples=10_000, dropout_rate=0.0)
 
 SCALES = {
     # The stddev is about 1 / sqrt(128). With 0.02, some arms stay at the unigram loss by chance.
