@@ -2,8 +2,9 @@
 
 `bert-keras serve` runs an exported BERT with random weights in its own process. Clients in this
 process send one text a request and send the next after the response. The texts are the sentences of
-SST-2 and, as long texts, the passages of SQuAD. For sentences, serving_naive.py serves the same
-SavedModel in the simplest way, and both servers take turns.
+SST-2 and, as long texts, the passages of SQuAD. With sentences, two others take turns with it: the
+same SavedModel in this process, in batches of similar length, which is about the most that a server
+can reach; and the same in the simplest server, serving_naive.py.
 
     python benchmarks/serving.py DATA               # base: its start, then under load
     python benchmarks/serving.py DATA --minutes 10  # its memory, 16 clients
@@ -12,26 +13,33 @@ SavedModel in the simplest way, and both servers take turns.
 
 import argparse
 import contextlib
+import itertools
 import os
 import random
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 from serving_load import Latencies, Server, closed_loop
 
 from bert_keras.downstream.squad.questions import read_questions
 from bert_keras.downstream.table import table_rows
 from bert_keras.errors import InputError, run_command
+from bert_keras.exporting.verify import loaded
 from bert_keras.quiet import import_tensorflow
+from bert_keras.serving.version_folders import chosen_versions
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 
 SENTENCES, PASSAGES = "glue/SST-2/dev.tsv", "squad/dev-v1.1.json"
 VOCABULARY = "vocab/bert-base-uncased-vocab.txt"
-OURS, NAIVE = "ours", "naive"
+OURS, NAIVE, IN_PROCESS = "ours", "naive", "in process"
+SORTED_BATCH = 16
 MEMORY_CLIENTS = 16
 SETTLED = 2  # minutes, after which memory should not grow
 COLUMNS = ("texts/s", "p50 ms", "p95 ms", "p99 ms", "errors", "ratio")
@@ -52,7 +60,6 @@ def texts_of(data: Path) -> dict[str, list[str]]:
 
 
 def write_model(size: str, folder: Path, *, vocabulary: Vocabulary, max_length: int) -> None:
-    import_tensorflow()
     import keras
 
     from bert_keras import BertClassifier, WordPieceTokenizer, preset
@@ -85,17 +92,36 @@ def show_starts(model: Path, text: str, *, num_starts: int) -> None:
         )
 
 
-def show_load(servers: dict[str, Server], texts: list[str], arguments: argparse.Namespace) -> None:
-    """Prints the rates; a ratio is the median over the turns, relative to the last server."""
+def in_process(
+    run: Callable[[dict], dict], texts: Sequence[str], *, num_clients: int, seconds: float
+) -> Latencies:
+    """Runs batches of texts of similar length, in a mixed order; the clients are not needed."""
+    ordered = sorted(texts, key=len)
+    batches = [ordered[i : i + SORTED_BATCH] for i in range(0, len(ordered), SORTED_BATCH)]
+    random.Random(num_clients).shuffle(batches)
+    latencies = Latencies()
+    start = time.perf_counter()
+    for batch in itertools.cycle(batches):
+        before = time.perf_counter()
+        run({"signature": "serving_default", "inputs": {"text": np.array(batch, object)}})
+        latencies.times += [time.perf_counter() - before] * len(batch)
+        latencies.seconds = time.perf_counter() - start
+        if latencies.seconds > seconds:
+            return latencies
+    return latencies
+
+
+def show_load(
+    loads: dict[str, Callable[..., Latencies]], texts: list[str], arguments: argparse.Namespace
+) -> None:
+    """Prints the rates; a ratio is the median over the turns, relative to the last load."""
     print("\n" + f"{'clients':<24}" + "".join(f"{column:>10}" for column in COLUMNS))
     for num_clients in arguments.clients:
-        turns: dict[str, list[Latencies]] = {name: [] for name in servers}
+        turns: dict[str, list[Latencies]] = {name: [] for name in loads}
         for _ in range(arguments.turns):
-            for name, server in servers.items():
+            for name, load in loads.items():
                 time.sleep(REST)
-                turns[name].append(
-                    closed_loop(server, texts, num_clients=num_clients, seconds=arguments.seconds)
-                )
+                turns[name].append(load(texts, num_clients=num_clients, seconds=arguments.seconds))
         last = list(turns.values())[-1]
         for name, results in turns.items():
             ratio = statistics.median(a.rate / b.rate for a, b in zip(results, last, strict=True))
@@ -138,6 +164,7 @@ def measure(arguments: argparse.Namespace, scratch: Path) -> None:
     vocabulary = Vocabulary.from_file(arguments.data / VOCABULARY)
     tokenizer = WordPieceTokenizer(vocabulary, lowercase=True)
     model = arguments.model or scratch / arguments.size
+    import_tensorflow()
     if not arguments.model:
         length = arguments.max_length
         write_model(arguments.size, model / "1", vocabulary=vocabulary, max_length=length)
@@ -161,10 +188,13 @@ def measure(arguments: argparse.Namespace, scratch: Path) -> None:
                 )
                 for size in arguments.max_batch_sizes
             } or {OURS: stack.enter_context(ours(model))}
-            show_load(
-                {**servers, NAIVE: stack.enter_context(naive(model))}, texts["SST-2"], arguments
-            )
-            show_load(servers, texts["SQuAD"], arguments)
+            (version,) = chosen_versions(model).values()
+            run = stack.enter_context(loaded(version))
+            loads = {name: partial(closed_loop, server) for name, server in servers.items()}
+            with naive(model) as other:
+                rivals = {IN_PROCESS: partial(in_process, run), NAIVE: partial(closed_loop, other)}
+                show_load({**loads, **rivals}, texts["SST-2"], arguments)
+            show_load(loads, texts["SQuAD"], arguments)
     print(f"load {os.getloadavg()[0]:.1f}")
 
 
