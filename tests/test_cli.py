@@ -190,7 +190,7 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         (EXPORT.replace(" x ", " ../x "), "the model's name is '../x'; expected a folder name"),
         (EXPORT + " --version -1", "does not end in a version number, 0 to 9223372036854775"),
         (EXPORT + " --variant int8", "--variant requires --data, labelled examples"),
-        (VARIANT.replace("int8", "int9"), "no variant is called 'int9'; known: float16, int8"),
+        (VARIANT.replace("int8", "int9"), "no variant is called 'int9'; known: float16, bfloat16"),
         (VARIANT.replace("/train.tsv", "/none.tsv"), "none.tsv does not exist"),
         (VARIANT.replace("/train.tsv", "/unknown-label.tsv"), "has the label 'mixed'; known: neg"),
         (VARIANT.replace(" --task classification", ""), "does not state the task that it was f"),

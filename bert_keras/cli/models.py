@@ -156,8 +156,8 @@ class Export(Command):
     variant: str | None = option(
         None,
         metavar="VARIANT",
-        help="a smaller or faster variant: float16, int8 or litert; written only if it improves "
-        "on float32",
+        help="a smaller or faster variant: float16, bfloat16, int8 or litert; written only if it "
+        "improves on float32",
     )
     data: str | None = option(
         None,

@@ -39,12 +39,12 @@ def named_policy(name: str = "auto", *, hidden_size: Callable[[], int] = lambda:
         elif gpus:
             is_faster = all(are_new)
         else:
-            is_faster = _processor_has_bfloat16() and hidden_size() >= PROCESSOR_SIZE
+            is_faster = processor_has_bfloat16() and hidden_size() >= PROCESSOR_SIZE
         name = "bfloat16" if is_faster else "float32"
     return name if name == "float32" else f"mixed_{name}"
 
 
-def _processor_has_bfloat16() -> bool:
+def processor_has_bfloat16() -> bool:
     """Returns whether the processor has instructions for products in bfloat16."""
     flags = PROCESSORS.read_text().split() if PROCESSORS.exists() else []
     return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)

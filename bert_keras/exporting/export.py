@@ -44,8 +44,8 @@ def export(  # noqa: PLR0913 - public; each argument is optional
             the model was trained on, or 1 if its metadata does not state it.
         dimensions: The number of values to keep of each embedding of a BertSentenceEncoder; by
             default all.
-        variant: "float16", "int8" or "litert", which is written only if it improves on float32; by
-            default the model is written in float32.
+        variant: "float16", "bfloat16", "int8" or "litert", which is written only if it improves on
+            float32; by default the model is written in float32.
         data: Labelled examples to score a variant on: a file of the task, or a data folder or
             `tfds:NAME` with a split "dev".
         task: The name of the task that scores a variant; by default the task of the fine-tuning.

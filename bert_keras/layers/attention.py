@@ -62,7 +62,7 @@ class SelfAttention(keras.layers.Layer):
     """Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2.2).
 
     The sum of scores and bias, the softmax and the probabilities are float32 or wider under every
-    dtype policy.
+    dtype policy, unless `score_dtype` is set.
 
     Args:
         num_heads: The number of heads N.
@@ -94,6 +94,7 @@ class SelfAttention(keras.layers.Layer):
         self.has_biases = has_biases
         self.num_heads = num_heads
         self.initializer_stddev = initializer_stddev
+        self.score_dtype = None  # of scores, softmax and probabilities; None: float32 or wider
         self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, hidden_shape, bias_shape=None, rotation_shape=None):
@@ -150,7 +151,7 @@ class SelfAttention(keras.layers.Layer):
     def _attention(self, query_BNTH, key_BNTH, value_BNTH, bias, *, training):
         """Returns the context [B, N, T, H] and the attention probabilities."""
         head_size = query_BNTH.shape[-1]
-        precise = keras.backend.result_type(self.compute_dtype, "float32")
+        precise = self.score_dtype or keras.backend.result_type(self.compute_dtype, "float32")
         # With the scale before the product, oneDNN fuses scale, product and bias.
         scores_BNTT = ops.matmul(
             query_BNTH * (1.0 / math.sqrt(head_size)), ops.transpose(key_BNTH, (0, 1, 3, 2))

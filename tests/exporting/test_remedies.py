@@ -15,10 +15,12 @@ from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.cli import main
 from bert_keras.config import BertConfig
+from bert_keras.distribution import numerics
 from bert_keras.errors import InputError
 from bert_keras.exporting.export import export
 from bert_keras.exporting.serving_ops import check_ops
 from bert_keras.exporting.variants import export_variant, int8
+from bert_keras.exporting.variants.bfloat16 import Bfloat16
 from bert_keras.exporting.variants.litert import litert_run
 from bert_keras.exporting.variants.variant import Float16
 from bert_keras.exporting.verify import run_requests
@@ -141,6 +143,13 @@ def test_a_variant_of_a_sentence_encoder_is_scored_by_pairs(
         export(model_folder, tmp_path / "saved" / "1", task="sentence-pairs", **options)
     measured()
     export(model_folder, tmp_path / "saved" / "1", **options)
+
+
+def test_another_variant_is_written_on_a_machine_without_bfloat16(root, monkeypatch, tmp_path):
+    monkeypatch.setattr(numerics, "PROCESSORS", tmp_path / "cpuinfo")
+    with pytest.raises(InputError, match="AVX512-BF16 or AMX do; choose another variant"):
+        Bfloat16(load_model(root / "model"))
+    assert Float16(load_model(root / "model"))
 
 
 @pytest.mark.parametrize(

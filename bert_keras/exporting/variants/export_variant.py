@@ -19,6 +19,7 @@ from bert_keras.downstream.task import Task, examples_file
 from bert_keras.errors import InputError, check_name
 from bert_keras.exporting.model_folder import TextModel, export_model
 from bert_keras.exporting.saved_model import METADATA, write_metadata
+from bert_keras.exporting.variants.bfloat16 import Bfloat16
 from bert_keras.exporting.variants.int8 import Int8
 from bert_keras.exporting.variants.litert import litert_run, write_litert
 from bert_keras.exporting.variants.measuring import Figures, Run, score, seconds
@@ -29,7 +30,11 @@ from bert_keras.reports.page import Table
 from bert_keras.storage import StrPath, atomic_folder, json_object, readable_size
 
 FLOAT32, LITERT = "float32", "litert"
-SAVED_MODELS: dict[str, type[Variant]] = {"float16": Float16, "int8": Int8}
+SAVED_MODELS: dict[str, type[Variant]] = {
+    "float16": Float16,
+    "bfloat16": Bfloat16,
+    "int8": Int8,
+}
 VARIANTS = (*SAVED_MODELS, LITERT)
 NOT_SERVED = {  # variants that TF Serving cannot load
     LITERT: "TF Serving cannot load a LiteRT model; run it with a LiteRT interpreter",

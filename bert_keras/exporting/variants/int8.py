@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.core.framework.attr_value_pb2 import AttrValue
 
 from bert_keras.errors import InputError
-from bert_keras.exporting.variants.variant import Variant
+from bert_keras.exporting.variants.variant import Variant, dense_layers, replaced_calls
 
 _LARGEST = 127
 _ZERO = 128
@@ -36,7 +36,7 @@ class Int8(Variant):
     def __init__(self, model):
         check_kernel()
         super().__init__(model)
-        layers = [layer for block in model.encoder.blocks for layer in _dense_layers(block)]
+        layers = [layer for block in model.encoder.blocks for layer in dense_layers(block)]
         self.dense = [(layer, _QuantizedDense(layer)) for layer in layers]
         kernels = {id(layer.kernel) for layer, _ in self.dense}
         self.stored = [
@@ -45,23 +45,8 @@ class Int8(Variant):
         ]
 
     def traced(self, inputs):
-        for layer, quantized in self.dense:
-            layer.call = quantized
-        try:
+        with replaced_calls(self.dense):
             return self.model(inputs, training=False)
-        finally:
-            for layer, _ in self.dense:
-                del layer.call
-
-
-def _dense_layers(block) -> list:
-    attention, feed_forward = block.attention, block.feed_forward
-    names = ("query", "key", "value", "output")
-    return [
-        *(getattr(attention, f"{name}_dense") for name in names),
-        feed_forward.intermediate_dense,
-        feed_forward.output_dense,
-    ]
 
 
 class _QuantizedDense:

@@ -1,8 +1,9 @@
 """Defines `Variant`, a model whose graphs are smaller or faster, and the variant `Float16`."""
 
 import abc
+import contextlib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
 import keras
@@ -19,7 +20,7 @@ class Variant(abc.ABC):
     """
 
     saves: ClassVar[str]  # "size" or "time": what the variant reduces, compared with float32
-    stored: Sequence  # the variables and resources that a SavedModel stores for these graphs
+    stored: list  # the variables and resources that a SavedModel stores for these graphs
 
     def __init__(self, model: keras.Model):
         self.model = model
@@ -44,23 +45,57 @@ class Variant(abc.ABC):
         """
 
 
+@contextlib.contextmanager
+def replaced_calls(calls: Iterable[tuple[keras.Layer, Callable]]) -> Iterator[None]:
+    """Replaces the `call` of layers while a graph is traced.
+
+    Args:
+        calls: Pairs of a layer and the function that replaces its `call`.
+    """
+    calls = [*calls]
+    for layer, function in calls:
+        layer.call = function
+    try:
+        yield
+    finally:
+        for layer, _ in calls:
+            del layer.call
+
+
+def dense_layers(block) -> list:
+    """Returns the dense layers of a block of the encoder."""
+    attention, feed_forward = block.attention, block.feed_forward
+    names = ("query", "key", "value", "output")
+    return [
+        *(getattr(attention, f"{name}_dense") for name in names),
+        feed_forward.intermediate_dense,
+        feed_forward.output_dense,
+    ]
+
+
 class Float16(Variant):
     """Stores the weights as float16, which halves the size.
 
     The server casts the weights to float32 once, when it loads the model. With a cast before each
     matrix product, a short text took 1.6 times as long as with float32.
+
+    Args:
+        model: The float32 model.
+        others: Weights that are not stored, because the graphs do not read them.
     """
 
     saves = "size"
 
-    def __init__(self, model):
+    def __init__(self, model, *, others: Iterable[keras.Variable] = ()):
         super().__init__(model)
-        self.resources = [_Float16Weight(weight.numpy(), weight.path) for weight in model.weights]
+        others = {id(weight) for weight in others}
+        self.read_weights = [weight for weight in model.weights if id(weight) not in others]
+        self.resources = [_Float16Weight(each.numpy(), each.path) for each in self.read_weights]
         self.stored = [*self.resources, *(resource.variable for resource in self.resources)]
 
     def traced(self, inputs):
         values = [resource.read() for resource in self.resources]
-        mapping = [*zip(self.model.weights, values, strict=True)]
+        mapping = [*zip(self.read_weights, values, strict=True)]
         with keras.StatelessScope(state_mapping=mapping):
             return self.model(inputs, training=False)
 

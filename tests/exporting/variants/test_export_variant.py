@@ -138,7 +138,7 @@ def test_models_without_a_scoring_task_are_refused(tmp_path, run):
         settings = {"variant": "float16", "data": str(data), **settings}
         return export_variant(text_model(model_folder), tmp_path / "name" / "1", **settings)
 
-    with pytest.raises(InputError, match="no variant is called 'int4'; known: float16, int8"):
+    with pytest.raises(InputError, match="no variant is called 'int4'; known: float16, bfloat16"):
         export(variant="int4")
     checkpoint = open_text_checkpoint(model_folder)
     model, vocabulary = load_model(model_folder), checkpoint.vocabulary

@@ -4,14 +4,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras.config import BertConfig
+from bert_keras.distribution import numerics
 from bert_keras.errors import InputError
 from bert_keras.exporting.model_folder import export_model, text_model
 from bert_keras.exporting.variants import int8
+from bert_keras.exporting.variants.bfloat16 import Bfloat16, _Norm
 from bert_keras.exporting.variants.int8 import Int8
 from bert_keras.exporting.variants.variant import Float16
 from bert_keras.exporting.verify import run_requests
-from bert_keras.models import load_model
-from tests.exporting.variants.fine_tuned import TEXTS, fine_tuned
+from bert_keras.layers.primitives import LayerNorm
+from bert_keras.models import BertClassifier, load_model
+from bert_keras.text.fast_tokenizer import tokenizer_of
+from tests.exporting.variants.fine_tuned import TEXTS, VOCABULARY, fine_tuned
 
 REQUESTS = [{"signature": "serving_default", "inputs": {"text": TEXTS}}]
 
@@ -60,6 +65,18 @@ def int8_kernel():
         pytest.skip(f"no int8 on this machine: {error}")
 
 
+@pytest.fixture
+def processor(tmp_path, monkeypatch):
+    """Sets the flags of the processor."""
+
+    def processor(flags: str):
+        (tmp_path / "cpuinfo").write_text(f"flags : fpu {flags}")
+        monkeypatch.setattr(numerics, "PROCESSORS", tmp_path / "cpuinfo")
+
+    processor("avx512_bf16")
+    return processor
+
+
 @pytest.fixture(scope="module")
 def float16_folder(model_folder, tmp_path_factory):
     return export_model(
@@ -100,6 +117,66 @@ def test_int8_stores_the_kernels_of_blocks_as_int8(tmp_path, model_folder, expec
     assert (actual != expected).any()
     spread = expected.max() - expected.min()
     np.testing.assert_allclose(actual, expected, atol=0.05 * spread)
+
+
+@pytest.mark.usefixtures("processor")
+def test_bfloat16_stores_two_bytes_a_weight_and_approximates_the_scores(
+    tmp_path, model_folder, expected
+):
+    written = export_model(text_model(model_folder), tmp_path / "name" / "1", variant=Bfloat16)
+    assert set(dtypes(written)) == {"float16", "bfloat16"}
+    actual = scores(written)
+    assert (actual != expected).any()
+    np.testing.assert_allclose(actual, expected, atol=0.02 * (expected.max() - expected.min()))
+
+
+@pytest.mark.usefixtures("processor", "not_verified")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"shares_layers": True, "num_layers": 2, "layer_norm_epsilon": 1e-5},
+        {
+            "norm_position": "pre",
+            "position_kind": "rotary",
+            "is_gated": True,
+            "has_biases": False,
+            "num_layers": 2,
+            "global_every": 2,
+            "local_window": 4,
+        },
+    ],
+)
+def test_bfloat16_computes_every_kind_of_block(tmp_path, options):
+    config = BertConfig(vocab_size=len(VOCABULARY), hidden_size=32, num_heads=2, max_positions=16,
+                        initializer_stddev=0.2, **{"num_layers": 1, **options})  # fmt: skip
+    model = BertClassifier(config, num_labels=1)
+    tokenizer = tokenizer_of(VOCABULARY, lowercase=True)
+    described = text_model(model, tokenizer=tokenizer, labels=["score"], max_length=16)
+    written = export_model(described, tmp_path / "name" / "1", variant=Bfloat16)
+    model.tokenizer = tokenizer
+    expected = model(_inputs(model), training=False).numpy()[:, 0]
+    spread = expected.max() - expected.min()
+    np.testing.assert_allclose(scores(written), expected, atol=0.05 * spread)
+
+
+def test_bfloat16_is_refused_on_a_processor_without_it(model_folder, processor):
+    processor("avx512_vnni amx_int8")
+    with pytest.raises(InputError, match="processors with AVX512-BF16 or AMX do; choose another"):
+        Bfloat16(load_model(model_folder))
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-5, 0.1])
+@pytest.mark.parametrize("center", [True, False])
+def test_a_fused_layernorm_has_the_epsilon_of_its_layer(epsilon, center):
+    layer = LayerNorm(epsilon=epsilon, center=center)
+    layer.build((None, 64))
+    layer.gamma.assign(np.linspace(0.5, 2, 64))
+    x = 0.03 * np.random.default_rng(0).normal(size=(8, 64)).astype("float32")  # variance: 1e-3
+
+    norm = _Norm(layer, dtype="float32")
+    fused = tf.function(lambda x: tf.identity(norm(2.0 * x)), autograph=False)
+    fused = fused.get_concrete_function(tf.TensorSpec([None, 64]))
+    np.testing.assert_allclose(fused(tf.constant(x)), layer(2.0 * x), atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", [Float16, Int8])
