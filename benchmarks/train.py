@@ -4,11 +4,13 @@ A step is forward pass, backward pass, clipping and AdamW, with dropout, on batc
 records. Ours and KerasHub run `model.fit`. Each side runs in its own process, so its peak memory is
 measured separately. The first side takes turns of a few steps with each of the others, so two
 models are in memory. A ratio is the median over the turns, because machines change their speed.
+With --compare start, a turn is a new process, from its start to the end of its first step.
 
     python benchmarks/train.py                      # base, 8 x 128, 20 predictions
     python benchmarks/train.py --size tiny
     python benchmarks/train.py --compare techniques
     python benchmarks/train.py --compare memory --length 512
+    python benchmarks/train.py --compare start
 """
 
 import argparse
@@ -18,7 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -48,10 +50,11 @@ COMPARISONS = {
         "no metrics",
     ),
     "memory": (OURS, "blocks recomputed", "batch in 4 parts", "both"),
+    "start": (OURS, "transformers, gathered, fused", "keras_hub"),
 }
 STEPS = {"base": 1, "large": 1}  # of a turn
 SMALL_STEPS = 10  # of a turn of the other sizes
-COLUMNS = ("ms a step", "first/this", "processor", "peak GiB", "start s")
+COLUMNS = ("ms a step", "first/this", "processor", "peak GiB", "start s")  # to the first step
 REST = 0.3  # seconds; threads of the preceding run still spin
 
 
@@ -86,7 +89,10 @@ def named_side(name: str, work: Work, length: int) -> Callable[[], object]:
 
 
 def serve(arguments: argparse.Namespace) -> None:
-    """Runs one side: two turns of warm-up, then a turn for each line of stdin, printed as JSON."""
+    """Runs one side: a turn, then a turn for each line of stdin; prints each result as JSON.
+
+    The processor time of the first turn is that of the process until then.
+    """
     output = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # the output of libraries
     config = preset(arguments.size)
@@ -95,14 +101,16 @@ def serve(arguments: argparse.Namespace) -> None:
     )
     work = Work(config=config, batches=batches, steps=arguments.steps)
     turn = named_side(arguments.side, work, arguments.length)
-    for _ in range(2):
-        turn()
-    print("ready", file=output)
-    for _ in sys.stdin:
-        wall, processor = time.perf_counter(), time.process_time()
+
+    def take_turn(processor: float) -> None:
+        wall = time.perf_counter()
         turn()
         seconds = time.perf_counter() - wall, time.process_time() - processor
         print(json.dumps({"seconds": seconds, "peak": peak_memory()}), file=output)
+
+    take_turn(0.0)
+    for _ in sys.stdin:
+        take_turn(time.process_time())
 
 
 def peak_memory() -> float:
@@ -121,23 +129,28 @@ class Side:
         }
         options = [f"--{key.replace('_', '-')}={value}" for key, value in shape.items()]
         self.steps = arguments.steps
+        self.turns: list[list[float]] = []  # milliseconds a step: elapsed, processor
+        self.peak = 0.0
+        start = time.perf_counter()
         self.process = subprocess.Popen(
             [sys.executable, __file__, "--side", name, *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        start = time.perf_counter()
-        if self.process.stdout.readline() != "ready\n":
-            raise SystemExit(f"{name}: the process ended before its first turn")
-        self.warm_up = time.perf_counter() - start
-        self.turns: list[list[float]] = []  # milliseconds a step: elapsed, processor
-        self.peak = 0.0
+        self._read_turn()
+        self.turns[0][0] = 1000 * (time.perf_counter() - start) / self.steps
 
     def take_turn(self) -> None:
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        result = json.loads(self.process.stdout.readline())
+        self._read_turn()
+
+    def _read_turn(self) -> None:
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"the process of turn {len(self.turns)} ended; its messages are above")
+        result = json.loads(line)
         self.turns.append([1000 * seconds / self.steps for seconds in result["seconds"]])
         self.peak = result["peak"]
 
@@ -147,11 +160,25 @@ class Side:
 
 
 def take_turns(first: Side, other: Side, *, turns: int) -> tuple[list, list]:
+    other.take_turn()  # warm-up
     for _ in range(turns):
         for side in (first, other):
             time.sleep(REST)
             side.take_turn()
-    return first.turns[-turns:], other.turns
+    return first.turns[-turns:], other.turns[-turns:]
+
+
+def take_starts(names: Sequence[str], arguments: argparse.Namespace) -> None:
+    """Starts all sides in turn; prints the time from the start to the end of the first step."""
+    starts: dict[str, list[Side]] = {name: [] for name in names}
+    for _ in range(arguments.turns):
+        for name, sides in starts.items():
+            time.sleep(REST)
+            sides.append(Side(name, arguments))
+            sides[-1].end()
+    times = {name: [side.turns[0] for side in sides] for name, sides in starts.items()}
+    for name, sides in starts.items():
+        show(name, sides[-1], times[names[0]], times[name])
 
 
 def show(name: str, side: Side, ours: list, theirs: list) -> None:
@@ -160,7 +187,7 @@ def show(name: str, side: Side, ours: list, theirs: list) -> None:
     clock, processor = (statistics.median(a[kind] / b[kind] for a, b in pairs) for kind in (0, 1))
     print(
         f"{name:<36}{wall:>11.1f}{clock:>11.2f}{processor:>11.2f}{side.peak:>11.2f}"
-        f"{side.warm_up:>11.0f}",
+        f"{side.turns[0][0] * side.steps / 1000:>11.1f}",
         flush=True,
     )
 
@@ -179,7 +206,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="steps of a turn")
     parser.add_argument("--side", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    arguments.steps = arguments.steps or STEPS.get(arguments.size, SMALL_STEPS)
+    is_start = arguments.compare == "start"
+    arguments.steps = arguments.steps or (1 if is_start else STEPS.get(arguments.size, SMALL_STEPS))
     if arguments.side:
         serve(arguments)
         return
@@ -191,12 +219,16 @@ def main() -> None:
     )
     print(f"{'':<36}" + "".join(f"{column:>11}" for column in COLUMNS))
     first_name, *names = arguments.only or COMPARISONS[arguments.compare]
+    if is_start:
+        take_starts((first_name, *names), arguments)
+        return
     first = Side(first_name, arguments)
+    first.take_turn()  # warm-up
     for name in names:
         other = Side(name, arguments)
         show(name, other, *take_turns(first, other, turns=arguments.turns))
         other.end()
-    show(first_name, first, first.turns, first.turns)
+    show(first_name, first, first.turns[2:], first.turns[2:])
     first.end()
     print(f"load {os.getloadavg()[0]:.1f}")
 

@@ -16,9 +16,9 @@ from train_batches import (
     every_position,
 )
 
-from bert_keras.quiet import import_tensorflow
+from bert_keras.quiet import UNUSED, import_tensorflow
 
-import_tensorflow()
+import_tensorflow(without=UNUSED)
 
 import keras
 import numpy as np

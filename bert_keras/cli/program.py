@@ -11,7 +11,7 @@ from bert_keras.cli.training import Curves, DeviceOptions, Finetune, Pretrain
 from bert_keras.commands import Command, CommandParser, add_commands
 from bert_keras.errors import run_command
 from bert_keras.options import options_of
-from bert_keras.quiet import import_tensorflow
+from bert_keras.quiet import UNUSED, import_tensorflow
 
 COMMANDS = (
     *(Demo, Pretrain, Finetune, Evaluate, Predict, Submission, Features, Embed, Inspect, Reproduce),
@@ -45,7 +45,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 
     def run_on_devices() -> None:
         is_server = isinstance(command, Serve)
-        import_tensorflow(without=("keras", "jax", "scipy", "h5py") if is_server else ())
+        import_tensorflow(without=(*UNUSED, "keras", "scipy", "h5py") if is_server else UNUSED)
         if not is_server and getattr(command, "strategy", None) != "tpu":
             from bert_keras.distribution.numerics import add_in_one_order
 

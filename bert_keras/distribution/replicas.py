@@ -73,8 +73,8 @@ def copy_handle(variable: keras.Variable):
     """Returns the resource handle of this replica's copy of `variable`, for raw operations.
 
     The copies stay equal only if every replica performs the same operation on its copy, which is
-    the case after `sum_over_replicas`. Unlike `assign`, which synchronises all replicas, such an
-    operation is allowed inside `tf.cond`.
+    the case after `sum_over_replicas`. Unlike `assign`, such an operation does not synchronise the
+    replicas.
     """
     return variable.value.handle
 

@@ -120,10 +120,11 @@ class BertOptimizer(keras.optimizers.Optimizer):
         if self.dynamic_loss_scale:
             grads = [g / tf.cast(self.loss_scale.value, g.dtype) for g in grads]
         norm = self._store_norms(grads, variables)
-        if self.max_gradient_norm:
-            grads, _ = tf.clip_by_global_norm(grads, self.max_gradient_norm, use_norm=norm)
         is_finite = tf.math.is_finite(norm)
-        tf.cond(is_finite, lambda: self._update(grads, variables), self._skip)
+        scale = tf.where(is_finite, self._clipping_scale(norm), 0.0)
+        grads = [tf.math.multiply_no_nan(g, tf.cast(scale, g.dtype)) for g in grads]
+        self._update(grads, variables, tf.cast(is_finite, "float32"))
+        self._count_skipped(is_finite)
         if self.dynamic_loss_scale:
             self._adjust_loss_scale(is_finite)
         add_local(self._iterations, 1)
@@ -132,12 +133,27 @@ class BertOptimizer(keras.optimizers.Optimizer):
         """Returns whether the update of a variable uses the average of the squared gradients."""
         return True
 
-    def _update(self, grads, variables) -> None:
-        """Updates the weights with clipped finite gradients."""
+    def _clipping_scale(self, norm):
+        """Returns the factor of all gradients that limits their global norm."""
+        limit = self.max_gradient_norm
+        one = tf.ones(())
+        return limit * tf.minimum(one / norm, one / limit) if limit else one
+
+    def _update(self, grads, variables, gain) -> None:
+        """Updates the weights and the averages.
+
+        A gain of 0 skips the update, because a `tf.cond` would add a third to the nodes of the
+        graph and so to the time of the first step.
+
+        Args:
+            grads: The clipped gradients; 0 if the gain is 0.
+            variables: The weights.
+            gain: A float32 scalar, 1 or 0. With 0 all weights and averages keep their values.
+        """
         # Computed once for all weights, because tracing time grows with the number of operations.
-        rate = self._get_current_learning_rate()
+        rate = gain * self._get_current_learning_rate()
         dtypes = dict.fromkeys(variable.dtype for variable in variables)
-        constants = {dtype: self._constants(dtype) for dtype in dtypes}
+        constants = {dtype: self._constants(tf.cast(gain, dtype)) for dtype in dtypes}
         for grad, variable in zip(grads, variables, strict=True):
             grad, layer_rate = tf.cast(grad, variable.dtype), self._layer_rate(rate, variable)
             self.update_step(grad, variable, layer_rate, **constants[variable.dtype])
@@ -158,8 +174,10 @@ class BertOptimizer(keras.optimizers.Optimizer):
         assign_local(self.gradient_norm, norm)
         return norm
 
-    def _skip(self) -> None:
-        is_counted = self.loss_scale.value <= 1 if self.dynamic_loss_scale else True
+    def _count_skipped(self, is_finite) -> None:
+        is_counted = ~is_finite
+        if self.dynamic_loss_scale:
+            is_counted &= self.loss_scale.value <= 1
         add_local(self.skipped, is_counted)
         step = self._iterations.value
         assign_local(self.last_skipped, tf.where(is_counted, step, self.last_skipped.value))

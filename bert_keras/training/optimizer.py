@@ -36,13 +36,13 @@ class BertAdamW(BertOptimizer):
     ):
         super().__init__(learning_rate, bias_correction=bias_correction, name=name, **kwargs)
 
-    def _constants(self, dtype):
-        beta_1_power, beta_2_power = self._beta_powers(dtype)
+    def _constants(self, gain):
+        beta_1_power, beta_2_power = self._beta_powers(gain.dtype)
         return {
             "beta1_power": beta_1_power,
             "beta2_power": beta_2_power,
-            "beta1": tf.cast(self.beta_1, dtype),
-            "beta2": tf.cast(self.beta_2, dtype),
+            "beta1": tf.where(gain > 0, self.beta_1, tf.ones_like(gain)),  # 1 keeps the average
+            "beta2": tf.where(gain > 0, self.beta_2, tf.ones_like(gain)),
             "epsilon": self.epsilon * tf.sqrt(1 - beta_2_power),  # for the corrected v
         }
 
@@ -78,14 +78,14 @@ class Lamb(BertOptimizer):
     def __init__(self, learning_rate=1e-3, *, bias_correction=True, name: str = "lamb", **kwargs):
         super().__init__(learning_rate, bias_correction=bias_correction, name=name, **kwargs)
 
-    def _constants(self, dtype):
-        return {"beta_powers": self._beta_powers(dtype)}
+    def _constants(self, gain):
+        return {"gain": gain, "beta_powers": self._beta_powers(gain.dtype)}
 
-    def update_step(self, gradient, variable, rate, *, beta_powers):
+    def update_step(self, gradient, variable, rate, *, gain, beta_powers):
         momentum, velocity, decay = self._state_of(variable)
         weight = variable.value
-        m = momentum.value + (1 - self.beta_1) * (gradient - momentum.value)
-        v = velocity.value + (1 - self.beta_2) * (tf.square(gradient) - velocity.value)
+        m = momentum.value + gain * (1 - self.beta_1) * (gradient - momentum.value)
+        v = velocity.value + gain * (1 - self.beta_2) * (tf.square(gradient) - velocity.value)
         assign_local(momentum, m)
         assign_local(velocity, v)
         m, v = m / (1 - beta_powers[0]), v / (1 - beta_powers[1])
@@ -121,17 +121,17 @@ class Muon(BertAdamW):
     def _has_velocity(self, variable):
         return len(variable.shape) != 2 or encoder_layer(variable.path) is None
 
-    def _update(self, grads, variables):
+    def _update(self, grads, variables, gain):
         others, matrices = [], defaultdict(list)
         for grad, variable in zip(grads, variables, strict=True):
             if self._has_velocity(variable):
                 others.append((grad, variable))
             else:
                 matrices[tuple(sorted(variable.shape))].append((grad, variable))
-        super()._update([grad for grad, _ in others], [variable for _, variable in others])
-        rate = self._get_current_learning_rate()
+        super()._update([grad for grad, _ in others], [variable for _, variable in others], gain)
+        rate = gain * self._get_current_learning_rate()
         for shape, pairs in matrices.items():  # one product for all matrices of a shape
-            averages = tf.stack([_in_shape(self._average(*pair), shape) for pair in pairs])
+            averages = tf.stack([_in_shape(self._average(*pair, gain), shape) for pair in pairs])
             steps = 0.2 * shape[1] ** 0.5 * orthogonal(averages)
             for (_, variable), step in zip(pairs, tf.unstack(steps), strict=True):
                 decay = self._state_of(variable)[-1]
@@ -140,10 +140,10 @@ class Muon(BertAdamW):
                     resource=copy_handle(variable), value=self._layer_rate(rate, variable) * step
                 )
 
-    def _average(self, grad, variable):
+    def _average(self, grad, variable, gain):
         """Updates the momentum m of a matrix; returns u."""
         momentum, grad = self._state_of(variable)[0], tf.cast(grad, variable.dtype)
-        m = momentum.value + 0.05 * (grad - momentum.value)
+        m = momentum.value + tf.cast(gain, variable.dtype) * 0.05 * (grad - momentum.value)
         assign_local(momentum, m)
         return 0.05 * grad + 0.95 * m
 

@@ -53,6 +53,27 @@ def test_three_steps_equal_the_formula(scale, corrected):
     assert float(optimizer.gradient_norm) == pytest.approx(norm, rel=1e-5)
 
 
+@pytest.mark.parametrize("limit", [0.0, 1.0], ids=["no clip", "clip"])
+@pytest.mark.parametrize("kind", [BertAdamW, Lamb, Muon])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30])
+def test_a_step_whose_norm_is_not_finite_changes_no_weight_and_no_average(kind, limit, bad):
+    matrix = keras.Variable(np.eye(3), name="kernel")
+    matrix._path = "encoder/layer_0/kernel"
+    weights = [*variables(), matrix]
+    optimizer = kind(1e-2, max_gradient_norm=limit)
+    gradients = [keras.ops.ones_like(weight) for weight in weights]
+    optimizer.apply(gradients, weights)
+    averages = [*optimizer._momentums, *optimizer._velocities]
+    state = [*weights, *(each for each in averages if each is not None)]
+    before = [each.numpy() for each in state]
+    optimizer.apply([gradients[0] * bad, *gradients[1:]], weights)
+    for variable, value in zip(state, before, strict=True):
+        np.testing.assert_array_equal(variable, value)
+    assert int(optimizer.skipped) == 1 and int(optimizer.last_skipped) == 1
+    optimizer.apply(gradients, weights)
+    assert all(np.any(v.numpy() != old) for v, old in zip(state, before, strict=True))
+
+
 def test_sparse_gradients_count_each_row_once():
     import tensorflow as tf
 
