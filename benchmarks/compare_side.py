@@ -24,9 +24,11 @@ from train_batches import Work, synthetic_batches
 from train_keras import ours
 
 from bert_keras import BertClassifier, BertEncoder, Vocabulary, WordPieceTokenizer, preset
+from bert_keras.serving.client import Client
 
 PREDICTIONS, STEPS, CALLS = 20, 3, 5
 CLIENTS, LOAD_SECONDS = 8, 2.0
+NUM_TEXTS = 128
 SEED = 1
 
 
@@ -70,23 +72,33 @@ def train_step(size: str) -> Callable[[], object]:
     return ours(Work(config=config, batches=batches, steps=STEPS))
 
 
+def one_text_each(running: Server, texts: list[str]) -> float:
+    """Returns the seconds of a request of several clients that send one text a request."""
+    load = closed_loop(running, texts, num_clients=CLIENTS, seconds=LOAD_SECONDS)
+    if load.errors or not load.times:
+        raise SystemExit(f"{load.errors} requests failed")
+    return load.seconds / len(load.times)
+
+
+def texts_together(running: Server, texts: list[str]) -> float:
+    """Returns the seconds of a text of one client that sends 32 texts a request."""
+    start, texts = time.perf_counter(), texts[:NUM_TEXTS]
+    with Client(running.url) as client:
+        client.predict(texts)
+    return (time.perf_counter() - start) / len(texts)
+
+
 @contextlib.contextmanager
-def server(size: str):
-    """Serves a classifier; yields a function that returns the seconds of a request under load."""
+def server(size: str, load: Callable[[Server, list[str]], float]):
+    """Serves a classifier; yields a function that runs a load once and returns its seconds."""
+    folder = Path(f"served-{load.__name__}")
     model = BertClassifier(preset(size), num_labels=2)
     tokenizer = WordPieceTokenizer(Vocabulary.from_file(vocabulary()))
-    model.export("served/1", tokenizer=tokenizer, labels=("0", "1"), max_length=128)
+    model.export(folder / "1", tokenizer=tokenizer, labels=("0", "1"), max_length=128)
     texts = [line for line in Path("corpus.txt").read_text("utf-8").splitlines() if line][:1_000]
-    serve = [sys.executable, "-m", "bert_keras.cli", "serve", "served", "--port", "0"]
+    serve = [sys.executable, "-m", "bert_keras.cli", "serve", str(folder), "--port", "0"]
     with Server(serve) as running:
-
-        def run() -> float:
-            load = closed_loop(running, texts, num_clients=CLIENTS, seconds=LOAD_SECONDS)
-            if load.errors or not load.times:
-                raise SystemExit(f"{load.errors} requests failed")
-            return load.seconds / len(load.times)
-
-        yield run
+        yield lambda: load(running, texts)
 
 
 def main() -> None:
@@ -97,7 +109,8 @@ def main() -> None:
         "forward 1x128": lambda: forward(size, 1),
         "forward 8x128": lambda: forward(size, 8),
         "train step 8x128": lambda: train_step(size),
-        "server, 8 clients": lambda: stack.enter_context(server(size)),
+        "server, 8 clients": lambda: stack.enter_context(server(size, one_text_each)),
+        "server, 32 texts": lambda: stack.enter_context(server(size, texts_together)),
     }
     works: dict[str, Callable[[], object]] = {}
     results, sys.stdout = sys.stdout, sys.stderr  # messages of the works are no results

@@ -41,7 +41,8 @@ class Server:
         line = self._process.stdout.readline()
         if not line:
             raise SystemExit(f"{' '.join(command)}: the process ended before it printed its URL")
-        self._url = urlsplit(line.split()[1])
+        self.url = line.split()[1]
+        self._parts = urlsplit(self.url)
 
     def __enter__(self) -> "Server":
         return self
@@ -62,13 +63,13 @@ class Server:
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 
     def connection(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection(self._url.netloc, timeout=PATIENCE)
+        return http.client.HTTPConnection(self._parts.netloc, timeout=PATIENCE)
 
     def send(self, connection: http.client.HTTPConnection, text: str) -> float:
         """Sends a text and returns the latency in seconds; raises OSError if the request fails."""
         body = json.dumps({"instances": [text]}).encode()
         start = time.perf_counter()
-        connection.request("POST", self._url.path, body)
+        connection.request("POST", self._parts.path, body)
         response = connection.getresponse()
         content = response.read()
         if response.status != 200:

@@ -9,13 +9,18 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from bert_keras.serving.calls import Refusal
 from bert_keras.serving.model import Tensors
-from bert_keras.serving.rows import RowModel, batch_key, joined, num_rows, row_length
+from bert_keras.serving.rows import RowModel, batch_key, joined, num_rows, row_length, row_lengths
 
 # One run takes `max_batch_size` rows of up to 64 positions, and fewer rows if they are longer. Long
 # rows already use the whole processor, so a larger batch of them would only add waiting time.
 _SHORT_ROW = 64
+# A run is padded to its longest row. The rows of a request that are shorter than half of it run
+# later, unless the run would have fewer positions than this, which take hardly less time.
+_SMALL_RUN = 256
 # A request that cannot be split may have this many times the rows of a normal run.
 _MAX_BATCHES_PER_REQUEST = 16
 
@@ -27,7 +32,9 @@ class _QueuedRequest:
     signature_name: str
     tensors: Tensors  # input arrays by name
     num_rows: int  # rows of the request
-    max_rows: int  # the most rows that one run may take
+    order: np.ndarray | None  # the row numbers, longest row first; None: one run takes all rows
+    # For each row in this order, the most rows of a run that begins with it; empty without a key.
+    max_rows: np.ndarray
     # Requests with equal keys can share a run. None: all rows must run together, without others.
     key: object | None
     future: Future = field(default_factory=Future)  # the outputs, or the error of the run
@@ -42,6 +49,13 @@ class _QueuedRequest:
         start, self.next_row = self.next_row, self.next_row + num_rows
         return _Slice(self, start, num_rows)
 
+    def finish(self, outputs: Tensors) -> None:
+        """Sets the outputs, whose rows are in the order in which they ran."""
+        if self.order is not None:
+            rows = np.argsort(self.order)
+            outputs = {name: array[rows] for name, array in outputs.items()}
+        _set_future(self.future.set_result, outputs)
+
 
 @dataclass(eq=False)
 class _Slice:
@@ -53,15 +67,17 @@ class _Slice:
 
     @property
     def tensors(self) -> Tensors:
-        rows = slice(self.start, self.start + self.num_rows)
-        return {name: array[rows] for name, array in self.request.tensors.items()}
+        rows, order = slice(self.start, self.start + self.num_rows), self.request.order
+        tensors = self.request.tensors.items()
+        return {name: array[rows if order is None else order[rows]] for name, array in tensors}
 
 
 class Batcher:
     """Runs a model in threads; compatible requests in the queue share a run.
 
     A thread never waits for a batch to fill, so a single request runs at once. If a request has
-    more rows than one run takes, its remaining rows run after the other queued requests.
+    more rows than one run takes, its longest rows run first, and its remaining rows run after the
+    other queued requests.
 
     Args:
         rows: Runs the model and decides which requests can share a run.
@@ -82,6 +98,7 @@ class Batcher:
     ):
         self._rows = rows
         self._max_batch_size = max_batch_size
+        self._max_positions = max_batch_size * _SHORT_ROW  # of one run
         self._on_batch = on_batch
         self._on_end = on_end
         self._queue: deque[_QueuedRequest] = deque()
@@ -111,25 +128,36 @@ class Batcher:
                 if the batcher is closed (503).
         """
         rows, length = num_rows(tensors) or 0, row_length(tensors)
-        rows_per_run = self._max_batch_size * _SHORT_ROW // length
-        key = None
+        key, order, max_rows = None, None, np.empty(0, int)
         if rows and self._rows.can_join(signature_name, tensors):
             key = (signature_name, batch_key(tensors))
+            order, max_rows = self._longest_first(row_lengths(tensors))
         elif rows > (
-            max_joint := max(_MAX_BATCHES_PER_REQUEST * rows_per_run, self._max_batch_size)
+            max_joint := max(
+                _MAX_BATCHES_PER_REQUEST * self._max_positions // length, self._max_batch_size
+            )
         ):
             raise Refusal(
                 f"The request has {rows} rows; this signature runs all rows of a request together, "
                 f"at most {max_joint} rows of this length; send several requests"
             )
-        max_rows = min(max(rows_per_run, 1), self._max_batch_size)
-        request = _QueuedRequest(signature_name, tensors, rows, max_rows, key)
+        request = _QueuedRequest(signature_name, tensors, rows, order, max_rows, key)
         with self._changed:
             if self._closed:
                 raise Refusal("The server is shutting down", status=503)
             self._queue.append(request)
             self._changed.notify()
         return request.future
+
+    def _longest_first(self, lengths: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
+        """Returns `order` and `max_rows` of a request with these lengths of its rows."""
+        order = np.argsort(-lengths, kind="stable")
+        lengths = lengths[order]
+        num_longer = np.searchsorted(-lengths, -lengths / 2)  # rows of more than half the length
+        max_rows = np.maximum(num_longer - np.arange(len(lengths)), _SMALL_RUN // lengths)
+        max_rows = np.minimum(max_rows, self._max_positions // lengths)
+        max_rows = np.clip(max_rows, 1, self._max_batch_size)
+        return (order if max_rows[0] < len(order) else None), max_rows
 
     def close(self, *, seconds: float) -> None:
         """Refuse new requests and wait at most `seconds` for the queued ones."""
@@ -165,13 +193,13 @@ class Batcher:
             return [first.take(first.num_rows)]
         # A single row does not show whether it depends on the others of its request.
         least = 1 if self._rows.is_checked(first.signature_name) else 2
-        num_free = max(first.max_rows, least)
+        num_free = max(first.max_rows[first.next_row], least)
         batch = [first.take(min(num_free, first.num_remaining))]
         num_free -= batch[0].num_rows
         others: deque[_QueuedRequest] = deque()
         for request in self._queue:
             fits = request.key == first.key and request.num_remaining <= num_free
-            if fits and not request.future.done():
+            if first.order is None and fits and not request.future.done():
                 num_free -= request.num_remaining
                 batch.append(request.take(request.num_remaining))
             else:
@@ -217,7 +245,7 @@ class Batcher:
                 num_done = sum(num_rows(outputs) or 0 for outputs in request.parts.values())
             if num_done == request.num_rows:
                 parts = [request.parts[start] for start in sorted(request.parts)]
-                _set_future(request.future.set_result, joined(parts))
+                request.finish(joined(parts))
 
 
 def _set_future(set_value: Callable[[Any], None], value: Tensors | Exception) -> None:

@@ -119,6 +119,12 @@ def row_length(tensors: Tensors) -> int:
     return max(1, *lengths)
 
 
+def row_lengths(tensors: Tensors) -> np.ndarray:
+    """Return `row_length` of each row as an int array [R]."""
+    rows = range(num_rows(tensors) or 0)
+    return np.array([row_length({n: a[i : i + 1] for n, a in tensors.items()}) for i in rows])
+
+
 def batch_key(tensors: Tensors) -> tuple:
     """Return a key that is equal for tensors that may share a batch.
 

@@ -16,6 +16,7 @@ class Model:
 
     def __init__(self):
         self.runs = []
+        self.texts = []  # the lengths of the texts of every run
         self.go = threading.Event()
         self.go.set()
         self.started = threading.Event()
@@ -31,6 +32,7 @@ class Model:
         if signature_name == "faulty":
             raise TypeError("a fault")
         if x.dtype == object:
+            self.texts.append([len(text) for text in x.flat])
             return {"y": np.array([len(text) for text in x.flat])}
         if (x < 0).any():
             raise Refusal(f"negative: {x.min():g}")
@@ -144,6 +146,17 @@ def test_a_large_request_runs_in_slices_and_other_requests_run_in_between(model)
         assert small.result(10)["y"].tolist() == [200]
     assert done == ["small", "large"]
     assert max(model.runs) == 4
+
+
+def test_the_texts_of_a_large_request_run_beside_those_of_their_length(model):
+    lengths = [1000, 8, 9, 700, 10, 6, 7, 750, 11]
+    with batching(model) as batcher:
+        for _ in range(2):  # the second time, the rows are known not to depend on each other
+            model.texts.clear()
+            request = {"x": np.array([b"x" * length for length in lengths], object)}
+            outputs = batcher.submit("f", request).result(10)["y"]
+            assert outputs.tolist() == lengths
+    assert model.texts == [[1000], [750], [700], [8, 9, 10, 11], [6, 7]]
 
 
 def test_slices_that_finish_out_of_order_are_sorted(model):
