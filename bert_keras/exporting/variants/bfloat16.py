@@ -3,19 +3,18 @@
 Products are added, and LayerNorms, embeddings and heads computed, in float32.
 """
 
-import contextlib
-import math
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from bert_keras.distribution.numerics import processor_has_bfloat16
 from bert_keras.errors import InputError
-from bert_keras.exporting.variants.variant import Float16, dense_layers, replaced_calls
-
-# TensorFlow's fused LayerNorm has this epsilon, whatever the epsilon of the graph is (2.21).
-_FUSED_EPSILON = 1e-3
+from bert_keras.exporting.variants.variant import (
+    Float16,
+    dense_layers,
+    replaced_attributes,
+    replaced_calls,
+)
 
 
 class Bfloat16(Float16):
@@ -37,39 +36,29 @@ class Bfloat16(Float16):
                 "do; choose another variant"
             )
         blocks = model.encoder.blocks
-        super().__init__(model, others=[weight for block in blocks for weight in block.weights])
-        dense = [(layer, _Dense(layer)) for block in blocks for layer in dense_layers(block)]
-        self.calls: list = list(dense)
-        for block in blocks:
-            # The second LayerNorm of a post-norm block computes the output of the encoder.
-            norms = ((block.attention_norm, "bfloat16"), (block.feed_forward_norm, "float32"))
-            self.calls += [(norm, _Norm(norm, dtype=dtype)) for norm, dtype in norms if norm]
-        self.stored += [weight for _, each in dense for weight in each.weights]
+        layers = [layer for block in blocks for layer in dense_layers(block)]
+        super().__init__(model, others=[weight for layer in layers for weight in layer.weights])
+        self.calls = [(layer, _Dense(layer)) for layer in layers]
+        self.stored += [weight for _, dense in self.calls for weight in dense.weights]
 
     def traced(self, inputs):
-        with replaced_calls(self.calls), _bfloat16(self.model.encoder.blocks):
+        blocks = self.model.encoder.blocks
+        # In a post-norm block, the second LayerNorm computes the output of the encoder.
+        layers = [
+            layer
+            for block in blocks
+            for layer in block._flatten_layers()
+            if layer is not block.feed_forward_norm
+        ]
+        # The products of attention have rounded the scores, and oneDNN's softmax of bfloat16
+        # computes in float32, so float32 scores are not more exact.
+        attentions = [block.attention for block in blocks]
+        with (
+            replaced_calls(self.calls),
+            replaced_attributes(layers, dtype_policy="bfloat16"),
+            replaced_attributes(attentions, score_dtype="bfloat16"),
+        ):
             return super().traced(inputs)
-
-
-@contextlib.contextmanager
-def _bfloat16(blocks: Sequence) -> Iterator[None]:
-    """Makes blocks compute in bfloat16 while a graph is traced.
-
-    The products of attention have rounded the scores to bfloat16, and oneDNN's softmax in bfloat16
-    computes in float32, so a softmax in float32 is not more exact.
-    """
-    policies = {each: each.dtype_policy for block in blocks for each in block._flatten_layers()}
-    for layer in policies:
-        layer.dtype_policy = "bfloat16"
-    for block in blocks:
-        block.attention.score_dtype = "bfloat16"
-    try:
-        yield
-    finally:
-        for layer, policy in policies.items():
-            layer.dtype_policy = policy
-        for block in blocks:
-            block.attention.score_dtype = None
 
 
 class _Dense:
@@ -87,26 +76,3 @@ class _Dense:
         product_XF: Any = tf.matmul(x_XD, kernel_DF)
         # oneDNN fuses the product with a bias_add and a further operation, not with an addition.
         return tf.nn.bias_add(product_XF, bias_F[0]) if bias_F else product_XF
-
-
-class _Norm:
-    """A LayerNorm in the form that TensorFlow fuses: gamma and beta are constants.
-
-    It computes LayerNorm(x; epsilon) as LayerNorm(scale * x; _FUSED_EPSILON), which is the same for
-    scale^2 = _FUSED_EPSILON / epsilon.
-    """
-
-    def __init__(self, layer, *, dtype: str):
-        self.dtype = dtype
-        self.scale = math.sqrt(_FUSED_EPSILON / layer.epsilon)
-        self.gamma = layer.gamma.numpy()
-        self.beta = layer.beta.numpy() if layer.center else 0 * self.gamma
-
-    def __call__(self, x_XD):
-        x_XD = tf.cast(x_XD, tf.float32) * self.scale
-        mean_X1 = tf.reduce_mean(x_XD, axis=1, keepdims=True)
-        squares_XD = tf.math.squared_difference(x_XD, mean_X1)
-        variance_X1 = tf.reduce_mean(squares_XD, axis=1, keepdims=True)
-        factor_XD = tf.math.rsqrt(variance_X1 + _FUSED_EPSILON) * self.gamma
-        normed_XD = x_XD * factor_XD + (self.beta - mean_X1 * factor_XD)
-        return tf.cast(normed_XD, self.dtype)

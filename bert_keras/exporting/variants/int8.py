@@ -2,7 +2,8 @@
 
 The scheme is "vector-wise" quantization (Dettmers et al. 2022, LLM.int8(), section 2.1). Weights
 are quantized once, each column by its largest absolute value. Activations are quantized at run
-time, each token by its largest absolute value.
+time, each token by its largest absolute value. Where the processor has bfloat16, attention computes
+in it.
 
 TensorFlow's op `_QuantizedMatMul` (oneDNN) computes the product. It takes unsigned activations, so
 their zero point is 128. The constant that this zero point adds to each column of the product is
@@ -10,12 +11,21 @@ subtracted through the op's bias. Ops whose names begin with an underscore can c
 version of TensorFlow. `check_kernel` therefore tests the op before it is used.
 """
 
+import contextlib
+import math
+
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework.attr_value_pb2 import AttrValue
 
+from bert_keras.distribution.numerics import processor_has_bfloat16
 from bert_keras.errors import InputError
-from bert_keras.exporting.variants.variant import Variant, dense_layers, replaced_calls
+from bert_keras.exporting.variants.variant import (
+    Variant,
+    dense_layers,
+    replaced_attributes,
+    replaced_calls,
+)
 
 _LARGEST = 127
 _ZERO = 128
@@ -36,35 +46,90 @@ class Int8(Variant):
     def __init__(self, model):
         check_kernel()
         super().__init__(model)
-        layers = [layer for block in model.encoder.blocks for layer in dense_layers(block)]
-        self.dense = [(layer, _QuantizedDense(layer)) for layer in layers]
-        kernels = {id(layer.kernel) for layer, _ in self.dense}
+        self.has_bfloat16 = processor_has_bfloat16()
+        blocks = model.encoder.blocks
+        self.calls = [call for block in blocks for call in self._calls(block)]
+        replaced = {id(layer.kernel) for block in blocks for layer in dense_layers(block)}
         self.stored = [
-            *(weight.value for weight in model.weights if id(weight) not in kernels),
-            *(quantized.kernel for _, quantized in self.dense),
+            *(weight.value for weight in model.weights if id(weight) not in replaced),
+            *(kernel for _, call in self.calls for kernel in call.kernels),
         ]
 
+    def _calls(self, block) -> list:
+        """Returns the layers of a block and the functions that replace their `call`."""
+        attention, feed_forward = block.attention, block.feed_forward
+        dtype = "bfloat16" if self.has_bfloat16 else "float32"
+        heads = (attention.query_dense, attention.key_dense, attention.value_dense)
+        others = [attention.output_dense]
+        calls: list = [(layer, _QuantizedDense(layer, dtype=dtype)) for layer in heads]
+        if feed_forward.activation == "gelu" and not feed_forward.is_gated:
+            calls.append((feed_forward, _QuantizedGelu(feed_forward)))
+        else:
+            others += [feed_forward.intermediate_dense, feed_forward.output_dense]
+        return [*calls, *((layer, _QuantizedDense(layer)) for layer in others)]
+
     def traced(self, inputs):
-        with replaced_calls(self.dense):
+        attentions = [block.attention for block in self.model.encoder.blocks]
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(replaced_calls(self.calls))
+            if self.has_bfloat16:
+                # Without autocast, the inputs of the quantized layers stay float32.
+                layers = [*attentions, *(attention.dropout for attention in attentions)]
+                stack.enter_context(replaced_attributes(layers, dtype_policy="bfloat16"))
+                changes = {"score_dtype": "bfloat16", "autocast": False}
+                stack.enter_context(replaced_attributes(attentions, **changes))
             return self.model(inputs, training=False)
 
 
 class _QuantizedDense:
-    """A dense layer with an int8 kernel; maps float32 [X,D] to float32 [X,F]."""
+    """A dense layer with an int8 kernel; maps float32 [X,D] to [X,F].
 
-    def __init__(self, layer):
+    Args:
+        layer: The dense layer.
+        dtype: The dtype of the outputs.
+        input_factor: A factor that is multiplied into the inputs.
+        output_factor: A factor that is multiplied into the outputs.
+    """
+
+    def __init__(
+        self, layer, *, dtype: str = "float32", input_factor: float = 1, output_factor: float = 1
+    ):
         kernel = layer.kernel.numpy()
-        self.scales = np.maximum(np.abs(kernel).max(axis=0), 1e-12) / _LARGEST
-        kernel = np.round(kernel / self.scales).astype(np.int8)
-        self.kernel, self.bias = tf.Variable(kernel, trainable=False), layer.bias
+        scales = np.maximum(np.abs(kernel).max(axis=0), 1e-12) / _LARGEST
+        kernel = np.round(kernel / scales).astype(np.int8)
+        factor = input_factor * output_factor
+        self.scales, self.sign = scales * abs(factor) / _LARGEST, np.sign(factor)
         self.offsets = -_ZERO * self.scales * kernel.sum(axis=0, dtype=np.int32)
+        self.kernels = [tf.Variable(kernel, trainable=False)]
+        self.dtype, self.bias, self.bias_factor = dtype, layer.bias, output_factor
 
     def __call__(self, x_XD, training=False):
-        largest_X1 = tf.maximum(tf.reduce_max(tf.abs(x_XD), axis=-1, keepdims=True), 1e-12)
+        highest_X1 = tf.reduce_max(x_XD, axis=-1, keepdims=True)
+        lowest_X1 = tf.reduce_min(x_XD, axis=-1, keepdims=True)
+        largest_X1 = tf.maximum(tf.maximum(highest_X1, -lowest_X1), 1e-12)
         rounded_XD = tf.cast(x_XD * (_LARGEST / largest_X1) + (_ZERO + 0.5), tf.uint8)
-        product_XF = _product(rounded_XD, self.kernel, scales=self.scales, offsets=self.offsets)
-        product_XF = product_XF * (largest_X1 / _LARGEST)
-        return product_XF if self.bias is None else product_XF + self.bias
+        product_XF = _product(rounded_XD, *self.kernels, scales=self.scales, offsets=self.offsets)
+        product_XF = product_XF * (self.sign * largest_X1)
+        if self.bias is not None:
+            product_XF = product_XF + self.bias_factor * self.bias
+        return tf.cast(product_XF, self.dtype)
+
+
+class _QuantizedGelu:
+    """A feed-forward network with GELU, whose factors are part of the scales of the products.
+
+    With u = -sqrt(1/2) z, gelu(z) = z / 2 * erfc(u) = -sqrt(1/2) u erfc(u).
+    """
+
+    def __init__(self, layer):
+        factor = -math.sqrt(0.5)
+        self.inner = _QuantizedDense(layer.intermediate_dense, output_factor=factor)
+        self.outer = _QuantizedDense(layer.output_dense, input_factor=factor)
+        self.kernels = [*self.inner.kernels, *self.outer.kernels]
+
+    def __call__(self, hidden_XD):
+        u_XF = self.inner(hidden_XD)
+        return self.outer(u_XF * tf.math.erfc(u_XF))
 
 
 def _product(x_XD, kernel_DF, *, scales: np.ndarray, offsets: np.ndarray) -> tf.Tensor:

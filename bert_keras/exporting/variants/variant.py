@@ -3,7 +3,7 @@
 import abc
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import keras
@@ -60,6 +60,24 @@ def replaced_calls(calls: Iterable[tuple[keras.Layer, Callable]]) -> Iterator[No
     finally:
         for layer, _ in calls:
             del layer.call
+
+
+@contextlib.contextmanager
+def replaced_attributes(objects: Sequence, **attributes) -> Iterator[None]:
+    """Replaces attributes of objects while a graph is traced."""
+    before = [(each, {name: getattr(each, name) for name in attributes}) for each in objects]
+
+    def replace(each, values):
+        for name, value in values.items():
+            setattr(each, name, value)
+
+    for each in objects:
+        replace(each, attributes)
+    try:
+        yield
+    finally:
+        for each, values in before:
+            replace(each, values)
 
 
 def dense_layers(block) -> list:

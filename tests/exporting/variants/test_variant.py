@@ -1,5 +1,6 @@
 import re
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,11 +10,10 @@ from bert_keras.distribution import numerics
 from bert_keras.errors import InputError
 from bert_keras.exporting.model_folder import export_model, text_model
 from bert_keras.exporting.variants import int8
-from bert_keras.exporting.variants.bfloat16 import Bfloat16, _Norm
+from bert_keras.exporting.variants.bfloat16 import Bfloat16
 from bert_keras.exporting.variants.int8 import Int8
 from bert_keras.exporting.variants.variant import Float16
 from bert_keras.exporting.verify import run_requests
-from bert_keras.layers.primitives import LayerNorm
 from bert_keras.models import BertClassifier, load_model
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from tests.exporting.variants.fine_tuned import TEXTS, VOCABULARY, fine_tuned
@@ -110,7 +110,11 @@ def test_two_float16_models_in_one_process_keep_separate_weights(
 
 
 @pytest.mark.usefixtures("int8_kernel")
-def test_int8_stores_the_kernels_of_blocks_as_int8(tmp_path, model_folder, expected):
+@pytest.mark.parametrize("flags", ["avx512_bf16", "avx512_vnni"])
+def test_int8_stores_the_kernels_of_blocks_as_int8(
+    tmp_path, model_folder, expected, processor, flags
+):
+    processor(flags)
     written = export_model(text_model(model_folder), tmp_path / "name" / "1", variant=Int8)
     assert dtypes(written).count("int8") == 6
     actual = scores(written)
@@ -146,17 +150,21 @@ def test_bfloat16_stores_two_bytes_a_weight_and_approximates_the_scores(
         },
     ],
 )
-def test_bfloat16_computes_every_kind_of_block(tmp_path, options):
+@pytest.mark.parametrize("kind", [Bfloat16, Int8])
+def test_a_variant_computes_every_kind_of_block(tmp_path, options, kind, request):
+    if kind is Int8:
+        request.getfixturevalue("int8_kernel")
     config = BertConfig(vocab_size=len(VOCABULARY), hidden_size=32, num_heads=2, max_positions=16,
                         initializer_stddev=0.2, **{"num_layers": 1, **options})  # fmt: skip
+    keras.utils.set_random_seed(1)
     model = BertClassifier(config, num_labels=1)
     tokenizer = tokenizer_of(VOCABULARY, lowercase=True)
     described = text_model(model, tokenizer=tokenizer, labels=["score"], max_length=16)
-    written = export_model(described, tmp_path / "name" / "1", variant=Bfloat16)
+    written = export_model(described, tmp_path / "name" / "1", variant=kind)
     model.tokenizer = tokenizer
     expected = model(_inputs(model), training=False).numpy()[:, 0]
     spread = expected.max() - expected.min()
-    np.testing.assert_allclose(scores(written), expected, atol=0.05 * spread)
+    np.testing.assert_allclose(scores(written), expected, atol=0.1 * spread)
 
 
 def test_bfloat16_is_refused_on_a_processor_without_it(model_folder, processor):
@@ -165,21 +173,8 @@ def test_bfloat16_is_refused_on_a_processor_without_it(model_folder, processor):
         Bfloat16(load_model(model_folder))
 
 
-@pytest.mark.parametrize("epsilon", [1e-12, 1e-5, 0.1])
-@pytest.mark.parametrize("center", [True, False])
-def test_a_fused_layernorm_has_the_epsilon_of_its_layer(epsilon, center):
-    layer = LayerNorm(epsilon=epsilon, center=center)
-    layer.build((None, 64))
-    layer.gamma.assign(np.linspace(0.5, 2, 64))
-    x = 0.03 * np.random.default_rng(0).normal(size=(8, 64)).astype("float32")  # variance: 1e-3
-
-    norm = _Norm(layer, dtype="float32")
-    fused = tf.function(lambda x: tf.identity(norm(2.0 * x)), autograph=False)
-    fused = fused.get_concrete_function(tf.TensorSpec([None, 64]))
-    np.testing.assert_allclose(fused(tf.constant(x)), layer(2.0 * x), atol=1e-4)
-
-
-@pytest.mark.parametrize("kind", [Float16, Int8])
+@pytest.mark.usefixtures("processor")
+@pytest.mark.parametrize("kind", [Float16, Bfloat16, Int8])
 def test_eager_outputs_are_unchanged_after_tracing_a_variant(model_folder, expected, kind, request):
     if kind is Int8:
         request.getfixturevalue("int8_kernel")
