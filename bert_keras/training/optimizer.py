@@ -131,7 +131,7 @@ class Muon(BertAdamW):
         super()._update([grad for grad, _ in others], [variable for _, variable in others], gain)
         rate = gain * self._get_current_learning_rate()
         for shape, pairs in matrices.items():  # one product for all matrices of a shape
-            averages = tf.stack([_in_shape(self._average(*pair, gain), shape) for pair in pairs])
+            averages = tf.stack([_in_shape(self._average(g, v, gain), shape) for g, v in pairs])
             steps = 0.2 * shape[1] ** 0.5 * orthogonal(averages)
             for (_, variable), step in zip(pairs, tf.unstack(steps), strict=True):
                 decay = self._state_of(variable)[-1]
