@@ -200,6 +200,7 @@ PATHS = st.one_of(
     st.lists(PIECES, max_size=6).map("".join),
     st.lists(PIECES, max_size=4).map(lambda tokens: "/v1/models/texty" + "".join(tokens)),
 )
+LONGEST_LINE = 65_000  # bytes, of the 64 KiB that uvicorn reads before it refuses a request
 METHODS = ["GET", "POST", "PUT", "DELETE", "PATCH", "TRACE", "PROPFIND", "A" * 500]
 
 
@@ -210,10 +211,14 @@ def test_paths_and_methods(server_of, send, num_examples):
     @fuzzed(num_examples, method=st.sampled_from(METHODS), path=PATHS)
     def send_request(method, path):
         path = f"/{path}"
-        response = send(server_of("texty"), method, path, b"{}")
-        check(response, path)
-        if response.status == 200:
-            assert response.json.keys() & {"model_version_status", "model_spec"}
+        try:
+            response = send(server_of("texty"), method, path, b"{}")
+        except ConnectionResetError:  # the server does not read longer request lines to their end
+            assert len(method + path) > LONGEST_LINE
+        else:
+            check(response, path)
+            if response.status == 200:
+                assert response.json.keys() & {"model_version_status", "model_spec"}
         check_control(server_of, send)
 
 
