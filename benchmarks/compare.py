@@ -37,6 +37,7 @@ class Side:
     """A process that runs works with the code of one commit."""
 
     def __init__(self, commit: str, folder: Path, *, size: str):
+        self._commit = commit
         archive = git("archive", commit)
         with tarfile.open(fileobj=io.BytesIO(archive)) as file:
             file.extractall(folder / "code", filter="data")
@@ -54,7 +55,10 @@ class Side:
         print(work, file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit(f"the process of {work} ended; its messages are above")
+            raise SystemExit(
+                f"the process of {work} at {self._commit} ended; its messages are above. If this "
+                "commit lacks what the benchmarks need, compare with a later one"
+            )
         return float(line)
 
     def close(self) -> None:
