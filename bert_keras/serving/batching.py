@@ -127,20 +127,19 @@ class Batcher:
             Refused: If the request has too many rows for one run and its rows cannot be split, or
                 if the batcher is closed (503).
         """
-        rows, length = num_rows(tensors) or 0, row_length(tensors)
+        rows = num_rows(tensors) or 0
         key, order, max_rows = None, None, np.empty(0, int)
         if rows and self._rows.can_join(signature_name, tensors):
             key = (signature_name, batch_key(tensors))
             order, max_rows = self._longest_first(row_lengths(tensors))
-        elif rows > (
-            max_joint := max(
-                _MAX_BATCHES_PER_REQUEST * self._max_positions // length, self._max_batch_size
-            )
-        ):
-            raise Refusal(
-                f"The request has {rows} rows; this signature runs all rows of a request together, "
-                f"at most {max_joint} rows of this length; send several requests"
-            )
+        else:
+            max_joint = _MAX_BATCHES_PER_REQUEST * self._max_positions // row_length(tensors)
+            max_joint = max(max_joint, self._max_batch_size)
+            if rows > max_joint:
+                raise Refusal(
+                    f"The request has {rows} rows; this signature runs all rows of a request "
+                    f"together, at most {max_joint} rows of this length; send several requests"
+                )
         request = _QueuedRequest(signature_name, tensors, rows, order, max_rows, key)
         with self._changed:
             if self._closed:

@@ -121,8 +121,11 @@ def row_length(tensors: Tensors) -> int:
 
 def row_lengths(tensors: Tensors) -> np.ndarray:
     """Return `row_length` of each row as an int array [R]."""
-    rows = range(num_rows(tensors) or 0)
-    return np.array([row_length({n: a[i : i + 1] for n, a in tensors.items()}) for i in rows])
+    count = num_rows(tensors) or 0
+    if all(array.dtype != object for array in tensors.values()):
+        return np.full(count, row_length(tensors))  # only texts differ in length
+    rows = ({n: array[i : i + 1] for n, array in tensors.items()} for i in range(count))
+    return np.array([row_length(row) for row in rows])
 
 
 def batch_key(tensors: Tensors) -> tuple:

@@ -21,8 +21,12 @@ from bert_keras.text.fast_tokenizer import tokenizer_of
 from tests.relatives import CHANGES, KINDS, KOREAN
 
 RECIPE = FinetuneRecipe(
-    **{"batch_size": 24, "num_epochs": 12, "learning_rate": 5e-3, "bias_correction": True},
-    **{"dropout_rate": 0.0, "logs_per_epoch": 1},
+    batch_size=24,
+    num_epochs=12,
+    learning_rate=5e-3,
+    bias_correction=True,
+    dropout_rate=0.0,
+    logs_per_epoch=1,
 )
 TEXTS = {False: ("good film", "bad film", "film"), True: ("맛도 좋은데", "맛도 낮은지", "영화는")}
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_keras.serving.rows import RowModel, batch_key, joined, num_rows, row_length
+from bert_keras.serving.rows import RowModel, batch_key, joined, num_rows, row_length, row_lengths
 
 
 def texts(*values):
@@ -29,6 +29,8 @@ def test_the_length_of_rows():
     assert row_length({"ids": np.zeros([2, 0])}) == 1
     assert row_length(texts(b"x" * 400, b"")) == 101
     assert row_length({"text": np.zeros([0], object)}) == 1
+    assert row_lengths({"ids": np.zeros([2, 128]), "flag": np.zeros(2)}).tolist() == [128, 128]
+    assert row_lengths(texts(b"x" * 400, b"")).tolist() == [101, 1]
 
 
 def test_short_texts_share_a_length_class_and_long_texts_do_not():
