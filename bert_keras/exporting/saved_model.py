@@ -18,7 +18,7 @@ from bert_keras.exporting.signatures.derived import on_examples, with_checked_te
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.variants.variant import Variant
 from bert_keras.exporting.verify import run_in_fresh_process
-from bert_keras.exporting.version_folder import LARGEST_VERSION, is_version
+from bert_keras.exporting.version_folder import LARGEST_VERSION, METADATA, is_version
 from bert_keras.exporting.warmup import warmup_requests_for, write_warmup
 from bert_keras.progress import progress
 from bert_keras.runs.outcome import MODEL, RECIPE, SCORES
@@ -26,7 +26,6 @@ from bert_keras.storage import atomic_folder, json_object, write_text
 from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.tokenizer import TextTokenizer
 
-METADATA = "assets.extra/bert_keras.json"
 _LIBRARIES = ("bert-keras", "tensorflow", "tensorflow-text", "keras")
 
 

@@ -1,4 +1,4 @@
-"""Checks and chooses the names of version folders, saved_models/NAME/VERSION.
+"""Names the version folders, saved_models/NAME/VERSION, and their metadata files.
 
 The module does not import TensorFlow, so that a command refuses a wrong name immediately.
 """
@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.storage import partial_folder, rename_folder
+from bert_keras.storage import json_object, partial_folder, rename_folder
 
+METADATA = "assets.extra/bert_keras.json"
 LARGEST_VERSION = 2**63 - 1  # TF Serving parses an int64 and ignores other folders
 
 
@@ -31,6 +32,13 @@ def next_version(folder: str | os.PathLike) -> int:
     """Returns the largest version number in `folder`, saved_models/NAME, plus 1; 1 without any."""
     versions = [int(path.name) for path in Path(folder).glob("*") if is_version(path.name)]
     return max(versions, default=0) + 1
+
+
+def variant_of(folder: Path) -> str:
+    """Returns the variant that a version folder contains, or "" if its metadata names none."""
+    metadata = folder / METADATA
+    variant = json_object(metadata).get("variant") if metadata.is_file() else None
+    return variant["name"] if variant else ""
 
 
 def export_next_version(export: Callable[[Path], object], model_folder: str | os.PathLike) -> Path:

@@ -10,9 +10,9 @@ import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from bert_keras.exporting import saved_model
-from bert_keras.exporting.saved_model import METADATA
 from bert_keras.exporting.variants import export_variant as variant_folder
 from bert_keras.exporting.verify import run_in_fresh_process, run_requests
+from bert_keras.exporting.version_folder import METADATA
 
 FROZEN = Path(__file__).with_name("signatures.json")
 

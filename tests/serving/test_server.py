@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import json
 import os
 import signal
 import socket
@@ -14,9 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
+import tensorflow as tf
 
 from bert_keras.cli import main
 from bert_keras.errors import InputError
+from bert_keras.exporting.version_folder import METADATA
+from bert_keras.serving.client import Client
 from bert_keras.serving.server import running_server, serve
 
 BODIES = [
@@ -109,6 +113,62 @@ def test_the_command_does_not_import_keras(models):
         [sys.executable, "-c", NO_KERAS, models / "texty"], capture_output=True, text=True
     )
     assert ran.stdout.splitlines()[-1] == "set()"
+
+
+def product_model(folder, factor, variant):
+    """A SavedModel that multiplies rows of bfloat16 by a kernel; its metadata names a variant."""
+
+    class Product(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.kernel = tf.Variable(tf.fill([64, 1], tf.cast(factor, "bfloat16")))
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 64], tf.float32, "x")])
+        def __call__(self, x):
+            return {"y": tf.cast(tf.cast(x, "bfloat16") @ self.kernel, "float32")}
+
+    module = Product()
+    tf.saved_model.save(module, folder, {"serving_default": module.__call__})
+    (folder / METADATA).parent.mkdir()
+    (folder / METADATA).write_text(json.dumps({"variant": {"name": variant}}))
+
+
+FROZEN_WEIGHTS = """
+import os, sys, uvicorn
+from bert_keras.cli import main
+uvicorn.Server.run = lambda *_, **__: print(os.getenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"))
+main(["serve", sys.argv[1], "--port", "0", "--versions", *sys.argv[2:]])
+"""
+
+
+@pytest.mark.slow
+def test_kernels_keep_the_layout_of_onednn_if_all_versions_are_bfloat16(tmp_path):
+    for version, variant in (1, "bfloat16"), (2, "bfloat16"), (3, "int8"):
+        product_model(tmp_path / "name" / str(version), version, variant)
+    for versions, value in ("12", "1"), ("23", "None"):
+        ran = subprocess.run(
+            [sys.executable, "-c", FROZEN_WEIGHTS, tmp_path / "name", *versions],
+            capture_output=True,
+            text=True,
+        )
+        assert ran.stdout.splitlines()[-1] == value, ran.stderr
+
+
+@pytest.mark.slow
+def test_a_new_version_has_its_own_kernels(tmp_path):
+    product_model(tmp_path / "name" / "1", 1, "bfloat16")
+    with (
+        command(tmp_path / "name") as (_, url),
+        Client(f"{url}/v1/models/name") as client,
+    ):
+        rows = [[1.0] * 64]
+        assert client.predict(rows) == [[64.0]]
+        product_model(tmp_path / "new", 2, "bfloat16")
+        os.rename(tmp_path / "new", tmp_path / "name" / "2")
+        end = time.monotonic() + 60
+        while (predictions := client.predict(rows)) == [[64.0]] and time.monotonic() < end:
+            time.sleep(0.2)
+        assert predictions == [[128.0]]
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
 from bert_keras.downstream.task import Task, examples_file
 from bert_keras.errors import InputError, check_name
 from bert_keras.exporting.model_folder import TextModel, export_model
-from bert_keras.exporting.saved_model import METADATA, write_metadata
+from bert_keras.exporting.saved_model import write_metadata
 from bert_keras.exporting.variants.bfloat16 import Bfloat16
 from bert_keras.exporting.variants.int8 import Int8
 from bert_keras.exporting.variants.litert import litert_run, write_litert
@@ -26,6 +26,7 @@ from bert_keras.exporting.variants.measuring import Figures, Run, score, seconds
 from bert_keras.exporting.variants.sentences import MIN_COSINE, mean_cosine, on_groups
 from bert_keras.exporting.variants.variant import Float16, Variant
 from bert_keras.exporting.verify import loaded
+from bert_keras.exporting.version_folder import METADATA
 from bert_keras.reports.page import Table
 from bert_keras.storage import StrPath, atomic_folder, json_object, readable_size
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_keras.exporting.saved_model import METADATA
 from bert_keras.exporting.servable import traced
 from bert_keras.exporting.variants.measuring import Run
+from bert_keras.exporting.version_folder import METADATA
 from bert_keras.quiet import hidden_messages
 
 MODEL = "model.tflite"
