@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_keras.text.packing import span_indices
+
 
 def choose_tokens(
     candidates: np.ndarray, *, quotas: np.ndarray, generator: np.random.Generator
@@ -114,8 +116,7 @@ def choose_words(
         is_open = (space > 0) & (lower < upper)
         if not is_open.all():
             lower, upper, space = lower[is_open], upper[is_open], space[is_open]
-    starts, sizes = starts[is_chosen], (ends - starts)[is_chosen]
-    return np.repeat(starts - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
+    return span_indices(starts[is_chosen], (ends - starts)[is_chosen])
 
 
 def _last_words(

@@ -10,12 +10,18 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import chain, count, islice
+from typing import NamedTuple
 
 import numpy as np
+
+from bert_keras.text.packing import span_indices
 
 MAX_CHUNKS = 400_000  # a larger cache is cleared; about 150 bytes each
 # Marks the end of a text or chunk.
 _END, _END_INDEX = "\n", 0
+_SLOT_BITS = 19  # 12 MB
+_FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)  # odd, of random bits
+_MASKS = np.array([(1 << 8 * length) - 1 for length in range(9)], np.uint64)  # of lower bytes
 _PARTS = re.compile(r"[!-/:-@\[-`{-~\n]|[^!-/:-@\[-`{-~\n]+")
 
 
@@ -44,7 +50,11 @@ class ChunkCache:
         joined = f" {_END} ".join(texts)
         if joined.count(_END) >= max(len(texts), 1):
             return self.flat_ids([text.replace(_END, " ") for text in texts])
-        indices, new = self._chunks.indices(joined.split(" "))
+        split = _SplitText.of(joined.encode("utf-8", "surrogatepass"))
+        indices = self._short_chunks.indices(split)
+        unknown = np.flatnonzero(indices < 0)
+        indices[unknown], new = self._chunks.indices(split.chunks(unknown))
+        self._short_chunks.add(split, unknown, indices[unknown])
         if new:
             self._add_chunks(new)
         ids, lengths = self._chunks.flat_ids(indices)
@@ -52,7 +62,7 @@ class ChunkCache:
         return ids, np.diff(ends[: len(texts)], prepend=0)
 
     def _clear(self) -> None:
-        self._chunks, self._parts = _IdTable(), _IdTable()
+        self._chunks, self._parts, self._short_chunks = _IdTable(), _IdTable(), _ShortChunks()
 
     def _add_chunks(self, chunks: list[str]) -> None:
         """Tokenizes new chunks and adds their ids to the cache."""
@@ -64,6 +74,74 @@ class ChunkCache:
         flat, lengths = self._parts.flat_ids(indices)
         ends = np.cumsum(lengths)[indices == _END_INDEX]
         self._chunks.add(flat, np.diff(ends, prepend=0))
+
+
+class _SplitText(NamedTuple):
+    """The N chunks of a text. The key of one of at most 15 bytes is its bytes and its length."""
+
+    data: bytes  # the text as UTF-8
+    starts: np.ndarray  # int64 [N], in bytes
+    lengths: np.ndarray  # int64 [N], in bytes
+    keys: np.ndarray  # uint64 [2,N]; the key of a longer chunk equals no key of a short one
+
+    @classmethod
+    def of(cls, data: bytes) -> "_SplitText":
+        spaces = np.flatnonzero(np.frombuffer(data, np.uint8) == ord(" "))
+        starts = np.append(0, spaces + 1)
+        lengths = np.append(spaces, len(data)) - starts
+        # The eight bytes at each offset of the text and of 16 more bytes, as one number.
+        words = np.ndarray(len(data) + 9, "<u8", data + bytes(16), strides=(1,))
+        first = words[starts] & _MASKS[lengths.clip(max=8)]
+        second = words[starts + 8] & _MASKS[(lengths - 8).clip(0, 7)]
+        second |= lengths.clip(max=255).astype(np.uint64) << np.uint64(56)
+        return cls(data, starts, lengths, np.stack([first, second]))
+
+    def chunks(self, numbers: np.ndarray) -> list[str]:
+        """Returns the chunks with these numbers as strings."""
+        starts, lengths = self.starts[numbers].tolist(), self.lengths[numbers].tolist()
+        return [
+            self.data[start : start + length].decode("utf-8", "surrogatepass")
+            for start, length in zip(starts, lengths, strict=True)
+        ]
+
+
+class _ShortChunks:
+    """The indices of most chunks of at most 15 bytes, in arrays.
+
+    Finding them all at once takes a third of the time of a dictionary. The hash of a key gives its
+    slot, which the first chunk with this hash keeps.
+    """
+
+    def __init__(self):
+        self._keys = np.zeros((2, 1 << _SLOT_BITS), np.uint64)
+        self._following = np.zeros(1 << _SLOT_BITS, np.int64)  # the index plus 1, or 0 if free
+
+    def indices(self, split: _SplitText) -> np.ndarray:
+        """Returns the index of each chunk, int64 [N], or -1 if it is not stored here."""
+        slots = _slots(split.keys)
+        is_found = (self._keys[:, slots] == split.keys).all(axis=0)
+        return self._following[slots] * is_found - 1
+
+    def add(self, split: _SplitText, numbers: np.ndarray, indices: np.ndarray) -> None:
+        """Stores the indices of those chunks that are short and whose slot is free.
+
+        Args:
+            split: The text.
+            numbers: The numbers of chunks in it, int64 [M].
+            indices: The indices of these chunks, int64 [M].
+        """
+        slots = _slots(split.keys[:, numbers])
+        is_stored = (split.lengths[numbers] <= 15) & (self._following[slots] == 0)
+        slots = slots[is_stored]
+        self._keys[:, slots] = split.keys[:, numbers[is_stored]]
+        self._following[slots] = indices[is_stored] + 1
+
+
+def _slots(keys: np.ndarray) -> np.ndarray:
+    """Returns a hash of each key, uint64 [2,N], of `_SLOT_BITS` bits, int64 [N]."""
+    first, second = keys
+    hashes = (first ^ second * _FACTORS[0]) * _FACTORS[1]
+    return (hashes >> np.uint64(64 - _SLOT_BITS)).astype(np.int64)
 
 
 class _IdTable:
@@ -105,6 +183,4 @@ class _IdTable:
     def flat_ids(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the concatenated ids of the texts at `indices`, and the number of ids of each."""
         lengths = self._lengths[indices]
-        positions = np.repeat(self._starts[indices] - (np.cumsum(lengths) - lengths), lengths)
-        positions += np.arange(len(positions))
-        return self._ids[positions], lengths
+        return self._ids[span_indices(self._starts[indices], lengths)], lengths

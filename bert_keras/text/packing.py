@@ -31,6 +31,12 @@ class TextSpans(NamedTuple):
     sequences: np.ndarray  # numbers of the sequences within a row, from 1
 
 
+def span_indices(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Returns the indices `start ... start + length - 1` of all spans, concatenated, int64."""
+    ends = np.cumsum(lengths)
+    return np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
+
+
 def truncated_lengths(length_a, length_b, *, limit: int):
     """Returns the lengths of texts A and B after truncation to `limit` tokens together.
 

@@ -43,6 +43,27 @@ def test_unusual_texts():
     assert_equal(tokenizer, [""])
 
 
+@pytest.mark.parametrize("bits", [1, 19])
+def test_similar_chunks_have_ids_of_their_own(monkeypatch, bits):
+    monkeypatch.setattr(chunks, "_SLOT_BITS", bits)
+    tokenized = []
+
+    def tokenize(texts):
+        tokenized.extend(texts)
+        return [[len(tokenized) - len(texts) + number] for number in range(len(texts))]
+
+    cache = ChunkCache(tokenize)
+    words = ["abcdefghijklmnopqrst"[:length] for length in range(1, 21)]
+    words += ["a\0", "a\0\0", "abcdefgh\0", "é", "ééééééé", "éééééééé", "abcdefg中", "\ud800"]
+    words += [word[::-1] for word in words if word != word[::-1]]
+    for _ in range(3):
+        ids, lengths = cache.flat_ids([" ".join(words), *words])
+        assert lengths.tolist() == [len(words), *[1] * len(words)]
+        assert [tokenized[number] for number in ids] == words * 2
+        words = words[::-1]
+    assert len(tokenized) == len(words)
+
+
 def test_a_full_cache_is_cleared(monkeypatch):
     monkeypatch.setattr(chunks, "MAX_CHUNKS", 4)
     tokenized = []

@@ -7,7 +7,13 @@ import numpy as np
 
 from bert_keras.data.masking import Masker
 from bert_keras.data.schema import PretrainingSchema
-from bert_keras.text.packing import TextSpans, packed, packing_features, truncated_lengths
+from bert_keras.text.packing import (
+    TextSpans,
+    packed,
+    packing_features,
+    span_indices,
+    truncated_lengths,
+)
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.records.buckets import SpanTable
 
@@ -186,8 +192,7 @@ def _reordered(bounds: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.nd
     """Returns the indices of the spans in the new order of the sequences, and the new bounds."""
     counts = np.diff(bounds)[order]
     starts = np.cumsum(counts) - counts
-    spans = np.repeat(bounds[:-1][order] - starts, counts) + np.arange(counts.sum())
-    return spans, np.append(starts, len(spans))
+    return span_indices(bounds[:-1][order], counts), np.append(starts, counts.sum())
 
 
 def filled_rows(

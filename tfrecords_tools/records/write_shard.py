@@ -75,10 +75,9 @@ class WriteShard:
 
 def tokens_of(sequences: Sequences, store: TokenStore) -> np.ndarray:
     """Returns the token ids of all spans, concatenated."""
-    spans = list(zip(sequences.starts.tolist(), sequences.lengths.tolist(), strict=True))
     tokens = []
-    for index in range(0, len(spans), _RELEASE_INTERVAL):
-        group = spans[index : index + _RELEASE_INTERVAL]
-        tokens += [store.tokens(start, start + length) for start, length in group]
+    for first in range(0, len(sequences.starts), _RELEASE_INTERVAL):
+        group = slice(first, first + _RELEASE_INTERVAL)
+        tokens.append(store.tokens_of(sequences.starts[group], sequences.lengths[group]))
         store.release()
-    return np.frombuffer(b"".join(tokens), store.dtype)
+    return np.concatenate(tokens)

@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from bert_keras.storage import atomic_folder
+from bert_keras.text.packing import span_indices
 
 FILES = ("tokens", "sentences", "documents")
 INDEX_DTYPE = np.dtype("<i8")
@@ -134,6 +135,15 @@ class TokenStore:
         """Returns the token ids from `start` to `end - 1` as bytes of `dtype`."""
         size = self.dtype.itemsize
         return self._tokens[start * size : end * size]
+
+    def tokens_of(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Returns the token ids of spans, concatenated.
+
+        Args:
+            starts: int [N], the first token of each span.
+            lengths: int [N], the number of tokens of each span.
+        """
+        return np.frombuffer(self._tokens, self.dtype)[span_indices(starts, lengths)]
 
     def release(self) -> None:
         """Releases the memory of the pages that were read."""
