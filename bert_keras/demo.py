@@ -22,13 +22,12 @@ from bert_keras.storage import write_text
 from tfrecords_tools.build import build
 from tfrecords_tools.inputs.corpus import documents
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.text.sentences import sentences
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 VOCABULARY_SIZE = 4_000
 NUM_LABELS = 4  # one label for each of the longest documents of the corpus
-MIN_WORDS = 6  # shorter sentences say too little about their document
-DEV_RATE = 0.2  # fraction of the sentences that is held out
+MIN_WORDS = 6  # shorter paragraphs say too little about their document
+DEV_RATE = 0.2  # fraction of the paragraphs that is held out
 HELD_OUT_RATE = 0.03  # fraction of the documents on which the pretrained model is scored
 
 
@@ -42,8 +41,8 @@ def demo(
     """Run every stage in a new numbered folder under `output`, and print the contents of it.
 
     The stages train a vocabulary, build records, pretrain, fine-tune a classifier, export it and
-    serve it. The classifier predicts from which of the longest documents of the corpus a sentence
-    comes. Some sentences are held out to score it.
+    serve it. The classifier predicts from which of the longest documents of the corpus a paragraph
+    comes. A paragraph is a line of the corpus. Some paragraphs are held out to score it.
 
     Args:
         corpus: Text files of at least four documents; by default CPython's language reference.
@@ -55,7 +54,7 @@ def demo(
         The new folder.
 
     Raises:
-        InputError: If the corpus has too few sentences for a classifier, or `num_steps` is not
+        InputError: If the corpus has too few paragraphs for a classifier, or `num_steps` is not
             positive.
     """
     recipe = dataclasses.replace(PRETRAIN["demo"], seed=seed)
@@ -111,12 +110,12 @@ def _finetune(folder: Path, *, seed: int) -> None:
         data={"train": str(folder / "train.tsv"), "dev": str(folder / "dev.tsv")},
         output=folder / "finetune",
         seed=seed,
-        text_columns=["sentence"],
+        text_columns=["text"],
         max_length=64,
         long_texts="truncate",
     ).scores
     print(
-        f"  accuracy on {scores['dev_rows']} held-out sentences: {scores['accuracy']:.1%}; always "
+        f"  accuracy on {scores['dev_rows']} held-out paragraphs: {scores['accuracy']:.1%}; always "
         f"predicting the most frequent label: {scores['majority_accuracy']:.1%}\n",
         flush=True,
     )
@@ -189,14 +188,13 @@ def _prose(topic: str) -> Iterator[str]:
 
 
 def _write_rows(files: Sequence[str | os.PathLike], folder: Path, *, seed: int) -> str:
-    """Write train.tsv and dev.tsv with sentences and labels, and return a held-out sentence.
+    """Write train.tsv and dev.tsv with paragraphs and labels, and return a held-out paragraph.
 
-    A sentence that occurs more than once is omitted, so the training rows contain no held-out one.
+    One that occurs more than once is omitted, so the training rows contain no held-out one.
     """
     labelled = []
-    for lines in documents(files, stage="label sentences"):
-        texts = [text for line in lines for text in sentences(line) if "\t" not in text]
-        texts = [text for text in texts if len(text.split()) >= MIN_WORDS]
+    for lines in documents(files, stage="label paragraphs"):
+        texts = [line for line in lines if "\t" not in line and len(line.split()) >= MIN_WORDS]
         labelled.append((" ".join(lines[0].split()[:5]), texts))
     longest = sorted(labelled, key=lambda each: -len(each[1]))[:NUM_LABELS]
     counts = Counter(text for _, texts in longest for text in texts)
@@ -214,10 +212,10 @@ def _write_rows(files: Sequence[str | os.PathLike], folder: Path, *, seed: int) 
     trained = {label for _, label in rows[num_dev:]}
     if num_dev == 0 or len(trained) < 2 or trained != {label for _, label in rows}:
         raise InputError(
-            f"the corpus has {len(rows)} sentences of at least {MIN_WORDS} words that occur only "
+            f"the corpus has {len(rows)} paragraphs of at least {MIN_WORDS} words that occur only "
             "once, too few for a classifier; use a larger corpus"
         )
     for name, part in (("dev.tsv", rows[:num_dev]), ("train.tsv", rows[num_dev:])):
-        lines = ["sentence\tlabel", *("\t".join(row) for row in part)]
+        lines = ["text\tlabel", *("\t".join(row) for row in part)]
         write_text(folder / name, "\n".join(lines) + "\n")
     return rows[0][0]

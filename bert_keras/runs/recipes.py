@@ -267,6 +267,6 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
     "small-models": {"": SMALL_MODELS, "ner-features": TAGGER},
     "laptop": {"": LAPTOP_TASKS, "ner-features": TAGGER},
     "demo": {
-        "": FinetuneRecipe(batch_size=16, num_epochs=8, learning_rate=1e-3, bias_correction=True)
+        "": FinetuneRecipe(batch_size=8, num_epochs=20, learning_rate=1e-3, bias_correction=True)
     },
 }

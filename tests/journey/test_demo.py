@@ -58,7 +58,7 @@ def test_the_demo_runs_every_stage(tmp_path, capsys):
     scores = json.loads((first / "pretrain" / "scores.json").read_text())
     for name in ("held_out", "copying", "unigram"):
         assert f"{scores[f'{name}_masked_lm_loss']:.3f}" in out
-    assert "held-out sentences: " in out
+    assert "held-out paragraphs: " in out
     assert "POST /v1/models/demo:predict" in out
     assert f"bert-keras serve {first}/saved_models/demo --port 8501" in out
     assert 'curl -d \'{"instances": [' in out
