@@ -93,7 +93,7 @@ class WriteRecords:
         """Returns the seven features of a batch; see `bert_keras.data.schema`."""
         lengths = np.stack([rows["length_a"], rows["length_b"]], axis=1)
         starts = np.stack([rows["start_a"], rows["start_b"]], axis=1)
-        tokens = store.tokens_of(starts.ravel(), lengths.ravel())
+        tokens = store.tokens_of_spans(starts.ravel(), lengths.ravel())
         offsets = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
         features = packed_texts(
             tokens, offsets, lengths, length=self.settings.max_length, vocabulary=vocabulary

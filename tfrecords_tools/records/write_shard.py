@@ -78,6 +78,6 @@ def tokens_of(sequences: Sequences, store: TokenStore) -> np.ndarray:
     tokens = []
     for first in range(0, len(sequences.starts), _RELEASE_INTERVAL):
         group = slice(first, first + _RELEASE_INTERVAL)
-        tokens.append(store.tokens_of(sequences.starts[group], sequences.lengths[group]))
+        tokens.append(store.tokens_of_spans(sequences.starts[group], sequences.lengths[group]))
         store.release()
     return np.concatenate(tokens)

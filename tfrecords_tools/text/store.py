@@ -136,7 +136,7 @@ class TokenStore:
         size = self.dtype.itemsize
         return self._tokens[start * size : end * size]
 
-    def tokens_of(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    def tokens_of_spans(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Returns the token ids of spans, concatenated.
 
         Args:

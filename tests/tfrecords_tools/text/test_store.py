@@ -42,6 +42,17 @@ def test_a_store_is_read_as_it_was_written(tmp_path):
     assert read(written(tmp_path / "a", CORPUS)) == (CORPUS, (3, 6, 10))
 
 
+def test_spans_are_read_together(tmp_path):
+    store = TokenStore(written(tmp_path / "a", CORPUS))
+    ids = store.tokens_of_spans(np.array([7, 0, 3, 2]), np.array([3, 2, 0, 3]))
+    assert ids.tolist() == [8, 9, 999, 1, 2, 3, 4, 5]
+    assert ids.dtype == DTYPE
+    store.release()
+    assert store.tokens_of_spans(np.array([7]), np.array([1])).tolist() == [8]
+    empty = TokenStore(written(tmp_path / "empty", []))
+    assert len(empty.tokens_of_spans(np.array([], int), np.array([], int))) == 0
+
+
 def test_empty_sentences_and_documents_are_dropped(tmp_path):
     documents = [[], [[], [1], []], [[]], [[2]]]
     assert read(written(tmp_path / "a", documents)) == ([[[1]], [[2]]], (2, 2, 2))
