@@ -55,7 +55,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     ),
     "tiny-hour": TINY_HOUR,
     "laptop-10min": LAPTOP,
-    # docs/benchmarks/pretraining.md: 82 processor minutes. At a learning rate of 5e-3, the loss
+    # docs/benchmarks/pretraining.md: 76 processor minutes. At a learning rate of 5e-3, the loss
     # after 2,000 steps is 0.5 higher.
     "laptop-hour": dataclasses.replace(
         LAPTOP,
