@@ -65,7 +65,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         learning_rate=2e-3,
         initializer_stddev=0.0625,
     ),
-    # Not run. BERT's own architecture, in the processor time of laptop-hour.
+    # docs/benchmarks/pretraining.md: 94 processor minutes. BERT's own architecture.
     "bert-hour": dataclasses.replace(
         LAPTOP,
         size="mini",
