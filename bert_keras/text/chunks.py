@@ -19,7 +19,7 @@ from bert_keras.text.packing import span_indices
 MAX_CHUNKS = 400_000  # a larger cache is cleared; about 150 bytes each
 # Marks the end of a text or chunk.
 _END, _END_INDEX = "\n", 0
-_SLOT_BITS = 19  # 12 MB
+_SLOT_BITS = 19  # 10 MB
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)  # odd, of random bits
 _MASKS = np.array([(1 << 8 * length) - 1 for length in range(9)], np.uint64)  # of lower bytes
 _PARTS = re.compile(r"[!-/:-@\[-`{-~\n]|[^!-/:-@\[-`{-~\n]+")
@@ -114,10 +114,10 @@ class _ShortChunks:
 
     def __init__(self):
         self._keys = np.zeros((2, 1 << _SLOT_BITS), np.uint64)
-        self._following = np.zeros(1 << _SLOT_BITS, np.int64)  # the index plus 1, or 0 if free
+        self._following = np.zeros(1 << _SLOT_BITS, np.int32)  # the index plus 1, or 0 if free
 
     def indices(self, split: _SplitText) -> np.ndarray:
-        """Returns the index of each chunk, int64 [N], or -1 if it is not stored here."""
+        """Returns the index of each chunk, int32 [N], or -1 if it is not stored here."""
         slots = _slots(split.keys)
         is_found = (self._keys[:, slots] == split.keys).all(axis=0)
         return self._following[slots] * is_found - 1
