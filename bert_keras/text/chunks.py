@@ -83,6 +83,7 @@ class _SplitText(NamedTuple):
     starts: np.ndarray  # int64 [N], in bytes
     lengths: np.ndarray  # int64 [N], in bytes
     keys: np.ndarray  # uint64 [2,N]; the key of a longer chunk equals no key of a short one
+    slots: np.ndarray  # int64 [N], hashes of `_SLOT_BITS` bits of the keys
 
     @classmethod
     def of(cls, data: bytes) -> "_SplitText":
@@ -94,7 +95,9 @@ class _SplitText(NamedTuple):
         first = words[starts] & _MASKS[lengths.clip(max=8)]
         second = words[starts + 8] & _MASKS[(lengths - 8).clip(0, 7)]
         second |= lengths.clip(max=255).astype(np.uint64) << np.uint64(56)
-        return cls(data, starts, lengths, np.stack([first, second]))
+        hashes = (first ^ second * _FACTORS[0]) * _FACTORS[1]
+        slots = (hashes >> np.uint64(64 - _SLOT_BITS)).astype(np.int64)
+        return cls(data, starts, lengths, np.stack([first, second]), slots)
 
     def chunks(self, numbers: np.ndarray) -> list[str]:
         """Returns the chunks with these numbers as strings."""
@@ -108,8 +111,8 @@ class _SplitText(NamedTuple):
 class _ShortChunks:
     """The indices of most chunks of at most 15 bytes, in arrays.
 
-    Finding them all at once takes a third of the time of a dictionary. The hash of a key gives its
-    slot, which the first chunk with this hash keeps.
+    Finding them all at once takes a third of the time of a dictionary. The first chunk of a slot
+    keeps it.
     """
 
     def __init__(self):
@@ -118,9 +121,8 @@ class _ShortChunks:
 
     def indices(self, split: _SplitText) -> np.ndarray:
         """Returns the index of each chunk, int32 [N], or -1 if it is not stored here."""
-        slots = _slots(split.keys)
-        is_found = (self._keys[:, slots] == split.keys).all(axis=0)
-        return self._following[slots] * is_found - 1
+        is_found = (self._keys[:, split.slots] == split.keys).all(axis=0)
+        return self._following[split.slots] * is_found - 1
 
     def add(self, split: _SplitText, numbers: np.ndarray, indices: np.ndarray) -> None:
         """Stores the indices of those chunks that are short and whose slot is free.
@@ -130,18 +132,11 @@ class _ShortChunks:
             numbers: The numbers of chunks in it, int64 [M].
             indices: The indices of these chunks, int64 [M].
         """
-        slots = _slots(split.keys[:, numbers])
+        slots = split.slots[numbers]
         is_stored = (split.lengths[numbers] <= 15) & (self._following[slots] == 0)
         slots = slots[is_stored]
         self._keys[:, slots] = split.keys[:, numbers[is_stored]]
         self._following[slots] = indices[is_stored] + 1
-
-
-def _slots(keys: np.ndarray) -> np.ndarray:
-    """Returns a hash of each key, uint64 [2,N], of `_SLOT_BITS` bits, int64 [N]."""
-    first, second = keys
-    hashes = (first ^ second * _FACTORS[0]) * _FACTORS[1]
-    return (hashes >> np.uint64(64 - _SLOT_BITS)).astype(np.int64)
 
 
 class _IdTable:

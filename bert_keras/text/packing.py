@@ -33,8 +33,7 @@ class TextSpans(NamedTuple):
 
 def span_indices(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Returns the indices `start ... start + length - 1` of all spans, concatenated, int64."""
-    ends = np.cumsum(lengths)
-    return np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
+    return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
 
 
 def truncated_lengths(length_a, length_b, *, limit: int):

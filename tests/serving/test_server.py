@@ -99,20 +99,26 @@ def command(*words):
             process.wait()
 
 
-NO_KERAS = """
-import sys, uvicorn
+PROGRAM = """
+import os, sys, uvicorn
 from bert_keras.cli import main
-uvicorn.Server.run = lambda *_, **__: print({"keras", "jax", "torch"} & set(sys.modules))
-main(["serve", sys.argv[1], "--port", "0"])
+uvicorn.Server.run = lambda *_, **__: print({})
+main(["serve", *sys.argv[1:], "--port", "0"])
 """
+
+
+def value_in_server(expression, *words):
+    """Runs `bert-keras serve` up to its first request; returns the value of an expression there."""
+    command = [sys.executable, "-c", PROGRAM.format(expression), *words]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.stdout, ran.stderr
+    return ran.stdout.splitlines()[-1]
 
 
 @pytest.mark.slow
 def test_the_command_does_not_import_keras(models):
-    ran = subprocess.run(
-        [sys.executable, "-c", NO_KERAS, models / "texty"], capture_output=True, text=True
-    )
-    assert ran.stdout.splitlines()[-1] == "set()"
+    imported = '{"keras", "jax", "torch"} & set(sys.modules)'
+    assert value_in_server(imported, models / "texty") == "set()"
 
 
 def product_model(folder, factor, variant):
@@ -133,25 +139,13 @@ def product_model(folder, factor, variant):
     (folder / METADATA).write_text(json.dumps({"variant": {"name": variant}}))
 
 
-FROZEN_WEIGHTS = """
-import os, sys, uvicorn
-from bert_keras.cli import main
-uvicorn.Server.run = lambda *_, **__: print(os.getenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"))
-main(["serve", sys.argv[1], "--port", "0", "--versions", *sys.argv[2:]])
-"""
-
-
 @pytest.mark.slow
 def test_kernels_keep_the_layout_of_onednn_if_all_versions_are_bfloat16(tmp_path):
     for version, variant in (1, "bfloat16"), (2, "bfloat16"), (3, "int8"):
         product_model(tmp_path / "name" / str(version), version, variant)
+    variable = 'os.getenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS")'
     for versions, value in ("12", "1"), ("23", "None"):
-        ran = subprocess.run(
-            [sys.executable, "-c", FROZEN_WEIGHTS, tmp_path / "name", *versions],
-            capture_output=True,
-            text=True,
-        )
-        assert ran.stdout.splitlines()[-1] == value, ran.stderr
+        assert value_in_server(variable, tmp_path / "name", "--versions", *versions) == value
 
 
 @pytest.mark.slow
