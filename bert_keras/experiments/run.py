@@ -72,15 +72,15 @@ def reproduce(
 
 
 def _fill(results: Results, runs: "Runs", *, files: Mapping[str, dict[str, str]]) -> None:
-    """Computes all cells of the results; the report is rewritten after each of them."""
+    """Computes all cells, one column after another; the report is rewritten after each cell."""
     experiment, models = results.experiment, {}
     for name, arm in experiment.models.items():
         print(f"{experiment.name}: pretrain {name}", file=sys.stderr, flush=True)
         arms = [each for each in experiment.arms if each.pretraining_name == name]
         ends = [results.steps[each.name] for each in arms]
         models[name], results.pretrainings[name] = runs.pretrained(name, arm, ends=ends)
-    for arm in experiment.arms:
-        for column in results.columns:
+    for column in results.columns:
+        for arm in experiment.arms:
             cell = f"{arm.name} on {column.name}"
             print(f"{experiment.name}: fine-tune {cell}", file=sys.stderr, flush=True)
             model = models[arm.pretraining_name][results.steps[arm.name]]
