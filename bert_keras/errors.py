@@ -42,6 +42,11 @@ def check_name(name: str, known: Iterable[str], *, what: str) -> None:
         raise InputError(f"no {what} is called {name!r}; known: {', '.join(known)}")
 
 
+def counted(number: int, unit: str) -> str:
+    """Return a number with its unit, which is plural unless the number is 1, as "1,024 steps"."""
+    return f"{number:,} {unit}{'s' * (number != 1)}"
+
+
 def listed(problems: list[str], *, most: int = 50) -> str:
     """Join the first `most` faults into one text that ends with the number of the other faults."""
     named = "; ".join(problems[:most])

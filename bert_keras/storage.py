@@ -29,11 +29,16 @@ def text_lines(path: str | os.PathLike) -> Iterator[str]:
             try:
                 text = line.decode("utf-8")
             except UnicodeDecodeError as error:
-                raise InputError(
-                    f"{path}, line {number} is not UTF-8 (byte {error.object[error.start]:#04x} at "
-                    f"column {error.start + 1}); convert the file to UTF-8 first"
-                ) from error
+                raise utf8_error(path, number, error) from error
             yield text.removeprefix("\ufeff" if number == 1 else "").rstrip("\r\n")
+
+
+def utf8_error(path: StrPath, number: int, error: UnicodeDecodeError) -> InputError:
+    """Return the error for line `number` of a file, which is not UTF-8."""
+    return InputError(
+        f"{path}, line {number} is not UTF-8 (byte {error.object[error.start]:#04x} at column "
+        f"{error.start + 1}); convert the file to UTF-8 first"
+    )
 
 
 def existing_file(path: str | os.PathLike) -> Path:

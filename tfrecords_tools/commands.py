@@ -20,7 +20,7 @@ from tfrecords_tools.build import build
 from tfrecords_tools.inspect.shards import has_records
 from tfrecords_tools.manifest import label_names, records_vocabulary
 from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
-from tfrecords_tools.settings import BuildSettings, settings_of
+from tfrecords_tools.settings import FORECAST_FIELDS, SURVEY_FIELDS, BuildSettings, settings_of
 from tfrecords_tools.vocab.train_vocab import MODELS, train_vocabulary
 from tfrecords_tools.vocab.word_counts import Reading
 
@@ -206,7 +206,7 @@ class Check(Command):
     )
     vocab: str | None = option(None, metavar="FILE", help=_VOCAB_HELP)
     sample: int = _sample(32)
-    settings: Mapping[str, Any] = group(BuildSettings)
+    settings: Mapping[str, Any] = group(BuildSettings, only=(*SURVEY_FIELDS, *FORECAST_FIELDS))
 
     def run(self) -> None:
         kinds = {has_records(path) for path in self.paths}
@@ -231,11 +231,12 @@ class Check(Command):
         from tfrecords_tools.inspect.advice import report
         from tfrecords_tools.inspect.survey import survey
 
+        settings = BuildSettings(**self.settings)
+        vocabulary = vocabulary_from(self.vocab) if self.vocab else None
+        if vocabulary is None:
+            check_unused(settings, *FORECAST_FIELDS, reason="on a corpus without --vocab")
         counts = survey(
-            self.paths,
-            vocabulary=vocabulary_from(self.vocab) if self.vocab else None,
-            settings=BuildSettings(**self.settings),
-            sample_bytes=self.sample,
+            self.paths, vocabulary=vocabulary, settings=settings, sample_bytes=self.sample
         )
         print(printable(report(counts)))
 

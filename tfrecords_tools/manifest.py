@@ -5,6 +5,7 @@ continues must have the same plan. It writes the manifest last, so a folder with
 complete. `check` compares record files with the manifest.
 """
 
+import glob
 import json
 import os
 import platform
@@ -106,14 +107,20 @@ def records_vocabulary(
 ) -> Vocabulary:
     """Reads a vocabulary file, or if `file` is None, the file in the folder of the first records.
 
+    Args:
+        records: Folders, glob patterns or files.
+        file: The vocabulary file.
+
     Raises:
         InputError: There is no such file.
     """
     if file:
         return vocabulary_from(file)
-    first = Path(records[0])
-    if not first.exists():
-        raise InputError(f"{first} does not exist; expected a folder of records or record files")
+    pattern = os.fspath(records[0])
+    matches = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern))
+    if not matches:
+        raise InputError(f"{pattern} does not exist; expected a folder of records or record files")
+    first = Path(matches[0])
     folder = first if first.is_dir() else first.parent
     vocabulary = vocabulary_in(folder)
     if vocabulary is None:

@@ -17,9 +17,9 @@ from bert_keras.options import (
 )
 from bert_keras.text.fast_tokenizer import RULES_FILE, is_uncased
 from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.inputs.decoding import ERRORS
 from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
 
-ERRORS = ("fail", "skip", "replace")
 NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
 _DEFAULT_DUPLICATES = 5
 _MOST_DUPLICATES = 10_000
@@ -163,6 +163,14 @@ class BuildSettings:
                 "vocabulary: bert-tfrecords vocab --model unigram --cased"
             )
         return replace(self, lowercase=is_uncased(vocabulary))
+
+
+# The settings that a survey of a corpus uses, and those that it uses only with a vocabulary.
+SURVEY_FIELDS = ("text_field", "splitter")
+FORECAST_FIELDS = (
+    *("lowercase", "objective", "max_length", "short_sequence_rate"),
+    *("sequences_per_record", "seed"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

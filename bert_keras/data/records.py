@@ -48,12 +48,18 @@ def _files_of(pattern: str) -> list[str]:
     return files
 
 
-def common_schema(files: Sequence[str]) -> PretrainingSchema:
+def common_schema(files: Sequence[str], *, skip_broken: bool = False) -> PretrainingSchema:
     """Returns the schema that all files share; it is read from the first record of each file.
+
+    Args:
+        files: Paths of record files.
+        skip_broken: Whether to skip files whose first record is truncated or corrupt.
 
     Raises:
         InputError: The files have different schemas, or `schema_of` refuses one of them.
     """
+    if skip_broken:
+        files = [file for file in files if not _is_broken(file)] or files
     first, *others = files
     expected = schema_of(first)
     for file in others:
@@ -62,6 +68,15 @@ def common_schema(files: Sequence[str]) -> PretrainingSchema:
                 f"{file} contains records of {schema}, but {first} of {expected}; expected one kind"
             )
     return expected
+
+
+def _is_broken(file: str) -> bool:
+    """Returns whether the first record of a file is truncated or corrupt."""
+    try:
+        next(iter(tf.data.TFRecordDataset(file)), None)
+    except (tf.errors.DataLossError, tf.errors.OutOfRangeError):
+        return True
+    return False
 
 
 def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
@@ -111,7 +126,7 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     ```
     """
     files = record_files(files)
-    schema = common_schema(files)
+    schema = common_schema(files, skip_broken=skip_broken)
     check_examples(files[0], schema, objective)
     if not objective.reads_masks:
         if masking:
@@ -181,7 +196,7 @@ def feature_batches(
     """
     if batch_size < 1:
         raise InputError(f"batch_size is {batch_size}; expected at least 1")
-    spec = common_schema(files).parsing_spec()
+    spec = common_schema(files, skip_broken=skip_broken).parsing_spec()
     names = tf.data.Dataset.from_tensor_slices(files)
     if skip_broken:  # `ignore_errors` would retry a missing file for ever
         names = names.filter(lambda name: tf.numpy_function(tf.io.gfile.exists, [name], tf.bool))

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.options import check_least
 from bert_keras.storage import existing_file
 
@@ -81,8 +81,8 @@ class PretrainingSchema:
         labels = "with" if self.has_labels else "without"
         packed = f", up to {self.max_sequences} sequences each" if self.is_packed else ""
         return (
-            f"{self.max_length} positions and {self.max_predictions} predictions, {labels} "
-            f"next sentence labels{packed}"
+            f"{self.max_length} positions and {counted(self.max_predictions, 'prediction')}, "
+            f"{labels} next sentence labels{packed}"
         )
 
     def parsing_spec(self) -> dict:
@@ -132,7 +132,8 @@ def schema_of(path: str | os.PathLike) -> PretrainingSchema:
     for name, length in schema.lengths.items():
         if counts[name] != length:
             raise InputError(
-                f"{path}: {name} has {counts[name]} {_field(name)} values; expected {length}"
+                f"{path}: {name} has {counted(counts[name], f'{_field(name)} value')}; expected "
+                f"{length}"
             )
     return schema
 

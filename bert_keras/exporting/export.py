@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bert_keras.errors import InputError
 from bert_keras.exporting.model_folder import export_model, text_model
-from bert_keras.exporting.variants.export_variant import export_variant
+from bert_keras.exporting.variants.export_variant import MAX_SCORE_LOSS, export_variant
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.storage import StrPath
 from bert_keras.text.tokenizer import TextTokenizer
@@ -23,7 +23,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     variant: str | None = None,
     data: StrPath | None = None,
     task: str | None = None,
-    max_score_loss: float = 0.5,
+    max_score_loss: float = MAX_SCORE_LOSS,
 ) -> Path:
     """Writes a model of any head as a SavedModel that takes texts, and verifies it.
 
@@ -65,6 +65,11 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     export("film-critic", "saved_models/film-critic/1")
     ```
     """
+    if variant is None and (data, task, max_score_loss) != (None, None, MAX_SCORE_LOSS):
+        raise InputError(
+            "data, task and max_score_loss have no effect without a variant; leave them out or "
+            "choose a variant"
+        )
     described = text_model(model, tokenizer=tokenizer, labels=labels, max_length=max_length)
     if variant is None:
         return export_model(described, path, num_texts=num_texts, dimensions=dimensions)

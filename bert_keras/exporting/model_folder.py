@@ -139,7 +139,7 @@ def export_classifier(
     max_length: int,
     **settings: Any,
 ) -> Path:
-    """Exports a Keras classifier as a SavedModel. `export` and `model.export` replace it.
+    """Exports a Keras classifier as a SavedModel. Deprecated: use `export` or `model.export`.
 
     Args:
         model: A Keras model that takes `input_ids`, `input_mask` and `segment_ids` and returns

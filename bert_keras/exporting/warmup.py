@@ -152,7 +152,7 @@ def warmup_requests(folder: str | os.PathLike) -> list[dict]:
             }
             for each in messages
         ]
-    except (tf.errors.DataLossError, DecodeError, TypeError) as error:
+    except (tf.errors.DataLossError, DecodeError, TypeError, ValueError) as error:
         raise InputError(
             f"{path} does not contain complete PredictionLogs; export the model again"
         ) from error

@@ -157,7 +157,7 @@ class _Paths:
 
         Raises:
             ClientDisconnect: If the client disconnects before the response is ready.
-            Refused: If the request is faulty, or takes longer than the time limit (504).
+            Refusal: If the request is faulty, or takes longer than the time limit (504).
         """
         async with self._body_reader.body(request) as body:
             response = asyncio.ensure_future(respond(body))

@@ -124,7 +124,7 @@ class Batcher:
             the future is cancelled before the request runs, the request is not run.
 
         Raises:
-            Refused: If the request has too many rows for one run and its rows cannot be split, or
+            Refusal: If the request has too many rows for one run and its rows cannot be split, or
                 if the batcher is closed (503).
         """
         rows = num_rows(tensors) or 0
@@ -138,7 +138,7 @@ class Batcher:
             if rows > max_joint:
                 raise Refusal(
                     f"The request has {rows} rows; this signature runs all rows of a request "
-                    f"together, at most {max_joint} rows of this length; send several requests"
+                    f"together, at most {max_joint} of this length; send several requests"
                 )
         request = _QueuedRequest(signature_name, tensors, rows, order, max_rows, key)
         with self._changed:

@@ -50,7 +50,7 @@ def read_call(method: str, path: str) -> Call:
         The call, with percent-decoded model name and label.
 
     Raises:
-        Refused: If TF Serving has no such request (400). The error message is empty if the version
+        Refusal: If TF Serving has no such request (400). The error message is empty if the version
             number exceeds 64 bits, because TF Serving then sends an empty body.
     """
     grammar = {"GET": _GET, "POST": _POST}.get(method)

@@ -6,7 +6,8 @@ import re
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
+from bert_keras.options import check_least
 from bert_keras.serving.rest_client import RestConnection, UnavailableError
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class Client:
         batch_size: The most instances in one request.
 
     Raises:
-        InputError: If `url` is not the URL of a model.
+        InputError: If `url` is not the URL of a model, or if `num_attempts` or `batch_size` is less
+            than 1.
 
     Example:
 
@@ -65,8 +67,9 @@ class Client:
     def __init__(
         self, url: str, *, timeout: float = 60.0, num_attempts: int = 4, batch_size: int = 32
     ):
+        self.num_attempts, self.batch_size = num_attempts, batch_size
+        check_least(self, 1, "num_attempts", "batch_size")
         self._connection = _connection_to(url, timeout=timeout, is_async=False)
-        self._num_attempts, self._batch_size = num_attempts, batch_size
 
     def predict(self, instances: Iterable, *, signature_name: str | None = None) -> list:
         """Return one prediction for each instance, in the order of the instances.
@@ -91,8 +94,8 @@ class Client:
         """Like `predict`, but yields the predictions of each request when its response arrives."""
         import tenacity
 
-        for body, count in _bodies(instances, signature_name, self._batch_size):
-            retrying = tenacity.Retrying(**_retry_policy(self._num_attempts))
+        for body, count in _bodies(instances, signature_name, self.batch_size):
+            retrying = tenacity.Retrying(**_retry_policy(self.num_attempts))
             yield _check_count(retrying(self._connection.predict, body), count)
 
     def close(self) -> None:
@@ -130,8 +133,9 @@ class AsyncClient:
     def __init__(
         self, url: str, *, timeout: float = 60.0, num_attempts: int = 4, batch_size: int = 32
     ):
+        self.num_attempts, self.batch_size = num_attempts, batch_size
+        check_least(self, 1, "num_attempts", "batch_size")
         self._connection = _connection_to(url, timeout=timeout, is_async=True)
-        self._num_attempts, self._batch_size = num_attempts, batch_size
 
     async def predict(self, instances: Iterable, *, signature_name: str | None = None) -> list:
         """Same as `Client.predict`, but asynchronous."""
@@ -144,8 +148,8 @@ class AsyncClient:
         """Same as `Client.batches`, but asynchronous."""
         import tenacity
 
-        for body, count in _bodies(instances, signature_name, self._batch_size):
-            retrying = tenacity.AsyncRetrying(**_retry_policy(self._num_attempts))
+        for body, count in _bodies(instances, signature_name, self.batch_size):
+            retrying = tenacity.AsyncRetrying(**_retry_policy(self.num_attempts))
             yield _check_count(await retrying(self._connection.predict_async, body), count)
 
     async def close(self) -> None:
@@ -217,8 +221,9 @@ def _json_value(value: Any) -> object:
 def _check_count(predictions: list, count: int) -> list:
     if len(predictions) != count:
         raise InputError(
-            f"the server returned {len(predictions)} predictions for {count} instances; select a "
-            "signature with one prediction for each instance"
+            f"the server returned {counted(len(predictions), 'prediction')} for "
+            f"{counted(count, 'instance')}; select a signature with one prediction for each "
+            "instance"
         )
     return predictions
 

@@ -71,7 +71,7 @@ class EmbeddingsApi:
         """Return the response body.
 
         Raises:
-            Refused: If the request is faulty or the model returns no embeddings.
+            Refusal: If the request is faulty or the model returns no embeddings.
         """
         document = await self._steps.read(body, read_document, body)
         request = await self._steps.read(body, read_request, document)
@@ -233,7 +233,7 @@ def response_body(
         num_tokens: The tokens of each text, int32 [num_texts].
 
     Raises:
-        Refused: If the request asks for more dimensions than E, or if a value is not finite (500).
+        Refusal: If the request asks for more dimensions than E, or if a value is not finite (500).
     """
     size = embeddings.shape[1]
     if request.dimensions is not None:

@@ -29,7 +29,7 @@ def read_examples(document: dict[str, Any]) -> np.ndarray:
         One serialized tf.Example for each example: [num_examples], bytes objects.
 
     Raises:
-        Refused: If "examples" is not a non-empty list of objects, or if the values of a feature
+        Refusal: If "examples" is not a non-empty list of objects, or if the values of a feature
             have mixed or unsupported types.
     """
     # Two concatenated protobuf messages are merged when parsed; the second one takes precedence.
@@ -85,7 +85,7 @@ def check_signature(verb: str, signatures: Mapping[str, Any], name: str) -> None
         name: Name of the signature to check.
 
     Raises:
-        Refused: If there is no such signature, or if its method, inputs or outputs do not fit.
+        Refusal: If there is no such signature, or if its method, inputs or outputs do not fit.
     """
     if name not in signatures:
         raise Refusal(f"No signature was found with the name: {name}")
@@ -118,7 +118,7 @@ def labels_and_scores(outputs: Mapping[str, np.ndarray], *, num_examples: int) -
         is 0.
 
     Raises:
-        Refused: If an array has another dtype or shape.
+        Refusal: If an array has another dtype or shape.
     """
     arrays = {name: outputs[name] for name in ("classes", "scores") if name in outputs}
     for name, kind, dtype in (("classes", "O", "DT_STRING"), ("scores", "f", "DT_FLOAT")):
@@ -142,7 +142,7 @@ def regression_values(outputs: Mapping[str, np.ndarray], *, num_examples: int) -
         num_examples: Number of examples in the request.
 
     Raises:
-        Refused: If the array has another dtype or shape.
+        Refusal: If the array has another dtype or shape.
     """
     array = outputs["outputs"]
     if array.shape not in ((num_examples,), (num_examples, 1)) or array.dtype != np.float32:

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from bert_keras.errors import InputError
+from bert_keras.exporting.version_folder import LARGEST_VERSION, is_version
 from bert_keras.serving.calls import Refusal
 from bert_keras.serving.json_text import read_document
 from bert_keras.serving.requests import read_predict, read_signature_name
@@ -38,7 +39,7 @@ class GrpcConnection:
             `predict` and `close`.
 
     Raises:
-        InputError: If `url` has another form.
+        InputError: If `url` has another form or the version is too large.
     """
 
     def __init__(self, url: str, *, timeout: float, is_async: bool):
@@ -52,8 +53,12 @@ class GrpcConnection:
             )
         self._url, self._timeout = url, timeout
         self._model = _apis("model_pb2").ModelSpec(name=unquote(match["model"]))
-        if match["version"]:
-            self._model.version.value = int(match["version"])
+        if version := match["version"]:
+            if not is_version(version):
+                raise InputError(
+                    f"{url} selects version {version}; expected at most {LARGEST_VERSION}"
+                )
+            self._model.version.value = int(version)
         if match["label"]:
             self._model.version_label = unquote(match["label"])
         self._signatures: Mapping[str, Any] = {}  # fetched before the first request
@@ -79,7 +84,7 @@ class GrpcConnection:
             One prediction for each instance.
 
         Raises:
-            Unavailable: If no server responds or it is busy.
+            UnavailableError: If no server responds or it is busy.
             InputError: If the server rejects the request, with the server's message, or if the
                 response takes too long.
         """

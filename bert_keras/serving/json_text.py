@@ -30,7 +30,7 @@ def read_document(body: bytes) -> dict[str, Any]:
         body: The bytes of the body, after decompression.
 
     Raises:
-        Refused: If the body is not JSON, is not an object, or is nested too deeply (400).
+        Refusal: If the body is not JSON, is not an object, or is nested too deeply (400).
     """
     text = body.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape").lstrip(" \t\n\r")
     if not text:
@@ -92,7 +92,7 @@ def string_bytes(value: str | dict[str, Any]) -> bytes:
         value: A string, which is encoded as UTF-8, or {"b64": text}, which is base64-decoded.
 
     Raises:
-        Refused: If `value` is another object or the base64 text is invalid.
+        Refusal: If `value` is another object or the base64 text is invalid.
     """
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")

@@ -63,7 +63,7 @@ class BodyReader:
             The bytes of the body.
 
         Raises:
-            Refused: If the body is too large (413) or arrives too slowly (408), or if the server
+            Refusal: If the body is too large (413) or arrives too slowly (408), or if the server
                 has too many requests or too many bytes of them in memory (503).
         """
         if self._num_requests >= self._limits.max_requests:

@@ -148,7 +148,7 @@ class ServedModel:
             from process to process.
 
         Raises:
-            Refused: If an op fails, with the op's message and the matching HTTP status.
+            Refusal: If an op fails, with the op's message and the matching HTTP status.
         """
         from tensorflow import errors
 

@@ -34,7 +34,7 @@ def read_signature_name(document: dict[str, Any]) -> str:
         document: The parsed body of the request.
 
     Raises:
-        Refused: If "signature_name" is not a string.
+        Refusal: If "signature_name" is not a string.
     """
     name = document.get("signature_name", "")
     if not isinstance(name, str):
@@ -59,7 +59,7 @@ def read_predict(
         Arrays by input name.
 
     Raises:
-        Refused: If the signature or one of its inputs is missing, or if a value has the wrong type
+        Refusal: If the signature or one of its inputs is missing, or if a value has the wrong type
             or shape.
     """
     inputs = input_dtypes(signatures, signature_name)
@@ -88,7 +88,7 @@ def input_dtypes(signatures: Mapping[str, Any], name: str) -> dict[str, str]:
         {input name: dtype}, sorted by name.
 
     Raises:
-        Refused: If there is no signature of this name.
+        Refusal: If there is no signature of this name.
     """
     from tensorflow.core.framework.types_pb2 import DataType
 
@@ -200,7 +200,7 @@ def shape_text(shape: list[int] | tuple[int, ...]) -> str:
 
 
 def _leaves(value: object, shape: list[int], dtype: str) -> list[Any]:
-    """Flatten nested lists; raise Refused for ragged lists and wrong types."""
+    """Flatten nested lists; raise Refusal for ragged lists and wrong types."""
     if not shape and not isinstance(value, list):
         return [_leaf(value, dtype)]
     if shape and isinstance(value, list) and len(value) == shape[0]:

@@ -67,18 +67,16 @@ class RerankApi:
         """Return the response body.
 
         Raises:
-            Refused: If the request is faulty or the model does not score pairs of texts.
+            Refusal: If the request is faulty or the model does not score pairs of texts.
         """
         document = await self._steps.read(body, read_document, body)
         request = await self._steps.read(body, read_request, document)
-        texts = np.array([string_bytes(text) for text in request.texts], object)
-        pairs = {"text": np.full(len(texts), string_bytes(request.query), object)}
-        pairs["text_pair"] = texts
+        pairs = await self._steps.read(body, _pairs, request)
         call = Call(self._versions.name, None, None, "rerank")
         with self._versions.serving(call) as (_, servable):
             check_model(servable.model.signatures)
             outputs = await asyncio.wrap_future(servable.batcher.submit(DEFAULT_SIGNATURE, pairs))
-        return await self._steps.write(len(texts), response_body, request, logits(outputs))
+        return await self._steps.write(len(request.texts), response_body, request, logits(outputs))
 
     def error(self, refusal: Refusal) -> tuple[int, bytes]:
         """Return the HTTP status and the body of an error response."""
@@ -95,7 +93,7 @@ def read_request(document: dict[str, Any]) -> RerankRequest:
         document: The parsed body of the request.
 
     Raises:
-        Refused: If a field is missing or has a wrong value.
+        Refusal: If a field is missing or has a wrong value.
     """
     query, texts = document.get("query"), document.get("texts")
     if not isinstance(query, str):
@@ -114,6 +112,11 @@ def read_request(document: dict[str, Any]) -> RerankRequest:
         raise Refusal("`truncation_direction` has another value; expected right")
     is_raw, has_text = bool(document.get("raw_scores")), bool(document.get("return_text"))
     return RerankRequest(query, texts, is_raw, has_text)
+
+
+def _pairs(request: RerankRequest) -> dict[str, np.ndarray]:
+    texts = np.array([string_bytes(text) for text in request.texts], object)
+    return {"text": np.full(len(texts), string_bytes(request.query), object), "text_pair": texts}
 
 
 def check_model(signatures: Mapping[str, Any]) -> None:
@@ -143,7 +146,7 @@ def logits(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
     Raises:
         TypedRefusal: If a classifier has other classes than two of which one is known to mean that
             the texts match.
-        Refused: If a value is not finite (500).
+        Refusal: If a value is not finite (500).
     """
     if "score" in outputs:
         scores = outputs["score"].astype(np.float64)

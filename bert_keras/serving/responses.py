@@ -58,7 +58,7 @@ def rows_body(outputs: Mapping[str, np.ndarray]) -> bytes:
             outputs, each item is an object {output name: value}.
 
     Raises:
-        Refused: If an output is a scalar, if the outputs differ in their first dimension, or if
+        Refusal: If an output is a scalar, if the outputs differ in their first dimension, or if
             JSON cannot represent a dtype.
     """
     num_rows = None
@@ -118,7 +118,7 @@ def json_values(name: str, array: np.ndarray) -> Any:
         array: The output.
 
     Raises:
-        Refused: If JSON cannot represent the dtype.
+        Refusal: If JSON cannot represent the dtype.
     """
     if array.dtype.kind in "iub" or array.dtype == np.float64:
         return array.tolist()

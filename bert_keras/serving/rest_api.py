@@ -1,6 +1,7 @@
 """Responds to the requests of TF Serving's REST API for one model."""
 
 import asyncio
+from functools import partial
 
 from bert_keras.serving.calls import Call, Refusal
 from bert_keras.serving.examples import (
@@ -10,6 +11,7 @@ from bert_keras.serving.examples import (
     regression_values,
 )
 from bert_keras.serving.json_text import read_document
+from bert_keras.serving.model import Tensors
 from bert_keras.serving.requests import read_predict, read_signature_name
 from bert_keras.serving.responses import (
     columns_body,
@@ -39,7 +41,7 @@ class RestApi:
         """Return the response body of a GET request: the states or the signatures of versions.
 
         Raises:
-            Refused: If no such version is served.
+            Refusal: If no such version is served.
         """
         if call.verb == "status":
             return json_body({"model_version_status": self._versions.statuses(call)})
@@ -51,7 +53,7 @@ class RestApi:
         """Return the response body of a POST request: the outputs of a signature.
 
         Raises:
-            Refused: If the request is faulty or no such version is served.
+            Refusal: If the request is faulty or no such version is served.
         """
         document = await self._steps.read(body, read_document, body)
         name = read_signature_name(document)
@@ -67,11 +69,16 @@ class RestApi:
             outputs = await asyncio.wrap_future(servable.batcher.submit(name, tensors))
         if call.verb == "predict":
             write = rows_body if "instances" in document else columns_body
-            num_numbers = sum(array.size for array in outputs.values())
-            return await self._steps.write(num_numbers, write, outputs)
-        results = {"classify": labels_and_scores, "regress": regression_values}[call.verb]
-        return results_body(results(outputs, num_examples=len(tensors["inputs"])))
+        else:
+            write = partial(_results_body, call.verb, len(tensors["inputs"]))
+        num_numbers = sum(array.size for array in outputs.values())
+        return await self._steps.write(num_numbers, write, outputs)
 
     def error(self, refusal: Refusal) -> tuple[int, bytes]:
         """Return the HTTP status and the body of an error response."""
         return refusal.status, error_body(str(refusal))
+
+
+def _results_body(verb: str, num_examples: int, outputs: Tensors) -> bytes:
+    results = {"classify": labels_and_scores, "regress": regression_values}[verb]
+    return results_body(results(outputs, num_examples=num_examples))

@@ -65,7 +65,7 @@ class RestConnection:
             One prediction for each instance.
 
         Raises:
-            Unavailable: If no server responds or it is busy.
+            UnavailableError: If no server responds or it is busy.
             InputError: If the server rejects the request, with the server's message; if the
                 response takes too long; or if it holds no predictions.
         """

@@ -53,7 +53,7 @@ class RowModel:
             Output arrays by name.
 
         Raises:
-            Refused: As `ServedModel.predict` does.
+            Refusal: As `ServedModel.predict` does.
         """
         outputs = self._model.predict(signature_name, tensors)
         if self.can_join(signature_name, tensors) and num_rows(outputs) != num_rows(tensors):
@@ -71,7 +71,7 @@ class RowModel:
             Output arrays by name; None if the rows turn out to depend on each other.
 
         Raises:
-            Refused: As `ServedModel.predict` does.
+            Refusal: As `ServedModel.predict` does.
         """
         if signature_name in self._not_joinable:
             return None
@@ -110,22 +110,22 @@ def row_length(tensors: Tensors) -> int:
 
     A text counts one position for every `_BYTES_PER_POSITION` bytes.
     """
-    lengths = [
-        _longest_text(array) // _BYTES_PER_POSITION + 1
-        if array.dtype == object
-        else int(np.prod(array.shape[1:]))
-        for array in tensors.values()
-    ]
-    return max(1, *lengths)
+    return max(int(_lengths(array).max(initial=1)) for array in tensors.values())
 
 
 def row_lengths(tensors: Tensors) -> np.ndarray:
-    """Return `row_length` of each row as an int array [R]."""
-    count = num_rows(tensors) or 0
-    if all(array.dtype != object for array in tensors.values()):
-        return np.full(count, row_length(tensors))  # only texts differ in length
-    rows = ({n: array[i : i + 1] for n, array in tensors.items()} for i in range(count))
-    return np.array([row_length(row) for row in rows])
+    """Return `row_length` of each row as an int array [R]; all arrays have R rows."""
+    return np.maximum.reduce([_lengths(array) for array in tensors.values()])
+
+
+def _lengths(array: np.ndarray) -> np.ndarray:
+    """Return the estimated positions of each row of an array, int [R]; a scalar is one row."""
+    array = np.atleast_1d(array)
+    if array.dtype != object:
+        return np.full(len(array), max(1, int(np.prod(array.shape[1:]))))
+    num_bytes = np.fromiter(map(len, array.flat), int, array.size)
+    longest = num_bytes.reshape(array.shape).max(axis=tuple(range(1, array.ndim)), initial=0)
+    return longest // _BYTES_PER_POSITION + 1
 
 
 def batch_key(tensors: Tensors) -> tuple:
@@ -160,7 +160,7 @@ def are_close(outputs: Tensors, others: Tensors, *, tolerance: float = _TOLERANC
     """Whether two sets of outputs are equal.
 
     Args:
-        some: Output arrays by name.
+        outputs: Output arrays by name.
         others: Output arrays of the same names.
         tolerance: Absolute and relative tolerance of floating-point outputs.
     """

@@ -36,7 +36,7 @@ class LoadedVersion:
         self.model = ServedModel(folder, seconds=limits.seconds)
         try:
             warm_up(self.model, folder)
-        except LoadError:
+        except Exception:
             self.model.close()
             raise
         self.model.on_run = monitoring.count_run

@@ -1,6 +1,7 @@
 """Loads and unloads the versions of a model as its folder changes, and selects one per request."""
 
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -95,8 +96,14 @@ class Versions:
 
     def _watch(self) -> None:
         while not self._stopped.wait(_POLL_SECONDS):
-            with contextlib.suppress(OSError):  # the folder may be unreachable for a moment
+            try:
                 self.check_folder()
+            except OSError:
+                pass  # the folder may be unreachable for a moment
+            except Exception:  # a bug in this project must not end the thread
+                logging.getLogger(__name__).exception(
+                    "cannot check the versions in %s", self._folder
+                )
 
     def check_folder(self) -> None:
         """Check the folder once: load new versions that are complete, unload the replaced ones."""
@@ -127,9 +134,11 @@ class Versions:
         files = file_states(folder)
         try:
             servable = self._load_folder(folder)
-        except LoadError as error:
-            version.failed_files = files
-            version.state, version.error = "END", (error.code, str(error))
+        except Exception as error:
+            code = error.code if isinstance(error, LoadError) else "UNKNOWN"
+            version.state, version.error, version.failed_files = "END", (code, str(error)), files
+            if not isinstance(error, LoadError):
+                raise  # a bug in this project
             return
         if file_states(folder) != files:  # it was still being written and may be incomplete
             servable.close()
@@ -155,7 +164,7 @@ class Versions:
             The number and the `LoadedVersion` of the version that `call` requests.
 
         Raises:
-            Refused: If no such version is served.
+            Refusal: If no such version is served.
         """
         with self._changed:
             version = self._requested_version(call)
@@ -191,7 +200,7 @@ class Versions:
         Like TF Serving, it ignores a label in the request.
 
         Raises:
-            Refused: If the model has no such version (404).
+            Refusal: If the model has no such version (404).
         """
         versions = sorted(self._versions.items(), reverse=True) if call.model == self.name else ()
         states = [each.status() for number, each in versions if call.version in (None, number)]

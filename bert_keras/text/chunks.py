@@ -50,19 +50,27 @@ class ChunkCache:
         joined = f" {_END} ".join(texts)
         if joined.count(_END) >= max(len(texts), 1):
             return self.flat_ids([text.replace(_END, " ") for text in texts])
-        split = _SplitText.of(joined.encode("utf-8", "surrogatepass"))
-        indices = self._short_chunks.indices(split)
-        unknown = np.flatnonzero(indices < 0)
-        indices[unknown], new = self._chunks.indices(split.chunks(unknown))
-        self._short_chunks.add(split, unknown, indices[unknown])
-        if new:
-            self._add_chunks(new)
+        try:
+            indices = self._indices(_SplitText.of(joined.encode("utf-8", "surrogatepass")))
+        except BaseException:  # the tables may have indices without ids
+            self._clear()
+            raise
         ids, lengths = self._chunks.flat_ids(indices)
         ends = np.append(np.cumsum(lengths)[indices == _END_INDEX], len(ids))
         return ids, np.diff(ends[: len(texts)], prepend=0)
 
     def _clear(self) -> None:
         self._chunks, self._parts, self._short_chunks = _IdTable(), _IdTable(), _ShortChunks()
+
+    def _indices(self, split: "_SplitText") -> np.ndarray:
+        """Returns the index of each chunk, int [N], after adding new chunks to the cache."""
+        indices = self._short_chunks.indices(split)
+        unknown = np.flatnonzero(indices < 0)
+        indices[unknown], new = self._chunks.indices(split.chunks(unknown))
+        self._short_chunks.add(split, unknown, indices[unknown])
+        if new:
+            self._add_chunks(new)
+        return indices
 
     def _add_chunks(self, chunks: list[str]) -> None:
         """Tokenizes new chunks and adds their ids to the cache."""

@@ -177,6 +177,20 @@ def test_skip_broken_skips_the_rest_of_a_damaged_file(files, tmp_path):
     assert sorted(flat(record_numbers(shuffled.take(23)))) == sorted(flat(record_numbers(dataset)))
 
 
+def test_skip_broken_skips_a_file_whose_first_record_is_damaged(files, tmp_path):
+    truncated = (tmp_path / "1.tfrecord").read_bytes()[:20]
+    (tmp_path / "1.tfrecord").write_bytes(truncated)
+    flipped = bytearray((tmp_path / "2.tfrecord").read_bytes())
+    flipped[20] ^= 1
+    (tmp_path / "2.tfrecord").write_bytes(flipped)
+    assert broken_files(files) == {files[0]: 0, files[1]: 0}
+    dataset = pretraining_dataset(files, batch_size=1, skip_broken=True)
+    assert flat(record_numbers(dataset)) == [*range(30, 40)]
+    assert dataset.cardinality() == 10
+    with pytest.raises(InputError, match=r"1\.tfrecord is not a complete TFRecord file"):
+        pretraining_dataset(files[:2], batch_size=1, skip_broken=True)
+
+
 def test_a_file_that_is_deleted_during_reading_is_named(files, tmp_path):
     endless = pretraining_dataset(files, batch_size=3, repeat=True)
     (tmp_path / "3.tfrecord").unlink()

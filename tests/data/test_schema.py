@@ -90,7 +90,7 @@ def test_incomplete_features_are_refused(write, record, kind, dropped, message):
 
 def test_packed_records_have_a_label_for_each_sequence(write, record):
     features = zeros(KINDS["packed"]) | {"next_sentence_labels": [1]}
-    with pytest.raises(InputError, match="next_sentence_labels has 1 int64_list values; exp"):
+    with pytest.raises(InputError, match="next_sentence_labels has 1 int64_list value; exp"):
         schema_of(write("a.tfrecord", [record(**features)]))
 
 

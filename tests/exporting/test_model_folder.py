@@ -112,7 +112,7 @@ def test_a_model_in_memory_is_exported(tmp_path, not_verified):
     folder = tmp_path / "name" / "1"
     with pytest.raises(InputError, match="the model has no vocabulary; give its tokenizer: token"):
         model.export(folder)
-    with pytest.raises(InputError, match="labels has 1 names; expected 2, the number of labels"):
+    with pytest.raises(InputError, match="labels has 1 name; expected 2, the number of labels"):
         model.export(folder, tokenizer=TOKENIZER, labels=["no"])
     model.export(folder, tokenizer=TOKENIZER, labels=["no", "yes"], max_length=8)
     model.save_pretrained(tmp_path / "model", tokenizer=TOKENIZER, labels=["no", "yes"])
@@ -131,6 +131,8 @@ def test_a_model_in_memory_is_exported(tmp_path, not_verified):
 def test_models_that_cannot_be_exported_are_refused(tmp_path):
     with pytest.raises(InputError, match="tokenizer and labels are for a model in memory; a model"):
         export(tmp_path / "tagger", tmp_path / "name" / "1", tokenizer=TOKENIZER)
+    with pytest.raises(InputError, match="no effect without a variant; leave them out or choose"):
+        export(tmp_path / "tagger", tmp_path / "name" / "1", data="dev.tsv")
     with pytest.raises(InputError, match="the variant int8 needs data, labelled examples"):
         BertEncoder(CONFIG).export(tmp_path / "1", tokenizer=TOKENIZER, variant="int8")
     tagger = BertFeatureTagger(CONFIG, num_labels=2, layers="last", lstm_units=2)

@@ -113,7 +113,11 @@ def test_the_stated_loss_can_be_accepted(run, refusal, measured, root):
     measured(scores=scores)
     assert run(f"{VARIANT} --accept-loss {loss}") == 0
     measured(scores=scores)
-    options = {"variant": "float16", "data": root / "dev.tsv", "max_score_loss": float(loss)}
+    options = {"data": root / "dev.tsv", "max_score_loss": float(loss)}
+    with pytest.raises(InputError, match="a variant; leave them out or choose a variant"):
+        export(root / "model", root / "saved" / "x" / "98", **options)
+    export(root / "model", root / "saved" / "x" / "98")
+    options["variant"] = "float16"
     export(root / "model", root / "saved" / "x" / "99", **options)
     measured()
     assert run(VARIANT.replace("float16", "int8")) == 0

@@ -150,3 +150,11 @@ def test_a_missing_file_is_empty_and_a_damaged_file_is_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(InputError, match="does not contain complete PredictionLogs; export"):
         warmup_requests(tmp_path)
+    log = PredictionLog()
+    values = tf.make_tensor_proto([1, 2])
+    values.tensor_shape.dim[0].size = 3
+    log.predict_log.request.inputs["x"].CopyFrom(values)
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        writer.write(log.SerializeToString())
+    with pytest.raises(InputError, match="does not contain complete PredictionLogs; export"):
+        warmup_requests(tmp_path)

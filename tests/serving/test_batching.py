@@ -220,7 +220,7 @@ def test_rows_are_checked_in_pairs_before_they_run_one_by_one(model, name, runs)
 def test_a_request_that_cannot_be_split_has_a_row_limit(model):
     with batching(model) as batcher:
         assert len(batcher.submit("whole", {"x": np.ones([64, 64])}).result(10)["y"]) == 64
-        with pytest.raises(Refusal, match=r"has 65 rows; .* at most 64 rows of this length"):
+        with pytest.raises(Refusal, match=r"has 65 rows; .* at most 64 of this length"):
             batcher.submit("whole", {"x": np.ones([65, 64])})
         assert len(batcher.submit("whole", {"x": np.ones([4, 9999])}).result(10)["y"]) == 4
         assert len(batcher.submit("f", {"x": np.ones([65, 64])}).result(10)["y"]) == 65

@@ -74,6 +74,13 @@ def test_many_instances_are_sent_in_bounded_requests_over_one_connection():
         assert len(set(server.connections)) == 1
 
 
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize("name", ["num_attempts", "batch_size"])
+def test_numbers_below_1_are_refused(kind, name):
+    with pytest.raises(InputError, match=f"{name} is 0; expected at least 1"):
+        kind(f"http://127.0.0.1:1{PATH}", **{name: 0})
+
+
 @pytest.mark.parametrize("suffix", ["", "/versions/3", "/labels/canary"])
 def test_the_url_selects_a_version_or_a_label(suffix):
     with scripted_server(doubled) as server:
@@ -102,7 +109,7 @@ def test_attempts_are_limited_and_rejected_requests_are_not_retried():
         ([(301, {"Location": "/"}, b"")], 1, "returned 301: Moved Permanently"),
         ([(200, {}, b"<html>hello")], 1, "returned no predictions but '<html>hello'"),
         ([json_reply([1])], 1, r"returned no predictions but '\[1\]'"),
-        ([json_reply({"predictions": [1, 2, 3]})], 1, "returned 3 predictions for 1 instances"),
+        ([json_reply({"predictions": [1, 2, 3]})], 1, "returned 3 predictions for 1 instance;"),
     ):
         with scripted_server(in_turn(*replies)) as server:
             with (

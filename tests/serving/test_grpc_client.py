@@ -112,6 +112,10 @@ def test_refusals(service):
         (f"{service}/texty/versions/2", "returned NOT_FOUND: Servable not found: texty"),
         (f"{service}/texty/labels/canary", "returned NOT_FOUND"),
         (
+            f"{service}/texty/versions/{2**63}",
+            f"selects version {2**63}; expected at most {2**63 - 1}",
+        ),
+        (
             f"{service}/v1/models/texty",
             r"is not the URL of a model; expected grpc://HOST:PORT/NAME",
         ),

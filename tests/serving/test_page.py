@@ -163,16 +163,17 @@ def test_entities(text, spans, tmp_path):
                 "labels": [label for _, label in spans],
                 "starts": [text.index(span) for span, _ in spans],
                 "ends": [text.index(span) + len(span) for span, _ in spans],
+                "scores": [0.875 for _ in spans],
             }
         )
 
-    reply = served(*of_text("entities", "labels", "starts", "ends"), predict)
+    reply = served(*of_text("entities", "labels", "starts", "ends", "scores"), predict)
     with scripted_server(reply) as server, browser_page(width=900, height=700) as page:
         page.open(f"{server.url}/")
         page.wait_for("version 1")
         submit(page, text)
         count = {0: "No spans", 1: "1 span"}.get(len(spans), f"{len(spans)} spans")
-        page.wait_for(f"{count} found")
+        page.wait_for(f"{count} found", *["Probability", "87.5 %"][: 2 * len(spans)])
         page.picture(tmp_path / "entities.png")
         assert marks(page) == [span for span, _ in spans]
         shown = page.run(

@@ -267,7 +267,7 @@ def test_rows_that_run_together_are_accepted_in_several_requests(models):
         predict(url, rows[:4], **ask)  # the server finds that the rows depend on each other
         with pytest.raises(InputError, match="send several requests") as error:
             Client(url, batch_size=len(rows)).predict(rows, **ask)
-        (size,) = re.findall(r"at most (\d+) rows", str(error.value))
+        (size,) = re.findall(r"at most (\d+) of this length", str(error.value))
         assert len(Client(url, batch_size=int(size)).predict(rows, **ask)) == len(rows)
 
 

@@ -1,5 +1,7 @@
 """The functions that count, measure and compare rows before they are joined."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -30,7 +32,18 @@ def test_the_length_of_rows():
     assert row_length(texts(b"x" * 400, b"")) == 101
     assert row_length({"text": np.zeros([0], object)}) == 1
     assert row_lengths({"ids": np.zeros([2, 128]), "flag": np.zeros(2)}).tolist() == [128, 128]
+    assert row_length({"scalar": np.array(1.0)}) == 1
     assert row_lengths(texts(b"x" * 400, b"")).tolist() == [101, 1]
+    choices = {"choices": np.array([[b"", b"x" * 40], [b"x" * 8, b""]], object)}
+    assert row_lengths(choices | texts(b"x" * 4, b"x" * 80)).tolist() == [11, 21]
+    assert row_lengths(choices | {"ids": np.zeros([2, 15])}).tolist() == [15, 15]
+
+
+def test_the_rows_of_a_large_request_are_measured_at_once():
+    many = texts(*[b"a text"] * 200_000)
+    start = time.process_time()
+    assert row_lengths(many).tolist() == [2] * 200_000
+    assert time.process_time() - start < 0.2  # seconds; one row at a time takes twice as long
 
 
 def test_short_texts_share_a_length_class_and_long_texts_do_not():

@@ -193,6 +193,10 @@ def test_it_finishes_running_requests_and_exits_quietly_on_a_signal(models, send
             "--label is 'stable'; expected NAME=N, such as stable=3",
         ),
         (
+            "--label stable=1 --label stable=2",
+            "--label stable is given twice; expected one version for each name",
+        ),
+        (
             "--label stable=7",
             "stable is for version 7, which is not served; served versions: 124",
         ),

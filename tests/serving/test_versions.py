@@ -138,6 +138,26 @@ def test_a_broken_version_is_tried_again_only_after_its_files_change(folder):
     assert (prediction(versions), states(versions)) == ("good", {2: "AVAILABLE", 1: "END"})
 
 
+def test_a_bug_in_loading_does_not_end_the_watch(folder, monkeypatch, caplog):
+    def load(version):
+        if version.name == "2":
+            raise TypeError("a bug")
+        return LoadedVersion(version)
+
+    monkeypatch.setattr("bert_keras.serving.versions._POLL_SECONDS", 0.01)
+    versions = made(folder, load)
+    versions.watch()
+    with contextlib.closing(versions):
+        write(folder / "2", "two")
+        wait_for(lambda: states(versions) == {2: "END", 1: "AVAILABLE"})
+        write(folder / "3", "three")
+        wait_for(lambda: prediction(versions) == "three")
+    (record,) = caplog.records
+    assert "cannot check the versions" in record.message and record.exc_info
+    status = versions.statuses(Call("demo", 2, None, "status"))[0]["status"]
+    assert status == {"error_code": "UNKNOWN", "error_message": "a bug"}
+
+
 def cut(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 

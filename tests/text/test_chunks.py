@@ -80,6 +80,21 @@ def test_a_full_cache_is_cleared(monkeypatch):
     assert tokenized.count("a") == 2
 
 
+def test_an_interrupted_call_leaves_no_wrong_ids():
+    interrupts = [KeyboardInterrupt]
+
+    def tokenize(texts):
+        if "bb" in texts and interrupts:
+            raise interrupts.pop()
+        return [[len(text)] for text in texts]
+
+    cache = ChunkCache(tokenize)
+    cache.flat_ids(["a"])
+    with pytest.raises(KeyboardInterrupt):
+        cache.flat_ids(["bb ccc"])
+    assert cache.flat_ids(["ccc a bb dddd"])[0].tolist() == [3, 1, 2, 4]
+
+
 def test_real_text(shared_data):
     vocabulary = Vocabulary.from_file(shared_data / "vocab/bert-base-uncased-vocab.txt")
     lines = (shared_data / "corpus/wiki.txt").read_text("utf-8").split("\n")[::400]

@@ -115,6 +115,8 @@ def test_too_few_documents_or_records_are_refused(corpus, vocabulary, tmp_path):
         built([tmp_path / "three.txt"], vocabulary, tmp_path / "records", held_out_rate=0.5)
     with pytest.raises(InputError, match=r"too few records \(train\) for 99 shards"):
         built([tmp_path / "three.txt"], vocabulary, tmp_path / "records", shards=99)
+    with pytest.raises(InputError, match=r"each document \(train\) has one sentence, but sentence"):
+        built([tmp_path / "three.txt"], vocabulary, tmp_path / "records", objective="sop")
     assert not (tmp_path / "records").exists()
 
 

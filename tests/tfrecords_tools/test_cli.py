@@ -36,6 +36,8 @@ def test_from_text_to_records_and_back(corpus, tmp_path, capsys):
     assert "masked" in capsys.readouterr().out
     assert run("show", tmp_path / "records", "--count", 2) == 0
     assert capsys.readouterr().out.count("[CLS]") == 2
+    assert run("show", tmp_path / "rec*" / "train*", "--count", 1) == 0
+    assert capsys.readouterr().out.count("[CLS]") == 1
     page = tmp_path / "new/folder/page.html"
     assert run("show", tmp_path / "records", "--plot", page) == 0
     assert capsys.readouterr().out == f"{page}\n" and page.is_file()
@@ -121,7 +123,11 @@ BUILD = "build one.txt --vocab vocab.txt --output new"
             "mask_rate=0.2 has no effect with max_pre",
         ),
         (f"{BUILD} --workers 987 --beam", "--workers 987 has no effect with --beam"),
-        ("check cut.tfrecord --vocab vocab.txt --shards 3", "shards=3 has no effect on records"),
+        ("check cut.tfrecord --vocab vocab.txt --seed 3", "seed=3 has no effect on records"),
+        (
+            "check one.txt --max-length 64",
+            "max_length=64 has no effect on a corpus without --vocab",
+        ),
         ("show cut.tfrecord --stats --start 3", "--start 3 has no effect on histograms"),
         ("vocab one.txt --output vocab.txt", "vocab.txt exists already; choose another name"),
         ("vocab one.txt full ../{}/one.txt --output v", "one.txt twice (also as one.txt)"),
@@ -191,7 +197,7 @@ def test_bad_input_is_reported_in_one_line_and_writes_nothing(
         "biuld",
         "show",
         "build --workers x",
-        "check a --errors no",
+        "check a --errors skip",
         "show a --no",
         "check a --sample -1",
         "vocab a --output v --sample nan",

@@ -30,6 +30,7 @@ from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 VOCAB = "vocab one.txt --size 200 --output"
 BUILD = "build one.txt --vocab vocab.txt --output new"
+SINGLES = BUILD.replace("one", "singles")
 RECORDS = f"{BUILD} --shards 1"
 CHECK = f"{RECORDS} && check new"
 AGAIN = f"rm -r new && {CHECK}"
@@ -61,6 +62,7 @@ def folder(corpus, vocabulary, tmp_path, monkeypatch):
     for name, content in {
         "latin1.txt": b"fine\n\ncaf\xe9\n",
         "single.txt": b"ada sees cats\nben likes dogs\n",
+        "singles.txt": b"ada sees cats\n\nben likes dogs\n",
         "letters.txt": b"a b c",
         "blank.txt": "\N{LOWER ONE EIGHTH BLOCK}".encode(),
         "deep.jsonl": b'{"text": ' + b"[" * 20_000 + b"\n",
@@ -200,6 +202,9 @@ CASES = [
      f"sed -i G single.txt && {BUILD.replace('one', 'single')}"),
     (BUILD.replace("one", "single"), "between documents or add files",
      BUILD.replace("one", "single.txt one")),
+    (f"{SINGLES} --objective sop", "needs two; remove blank lines within documents or",
+     f"sed -i '/^$/d' singles.txt && {SINGLES} --objective sop"),
+    (f"{SINGLES} --objective sop", "or use another objective", SINGLES),
     (f"{BUILD} --held-out 0.5", "each split needs two; put blank lines between documents or",
      f"sed -i G one.txt && {BUILD} --held-out 0.5"),
     (f"{BUILD} --held-out 0.5", "between documents or add files",

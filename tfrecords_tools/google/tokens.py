@@ -13,7 +13,7 @@ import numpy as np
 
 from bert_keras.errors import InputError
 from bert_keras.remote import open_file
-from bert_keras.storage import atomic_folder
+from bert_keras.storage import atomic_folder, utf8_error
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus_files import TFDS, fingerprint
@@ -77,7 +77,4 @@ def _lines(file: str) -> Iterator[str]:
             try:
                 yield line.decode("utf-8").strip()
             except UnicodeDecodeError as error:
-                raise InputError(
-                    f"{file}, line {number} is not UTF-8 (byte {line[error.start]:#04x} at column "
-                    f"{error.start + 1}); convert the file to UTF-8 first"
-                ) from error
+                raise utf8_error(file, number, error) from error

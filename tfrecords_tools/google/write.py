@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.storage import json_object
 from bert_keras.text.packing import packed_texts
 from bert_keras.text.vocab import Vocabulary
@@ -153,8 +153,8 @@ def write_google(
     num_records = (instances / ORDER).stat().st_size // ORDER_DTYPE.itemsize
     if num_records < len(outputs):
         raise InputError(
-            f"the corpus gives {num_records:,} records; expected at least one for each of the "
-            f"{len(outputs):,} shards: give more text, or fewer --shards"
+            f"the corpus gives {counted(num_records, 'record')}; expected at least one for each of "
+            f"{counted(len(outputs), 'shard')}: give more text, or fewer --shards"
         )
     jobs = [
         WriteRecords(

@@ -4,7 +4,7 @@ import io
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from bert_keras.errors import InputError
@@ -25,7 +25,7 @@ REMARKS = {  # name in the manifest: description
     "lines_decomposed": "lines with decomposed characters (NFD), such as Hangul as jamo, composed",
 }
 _READ_BYTES = 1 << 20
-ERRORS = ("fail", "skip", "replace")
+ERRORS = ("fail", "skip", "replace")  # what to do with lines that are not UTF-8
 
 
 @dataclass(frozen=True)
@@ -137,13 +137,17 @@ class Decoder:
         """Returns the stripped lines of a block, numbered from `number` in steps of `step`."""
         self._note_odd_characters(block, number, step)
         block = block.removesuffix(b"\n")
+        texts: Sequence[str | None]
         try:
             texts = block.decode().split("\n")
         except UnicodeDecodeError:
             raws = enumerate(block.split(b"\n"))
-            decoded = (self.text(raw, number + step * index) for index, raw in raws)
-            texts = [text for text in decoded if text is not None]
-        return [self._composed(text, number + step * n).strip() for n, text in enumerate(texts)]
+            texts = [self.text(raw, number + step * n) for n, raw in raws]
+        return [
+            self._composed(text, number + step * n).strip()
+            for n, text in enumerate(texts)
+            if text is not None
+        ]
 
     def text(self, raw: bytes, number: int) -> str | None:
         """Decodes line `number`; returns None if the line is dropped."""

@@ -93,7 +93,8 @@ def _text_column(path: str, file, text_field: str) -> int:
     kind = schema.field(text_field).type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    if not pa.types.is_binary(kind) and "string" not in str(kind) and "binary" not in str(kind):
+    is_text = "string" in str(kind) or "binary" in str(kind)
+    if pa.types.is_nested(kind) or not is_text:
         raise InputError(f'{path}: the column "{text_field}" contains {kind}, not text')
     columns = [file.schema.column(number).path for number in range(len(file.schema))]
     return columns.index(text_field)

@@ -87,7 +87,7 @@ def document_bytes(part: FilePart) -> range:
     with open_file(part.path) as file:
         size = file.seek(0, os.SEEK_END)
         if size < part.end:
-            raise _truncation_error(file, part.end - size)
+            raise _truncation_error(file)
         start = first_start(file, part.start, part.end, pattern=pattern) if part.start else 0
         if start == part.end:
             return range(0)
@@ -154,7 +154,7 @@ def _reads(file: BinaryIO, num_bytes: int | None) -> Iterator[bytes]:
     while remaining is None or remaining:
         data = file.read(BLOCK if remaining is None else min(BLOCK, remaining))
         if not data and remaining:
-            raise _truncation_error(file, remaining)
+            raise _truncation_error(file)
         if not data:
             return
         yield data
@@ -171,8 +171,8 @@ def _end_of_part(line: bytes, longest: int) -> int:
     return end
 
 
-def _truncation_error(file: BinaryIO, num_bytes: int) -> InputError:
+def _truncation_error(file: BinaryIO) -> InputError:
     return InputError(
-        f"{file.name} became {num_bytes:,} bytes shorter while it was read; do not change the "
-        "corpus until the records are written"
+        f"{file.name} became shorter while it was read; do not change the corpus until the records "
+        "are written"
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_keras.data.records import common_schema
 from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE, PretrainingSchema
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.progress import progress
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inspect.repeats import Repeats, text_hashes
@@ -78,8 +78,8 @@ def _read(
             shard = shards.manifest_entry(file)
             if shard and shard.records != num_records:
                 problems.append(
-                    f"{file} contains {num_records} records, but {MANIFEST} states "
-                    f"{shard.records}; write the records again"
+                    f"{file} contains {counted(num_records, 'record')}, but {MANIFEST} states "
+                    f"{shard.records:,}; write the records again"
                 )
     for repeats in texts.values():
         repeated, compared = repeats.counts()

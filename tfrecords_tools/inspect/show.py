@@ -78,7 +78,7 @@ def record_texts(
                     yield f"{printable(os.path.basename(file))}, record {first + row + 1}: {text}"
                 num_preceding += size
         if num_preceding < start:
-            raise InputError(f"start is {start}, but there are only {num_preceding:,} records")
+            raise InputError(f"start is {start}, but the number of records is {num_preceding:,}")
 
     marks = {
         "{[MASK]=original} masked": MASKED,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_keras.errors import InputError
 from bert_keras.progress import progress
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.vocab import Vocabulary
@@ -133,6 +134,11 @@ def survey(
             bar.update(sum(len(line.text) for line in batch))
         if not counts.lines:
             counts.repairs.expect_text()
+        if not counts.document_sentences:
+            raise InputError(
+                f"{settings.splitter} returned no sentence for any line of the corpus; expected a "
+                "function from a line to its sentences"
+            )
         writer.close()
         if vocabulary:
             counts.forecasts = _forecasts(folder, settings, vocabulary)

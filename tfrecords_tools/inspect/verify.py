@@ -3,6 +3,7 @@
 The files are read with TensorFlow's reader, so that TensorFlow can read every file that passes.
 """
 
+import glob
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -29,7 +30,12 @@ def every_file(records: str | os.PathLike | Sequence[str | os.PathLike]) -> list
     """Returns the named record files; a folder includes all splits, held-out records too."""
     paths = [records] if isinstance(records, (str, os.PathLike)) else records
     return record_files(
-        [os.path.join(path, "*.tfrecord") if os.path.isdir(path) else path for path in paths]
+        [
+            os.path.join(glob.escape(os.fspath(path)), "*.tfrecord")
+            if os.path.isdir(path)
+            else path
+            for path in paths
+        ]
     )
 
 
@@ -107,13 +113,11 @@ def _prediction_problems(features: Features, vocabulary: Vocabulary) -> Iterator
     positions, labels = features["masked_lm_positions"], features["masked_lm_ids"]
     is_counted = features[WEIGHTS_FEATURE] > 0
     lengths = features["input_mask"].sum(axis=1, keepdims=True)
+    ends = np.where(is_counted, lengths, features["input_mask"].shape[1])
     slot = np.arange(positions.shape[1])
     distinct = np.sort(np.where(is_counted, positions, -1 - slot), axis=1)
     yield _id_problem(labels, vocabulary)
-    yield (
-        "a masked position is outside the sequence",
-        is_counted & ((positions < 0) | (positions >= lengths)),
-    )
+    yield "a masked position is outside the sequence", (positions < 0) | (positions >= ends)
     yield "a position is masked twice", np.diff(distinct, axis=1) == 0
     yield "no position is predicted", is_counted.sum(axis=1, keepdims=True) == 0
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from tfrecords_tools.manifest import split_summary
 from tfrecords_tools.records.splits import TRAIN, Range, Split
 from tfrecords_tools.settings import BuildSettings
@@ -44,10 +44,16 @@ class Layout:
 
     def expect_records(self, has_records: Iterable[bool]) -> None:
         """Raises InputError unless all of the shards have records."""
+        has_records = [*has_records]
+        if self.settings.objective == "sop" and not any(has_records):
+            raise InputError(
+                f"each document ({self.split.name}) has one sentence, but sentence order "
+                "prediction needs two; remove blank lines within documents or use another objective"
+            )
         if not all(has_records):
             raise InputError(
-                f"the corpus gives too few records ({self.split.name}) for {len(self.shards)} "
-                "shards; add text or request fewer shards"
+                f"the corpus gives too few records ({self.split.name}) for "
+                f"{counted(len(self.shards), 'shard')}; add text or request fewer shards"
             )
 
     def summary(self, shards: Sequence[dict]) -> dict:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from tfrecords_tools.text.store import TokenSource, TokenStore
 
 TRAIN, HELD_OUT = "train", "held-out"
@@ -65,8 +65,8 @@ def splits_of(num_documents: int, *, held_out_rate: float, seed: int) -> list[Sp
     count = max(2, round(held_out_rate * num_documents))
     if num_documents - count < 2:
         raise InputError(
-            f"the corpus has {num_documents} documents, too few to hold some out: each split "
-            "needs two; put blank lines between documents or add files"
+            f"the corpus has {counted(num_documents, 'document')}, too few to hold some out: each "
+            "split needs two; put blank lines between documents or add files"
         )
     generator = np.random.default_rng(seed)
     chosen = np.sort(generator.choice(num_documents, count, replace=False, shuffle=False))

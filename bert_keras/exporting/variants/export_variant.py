@@ -40,6 +40,7 @@ VARIANTS = (*SAVED_MODELS, LITERT)
 NOT_SERVED = {  # variants that TF Serving cannot load
     LITERT: "TF Serving cannot load a LiteRT model; run it with a LiteRT interpreter",
 }
+MAX_SCORE_LOSS = 0.5  # points, of 100, by which the score may drop by default
 # A variant may take at most this fraction of the size or time of float32. A smaller gain can be
 # noise of the measurement.
 _MAX_RATE = 0.95
@@ -54,7 +55,7 @@ def export_variant(  # noqa: PLR0913 - each argument is an option of `export`
     task: str | None = None,
     num_texts: int | None = None,
     dimensions: int | None = None,
-    max_score_loss: float = 0.5,
+    max_score_loss: float = MAX_SCORE_LOSS,
 ) -> Path:
     """Exports a variant and prints its size, time and score next to those of float32.
 

@@ -58,13 +58,19 @@ def check_name(name: str) -> None:
         )
 
 
+def dns_name(name: str) -> str:
+    """Return the model's name as a name of a Kubernetes service: a DNS label (RFC 1035)."""
+    label = re.sub("[^a-z0-9]+", "-", name.lower())
+    return (label if label[0].isalpha() else f"model-{label}")[:63].strip("-")
+
+
 def config_files(name: str, *, models: str, measurement: Measurement) -> dict[str, str]:
     """Render the configuration files from the templates of the same names.
 
     Args:
         name: Name of the model.
         models: Path from the folder of the files to saved_models/NAME.
-        found: Measurement of the model.
+        measurement: Measurement of the model.
 
     Returns:
         The texts of the files, by file name.
@@ -78,7 +84,7 @@ def config_files(name: str, *, models: str, measurement: Measurement) -> dict[st
     )
     values = {
         "name": name,
-        "dns_name": re.sub("[^a-z0-9]+", "-", name.lower()).strip("-"),  # a DNS label
+        "dns_name": dns_name(name),
         "models": json.dumps(models.replace("$", "$$")),
         "image": IMAGE,
         "flags": _FLAGS,

@@ -18,6 +18,7 @@ from bert_keras.serving.tf_serving.config_files import (
     IMAGE,
     check_name,
     config_files,
+    dns_name,
     health_command,
 )
 from tests.serving.tf_serving.protos import message
@@ -91,6 +92,20 @@ def test_monitoring(written):
         written["monitoring.config"], message("MonitoringConfig")
     ).prometheus_config
     assert read.enable and read.path == "/monitoring/prometheus/metrics"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("My_model.2", "my-model-2"),
+        ("a-", "a"),
+        ("2024.x", "model-2024-x"),
+        ("a" * 70, "a" * 63),
+        ("a" * 62 + "_b", "a" * 62),
+    ],
+)
+def test_the_name_in_containers_is_a_dns_label(name, expected):
+    assert dns_name(name) == expected
 
 
 def test_compose(written):

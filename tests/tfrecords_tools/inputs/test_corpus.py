@@ -280,7 +280,7 @@ def test_long_lines_are_cut_between_characters(file, monkeypatch):
 def test_a_file_that_became_shorter_is_refused(file):
     all_units = units([file("a\n\n" * 100)], unit_bytes=100)
     file("a\n\n" * 60)
-    with pytest.raises(InputError, match=r"file became \d+ bytes shorter while it was read"):
+    with pytest.raises(InputError, match="file became shorter while it was read"):
         [list(lines_of(unit, repairs=Repairs())) for unit in all_units]
 
 

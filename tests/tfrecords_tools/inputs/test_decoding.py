@@ -1,7 +1,7 @@
 import pytest
 
 from bert_keras.errors import InputError
-from tfrecords_tools.inputs.decoding import NUM_LOCATIONS, Location, Repairs
+from tfrecords_tools.inputs.decoding import NUM_LOCATIONS, Decoder, Location, Repairs
 
 
 def noted(*numbers, path="a.txt"):
@@ -42,6 +42,13 @@ def test_lines_are_counted_from_the_start_of_the_file(tmp_path):
     path.write_bytes(b"x\n" * 1_500_000)
     assert Location(str(path), 3, start=2_400_000).described() == f"{path}, line 1,200,003"
     assert Location("a.parquet", 3, "row").described() == "a.parquet, row 3"
+
+
+def test_dropped_lines_are_counted():
+    repairs = Repairs()
+    lines = Decoder("a.txt", repairs, "skip").lines(b"\xff\nx\n\xff\ne\xcc\x81\n", 1)
+    assert lines == ["x", "\u00e9"]
+    assert repairs.locations["lines_decomposed"] == (Location("a.txt", 4),)
 
 
 def test_the_error_of_a_corpus_without_text_names_its_files():

@@ -48,11 +48,15 @@ def test_rows_are_documents_for_every_kind_of_text(table, kind):
 
 
 def test_columns_without_text_are_refused(table):
-    path = table(text=pa.array(["a"]), n=pa.array([1]))
-    with pytest.raises(InputError, match=r't\.parquet has no column "body", only x, text, n; name'):
+    path = table(text=pa.array(["a"]), n=pa.array([1]), texts=pa.array([["a"]]))
+    with pytest.raises(
+        InputError, match=r't\.parquet has no column "body", only x, text, n, texts; '
+    ):
         read(path, text_field="body")
     with pytest.raises(InputError, match=r'the column "n" contains int64, not text'):
         read(path, text_field="n")
+    with pytest.raises(InputError, match=r'the column "texts" contains list<.*string>, not text'):
+        read(path, text_field="texts")
 
 
 def test_text_that_is_not_utf8(table):

@@ -11,7 +11,7 @@ from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import vocabulary_sha256
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.inspect.check import check, report
-from tfrecords_tools.inspect.verify import verify
+from tfrecords_tools.inspect.verify import every_file, verify
 from tfrecords_tools.manifest import FORMAT, MANIFEST
 from tfrecords_tools.records.writer import framed, serialized
 
@@ -145,6 +145,7 @@ def test_counts_and_report(write):
         ({"input_ids": [2, 5, 9, 7, 3, 8, 1, 3, 0]}, "an id is outside the vocabulary of 9 tokens"),
         ({"masked_lm_ids": [6, 99, 0]}, "an id is outside the vocabulary of 9 tokens"),
         ({"masked_lm_positions": [2, 8, 0]}, "a masked position is outside the sequence"),
+        ({"masked_lm_positions": [2, 5, 9]}, "a masked position is outside the sequence"),
         ({"masked_lm_positions": [2, 2, 0]}, "a position is masked twice"),
         ({"masked_lm_weights": np.zeros((1, 3), np.float32)}, "no position is predicted"),
         ({"input_mask": [1, 1, 1, 0, 1, 1, 1, 1, 0]}, "input_mask is not ones and then zeros"),
@@ -316,6 +317,14 @@ def test_all_problems_are_reported_together(folder):
     assert [Path(line.split()[0]).name for line in lines[1:]] == [
         f"train-{number}.tfrecord" for number in (1, 2, 3, 3, 2)
     ]
+
+
+def test_a_folder_whose_name_is_a_pattern(write, tmp_path):
+    for name in ("[ab]", "a"):
+        (tmp_path / name).mkdir()
+    path = write(features(), name="[ab]/1.tfrecord")
+    write(record_of_text(0), name="a/2.tfrecord")
+    assert every_file(tmp_path / "[ab]") == [str(path)]
 
 
 def test_named_files_of_a_folder_do_not_need_the_others(folder):

@@ -79,7 +79,7 @@ def test_start_counts_over_all_files(files):
 
 @pytest.mark.parametrize(
     ("start", "message"),
-    [(5, ", but there are only 4 records"), (0, "; expected the number of a record")],
+    [(5, ", but the number of records is 4"), (0, "; expected the number of a record")],
 )
 def test_invalid_start_is_refused(files, start, message):
     with pytest.raises(InputError, match=f"start is {start}{message}"):

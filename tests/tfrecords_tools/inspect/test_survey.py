@@ -106,6 +106,14 @@ def test_no_text_is_an_error(text, content):
         survey_of(text(content))
 
 
+def test_a_splitter_without_sentences_is_an_error(text, tmp_path, monkeypatch):
+    (tmp_path / "no_sentences.py").write_text("def split(line): return []")
+    monkeypatch.syspath_prepend(tmp_path)
+    settings = BuildSettings(splitter="no_sentences:split")
+    with pytest.raises(InputError, match="no_sentences:split returned no sentence for any line"):
+        survey([text("The cat sat.\n")], vocabulary=VOCABULARY, settings=settings)
+
+
 DOCUMENT = "The cat sat on a mat. The dog ran.\n" * 30 + "\n"
 
 
