@@ -1,5 +1,6 @@
 """Names of presets and handles, whose files a replaced download function finds on this machine."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -10,7 +11,10 @@ import pytest
 from keras_hub.src.utils import preset_utils
 
 from bert_keras.checkpoints.formats import absolute_path, open_checkpoint, write_checkpoint
+from bert_keras.checkpoints.tensors import StoredTensor
+from bert_keras.checkpoints.weight_rows import rows
 from bert_keras.cli import main
+from bert_keras.embedding import DenseModule, EmbeddingConfig, NormalizeModule
 from bert_keras.errors import InputError
 from bert_keras.models import BertMaskedLM, load_model
 
@@ -68,6 +72,29 @@ def test_a_handle_may_name_files_of_transformers(server, checkpoint):
     original = checkpoint("BertClassifier")
     write_checkpoint(original, server[0], format="huggingface")
     assert open_checkpoint("hf://user/model").metadata == original.metadata
+
+
+def test_a_handle_may_name_files_of_sentence_transformers(server, checkpoint, monkeypatch):
+    original = checkpoint("BertSentenceEncoder")
+    dense = EmbeddingConfig(
+        pooling=("cls",), modules=(DenseModule(units=8, has_bias=False), NormalizeModule())
+    )
+    metadata = dataclasses.replace(original.metadata, embedding=dense)
+    row = {row.name: row for row in rows(metadata)}["sentence/dense_0/kernel"]
+    weights = StoredTensor(row.shape, lambda: np.ones(row.shape, "float32"))
+    tensors = {**original.tensors, row.name: weights}
+    original = dataclasses.replace(original, metadata=metadata, tensors=tensors)
+    write_checkpoint(original, server[0], format="sentence-transformers")
+    downloads, get_file = server[0].with_name("downloads"), preset_utils.get_file
+
+    def download(name, path):
+        file = downloads / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return str(shutil.copyfile(get_file(name, path), file))
+
+    monkeypatch.setattr(preset_utils, "get_file", download)
+    read = open_checkpoint("hf://user/model")
+    assert read.metadata == metadata and {*read.tensors} == {*original.tensors}
 
 
 def test_an_existing_folder_precedes_the_preset(server, checkpoint):

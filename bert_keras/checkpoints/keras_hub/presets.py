@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from bert_keras.checkpoints.huggingface.weights import SAFETENSORS
 from bert_keras.checkpoints.keras_hub.families import CLASSES, HUB_FAMILIES
+from bert_keras.checkpoints.sentence_transformers.modules import MODULES, SETTINGS, read_modules
 from bert_keras.errors import InputError
 
 HANDLES = ("hf://", "kaggle://")
@@ -19,14 +21,16 @@ _ASSETS = tuple(
     f"assets/tokenizer/{name}"
     for name in ("vocabulary.txt", "vocabulary.json", "merges.txt", "vocabulary.spm")
 )
-# Other files of a preset, and files of the transformers library, which a handle may also name.
+# Other files of a preset, and files of transformers and sentence-transformers, which a handle may
+# also name.
 FILES = (
     *("metadata.json", "model.weights.h5", "model.weights.json", "task.json", "task.weights.h5"),
     *("tokenizer.json", "preprocessor.json", *_ASSETS),
 )
 TRANSFORMERS_FILES = (
-    *("model.safetensors", "model.safetensors.index.json", "tokenizer.json", "vocab.txt"),
+    *(SAFETENSORS, f"{SAFETENSORS}.index.json", "tokenizer.json", "vocab.txt"),
     *("tokenizer_config.json", "added_tokens.json", "vocab.json", "merges.txt", "spiece.model"),
+    *(MODULES, SETTINGS, "sentence_bert_config.json"),
 )
 
 
@@ -63,8 +67,9 @@ def preset_folder(name: str) -> Path | None:
             is_transformers = "model_type" in json.loads(config.read_text("utf-8"))
             for file in TRANSFORMERS_FILES if is_transformers else FILES:
                 with contextlib.suppress(FileNotFoundError):
-                    for shard in _shards(Path(preset_utils.get_file(name, file))):
-                        preset_utils.get_file(name, shard)
+                    for other in _named_files(Path(preset_utils.get_file(name, file))):
+                        with contextlib.suppress(FileNotFoundError):
+                            preset_utils.get_file(name, other)
     except Exception as error:  # of each library that downloads, and of its network library
         kind = type(error).__name__
         if not reason:
@@ -90,9 +95,12 @@ def _names() -> set[str]:
     return {name for each in classes for name in each.presets}
 
 
-def _shards(path: Path) -> set[str]:
-    """Returns the names of the weight files that an index of shards lists."""
-    if path.name not in ("model.weights.json", "model.safetensors.index.json"):
+def _named_files(path: Path) -> set[str]:
+    """Returns the names of the files that a file names: shards of weights, or files of modules."""
+    if path.name == MODULES:
+        folders = [module.folder.relative_to(path.parent) for module in read_modules(path.parent)]
+        return {str(folder / file) for folder in folders for file in (CONFIG, SAFETENSORS)}
+    if path.name not in ("model.weights.json", f"{SAFETENSORS}.index.json"):
         return set()
     files = json.loads(path.read_text("utf-8"))["weight_map"].values()
     return {name for each in files for name in ([each] if isinstance(each, str) else each)}
