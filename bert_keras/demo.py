@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.exporting.export import export
 from bert_keras.progress import progress
 from bert_keras.runs.finetune import finetune
@@ -212,8 +212,8 @@ def _write_rows(files: Sequence[str | os.PathLike], folder: Path, *, seed: int) 
     trained = {label for _, label in rows[num_dev:]}
     if num_dev == 0 or len(trained) < 2 or trained != {label for _, label in rows}:
         raise InputError(
-            f"the corpus has {len(rows)} paragraphs of at least {MIN_WORDS} words that occur only "
-            "once, too few for a classifier; use a larger corpus"
+            f"the corpus has {counted(len(rows), 'unique paragraph')} of at least {MIN_WORDS} "
+            "words, too few for a classifier; use a larger corpus"
         )
     for name, part in (("dev.tsv", rows[:num_dev]), ("train.tsv", rows[num_dev:])):
         lines = ["text\tlabel", *("\t".join(row) for row in part)]

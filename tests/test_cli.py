@@ -140,7 +140,7 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         (FINETUNE.replace("--train {}/train.tsv", "--train {}/latin1.tsv"), "line 2 is not UTF-8"),
         (
             FINETUNE.replace("--train {}/train.tsv", "--train {}/one-label.tsv"),
-            "has 1 different labels in the",
+            "has 1 label in the",
         ),
         (
             FINETUNE.replace("--dev {}/train.tsv", "--dev {}/unknown-label.tsv"),
@@ -156,6 +156,8 @@ EVALUATE = "evaluate classification --model {}/run/model --data {}/train.tsv"
         (FINETUNE.replace("--dev {}/train.tsv", ""), "--train requires --dev"),
         (FINETUNE + " seed=3 --seeds 2", "--set seed has no effect on a study"),
         (FINETUNE + " learning_rate=1 --learning-rates 2", "--set learning_rate has no effect on"),
+        (FINETUNE + " learning_rates=1,2", "--set learning_rates has an effect only with"),
+        (PRETRAIN + " --profile 9999:9999", "step to profile is 9,999; expected at most"),
         (PRETRAIN + " --dry-run --profile 1:2", "--profile 1:2 has no effect with --dry-run"),
         (EXPORT + " --accept-loss 3", "--accept-loss 3.0 has no effect without --variant; leave"),
         (

@@ -8,7 +8,7 @@ from bert_keras.checkpoints.checkpoint import Checkpoint
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.tensors import StoredTensor, empty
 from bert_keras.checkpoints.weight_rows import rows
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.text.google_words import google_words
 from bert_keras.text.markers import MARKERS
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
@@ -56,7 +56,7 @@ def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
     ids = [*unused, *range(len(vocabulary), size)]
     tokens = dict(enumerate(vocabulary.tokens)) | dict(zip(ids, added, strict=True))
     subtokens = {n: _former_ids(token, vocabulary) for n, token in zip(ids, added, strict=True)}
-    notes = [f"{len(added):,} new tokens, {len(unused):,} of them instead of [unusedN]"]
+    notes = [f"{counted(len(added), 'new token')}, {len(unused):,} of them instead of [unusedN]"]
     if known:
         notes.append(f"the vocabulary has already {_examples(known)}")
     if unknown := [tokens[n] for n in ids if vocabulary.unk_id in subtokens[n]]:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from bert_keras.errors import InputError, check_name
+from bert_keras.errors import InputError, check_name, counted
 
 # Slices of the sequence of hidden states. Index 0 is the output of the embedding layer, index i the
 # output of block i. "weighted-sum-all" excludes the embeddings: it is the paper's "all 12 layers".
@@ -41,7 +41,6 @@ def feature_layers(name: str, *, num_layers: int) -> FeatureLayers:
     indices = tuple(range(num_layers + 1)[LAYER_CHOICES[name]])
     if 0 in indices and name != "embeddings":
         raise InputError(
-            f"layers is {name!r}, but the encoder has only {num_layers} "
-            f"layer{'s' * (num_layers > 1)}"
+            f"layers is {name!r}, but the encoder has only {counted(num_layers, 'layer')}"
         )
     return FeatureLayers(indices, is_summed=name.startswith("weighted-sum"))

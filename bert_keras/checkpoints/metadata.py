@@ -9,7 +9,7 @@ from typing import Any
 from bert_keras.architectures import ARCHITECTURES, SENTENCE_ENCODER
 from bert_keras.config import BertConfig
 from bert_keras.embedding import EmbeddingConfig
-from bert_keras.errors import InputError, check_name
+from bert_keras.errors import InputError, check_name, counted
 from bert_keras.text.vocab import Vocabulary
 
 _HANGUL_SYLLABLE = re.compile("[가-힣]")
@@ -51,7 +51,9 @@ class ModelMetadata:
             raise InputError(f"the labels are {self.labels}; expected each label once")
         if ARCHITECTURES[self.model].is_labelled != bool(self.labels):
             expected = "none" if self.labels else "at least one"
-            raise InputError(f"{self.model} has {len(self.labels)} labels; expected {expected}")
+            raise InputError(
+                f"{self.model} has {counted(len(self.labels), 'label')}; expected {expected}"
+            )
         if self.model == SENTENCE_ENCODER.name:
             object.__setattr__(self, "embedding", self.embedding or EmbeddingConfig())
         elif self.embedding is not None:

@@ -26,8 +26,8 @@ class StoredTensor:
     shape: tuple[int, ...]  # shape of the array that `read` returns
     read: Callable[[], np.ndarray]  # returns the array in C order; floats of any dtype as float32
     dtype: str = "float32"  # NumPy's name of the dtype in the file
-    # Yields the array in strips of STRIP rows, in the dtype of the file. None if the file format
-    # does not support this.
+    # Yields strips of STRIP_ROWS rows of the array, in the dtype of the file. None if the file
+    # format does not support this.
     strips: Callable[[], Iterable[np.ndarray]] | None = None
 
     def transposed(self) -> "StoredTensor":

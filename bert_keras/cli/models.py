@@ -1,6 +1,7 @@
 """Defines the commands that take a model: convert, inspect, export and serve."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from shlex import quote
@@ -261,13 +262,18 @@ class Serve(Command):
             port=self.port,
             host=self.host,
             versions=self.versions,
-            labels=dict(map(_label, self.label)),
+            labels=_labels(self.label),
             limits=Limits(max_batch_size=self.max_batch_size, seconds=self.timeout),
         )
 
 
-def _label(text: str) -> tuple[str, int]:
-    name, _, number = text.partition("=")
-    if not name or not (number.isascii() and number.isdigit()):
-        raise InputError(f"--label is {text!r}; expected NAME=N, such as stable=3")
-    return name, int(number)
+def _labels(texts: Iterable[str]) -> dict[str, int]:
+    labels: dict[str, int] = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        if not name or not (number.isascii() and number.isdigit()):
+            raise InputError(f"--label is {text!r}; expected NAME=N, such as stable=3")
+        if name in labels:
+            raise InputError(f"--label {name} is given twice; expected one version for each name")
+        labels[name] = int(number)
+    return labels

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bert_keras.commands import Command
-from bert_keras.errors import printable
+from bert_keras.errors import counted, printable
 from bert_keras.options import argument, option
 
 
@@ -99,7 +99,7 @@ class Predict(ExamplesOptions):
         else:
             result = model_predictions(self.task, model=self.model, **source)
         result.write(self.output)
-        print(f"{len(result.examples):,} predictions: {self.output}")
+        print(f"{counted(len(result.examples), 'prediction')}: {self.output}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +219,7 @@ class Embed(Command):
             dimensions=self.dimensions,
             prompt=self.prompt,
         )
-        print(f"{num_texts:,} embeddings of {size} values: {self.output}")
+        print(f"{counted(num_texts, 'embedding')} of {size} values: {self.output}")
 
 
 def print_table(scores: dict) -> None:

@@ -137,7 +137,10 @@ class Finetune(TrainingOptions):
     dev: str = option("", metavar="FILE", help="a file of held-out examples")
     output: str = option(metavar="DIR", help="the folder of the run")
     recipe: str = option(
-        "paper", metavar="NAME", help="paper, or small-models for hidden sizes under 768"
+        "paper",
+        metavar="NAME",
+        help="paper, small-models for hidden sizes under 768, laptop for models of laptop-10min, "
+        "or demo",
     )
     seeds: int = option(
         1, metavar="N", help="train with each of the seeds 1 to N; report median, best and spread"
@@ -175,12 +178,16 @@ class Finetune(TrainingOptions):
             ).scores
 
         rates = self.learning_rates
+        changed = {change.partition("=")[0] for change in self.changes}
+        if "learning_rates" in changed and rates != ():
+            raise InputError(
+                "--set learning_rates has an effect only with --learning-rates without values"
+            )
         if self.seeds == 1 and rates is None:
             _print_scores(run(recipe, self.output), self.output)
             return
         if len(workers()) > 1:
             raise InputError("a study of several runs trains on one machine; unset TF_CONFIG")
-        changed = {change.partition("=")[0] for change in self.changes}
         for name, is_replaced in (("seed", True), ("learning_rate", rates is not None)):
             if is_replaced and name in changed:
                 raise InputError(f"--set {name} has no effect on a study, which sets it; omit it")

@@ -34,7 +34,11 @@ class SummedLoss(keras.losses.Loss):
         If the weight is the number of rows, each row contributes the mean of its elements.
         """
         losses = ops.cast(self.call(y_true, y_pred), "float32")
-        total = ops.sum(losses if sample_weight is None else losses * _float(sample_weight))
+        if sample_weight is not None:
+            weights, rank = _float(sample_weight), len(losses.shape)
+            # Weights [B, 1] would broadcast losses [B] to [B, B].
+            losses *= ops.squeeze(weights, -1) if len(weights.shape) > rank else weights
+        total = ops.sum(losses)
         if self.reduction == "sum" or self._counts_weights(sample_weight):
             return total
         return ops.divide_no_nan(total, _float(math.prod(ops.shape(losses)[1:])))

@@ -10,6 +10,8 @@ from bert_keras.distribution.terms import Term, means_of, sum_of, total_weights
 from bert_keras.errors import InputError
 from bert_keras.layers.recomputation import seed_states
 
+_SEED_STRIDE = 1024  # more than the random draws of any dropout in one part of a step
+
 
 class GlobalBatchStep(keras.Model):
     """A keras.Model whose train and test steps take the mean over the global batch.
@@ -198,8 +200,9 @@ class GlobalBatchStep(keras.Model):
 
     def _seeds(self, part):
         """Returns the seed state of every dropout for this step, replica and part."""
-        part += tf.cast(self.optimizer.iterations.value, "int32") * self.gradient_accumulation_steps
-        offset = tf.stack([replica_id(), part])
+        step = tf.cast(self.optimizer.iterations.value, "int64")
+        part = step * self.gradient_accumulation_steps + tf.cast(part, "int64")
+        offset = tf.stack([tf.cast(replica_id(), "int64"), part * _SEED_STRIDE])
         return [(state, state.value + tf.cast(offset, state.dtype)) for state in seed_states(self)]
 
     def _track_losses(self, terms, means, rows):

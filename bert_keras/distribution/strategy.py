@@ -29,12 +29,9 @@ def workers() -> list[str]:
 def is_chief() -> bool:
     """Returns whether this process writes the results of a run.
 
-    This is the case for a single process and for the first of several workers.
+    This is the case for a single process and for the first worker of the current strategy.
     """
-    config = _tf_config()
-    if not config or config["task"]["type"] == "chief":
-        return True
-    return "chief" not in config["cluster"] and config["task"]["index"] == 0
+    return tf.distribute.get_strategy().extended.should_checkpoint
 
 
 def _tf_config() -> dict:

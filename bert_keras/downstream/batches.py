@@ -47,9 +47,10 @@ class Predictor:
             stage: The label of the progress bar.
 
         Returns:
-            The output for each row, in order, and the mean loss. An output is a float32 array, or a
-            dict of them, without the batch axis; its time axis is padded to the longest row of its
-            batch. The loss is None if the model is not compiled or the rows have no targets.
+            The output for each row, in order, and the mean of the losses of the batches, weighted
+            with their numbers of rows. An output is a float32 array, or a dict of them, without the
+            batch axis; its time axis is padded to the longest row of its batch. The loss is None if
+            the model is not compiled or the rows have no targets.
         """
         batches = longest_first_batches(encoded.lengths, batch_size=batch_size)
         outputs: list = [None] * len(encoded)

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from bert_keras.downstream.task import softmax
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 
 Label = str | tuple[str, ...] | float
 AnyLabel = TypeVar("AnyLabel", str, tuple[str, ...], float)
@@ -79,8 +79,8 @@ class LabelKind(abc.ABC, Generic[AnyLabel]):
         classes = sorted({name for label in labels for name in self.names(label)})
         if len(classes) < self.min_classes:
             raise InputError(
-                f"{file} has {len(classes)} different labels in the column {column!r}; expected at "
-                f"least {self.min_classes}"
+                f"{file} has {counted(len(classes), 'label')} in the column {column!r}; expected "
+                f"at least {self.min_classes}"
             )
         return tuple(classes)
 

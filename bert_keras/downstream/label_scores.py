@@ -89,7 +89,9 @@ def f1_of_sets(gold: Sequence[tuple], predicted: Sequence[tuple], *, average: st
         np.array([[label in each for label in labels] for each in sets], int)
         for sets in (gold, predicted)
     )
-    return f1(gold_NL, predicted_NL, average=average)
+    # In one column, scikit-learn would also average over its zeros.
+    classes = [1] if len(labels) == 1 else None
+    return f1(gold_NL, predicted_NL, average=average, labels=classes)
 
 
 def subset_accuracy(gold: Sequence[tuple], predicted: Sequence[tuple]) -> float:

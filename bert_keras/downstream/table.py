@@ -3,14 +3,16 @@
 import csv
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bert_keras.downstream.tfds import is_tfds, tfds_rows
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.storage import StrPath, existing_file, text_lines, write_text
 
 Row = tuple[str, dict[str, str]]  # its location, for error messages, and its columns
+_SURROGATE = re.compile("[\ud800-\udfff]")  # a JSON escape can be half of a pair, as "\ud800"
 
 
 def table_rows(
@@ -117,8 +119,8 @@ def read_numbered(
         rows.append((location, fields[1:]))
     if len(rows) != num_rows + 1:
         raise InputError(
-            f"{path} has {max(len(rows) - 1, 0)} predictions; expected {num_rows}, one for each "
-            "example in the same order"
+            f"{path} has {counted(max(len(rows) - 1, 0), 'prediction')}; expected {num_rows}, one "
+            "for each example in the same order"
         )
     return rows[1:]
 
@@ -154,7 +156,7 @@ def _rows(path: StrPath, lines, columns, headerless, broken) -> Iterator[Row]:
             broken.append(location)
         elif any(fields):  # empty lines are skipped
             raise InputError(
-                f"{location} has {len(fields)} columns; expected {len(header)}, "
+                f"{location} has {counted(len(fields), 'column')}; expected {len(header)}, "
                 f"{', '.join(header[:12])}"
             )
     if header is None:
@@ -200,12 +202,17 @@ def _as_text(rows: Iterable[tuple[str, dict]], columns, lists) -> Iterator[Row]:
         values = {}
         for name, value in row.items():
             if name in lists and isinstance(value, list):
-                values[name] = ",".join(_text_without_comma(each, location) for each in value)
+                value = ",".join(_text_without_comma(each, location) for each in value)
             elif name in columns and isinstance(value, dict | list):
                 what = "an object" if isinstance(value, dict) else "a list"
                 raise InputError(f"{location} has {what} in the column {name!r}; expected a text")
-            elif value is not None:
+            if value is not None:
                 values[name] = _text(value)
+                if _SURROGATE.search(values[name]):
+                    raise InputError(
+                        f"{location} has half of a surrogate pair in the column {name!r}; expected "
+                        "valid Unicode"
+                    )
         yield location, values
 
 

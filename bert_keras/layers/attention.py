@@ -119,7 +119,12 @@ class SelfAttention(keras.layers.Layer):
 
     def _in_blocks(self, hidden, bias_KB1CC, rotation, *, training):
         count, batch, _, size, _ = ops.shape(bias_KB1CC)
-        query_BTNH, key_BTNH, value_BTNH = self._heads(hidden, (batch, -1), rotation)
+        if rotation is not None:
+            length = ops.shape(rotation)[-3]
+        else:  # a batch without rows has no tokens
+            num_rows = max(batch, 1) if isinstance(batch, int) else ops.maximum(batch, 1)
+            length = ops.shape(hidden)[0] // num_rows
+        query_BTNH, key_BTNH, value_BTNH = self._heads(hidden, (batch, length), rotation)
 
         def joined(x_KBNCH):  # with four dimensions, oneDNN fuses scale, product and bias
             return ops.reshape(x_KBNCH, (-1, *ops.shape(x_KBNCH)[2:]))
@@ -134,8 +139,8 @@ class SelfAttention(keras.layers.Layer):
         context_KBNCH = ops.reshape(context_XNCH, (count, batch, *ops.shape(context_XNCH)[1:]))
         context_BKCNH = ops.transpose(context_KBNCH, (1, 0, 3, 2, 4))
         context_BTD = ops.reshape(context_BKCNH, (batch, count * size, hidden.shape[-1]))
-        context_BTD = context_BTD[:, : ops.shape(hidden)[0] // batch]
-        return self.output_dense(ops.reshape(context_BTD, ops.shape(hidden))), attention_XNCC
+        context_XD = ops.reshape(context_BTD[:, :length], ops.shape(hidden))
+        return self.output_dense(context_XD), attention_XNCC
 
     def _heads(self, hidden, shape, rotation):
         """Returns query, key and value [B, T, N, H]; `shape` is (B, T)."""

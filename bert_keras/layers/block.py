@@ -86,11 +86,12 @@ class EncoderBlock(keras.layers.Layer):
 
     Call arguments:
         hidden: Hidden states [B, T, D].
-        bias: The attention bias, [B, 1, 1, T] or [B, 1, T, T].
+        bias: The attention bias that `SelfAttention` takes.
         rotation: The output of `rotary.rotation`, if the encoder has rotary positions.
 
     Returns:
-        The new hidden states [B, T, D] and the attention probabilities [B, N, T, T].
+        The new hidden states [B, T, D] and the attention probabilities that `SelfAttention`
+        returns.
     """
 
     def __init__(  # noqa: PLR0913 - layers take plain values

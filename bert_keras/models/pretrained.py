@@ -20,7 +20,7 @@ from bert_keras.checkpoints.model_readme import Sections, model_readme
 from bert_keras.checkpoints.tensors import StoredTensor, tensor
 from bert_keras.config import BertConfig
 from bert_keras.embedding import EmbeddingConfig
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.models.configured_model import ConfiguredModel
 from bert_keras.models.load_report import LoadReport, load_report
 from bert_keras.quiet import no_collection
@@ -175,8 +175,8 @@ class Pretrained(ConfiguredModel):
         if labels := _names("labels", labels):
             if len(labels) != len(metadata.labels):
                 raise InputError(
-                    f"labels has {len(labels)} names; expected {len(metadata.labels)}, the number "
-                    "of labels of the head"
+                    f"labels has {counted(len(labels), 'name')}; expected {len(metadata.labels)}, "
+                    "the number of labels of the head"
                 )
             metadata = dataclasses.replace(metadata, labels=labels)
         lowercase = metadata.lowercase if tokenizer is None else tokenizer.lowercase

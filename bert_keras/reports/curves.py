@@ -2,6 +2,7 @@
 
 import os
 
+from bert_keras.errors import InputError
 from bert_keras.reports.charts import Line, check_picture, line_chart, save_picture
 from bert_keras.training.curves import read_curves
 
@@ -14,7 +15,8 @@ def plot_curves(logs: str | os.PathLike, picture: str | os.PathLike) -> None:
         picture: The picture file to write.
 
     Raises:
-        InputError: `logs` has no event files, or the extension of `picture` is not supported.
+        InputError: `logs` has no curves of losses or accuracies, or the extension of `picture` is
+            not supported.
     """
     check_picture(picture)
     runs = dict(sorted(read_curves(logs).items(), reverse=True))
@@ -22,6 +24,10 @@ def plot_curves(logs: str | os.PathLike, picture: str | os.PathLike) -> None:
         {tag for run in runs.values() for tag in run if tag.startswith(("accuracy/", "loss/"))},
         key=lambda tag: (not tag.startswith("loss"), tag),
     )
+    if not tags:
+        raise InputError(
+            f"{logs} has no curves of a loss or accuracy; expected OUTPUT/logs of a run"
+        )
     charts = [
         line_chart(
             tag,

@@ -10,6 +10,7 @@ from bert_keras.downstream.sentences.queries import QueryExample
 from bert_keras.downstream.squad.questions import Question
 from bert_keras.downstream.swag import SwagExample
 from bert_keras.downstream.task import Task
+from bert_keras.errors import counted
 from bert_keras.reports.answers import answer_findings
 from bert_keras.reports.entities import entity_findings
 from bert_keras.reports.findings import FindErrors
@@ -58,7 +59,7 @@ def evaluation_page(
     table = Table([findings.columns[i] for i in used], [[row[i] for i in used] for row in rows])
     notes = [f"{counts}{listed}: {findings.order}."]
     report = Report(
-        title=f"{task.name}: {len(examples):,} examples",
+        title=f"{task.name}: {counted(len(examples), 'example')}",
         tiles=_tiles({name: value for name, value in scores.items() if " " not in name}),
         sections=[*findings.sections, Section(heading="Errors", notes=notes, table=table)],
     )

@@ -176,6 +176,8 @@ def _masked_words(
         rows = {name: np.repeat(array, len(positions), axis=0) for name, array in inputs.items()}
         rows["input_ids"][np.arange(len(positions)), positions] = vocabulary.mask_id
         rows["masked_lm_positions"] = positions[:, None].astype(np.int32)
+    # The logits of a causal model predict the following token.
+    rows["masked_lm_positions"] -= int(model.config.is_causal)
     logits_RPV = ops.convert_to_numpy(call(rows)["masked_lm"])
     probabilities_PV = softmax(logits_RPV.reshape(len(positions), -1))
     predictions = []

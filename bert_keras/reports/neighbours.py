@@ -9,7 +9,7 @@ from keras import ops
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.storage import text_lines
 from bert_keras.text.packing import pack
@@ -40,7 +40,7 @@ class Occurrence(NamedTuple):
         """Returns whether the occurrence is a whole word and not part of a longer one.
 
         Args:
-            by_rules: Whether the vocabulary has the rules of a tokenizer.json. If not, "##" marks
+            has_rules: Whether the vocabulary has the rules of a tokenizer.json. If not, "##" marks
                 the continuation of a word.
         """
         if not has_rules:
@@ -71,7 +71,7 @@ def neighbours(
     occurrences = list(_occurrences(sentences, tokenizer, word=word, max_length=max_length))
     if not 2 <= len(occurrences) <= MAX_OCCURRENCES:
         raise InputError(
-            f"{word!r} occurs in {sentences} {len(occurrences)} times; expected 2 to "
+            f"{word!r} occurs in {sentences} {counted(len(occurrences), 'time')}; expected 2 to "
             f"{MAX_OCCURRENCES}"
         )
     vectors_MLD = []

@@ -68,12 +68,13 @@ class StudyResults:
     def _rate(self, learning_rate: float) -> dict:
         runs = [run for run in self.runs if run.learning_rate == learning_rate]
         scores = [self.score(run) for run in runs]
+        has_deviation = len(scores) > 1 and all(map(math.isfinite, scores))
         return {
             "learning_rate": learning_rate,
             "median": statistics.median(scores),
             "best": max(scores),
             "worst": min(scores),
-            "standard_deviation": statistics.stdev(scores) if len(scores) > 1 else None,
+            "standard_deviation": statistics.stdev(scores) if has_deviation else None,
             "runs": len(runs),
             "degenerate": sum(bool(run.degenerate) for run in runs),
         }
@@ -114,7 +115,7 @@ def write_report(output: Path, results: StudyResults, curves: Curves) -> None:
 
     Args:
         output: The folder of the study.
-        spread: The finished runs.
+        results: The finished runs.
         curves: The curves of the finished runs, by folder.
     """
     outcome = {

@@ -20,7 +20,7 @@ from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.downstream.ner.encoding import TaggedWords
 from bert_keras.downstream.ner.files import Sentence
 from bert_keras.downstream.ner.windows import WordTokens, sentence_rows, word_tokens
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 from bert_keras.progress import progress
@@ -118,10 +118,9 @@ def write_features(
     if embedding is not None:
         num_values = embedding.sizes(config.hidden_size)[-1]
     size = readable_size(value_size * num_vectors * len(layers) * num_values)
-    counts = {"text": num_texts, "vector": num_vectors, "layer": len(layers)}
-    text, vector, layer = (f"{n:,} {unit}{'s' * (n != 1)}" for unit, n in counts.items())
+    vectors = f"{counted(num_vectors, 'vector')} x {counted(len(layers), 'layer')}"
     print(
-        f"{text}, {vector} x {layer} x {num_values} values: about {size} in {output}",
+        f"{counted(num_texts, 'text')}, {vectors} x {num_values} values: about {size} in {output}",
         file=sys.stderr,
     )
     make = _hidden_states if embedding is None else _embeddings
@@ -247,11 +246,12 @@ def _tokens(
         return [[text] for text in texts]
     if of == "words":
         return [text.split() for text in texts]
-    names = tokenizer.vocabulary.tokens
-    return [
-        ["[CLS]", *(names[number] for number in word_tokens.ids[a:b]), "[SEP]"]
+    vocabulary = tokenizer.vocabulary
+    ids = (
+        [vocabulary.cls_id, *word_tokens.ids[a:b], vocabulary.sep_id]
         for a, b in pairwise(word_tokens.bounds)
-    ]
+    )
+    return [[vocabulary.tokens[number] for number in each] for each in ids]
 
 
 def _vectors(

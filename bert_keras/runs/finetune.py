@@ -51,8 +51,8 @@ def finetune(
     Args:
         task: A task or its name in `tasks`. If the task does not fix its labels, they are taken
             from the training examples.
-        recipe: The hyperparameters, or the name of a recipe: "paper", or "small-models" for hidden
-            sizes under 768.
+        recipe: The hyperparameters, or the name of a recipe: "paper", "small-models" for hidden
+            sizes under 768, "laptop" for models of `laptop-10min`, or "demo".
         pretrained: A checkpoint of any format. A model of the same task and labels keeps its head.
         data: A folder with the task's official files, a TFDS builder as `tfds:NAME`, or the paths
             of the files "train" and "dev".

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from bert_keras.data.records import readable_records
 from bert_keras.distribution.replicas import scalar_value
+from bert_keras.errors import counted
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.hyperparameters import PretrainRecipe
 from bert_keras.runs.pretrain import compiled_pretrainer
@@ -51,8 +52,9 @@ def forecast(
     replicas = model.distribute_strategy.num_replicas_in_sync
     rows = {
         "model": f"{model.count_params():,} parameters, {inputs.metadata.model}",
-        "records": f"{len(inputs.files):,} files of {inputs.schema}",
-        "steps": f"{steps:,} of {recipe.batch_size:,} sequences on {replicas} replicas",
+        "records": f"{counted(len(inputs.files), 'file')} of {inputs.schema}",
+        "steps": f"{steps:,} of {counted(recipe.batch_size, 'sequence')} on "
+        f"{counted(replicas, 'replica')}",
         "tokens": f"{sequences * inputs.tokens_per_example / 1e6:,.1f} million in {sequences:,} "
         "sequences, without padding",
         "step time": f"{seconds:.3g} s, the median of {MEASURED_STEPS} steps (from "

@@ -12,6 +12,7 @@ import keras
 
 from bert_keras.data.records import broken_files, readable_records
 from bert_keras.distribution.strategy import is_chief
+from bert_keras.errors import InputError, counted
 from bert_keras.models.initial_weights import start_with_local_attention
 from bert_keras.models.pretrained import save_model
 from bert_keras.models.task_models import TaskModel
@@ -96,6 +97,11 @@ def pretrain(
     ```
     """
     recipe, distillation = pretrain_settings(recipe, teacher=teacher, changes=changes)
+    if profile and profile[0] > recipe.end:
+        raise InputError(
+            f"the first step to profile is {profile[0]:,}; expected at most {recipe.end:,}, the "
+            "last step of the run"
+        )
     inputs = PretrainInputs(recipe, records=records, start=start, distillation=distillation)
     claimed = {"records": os.path.realpath(records)}
     if (starting_point := inputs.starting_point) is not None:
@@ -118,8 +124,8 @@ def _train(
     if recipe.skip_broken:
         for file, count in broken_files([*inputs.files, *inputs.held_out_files]).items():
             print(
-                f"WARNING: {file} is truncated or corrupt after {count:,} records; the rest is "
-                "skipped",
+                f"WARNING: {file} is truncated or corrupt after {counted(count, 'record')}; the "
+                "rest is skipped",
                 file=sys.stderr,
             )
     trained = compiled_pretrainer(inputs, resumes=has_state(output))

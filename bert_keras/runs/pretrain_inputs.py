@@ -76,7 +76,9 @@ class PretrainInputs:
         self.recipe, self.records, self.vocabulary = recipe, records, vocabulary
         self.files = record_files(records)
         self.held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
-        self.schema = common_schema([*self.files, *self.held_out_files])
+        self.schema = common_schema(
+            [*self.files, *self.held_out_files], skip_broken=recipe.skip_broken
+        )
         self.objective = named_objective(recipe.objective, has_labels=self.schema.has_labels)
         check_examples(self.files[0], self.schema, self.objective.examples)
         self.masking = self._masking()

@@ -4,6 +4,7 @@ import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +132,13 @@ class TaskRun:
             embedding=task.embedding(source),
         )
 
-    @property
+    @cached_property
     def steps_per_epoch(self) -> int:
-        """The number of steps that read every training row once."""
-        return -(-len(self._rows) // self.recipe.batch_size)
+        """The number of steps that read every training row once, in the first epoch."""
+        recipe = self.recipe
+        batches = self._rows.shuffled_batches(batch_size=recipe.batch_size, seed=recipe.seed)
+        counts = enumerate(accumulate(map(len, batches)), start=1)
+        return next(step for step, num_rows in counts if num_rows == len(self._rows))
 
     @property
     def num_steps(self) -> int:

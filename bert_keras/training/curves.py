@@ -17,8 +17,8 @@ def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:
         logs: The folder OUTPUT/logs of a run.
 
     Returns:
-        The curves by run (such as "train" or "held_out") and tag (such as "loss/masked_lm"). A
-        curve is a list of (step, value).
+        The curves by run and tag (such as "loss/masked_lm"). A run is the path of its files in
+        `logs`, such as "train" or "held_out". A curve is a list of (step, value).
 
     Raises:
         InputError: `logs` has no event files with scalars.
@@ -43,7 +43,7 @@ def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:
                 values = {e.step: e.tensor_proto for e in accumulator.Tensors(tag)}
                 curves[tag] = [(step, float(make_ndarray(values[step]))) for step in sorted(values)]
         if curves:
-            runs[events.name] = curves
+            runs["/".join(events.relative_to(logs).parts) or events.name] = curves
     if not runs:
         raise InputError(f"{logs} has no TensorBoard event files; expected OUTPUT/logs of a run")
     return runs

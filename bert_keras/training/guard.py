@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from bert_keras.distribution.replicas import scalar_value
 from bert_keras.distribution.strategy import is_chief
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.storage import atomic_folder
 from bert_keras.training.checkpoints import TrainingCheckpoints
 
@@ -68,10 +68,10 @@ class Guard(keras.callbacks.Callback):
             bad = scalar_value(optimizer.last_skipped)
             self.checkpoints.save()
             raise InputError(
-                f"the gradients of {skipped:,} steps are not finite, the last at step {bad:,}; "
-                f"these steps changed no weight, and the state of step {step:,} is saved: look at "
-                f"{self._write(bad)}, then continue with the same command, or start again in "
-                "another output folder, with a lower learning_rate or max_skipped above 0"
+                f"the gradients of {counted(skipped, 'step')} are not finite, the last at step "
+                f"{bad:,}; such a step changes no weight, and the state of step {step:,} is saved: "
+                f"look at {self._write(bad)}, then continue with the same command, or start again "
+                "in another output folder, with a lower learning_rate or max_skipped above 0"
             )
         if loss > MAX_LOSS_RATIO * self.lowest:
             raise InputError(

@@ -36,8 +36,8 @@ def fit_resumable(
             data set would continue its random numbers. A resumed run skips the batches that it has
             read.
         settings: The length of the training, the saved states and the logs.
-        held_out: Data that are scored whenever the state is saved. Their number of batches must be
-            known.
+        held_out: Data that are scored whenever the state is saved, and at the end. Their number of
+            batches must be known.
         evaluations: Scores the model after every epoch, and may end the training.
         board: Callbacks that add values to the logs of an epoch, which are written to TensorBoard.
             Only the first worker runs them.
@@ -73,6 +73,7 @@ def fit_resumable(
         )
     stop = StopAfter(settings.num_steps - first_step)
     num_epochs = -(-(settings.num_steps - run_start) // settings.steps_per_epoch)
+    period = settings.epochs_per_checkpoint
     epoch, steps_done = divmod(first_step - run_start, settings.steps_per_epoch)
     model.stop_training = False  # an earlier call may have set it to True
     with bar.bar, checkpoints.saving_on_interruption():  # an error is printed below the bar
@@ -89,12 +90,12 @@ def fit_resumable(
                 steps_per_epoch=settings.steps_per_epoch - steps_done,
                 shuffle=False,
                 validation_data=None if held_out is None else shard_rows(held_out),
-                validation_freq=settings.epochs_per_checkpoint,
+                validation_freq=[*range(period, num_epochs, period), num_epochs],
                 verbose=0,
                 callbacks=[*monitors, *callbacks, checkpoints, stop],
             )
             epoch, steps_done = last_epoch, 0
-    if num_epochs % settings.epochs_per_checkpoint:
+    if num_epochs % period:
         checkpoints.save()
     return first_step
 

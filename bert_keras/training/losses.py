@@ -149,7 +149,7 @@ def pretraining_losses(outputs: Sequence[str] = OUTPUTS) -> dict[str, keras.loss
     Their sum is minimised. The next-sentence loss is the mean over pairs with a weight above 0.
 
     Args:
-        outputs: The outputs of the model: "masked_lm", "next_sentence" or both.
+        outputs: The outputs of the model: "masked_lm", "next_sentence", "replaced_token".
 
     Returns:
         A loss for each output, by name.
@@ -176,14 +176,14 @@ def pretraining_metrics(
 ) -> dict[str, list[keras.metrics.Metric]]:
     """Returns the accuracies of a pretraining model for `compile(weighted_metrics=...)`.
 
-    They ignore unused slots. Their names in the logs are `masked_lm_accuracy` and
-    `next_sentence_accuracy`.
+    They ignore unused slots. Their names in the logs are the output and `_accuracy`, such as
+    `masked_lm_accuracy`. `replaced_token_rate` is the fraction of replaced tokens.
 
     Args:
-        outputs: The outputs of the model: "masked_lm", "next_sentence" or both.
+        outputs: The outputs of the model: "masked_lm", "next_sentence", "replaced_token".
 
     Returns:
-        A list with one metric for each output, by name.
+        A list of metrics for each output, by name.
 
     Example:
 

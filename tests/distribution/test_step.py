@@ -102,6 +102,27 @@ def test_the_step_is_traced_once(monkeypatch, metric):
     assert len(traces) == 1
 
 
+def test_no_dropout_draws_twice_with_the_same_seed(monkeypatch):
+    seeds = []
+
+    def recorded(generator, ordered=True, draw=keras.random.SeedGenerator.next):
+        seed = draw(generator, ordered)
+        seeds.append(tuple(seed.numpy()))
+        return seed
+
+    config = CONFIG | {"hidden_dropout_rate": 0.1, "num_layers": 2, "shares_layers": True}
+    model = BertClassifier(BertConfig(**config), num_labels=2)
+    model.compile(BertAdamW(1e-3), gradient_accumulation_steps=2)
+    monkeypatch.setattr(keras.random.SeedGenerator, "next", recorded)
+    inputs = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), np.ones((1, 4), "int32"))
+    for step in range(3):
+        model.optimizer.iterations.assign(step)
+        for part in range(2):
+            with keras.StatelessScope(model._seeds(part)):
+                model(inputs, training=True)
+    assert len(seeds) == len({*seeds}) == 3 * 2 * 6
+
+
 @pytest.mark.slow
 def test_gradients_of_hundreds_of_megabytes_are_added_up_in_parts():
     model = BertPretrainer(BertConfig(num_layers=2))

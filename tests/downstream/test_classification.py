@@ -118,7 +118,7 @@ def test_examples_without_labels_cannot_be_scored(tmp_path, name):
         (
             "classification",
             "text\tlabel\na\tx\nb\tx\n",
-            "rows.tsv has 1 different labels in ",
+            "rows.tsv has 1 label in ",
         ),
         ("classification", "text\tlabel\na\t\n", "rows.tsv, line 2 has an empty label"),
         (
@@ -130,7 +130,7 @@ def test_examples_without_labels_cannot_be_scored(tmp_path, name):
         (
             "multi-label",
             "text\tlabel\na\t\n",
-            "rows.tsv has 0 different labels in the column",
+            "rows.tsv has 0 labels in the column",
         ),
         (
             "multi-label",
@@ -234,7 +234,7 @@ def test_prediction_files_contain_the_probability_of_each_label(rows, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("index\tprediction\n0\tpos\n", r"p.tsv has 1 predictions; expected 3"),
+        ("index\tprediction\n0\tpos\n", r"p.tsv has 1 prediction; expected 3"),
         ("0\tpos\n", r"p.tsv, line 1 is '0\\tpos'; expected 'index\\tprediction'"),
         (
             "index\tprediction\n1\tpos\n",

@@ -30,5 +30,5 @@ def test_errors_list_only_the_first_known_labels(kind, label):
 
 
 def test_a_single_class_is_refused():
-    with pytest.raises(InputError, match=r"f.tsv has 1 different labels in the column 'tone'"):
+    with pytest.raises(InputError, match=r"f.tsv has 1 label in the column 'tone'"):
         ONE.classes(["x", "x"], file="f.tsv", column="tone")

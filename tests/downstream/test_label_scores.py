@@ -1,5 +1,7 @@
 """Scores of edge cases; the tests of each task check its scores."""
 
+import pytest
+
 from bert_keras.downstream.label_scores import SCORES
 
 
@@ -20,3 +22,9 @@ def test_labels_that_are_only_predicted_lower_the_mean():
 
 def test_the_order_of_several_labels_does_not_matter():
     assert SCORES["subset_accuracy"]([("a", "b"), ()], [("b", "a"), ("a",)]) == 0.5
+
+
+def test_a_single_label_is_scored_without_the_examples_that_lack_it():
+    gold, predicted = [("a",), (), (), ()], [("a",), ("a",), (), ()]
+    for name in ("micro_f1_of_labels", "macro_f1_of_labels"):
+        assert SCORES[name](gold, predicted) == pytest.approx(2 / 3)

@@ -141,7 +141,7 @@ def test_errors_name_the_file_and_line(tmp_path, header, rows, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (",pred\n0,1\n", "has 1 predictions; expected 2"),
+        (",pred\n0,1\n", "has 1 prediction; expected 2"),
         (",pred\n0,1\n2,1\n", "line 3 is '2,1'; expected '1,pred'"),
         (",pred\n0,1\n1,5\n", "line 3 has the label '5'"),
         ("label\n1\n", "line 1 is 'label'; expected ',pred'"),

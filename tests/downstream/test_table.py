@@ -47,7 +47,7 @@ def test_columns_of_objects_in_a_json_list_are_named_with_a_dot(tmp_path):
         ("a.doc", "x", r"a.doc ends in '.doc'; expected one of .tsv, .txt, .csv, .jsonl, .json"),
         ("a.tsv", "", "a.tsv is empty; expected a header line"),
         ("a.tsv", "t\tl\n", "a.tsv has no rows"),
-        ("a.tsv", "t\tl\na\tb\nc\n", "a.tsv, line 3 has 1 columns; expected 2, t, l"),
+        ("a.tsv", "t\tl\na\tb\nc\n", "a.tsv, line 3 has 1 column; expected 2, t, l"),
         ("a.tsv", "x\tl\na\tb\n", "a.tsv, line 2 has no column 't'; it has 'x', 'l'"),
         ("a.csv", 't,l\n"a,b\n', "a.csv, line 2 is not CSV"),
         (
@@ -64,6 +64,11 @@ def test_columns_of_objects_in_a_json_list_are_named_with_a_dot(tmp_path):
         ),
         ("a.jsonl", '{"t": ["x"]}\n', "line 1 has a list in the column 't'; expected a text"),
         ("a.jsonl", '{"t": null}\n', "a.jsonl, line 1 has no column 't'"),
+        (
+            "a.jsonl",
+            '{"t": "\\ud83d\\ude00"}\n{"t": "\\ud83d"}\n',
+            "line 2 has half of a surrogate pair in the column 't'; expected valid Unicode",
+        ),
     ],
 )
 def test_errors_name_the_file_and_line(tmp_path, name, text, message):

@@ -182,6 +182,16 @@ def test_the_pooler_reads_the_mean_of_the_tokens():
         BertPretrainer(encoder.config)
 
 
+@pytest.mark.parametrize("position_kind", ["learned", "rotary"])
+def test_local_attention_of_a_batch_without_rows(position_kind):
+    changes = {"position_kind": position_kind, "local_window": 4, "max_positions": 200}
+    encoder = random_encoder(dataclasses.replace(CONFIG, global_every=2, **changes))
+    call = tf.function(encoder, reduce_retracing=True)
+    for num_rows in (2, 0):
+        output = call(inputs(batch=num_rows, length=200))["sequence_output"]
+        assert output.shape == (num_rows, 200, CONFIG.hidden_size)
+
+
 @pytest.mark.parametrize(
     ("length", "changes"),
     [(200, {}), (131, {"local_window": 96, "is_causal": True}), (300, {"local_window": 2})],

@@ -118,7 +118,7 @@ def test_a_missing_head_must_be_named_in_new(pretrained, tmp_path):
 def test_labels_must_match_the_head(tmp_path):
     model = BertClassifier(CONFIG, num_labels=2)
     for labels, message in (
-        (("one",), "labels has 1 names; expected 2"),
+        (("one",), "labels has 1 name; expected 2"),
         (("a", "a"), "expected each label once"),
         ((0, 1), "expected texts that are not empty"),
         ("ab", "labels is 'ab'; expected a sequence, such as"),

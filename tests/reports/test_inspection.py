@@ -162,6 +162,20 @@ def test_without_a_mask_each_token_is_masked_separately(page_of, folders):
         assert len(each["top"]) == 10
 
 
+@pytest.mark.parametrize("text", ["The [MASK] of a river.", "The bank of a river."])
+def test_a_causal_model_predicts_a_token_at_the_preceding_position(tmp_path, text):
+    model = BertMaskedLM(dataclasses.replace(CONFIG, is_causal=True))
+    model.save_pretrained(tmp_path / "model", tokenizer=TOKENIZER)
+    inspect_texts(tmp_path / "model", [text], output=tmp_path / "page.html")
+    first, *others = data_of(tmp_path / "page.html")["masked"]["predictions"]
+    shown = first if "[MASK]" in text else others[0]
+    assert shown["position"] == 2
+    logits = model({**inputs_of("The"), "masked_lm_positions": np.array([[1]])})["masked_lm"]
+    best = softmax(np.asarray(logits)[0, 0])
+    assert shown["top"][0][0] == VOCABULARY.tokens[best.argmax()]
+    assert shown["top"][0][1] == pytest.approx(float(best.max()), rel=1e-4)
+
+
 def test_a_model_without_a_masked_lm_head_predicts_nothing(page_of):
     assert page_of("encoder", TEXT)["masked"] == {"missing": "BertEncoder"}
     pair = page_of("classifier", TEXT, "Money, money.")
@@ -302,7 +316,7 @@ LONG = " ".join(["money"] * MAX_TOKENS)
         ("{folder} --word river --sentences {tmp}/banks.txt", "line 1 does not contain 'river'"),
         ("{folder} --word zebra --sentences {tmp}/banks.txt", "no tokens for 'zebra'"),
         ("{folder} --word ' ' --sentences {tmp}/banks.txt", "no tokens for ' '"),
-        ("{folder} --word muddy --sentences {tmp}/one.txt", "1 times; expected 2 to 100"),
+        ("{folder} --word muddy --sentences {tmp}/one.txt", "1 time; expected 2 to 100"),
         ("{folder} --word muddy --sentences {tmp}/many.txt", "101 times; expected 2 to 100"),
         ("{folder} --word muddy --sentences {tmp}/long.txt", "line 2 has 189 tokens; expected"),
         ("{tmp} money", "contains no known checkpoint"),

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.errors import InputError
-from bert_keras.reports.study import degenerate
+from bert_keras.reports.study import StudyResults, StudyRun, degenerate
 from bert_keras.runs.hyperparameters import FinetuneRecipe
 from bert_keras.runs.outcome import claimed_output, read_scores, write_scores
 from bert_keras.runs.study import study
@@ -164,6 +164,15 @@ def test_a_part_of_the_metric_is_compared_with_the_majority():
     scores = {"accuracy_and_f1": 0.75, "accuracy": 0.68, "f1": 0.81, "majority_accuracy": 0.684}
     reason = degenerate(scores, metric="accuracy_and_f1", losses=[0.7, 0.4])
     assert reason == "accuracy 0.68 is no better than the 0.684 of the majority class"
+
+
+def test_a_score_that_is_not_a_number_has_no_deviation():
+    runs = [
+        StudyRun(folder="", learning_rate=1, seed=1, scores={"f1": score}, degenerate="")
+        for score in (0.5, math.nan, 0.7)
+    ]
+    (rate,) = StudyResults(metric="f1", planned=3, runs=tuple(runs)).rates
+    assert (rate["median"], rate["standard_deviation"]) == (0.5, None)
 
 
 @pytest.mark.parametrize(

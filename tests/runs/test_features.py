@@ -1,5 +1,6 @@
 """Vectors of the texts of a file: values, file formats and wrong arguments."""
 
+import dataclasses
 import errno
 import json
 import resource
@@ -8,14 +9,16 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.embedding import DenseModule, EmbeddingConfig, NormalizeModule
 from bert_keras.errors import InputError
-from bert_keras.models import BertClassifier, BertSentenceEncoder
+from bert_keras.models import BertClassifier, BertEncoder, BertSentenceEncoder
 from bert_keras.models.pretrained import save_model
 from bert_keras.runs import features
 from bert_keras.runs.features import write_features
+from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
@@ -65,6 +68,16 @@ def test_every_token_has_the_vectors_of_its_layers(checkpoint, texts, model, tmp
         expected = states(model, ids_of(TEXTS[number]))[:, [3, 0]]
         assert archive[str(number)].dtype == np.float32
         np.testing.assert_allclose(archive[str(number)], expected, atol=1e-6)
+
+
+def test_the_names_of_special_tokens_are_those_of_the_vocabulary(subwords, tmp_path):
+    vocabulary = rules_vocabulary(read_rules(subwords["roberta"], {}))
+    config = dataclasses.replace(CONFIG, vocab_size=len(vocabulary))
+    BertEncoder(config).save_pretrained(tmp_path / "model", tokenizer=FastTokenizer(vocabulary))
+    (tmp_path / "texts.txt").write_text("work\n")
+    write_features(tmp_path / "model", tmp_path / "texts.txt", tmp_path / "out.npz")
+    names = np.load(tmp_path / "out.npz")["tokens_0"].tolist()
+    assert (names[0], names[-1]) == ("<s>", "</s>")
 
 
 def test_a_long_text_is_read_in_windows_without_truncation(

@@ -157,6 +157,16 @@ def test_sentence_embeddings_have_no_teacher(files, tmp_path):
     assert run.metadata.embedding == EmbeddingConfig()
 
 
+def test_an_epoch_has_as_many_steps_as_batches_without_a_common_text(tmp_path):
+    rows = "good\tfilm\nbad\tfilm\ngood bad\tfilm\nfilm\tgood film\n"  # film is in each row
+    (tmp_path / "rows.tsv").write_text(f"query\tpositive\n{rows}")
+    files = dict.fromkeys(("train", "dev"), str(tmp_path / "rows.tsv"))
+    start = encoder(tmp_path / "start")
+    run = TaskRun("retrieval", RECIPE, pretrained=start, data=files, max_length=8)
+    epoch = [x["input_ids"] for x, _ in run.train.take(run.steps_per_epoch)]
+    assert sum(map(len, epoch)) == 4 and run.num_steps == len(epoch) == 4
+
+
 def test_unsuitable_checkpoints_are_refused_before_anything_is_written(run, tmp_path):
     padded = encoder(tmp_path / "padded", vocab_size=10)
     VOCABULARY.save(padded / "vocab.txt")

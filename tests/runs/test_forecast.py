@@ -14,7 +14,7 @@ def test_a_dry_run_prints_estimates_and_writes_nothing(records, tmp_path, monkey
     rows = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert rows["model"].endswith("parameters, BertPretrainer")
     assert rows["records"].startswith("2 files of 32 positions and 5 predictions")
-    assert rows["steps"] == "500 of 16 sequences on 1 replicas"
+    assert rows["steps"] == "500 of 16 sequences on 1 replica"
     assert "million in 8,000 sequences" in rows["tokens"]
     assert {"step", "time", "memory", "disk"} < set(rows)
     assert not list(tmp_path.iterdir())

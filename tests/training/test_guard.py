@@ -48,7 +48,7 @@ def train(output, *, bad_steps=(), max_skipped=0, loss_of=None):
 def test_a_bad_batch_stops_the_run_which_then_continues_after_it(tmp_path):
     with pytest.raises(InputError) as messages:
         train(tmp_path, bad_steps=(5,))
-    assert "the gradients of 1 steps are not finite, the last at step 5" in str(messages.value)
+    assert "the gradients of 1 step are not finite, the last at step 5" in str(messages.value)
     assert "the state of step 8 is saved" in str(messages.value)
 
     batch = np.load(tmp_path / "faults" / "step-5" / "batch.npz")

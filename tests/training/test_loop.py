@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 import os
 import signal
 from pathlib import Path
@@ -250,10 +249,15 @@ def test_tensorboard_has_every_curve(whole):
     assert dict(runs["train"]["optimizer/gradient_norm"])[16] > 0
 
 
+def test_the_last_epoch_is_scored(any_model, tmp_path):
+    train(any_model, tmp_path, num_steps=11)
+    held_out = read_curves(tmp_path / "logs")["held_out"]
+    assert [step for step, _ in held_out["loss/total"]] == [8, 11]
+
+
 def test_only_the_first_worker_writes(any_model, tmp_path, monkeypatch):
-    cluster = {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}
-    task = {"type": "worker", "index": 1}
-    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
+    strategy = type(tf.distribute.get_strategy().extended)
+    monkeypatch.setattr(strategy, "should_checkpoint", False)
     called = []
     board = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: called.append(1))
     train(any_model, tmp_path, num_steps=4, board=[board])
@@ -271,6 +275,10 @@ def test_curves_are_plotted(whole, tmp_path):
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InputError, match=r"nothing has no TensorBoard event files"):
         plot_curves(tmp_path / "nothing", tmp_path / "curves.png")
+    with tf.summary.create_file_writer(str(tmp_path / "speed")).as_default(step=1):
+        tf.summary.scalar("speed/tokens_per_second", 9.0)
+    with pytest.raises(InputError, match="speed has no curves of a loss or accuracy; expected"):
+        plot_curves(tmp_path / "speed", tmp_path / "curves.png")
 
 
 def test_restoring_without_checkpoints_starts_at_step_0(tmp_path):

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras.distribution.reduction import summed
 from bert_keras.training.losses import MaskedLMLoss, is_best
 
 
@@ -24,6 +25,14 @@ def test_masked_lm_loss_is_the_weighted_mean_over_real_predictions():
 def test_a_batch_without_predictions_has_a_loss_of_0():
     logits = np.ones((2, 3, 5), "float32")
     assert float(MaskedLMLoss()(np.zeros((2, 3), int), logits, np.zeros((2, 3)))) == 0.0
+
+
+def test_weights_may_have_an_axis_of_size_1():
+    targets, outputs = np.zeros((3, 2)), np.array([[1, 1], [2, 2], [3, 3]])
+    for reduction in ("sum_over_batch_size", "mean_with_sample_weight"):
+        loss = summed(keras.losses.MeanSquaredError(reduction=reduction))
+        expected = float(loss(targets, outputs, np.array([1, 0, 1])))
+        assert float(loss(targets, outputs, np.array([[1], [0], [1]]))) == expected
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

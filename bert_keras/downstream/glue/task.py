@@ -11,6 +11,7 @@ from bert_keras.downstream.label_kinds import LabelKind, LabelPrediction, Simila
 from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import data_files, needs_labels, task_folder
 from bert_keras.downstream.tfds import PREFIX, is_tfds
+from bert_keras.errors import counted
 from bert_keras.options import fixed
 from bert_keras.storage import StrPath
 
@@ -116,7 +117,7 @@ class GlueTask(ClassificationTask):
         ]
         if broken:
             reason = "with a wrong number of columns; the first is"
-            print(f"skipped {len(broken)} rows {reason} {broken[0]}", file=sys.stderr)
+            print(f"skipped {counted(len(broken), 'row')} {reason} {broken[0]}", file=sys.stderr)
         self.remark_on_labels(examples, split=split)
         return examples
 

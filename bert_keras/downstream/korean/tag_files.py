@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from bert_keras.downstream.ner.files import Sentence
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.storage import StrPath, text_lines
 
 _REVERSED_TAG = re.compile(r"(.+)-([BI])")
@@ -71,8 +71,8 @@ def read_naver_ner(path: StrPath, *, labels: Sequence[str]) -> list[Sentence]:
             )
         if len(words) != len(columns[0]):
             raise InputError(
-                f"{path}, line {line} has {len(words)} words and {len(columns[0])} tags; expected "
-                "a tag for each word"
+                f"{path}, line {line} has {counted(len(words), 'word')} and "
+                f"{counted(len(columns[0]), 'tag')}; expected a tag for each word"
             )
         tags = tuple(_REVERSED_TAG.sub(r"\2-\1", tag) for tag in columns[0])
         for tag, written in zip(tags, columns[0], strict=True):

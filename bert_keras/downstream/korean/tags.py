@@ -15,7 +15,7 @@ from bert_keras.downstream.ner.task import NerTask
 from bert_keras.downstream.ner.units import units_of
 from bert_keras.downstream.ner.windows import sentence_rows
 from bert_keras.downstream.task import Outputs, data_files, task_folder
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.options import fixed
 from bert_keras.storage import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
@@ -53,7 +53,9 @@ class KoreanNerTask(NerTask):
                     "of the data; expected the sentences of the data in the same order"
                 )
         if len(sentences) != len(examples):
-            raise InputError(f"{path} has {len(sentences)} sentences; the data has {len(examples)}")
+            raise InputError(
+                f"{path} has {counted(len(sentences), 'sentence')}; the data has {len(examples)}"
+            )
         return [sentence.tags or () for sentence in sentences]
 
 

@@ -20,7 +20,7 @@ from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.downstream.ner.encoding import PositionedWords, TaggedWords, WordFeatures
 from bert_keras.downstream.ner.task import NerTask
-from bert_keras.errors import InputError, check_name
+from bert_keras.errors import InputError, check_name, counted
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.feature_tagger import BertFeatureTagger, features_at
 from bert_keras.options import check_least
@@ -124,8 +124,8 @@ def _compute(
 ) -> None:
     shape = len(words.label_ids), encoder.config.hidden_size
     print(
-        f"stores the features of {shape[0]:,} words x {len(layers)} "
-        f"layer{'s' * (len(layers) > 1)} x {shape[1]} values: "
+        f"stores the features of {counted(shape[0], 'word')} x {counted(len(layers), 'layer')} x "
+        f"{shape[1]} values: "
         f"{readable_size(4 * prod(shape) * len(layers))} in {folder.parent}",
         file=sys.stderr,
     )

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import cast
 
 from bert_keras.downstream.tfds import tfds_rows
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.storage import StrPath, text_lines
 
 DOCUMENT_START = "-DOCSTART-"
@@ -47,7 +47,8 @@ def read_conll(path: StrPath) -> list[Sentence]:
                 width, first_line = len(columns), line
             if len(columns) != width:
                 raise InputError(
-                    f"{path}, line {line} has {len(columns)} columns; line {first_line} has {width}"
+                    f"{path}, line {line} has {counted(len(columns), 'column')}; line "
+                    f"{first_line} has {width}"
                 )
             if width > 1 and not _TAG.fullmatch(columns[-1]):
                 raise InputError(

@@ -19,7 +19,7 @@ from bert_keras.downstream.ner.scoring import entity_scores
 from bert_keras.downstream.ner.windows import sentence_rows, word_tokens
 from bert_keras.downstream.task import Outputs, Task, data_files, no_labels_error
 from bert_keras.downstream.tfds import is_tfds, tfds_files
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.options import check_choice, check_least, fixed
 from bert_keras.storage import StrPath, atomic_file
 from bert_keras.text.tokenizer import TextTokenizer
@@ -92,8 +92,8 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
         tags = set(chain.from_iterable(sentence.tags or () for sentence in examples)) - {OUTSIDE}
         if not tags:
             raise InputError(
-                f"all tags of the {len(examples)} training sentences are {OUTSIDE}; expected at "
-                "least one entity"
+                f"all tags of {counted(len(examples), 'training sentence')} are {OUTSIDE}; "
+                "expected at least one entity"
             )
         return dataclasses.replace(self, labels=(OUTSIDE, *sorted(tags)))
 
@@ -114,8 +114,8 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
         if unknown := Counter(tag for tag in tags if tag is not None and tag not in known):
             counts = ", ".join(f"{tag} ({count})" for tag, count in sorted(unknown.items()))
             print(
-                f"{unknown.total()} words have tags that are not in the training file; scores "
-                f"count them as missed: {counts}",
+                f"scores count as missed {counted(unknown.total(), 'word')} with a tag that is not "
+                f"in the training file: {counts}",
                 file=sys.stderr,
             )
         return self.rows_type(tokens, rows, label_ids, tokenizer.vocabulary)
@@ -181,7 +181,9 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
                         f"{example.line + index} of the data has {expected}"
                     )
         if len(sentences) != len(examples):
-            raise InputError(f"{path} has {len(sentences)} sentences; the data has {len(examples)}")
+            raise InputError(
+                f"{path} has {counted(len(sentences), 'sentence')}; the data has {len(examples)}"
+            )
         if sentences[0].tags is None:
             raise InputError(f"{path} has one column; expected words and their predicted tags")
         return [sentence.tags or () for sentence in sentences]

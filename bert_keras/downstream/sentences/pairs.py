@@ -21,7 +21,7 @@ from bert_keras.downstream.task import (
     no_labels_error,
 )
 from bert_keras.downstream.tfds import is_tfds, tfds_files
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.options import check_range
 from bert_keras.storage import StrPath
 from bert_keras.text.tokenizer import TextTokenizer
@@ -63,7 +63,9 @@ class SentencePairsTask(SentenceTask[SentencePair, PairCosine]):
     def __post_init__(self):
         super().__post_init__()
         if len(self.text_columns) != 2:
-            raise InputError(f"text_columns has {len(self.text_columns)} names; expected 2")
+            raise InputError(
+                f"text_columns has {counted(len(self.text_columns), 'name')}; expected 2"
+            )
         check_range(self, "a number above 0", "max_score")
 
     def files(self, data: StrPath) -> dict[str, str]:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.storage import StrPath, text_lines, write_text
 
 
@@ -56,8 +56,8 @@ def read_rankings(path: StrPath, examples: Sequence[QueryExample]) -> list[Ranki
     lines = list(text_lines(path))
     if len(lines) != len(examples):
         raise InputError(
-            f"{path} has {len(lines)} predictions; expected {len(examples)}, one for each example "
-            "in the same order"
+            f"{path} has {counted(len(lines), 'prediction')}; expected {len(examples)}, one for "
+            "each example in the same order"
         )
     names = [each.name for each in dataclasses.fields(Ranking)]
     rankings = []

@@ -64,7 +64,7 @@ def ranking_scores(
     discounts = 1 / np.log2(np.arange(2, cutoff + 2))
     rows = []
     for wanted, ranking in zip(relevant, rankings, strict=True):
-        hits = np.array([passage in wanted for passage in ranking[:cutoff]])
+        hits = np.array([passage in wanted for passage in ranking[:cutoff]], bool)
         first = hits.argmax() if hits.any() else np.inf
         ideal = discounts[: len(wanted)].sum()
         gain = discounts[: len(hits)][hits].sum() / ideal

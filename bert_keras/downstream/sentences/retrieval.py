@@ -42,7 +42,7 @@ from bert_keras.downstream.task import (
 )
 from bert_keras.downstream.tfds import is_tfds, tfds_files
 from bert_keras.embedding import EmbeddingConfig
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, counted
 from bert_keras.options import check_least, check_unused
 from bert_keras.storage import StrPath
 from bert_keras.text.tokenizer import TextTokenizer
@@ -107,8 +107,9 @@ class RetrievalTask(SentenceTask[QueryExample, RetrievedPassages]):
             check_unused(self, "margin_columns", reason="without the loss margin-mse")
         elif not len(self.margin_columns) == num_negatives > 0:
             raise InputError(
-                f"margin_columns has {len(self.margin_columns)} names and negative_columns has "
-                f"{num_negatives}; the loss margin-mse expects as many of both, at least 1"
+                f"margin_columns has {counted(len(self.margin_columns), 'name')} and "
+                f"negative_columns has {num_negatives}; the loss margin-mse expects as many of "
+                "both, at least 1"
             )
 
     def embedding(self, source: ModelMetadata) -> EmbeddingConfig:

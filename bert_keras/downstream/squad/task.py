@@ -53,7 +53,9 @@ class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
 
     def __post_init__(self):
         check_choice(self, "version", ("1.1", "2.0"))
-        check_least(self, 1, "stride", "max_question_length", "max_answer_length", "num_best")
+        check_least(self, 1, "stride", "max_question_length", "max_answer_length")
+        # The candidates of version 2.0 contain "no answer", and `tuned` needs an answer too.
+        check_least(self, 2 if self.allows_no_answer else 1, "num_best")
         if not math.isfinite(self.null_threshold):
             raise InputError(f"null_threshold is {self.null_threshold}; expected a finite number")
         least = self.max_question_length + NUM_SPECIALS + 1

@@ -56,7 +56,7 @@ def test_missing_files_are_named_with_their_tasks(predictions, tmp_path):
         ("STS-B.tsv", f"{HEADER}0\t5.2\n1\t5\n", "line 2 has '5.2'; expected a number of 0 to 5"),
         ("STS-B.tsv", f"{HEADER}0\tx\n1\t5\n", r"STS-B.tsv, line 2"),
         ("STS-B.tsv", f"{HEADER}0\t4\t0.9\n1\t5\n", "line 2 has '4 0.9'; expected a number"),
-        ("AX.tsv", f"{HEADER}0\tneutral\n", r"AX.tsv has 1 predictions; expected 2"),
+        ("AX.tsv", f"{HEADER}0\tneutral\n", r"AX.tsv has 1 prediction; expected 2"),
         ("AX.tsv", "", r"AX.tsv has 0 predictions"),
     ],
 )

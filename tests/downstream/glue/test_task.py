@@ -71,7 +71,7 @@ def test_rows_with_a_line_end_in_a_text_are_skipped_and_reported(glue_folder, ca
         ),
         ("sst2", "", r"a.tsv is empty; expected a header"),
         ("cola", "gj04\t1\tHe.\n", r"a.tsv, line 1 has 3 columns; expected 4, source, label, m"),
-        ("cola", "gj04\t1\t\tA.\ngj04\n", r"a.tsv, line 2 has 1 columns; expected 4, source"),
+        ("cola", "gj04\t1\t\tA.\ngj04\n", r"a.tsv, line 2 has 1 column; expected 4, source"),
         ("cola", "gj04\tx\t\tHe.\n", r"a.tsv, line 1 has the label 'x'; known: 0, 1"),
         ("rte", "sentence1\tsentence2\tlabel\nA\tB\t1\n", r"label '1'; known: entailment, not_"),
         (

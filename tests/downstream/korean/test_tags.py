@@ -55,7 +55,7 @@ def test_the_tags_of_naver_are_reversed(korean_folder):
         (KLUE, "## c\n가\tO\n나나\tO\n", r"line 3 is '나나\\tO'; expected a character"),
         (KLUE, "가 O\n", "line 1 is '가 O'; expected a character"),
         (KLUE, "## c\n\n", "a.tsv contains no sentence; expected at least one"),
-        (NAVER, "가 나\tO\n", "line 1 has 2 words and 1 tags; expected a tag for each word"),
+        (NAVER, "가 나\tO\n", "line 1 has 2 words and 1 tag; expected a tag for each word"),
         (NAVER, "가 나\n", "line 1 has 0 tabs; expected one, between the sentence and its tags"),
         (NAVER, "가\tPER-X\n", "line 1 has the tag 'PER-X'; expected O, or TYPE-B or TYPE-I with"),
         (NAVER, "가\tB-PER\n", "line 1 has the tag 'B-PER'; expected O, or TYPE-B"),

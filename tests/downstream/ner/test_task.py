@@ -84,7 +84,7 @@ def test_each_word_is_predicted_at_its_first_token(context):
 def test_labels_are_the_tags_of_the_training_sentences():
     assert NER_TASK.with_labels_of(SENTENCES).labels == LABELS
     assert TASK.with_labels_of(SENTENCES[1:]) is TASK
-    with pytest.raises(InputError, match="all tags of the 1 training sentences are O"):
+    with pytest.raises(InputError, match="all tags of 1 training sentence are O"):
         NER_TASK.with_labels_of([Sentence(("a",), ("O",), 0, 1)])
 
 
@@ -92,7 +92,7 @@ def test_unknown_tags_are_reported_and_count_as_missed(capsys):
     sentences = [Sentence(("a", "b", "c"), ("B-x", "B-y", "I-y"), 0, 1)]
     encoded = TASK.encode(sentences, TOKENIZER)
     assert capsys.readouterr().err == (
-        "2 words have tags that are not in the training file; scores count them as missed: "
+        "scores count as missed 2 words with a tag that is not in the training file: "
         "B-y (1), I-y (1)\n"
     )
     assert encoded.batch(np.array([0]))[2].tolist() == [[0, 1, 0, 0, 0]]
@@ -147,7 +147,7 @@ def test_predictions_are_written_and_read(tmp_path, examples):
         ("aa O\nb O\nd O\n\nd O\ne O\n", "p, line 3 has d; line 4 of the data has c"),
         ("aa O\nb O\nc O\nd O\ne O\n", "line 4 has d; line 5 of .* has the end of a sentence"),
         ("aa O\nb O\n\nd O\ne O\n", "line 3 has the end of a sentence; line 4 of .* has c"),
-        ("aa O\nb O\nc O\n", "p has 1 sentences; the data has 2"),
+        ("aa O\nb O\nc O\n", "p has 1 sentence; the data has 2"),
         ("aa\nb\nc\n\nd\ne\n", "p has one column"),
         ("aa O\nb x\n", "p, line 2 ends in 'x'"),
     ],

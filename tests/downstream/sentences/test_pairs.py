@@ -116,7 +116,7 @@ def test_errors_name_the_file_and_line(tmp_path, row, settings, message):
     ("settings", "message"),
     [
         ({"loss": "mse"}, "loss is 'mse'; expected one of cosent, cosine"),
-        ({"text_columns": ("a",)}, "text_columns has 1 names; expected 2"),
+        ({"text_columns": ("a",)}, "text_columns has 1 name; expected 2"),
         ({"dimensions": (8, 8)}, "dimensions has 8; expected numbers of at least 1, each once"),
         ({"max_score": 0.0}, "max_score is 0.0; expected a number above 0"),
         ({"max_length": 2}, "max_length is 2; expected at least 3"),

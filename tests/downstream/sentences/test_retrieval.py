@@ -102,7 +102,7 @@ def test_scores_of_each_size_and_prediction_files(file, tmp_path, tokenizer):
     assert task.score(examples, again) == complete
     lines = path.read_text().splitlines()
     for text, message in (
-        (lines[0], "has 1 predictions; expected 3, one for each example in the same order"),
+        (lines[0], "has 1 prediction; expected 3, one for each example in the same order"),
         (
             "\n".join(["[1]", *lines[1:]]),
             "line 1 is '.1.'; expected an object with query, passages",
@@ -131,6 +131,7 @@ def test_ranking_keeps_the_order_of_equal_passages_and_scores_missing_ones(monke
     gain = (1 / np.log2(3)) / (1 + 1 / np.log2(3))
     expected = {"ndcg@3": gain / 2, "mrr@3": 0.25, "recall@3": 0.25, "accuracy@1": 0.0}
     assert scores == pytest.approx(expected)
+    assert ranking_scores([{"a"}], [[]], cutoff=3) == dict.fromkeys(expected, 0.0)
     assert triplet_accuracy([(0.5, 0.4, 0.6), (0.1, 0.1, 0.0)]) == 0.5
 
 

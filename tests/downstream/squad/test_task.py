@@ -113,6 +113,12 @@ def test_the_threshold_is_tuned_on_the_best_answers(ask):
     assert SQUAD1.tuned(questions, predictions) is SQUAD1
 
 
+def test_version_2_has_at_least_two_candidates():
+    with pytest.raises(InputError, match="num_best is 1; expected at least 2"):
+        dataclasses.replace(SQUAD2, num_best=1)
+    assert dataclasses.replace(SQUAD1, num_best=1).num_best == 1
+
+
 def test_the_threshold_is_below_all_null_odds_if_no_answer_is_best(ask):
     questions = [ask("x y", "x", identity="1"), ask("x y", identity="2", is_impossible=True)]
     candidates = (Candidate("y", 0.5, 1.0, 1.0), Candidate("", 0.5, 1.0, 1.0))

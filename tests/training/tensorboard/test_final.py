@@ -14,6 +14,9 @@ def test_all_settings_and_the_numeric_scores_are_written(tmp_path):
     scores = {"loss": 2.5, "note": "none"}
     write_hyperparameters(tmp_path / "final", fields, scores=scores, step=8)
     assert read_curves(tmp_path) == {"final": {"final/loss": [(8, 2.5)]}}
+    write_hyperparameters(tmp_path / "one" / "final", fields, scores={"loss": 3.5}, step=8)
+    assert {*read_curves(tmp_path)} == {"final", "one/final"}
+    assert {*read_curves(tmp_path / "one" / "final")} == {"final"}
     events = EventAccumulator(str(tmp_path / "final")).Reload()
     metadata = events.SummaryMetadata("_hparams_/session_start_info")
     data = plugin_data_pb2.HParamsPluginData.FromString(metadata.plugin_data.content)
