@@ -33,14 +33,13 @@ def check_ops(folder: str | os.PathLike) -> None:
         folder: The folder of the SavedModel.
     """
     saved_model = SavedModel.FromString((Path(folder) / "saved_model.pb").read_bytes())
-    used, defined = set(), set()
-    for meta_graph in saved_model.meta_graphs:
-        graph = meta_graph.graph_def
-        used.update(node.op for node in graph.node)
-        for function in graph.library.function:
-            defined.add(function.signature.name)
-            used.update(node.op for node in function.node_def)
-    if refused := sorted(used - defined - served_ops()):
+    # TensorFlow lists the ops of the graph and of its functions when it saves them.
+    used = {
+        op.name
+        for meta_graph in saved_model.meta_graphs
+        for op in meta_graph.meta_info_def.stripped_op_list.op
+    }
+    if refused := sorted(used - served_ops()):
         raise InputError(
             f"the graph contains {', '.join(refused)}, which TF Serving 2.20 does not have; "
             "build the model without these ops"

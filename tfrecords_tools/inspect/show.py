@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_keras.data.records import common_schema
 from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
-from bert_keras.errors import InputError, printable
+from bert_keras.errors import InputError, counted, printable
 from bert_keras.text.fast_tokenizer import readable_tokens
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inspect.verify import every_file, is_labelled, verified_batches
@@ -122,7 +122,7 @@ def record_text(
         return "\n".join([head, *_lines(tokens, indent="  ", width=width)])
     sequence_ids = record["sequence_ids"][:length]
     num_sequences = int(sequence_ids.max(initial=0))
-    text = [f"{num_sequences} sequence{'s' * (num_sequences != 1)}"]
+    text = [counted(num_sequences, "sequence")]
     for number in range(1, num_sequences + 1):
         positions = np.nonzero(sequence_ids == number)[0]
         label = f", {names[number - 1]}" if names else ""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bert_keras.checkpoints.huggingface.weights import SAFETENSORS
 from bert_keras.checkpoints.keras_hub.families import CLASSES, HUB_FAMILIES
+from bert_keras.checkpoints.sentence_transformers.folder import SENTENCES
 from bert_keras.checkpoints.sentence_transformers.modules import MODULES, SETTINGS, read_modules
 from bert_keras.errors import InputError
 
@@ -30,7 +31,7 @@ FILES = (
 TRANSFORMERS_FILES = (
     *(SAFETENSORS, f"{SAFETENSORS}.index.json", "tokenizer.json", "vocab.txt"),
     *("tokenizer_config.json", "added_tokens.json", "vocab.json", "merges.txt", "spiece.model"),
-    *(MODULES, SETTINGS, "sentence_bert_config.json"),
+    *(MODULES, SETTINGS, SENTENCES),
 )
 
 
@@ -66,10 +67,7 @@ def preset_folder(name: str) -> Path | None:
             config = Path(preset_utils.get_file(name, CONFIG))
             is_transformers = "model_type" in json.loads(config.read_text("utf-8"))
             for file in TRANSFORMERS_FILES if is_transformers else FILES:
-                with contextlib.suppress(FileNotFoundError):
-                    for other in _named_files(Path(preset_utils.get_file(name, file))):
-                        with contextlib.suppress(FileNotFoundError):
-                            preset_utils.get_file(name, other)
+                _download(name, file)
     except Exception as error:  # of each library that downloads, and of its network library
         kind = type(error).__name__
         if not reason:
@@ -93,6 +91,15 @@ def _names() -> set[str]:
         for model in CLASSES
     ]
     return {name for each in classes for name in each.presets}
+
+
+def _download(name: str, file: str) -> None:
+    """Downloads a file of a preset, if the preset has it, and the files that the file names."""
+    from keras_hub.src.utils import preset_utils
+
+    with contextlib.suppress(FileNotFoundError):
+        for other in _named_files(Path(preset_utils.get_file(name, file))):
+            _download(name, other)
 
 
 def _named_files(path: Path) -> set[str]:
