@@ -1,6 +1,7 @@
-"""The glossary: words that do not occur in docstrings, comments and documentation pages."""
+"""The glossary: words that do not occur in docstrings, comments, pages and notebooks."""
 
 import ast
+import json
 import re
 import tokenize
 from pathlib import Path
@@ -58,6 +59,9 @@ def prose_of(path: Path) -> str:
                 if token.type == tokenize.COMMENT:
                     lines[token.start[0] - 1] = token.string.lstrip("# ")
         text = "\n".join(lines)
+    if path.suffix == ".ipynb":
+        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
+        text = "\n\n".join("".join(cell["source"]) for cell in cells)
     return CODE.sub(lambda match: "\n" * match[0].count("\n") or "_", text)
 
 
@@ -81,14 +85,17 @@ def test_the_glossary_applies_to_prose_only():
         "tfrecords_tools",
         "benchmarks",
         "docs",
+        "examples",
         "README.md",
+        "CHANGELOG.md",
         "CONTRIBUTING.md",
         "SECURITY.md",
     ],
 )
 def test_prose_follows_the_glossary(root):
     root = ROOT / root
-    paths = [root] if root.is_file() else sorted([*root.rglob("*.py"), *root.rglob("*.md")])
+    suffixes = (".py", ".md", ".ipynb")
+    paths = sorted(path for path in [root, *root.rglob("*")] if path.suffix in suffixes)
     problems = []
     for path in paths:
         name = path.relative_to(ROOT).as_posix()
