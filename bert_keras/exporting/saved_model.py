@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_keras.checkpoints.metadata import ModelMetadata
@@ -79,7 +80,8 @@ def write_saved_model(
 
     Raises:
         InputError: `folder` exists or its name is not a version number; the model, the tokenizer
-            and the Keras backend do not fit each other; or TF Serving lacks an op of the graph.
+            and the Keras backend do not fit each other; a weight is not finite; or TF Serving lacks
+            an op of the graph.
         RuntimeError: The written SavedModel does not give the expected outputs.
     """
     folder = Path(folder)
@@ -108,7 +110,8 @@ def write_saved_model(
         if metadata is not None:
             write_metadata(partial_folder, metadata)
         warmup = warmup_requests_for(partial_folder, tokenizer=tokenizer, max_length=max_length)
-        write_warmup(partial_folder, warmup, name=folder.resolve().parent.name)
+        with tensorflow_writes(folder):
+            write_warmup(partial_folder, warmup, name=folder.resolve().parent.name)
         bar.update()
         requests = [*(sample.request for sample in samples), *warmup]
         outputs = run_in_fresh_process(partial_folder, requests)
@@ -149,6 +152,12 @@ def _check_arguments(model: keras.Model | Variant, folder: Path, *, num_tokens: 
             f"the vocabulary has {num_tokens} tokens and the model has {model.config.vocab_size}; "
             "use the vocabulary that the model was trained with"
         )
+    for weight in model.weights:
+        if not np.isfinite(weight.numpy()).all():
+            raise InputError(
+                f"the weight {weight.path} contains NaN or infinity, as after a training that "
+                "diverged; export another checkpoint"
+            )
 
 
 def export_metadata(metadata: ModelMetadata, *, model_folder: Path | None) -> dict:

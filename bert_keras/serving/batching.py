@@ -40,6 +40,7 @@ class _QueuedRequest:
     future: Future = field(default_factory=Future)  # the outputs, or the error of the run
     next_row: int = 0  # first row that no run has taken yet
     parts: dict[int, Tensors] = field(default_factory=dict)  # finished outputs, by first row
+    num_finished: int = 0  # rows of `parts`
 
     @property
     def num_remaining(self) -> int:
@@ -241,8 +242,9 @@ class Batcher:
             first_row, request = stop, part.request
             with self._changed:  # another thread may run another part of the same request
                 request.parts[part.start] = rows
-                num_done = sum(num_rows(outputs) or 0 for outputs in request.parts.values())
-            if num_done == request.num_rows:
+                request.num_finished += part.num_rows
+                is_finished = request.num_finished == request.num_rows
+            if is_finished:
                 parts = [request.parts[start] for start in sorted(request.parts)]
                 request.finish(joined(parts))
 

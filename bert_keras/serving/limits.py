@@ -83,6 +83,7 @@ class BodyReader:
                 message = f"The request body did not arrive within {self._limits.seconds:g} s"
                 raise Refusal(message, status=408) from None
             body = b"".join(chunks)
+            chunks.clear()  # a request keeps its body in memory once
             if "gzip" in request.headers.get("content-encoding", ""):
                 body = await asyncio.to_thread(_decompressed, body, self._limits.max_body_bytes)
                 self._num_bytes += len(body)

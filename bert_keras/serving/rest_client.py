@@ -115,10 +115,12 @@ class RestConnection:
             raise InputError(f"{self._url} is not a URL: {error}") from error
         except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
             raise timeout_error(self._url, self._timeout) from error
+        except httpx.DecodingError as error:
+            raise InputError(f"{self._url} returned a damaged response: {error}") from error
         except httpx.TransportError as error:
             raise UnavailableError(
-                f"no server responds at {self._url} ({error or type(error).__name__}); start one "
-                "with bert-keras serve"
+                f"no server responds at {self._url} ({str(error) or type(error).__name__}); start "
+                "one with bert-keras serve"
             ) from error
 
 

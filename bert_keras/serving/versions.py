@@ -140,7 +140,8 @@ class Versions:
             if not isinstance(error, LoadError):
                 raise  # a bug in this project
             return
-        if file_states(folder) != files:  # it was still being written and may be incomplete
+        # A version that was still being written may be incomplete.
+        if self._stopped.is_set() or file_states(folder) != files:
             servable.close()
             version.state = "START"
             return

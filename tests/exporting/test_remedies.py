@@ -1,5 +1,6 @@
 """What an error message of an export recommends succeeds."""
 
+import contextlib
 import dataclasses
 import json
 import re
@@ -235,6 +236,14 @@ def test_a_model_in_memory_is_exported_with_its_tokenizer(tmp_path, wrong, remed
     with pytest.raises(InputError, match=remedy):
         model.export(tmp_path / "x" / "1", **wrong)
     model.export(tmp_path / "x" / "1", **right)
+
+
+def test_another_checkpoint_of_a_diverged_training_is_exported(tmp_path):
+    model = BertClassifier(CONFIG, num_labels=2)
+    for bias, remedy in ([0.5, np.nan], "diverged; export another checkpoint"), ([0.5, 0.5], None):
+        model.weights[-1].assign(bias)
+        with pytest.raises(InputError, match=remedy) if remedy else contextlib.nullcontext():
+            model.export(tmp_path / "x" / "1", tokenizer=TOKENIZER)
 
 
 def test_a_model_folder_contains_its_labels(tmp_path, root):

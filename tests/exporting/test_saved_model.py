@@ -1,5 +1,7 @@
 """Errors of `write_saved_model`, with a model whose signatures are traced quickly."""
 
+import errno
+
 import keras
 import numpy as np
 import pytest
@@ -77,6 +79,29 @@ def test_different_outputs_are_refused_and_leave_no_folder(model, tmp_path, monk
     monkeypatch.setattr(saved_model, "run_in_fresh_process", wrong_outputs)
     with pytest.raises(RuntimeError, match="output length of the signature serving_default differ"):
         export(model, tmp_path / "name" / "1")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_disk_that_is_full_before_the_warmup_requests_leaves_no_folder(
+    model, tmp_path, monkeypatch
+):
+    def fail(*_, **__):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(saved_model, "write_warmup", fail)
+    with pytest.raises(OSError, match="No space left") as error:
+        export(model, tmp_path / "name" / "1")
+    assert (error.value.errno, error.value.filename) == (errno.ENOSPC, str(tmp_path / "name/1"))
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_weight_that_is_not_finite_is_refused(tmp_path, value):
+    diverged = BertClassifier(CONFIG, num_labels=2)
+    weight = diverged.weights[-1]
+    weight.assign([0.5, value])
+    with pytest.raises(InputError, match=f"the weight {weight.path} contains NaN or infinity, as"):
+        export(diverged, tmp_path / "name" / "1")
     assert not any(tmp_path.iterdir())
 
 

@@ -6,9 +6,10 @@ import threading
 import numpy as np
 import pytest
 
+from bert_keras.serving import batching as batching_module
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.calls import Refusal
-from bert_keras.serving.rows import RowModel
+from bert_keras.serving.rows import RowModel, num_rows
 
 
 class Model:
@@ -159,6 +160,15 @@ def test_the_texts_of_a_large_request_run_beside_those_of_their_length(model):
     assert model.texts == [[1000], [750], [700], [8, 9, 10, 11], [6, 7]]
 
 
+def test_the_cost_of_a_slice_does_not_grow_with_the_number_of_slices(model, monkeypatch):
+    counted = []
+    monkeypatch.setattr(batching_module, "num_rows", lambda x: counted.append(1) or num_rows(x))
+    with batching(model) as batcher:
+        outputs = batcher.submit("f", floats(*range(400))).result(10)
+    assert len(outputs["y"]) == 400
+    assert len(counted) <= 100  # slices
+
+
 def test_slices_that_finish_out_of_order_are_sorted(model):
     with batching(model, num_threads=3) as batcher:
         futures = [batcher.submit("f", floats(*range(size))) for size in range(1, 60)]
@@ -189,6 +199,14 @@ def test_long_rows_make_small_batches(model):
             futures = [batcher.submit("f", {"x": np.ones([1, 128])}) for _ in range(4)]
         assert all(future.result(10)["y"].shape == (1, 128) for future in futures)
         assert batcher.shared == [2, 2]
+
+
+def test_equal_rows_do_not_hide_that_rows_depend_on_each_other(model):
+    with batching(model) as batcher:
+        for rows in ([7, 7, 7], [1, 3, 8]):
+            with busy(model, batcher):
+                futures = [batcher.submit("coupled", floats(value)) for value in rows]
+            assert [future.result(10)["y"].tolist() for future in futures] == [[0], [0], [0]]
 
 
 @pytest.mark.parametrize("name", ["coupled", "flat"])

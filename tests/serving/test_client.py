@@ -5,6 +5,7 @@ import json
 import threading
 import time
 
+import httpx
 import numpy as np
 import pytest
 
@@ -149,6 +150,22 @@ def test_async_calls_run_in_parallel_and_keep_their_order():
         predictions, numbers = asyncio.run(predict_all(server.url + PATH))
     assert predictions == [[f"wait{n}wait{n}"] for n in range(3)]
     assert numbers == [0, 2, 4, 6, 8]
+
+
+def test_a_damaged_response_and_an_error_without_a_text_are_reported(monkeypatch):
+    damaged = (200, {"Content-Encoding": "gzip"}, b"no gzip")
+    with (
+        scripted_server(in_turn(damaged)) as server,
+        pytest.raises(InputError, match=r"returned a damaged response: .*incorrect header"),
+    ):
+        predict(server.url + PATH, [1])
+
+    def fail(*_, **__):
+        raise httpx.ReadError("")  # as for a connection that the server resets
+
+    monkeypatch.setattr(httpx.Client, "post", fail)
+    with pytest.raises(InputError, match=r"no server responds at .* \(ReadError\); start one"):
+        Client(server.url + PATH, num_attempts=1).predict([1])
 
 
 def test_async_attempts_and_error_messages():

@@ -1,17 +1,20 @@
 """Limits are validated; bodies that are too large, too slow or too many are refused."""
 
+import asyncio
 import gzip
 import json
 import socket
 import threading
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
+from starlette.requests import Request
 
 from bert_keras.errors import InputError
-from bert_keras.serving.limits import Limits
+from bert_keras.serving.limits import BodyReader, Limits
 from bert_keras.serving.server import running_server
 
 PATH = "/v1/models/half_plus_two:predict"
@@ -54,6 +57,23 @@ def test_a_small_gzip_body_with_large_content_is_refused(url, send):
     assert send(url, "POST", PATH, half, headers).json == {
         "error": "JSON Parse error: The document is empty"
     }
+
+
+def test_a_body_that_arrives_in_parts_is_kept_in_memory_once():
+    numbers = iter(range(64))
+
+    async def receive():
+        return {"type": "http.request", "body": bytes(2**16), "more_body": next(numbers) < 63}
+
+    async def memory():
+        async with BodyReader(Limits()).body(Request({"type": "http", "headers": []}, receive)):
+            return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        assert asyncio.run(memory()) < 1.5 * 2**22
+    finally:
+        tracemalloc.stop()
 
 
 def unfinished(url, body=b""):

@@ -2,7 +2,7 @@
 
 import re
 
-import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from bert_keras.serving.monitoring import METRICS_PATH, Monitoring
 
@@ -48,8 +48,7 @@ def test_the_page(server_of, send):
 
 
 def test_prometheus_can_parse_the_metrics():
-    parser = pytest.importorskip("prometheus_client.parser")
     monitoring = Monitoring("demo")
     monitoring.count_request("demo", api="predict", status=200, seconds=0.001)
-    families = parser.text_string_to_metric_families(monitoring.metrics_text().decode())
+    families = text_string_to_metric_families(monitoring.metrics_text().decode())
     assert ":tensorflow:serving:request_count" in {family.name for family in families}

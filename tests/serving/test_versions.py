@@ -207,6 +207,27 @@ def test_running_requests_finish_before_a_version_is_closed(folder):
     assert states(versions)[1] == "END"
 
 
+def test_a_version_that_is_loaded_after_the_end_is_closed(folder, monkeypatch):
+    loaded, go = [], threading.Event()
+
+    def load(version):
+        if version.name == "2":
+            loaded.append(LoadedVersion(version))
+            assert go.wait(10)
+            return loaded[0]
+        return LoadedVersion(version)
+
+    monkeypatch.setattr("bert_keras.serving.versions._POLL_SECONDS", 0.01)
+    monkeypatch.setattr("bert_keras.serving.versions._STOP_SECONDS", 0)
+    versions = made(folder, load)
+    versions.watch()
+    write(folder / "2", "two")
+    wait_for(lambda: loaded)
+    versions.close()
+    go.set()
+    wait_for(lambda: loaded[0].closed)
+
+
 def wait_for(happened):
     end = time.monotonic() + 10
     while not happened():

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import math
 import os
-import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -28,7 +27,7 @@ from bert_keras.exporting.variants.variant import Float16, Variant
 from bert_keras.exporting.verify import loaded
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.reports.page import Table
-from bert_keras.storage import StrPath, atomic_folder, json_object, readable_size
+from bert_keras.storage import StrPath, atomic_folder, json_object, partial_folder, readable_size
 
 FLOAT32, LITERT = "float32", "litert"
 SAVED_MODELS: dict[str, type[Variant]] = {
@@ -92,8 +91,8 @@ def export_variant(  # noqa: PLR0913 - each argument is an option of `export`
     scored_task.check_labels(examples)
     encoded = scored_task.encode(examples, model.tokenizer)
     with (
-        atomic_folder(folder) as partial_folder,
-        tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as scratch,
+        atomic_folder(folder) as new_folder,
+        partial_folder(folder) as scratch,
         contextlib.ExitStack() as open_models,
     ):
         # Warm-up requests contain the name of the model, which is that of the parent folder.
@@ -132,7 +131,7 @@ def export_variant(  # noqa: PLR0913 - each argument is an option of `export`
             **({} if cosine is None else {"cosine": cosine}),
         }
         write_metadata(written, {**json_object(written / METADATA), "variant": measurements})
-        os.replace(written, partial_folder)
+        os.replace(written, new_folder)
     return folder
 
 

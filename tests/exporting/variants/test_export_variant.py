@@ -110,6 +110,27 @@ def test_a_variant_that_saves_nothing_is_refused(
         )
 
 
+@pytest.mark.usefixtures("fake_exports")
+def test_a_killed_process_leaves_only_folders_that_the_next_one_deletes(
+    tmp_path, run, measured, monkeypatch
+):
+    measured()
+    model_folder, data = run
+    unfinished = []
+
+    def score(*_, **__):
+        unfinished.extend(path.name for path in (tmp_path / "name").iterdir())
+        return 90.0
+
+    monkeypatch.setattr(export_variant_module, "score", score)
+    export_variant(
+        text_model(model_folder), tmp_path / "name" / "1", variant="float16", data=str(data)
+    )
+    assert unfinished
+    assert all(name.startswith(".1.") and name.endswith(".part") for name in unfinished)
+    assert [path.name for path in (tmp_path / "name").iterdir()] == ["1"]
+
+
 @pytest.mark.slow
 def test_a_litert_model_approximates_the_model_for_any_batch_size(tmp_path, run, capfd):
     model_folder, data = run
