@@ -153,7 +153,6 @@ class Finetune(TrainingOptions):
         return _hidden_size(self.pretrained)
 
     def run(self) -> None:
-        from bert_keras.distribution.strategy import workers
         from bert_keras.runs.finetune import finetune
         from bert_keras.runs.settings import finetune_settings
         from bert_keras.runs.study import study
@@ -186,8 +185,6 @@ class Finetune(TrainingOptions):
         if self.seeds == 1 and rates is None:
             _print_scores(run(recipe, self.output), self.output)
             return
-        if len(workers()) > 1:
-            raise InputError("a study of several runs trains on one machine; unset TF_CONFIG")
         for name, is_replaced in (("seed", True), ("learning_rate", rates is not None)):
             if is_replaced and name in changed:
                 raise InputError(f"--set {name} has no effect on a study, which sets it; omit it")

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import TypeVar
 
+from bert_keras.checkpoints.huggingface.config import SINGLE
 from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.downstream.classification import TABLE_TASKS
 from bert_keras.downstream.glue.task import GLUE_TASKS
@@ -65,7 +66,8 @@ def task_of(metadata: ModelMetadata, *, name: str, source: StrPath) -> Task:
         source: The path of the model, for error messages.
 
     Raises:
-        InputError: The name is unknown, or the model belongs to another task.
+        InputError: The name is unknown, or the model belongs to another task or predicts another
+            kind of label.
     """
     task = named_task(name)
     if metadata.model != task.model:
@@ -74,6 +76,12 @@ def task_of(metadata: ModelMetadata, *, name: str, source: StrPath) -> Task:
     if task.scores_other_tasks and tuned_on != name:
         return dataclasses.replace(task, max_length=metadata.max_length)
     if not metadata.task:
+        kind, expected = metadata.problem_type, task.problem_type or SINGLE
+        if kind not in ("", expected):
+            raise InputError(
+                f"{source} has the problem_type {kind}, but the task {name} expects {expected}; "
+                "use a task or a model of the same problem_type"
+            )
         return with_model_labels(task, metadata.labels, source=source)
     if tuned_on != name:
         raise InputError(

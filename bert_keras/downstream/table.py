@@ -135,7 +135,8 @@ def _csv_lines(path: StrPath) -> Iterator[tuple[int, list[str]]]:
     except csv.Error as error:
         raise InputError(
             f"{path}, line {reader.line_num} is not CSV: {error}; the row starts on line {start} "
-            "and may have a quote that is not closed"
+            "and may have a quote that is not closed; a text that is too long for CSV needs a "
+            ".jsonl file"
         ) from error
 
 

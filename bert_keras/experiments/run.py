@@ -20,7 +20,7 @@ from bert_keras.runs.finetune import finetune
 from bert_keras.runs.hyperparameters import FinetuneRecipe
 from bert_keras.runs.outcome import claimed_output, read_scores
 from bert_keras.runs.pretrain import pretrain
-from bert_keras.runs.study import study
+from bert_keras.runs.study import check_one_machine, study
 from bert_keras.storage import json_object, write_text
 from bert_keras.text.vocab import Vocabulary
 from bert_keras.training.curves import read_curves
@@ -46,8 +46,10 @@ def reproduce(
 
     Raises:
         InputError: The scale is not for this experiment, `data` has no corpus or no task, a task
-            cannot read its files, or `output` contains another experiment.
+            cannot read its files, TF_CONFIG names several workers, or `output` contains another
+            experiment.
     """
+    check_one_machine()
     experiment = scale.adapted(experiment)
     corpus, files, missing = experiment.inputs(data)
     columns = tuple(column for column in experiment.columns if column.name in files)

@@ -23,7 +23,7 @@ WIDTH, HEIGHT = 4.9, 3.0  # of one chart, in inches
 # The colours have a similar lightness, so that they are visible on white and on black.
 COLORS = ["#3b82d6", "#e08a2c", "#2f9e6e", "#b457c6", "#d2504a", "#8d8d2b", "#1fa0b3", "#8a7f78"]
 GREY = "#8a8f94"
-CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")  # XML does not allow them
+NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # XML does not allow them
 PICTURES = (".png", ".svg", ".pdf", ".jpg")  # supported file extensions
 SVG = "http://www.w3.org/2000/svg"
 STYLE: dict = {  # rcParams
@@ -155,7 +155,7 @@ def svg(draw: DrawChart) -> Markup:
         warnings.filterwarnings("ignore", "Glyph")  # the browser's fonts draw the text
         figure, (tooltips,) = _figure([draw])
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-        root = ElementTree.fromstring(CONTROL_CHARACTERS.sub("\ufffd", buffer.getvalue()))
+        root = ElementTree.fromstring(NOT_IN_XML.sub("\ufffd", buffer.getvalue()))
     root.attrib |= {"role": "img", "aria-label": figure.axes[0].get_title("left")}
     for metadata in root.findall(f"{{{SVG}}}metadata"):
         root.remove(metadata)

@@ -28,8 +28,10 @@ def text_findings(
 def _classes(task, examples, predictions) -> Findings:
     pairs = [(e.label, p.label) for e, p in zip(examples, predictions, strict=True)]
     sections = [label_table("Labels", [({gold}, {predicted}) for gold, predicted in pairs])]
-    if len(task.labels) <= MAX_LABELS:
-        sections.insert(0, confusion("Confusion", pairs, task.labels))
+    # A file of predictions may have labels that are absent from the examples.
+    labels = [*task.labels, *sorted({predicted for _, predicted in pairs} - {*task.labels})]
+    if len(labels) <= MAX_LABELS:
+        sections.insert(0, confusion("Confusion", pairs, labels))
     errors: Errors = []
     for example, (predicted, probabilities) in zip(examples, predictions, strict=True):
         if example.label != predicted:

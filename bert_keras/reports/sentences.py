@@ -49,7 +49,9 @@ def retrieval_findings(
     relevant = relevant_passages(examples)
     errors: Errors = []
     for example, prediction in zip(examples, predictions, strict=True):
-        passages, cosines, (cosine, *_) = dataclasses.astuple(prediction.ranking)
+        passages, cosines, example_cosines = dataclasses.astuple(prediction.ranking)
+        # Predictions for queries without a positive have no cosine of it.
+        cosine = next(iter(example_cosines), None)
         wanted = relevant[example.query]
         if passages[0] in wanted:
             continue
@@ -60,7 +62,7 @@ def retrieval_findings(
             _marked(example.passages[0], "good", cosine=cosine),
             str(ranks[0]) if ranks else f"after {len(passages)}",
         ]
-        errors.append((cosines[0] - cosine, cells))
+        errors.append((0.0 if cosine is None else cosines[0] - cosine, cells))
     return Findings(
         sections=_by_size(task.score(examples, predictions), predictions),
         columns=["query", "first passage", "relevant passage", "rank of a relevant passage"],
@@ -69,8 +71,9 @@ def retrieval_findings(
     )
 
 
-def _marked(passage: str, kind: str, *, cosine: float) -> Cell:
-    return Cell([[MarkedText(passage, kind), MarkedText("", note=f" {cosine:.3f}")]])
+def _marked(passage: str, kind: str, *, cosine: float | None) -> Cell:
+    note = "" if cosine is None else f" {cosine:.3f}"
+    return Cell([[MarkedText(passage, kind), MarkedText("", note=note)]])
 
 
 def _by_size(

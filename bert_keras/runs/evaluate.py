@@ -135,6 +135,7 @@ def model_predictions(
     task = task_of(metadata, name=name, source=source)
     (task,) = with_changes(task, changes=changes)
     dataclasses.replace(metadata, max_length=task.max_length)  # raises InputError if it is too long
+    _check_pooling(task, loaded, source=source)
     examples = task.read(data, split=split)
 
     def predict() -> Sequence:
@@ -143,6 +144,21 @@ def model_predictions(
         return task.predictions(examples, encoded, outputs)
 
     return TaskPredictions(task, examples, predict)
+
+
+def _check_pooling(task: Task, model: Pretrained, *, source: StrPath) -> None:
+    """Raises InputError if settings of the task name another pooling than that of the model."""
+    embedding = getattr(model, "embedding", None)
+    for name, actual in (
+        ("long_texts", getattr(model, "window_pooling", None)),
+        ("pooling", embedding and ",".join(embedding.pooling)),
+    ):
+        setting = getattr(task, name, ())
+        wanted = setting if isinstance(setting, str) else ",".join(setting)
+        if wanted and wanted not in ("error", "truncate", actual):
+            raise InputError(
+                f"{name} is {wanted}, but {source} has {actual} pooling; use {name}={actual}"
+            )
 
 
 def file_predictions(

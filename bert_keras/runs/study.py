@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
+from bert_keras.distribution.strategy import workers
 from bert_keras.errors import InputError
 from bert_keras.reports.study import (
     Curves,
@@ -51,9 +52,10 @@ def study(
         A summary of the results as text.
 
     Raises:
-        InputError: An argument is out of range, `output` contains a single run, or a run fails with
-            InputError.
+        InputError: An argument is out of range, `output` contains a single run, TF_CONFIG names
+            several workers, or a run fails with InputError.
     """
+    check_one_machine()
     output = Path(output)
     if seeds < 1:
         raise InputError(f"the number of seeds is {seeds}; expected at least 1")
@@ -99,3 +101,9 @@ def study(
         os.replace(link, output / "best")
         write_report(output, results, curves)
     return summary(results)
+
+
+def check_one_machine() -> None:
+    """Raises InputError if TF_CONFIG names several workers, of which only the first has scores."""
+    if len(workers()) > 1:
+        raise InputError("a study of several runs trains on one machine; unset TF_CONFIG")

@@ -7,7 +7,9 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from bert_keras.checkpoints.huggingface.rules import read_rules
-from bert_keras.downstream.catalog import named_task
+from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import BertConfig
+from bert_keras.downstream.catalog import named_task, task_of
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 from tests.downstream.test_tfds import Unreachable
@@ -56,6 +58,24 @@ def test_a_data_set_that_cannot_be_downloaded_is_copied_or_read_from_files(
         split_datasets={"train": dataset, "validation": dataset},
     )
     assert len(classification_rows("tfds:unreachable")) == 1
+
+
+def test_a_model_of_other_labels_than_those_of_the_task_has_another_task():
+    config = BertConfig(vocab_size=9, hidden_size=8, num_layers=1, num_heads=1, max_positions=16)
+    metadata = ModelMetadata(
+        model="BertClassifier", config=config, lowercase=True, max_length=16, labels=("a", "b"),
+        problem_type="multi_label_classification",
+    )  # fmt: skip
+    remedy = (
+        "model has the problem_type multi_label_classification, but the task classification "
+        "expects single_label_classification; use a task or a model of the same problem_type"
+    )
+    with pytest.raises(InputError, match=remedy):
+        task_of(metadata, name="classification", source="model")
+    assert task_of(metadata, name="multi-label", source="model").labels == ("a", "b")
+    for kind in ("", "single_label_classification"):
+        model = dataclasses.replace(metadata, problem_type=kind)
+        assert task_of(model, name="classification", source="model").labels == ("a", "b")
 
 
 def test_a_question_that_leaves_no_tokens_for_a_passage_is_read_with_more(subwords, tmp_path):

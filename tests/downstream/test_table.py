@@ -62,6 +62,11 @@ def test_columns_of_objects_in_a_json_list_are_named_with_a_dot(tmp_path):
             '\n{"t": {"x": 1}}\n',
             "line 2 has an object in the column 't'; expected",
         ),
+        (
+            "a.csv",
+            "t\n" + "word " * 30_000,
+            "line 2 is not CSV: .*; a text that is too long for CSV needs a .jsonl file",
+        ),
         ("a.jsonl", '{"t": ["x"]}\n', "line 1 has a list in the column 't'; expected a text"),
         ("a.jsonl", '{"t": null}\n', "a.jsonl, line 1 has no column 't'"),
         (

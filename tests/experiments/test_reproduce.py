@@ -216,6 +216,14 @@ def test_data_without_corpus_or_tasks_is_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
+def test_several_workers_are_refused_before_anything_is_written(data, scale, tmp_path, monkeypatch):
+    workers = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(workers))
+    with pytest.raises(InputError, match="trains on one machine; unset TF_CONFIG"):
+        reproduce(SHORT, scale, data=data, output=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_invalid_task_rows_are_reported_before_the_pretraining(data, scale, tmp_path):
     copy = shutil.copytree(data, tmp_path / "data")
     dev = copy / "glue" / "MNLI" / "dev_matched.tsv"

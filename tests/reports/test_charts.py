@@ -26,7 +26,8 @@ def test_lines_have_tooltips_and_omit_values_that_are_not_finite():
     paths = tooltips(chart)
     assert paths.keys() == {"a, seed <1>", "seed 2"}
     assert paths["a, seed <1>"][0].split().count("L") == 1 and "nan" not in chart
-    assert "\ufffdloss" in svg(scatter("\x01loss", [], x_axis="分数"))
+    for character in ("\x01", "\uffff"):
+        assert "\ufffdloss" in svg(scatter(f"{character}loss", [], x_axis="分数"))
     assert "a &amp; b" in chart and "$c" in chart and "<b>" not in chart
     assert "http" not in chart.replace("http://www.w3.org/", "")
     assert chart.startswith("<svg") and chart == svg(line_chart("loss <b>", lines))

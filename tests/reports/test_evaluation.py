@@ -1,5 +1,6 @@
 """Pages of evaluations: tables, marked texts and escaping for each kind of task."""
 
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -109,6 +110,13 @@ def test_without_probabilities_there_is_no_column_for_them(page_of):
         ["line 2", "text 0 <b>", "a", "b"],
     ]
     assert "probable" not in page.text and "in the order of the examples" in page.text
+
+
+def test_labels_that_only_a_file_of_predictions_has_are_in_the_confusion_matrix(page_of):
+    task = ClassificationTask(name="classification", labels=("a", "b"))
+    confusion, *_ = page_of(task, texts("ab"), [LabelPrediction("c"), LabelPrediction("b")]).tables
+    assert confusion[0][1:] == ["a", "b", "c", "all"]
+    assert confusion[1] == ["a", "0 ", "0 ", "1 100.0%", "1"]
 
 
 @pytest.mark.parametrize(
@@ -231,6 +239,10 @@ def test_queries_with_a_wrong_first_passage(page_of):
     ]
     assert page.marks == 2 * [("bad", "no"), ("good", "<yes>")]
     assert "2 of 3 predictions are wrong" in page.text
+    # Predictions for queries without a positive have no cosine of it.
+    unlabelled = [dataclasses.replace(each, example_cosines=()) for each in rankings]
+    page = page_of(task, examples, [RetrievedPassages(each) for each in unlabelled])
+    assert [row[2:] for row in page.tables[0][1:]] == [["<yes>", "2"], ["<yes>", "after 2"]]
 
 
 @pytest.mark.slow

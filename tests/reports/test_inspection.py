@@ -1,79 +1,22 @@
-"""`bert-keras inspect`: the page contains the values of the model, and a browser shows them."""
+"""The values on the page of `bert-keras inspect` are those of the model."""
 
 import dataclasses
 import functools
-import html
 import re
-import shlex
 
-import keras
 import numpy as np
 import pytest
 
 from bert_keras.checkpoints.huggingface.rules import read_rules
-from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.cli import main
-from bert_keras.config import BertConfig
 from bert_keras.downstream.task import softmax
-from bert_keras.models import (
-    BertClassifier,
-    BertEncoder,
-    BertMaskedLM,
-    BertPretrainer,
-    BertSentenceEncoder,
-)
-from bert_keras.models.pretrained import save_model
-from bert_keras.reports.inspection import MAX_TOKENS, STEPS, inspect_texts
+from bert_keras.models import BertEncoder, BertMaskedLM
+from bert_keras.reports.inspection import STEPS, inspect_texts
 from bert_keras.reports.neighbours import similarity_order
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tests.browser import browser_page
 from tests.inspected import data_of, weights_of
-
-WORDS = ("the", "bank", "of", "a", "river", "lend", "##s", "##er", "money", "muddy", *".,<>/'b")
-VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS))
-TOKENIZER = WordPieceTokenizer(VOCABULARY)
-CONFIG = BertConfig(
-    vocab_size=len(VOCABULARY),
-    hidden_size=24,
-    num_layers=2,
-    num_heads=4,
-    max_positions=200,
-    initializer_stddev=0.4,
-)
-MODELS = {
-    "encoder": BertEncoder,
-    "sentence-encoder": BertSentenceEncoder,
-    "pretrainer": BertPretrainer,
-    "masked-lm": BertMaskedLM,
-    "classifier": lambda config: BertClassifier(config, num_labels=2),
-}
-TEXT = "The bank of the river lends."
-UNSAFE = "</script><script>document.title='broken'</script>{{data}} bank"
-SENTENCES = ["A muddy bank.", "The bank lends money, the bank of a lender.", "Bank of a river."]
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """Folders of models by name, and the models."""
-    folder, models = tmp_path_factory.mktemp("models"), {}
-    keras.utils.set_random_seed(1)
-    for name, make in MODELS.items():
-        model = make(CONFIG)
-        if not model.built:
-            model.build()
-        metadata = ModelMetadata(
-            model=type(model).__name__,
-            config=CONFIG,
-            lowercase=True,
-            max_length=190,
-            labels=("no", "yes") if name == "classifier" else (),
-        )
-        save_model(model, folder / name, metadata=metadata, vocabulary=VOCABULARY)
-        models[name] = folder / name, model
-    return models
+from tests.reports.conftest import CONFIG, SENTENCES, TEXT, TOKENIZER, VOCABULARY
 
 
 @pytest.fixture(scope="module")
@@ -279,192 +222,6 @@ def test_similar_vectors_are_next_to_each_other():
     group = np.array([0, 1, 0, 1, 1, 0])
     cosines = np.where(group[:, None] == group, 0.9, 0.2) + 0.1 * np.eye(6)
     assert "".join(map(str, group[similarity_order(cosines)])) in ("000111", "111000")
-
-
-def test_the_page_loads_no_other_files_and_escapes_texts(folders, tmp_path):
-    output = tmp_path / "new" / "page.html"
-    (tmp_path / "lines.txt").write_text(f"{UNSAFE}\n{UNSAFE}\n", "utf-8")
-    inspect_texts(
-        folders["pretrainer"][0],
-        [UNSAFE],
-        output=output,
-        word="bank",
-        sentences=tmp_path / "lines.txt",
-    )
-    page = output.read_text("utf-8")
-    assert not re.search(r"https?://|src=|@import|url\(|\bfetch\(|\bimport\(", page)
-    assert "default-src 'none'" in page
-    assert page.count("<script") == page.count("</script>") == 2
-    assert data_of(output)["neighbours"]["occurrences"][0]["before"] == UNSAFE.removesuffix("bank")
-    assert html.escape(str(folders["pretrainer"][0])) in page
-
-
-LONG = " ".join(["money"] * MAX_TOKENS)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("{folder}", "there is nothing to show; give a text"),
-        ("{folder} a b money", "received 3 texts; expected one text or a pair"),
-        ("{folder} money ' '", "the text ' ' contains no word"),
-        (f"{{folder}} '{LONG}'", f"has {MAX_TOKENS + 2} tokens, with [CLS] and [SEP]"),
-        ("{folder} money --top-k 0", "tokens to show is 0; expected at least 1"),
-        ("{folder} money --word bank", "and a file a word; give both or none"),
-        ("{folder} money --sentences {tmp}/banks.txt", "and a file a word; give both or none"),
-        ("{folder} --word bank --sentences {tmp}/none.txt", "does not exist; expected a file"),
-        ("{folder} --word river --sentences {tmp}/banks.txt", "line 1 does not contain 'river'"),
-        ("{folder} --word zebra --sentences {tmp}/banks.txt", "no tokens for 'zebra'"),
-        ("{folder} --word ' ' --sentences {tmp}/banks.txt", "no tokens for ' '"),
-        ("{folder} --word muddy --sentences {tmp}/one.txt", "1 time; expected 2 to 100"),
-        ("{folder} --word muddy --sentences {tmp}/many.txt", "101 times; expected 2 to 100"),
-        ("{folder} --word muddy --sentences {tmp}/long.txt", "line 2 has 189 tokens; expected"),
-        ("{tmp} money", "contains no known checkpoint"),
-        ("{tmp}/nowhere money", "does not exist"),
-    ],
-)
-def test_wrong_arguments_are_refused(folders, tmp_path, capsys, arguments, message):
-    folder, _ = folders["encoder"]
-    (tmp_path / "banks.txt").write_text("\n".join(SENTENCES), "utf-8")
-    (tmp_path / "one.txt").write_text("A muddy bank.\n", "utf-8")
-    (tmp_path / "many.txt").write_text("A muddy bank.\n" * 101, "utf-8")
-    (tmp_path / "long.txt").write_text("muddy\n" + "muddy " * 189, "utf-8")
-    arguments = shlex.split(arguments.format(folder=folder, tmp=tmp_path))
-    assert main(["inspect", *arguments, "-o", str(tmp_path / "page.html")]) == 2
-    printed = capsys.readouterr()
-    assert message in printed.err and printed.err.count("\n") == 1 and not printed.out
-    assert printed.err.startswith("bert-keras inspect: ")
-    assert not (tmp_path / "page.html").exists()
-
-
-def test_a_folder_as_output_and_a_model_without_a_vocabulary_are_refused(folders, tmp_path, capsys):
-    folder, model = folders["encoder"]
-    assert main(["inspect", str(folder), "money", "-o", str(tmp_path)]) == 2
-    assert "is a folder; name a file to write" in capsys.readouterr().err
-    metadata = ModelMetadata(model="BertEncoder", config=CONFIG, lowercase=True, max_length=190)
-    save_model(model, tmp_path / "model", metadata=metadata, vocabulary=None)
-    assert main(["inspect", str(tmp_path / "model"), "money", "-o", str(tmp_path / "p.html")]) == 2
-    assert "has no vocabulary" in capsys.readouterr().err
-
-
-def test_the_command_prints_the_path_of_the_page(folders, tmp_path, capsys):
-    folder, _ = folders["pretrainer"]
-    output = tmp_path / "page.html"
-    assert main(["inspect", str(folder), "a [MASK]", "-o", str(output), "--top-k", "3"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"page: {output}"
-    data = data_of(output)
-    assert len(data["masked"]["predictions"][0]["top"]) == 3
-
-
-def press_key(page, name, code):
-    for kind in ("keyDown", "keyUp"):
-        page._call("Input.dispatchKeyEvent", type=kind, key=name, code=name,
-                   windowsVirtualKeyCode=code)  # fmt: skip
-
-
-def choose(page, element, value):
-    page.run(f"{{ const box = document.getElementById('{element}'); box.value = '{value}'; "
-             "box.dispatchEvent(new Event('change')); }")  # fmt: skip
-
-
-def point_at_the_last_cell(page):
-    """Moves the pointer to the last cell of the map and returns its opacity, 0 to 255."""
-    x, y, opacity = page.run("""(() => {
-      const map = document.getElementById("map"), from = 6 * (devicePixelRatio || 1);
-      map.scrollIntoView({block: "center"});
-      const {right, bottom} = map.getBoundingClientRect();
-      return [right - 6, bottom - 6, map.getContext("2d").getImageData(
-        map.width - from, map.height - from, 1, 1).data[3]];
-    })()""")
-    page._call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
-    return opacity
-
-
-def percent(fraction):
-    digits = 1 if fraction < 0.0995 else 0
-    return "< 0.1 %" if 0 < fraction < 0.0005 else f"{100 * fraction:.{digits}f} %"
-
-
-@pytest.mark.slow
-def test_a_browser_shows_the_page_and_keys_select_maps_and_tokens(folders, tmp_path):
-    output, lines = tmp_path / "page.html", tmp_path / "lines.txt"
-    lines.write_text("\n".join([*SENTENCES, UNSAFE]), "utf-8")
-    inspect_texts(
-        folders["pretrainer"][0],
-        ["The bank of the [MASK].", UNSAFE],
-        output=output,
-        word="bank",
-        sentences=lines,
-    )
-    data = data_of(output)
-    weights, tokens = weights_of(data), data["attention"]["tokens"]
-    last = len(tokens) - 1
-    with browser_page(width=1200, height=900) as page:
-        page.open(output.as_uri())
-        text = page.wait_for("Attention", "Masked words", "“bank” in 4 sentences")
-        assert "BertPretrainer: 2 layers of 4 heads, hidden size 24" in text
-        assert "The second text follows the first with a probability of" in text
-        assert percent(data["masked"]["predictions"][0]["top"][0][1]) in text
-        assert page.run("document.querySelectorAll('#grid button').length") == 10  # with the means
-        # Tab reaches the grid once; the arrow keys choose the next map in a row or column.
-        page.run("document.querySelector('#grid button[tabindex=\"0\"]').focus()")
-        press_key(page, "Home", 36)
-        press_key(page, "ArrowDown", 40)
-        page.wait_for("Layer 2, mean of the heads: a token attends on average to")
-        press_key(page, "ArrowRight", 39)
-        press_key(page, "ArrowRight", 39)
-        page.wait_for("Layer 2, head 2: a token attends on average to")
-        assert page.run("[document.activeElement.dataset.layer, document.activeElement.title]") == [
-            "2",
-            "layer 2, head 2",
-        ]
-        opacity = point_at_the_last_cell(page)
-        page.wait_for(f"{tokens[-1]} ({last}) attends to {tokens[-1]} ({last}): "
-                      f"{weights[1, 1, -1, -1]:.4f}")  # fmt: skip
-        assert opacity == pytest.approx(255 * weights[1, 1, -1, -1] / weights[1, 1].max(), abs=2)
-        page._call("Input.dispatchMouseEvent", type="mouseMoved", x=0, y=0)
-        assert page.run("document.getElementById('tip').hidden")
-        page.run("document.querySelector('#tokens button[value=\"1\"]').focus()")
-        press_key(page, "ArrowRight", 39)
-        row = weights[1, 1, 2]
-        best = int(row.argmax())
-        page.wait_for(f"bank (2) attends to {tokens[best]} {percent(row[best])}")
-        choose(page, "side", "column")
-        column = weights[1, 1, :, 2]
-        best = int(column.argmax())
-        page.wait_for(f"is attended to by {tokens[best]} {percent(column[best])}")
-        choose(page, "among", "across")
-        choose(page, "head", "0")
-        page.wait_for("bank (2) is not among the shown tokens", "mean of the heads")
-        choose(page, "side", "row")
-        cosines = np.array(data["neighbours"]["cosines"][0])
-        choose(page, "depth", "0")
-        choose(page, "order", "nearest")
-        page.run("document.querySelector('#near input[value=\"3\"]').click()")
-        lines_shown = page.run(
-            "[...document.querySelectorAll('#near tbody tr')].map(row => "
-            "+row.querySelector('input').value)"
-        )
-        assert lines_shown == sorted(range(5), key=lambda each: -cosines[3, each])
-        page.picture(tmp_path / "page.png")
-        assert (tmp_path / "page.png").stat().st_size > 20_000
-        assert page.run("document.title") == f"Inspection of {folders['pretrainer'][0]}"
-
-
-@pytest.mark.slow
-def test_a_browser_shows_the_least_probable_token_first(folders, tmp_path):
-    output = tmp_path / "page.html"
-    inspect_texts(folders["masked-lm"][0], [TEXT], output=output, num_tokens=2)
-    predictions = data_of(output)["masked"]["predictions"]
-    least = min(predictions, key=lambda each: each["original"][1])
-    with browser_page(width=500, height=800) as page:
-        page.open(output.as_uri())
-        text = page.wait_for(f"Predictions for {least['original'][0]} ({least['position']})")
-        assert f"rank {least['original'][2]}" in text
-        page.run("document.querySelector('#masked button').focus()")
-        page.wait_for(f"Predictions for {predictions[0]['original'][0]} (1)")
-        assert page.run("document.getElementById('neighbours').hidden")
-        assert page.run("document.documentElement.scrollWidth") <= 500
 
 
 def test_a_sentence_encoder_shows_its_embedding(folders, tmp_path):

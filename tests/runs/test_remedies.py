@@ -122,6 +122,7 @@ def originals(tmp_path_factory):
     for name, text in {"train": rows, "dev": rows, "test": "text\nfilm\n"}.items():
         (folder / "data" / f"{name}.tsv").write_text(text)
     (folder / "pairs.tsv").write_text(f"a\tb\tlabel\n{LONG}\tfilm\tpos\nbad\tfilm\tneg\n")
+    (folder / "scores.tsv").write_text("sentence1\tsentence2\tscore\ngood\tbad\t1\na\tgood\t0\n")
     (folder / "train.conll").write_text("good O\nfilm B-ART\n\na O\n")
     answer = {"id": "1", "answers": [{"text": "good", "answer_start": 2}]}
     (folder / "answered.json").write_text(questions(answer))
@@ -181,6 +182,7 @@ WINDOWS = (
     "text_columns=a,b"
 )
 LONGER = EVALUATE.replace("train.tsv", "long.tsv") + " --set max_length=8"
+PAIRS = "bert-keras evaluate sentence-pairs --model sentences --data scores.tsv --set max_length=8"
 PREDICT = "bert-keras predict classification --model classifier --data train.tsv --output a.tsv"
 TEACH = f"{PRETRAIN} --from masked-lm --set objective=masked-lm --teacher"
 CONVERT = "bert-keras convert classifier pretrainer"
@@ -367,6 +369,16 @@ def case(remedy, command, corrected):
             "cut long texts with long_texts=truncate, or", LONGER, LONGER + " long_texts=truncate"
         ),
         case("read them in windows with long_texts=mean", LONGER, LONGER + " long_texts=mean"),
+        case(
+            "long_texts is max, but classifier has mean pooling; use long_texts=mean",
+            LONGER + " long_texts=max",
+            LONGER + " long_texts=mean",
+        ),
+        case(
+            "pooling is cls, but sentences has mean pooling; use pooling=mean",
+            f"{PAIRS} pooling=cls",
+            f"{PAIRS} pooling=mean",
+        ),
         case(
             "correct the label or remove the row",
             EVALUATE.replace("train.tsv", "unknown.tsv"),

@@ -96,7 +96,7 @@ class GlueTask(ClassificationTask):
         is_labelled, broken = needs_labels(split), []
         rows = table_rows(
             path,
-            columns=[*columns, label] if is_labelled else columns,
+            columns=[*columns, *[label] * is_labelled, *["idx"] * is_builder],
             headerless=self.row.headerless,
             broken=broken if is_labelled and self.row.has_broken_rows else None,
         )

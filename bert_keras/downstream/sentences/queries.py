@@ -64,7 +64,7 @@ def read_rankings(path: StrPath, examples: Sequence[QueryExample]) -> list[Ranki
     for number, (line, example) in enumerate(zip(lines, examples, strict=True), start=1):
         try:
             row = json.loads(line)
-            query, ranking = row["query"], Ranking(*(tuple(row[name]) for name in names))
+            query, ranking = row["query"], _ranking(*(row[name] for name in names))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(
                 f"{path}, line {number} is {line[:60]!r}; expected an object with query, "
@@ -77,6 +77,13 @@ def read_rankings(path: StrPath, examples: Sequence[QueryExample]) -> list[Ranki
             )
         rankings.append(ranking)
     return rankings
+
+
+def _ranking(passages: list, cosines: list, example_cosines: list) -> Ranking:
+    """Returns the ranking of these values; raises ValueError or TypeError if they are none."""
+    if not 0 < len(passages) == len(cosines) or not all(isinstance(p, str) for p in passages):
+        raise ValueError("expected texts with a cosine each")
+    return Ranking(tuple(passages), *(tuple(map(float, c)) for c in (cosines, example_cosines)))
 
 
 def relevant_passages(examples: Sequence[QueryExample]) -> dict[str, set[str]]:

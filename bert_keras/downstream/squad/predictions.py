@@ -75,8 +75,9 @@ def predicted_answers(
         best_logits: dict[str, tuple[float, float]] = {}  # of the best span of each text
         for span in spans(windows, index, outputs, max_answer_length):
             characters = windows.offsets[[span.first, span.last]]
-            text = cut(question.context, characters[0, 0], characters[1, 1])
-            best_logits.setdefault(text, (span.start_logit, span.end_logit))
+            text = cut(question.context, characters[0, 0], characters[1, 1]).strip()
+            if text:  # a token of byte-level BPE or SentencePiece may be only white space
+                best_logits.setdefault(text, (span.start_logit, span.end_logit))
             if len(best_logits) == num_best:
                 break
         n_best = list(best_logits.items())

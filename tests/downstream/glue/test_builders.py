@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import pytest
+import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from bert_keras.cli import main
@@ -77,6 +78,19 @@ def test_the_classification_task_reads_builders(builders):
     examples = task.read(files["train"])
     assert sorted(example.label for example in examples) == ["negative", "positive"]
     assert len(task.read(files["test"], split="test")) == 1
+
+
+def test_a_builder_without_the_index_of_a_row_is_refused(tmp_path):
+    row = tf.data.Dataset.from_tensors({"premise": "a", "hypothesis": "b", "label": "neutral"})
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="pairs",
+        version="1.0.0",
+        data_dir=tmp_path,
+        features=tfds.features.FeaturesDict(dict.fromkeys(row.element_spec, tf.string)),
+        split_datasets={"train": row},
+    )
+    with pytest.raises(InputError, match=r"train, row 1 has no column 'idx'; it has 'hypothesis'"):
+        GLUE_TASKS["mnli"].read(f"tfds:{tmp_path}/pairs/1.0.0:train")
 
 
 def test_unknown_builders_and_splits_are_refused(builders):

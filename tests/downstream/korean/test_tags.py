@@ -7,12 +7,14 @@ import json
 import numpy as np
 import pytest
 
+from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.cli import main
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.korean.tag_scores import LABELS, klue_ner_scores, strict_tags
 from bert_keras.downstream.ner.files import Sentence
 from bert_keras.errors import InputError
 from bert_keras.exporting.verify import run_requests
+from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.downstream.korean.conftest import TAGGED, tagged_characters
@@ -103,6 +105,19 @@ def test_a_long_sentence_of_klue_has_several_rows():
     assert len(encoded) > 1 and len(encoded.spans) == 60
     (tags,) = KLUE.predictions([sentence], encoded, [np.eye(13)[[0] * 32]] * len(encoded))
     assert tags == ("B-PS", "B-PS", "O") * 30
+
+
+@pytest.mark.parametrize("text", ["the  license", "the license "])
+def test_a_space_that_is_a_token_gets_no_tag_of_klue(subwords, text):
+    """Byte-level BPE has tokens of white space, whose span is empty."""
+    vocabulary = rules_vocabulary(read_rules(subwords["roberta"], {}))
+    sentence = Sentence(tuple(text), tuple("O" if each == " " else "B-PS" for each in text), 0, 1)
+    encoded = KLUE.encode([sentence], tokenizer_of(vocabulary, lowercase=False))
+    assert (encoded.label_ids == -1).sum() == 1
+    predicted = np.zeros((encoded.lengths[0], 13))
+    predicted[1 : 1 + len(encoded.label_ids), LABELS.index("B-LC")] = 1
+    (tags,) = KLUE.predictions([sentence], encoded, [predicted])
+    assert [tag == "O" for tag in tags] == [each == " " for each in text]
 
 
 @pytest.mark.parametrize(

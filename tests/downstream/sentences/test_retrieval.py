@@ -115,6 +115,17 @@ def test_scores_of_each_size_and_prediction_files(file, tmp_path, tokenizer):
         path.write_text(text + "\n")
         with pytest.raises(InputError, match=message):
             task.read_predictions(path, examples)
+    for field, value in (
+        ("passages", [["good film"], "bad film"]),
+        ("passages", []),
+        ("cosines", [0.5]),
+        ("cosines", [0.5, None]),
+        ("example_cosines", ["high", 0.1]),
+        ("example_cosines", 1.0),
+    ):
+        path.write_text("\n".join([json.dumps(json.loads(lines[0]) | {field: value}), *lines[1:]]))
+        with pytest.raises(InputError, match=r"line 1 is .*; expected an object with query, p"):
+            task.read_predictions(path, examples)
 
 
 def test_ranking_keeps_the_order_of_equal_passages_and_scores_missing_ones(monkeypatch):

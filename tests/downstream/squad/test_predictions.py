@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.downstream.squad.predictions import predicted_answers
 from bert_keras.downstream.squad.windows import windows_over
+from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 
 LIMITS = {"num_best": 20, "max_answer_length": 30}
 
@@ -63,6 +65,27 @@ def test_answers_are_substrings_of_the_context(ask, model_outputs, context, star
     assert prediction.null_odds is None
     best = prediction.candidates[0]
     assert (best.text, best.start_logit, best.end_logit) == (text, 5.0, 5.0)
+
+
+def test_white_space_is_no_answer_and_does_not_surround_one(ask, subwords):
+    """Byte-level BPE has tokens of white space, here the first of two spaces."""
+    rules = rules_vocabulary(read_rules(subwords["roberta"], {}))
+    questions = [ask("the  license ", question="the")]
+    windows = windows_over(
+        questions, tokenizer_of(rules, lowercase=False), max_length=20, stride=9,
+        max_question_length=4,
+    )  # fmt: skip
+    logits = np.zeros(windows.lengths[0], np.float32)
+    first = 3 + windows.lengths_N2[0, 0]  # <s>, the question, </s> and </s> are before the passage
+    is_blank = windows.offsets[:, 0] == windows.offsets[:, 1]
+    assert is_blank.sum() == 2
+    logits[first : first + len(is_blank)][is_blank] = 5
+    (prediction,) = predicted_answers(
+        questions, windows, [{"start": logits, "end": logits}], **LIMITS, null_threshold=0.0
+    )
+    texts = [each.text for each in prediction.candidates]
+    assert texts.count("") == 1 and [text.strip() for text in texts] == texts
+    assert prediction.text == "license" and prediction.null_odds == -10.0
 
 
 def test_answers_end_after_their_start_and_have_a_maximum_length(ask, model_outputs):
