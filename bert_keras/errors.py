@@ -98,6 +98,20 @@ def _sigterm_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
+@contextlib.contextmanager
+def _flushed_stdout() -> Iterator[None]:
+    """Write all of stdout in the `with` block; a failure later would print a traceback."""
+    try:
+        yield
+        print(end="", flush=True)
+    except OSError:
+        try:
+            print(end="", flush=True)
+        except OSError:  # drops the rest, which the interpreter would try to write at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
 def run_command(program: str, command: Callable[[], None]) -> int:
     """Run a command and report errors of the user or the system as one line on stderr.
 
@@ -115,7 +129,7 @@ def run_command(program: str, command: Callable[[], None]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # its encoding may lack a character
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        with _sigterm_interrupts():
+        with _sigterm_interrupts(), _flushed_stdout():
             command()
     except InputError as error:
         print(printable(f"{program}: {error}"), file=sys.stderr)

@@ -1,4 +1,5 @@
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -66,6 +67,40 @@ def test_characters_that_stdout_cannot_encode_are_escaped(monkeypatch):
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, "ascii", write_through=True))
     assert run_command("prog", lambda: print("█ \udcff")) == 0
     assert written.getvalue() == rb"\u2588 \udcff" + b"\n"
+
+
+def pipe_without_a_reader() -> int:
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
+@pytest.mark.parametrize(
+    ("open_stdout", "message"),
+    [
+        (lambda: os.open("/dev/full", os.O_WRONLY), "No space left on device; free disk space and"),
+        (pipe_without_a_reader, "Broken pipe"),
+    ],
+)
+@pytest.mark.parametrize("lines", [1, 10_000])
+def test_a_stdout_that_cannot_be_written_is_reported_in_one_line(open_stdout, message, lines):
+    program = (
+        "import sys; from bert_keras.errors import run_command\n"
+        f"sys.exit(run_command('prog', lambda: [print('a line') for _ in range({lines})]))"
+    )
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    stdout = open_stdout()
+    process = subprocess.run(
+        [sys.executable, "-c", program],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    os.close(stdout)
+    assert process.returncode == 2
+    assert len(process.stderr.splitlines()) == 1
+    assert process.stderr.startswith(f"prog: {message}")
 
 
 def test_other_errors_keep_their_traceback():

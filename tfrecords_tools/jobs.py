@@ -59,8 +59,11 @@ class Workers:
     def __enter__(self) -> "Workers":
         return self
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, kind: type | None, *error) -> None:
         if self._executor:
+            if kind:  # after an error, nothing waits for the running jobs, which may take hours
+                for process in [*self._executor._processes.values()]:
+                    process.kill()
             self._executor.shutdown(cancel_futures=True)
 
     def run(self, jobs: Sequence[Job], *, stage: str, unit: str) -> None:

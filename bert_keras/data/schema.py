@@ -112,6 +112,9 @@ def schema_of(path: str | os.PathLike) -> PretrainingSchema:
     try:
         first = next(iter(tf.data.TFRecordDataset([path]).take(1).as_numpy_iterator()), None)
     except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
+        with open(path, "rb") as file:
+            if file.read(2) == b"\x1f\x8b":
+                raise InputError(f"{path} is compressed; decompress it with gunzip") from error
         raise InputError(
             f"{path} is not a complete TFRecord file (its first record is truncated or corrupt); "
             "write the records again"
@@ -123,7 +126,10 @@ def schema_of(path: str | os.PathLike) -> PretrainingSchema:
     except Exception as error:  # protobuf's DecodeError has moved between versions
         raise InputError(f"{path} contains records that are not tf.train.Example") from error
     counts = {name: len(getattr(features[name], _field(name)).value) for name in features}
-    schema = _nearest_schema(counts)
+    try:
+        schema = _nearest_schema(counts)
+    except InputError as error:
+        raise InputError(f"{path} contains no pretraining records: {error}") from error
     if missing := [name for name in schema.lengths if name not in counts]:
         raise InputError(
             f"{path} contains no pretraining records: they lack {', '.join(missing)} "

@@ -1,5 +1,6 @@
 """Encodes texts as the inputs of a model."""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,6 +8,8 @@ import numpy as np
 from bert_keras.errors import InputError
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer, ids_with_masks
+
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a pair, which has no UTF-8
 
 
 def encode(
@@ -30,8 +33,8 @@ def encode(
         where T is the length of the longest row.
 
     Raises:
-        InputError: `texts` and `text_pairs` differ in number, one of them is a single string, or
-            `max_length` leaves no space for a token.
+        InputError: `texts` and `text_pairs` differ in number, one of them is a single string or
+            has an item that is no valid string, or `max_length` leaves no space for a token.
 
     Example:
 
@@ -74,4 +77,13 @@ def _columns(*columns: Sequence[str] | None) -> list[list[str]]:
     for column in columns:
         if isinstance(column, str):
             raise InputError(f"texts is the string {column[:40]!r}; expected a list of strings")
-    return [list(column) for column in columns if column is not None]
+    texts = [list(column) for column in columns if column is not None]
+    for number, text in ((n, text) for column in texts for n, text in enumerate(column)):
+        if not isinstance(text, str):
+            raise InputError(f"text {number} is {str(text)[:40]!r}; expected a string")
+        if not text.isascii() and _SURROGATE.search(text):
+            raise InputError(
+                f"text {number}, {text[:40]!a}, has half of a surrogate pair; expected valid "
+                "Unicode"
+            )
+    return texts

@@ -199,6 +199,13 @@ TRAINED_WITH = "remove the file that the weights were not trained with"
          "tokenizer.json: continuing_subword_prefix is '@'; expected '##'"),
         ("tokenizer.json", {"added_tokens": [{"id": 16, "content": "[NEW]"}]}, "the added token "
          "[NEW] with id 16 is not in the vocabulary" + go_on("[NEW]")),
+        ("tokenizer.json", {"added_tokens": [{"id": 5, "content": "a", "special": False}]},
+         "tokenizer.json never divides the added tokens a; bert-keras does"
+         + go_on("added_tokens")),
+        ("tokenizer_config.json", {"truncation_side": "left"}, "tokenizer_config.json: "
+         "truncation_side is 'left'; expected 'right'" + go_on("truncation_side")),
+        ("tokenizer_config.json", {"padding_side": "left"}, "tokenizer_config.json: padding_side "
+         "is 'left'; expected 'right'" + go_on("padding_side")),
         ("tokenizer.json", {"added_tokens": [16]}, "tokenizer.json or tokenizer_config.json is not "
          "what transformers writes (TypeError(\"'int' object is not subscriptable\")); copy both "
          "again"),

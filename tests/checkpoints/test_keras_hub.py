@@ -84,6 +84,12 @@ def test_a_masked_lm(copy):
     )
 
 
+def test_accents_of_cased_texts(copy):
+    change(copy / "tokenizer.json", lowercase=False, strip_accents=True)
+    note = "KerasHub's tokenizer strips accents; ours keeps them in cased texts"
+    assert note in open_checkpoint(copy).notes
+
+
 def test_a_classifier_has_numbered_labels():
     metadata = open_checkpoint(FIXTURES / "classifier").metadata
     assert (metadata.model, metadata.labels) == (
@@ -361,6 +367,8 @@ def test_other_backbones_are_refused(copy):
     values = json.loads((copy / "config.json").read_text()) | {"class_name": "GemmaBackbone"}
     (copy / "config.json").write_text(json.dumps(values))
     assert "describes a GemmaBackbone; expected KerasHub's BertBackbone or Dis" in refusal(copy)
+    (copy / "config.json").write_text(json.dumps(values | {"class_name": []}))
+    assert "describes a []; expected KerasHub's BertBackbone or Dis" in refusal(copy)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.weights.h5", "task.json"])
@@ -391,7 +399,8 @@ def test_invalid_json_is_refused(copy, name):
             {"num_classes": 2},
             "layers/dense/vars/0 has the shape (8, 3), expected (8, 2)",
         ),
-        ("task.json", {"num_classes": "2"}, "num_classes is '2'; expected an integer above 0"),
+        ("task.json", {"num_classes": "2"}, "num_classes is '2'; expected an integer from 1 to"),
+        ("task.json", {"num_classes": 10**12}, "num_classes is 1000000000000; expected an integer"),
         ("tokenizer.json", {"split": False}, "tokenizer.json: split is False; expected True"),
         ("tokenizer.json", {"suffix_indicator": "@@"}, "suffix_indicator is '@@'; expected '##'"),
     ],

@@ -86,6 +86,10 @@ def test_read(tmp_path, subfolder):
     )
     assert isinstance(load_model(folder), BertSentenceEncoder)
     assert BertEncoder.from_pretrained(folder).metadata.embedding is None
+    for values in ({"prompts": ["q: "]}, {"default_prompt_name": []}):
+        write(folder / "config_sentence_transformers.json", values)
+        with pytest.raises(InputError, match="expected texts by name and one of the names"):
+            open_checkpoint(folder)
 
 
 def test_modules_that_change_nothing(tmp_path):
@@ -163,6 +167,7 @@ def test_old_versions_read_the_pooling(checkpoint, tmp_path):
         assert values == expected
 
 
+@pytest.mark.extra
 def test_a_dense_module_of_a_pytorch_file(tmp_path):
     torch = pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
     folder = folder_of(tmp_path, "Pooling", "Dense")

@@ -4,11 +4,12 @@ import json
 import shutil
 
 import pytest
+from tokenizers import Tokenizer
 
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer
 from bert_keras.errors import InputError
-from bert_keras.text.fast_tokenizer import rules_vocabulary
+from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
 NUMBERED = "the ids of the tokens are not the numbers from 0 to"
@@ -59,6 +60,9 @@ def test_an_old_tokenizer_json_is_read(folder):
         ("roberta", "tokenizer.json", '{"model": {"type": "BPE"}}', "tokenizer.json is damaged"),
         ("roberta", "tokenizer_config.json", '{"mask_token": "[MASK]"}', "tokenizer_config.json: "
          "mask_token is '[MASK]'; expected '<mask>'; to ignore this: "),
+        ("modernbert", "tokenizer_config.json", '{"add_prefix_space": true}',
+         "tokenizer_config.json: add_prefix_space is true, in tokenizer.json false, which "
+         "bert-keras uses; to ignore this: "),
         ("albert", "spiece.model", "", "spiece.model ends after 0 pieces; copy it again"),
         ("albert", "spiece.model", "no model", "spiece.model is damaged ("),
         ("albert", "spiece.model", POINTER, "spiece.model is a Git LFS pointer, not the file its"),
@@ -73,6 +77,19 @@ def test_damaged_tokenizer_files_are_refused(folder, file, data, sentence):
     with pytest.raises(InputError) as error:
         read(folder)
     assert str(error.value).removeprefix(f"{folder}/").startswith(sentence)
+
+
+@pytest.mark.parametrize("folder", ["albert"], indirect=True)
+def test_added_tokens_that_unigram_divides_are_refused(folder):
+    """transformers finds "<e1>" in a text as one token."""
+    rules = Tokenizer.from_str(read_rules(folder, {}))
+    rules.add_tokens(["<e1>"])
+    (folder / "tokenizer.json").write_text(rules.to_str(), "utf-8")
+    assert "<e1>" in rules.encode("the <e1>").tokens
+    with pytest.raises(InputError, match="never divides the added tokens <e1>; bert-keras does"):
+        read(folder)
+    vocabulary = read_tokenizer(folder, tokenizer_class=None, ignore=("added_tokens",)).vocabulary
+    assert "<e1>" not in FastTokenizer(vocabulary).encode("the <e1>").tokens
 
 
 @pytest.mark.parametrize("folder", ["albert"], indirect=True)

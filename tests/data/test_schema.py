@@ -1,3 +1,5 @@
+import gzip
+
 import pytest
 
 from bert_keras.data.schema import PretrainingSchema, schema_of
@@ -117,6 +119,7 @@ def test_impossible_schemas_are_refused(settings, message):
         ({"input_mask": None}, "lack input_mask .they have input_ids, masked_lm_ids"),
         ({"masked_lm_weights": [1, 0]}, "masked_lm_weights has 0 float_list values; expected 2"),
         ({"segment_ids": [0, 0]}, "segment_ids has 2 int64_list values; expected 8"),
+        ({"input_ids": [1]}, r"foreign\.tfrecord contains no pretraining records: max_length is 1"),
     ],
 )
 def test_other_features_are_refused(write, make_example, changes, message):
@@ -129,10 +132,12 @@ def test_files_without_records_are_refused(write, tmp_path):
     (tmp_path / "text").write_text("just a text that is longer than a record's head")
     (tmp_path / "short").write_text("abc")
     (tmp_path / "empty").write_text("")
+    (tmp_path / "gzip").write_bytes(gzip.compress(b"a record"))
     for name, message in [
         ("text", "is not a complete TFRecord file"),
         ("short", "contains no records"),
         ("empty", "contains no records"),
+        ("gzip", "is compressed; decompress it with gunzip"),
         ("none", "does not exist"),
         ("", "is a folder"),
     ]:

@@ -29,3 +29,15 @@ def test_only_encode_masked_reads_mask_tokens():
 def test_a_single_string_is_refused(texts):
     with pytest.raises(InputError, match="expected a list of strings"):
         encode(TOKENIZER, *texts, max_length=9)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (7, "text 1 is '7'; expected a string"),
+        ("red \ud83d", r"text 1, 'red \\ud83d', has half of a surrogate pair; expected valid"),
+    ],
+)
+def test_texts_that_are_no_valid_strings_are_refused(text, message):
+    with pytest.raises(InputError, match=message):
+        encode(TOKENIZER, ["é", text], max_length=9)

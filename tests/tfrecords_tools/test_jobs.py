@@ -107,7 +107,9 @@ def test_ctrl_c_never_reaches_a_worker(tmp_path):
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
-def test_workers_end_with_their_parent(tmp_path):
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_their_parent(tmp_path, end):
+    """Ctrl-C does not wait for a job, which may take hours."""
     program = (
         "import sys; from pathlib import Path; from tfrecords_tools.jobs import Workers\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r}); from test_jobs import Write\n"
@@ -121,6 +123,8 @@ def test_workers_end_with_their_parent(tmp_path):
     files = [tmp_path / "a.process", tmp_path / "b.process"]
     try:
         wait_until(lambda: all(file.exists() and file.read_text() for file in files))
+        parent.send_signal(end)
+        parent.wait(timeout=10)
     finally:
         parent.kill()
         parent.wait()

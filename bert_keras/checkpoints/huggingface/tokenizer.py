@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 from bert_keras.checkpoints.huggingface.config import note_if_ignored
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.checkpoints.metadata import seems_lowercase
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, listed
 from bert_keras.family import Family
 from bert_keras.storage import json_object
 from bert_keras.text.fast_tokenizer import (
+    BYTE_SPACE,
     SUPPORTED,
     is_uncased,
     rules_vocabulary,
@@ -78,8 +79,11 @@ def _read(folder: Path, tokenizer_class: str | None, ignore: Collection[str]) ->
     vocabulary = rules_vocabulary(rules) if rules is not None else _vocabulary(folder, tokenizer)
     if vocabulary is None:
         return TextRules(None, True, max_length, ())
-    problems = [*_role_problems(settings, vocabulary)]
-    if rules is None:
+    problems = [*_role_problems(settings, vocabulary), *_side_problems(settings)]
+    problems += _divided_token_problems(tokenizer, vocabulary)
+    if rules is not None:
+        problems += _prefix_problems(settings, vocabulary)
+    else:
         problems += _settings_problems(settings, tokenizer_class)
         problems += _tokenizer_problems(tokenizer)
         problems += _added_token_problems(folder, tokenizer, vocabulary)
@@ -131,6 +135,38 @@ def _role_problems(settings: Mapping[str, Any], vocabulary: Vocabulary) -> Probl
         value = value.get("content") if isinstance(value, dict) else value
         if value not in (None, token):
             yield role, f"{SETTINGS}: {role} is {value!r}; expected {token!r}"
+
+
+def _side_problems(settings: Mapping[str, Any]) -> Problems:
+    for name in ("padding_side", "truncation_side"):
+        if (side := settings.get(name)) not in (None, "right"):
+            yield name, f"{SETTINGS}: {name} is {side!r}; expected 'right'"
+
+
+def _prefix_problems(settings: Mapping[str, Any], vocabulary: Vocabulary) -> Problems:
+    """Yields a contradiction about the space that byte-level BPE may add before a text."""
+    name = "add_prefix_space"
+    stated, used = settings.get(name), json.loads(vocabulary.rules)["pre_tokenizer"].get(name)
+    if None not in (stated, used) and stated != used:
+        values = f"{json.dumps(stated)}, in {TOKENIZER} {json.dumps(used)}"
+        yield name, f"{SETTINGS}: {name} is {values}, which bert-keras uses"
+
+
+def _divided_token_problems(tokenizer: Mapping[str, Any], vocabulary: Vocabulary) -> Problems:
+    """Yields the added tokens that transformers finds in texts and this tokenizer divides.
+
+    Special tokens are divided on purpose, and byte-level BPE divides no others.
+    """
+    tokens = [
+        token["content"]
+        for token in tokenizer.get("added_tokens") or ()
+        if token["content"] in vocabulary.ids
+        and token["content"] not in vocabulary.specials.tokens
+        and not token.get("special")
+    ]
+    if tokens and vocabulary.specials.word_start != BYTE_SPACE:
+        names = listed(tokens, most=3)
+        yield "added_tokens", f"{TOKENIZER} never divides the added tokens {names}; bert-keras does"
 
 
 def _settings_problems(settings: Mapping[str, Any], tokenizer_class: str | None) -> Problems:

@@ -24,6 +24,7 @@ from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.families import family_of
 from bert_keras.family import Family
+from bert_keras.options import LARGEST_SIZE
 from bert_keras.storage import json_object
 from bert_keras.text.vocab import Vocabulary
 
@@ -132,8 +133,10 @@ def read_task(path: Path, hub: HubFamily, model: str) -> tuple[int, tuple[str, .
     older = f"{hub.family.class_prefix}Classifier"
     _, values = object_config(path / TASK, (hub.class_name(model), older))
     count, activation = values.get("num_classes"), values.get("activation")
-    if type(count) is not int or count < 1:
-        raise InputError(f"{path / TASK}: num_classes is {count!r}; expected an integer above 0")
+    if type(count) is not int or not 1 <= count <= LARGEST_SIZE:
+        raise InputError(
+            f"{path / TASK}: num_classes is {count!r}; expected an integer from 1 to {LARGEST_SIZE}"
+        )
     if activation in (None, "linear"):
         return count, ()
     return count, (f"KerasHub's classifier returns {activation} of the logits, ours the logits",)
@@ -263,6 +266,7 @@ def object_config(path: Path, classes: Collection[str]) -> tuple[str, dict[str, 
     """
     contents = json_object(path)
     name, values = contents.get("class_name"), contents.get("config")
-    if name not in classes or not isinstance(values, dict):
+    # A list, because a JSON value may be unhashable.
+    if name not in [*classes] or not isinstance(values, dict):
         raise InputError(f"{path} describes a {name}; expected KerasHub's {' or '.join(classes)}")
     return str(name), values

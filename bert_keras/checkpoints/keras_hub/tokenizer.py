@@ -81,6 +81,8 @@ def read_tokenizer(
                 )
         if lowercase and not settings.get("strip_accents"):
             notes = ("KerasHub's tokenizer keeps accents; ours strips them, as BERT's does",)
+        elif settings.get("strip_accents") and not lowercase:
+            notes = ("KerasHub's tokenizer strips accents; ours keeps them in cased texts",)
     return vocabulary, seems_lowercase(vocabulary) if lowercase is None else lowercase, notes
 
 

@@ -190,10 +190,15 @@ def _settings(file: Path, ignore: Collection[str]) -> tuple[dict[str, Any], list
             "all values, and encode(dimensions=...) cuts them"
         )
         notes.append(note_if_ignored("truncate_dim", problem, ignore=ignore))
-    prompts = values.get("prompts") or {}
+    prompts, default = values.get("prompts") or {}, values.get("default_prompt_name")
+    if not isinstance(prompts, dict) or not isinstance(default, str | None):
+        raise InputError(
+            f"{file}: prompts is {prompts!r} and default_prompt_name {default!r}; expected texts "
+            "by name and one of the names"
+        )
     settings = {
         "prompts": {name: text or "" for name, text in prompts.items()},
-        "default_prompt_name": values.get("default_prompt_name"),
+        "default_prompt_name": default,
         "similarity": values.get("similarity_fn_name") or "cosine",
     }
     return settings, notes
