@@ -51,7 +51,10 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.extra] * (name == "pickled")) for name in SHOWN],
+)
 def test_the_guide_shows_the_error(name, folder, monkeypatch, capsys):
     if name == "pickled" and find_spec("torch") is None:
         pytest.skip('needs PyTorch: pip install "bert-keras[parity]"')

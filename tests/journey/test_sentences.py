@@ -21,6 +21,7 @@ from bert_keras.models import BertEncoder
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from bert_keras.training.loop import fit_resumable
 
 pytestmark = pytest.mark.slow
 
@@ -69,18 +70,27 @@ def command(folder, task, *, train, dev, output, settings=""):
     return f"finetune {task} {paths} {options}".split()
 
 
-def kill_after_the_first_epoch(arguments, output):
-    """Starts a run in a process of its own and kills it, as a machine that fails."""
+def killed_and_continued(arguments, output, monkeypatch):
+    """Starts a run in a process of its own, kills it after its first saved state, as a machine that
+    fails, and continues it with the same command."""
     process = subprocess.Popen(
         [sys.executable, "-m", "bert_keras.cli", *arguments],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "TF_DETERMINISTIC_OPS": "1"},
     )
-    while process.poll() is None and not (output / "checkpoints").is_dir():
+    while process.poll() is None and not [*output.glob("checkpoints/step-*.index")]:
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
+    process.kill()
     assert process.wait() == -signal.SIGKILL, "the run ended before it was killed"
+    first_steps = []
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "bert_keras.runs.finetune.fit_resumable",
+            lambda *each, **options: first_steps.append(fit_resumable(*each, **options)),
+        )
+        assert main(arguments) == 0
+    assert len(first_steps) == 1 and first_steps[0] > 0
 
 
 def scores_of(capsys, arguments):
@@ -96,12 +106,11 @@ def vectors(model, texts):
     return model.predict_on_batch(inputs)
 
 
-def test_sentence_pairs(folder, capsys):
+def test_sentence_pairs(folder, capsys, monkeypatch):
     files = {"train": "pairs-train.tsv", "dev": "pairs-dev.tsv"}
     assert main(command(folder, "sentence-pairs", output="pairs", **files)) == 0
     killed = command(folder, "sentence-pairs", output="killed", **files)
-    kill_after_the_first_epoch(killed, folder / "killed")
-    assert main(killed) == 0
+    killed_and_continued(killed, folder / "killed", monkeypatch)
     scores, again = (
         json.loads((folder / name / "scores.json").read_text()) for name in ("pairs", "killed")
     )
@@ -125,11 +134,10 @@ def test_sentence_pairs(folder, capsys):
     np.testing.assert_allclose((first_NE * second_NE).sum(axis=1), cosines, rtol=0, atol=1e-5)
 
 
-def test_retrieval(folder, capsys):
+def test_retrieval(folder, capsys, monkeypatch):
     files = {"train": "triplets-train.tsv", "dev": "triplets-dev.tsv", "output": "retrieval"}
     arguments = command(folder, "retrieval", settings="negative_columns=negative", **files)
-    kill_after_the_first_epoch(arguments, folder / "retrieval")
-    assert main(arguments) == 0
+    killed_and_continued(arguments, folder / "retrieval", monkeypatch)
     scores = json.loads((folder / "retrieval" / "scores.json").read_text())
     assert scores["ndcg@10"] > 0.5 and scores["triplet_accuracy"] > 0.8
     assert {"mrr@10_8d", "recall@10"} < {*scores} and "loss" not in scores

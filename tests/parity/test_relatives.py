@@ -122,5 +122,6 @@ def test_gradients_of_a_discriminator(family):
         reference, batch, is_replaced, metadata=ours.metadata
     )
     assert loss == pytest.approx(their_loss, rel=1e-5)
+    assert gradients.keys() == expected.keys()
     for name, apart in gradient_differences(gradients, expected).items():
         assert apart.relative <= 1e-4, f"{name}: {apart}"

@@ -9,9 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 VERBS = re.compile(
     r"(add|batch|build|call|check|choose|continue|convert|copy|correct|cut|do|download|export"
-    r"|fetch|free|give|install|keep|leave|list|load|look|move|name|omit|pass|pretrain|put|raise"
-    r"|read|reduce|remove|rename|repeat|restore|run|save|see|select|send|serve|set|shorten|start"
-    r"|train|try|unset|use|wait|write)\b"
+    r"|fetch|fine-tune|free|give|install|join|keep|learn|leave|list|load|look|move|name|omit|pass"
+    r"|pretrain|put|raise|read|reduce|remove|rename|repeat|restore|run|save|see|select|send|serve"
+    r"|set|shorten|start|train|try|unset|use|wait|write)\b"
 )
 NOT_FOLLOWED = {
     "see --set temperatur": "a help text",
