@@ -73,11 +73,10 @@ def predicted_answers(
     predictions = []
     for index, question in enumerate(questions):
         best_logits: dict[str, tuple[float, float]] = {}  # of the best span of each text
-        for span in spans(windows, index, outputs, max_answer_length):
+        for span in spans(windows, index, outputs, max_answer_length, context=question.context):
             characters = windows.offsets[[span.first, span.last]]
-            text = cut(question.context, characters[0, 0], characters[1, 1]).strip()
-            if text:  # a token of byte-level BPE or SentencePiece may be only white space
-                best_logits.setdefault(text, (span.start_logit, span.end_logit))
+            text = cut(question.context, characters[0, 0], characters[1, 1])
+            best_logits.setdefault(text, (span.start_logit, span.end_logit))
             if len(best_logits) == num_best:
                 break
         n_best = list(best_logits.items())
@@ -104,18 +103,23 @@ def spans(
     question: int,
     outputs: Sequence[dict[str, np.ndarray]],
     max_answer_length: int,
+    *,
+    context: str,
 ) -> Iterator[TokenSpan]:
     """Yields the valid spans of a question, best first.
 
     A valid span has at most `max_answer_length` tokens and starts in the window that has the
-    maximum context of its first token (see `max_context`).
+    maximum context of its first token (see `max_context`). Its first and its last token are no
+    white space, which byte-level BPE has as tokens.
 
     Args:
         windows: The windows of all questions.
         question: The index of the question.
         outputs: The logits of each window.
         max_answer_length: Maximum number of tokens of a span.
+        context: The context of the question.
     """
+    num_before = np.cumsum([0, *(not character.isspace() for character in context)])
     rows = windows.of_question(question)
     passage_starts = windows.starts_N2[rows.start : rows.stop, 1]
     question_lengths, passage_lengths = windows.lengths_N2[rows.start : rows.stop].T
@@ -126,7 +130,9 @@ def spans(
         passage = slice(before_passage[index], before_passage[index] + passage_lengths[index])
         start = outputs[row]["start"][passage].astype(np.float64)
         end = outputs[row]["end"][passage].astype(np.float64)
-        start[~is_max[index]] = -np.inf
+        offsets_T2 = windows.offsets[passage_starts[index] :][: passage_lengths[index]]
+        is_blank = np.diff(num_before[offsets_T2], axis=1)[:, 0] == 0
+        start[is_blank | ~is_max[index]] = end[is_blank] = -np.inf
         padding = np.full(max_answer_length - 1, -np.inf)
         ends_TL = np.lib.stride_tricks.sliding_window_view(
             np.concatenate([end, padding]), max_answer_length

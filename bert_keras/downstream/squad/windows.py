@@ -84,7 +84,8 @@ def windows_over(
     context_Q = np.array([contexts.setdefault(q.context, len(contexts)) for q in questions])
     ids, offsets, num_tokens = _tokenized(list(contexts), tokenizer)
     question_ids, num_question_tokens = tokenizer.flat_ids([q.question for q in questions])
-    for question in np.flatnonzero(num_tokens[context_Q] == 0)[:1]:
+    is_blank_Q = np.array([not q.context.strip() for q in questions])
+    for question in np.flatnonzero(is_blank_Q | (num_tokens[context_Q] == 0))[:1]:
         raise InputError(f"{questions[question].location}: the context has no tokens")
 
     context_starts_Q = (np.cumsum(num_tokens) - num_tokens)[context_Q]

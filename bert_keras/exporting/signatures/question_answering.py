@@ -32,6 +32,7 @@ _MIN_DIFFERENCE = 1e-3
 _SHORT_EXAMPLES = (
     ("Who wrote it?", "A short sentence by Anna Lee."),
     ("", "x"),
+    ("Where?", "  In  a\n\nlist \u00a0 of   lines. \n"),
     (
         "東京 cafe\u0301?",
         "Cafe\u0301 [MASK] İSTANBUL ß ﬁ ΟΔΟΣ 東京 한국 a\u200bb \x00\ufffd 😀\tend\n",
@@ -115,7 +116,6 @@ def signatures(
         starts, ends = (tf.pad(each, [[0, 1]]) for each in (tokens.starts, tokens.ends))
         start = tf.gather(starts, tf.where(is_answer, spans.first_tokens, 0))
         end = source.after_marks(tf.gather(ends, tf.where(is_answer, spans.last_tokens, 0)))
-        is_answer &= end > start  # a token can consist of a space only
         end = tf.where(is_answer, end, start)
         return {
             "answer": source.cut(start, end),
@@ -151,7 +151,9 @@ def _samples(model: keras.Model, *, tokenizer: TextTokenizer, task: SquadTask) -
     outputs = [{end: each[row] for end, each in logits.items()} for row in range(len(windows))]
     rows, differences = [], []
     for number, prediction in enumerate(task.predictions(questions, windows, outputs)):
-        best, *others = islice(spans(windows, number, outputs, task.max_answer_length), 2)
+        context = questions[number].context
+        candidates = spans(windows, number, outputs, task.max_answer_length, context=context)
+        best, *others = islice(candidates, 2)
         score = best.start_logit + best.end_logit
         null_score = min(
             float(outputs[row]["start"][0]) + float(outputs[row]["end"][0])

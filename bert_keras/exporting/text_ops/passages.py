@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from bert_keras.exporting.text_ops import unicode_tables as tables
+from bert_keras.exporting.text_ops.flat import num_before
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.text_ops.windows import TextRows, WindowRows, in_batches, window_rows
 from bert_keras.exporting.text_ops.words import TextTokens
@@ -84,6 +86,7 @@ def best_spans(
     last = tf.gather(tf.math.segment_max(tf.range(tf.size(row_ids)), row_ids), row_ids)
     of_windows = {
         "passage_start": question_length + passages.num_between,
+        "first_token": rows.texts.starts[1],
         "length": length,
         "index": rows.indices,
         "step": rows.steps,
@@ -92,11 +95,17 @@ def best_spans(
         "last_length": tf.gather(length, last),
     }
 
-    def best(passage_start, length, **others):
+    starts, ends, source = passages.tokens.starts, passages.tokens.ends, passages.tokens.source
+    num_visible = num_before(tf.logical_not(source.has_any(tables.SPACE)))
+    # A position after the last token has the value of padding.
+    is_visible = tf.pad(tf.gather(num_visible, ends) > tf.gather(num_visible, starts), [[0, 1]])
+
+    def best(passage_start, first_token, length, **others):
         logits = logits_of(**{name: others.pop(name) for name in passages.inputs})
         start, end = (tf.cast(logits[f"{end}_logits"], tf.float64) for end in ("start", "end"))
         position = tf.range(tf.shape(start, tf.int64)[1]) - passage_start[:, None]
-        is_inside = (position >= 0) & (position < length[:, None])
+        token = tf.clip_by_value(first_token[:, None] + position, 0, tf.size(starts, tf.int64))
+        is_inside = (position >= 0) & (position < length[:, None]) & tf.gather(is_visible, token)
         columns = {name: each[:, None] for name, each in others.items()}
         can_start = is_inside & _has_max_context(position, **columns)
         scores = tf.where(can_start, start, _LOW)[:, :, None] + _with_following(

@@ -75,17 +75,16 @@ def test_white_space_is_no_answer_and_does_not_surround_one(ask, subwords):
         questions, tokenizer_of(rules, lowercase=False), max_length=20, stride=9,
         max_question_length=4,
     )  # fmt: skip
-    logits = np.zeros(windows.lengths[0], np.float32)
-    first = 3 + windows.lengths_N2[0, 0]  # <s>, the question, </s> and </s> are before the passage
     is_blank = windows.offsets[:, 0] == windows.offsets[:, 1]
     assert is_blank.sum() == 2
-    logits[first : first + len(is_blank)][is_blank] = 5
-    (prediction,) = predicted_answers(
-        questions, windows, [{"start": logits, "end": logits}], **LIMITS, null_threshold=0.0
-    )
+    first = 3 + windows.lengths_N2[0, 0]  # <s>, the question, </s> and </s> are before the passage
+    logits = {name: np.zeros(windows.lengths[0], np.float32) for name in ("start", "end")}
+    for each, wanted, bound in zip(logits.values(), (5, 12), windows.offsets.T, strict=True):
+        each[first : first + len(bound)] = np.where(is_blank, 5, bound == wanted)
+    (prediction,) = predicted_answers(questions, windows, [logits], **LIMITS, null_threshold=0.0)
     texts = [each.text for each in prediction.candidates]
     assert texts.count("") == 1 and [text.strip() for text in texts] == texts
-    assert prediction.text == "license" and prediction.null_odds == -10.0
+    assert prediction.text == "license" and prediction.null_odds == -2.0
 
 
 def test_answers_end_after_their_start_and_have_a_maximum_length(ask, model_outputs):
