@@ -5,6 +5,8 @@ import math
 import keras
 from keras import ops
 
+from bert_keras.errors import InputError
+
 
 class SummedLoss(keras.losses.Loss):
     """A loss whose mean is taken over the global batch: sum / (weight + `epsilon`).
@@ -36,6 +38,11 @@ class SummedLoss(keras.losses.Loss):
         losses = ops.cast(self.call(y_true, y_pred), "float32")
         if sample_weight is not None:
             weights, rank = _float(sample_weight), len(losses.shape)
+            if 0 < len(weights.shape) < rank:  # weights [B] would broadcast in losses [B, B]
+                raise InputError(
+                    f"the sample weights have the shape {tuple(weights.shape)}; expected "
+                    f"{rank} dimensions, those of the losses, {tuple(losses.shape)}"
+                )
             # Weights [B, 1] would broadcast losses [B] to [B, B].
             losses *= ops.squeeze(weights, -1) if len(weights.shape) > rank else weights
         total = ops.sum(losses)

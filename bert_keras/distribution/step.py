@@ -6,7 +6,7 @@ import tensorflow as tf
 from bert_keras.distribution.parts import accumulated, outputs_of_parts, part_of
 from bert_keras.distribution.reduction import SummedLoss, summed
 from bert_keras.distribution.replicas import num_replicas, replica_id, sum_over_replicas
-from bert_keras.distribution.terms import Term, means_of, sum_of, total_weights
+from bert_keras.distribution.terms import Term, check_losses, means_of, sum_of, total_weights
 from bert_keras.errors import InputError
 from bert_keras.layers.recomputation import seed_states
 
@@ -51,13 +51,15 @@ class GlobalBatchStep(keras.Model):
             **kwargs: Other arguments of `keras.Model.compile`.
 
         Raises:
-            InputError: `gradient_accumulation_steps` is less than 1, or a `keras.distribution` is
+            InputError: `gradient_accumulation_steps` is less than 1, `loss` or `loss_weights` is a
+                list, `loss_weights` has a name that `loss` has not, or a `keras.distribution` is
                 set.
         """
         if gradient_accumulation_steps < 1:
             raise InputError(
                 f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected at least 1"
             )
+        check_losses(loss, loss_weights)
         if keras.distribution.distribution() is not None:
             raise InputError(
                 "a keras.distribution has no effect under TensorFlow; call "
@@ -69,7 +71,7 @@ class GlobalBatchStep(keras.Model):
             optimizer.dynamic_loss_scale = scales
             kwargs["auto_scale_loss"] = False
         super().compile(optimizer, loss, loss_weights, **kwargs)
-        self.__dict__["_loss_factors"] = loss_weights or {}
+        self.__dict__["_loss_factors"] = {} if loss_weights is None else loss_weights
         metrics = tf.nest.flatten([kwargs.get("metrics"), kwargs.get("weighted_metrics")])
         objects = keras.metrics.Metric, type(None)
         self._has_metrics_by_name = not all(isinstance(each, objects) for each in metrics)
@@ -78,6 +80,15 @@ class GlobalBatchStep(keras.Model):
         names = self.loss if isinstance(self.loss, dict) and len(self.loss) > 1 else ()
         trackers = [keras.metrics.Mean(name=f"{name}_loss") for name in names]
         self.__dict__["_loss_trackers"] = trackers  # not tracked by Keras
+
+    def get_compile_config(self):
+        config = super().get_compile_config()
+        parts = {"gradient_accumulation_steps": self.gradient_accumulation_steps} if config else {}
+        return config | parts
+
+    def compile_from_config(self, config):
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
 
     @property
     def metrics(self):
@@ -95,9 +106,10 @@ class GlobalBatchStep(keras.Model):
     def _unpacked(self, data):
         """Returns inputs, targets and sample weights; zeros as targets that no loss reads."""
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
-        if y is None and isinstance(self.loss, SummedLoss):
-            if self.loss.reads_targets:
-                raise InputError(f"{type(self.loss).__name__} reads targets, and the data has none")
+        if y is None and self.loss is not None:
+            if getattr(self.loss, "reads_targets", True):
+                name = type(self.loss).__name__ if isinstance(self.loss, SummedLoss) else "the loss"
+                raise InputError(f"{name} reads targets, and the data has none")
             y = tf.zeros([_num_rows(x)])
         return x, y, weight
 
@@ -105,6 +117,8 @@ class GlobalBatchStep(keras.Model):
         _refuse_clipping_by_replica(self.optimizer)
         x, y, weight = self._unpacked(data)
         terms, rows = self._terms(y), _num_rows(x)
+        if not terms:
+            raise InputError("compile received no loss; expected one for at least one output")
         needs_whole_batch = any(term.loss.needs_whole_batch for term in terms)
         if needs_whole_batch and self.gradient_accumulation_steps > 1:
             means, gradients = self._cached_gradients(terms, x, y, weight)
@@ -121,8 +135,8 @@ class GlobalBatchStep(keras.Model):
 
         def part_gradients(part):
             x_, y_, weight_ = part_of((x, y, weight), part, num_parts)
-            with keras.StatelessScope(self._seeds(part)), tf.GradientTape() as tape:
-                y_pred = self(x_, training=True)
+            with tf.GradientTape() as tape:
+                y_pred = self._outputs(x_, part)
                 means = means_of(terms, y_, y_pred, weight_, totals)
                 scaled = self.optimizer.scale_loss(sum_of(terms, means))
             self.compute_metrics(x_, y_, y_pred, sample_weight=weight_)
@@ -144,8 +158,7 @@ class GlobalBatchStep(keras.Model):
         num_parts = self.gradient_accumulation_steps
 
         def part_outputs(part):
-            with keras.StatelessScope(self._seeds(part)):
-                return self(part_of(x, part, num_parts), training=True)
+            return self._outputs(part_of(x, part, num_parts), part)
 
         y_pred = outputs_of_parts(part_outputs, num_parts, _num_rows(x))
         with tf.GradientTape() as tape:
@@ -163,6 +176,17 @@ class GlobalBatchStep(keras.Model):
 
         _, gradients = part_gradients(0)
         return accumulated(part_gradients, num_parts, tf.stack(means), gradients)
+
+    def _outputs(self, x, part):
+        """Returns the outputs for the inputs of a part, with the dropout of the part."""
+        with keras.StatelessScope(self._seeds(part), collect_losses=True):
+            y_pred = self(x, training=True)
+            if self.losses:
+                raise InputError(
+                    "the model has losses of add_loss or of regularizers, which this train step "
+                    "does not add; expected all losses in compile"
+                )
+        return y_pred
 
     def _dense_gradients(self, tape, target, upstream=None) -> list:
         gradients = tape.gradient(target, self.trainable_variables, output_gradients=upstream)

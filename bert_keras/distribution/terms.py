@@ -10,6 +10,7 @@ from bert_keras.distribution.replicas import (
     num_replicas,
     sum_over_replicas,
 )
+from bert_keras.errors import InputError
 
 
 class Term(NamedTuple):
@@ -20,8 +21,33 @@ class Term(NamedTuple):
     factor: float  # factor of the loss in the sum over all outputs
 
     def select(self, structure):
-        """Returns the entry of this output in a dict; any other structure is returned unchanged."""
-        return structure[self.name] if isinstance(structure, dict) else structure
+        """Returns the entry of this output in a dict; any other structure is returned unchanged.
+
+        Raises:
+            InputError: The dict has no such entry, or only the outputs are a dict.
+        """
+        if not isinstance(structure, dict):
+            return structure
+        names = ", ".join(structure)
+        if self.name is None:
+            raise InputError(f"the targets are not a dict; expected one for each of {names}")
+        if self.name not in structure:
+            raise InputError(f"loss has the output {self.name}; expected outputs of {names}")
+        return structure[self.name]
+
+
+def check_losses(loss, loss_weights) -> None:
+    """Raises InputError if a train step cannot use these arguments of `compile`."""
+    for name, value in (("loss", loss), ("loss_weights", loss_weights)):
+        if isinstance(value, list | tuple):
+            raise InputError(f"{name} is a {type(value).__name__}; expected a dict by output")
+    if not (isinstance(loss, dict) and isinstance(loss_weights, dict)):
+        return
+    if unknown := sorted(loss_weights.keys() - loss.keys()):
+        raise InputError(
+            f"loss_weights has {', '.join(unknown)}, which loss has not; expected only "
+            f"{', '.join(loss)}"
+        )
 
 
 def total_weights(terms: list[Term], y, weight) -> list:

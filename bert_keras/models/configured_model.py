@@ -21,4 +21,5 @@ class ConfiguredModel(keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        return cls(BertConfig.from_dict(config.pop("config")), **config)
+        arguments = {**config}
+        return cls(BertConfig.from_dict(arguments.pop("config")), **arguments)

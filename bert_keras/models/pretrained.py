@@ -97,7 +97,7 @@ class Pretrained(ConfiguredModel):
                 f"labels, or start with a new head: new={heads}"
             )
         metadata = source.of_model(
-            name, keeps_head=bool(old_labels), config=config, labels=labels or old_labels
+            name, keeps_head=has_same_head, config=config, labels=labels or old_labels
         )
         if embedding is not None:
             metadata = dataclasses.replace(metadata, embedding=embedding)
@@ -141,9 +141,9 @@ class Pretrained(ConfiguredModel):
                 model = cls.from_metadata(metadata)
                 if not model.built:
                     model.build()
-                for name, weight in named_weights(model).items():
-                    if name in values:
-                        weight._initializer = partial(_loaded_array, values, name)
+                weights = named_weights(model)
+                for name in report.loaded:
+                    weights[name]._initializer = partial(_loaded_array, values, name)
         model.metadata, model.tokenizer, model.load_report = metadata, checkpoint.tokenizer, report
         return model
 
@@ -242,10 +242,9 @@ def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
 
     The names do not change between releases, because checkpoints store them.
     """
-    prefix = f"{model.name}/"
-    if getattr(model, "architecture", None) is ENCODER:  # which may be a part of another model
-        return {f"encoder/{f'/{w.path}'.partition(f'/{prefix}')[2]}": w for w in model.weights}
-    return {weight.path.removeprefix(prefix): weight for weight in model.weights}
+    prefix = f"{model.path or model.name}/"  # the path states where another model or scope built it
+    part = "encoder/" if getattr(model, "architecture", None) is ENCODER else ""
+    return {part + weight.path.removeprefix(prefix): weight for weight in model.weights}
 
 
 def save_model(

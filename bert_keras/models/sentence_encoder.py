@@ -64,7 +64,6 @@ class BertSentenceEncoder(TextInputs, TaskModel):
 
     architecture = SENTENCE_ENCODER
     preprocessor_class = GroupPreprocessor
-    _predicted_rank = 0  # of the inputs of the latest `predict`: 2 for texts, 3 for groups
 
     def __init__(
         self,
@@ -179,13 +178,6 @@ class BertSentenceEncoder(TextInputs, TaskModel):
             return np.ascontiguousarray(vectors_NE)
         lengths_N1 = np.linalg.norm(vectors_NE, axis=1, keepdims=True)
         return vectors_NE / np.maximum(lengths_N1, np.finfo(np.float32).tiny)
-
-    def predict(self, x, *args, **kwargs):
-        x, _ = self._encoded(x)
-        rank = len(keras.tree.flatten(getattr(x, "element_spec", x))[0].shape)
-        if rank != self._predicted_rank:  # one function for both ranks would have an unknown rank
-            self.predict_function, self._predicted_rank = None, rank
-        return super().predict(x, *args, **kwargs)
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata):

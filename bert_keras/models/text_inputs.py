@@ -53,15 +53,32 @@ class TextInputs(Pretrained):
         elif validation_data is not None:
             validation_data, _ = self._encoded(validation_data)
         x, y = self._encoded(x, y)
+        self._renew("train_function", x)
         return super().fit(x, y, *args, validation_data=validation_data, **kwargs)
 
     def evaluate(self, x=None, y=None, *args, **kwargs):
         """Scores the model as `keras.Model.evaluate` does; see the class for texts."""
-        return super().evaluate(*self._encoded(x, y), *args, **kwargs)
+        x, y = self._encoded(x, y)
+        self._renew("test_function", x)
+        return super().evaluate(x, y, *args, **kwargs)
 
     def predict(self, x, *args, **kwargs):
         """Returns outputs as `keras.Model.predict` does; see the class for texts."""
-        return super().predict(self._encoded(x)[0], *args, **kwargs)
+        x, _ = self._encoded(x)
+        self._renew("predict_function", x)
+        return super().predict(x, *args, **kwargs)
+
+    def _renew(self, function: str, x) -> None:
+        """Discards a compiled function of Keras if its latest inputs had another rank.
+
+        One function for inputs of ranks 2 and 3 would have inputs of an unknown rank.
+        """
+        first = next(iter(keras.tree.flatten(getattr(x, "element_spec", x))), None)
+        rank = len(first.shape) if hasattr(first, "shape") else None  # None: unknown to Keras, too
+        ranks = self.__dict__.setdefault("_ranks", {})  # not tracked by Keras
+        if ranks.setdefault(function, rank) != rank:
+            setattr(self, function, None)
+            ranks[function] = rank
 
     def _encoded(self, x, y=None):
         """Returns the inputs of the model for texts and labels, or other data unchanged."""

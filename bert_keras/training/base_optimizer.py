@@ -114,6 +114,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         if trainable_variables is None:
             trainable_variables = self._trainable_variables
         self.build(trainable_variables)
+        self._check_variables_are_known(trainable_variables)  # raises ValueError
         variables = [v for g, v in zip(grads, trainable_variables, strict=True) if g is not None]
         # The gradient of a lookup table is sparse and may repeat rows; the conversion adds them.
         grads = sum_over_replicas([tf.convert_to_tensor(g) for g in grads if g is not None])

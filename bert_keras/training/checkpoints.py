@@ -103,8 +103,9 @@ class TrainingCheckpoints(keras.callbacks.Callback):
                 signal.signal(signal.SIGTERM, previous)
 
     def on_train_batch_end(self, batch, logs=None):
-        # In the last step of an epoch, on_epoch_end handles the signal.
-        if self.is_terminated and batch + 1 < self.params["steps"]:
+        # In the last step of an epoch or of the run, on_epoch_end handles the signal.
+        is_last = batch + 1 == self.params["steps"] or self.model.stop_training
+        if self.is_terminated and not is_last:
             self._end()
 
     def on_epoch_end(self, epoch, logs=None):

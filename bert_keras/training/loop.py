@@ -92,7 +92,7 @@ def fit_resumable(
                 validation_data=None if held_out is None else shard_rows(held_out),
                 validation_freq=[*range(period, num_epochs, period), num_epochs],
                 verbose=0,
-                callbacks=[*monitors, *callbacks, checkpoints, stop],
+                callbacks=[*monitors, *callbacks, stop, checkpoints],
             )
             epoch, steps_done = last_epoch, 0
     if num_epochs % period:

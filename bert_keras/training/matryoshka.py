@@ -66,7 +66,8 @@ class MatryoshkaLoss(SentenceLoss):
 
     @classmethod
     def from_config(cls, config):
-        return cls(keras.losses.deserialize(config.pop("loss")), **config)
+        arguments = {**config}
+        return cls(keras.losses.deserialize(arguments.pop("loss")), **arguments)
 
     def sum(self, y_true, y_pred, sample_weight=None):
         size = y_pred.shape[-1]

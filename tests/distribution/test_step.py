@@ -12,8 +12,9 @@ import tensorflow as tf
 from tensorflow.python.framework import config
 
 from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
 from bert_keras.models.pretrainer import BertPretrainer
-from bert_keras.models.task_models import BertClassifier
+from bert_keras.models.task_models import BertClassifier, BertQuestionAnswering
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import OPTIMIZERS, BertAdamW
 from tests.distribution.training import CONFIG, MODERN, trained
@@ -157,3 +158,49 @@ def test_two_workers_change_nothing(tmp_path, parts, num_cpus):
         arrays = dict(np.load(tmp_path / f"{index}.npz"))
         logs = {name[4:]: float(arrays.pop(name)) for name in [*arrays] if name.startswith("log ")}
         assert_same((arrays, logs), alone())
+
+
+LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+SPAN = {"start": np.zeros(2, "int32"), "end": np.zeros(2, "int32")}
+
+
+@pytest.mark.parametrize(
+    ("loss", "loss_weights", "y", "message"),
+    [
+        ([LOSS, LOSS], None, SPAN, "loss is a list; expected a dict by output"),
+        ({"start": LOSS}, [0.5], SPAN, "loss_weights is a list; expected a dict by output"),
+        ({"start": LOSS}, {"strt": 0.5}, SPAN, "has strt, which loss has not; expected only start"),
+        ({"ende": LOSS}, None, SPAN, "loss has the output ende; expected outputs of start, end"),
+        (LOSS, None, SPAN["end"], "not a dict; expected one for each of start, end"),
+        (LOSS, None, None, "the loss reads targets, and the data has none"),
+        (None, None, SPAN, "compile received no loss; expected one for at least one output"),
+    ],
+)
+def test_losses_that_do_not_fit_the_outputs_are_refused(loss, loss_weights, y, message):
+    model = BertQuestionAnswering(BertConfig(**CONFIG))
+    x = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), np.ones((2, 4), "int32"))
+    with pytest.raises(InputError, match=message):
+        model.compile(BertAdamW(1e-3), loss, loss_weights)
+        model.fit(x, y, verbose=0)
+
+
+def test_a_loss_weight_of_0_counts():
+    model = BertQuestionAnswering(BertConfig(**CONFIG))
+    model.compile(BertAdamW(1e-3), LOSS, 0.0)
+    x = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), np.ones((2, 4), "int32"))
+    assert model.evaluate(x, SPAN, verbose=0) == 0
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_losses_that_the_step_would_leave_out_are_refused(parts):
+    class Regularized(BertClassifier):
+        def call(self, inputs, training=False):
+            logits = super().call(inputs, training=training)
+            self.add_loss(keras.ops.sum(logits**2))
+            return logits
+
+    model = Regularized(BertConfig(**CONFIG), num_labels=2)
+    model.compile(BertAdamW(1e-3), LOSS, gradient_accumulation_steps=parts)
+    x = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), np.ones((2, 4), "int32"))
+    with pytest.raises(InputError, match="the model has losses of add_loss or of regularizers"):
+        model.fit(x, np.zeros(2), verbose=0)

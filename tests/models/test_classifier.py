@@ -97,3 +97,13 @@ def test_config_and_metadata_keep_the_pooling(tmp_path):
 def test_an_unknown_pooling_is_refused():
     with pytest.raises(InputError, match=r"no window_pooling is called 'sum'; known: mean, max"):
         model("sum")
+
+
+@pytest.mark.parametrize("call", ["predict", "evaluate", "fit"])
+def test_windows_follow_single_rows(call):
+    classifier, several = model(), windows([2, 1])
+    single = {name: array[:, 0] for name, array in several.items()}
+    classifier.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    labels = () if call == "predict" else (np.array([0, 2]),)
+    for inputs in (single, several, single):
+        getattr(classifier, call)(inputs, *labels, verbose=0)

@@ -10,7 +10,15 @@ from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.checkpoints.native import WEIGHTS, read_metadata
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer, load_model
+from bert_keras.models import (
+    BertClassifier,
+    BertEncoder,
+    BertMaskedLM,
+    BertPretrainer,
+    BertQuestionAnswering,
+    BertReplacedTokenPretrainer,
+    load_model,
+)
 from bert_keras.models.pretrained import save_model
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
@@ -219,3 +227,36 @@ def test_loading_needs_only_the_memory_of_the_weights(tmp_path, format):
     command = [sys.executable, "-c", MEMORY, tmp_path / "small", tmp_path / "large"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert int(done.stdout.splitlines()[-1]) <= 1.2 * file.stat().st_size
+
+
+def test_a_model_in_a_name_scope_is_loaded_and_saved(tmp_path):
+    model = BertClassifier(CONFIG, num_labels=3)
+    save_model(model, tmp_path / "model", metadata=METADATA, vocabulary=VOCABULARY)
+
+    class Parent(keras.Model):
+        def build(self, input_shape=None):
+            self.inner = BertClassifier.from_pretrained(tmp_path / "model")
+
+    parent = Parent()
+    parent.build()
+    assert parent.inner.weights[0].path.startswith("parent/classifier/encoder/")
+    assert_same_weights(model, parent.inner)
+    parent.inner.save_pretrained(tmp_path / "twin")
+    assert_same_weights(model, load_model(tmp_path / "twin"))
+
+
+@pytest.mark.parametrize(
+    ("model", "task"),
+    [
+        (BertQuestionAnswering, {"name": "squad", "doc_stride": 4}),
+        (BertReplacedTokenPretrainer, {"generator_size": 0.5}),
+    ],
+)
+def test_a_model_without_labels_keeps_the_settings_of_its_task(tmp_path, model, task):
+    metadata = ModelMetadata(
+        model=model.__name__, config=CONFIG, lowercase=True, max_length=12, task=task
+    )
+    save_model(
+        model.from_metadata(metadata), tmp_path / "model", metadata=metadata, vocabulary=VOCABULARY
+    )
+    assert model.from_pretrained(tmp_path / "model").metadata == metadata

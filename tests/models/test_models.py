@@ -1,5 +1,7 @@
 """What the models of pretraining do beyond the battery of test_task_models.py."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from bert_keras.config import BertConfig
 from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer
 from bert_keras.models.pretrained import named_weights
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
+from bert_keras.training.optimizer import BertAdamW
 
 CONFIG = BertConfig(vocab_size=40, hidden_size=16, num_layers=2, num_heads=2, max_positions=12)
 
@@ -123,3 +126,34 @@ def test_same_seed_same_weights():
 
     for ours, theirs in zip(weights(), weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_from_config_leaves_the_config_unchanged():
+    config = BertClassifier(CONFIG, num_labels=3).get_config()
+    first, second = (BertClassifier.from_config(config) for _ in range(2))
+    assert first.get_config() == second.get_config() == config
+
+
+def test_a_compiled_model_that_keras_loads_continues_its_training(tmp_path):
+    x, y, weights = examples()
+    keras.utils.set_random_seed(1)
+    model = BertPretrainer(dataclasses.replace(CONFIG, hidden_dropout_rate=0.0))
+    model.compile(
+        BertAdamW(1e-3),
+        loss=pretraining_losses(),
+        weighted_metrics=pretraining_metrics(),
+        gradient_accumulation_steps=2,
+    )
+    model.train_on_batch(x, y, sample_weight=weights)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert again.gradient_accumulation_steps == 2
+    logs = [
+        each.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
+        for each in (model, again)
+    ]
+    assert logs[0] == pytest.approx(logs[1]) and "masked_lm_accuracy" in logs[1]
+    for ours, theirs in zip(model.optimizer.variables, again.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    again.train_on_batch(x, y, sample_weight=weights)
+    assert int(again.optimizer.iterations) == 2

@@ -249,3 +249,10 @@ def test_a_model_saved_after_encode(model, tmp_path):
     model.save_pretrained(tmp_path / "model")
     loaded = BertSentenceEncoder.from_pretrained(tmp_path / "model")
     np.testing.assert_array_equal(loaded.encode(TEXTS), vectors)
+
+
+def test_predict_takes_a_generator():
+    encoder, inputs = BertSentenceEncoder(CONFIG), batch()
+    expected = encoder.predict(inputs, verbose=0)
+    actual = encoder.predict(((inputs,) for _ in range(1)), verbose=0)
+    np.testing.assert_allclose(actual, expected, atol=1e-6)

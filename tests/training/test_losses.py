@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.distribution.reduction import summed
+from bert_keras.errors import InputError
 from bert_keras.training.losses import MaskedLMLoss, is_best
 
 
@@ -77,3 +78,11 @@ def test_a_prediction_is_best_if_no_logit_is_higher():
     logits = np.array([[[1, 3, 2], [3, 1, 3], [0, 0, 9], [np.nan, 0, 0]]], "float32")
     found = is_best(np.array([[1, 2, 1, 1]]), logits)
     assert np.asarray(found).tolist() == [[True, True, False, False]]
+
+
+def test_a_weight_for_each_row_does_not_multiply_its_elements():
+    loss = summed(keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    labels, logits = np.zeros((3, 3), "int32"), np.zeros((3, 3, 5), "float32")
+    assert float(loss(labels, logits, np.ones((3, 1)))) == pytest.approx(np.log(5))
+    with pytest.raises(InputError, match=r"the shape \(3,\); expected 2 dimensions, .* \(3, 3\)"):
+        loss(labels, logits, np.ones(3))

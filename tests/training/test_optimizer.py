@@ -232,3 +232,10 @@ def test_without_a_maximum_norm_gradients_are_not_clipped():
             optimizer.apply([keras.ops.convert_to_tensor([gradient])], [weight])
         weights[norm] = float(weight.numpy()[0])
     assert weights[0.0] == weights[1e6] != weights[1.0]
+
+
+def test_other_weights_than_those_of_build_are_refused():
+    optimizer, weights = BertAdamW(0.1), variables()
+    optimizer.build(weights[:2])
+    with pytest.raises(ValueError, match=r"Unknown variable.* recreate a new optimizer"):
+        optimizer.apply([keras.ops.ones_like(weight) for weight in weights], weights)
