@@ -111,9 +111,10 @@ def test_ctrl_c_never_reaches_a_worker(tmp_path):
 def test_workers_end_with_their_parent(tmp_path, end):
     """Ctrl-C does not wait for a job, which may take hours."""
     program = (
-        "import sys; from pathlib import Path; from tfrecords_tools.jobs import Workers\n"
+        "import signal, sys; from pathlib import Path; from tfrecords_tools.jobs import Workers\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r}); from test_jobs import Write\n"
         "if __name__ == '__main__':\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)  # may be ignored\n"
         "    with Workers(2) as workers:\n"
         f"        jobs = [Write(Path({str(tmp_path)!r}, n), trouble='busy') for n in 'ab']\n"
         "        workers.run(jobs, stage='write', unit='file')\n"

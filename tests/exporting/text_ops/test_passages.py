@@ -71,7 +71,7 @@ def graph_and_offline(questions, contexts, *, reader, num_values=4, **limits):
     ]
     expected_spans = []
     for number in range(len(questions)):
-        span = next(spans(windows, number, outputs, max_answer_length))
+        span = next(spans(windows, number, outputs, max_answer_length, context=contexts[number]))
         null = min(
             outputs[r]["start"][0] + outputs[r]["end"][0] for r in windows.of_question(number)
         )
