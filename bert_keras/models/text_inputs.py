@@ -74,7 +74,8 @@ class TextInputs(Pretrained):
         One function for inputs of ranks 2 and 3 would have inputs of an unknown rank.
         """
         first = next(iter(keras.tree.flatten(getattr(x, "element_spec", x))), None)
-        rank = len(first.shape) if hasattr(first, "shape") else None  # None: unknown to Keras, too
+        shape = getattr(first, "shape", None)
+        rank = None if shape is None else len(shape)  # None: unknown to Keras, too
         ranks = self.__dict__.setdefault("_ranks", {})  # not tracked by Keras
         if ranks.setdefault(function, rank) != rank:
             setattr(self, function, None)
