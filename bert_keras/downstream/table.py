@@ -3,16 +3,15 @@
 import csv
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bert_keras.downstream.tfds import is_tfds, tfds_rows
 from bert_keras.errors import InputError, counted
 from bert_keras.storage import StrPath, existing_file, text_lines, write_text
+from bert_keras.text.encode import SURROGATE
 
 Row = tuple[str, dict[str, str]]  # its location, for error messages, and its columns
-_SURROGATE = re.compile("[\ud800-\udfff]")  # a JSON escape can be half of a pair, as "\ud800"
 
 
 def table_rows(
@@ -209,7 +208,7 @@ def _as_text(rows: Iterable[tuple[str, dict]], columns, lists) -> Iterator[Row]:
                 raise InputError(f"{location} has {what} in the column {name!r}; expected a text")
             if value is not None:
                 values[name] = _text(value)
-                if _SURROGATE.search(values[name]):
+                if SURROGATE.search(values[name]):
                     raise InputError(
                         f"{location} has half of a surrogate pair in the column {name!r}; expected "
                         "valid Unicode"

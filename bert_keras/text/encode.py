@@ -9,7 +9,8 @@ from bert_keras.errors import InputError
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer, ids_with_masks
 
-_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a pair, which has no UTF-8
+# Half of a pair, which has no UTF-8; a JSON escape can be one, as "\ud800".
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def encode(
@@ -81,7 +82,7 @@ def _columns(*columns: Sequence[str] | None) -> list[list[str]]:
     for number, text in ((n, text) for column in texts for n, text in enumerate(column)):
         if not isinstance(text, str):
             raise InputError(f"text {number} is {str(text)[:40]!r}; expected a string")
-        if not text.isascii() and _SURROGATE.search(text):
+        if not text.isascii() and SURROGATE.search(text):
             raise InputError(
                 f"text {number}, {text[:40]!a}, has half of a surrogate pair; expected valid "
                 "Unicode"
