@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from bert_keras.layers.primitives import PADDING_SCORE, projection, softmax
+from bert_keras.layers.primitives import PADDING_SCORE, Dropout, projection, softmax
 from bert_keras.layers.rotary import rotated
 from bert_keras.layers.windows import blocks, blocks_with_neighbours
 
@@ -95,7 +95,7 @@ class SelfAttention(keras.layers.Layer):
         self.num_heads = num_heads
         self.initializer_stddev = initializer_stddev
         self.score_dtype = None  # of scores, softmax and probabilities; None: float32 or wider
-        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, hidden_shape, bias_shape=None, rotation_shape=None):
         size = hidden_shape[-1]

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from bert_keras.layers.primitives import softmax
+from bert_keras.layers.primitives import Dropout, softmax
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -26,7 +26,7 @@ class BiLSTM(keras.layers.Layer):
 
     def __init__(self, units: int, *, num_layers: int, dropout_rate: float, **kwargs):
         super().__init__(**kwargs)
-        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
         self.directions = [
             keras.layers.Bidirectional(
                 keras.layers.LSTM(

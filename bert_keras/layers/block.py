@@ -1,12 +1,13 @@
 """A transformer block: self-attention and a feed-forward network, each with LayerNorm."""
 
+from functools import partial
 from typing import Any
 
 import keras
 from keras import ops
 
 from bert_keras.layers.attention import SelfAttention
-from bert_keras.layers.primitives import LayerNorm, activate, projection
+from bert_keras.layers.primitives import Dropout, LayerNorm, activate, projection
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -55,12 +56,13 @@ class FeedForward(keras.layers.Layer):
         )
         self.built = True
 
-    def call(self, hidden):
+    def call(self, hidden, training=False):
+        activated = partial(activate, activation=self.activation, training=training)
         hidden_XF = self.intermediate_dense(hidden)
         if not self.is_gated:
-            return self.output_dense(activate(hidden_XF, activation=self.activation))
+            return self.output_dense(activated(hidden_XF))
         gate_XF, value_XF = ops.split(hidden_XF, 2, axis=-1)
-        return self.output_dense(activate(gate_XF, activation=self.activation) * value_XF)
+        return self.output_dense(activated(gate_XF) * value_XF)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -137,9 +139,7 @@ class EncoderBlock(keras.layers.Layer):
             name="feed_forward",
         )
         self.feed_forward_norm = norm("feed_forward_norm")
-        self.dropout = keras.layers.Dropout(
-            hidden_dropout_rate, dtype=self.dtype_policy, name="dropout"
-        )
+        self.dropout = Dropout(hidden_dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, hidden_shape, bias_shape=None, rotation_shape=None):
         norms = [self.attention_norm] if self.attention_norm else []

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from bert_keras.errors import InputError
-from bert_keras.layers.primitives import LayerNorm, projection
+from bert_keras.layers.primitives import Dropout, LayerNorm, projection
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -68,7 +68,7 @@ class BertEmbeddings(keras.layers.Layer):
         self.norm = LayerNorm(
             epsilon=layer_norm_epsilon, center=has_biases, dtype=self.dtype_policy, name="norm"
         )
-        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_ids_shape=None, segment_ids_shape=None, position_ids_shape=None):
         size = self.embedding_size or self.hidden_size

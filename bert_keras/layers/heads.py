@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from bert_keras.layers.primitives import LayerNorm, activate, projection, states_at
+from bert_keras.layers.primitives import Dropout, LayerNorm, activate, projection, states_at
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -28,7 +28,7 @@ class ClassificationHead(keras.layers.Layer):
         super().__init__(**kwargs)
         self.num_labels = num_labels
         self.initializer_stddev = initializer_stddev
-        self.dropout = keras.layers.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, pooled_shape):
         self.dense = projection(

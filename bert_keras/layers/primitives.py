@@ -1,4 +1,6 @@
-"""Functions and layers that other layers share: projection, activation, LayerNorm and gathering."""
+"""Functions and layers that others share: projection, activation, LayerNorm, dropout, gathering."""
+
+import math
 
 import keras
 from keras import ops
@@ -34,11 +36,30 @@ def projection(
     return dense
 
 
-def activate(x, *, activation: str):
+def activate(x, *, activation: str, training: bool = False):
     """Applies one of `bert_keras.config.ACTIVATIONS` to a tensor of any shape."""
+    if activation == "gelu" and training:
+        return _gelu(x)
     if activation in ("gelu", "gelu_tanh"):
         return ops.gelu(x, approximate=activation == "gelu_tanh")
     return keras.activations.get(activation)(x)
+
+
+@ops.custom_gradient
+def _gelu(x):
+    """Computes GELU, with a gradient of fewer passes over memory than that of `ops.gelu`.
+
+    With u = -x / sqrt(2), gelu(x) is x erfc(u) / 2, and its derivative is
+    erfc(u) / 2 - u exp(-u^2) / sqrt(pi).
+    """
+    u = x * -math.sqrt(0.5)
+    probability = 0.5 * ops.erfc(u)
+
+    def gradient(upstream):
+        density = u * ops.exp(-ops.square(u)) * (1 / math.sqrt(math.pi))
+        return upstream * (probability - density)
+
+    return x * probability, gradient
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -58,6 +79,27 @@ class LayerNorm(keras.layers.LayerNormalization):
         if self.center:
             x = x + ops.cast(self.beta, x.dtype)
         return ops.cast(x, self.compute_dtype)
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class Dropout(keras.layers.Dropout):
+    """Dropout that draws 16 random bits for each value, in half the time of Keras' own layer.
+
+    The rate is rounded to a multiple of 1/65536.
+    """
+
+    def call(self, inputs, training=False):
+        if not training or not self.rate:
+            return inputs
+        shape = ops.shape(inputs)
+        size, num_dropped = math.prod(shape), min(round(self.rate * 2**16), 2**16 - 1)
+        # A last axis of one, because Keras cannot split a last axis of unknown size.
+        pairs = keras.random.randint(
+            ((size + 1) // 2, 1), -(2**31), 2**31 - 1, seed=self.seed_generator
+        )
+        bits = ops.reshape(ops.view(pairs, "int16"), (-1,))[:size]
+        is_kept = ops.reshape(bits >= num_dropped - 2**15, shape)
+        return inputs * (ops.cast(is_kept, inputs.dtype) * (2**16 / (2**16 - num_dropped)))
 
 
 def softmax(scores):

@@ -127,7 +127,7 @@ class _QuantizedGelu:
         self.outer = _QuantizedDense(layer.output_dense, input_factor=factor)
         self.kernels = [*self.inner.kernels, *self.outer.kernels]
 
-    def __call__(self, hidden_XD):
+    def __call__(self, hidden_XD, training=False):
         u_XF = self.inner(hidden_XD)
         return self.outer(u_XF * tf.math.erfc(u_XF))
 
