@@ -29,6 +29,8 @@ from bert_keras.exporting.variants.variant import (
 
 _LARGEST = 127
 _ZERO = 128
+_HIGHEST = 0.240376  # of u erfc(u)
+_INTERVALS = 255.99  # just under 256, because a float32 product may be rounded up
 
 
 class Int8(Variant):
@@ -81,55 +83,80 @@ class Int8(Variant):
             return self.model(inputs, training=False)
 
 
+class _Kernel:
+    """An int8 kernel, whose columns have their own scales.
+
+    Args:
+        kernel: A float array [D,F].
+        factor: A factor of the products.
+        zero: The number that stands for 0 in the activations.
+    """
+
+    def __init__(self, kernel: np.ndarray, *, factor: float, zero: float):
+        scales = np.maximum(np.abs(kernel).max(axis=0), 1e-12) / _LARGEST
+        rounded = np.round(np.sign(factor) * kernel / scales).astype(np.int8)
+        self.scales = abs(factor) * scales
+        self.sums = self.scales * rounded.sum(axis=0, dtype=np.int32)
+        self.offsets = -zero * self.sums
+        self.variable = tf.Variable(rounded, trainable=False)
+
+    def __call__(self, x_XD) -> tf.Tensor:
+        """Returns (x - zero) @ kernel * factor, float32 [X,F], for x uint8 [X,D]."""
+        return _product(x_XD, self.variable, scales=self.scales, offsets=self.offsets)
+
+
 class _QuantizedDense:
     """A dense layer with an int8 kernel; maps float32 [X,D] to [X,F].
 
     Args:
         layer: The dense layer.
         dtype: The dtype of the outputs.
-        input_factor: A factor that is multiplied into the inputs.
-        output_factor: A factor that is multiplied into the outputs.
+        factor: A factor that is multiplied into the outputs.
     """
 
-    def __init__(
-        self, layer, *, dtype: str = "float32", input_factor: float = 1, output_factor: float = 1
-    ):
-        kernel = layer.kernel.numpy()
-        scales = np.maximum(np.abs(kernel).max(axis=0), 1e-12) / _LARGEST
-        kernel = np.round(kernel / scales).astype(np.int8)
-        factor = input_factor * output_factor
-        self.scales, self.sign = scales * abs(factor) / _LARGEST, np.sign(factor)
-        self.offsets = -_ZERO * self.scales * kernel.sum(axis=0, dtype=np.int32)
-        self.kernels = [tf.Variable(kernel, trainable=False)]
-        self.dtype, self.bias, self.bias_factor = dtype, layer.bias, output_factor
+    def __init__(self, layer, *, dtype: str = "float32", factor: float = 1):
+        self.product = _Kernel(layer.kernel.numpy(), factor=factor / _LARGEST, zero=_ZERO)
+        self.kernels = [self.product.variable]
+        self.dtype, self.bias, self.factor = dtype, layer.bias, factor
 
     def __call__(self, x_XD, training=False):
         highest_X1 = tf.reduce_max(x_XD, axis=-1, keepdims=True)
         lowest_X1 = tf.reduce_min(x_XD, axis=-1, keepdims=True)
-        largest_X1 = tf.maximum(tf.maximum(highest_X1, -lowest_X1), 1e-12)
-        rounded_XD = tf.cast(x_XD * (_LARGEST / largest_X1) + (_ZERO + 0.5), tf.uint8)
-        product_XF = _product(rounded_XD, *self.kernels, scales=self.scales, offsets=self.offsets)
-        product_XF = product_XF * (self.sign * largest_X1)
+        largest_X1 = tf.maximum(highest_X1, -lowest_X1)
+        scale_X1 = tf.math.divide_no_nan(float(_LARGEST), largest_X1)
+        product_XF = self.product(tf.cast(x_XD * scale_X1 + (_ZERO + 0.5), tf.uint8)) * largest_X1
         if self.bias is not None:
-            product_XF = product_XF + self.bias_factor * self.bias
+            product_XF = product_XF + self.factor * self.bias
         return tf.cast(product_XF, self.dtype)
 
 
 class _QuantizedGelu:
     """A feed-forward network with GELU, whose factors are part of the scales of the products.
 
-    With u = -sqrt(1/2) z, gelu(z) = z / 2 * erfc(u) = -sqrt(1/2) u erfc(u).
+    With u = -sqrt(1/2) z, gelu(z) = z / 2 * erfc(u) = -sqrt(1/2) u erfc(u). The second product
+    takes u erfc(u), which is never larger than `_HIGHEST`. Each token needs only its lowest value:
+    [lowest, _HIGHEST] becomes [0, 256), whose fractions are cut off, so a number stands for the
+    middle of its interval.
     """
 
     def __init__(self, layer):
         factor = -math.sqrt(0.5)
-        self.inner = _QuantizedDense(layer.intermediate_dense, output_factor=factor)
-        self.outer = _QuantizedDense(layer.output_dense, input_factor=factor)
-        self.kernels = [*self.inner.kernels, *self.outer.kernels]
+        self.inner = _QuantizedDense(layer.intermediate_dense, factor=factor)
+        outer = layer.output_dense
+        self.product = _Kernel(outer.kernel.numpy(), factor=-factor / _INTERVALS, zero=-0.5)
+        self.kernels = [*self.inner.kernels, self.product.variable]
+        self.highest = -_HIGHEST * _INTERVALS * self.product.sums
+        self.bias = outer.bias
 
     def __call__(self, hidden_XD, training=False):
         u_XF = self.inner(hidden_XD)
-        return self.outer(u_XF * tf.math.erfc(u_XF))
+        values_XF = u_XF * tf.math.erfc(u_XF)
+        width_X1 = _HIGHEST - tf.reduce_min(values_XF, axis=-1, keepdims=True)
+        rounded_XF = tf.cast((_HIGHEST - values_XF) * (_INTERVALS / width_X1), tf.uint8)
+        bias_D = tf.constant(self.highest, tf.float32)
+        if self.bias is not None:
+            bias_D += self.bias
+        return self.product(rounded_XF) * width_X1 + bias_D
 
 
 def _product(x_XD, kernel_DF, *, scales: np.ndarray, offsets: np.ndarray) -> tf.Tensor:

@@ -14,6 +14,7 @@ from bert_keras.exporting.variants.bfloat16 import Bfloat16
 from bert_keras.exporting.variants.int8 import Int8
 from bert_keras.exporting.variants.variant import Float16
 from bert_keras.exporting.verify import run_requests
+from bert_keras.layers.block import FeedForward
 from bert_keras.models import BertClassifier, load_model
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from tests.exporting.variants.fine_tuned import TEXTS, VOCABULARY, fine_tuned
@@ -121,6 +122,23 @@ def test_int8_stores_the_kernels_of_blocks_as_int8(
     assert (actual != expected).any()
     spread = expected.max() - expected.min()
     np.testing.assert_allclose(actual, expected, atol=0.05 * spread)
+
+
+@pytest.mark.usefixtures("int8_kernel")
+@pytest.mark.parametrize("has_biases", [True, False])
+def test_int8_feed_forward_network_of_tokens_of_any_size(has_biases):
+    keras.utils.set_random_seed(1)
+    layer = FeedForward(128, activation="gelu", initializer_stddev=0.2, has_biases=has_biases)
+    layer.build((None, 64))
+    if has_biases:
+        layer.intermediate_dense.bias.assign(keras.random.normal((128,), seed=1))
+    sizes = np.array([0.0, 1e-30, 1e-3, 1.0, 1.0, 1e3])[:, None]
+    x = tf.constant(sizes * np.random.default_rng(1).normal(size=(6, 64)), tf.float32)
+    expected = layer(x).numpy()
+    actual = tf.function(int8._QuantizedGelu(layer))(x).numpy()
+    spread = np.abs(layer(x)).max(axis=1, keepdims=True)
+    # The interval of the values of GELU is never shorter than its part below 0.
+    assert (np.abs(actual - expected) <= 0.02 * spread + 0.005).all()
 
 
 @pytest.mark.usefixtures("processor")
