@@ -108,14 +108,19 @@ class SelfAttention(keras.layers.Layer):
         if len(bias.shape) == 5:
             return self._in_blocks(hidden, bias, rotation, training=training)
         shape = (-1, ops.shape(bias)[-1])
-        query_BNTH, key_BNTH, value_BNTH = (
-            ops.transpose(x_BTNH, (0, 2, 1, 3)) for x_BTNH in self._heads(hidden, shape, rotation)
+        query_BNTH, key_BNTH, value_BNTH = map(
+            self.swap_heads, self._heads(hidden, shape, rotation)
         )
         context_BNTH, attention_BNTT = self._attention(
             query_BNTH, key_BNTH, value_BNTH, bias, training=training
         )
-        context_BTNH = ops.transpose(context_BNTH, (0, 2, 1, 3))
+        context_BTNH = self.swap_heads(context_BNTH)
         return self.output_dense(ops.reshape(context_BTNH, (-1, hidden.shape[-1]))), attention_BNTT
+
+    @staticmethod
+    def swap_heads(x):
+        """Transposes [B, T, N, H] to [B, N, T, H], and back."""
+        return ops.transpose(x, (0, 2, 1, 3))
 
     def _in_blocks(self, hidden, bias_KB1CC, rotation, *, training):
         count, batch, _, size, _ = ops.shape(bias_KB1CC)

@@ -14,6 +14,7 @@ from bert_keras.exporting.variants.variant import (
     dense_layers,
     replaced_attributes,
     replaced_calls,
+    swap_heads,
 )
 
 
@@ -56,7 +57,7 @@ class Bfloat16(Float16):
         with (
             replaced_calls(self.calls),
             replaced_attributes(layers, dtype_policy="bfloat16"),
-            replaced_attributes(attentions, score_dtype="bfloat16"),
+            replaced_attributes(attentions, score_dtype="bfloat16", swap_heads=swap_heads),
         ):
             return super().traced(inputs)
 

@@ -25,6 +25,7 @@ from bert_keras.exporting.variants.variant import (
     dense_layers,
     replaced_attributes,
     replaced_calls,
+    swap_heads,
 )
 
 _LARGEST = 127
@@ -78,7 +79,7 @@ class Int8(Variant):
                 # Without autocast, the inputs of the quantized layers stay float32.
                 layers = [*attentions, *(attention.dropout for attention in attentions)]
                 stack.enter_context(replaced_attributes(layers, dtype_policy="bfloat16"))
-                changes = {"score_dtype": "bfloat16", "autocast": False}
+                changes = {"score_dtype": "bfloat16", "autocast": False, "swap_heads": swap_heads}
                 stack.enter_context(replaced_attributes(attentions, **changes))
             return self.model(inputs, training=False)
 

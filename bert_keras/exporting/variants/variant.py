@@ -91,6 +91,14 @@ def dense_layers(block) -> list:
     ]
 
 
+def swap_heads(x):
+    """Transposes bfloat16 [B,T,N,H] to [B,N,T,H], and back.
+
+    As integers, because oneDNN transposes floats and takes several times as long for few tokens.
+    """
+    return tf.bitcast(tf.transpose(tf.bitcast(x, tf.int16), (0, 2, 1, 3)), tf.bfloat16)
+
+
 class Float16(Variant):
     """Stores the weights as float16, which halves the size.
 
