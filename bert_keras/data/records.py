@@ -1,14 +1,14 @@
 """Reads record files and returns a `tf.data.Dataset` of batches for `model.fit`."""
 
-import contextlib
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import tensorflow as tf
 
 from bert_keras.data.objectives import MASKED_AND_LABELLED, DynamicMasking, Examples
+from bert_keras.data.record_file import is_broken, num_records, records_of
 from bert_keras.data.schema import PretrainingSchema, schema_of
 from bert_keras.errors import InputError
 
@@ -59,7 +59,7 @@ def common_schema(files: Sequence[str], *, skip_broken: bool = False) -> Pretrai
         InputError: The files have different schemas, or `schema_of` refuses one of them.
     """
     if skip_broken:
-        files = [file for file in files if not _is_broken(file)] or files
+        files = [file for file in files if not is_broken(file)] or files
     first, *others = files
     expected = schema_of(first)
     for file in others:
@@ -68,15 +68,6 @@ def common_schema(files: Sequence[str], *, skip_broken: bool = False) -> Pretrai
                 f"{file} contains records of {schema}, but {first} of {expected}; expected one kind"
             )
     return expected
-
-
-def _is_broken(file: str) -> bool:
-    """Returns whether the first record of a file is truncated or corrupt."""
-    try:
-        next(iter(tf.data.TFRecordDataset(file)), None)
-    except (tf.errors.DataLossError, tf.errors.OutOfRangeError):
-        return True
-    return False
 
 
 def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
@@ -180,7 +171,8 @@ def feature_batches(
 
     A truncated, corrupt or missing file raises an error of TensorFlow when the dataset reads it
     (see `readable_records`). With `skip_broken`, the rest of such a file is skipped (see
-    `broken_files`).
+    `broken_files`). Without counting, a file that is cut within the first 12 bytes of a record has
+    no error (see `check_end`).
 
     Args:
         files: Paths of record files that share one schema.
@@ -200,7 +192,7 @@ def feature_batches(
     names = tf.data.Dataset.from_tensor_slices(files)
     if skip_broken:  # `ignore_errors` would retry a missing file for ever
         names = names.filter(lambda name: tf.numpy_function(tf.io.gfile.exists, [name], tf.bool))
-    read = partial(_records_of, skip_broken=skip_broken)
+    read = partial(records_of, skip_broken=skip_broken)
     if seed is None:
         records = names.flat_map(read)
     else:
@@ -225,8 +217,8 @@ def feature_batches(
     if not repeat and most is None:
         # If Keras does not know the number of batches, it runs one step too many and includes it
         # in the mean losses.
-        num_records = sum(_num_records(file, skip_broken=skip_broken) for file in files)
-        num_batches = num_records // batch_size if drop_remainder else -(-num_records // batch_size)
+        total = sum(num_records(file, skip_broken=skip_broken) for file in files)
+        num_batches = total // batch_size if drop_remainder else -(-total // batch_size)
         batches = batches.apply(tf.data.experimental.assert_cardinality(num_batches))
     return without_autotuning(batches)
 
@@ -241,52 +233,3 @@ def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.with_options(options)
-
-
-def _records_of(file, *, skip_broken: bool):
-    records = tf.data.TFRecordDataset(file)
-    return records.ignore_errors() if skip_broken else records
-
-
-def broken_files(files: Sequence[str]) -> dict[str, int]:
-    """Returns the files that are damaged, with the number of readable records of each."""
-    broken = {}
-    for file in files:
-        try:
-            _num_records(file)
-        except InputError:
-            broken[file] = _num_records(file, skip_broken=True)
-    return broken
-
-
-def _num_records(file: str, *, skip_broken: bool = False) -> int:
-    """Counts the records by reading them, about 170,000 a second on one core."""
-    with readable_records(file):
-        return sum(len(batch) for batch in _records_of(file, skip_broken=skip_broken).batch(1024))
-
-
-@contextlib.contextmanager
-def readable_records(
-    file: str = "a record file (`bert-tfrecords check` names it)",
-) -> Iterator[None]:
-    """Turns TensorFlow's errors about a missing or damaged record file into an InputError.
-
-    Args:
-        file: The file that the code in the `with` block reads; the message names it.
-    """
-    try:
-        yield
-    except tf.errors.DataLossError as error:
-        raise InputError(f"{file} is truncated or corrupt; write the records again") from error
-    except tf.errors.NotFoundError as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"a record file is missing ({reason}); restore it") from error
-    except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
-        # TensorFlow quotes the bytes that it cannot parse in its message, and Python cannot always
-        # decode this message.
-        if "ParseExample" not in str(error) and not isinstance(error, UnicodeDecodeError):
-            raise  # not about a record
-        raise InputError(
-            f"{file} contains a record without the features of the first record; write the records "
-            "again"
-        ) from error

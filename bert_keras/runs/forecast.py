@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_keras.data.records import readable_records
+from bert_keras.data.record_file import readable_records
 from bert_keras.distribution.replicas import scalar_value
 from bert_keras.errors import counted
 from bert_keras.runs.distillation import Distillation

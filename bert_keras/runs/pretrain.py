@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from bert_keras.data.records import broken_files, readable_records
+from bert_keras.data.record_file import broken_files, readable_records
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError, counted
 from bert_keras.models.initial_weights import start_with_local_attention

@@ -1,13 +1,10 @@
 from itertools import chain
+from pathlib import Path
 
 import pytest
 
-from bert_keras.data.records import (
-    broken_files,
-    pretraining_dataset,
-    readable_records,
-    record_files,
-)
+from bert_keras.data.record_file import broken_files, readable_records
+from bert_keras.data.records import pretraining_dataset, record_files
 from bert_keras.errors import InputError
 
 
@@ -57,7 +54,7 @@ def test_without_a_seed_records_keep_the_order_of_the_files(files):
 
 
 def test_a_limited_data_set_does_not_count_the_records(files, monkeypatch):
-    monkeypatch.setattr("bert_keras.data.records._num_records", None)
+    monkeypatch.setattr("bert_keras.data.records.num_records", None)
     for most, last in ((12, 22), (30, 40), (999, 40)):
         batches = pretraining_dataset(files, batch_size=5, drop_remainder=False, most=most)
         assert flat(record_numbers(batches)) == list(range(10, last))
@@ -128,6 +125,21 @@ def test_a_truncated_file_is_named(files, tmp_path):
         record_numbers(endless)
 
 
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_each_cut_of_the_last_record_is_found(write, make_example, damaged):
+    """TensorFlow reports the end of the file for the first 12 bytes, an error for the others."""
+    content = Path(write("a.tfrecord", [make_example(1)])).read_bytes()
+    whole, path = damaged * content, write("a.tfrecord", [])
+    for size in range(1, len(content)):
+        Path(path).write_bytes(whole + content[:size])
+        assert broken_files([path]) == {path: damaged}
+    refused = pytest.raises(InputError, match="write the records again" if damaged else "records")
+    for size in (1, 8, 11, 12, len(content) - 1):
+        Path(path).write_bytes(whole + content[:size])
+        with refused:
+            pretraining_dataset(path, batch_size=1)
+
+
 def test_a_corrupt_file_is_named(files, tmp_path):
     content = bytearray((tmp_path / "1.tfrecord").read_bytes())
     content[-50] ^= 1
@@ -177,8 +189,11 @@ def test_skip_broken_skips_the_rest_of_a_damaged_file(files, tmp_path):
     assert sorted(flat(record_numbers(shuffled.take(23)))) == sorted(flat(record_numbers(dataset)))
 
 
-def test_skip_broken_skips_a_file_whose_first_record_is_damaged(files, tmp_path):
-    truncated = (tmp_path / "1.tfrecord").read_bytes()[:20]
+@pytest.mark.parametrize(
+    ("size", "message"), [(5, "contains no records"), (20, "is not a complete TFRecord file")]
+)
+def test_skip_broken_skips_a_file_whose_first_record_is_damaged(files, tmp_path, size, message):
+    truncated = (tmp_path / "1.tfrecord").read_bytes()[:size]
     (tmp_path / "1.tfrecord").write_bytes(truncated)
     flipped = bytearray((tmp_path / "2.tfrecord").read_bytes())
     flipped[20] ^= 1
@@ -187,7 +202,7 @@ def test_skip_broken_skips_a_file_whose_first_record_is_damaged(files, tmp_path)
     dataset = pretraining_dataset(files, batch_size=1, skip_broken=True)
     assert flat(record_numbers(dataset)) == [*range(30, 40)]
     assert dataset.cardinality() == 10
-    with pytest.raises(InputError, match=r"1\.tfrecord is not a complete TFRecord file"):
+    with pytest.raises(InputError, match=rf"1\.tfrecord {message}"):
         pretraining_dataset(files[:2], batch_size=1, skip_broken=True)
 
 

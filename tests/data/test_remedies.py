@@ -9,7 +9,8 @@ import pytest
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import NEXT_TOKENS, DynamicMasking
-from bert_keras.data.records import pretraining_dataset, readable_records, record_files
+from bert_keras.data.record_file import readable_records
+from bert_keras.data.records import pretraining_dataset, record_files
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import vocabulary_from
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary

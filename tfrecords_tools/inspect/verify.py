@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_keras.data.records import readable_records, record_files
+from bert_keras.data.record_file import check_end, readable_records, records_of, stored_bytes
+from bert_keras.data.records import record_files
 from bert_keras.data.schema import (
     LABEL_FEATURE,
     LABEL_POSITIONS_FEATURE,
@@ -43,11 +44,18 @@ def parsed_batches(file: str, *, schema: PretrainingSchema) -> Iterator[Features
     """Yields the features of a file, arrays [B,n], in the order of the file."""
     import tensorflow as tf
 
-    spec = schema.parsing_spec()
-    records = tf.data.TFRecordDataset([file]).batch(BATCH)
+    spec, num_bytes = schema.parsing_spec(), 0
     with readable_records(file):
-        parsed: Any = records.map(lambda batch: tf.io.parse_example(batch, spec)).prefetch(2)
-        yield from parsed.as_numpy_iterator()
+        parsed: Any = (
+            records_of(file)
+            .batch(BATCH)
+            .map(lambda batch: (stored_bytes(batch), tf.io.parse_example(batch, spec)))
+            .prefetch(2)
+        )
+        for size, features in parsed.as_numpy_iterator():
+            num_bytes += int(size)
+            yield features
+        check_end(file, num_bytes)
 
 
 def verified_batches(

@@ -218,9 +218,12 @@ def test_wrong_packing_of_a_file_is_named(write):
         check(path, vocabulary=VOCABULARY)
 
 
-def test_truncated_files_are_named_without_a_manifest(write):
+@pytest.mark.parametrize("num_left", [1, 8, 11, 12, 60, -5, -1])
+def test_truncated_files_are_named_without_a_manifest(write, num_left):
+    """The first 12 bytes of the second record are its length and a checksum."""
+    size = len(write(features()).read_bytes())
     path = write(features(), features())
-    path.write_bytes(path.read_bytes()[:-5])
+    path.write_bytes(path.read_bytes()[: num_left + size * (1 + (num_left < 0))])
     with pytest.raises(InputError, match=r"a\.tfrecord is truncated or corrupt"):
         check(path, vocabulary=VOCABULARY)
 

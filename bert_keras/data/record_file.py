@@ -1,0 +1,97 @@
+"""Reads single record files and detects missing, truncated and corrupt ones."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+
+import tensorflow as tf
+
+from bert_keras.errors import InputError
+
+# The bytes of a TFRecord file beside the data of each record: its length, 8 bytes, and the
+# checksums of length and data, 4 bytes each (tensorflow/core/lib/io/record_writer.h).
+_FRAME_BYTES = 16
+
+
+def records_of(file, *, skip_broken: bool = False) -> tf.data.Dataset:
+    """Returns the serialized records of a file; `skip_broken` omits the rest of a damaged one."""
+    records = tf.data.TFRecordDataset(file)
+    return records.ignore_errors() if skip_broken else records
+
+
+def num_records(file: str, *, skip_broken: bool = False) -> int:
+    """Counts the records by reading them, about 170,000 a second on one core.
+
+    Raises:
+        InputError: The file is missing, or it is damaged and `skip_broken` is False.
+    """
+    count = num_bytes = 0
+    with readable_records(file):
+        for batch in records_of(file, skip_broken=skip_broken).batch(1024):
+            count += len(batch)
+            num_bytes += int(stored_bytes(batch))
+        if not skip_broken:
+            check_end(file, num_bytes)
+    return count
+
+
+def stored_bytes(records: tf.Tensor) -> tf.Tensor:
+    """Returns the number of bytes that serialized records, string [B], have in a file, int64."""
+    return tf.reduce_sum(tf.cast(tf.strings.length(records), tf.int64) + _FRAME_BYTES)
+
+
+def check_end(file: str, num_bytes: int) -> None:
+    """Raises DataLossError if a file is longer than its records, which have `num_bytes` bytes.
+
+    TensorFlow's reader raises this error if the data of a record or their checksum are truncated.
+    It reports the end of the file if the first 12 bytes of a record are.
+    """
+    if num_bytes < os.path.getsize(file):
+        raise tf.errors.DataLossError(None, None, f"{file} has more than {num_bytes} bytes")
+
+
+def is_broken(file: str) -> bool:
+    """Returns whether the first record of a file is truncated or corrupt."""
+    try:
+        first = next(iter(records_of(file)), None)
+    except (tf.errors.DataLossError, tf.errors.OutOfRangeError):
+        return True
+    return first is None and os.path.getsize(file) > 0
+
+
+def broken_files(files: Sequence[str]) -> dict[str, int]:
+    """Returns the files that are damaged, with the number of readable records of each."""
+    broken = {}
+    for file in files:
+        try:
+            num_records(file)
+        except InputError:
+            broken[file] = num_records(file, skip_broken=True)
+    return broken
+
+
+@contextlib.contextmanager
+def readable_records(
+    file: str = "a record file (`bert-tfrecords check` names it)",
+) -> Iterator[None]:
+    """Turns TensorFlow's errors about a missing or damaged record file into an InputError.
+
+    Args:
+        file: The file that the code in the `with` block reads; the message names it.
+    """
+    try:
+        yield
+    except tf.errors.DataLossError as error:
+        raise InputError(f"{file} is truncated or corrupt; write the records again") from error
+    except tf.errors.NotFoundError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"a record file is missing ({reason}); restore it") from error
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
+        # TensorFlow quotes the bytes that it cannot parse in its message, and Python cannot always
+        # decode this message.
+        if "ParseExample" not in str(error) and not isinstance(error, UnicodeDecodeError):
+            raise  # not about a record
+        raise InputError(
+            f"{file} contains a record without the features of the first record; write the records "
+            "again"
+        ) from error
