@@ -120,13 +120,12 @@ class KlueNerTask(KoreanNerTask):
     def encode(self, examples: Sequence[Sentence], tokenizer: TextTokenizer) -> LocatedTokens:
         texts = ["".join(sentence.words) for sentence in examples]
         tokens, spans = units_of(texts, tokenizer, unit=self.unit)
-        # A space that is a token of byte-level BPE has an empty span, and no tag.
         label_ids = [
-            self.labels.index((sentence.tags or ())[start]) if start < end else -1
+            self.labels.index((sentence.tags or ())[start])
             for sentence, spans_of_tokens in zip(
                 examples, np.split(spans, tokens.word_bounds[1:-1]), strict=True
             )
-            for start, end in spans_of_tokens
+            for start, _ in spans_of_tokens
         ]
         rows = sentence_rows(tokens, limit=self.max_length - 2)
         return LocatedTokens(
@@ -173,8 +172,7 @@ def _character_tags(
 ) -> tuple[str, ...]:
     tags = [OUTSIDE] * len(sentence.words)
     for tag, (start, end) in zip(token_tags, spans, strict=True):
-        if start < end:
-            tags[start:end] = [tag, *[tag.replace("B-", "I-")] * (end - start - 1)]
+        tags[start:end] = [tag, *[tag.replace("B-", "I-")] * (end - start - 1)]
     for index in range(1, len(tags) - 1):
         before, after = tags[index - 1], tags[index + 1]
         if sentence.words[index] == SPACE and after.startswith("I-") and before[2:] == after[2:]:

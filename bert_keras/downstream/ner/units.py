@@ -20,7 +20,7 @@ def units_of(
         tokenizer: The tokenizer of the model.
         unit: "word" for words that white space, punctuation and CJK characters separate, each of
             which is tokenized by itself; "eojeol" for words that only white space separates;
-            "token" for single tokens.
+            "token" for single tokens. White space that is a token of byte-level BPE is no unit.
 
     Returns:
         The tokens of the texts, whose W words are the units, and the characters [start, end) of
@@ -37,14 +37,18 @@ def units_of(
     offsets_M2 = np.array([span for each in encoded for span in each.offsets], np.int64)
     offsets_M2 = offsets_M2.reshape(-1, 2)
     bounds = np.cumsum([0, *(len(each.ids) for each in encoded)])
-    is_first = np.ones(len(ids), bool)
-    if unit == "eojeol":
-        for text, start, end in zip(texts, bounds[:-1], bounds[1:], strict=True):
-            is_space = [each.isspace() and not is_dropped(each) for each in text]
-            num_spaces = np.cumsum([0, *is_space])[offsets_M2[start:end, 0]]
-            is_first[start:end] = np.diff(num_spaces, prepend=-1) != 0
-    starts = np.flatnonzero(is_first)
-    lasts = np.append(starts[1:], len(ids)) - 1
-    word_bounds = np.cumsum([0, *is_first])[bounds]
-    spans_W2 = np.stack([offsets_M2[starts, 0], offsets_M2[lasts[: len(starts)], 1]], axis=1)
-    return WordTokens(ids, starts, bounds, word_bounds), spans_W2
+    is_first, has_text = np.ones((2, len(ids)), bool)
+    for text, start, end in zip(texts, bounds[:-1], bounds[1:], strict=True):
+        is_space = [each.isspace() and not is_dropped(each) for each in text]
+        offsets = offsets_M2[start:end]
+        num_spaces = np.cumsum([0, *is_space])[offsets]
+        has_text[start:end] = (np.diff(num_spaces) < np.diff(offsets))[:, 0]
+        if unit == "eojeol":
+            is_first[start:end] = np.diff(num_spaces[:, 0], prepend=-1) != 0
+    offsets_M2 = offsets_M2[has_text]
+    numbers, first, counts = np.unique(
+        np.cumsum(is_first)[has_text], return_index=True, return_counts=True
+    )
+    starts = np.flatnonzero(is_first)[numbers - 1]
+    spans_W2 = np.stack([offsets_M2[first, 0], offsets_M2[first + counts - 1, 1]], axis=1)
+    return WordTokens(ids, starts, bounds, np.searchsorted(starts, bounds)), spans_W2

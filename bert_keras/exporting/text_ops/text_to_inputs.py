@@ -219,24 +219,26 @@ class TextToInputs(tf.Module):
         self.check_has_offsets()
         ids, starts, ends, source = self.tokens_with_offsets(text)
         with tf.device("CPU:0"):
+            is_kept = tf.logical_not(source.has_any(tables.DROPPED))
+            num_spaces = num_before(is_kept & source.has_any(tables.SPACE))
+            before = tf.gather(num_spaces, starts)
             is_first = tf.ones_like(starts, tf.bool)
             if unit == "eojeol":
-                is_kept = tf.logical_not(source.has_any(tables.DROPPED))
-                is_space = source.has_any(tables.SPACE) & is_kept
-                num_spaces = tf.gather(num_before(is_space), starts)
                 texts = ids.value_rowids()
-                is_first = num_spaces != previous(num_spaces, 1, filler=-1)
+                is_first = before != previous(before, 1, filler=-1)
                 is_first |= texts != previous(texts, 1, filler=-1)
-            first_tokens = tf.where(is_first)[:, 0]
-            num_tokens = tf.size(starts, tf.int64)
-            after = tf.concat([first_tokens, [num_tokens]], axis=0)[1:]
-            splits = tf.gather(num_before(is_first), ids.row_splits)
+            with_text = tf.where(tf.gather(num_spaces, ends) - before < ends - starts)[:, 0]
+            numbers, rows = tf.unique(tf.gather(num_before(is_first)[1:], with_text), tf.int64)
+            first_tokens = tf.gather(tf.where(is_first)[:, 0], numbers - 1)
+            splits = tf.raw_ops.LowerBound(
+                sorted_inputs=first_tokens[None], values=ids.row_splits[None], out_type=tf.int64
+            )[0]
             return WordTokens(
                 ids,
                 first_tokens,
                 splits,
-                tf.gather(starts, first_tokens),
-                tf.gather(ends, after - 1),
+                tf.math.segment_min(tf.gather(starts, with_text), rows),
+                tf.math.segment_max(tf.gather(ends, with_text), rows),
                 source,
             )
 

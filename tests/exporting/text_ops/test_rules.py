@@ -3,7 +3,7 @@
 import json
 import random
 import unicodedata
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.downstream.ner.files import Sentence
+from bert_keras.downstream.ner.units import units_of
 from bert_keras.downstream.ner.windows import word_tokens
 from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
@@ -210,6 +211,24 @@ def test_word_tokens_equal_those_of_training(vocabulary, tmp_path):
     assert list(zip(*spans, strict=True)) == [
         (min(each.indices), max(each.indices) + 1) for row in words for each in row
     ]
+
+
+@pytest.mark.parametrize("unit", ["eojeol", "token"])
+def test_units_equal_those_of_evaluation(vocabulary, tmp_path, unit):
+    reader = TextToInputs(write_vocabulary(vocabulary, tmp_path), lowercase=True, max_length=9)
+    rng = random.Random(4)
+    characters = [*"    \n\t\u00a0\u3000\x1c\u200b", *"aB1?한\u0301"]
+    texts = ["".join(rng.choices(characters, k=rng.randrange(14))) for _ in range(500)]
+    expected, spans = units_of(texts, FastTokenizer(vocabulary), unit=unit)
+    units = tf.function(partial(reader.unit_tokens, unit=unit), autograph=False)
+    tokens = units(tf.constant(texts))
+    assert tokens.ids.values.numpy().tolist() == expected.ids.tolist()
+    assert tokens.first_tokens.numpy().tolist() == expected.starts.tolist()
+    assert tokens.splits.numpy().tolist() == expected.word_bounds.tolist()
+    text_ids = np.repeat(np.arange(len(texts)), np.diff(expected.word_bounds))
+    found = [tokens.source.in_text(each, text_ids) for each in (tokens.starts, tokens.ends)]
+    assert np.stack(found, axis=1).tolist() == spans.tolist()
+    assert units(tf.constant([], tf.string)).first_tokens.shape == [0]
 
 
 def test_a_tokenizer_that_adds_a_space_has_no_offsets(subwords, tmp_path):
