@@ -21,7 +21,7 @@ from bert_keras.runs.hyperparameters import FinetuneRecipe
 from bert_keras.runs.outcome import claimed_output, read_scores
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.study import check_one_machine, study
-from bert_keras.storage import json_object, write_text
+from bert_keras.storage import file_sha256, json_object, write_text
 from bert_keras.text.vocab import Vocabulary
 from bert_keras.training.curves import read_curves
 from tfrecords_tools.build import build
@@ -47,7 +47,7 @@ def reproduce(
     Raises:
         InputError: The scale is not for this experiment, `data` has no corpus or no task, a task
             cannot read its files, TF_CONFIG names several workers, or `output` contains another
-            experiment.
+            experiment or one with another corpus.
     """
     check_one_machine()
     experiment = scale.adapted(experiment)
@@ -66,7 +66,8 @@ def reproduce(
         remarks=(*missing, *needed.remarks()),
         steps={arm.name: scale.step(arm) for arm in experiment.arms},
     )
-    with claimed_output(output, recipe=needed, **source) as folder:
+    digests = {os.path.relpath(file, data): file_sha256(file) for file in corpus}
+    with claimed_output(output, recipe=needed, files=digests, **source) as folder:
         for line in missing:
             print(line, file=sys.stderr)
         _fill(results, Runs(folder, scale, corpus), files=files)

@@ -86,7 +86,7 @@ def _names(folder: Path) -> set[str]:
 def _expect_same(output: Path, old: dict, new: dict) -> None:
     """Raises InputError if the run in a folder has other settings or other files."""
     new_files = new.pop("files")
-    old_files = old.pop("files", new_files)  # runs of earlier versions have none
+    old_files = old.pop("files", None) or new_files  # runs of earlier versions have none
     old, new = _flat(old), _flat(new)
     changes = [
         f"{name} {old.get(name)!r}, now {new.get(name)!r}"

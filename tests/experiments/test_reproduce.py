@@ -1,6 +1,7 @@
 """Small runs of the paper's tables: all arms, the existing tasks, reports and interruptions."""
 
 import dataclasses
+import hashlib
 import json
 import math
 import shutil
@@ -222,6 +223,31 @@ def test_several_workers_are_refused_before_anything_is_written(data, scale, tmp
     with pytest.raises(InputError, match="trains on one machine; unset TF_CONFIG"):
         reproduce(SHORT, scale, data=data, output=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_an_experiment_continues_with_its_corpus_alone(data, scale, tmp_path, monkeypatch):
+    """A task may be added; a folder of an earlier version recorded no corpus."""
+
+    def fill(results, runs, *, files):
+        (runs.folder / "vocab.txt").touch()
+
+    monkeypatch.setattr(run, "_fill", fill)
+    copy, output = shutil.copytree(data, tmp_path / "data"), tmp_path / "run"
+    text, other = copy / "corpus" / "text.txt", copy / "corpus" / "other.txt"
+    content = text.read_bytes()
+    shutil.move(copy / "squad", tmp_path / "squad")
+    reproduce(TABLE5, scale, data=copy, output=output)
+    shutil.move(tmp_path / "squad", copy / "squad")
+    reproduce(TABLE5, scale, data=copy, output=output)
+    text.write_bytes(content[::-1])
+    other.write_bytes(content)
+    changes = "the file corpus/other.txt was added; the file corpus/text.txt was changed"
+    with pytest.raises(InputError, match=rf"other settings or files \({changes}\); continue it wi"):
+        reproduce(TABLE5, scale, data=copy, output=output)
+    recipe = json.loads((output / "recipe.json").read_text())
+    assert recipe["files"] == {"corpus/text.txt": hashlib.sha256(content).hexdigest()}
+    (output / "recipe.json").write_text(json.dumps(recipe | {"files": {}}))
+    reproduce(TABLE5, scale, data=copy, output=output)
 
 
 def test_invalid_task_rows_are_reported_before_the_pretraining(data, scale, tmp_path):
