@@ -123,50 +123,64 @@ def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
         index of its word, int64 [P].
     """
     scores_XL, tokens_XL, lengths_L = _tokens_ending(words, tree)
-    starts, lengths = words.row_starts(), words.row_lengths()
-    # `best` holds the highest score up to each letter. Each word has one more entry, for the
-    # position before its first letter.
-    entries = starts + tf.range(words.nrows())
-    best = tf.zeros([tf.size(words.values, tf.int64) + words.nrows()], tf.float64)
+    word_ids, letters = words.value_rowids(), tf.range(tf.size(words.values, tf.int64))
+    chosen = _best_lengths(words, scores_XL)
+    first = letters + 1 - tf.gather(lengths_L, chosen)
+    # The last letter of the preceding token; the first token of a word precedes itself.
+    word_starts = tf.gather(words.row_starts(), word_ids)
+    preceding = tf.where(first > word_starts, first - 1, letters)
+    is_last = letters == tf.gather(words.row_splits[1:], word_ids) - 1
 
-    def forward(number, best, chosen):
-        active = tf.where(lengths > number)[:, 0]
-        letter = tf.gather(starts, active) + number
-        entry = tf.gather(entries, active) + number + 1
-        preceding_XL = tf.gather(best, tf.maximum(entry[:, None] - lengths_L, 0))
-        sums_XL = preceding_XL + tf.gather(scores_XL, letter)
-        best = tf.tensor_scatter_nd_update(best, entry[:, None], tf.reduce_max(sums_XL, axis=1))
-        choice = tf.argmax(sums_XL, axis=1)
-        return number + 1, best, tf.tensor_scatter_nd_update(chosen, letter[:, None], choice)
+    def backward(distance, preceding, is_last):
+        """Marks the last letters of tokens up to 2 * `distance` tokens before the last one."""
+        found = tf.gather(preceding, tf.where(is_last))
+        is_last = tf.tensor_scatter_nd_update(is_last, found, tf.fill(tf.shape(found)[:1], True))
+        return 2 * distance, tf.gather(preceding, preceding), is_last
 
-    longest = tf.reduce_max(tf.pad(lengths, [[0, 1]]))
-    _, _, chosen = tf.while_loop(
-        lambda number, best, chosen: number < longest,
-        forward,
-        (tf.constant(0, tf.int64), best, tf.zeros_like(words.value_rowids())),
-    )
-
-    def backward(ends, tokens):
-        active = tf.where(ends > starts)[:, 0]
-        letter = tf.gather(ends, active) - 1
-        choice = tf.gather(chosen, letter)
-        start = letter + 1 - tf.gather(lengths_L, choice)
-        token = tf.gather_nd(tokens_XL, tf.stack([letter, choice], axis=1))
-        tokens = tf.tensor_scatter_nd_update(tokens, start[:, None], token)
-        return tf.tensor_scatter_nd_update(ends, active[:, None], start), tokens
-
-    _, tokens = tf.while_loop(
-        lambda ends, tokens: tf.reduce_any(ends > starts),
+    *_, is_last = tf.while_loop(
+        lambda distance, *_: distance < words.bounding_shape(axis=1),
         backward,
-        (words.row_splits[1:], tf.fill(tf.shape(chosen), _NONE)),
+        (tf.constant(1, tf.int64), preceding, is_last),
     )
-    first = tf.where(tokens != _NONE)[:, 0]
-    word_ids, tokens = tf.gather(words.value_rowids(), first), tf.gather(tokens, first)
+    last = tf.where(is_last)[:, 0]
+    tokens = tf.gather_nd(tokens_XL, tf.stack([last, tf.gather(chosen, last)], axis=1))
+    first, word_ids = tf.gather(first, last), tf.gather(word_ids, last)
     # Adjacent unknown letters form one unknown token.
     is_unknown = tokens == tree.unk_id
     is_repeated = is_unknown & previous(is_unknown, 1) & (word_ids == previous(word_ids, 1))
     indices = tf.where(tf.logical_not(is_repeated))[:, 0]
     return tf.gather(tokens, indices), tf.gather(first, indices), tf.gather(word_ids, indices)
+
+
+def _best_lengths(words: tf.RaggedTensor, scores_XL: tf.Tensor) -> tf.Tensor:
+    """Returns the best token that ends at each letter, as a column of `scores_XL`, int64 [X].
+
+    The loop state has the last L letters of each word instead of all letters, so that the cost is
+    linear in the number of letters.
+    """
+    starts, lengths = words.row_starts(), words.row_lengths()
+    longest = words.bounding_shape(axis=1)
+    size = tf.cast(longest, tf.int32)
+    chosen = tf.TensorArray(tf.int64, size, element_shape=[None], infer_shape=False)
+
+    def forward(number, active, best_WL, chosen):
+        """`best_WL` holds the highest scores up to each of the L letters before this one."""
+        is_active = tf.gather(lengths, active) > number
+        active, best_WL = tf.boolean_mask(active, is_active), tf.boolean_mask(best_WL, is_active)
+        sums_WL = best_WL + tf.gather(scores_XL, tf.gather(starts, active) + number)
+        best_WL = tf.concat([best_WL[:, 1:], tf.reduce_max(sums_WL, axis=1)[:, None]], axis=1)
+        chosen = chosen.write(tf.cast(number, tf.int32), tf.argmax(sums_WL, axis=1))
+        return number + 1, active, best_WL, chosen
+
+    best_WL = tf.zeros([words.nrows(), tf.shape(scores_XL)[1]], tf.float64)
+    *_, chosen = tf.while_loop(
+        lambda number, *_: number < longest,
+        forward,
+        (tf.constant(0, tf.int64), tf.range(words.nrows()), best_WL, chosen),
+    )
+    number = tf.range(tf.size(words.values, tf.int64)) - tf.gather(starts, words.value_rowids())
+    letters = tf.argsort(number, stable=True)[:, None]  # in the order of the steps
+    return tf.scatter_nd(letters, chosen.concat(), tf.shape(number))
 
 
 def _tokens_ending(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

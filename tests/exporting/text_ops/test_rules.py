@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 import unicodedata
 from functools import partial, reduce
 from pathlib import Path
@@ -140,6 +141,20 @@ def test_a_graph_refers_to_the_trie(subwords):
     constants = [node for node in graph.as_graph_def().node if node.op == "Const"]
     shapes = [tf.make_ndarray(node.attr["value"].tensor).shape for node in constants]
     assert shapes and module._tree.scores.shape not in shapes
+
+
+def test_time_of_unigrams_is_linear_in_the_length_of_a_word(subwords):
+    """A search that copied the scores of all letters in each step had a ratio of 100."""
+    module = Unigrams(rules_vocabulary(read_rules(subwords["albert"], {})))
+    graph = in_graph(lambda text: spans_of(module(text)))
+
+    def seconds(size):
+        start = time.process_time()
+        graph([("".join("".join(LICENSE).split()) * 8)[:size]])
+        return time.process_time() - start
+
+    seconds(2_000)
+    assert seconds(64_000) < 60 * seconds(2_000)
 
 
 @pytest.mark.parametrize("max_length", [9, pytest.param(40, marks=pytest.mark.slow)])
