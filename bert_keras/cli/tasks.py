@@ -142,9 +142,9 @@ class Features(Command):
         default_text="-1 -2 -3 -4, as far as they exist",
     )
     of: str = option(
-        "pieces",
+        "tokens",
         metavar="UNIT",
-        help="pieces (each token), words (the first token of each) or texts (mean of the tokens, "
+        help="tokens (each token), words (the first token of each) or texts (mean of the tokens, "
         "or the embedding of a sentence encoder)",
     )
 

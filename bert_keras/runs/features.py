@@ -57,7 +57,7 @@ FORMATS: dict[str, tuple[Callable[[Path, Features, Sequence[int]], None], float]
     ".jsonl": (_write_jsonl, 10.5),
 }
 LAYERS = (-1, -2, -3, -4)  # google-research/bert extract_features.py
-UNITS = ("pieces", "words", "texts")
+UNITS = ("tokens", "words", "texts")
 BATCH_SIZE = 32
 # Characters of the texts that are in memory together. With BERT-base their vectors take 150 MB.
 CHUNK_CHARACTERS = 50_000
@@ -69,7 +69,7 @@ def write_features(
     output: str | os.PathLike,
     *,
     layers: Sequence[int] | None = None,
-    of: str = "pieces",
+    of: str = "tokens",
 ) -> None:
     """Writes the hidden states of the texts of a file, one text per line.
 
@@ -85,7 +85,7 @@ def write_features(
             extract_features.py, with six digits; it is 2.6 times as large and slow to read.
         layers: The layers to write: 0 for the embeddings, 1 for the first block, -1 for the last.
             The default is the last four blocks, or all blocks if there are fewer.
-        of: "pieces" for a vector of every token including [CLS] and [SEP]; "words" for the vector
+        of: "tokens" for a vector of every token including [CLS] and [SEP]; "words" for the vector
             of the first token of each whitespace-separated word (section 5.3); "texts" for the mean
             over all tokens of a text. With a sentence encoder, "texts" is the embedding that
             `BertSentenceEncoder.encode` returns.

@@ -194,7 +194,7 @@ def test_the_size_is_printed_and_a_full_disk_leaves_no_file(checkpoint, texts, t
             {"layers": (-1, 0, 3)},
             "layers -1 0 3 name a layer twice; expected each layer once",
         ),
-        ("a\n", {"of": "chars"}, "vectors is 'chars'; expected one of pieces, words, texts"),
+        ("a\n", {"of": "chars"}, "vectors is 'chars'; expected one of tokens, words, texts"),
     ],
 )
 def test_wrong_arguments_are_refused(checkpoint, tmp_path, content, options, message):
