@@ -1,7 +1,6 @@
 """Reads single record files and detects missing, truncated and corrupt ones."""
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
@@ -46,7 +45,7 @@ def check_end(file: str, num_bytes: int) -> None:
     TensorFlow's reader raises this error if the data of a record or their checksum are truncated.
     It reports the end of the file if the first 12 bytes of a record are.
     """
-    if num_bytes < os.path.getsize(file):
+    if num_bytes < tf.io.gfile.stat(file).length:
         raise tf.errors.DataLossError(None, None, f"{file} has more than {num_bytes} bytes")
 
 
@@ -56,7 +55,7 @@ def is_broken(file: str) -> bool:
         first = next(iter(records_of(file)), None)
     except (tf.errors.DataLossError, tf.errors.OutOfRangeError):
         return True
-    return first is None and os.path.getsize(file) > 0
+    return first is None and tf.io.gfile.stat(file).length > 0
 
 
 def broken_files(files: Sequence[str]) -> dict[str, int]:
