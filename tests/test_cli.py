@@ -1,5 +1,6 @@
 """`bert-keras` reports bad input in one sentence with exit code 2 and writes no partial output."""
 
+import json
 import shutil
 
 import keras
@@ -244,6 +245,24 @@ def test_bad_input_is_reported_in_one_sentence(inputs, capsys, command, message)
     assert not (inputs / "new" / "model").exists()
     after = {path for path in inputs.rglob("*") if "demo" not in path.parts}
     assert after - before <= {inputs / "new", *(inputs / "new").rglob("*")}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        FINETUNE + " --seeds 2",
+        FINETUNE + " --learning-rates 1e-3",
+        "reproduce c2 --data {} --output {}/new",
+        "reproduce c2 --data {} --dry-run",
+    ],
+)
+def test_several_workers_are_refused_before_they_connect(inputs, capsys, monkeypatch, command):
+    workers = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(workers))
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", pytest.fail)
+    assert main(command.replace("{}", str(inputs)).split()) == 2
+    assert "trains on one machine; unset TF_CONFIG" in capsys.readouterr().err
+    assert not (inputs / "new" / "model").exists()
 
 
 def test_a_port_in_use_is_reported_in_one_sentence(inputs, capsys):

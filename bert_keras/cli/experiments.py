@@ -69,6 +69,9 @@ class Reproduce(DeviceOptions):
         help="take a few steps of each kind, print the runs and their duration, write nothing",
     )
 
+    def is_study(self) -> bool:
+        return True
+
     def run(self) -> None:
         from bert_keras.experiments.experiments import EXPERIMENTS
         from bert_keras.experiments.scales import SCALES

@@ -85,9 +85,15 @@ def _devices(command: Command) -> Iterator[None]:
     import keras
 
     from bert_keras.distribution.numerics import named_policy
-    from bert_keras.distribution.strategy import interrupted_by_lost_worker, named_strategy
+    from bert_keras.distribution.strategy import (
+        check_one_machine,
+        interrupted_by_lost_worker,
+        named_strategy,
+    )
 
     with interrupted_by_lost_worker():
+        if command.is_study():
+            check_one_machine()  # the strategy would wait for the other workers
         strategy = named_strategy(command.strategy)
         policy = named_policy(command.precision, hidden_size=command.hidden_size)
         keras.config.set_dtype_policy(policy)

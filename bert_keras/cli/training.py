@@ -32,6 +32,10 @@ class DeviceOptions(Command):
         """Return the hidden size of the model that the command trains, 0 if it trains several."""
         return 0
 
+    def is_study(self) -> bool:
+        """Return whether the command trains several models."""
+        return False
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions(DeviceOptions):
@@ -152,6 +156,9 @@ class Finetune(TrainingOptions):
     def hidden_size(self) -> int:
         return _hidden_size(self.pretrained)
 
+    def is_study(self) -> bool:
+        return self.seeds != 1 or self.learning_rates is not None
+
     def run(self) -> None:
         from bert_keras.runs.finetune import finetune
         from bert_keras.runs.settings import finetune_settings
@@ -182,7 +189,7 @@ class Finetune(TrainingOptions):
             raise InputError(
                 "--set learning_rates has an effect only with --learning-rates without values"
             )
-        if self.seeds == 1 and rates is None:
+        if not self.is_study():
             _print_scores(run(recipe, self.output), self.output)
             return
         for name, is_replaced in (("seed", True), ("learning_rate", rates is not None)):

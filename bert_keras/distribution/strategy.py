@@ -26,6 +26,12 @@ def workers() -> list[str]:
     return [*cluster.get("chief", []), *cluster.get("worker", [])]
 
 
+def check_one_machine() -> None:
+    """Raises InputError if TF_CONFIG names several workers, of which only the first has scores."""
+    if len(workers()) > 1:
+        raise InputError("a study of several runs trains on one machine; unset TF_CONFIG")
+
+
 def is_chief() -> bool:
     """Returns whether this process writes the results of a run.
 

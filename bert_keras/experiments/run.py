@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from bert_keras.distribution.strategy import check_one_machine
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.task import Task
 from bert_keras.experiments.experiments import Arm, Experiment, ScoreColumn, slug
@@ -20,7 +21,7 @@ from bert_keras.runs.finetune import finetune
 from bert_keras.runs.hyperparameters import FinetuneRecipe
 from bert_keras.runs.outcome import claimed_output, read_scores
 from bert_keras.runs.pretrain import pretrain
-from bert_keras.runs.study import check_one_machine, study
+from bert_keras.runs.study import study
 from bert_keras.storage import file_sha256, json_object, write_text
 from bert_keras.text.vocab import Vocabulary
 from bert_keras.training.curves import read_curves

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from bert_keras.distribution.strategy import workers
+from bert_keras.distribution.strategy import check_one_machine
 from bert_keras.errors import InputError
 from bert_keras.reports.study import (
     Curves,
@@ -101,9 +101,3 @@ def study(
         os.replace(link, output / "best")
         write_report(output, results, curves)
     return summary(results)
-
-
-def check_one_machine() -> None:
-    """Raises InputError if TF_CONFIG names several workers, of which only the first has scores."""
-    if len(workers()) > 1:
-        raise InputError("a study of several runs trains on one machine; unset TF_CONFIG")
