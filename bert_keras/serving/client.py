@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bert_keras.serving.grpc_client import GrpcConnection
 
 _MAX_BYTES = 1 << 20  # of the instances in a request; a larger instance is sent alone
+_MAX_SECONDS = 86_400  # longest timeout, a day, as for `Limits`
 
 _REST = re.compile(
     r"(https?://[^/?#]+(?:/[^?#]+)?/v1/models/[^/:?#]+(?:/versions/[0-9]+|/labels/[^/:?#]+)?)"
@@ -26,6 +27,10 @@ _REST = re.compile(
 def _connection_to(
     url: str, *, timeout: float, is_async: bool
 ) -> "RestConnection | GrpcConnection":
+    if not 0 < timeout <= _MAX_SECONDS:
+        raise InputError(
+            f"timeout is {timeout}; expected more than 0 seconds, at most {_MAX_SECONDS} (a day)"
+        )
     if url.startswith("grpc://"):
         from bert_keras.serving.grpc_client import GrpcConnection
 
@@ -45,14 +50,14 @@ class Client:
     Args:
         url: http://HOST:PORT/v1/models/NAME, or grpc://HOST:PORT/NAME. To select one version,
             append /versions/N or /labels/LABEL.
-        timeout: The most seconds that a request may take.
+        timeout: The most seconds that a request may take, up to a day (86400).
         num_attempts: How often a request is sent, at growing intervals, while no server responds
             or the server reports that it is busy (HTTP status 503 or 429).
         batch_size: The most instances in one request.
 
     Raises:
-        InputError: If `url` is not the URL of a model, or if `num_attempts` or `batch_size` is less
-            than 1.
+        InputError: If `url` is not the URL of a model, if `num_attempts` or `batch_size` is less
+            than 1, or if `timeout` is out of range.
 
     Example:
 

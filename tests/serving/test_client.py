@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import math
+import re
 import threading
 import time
 
@@ -119,6 +121,15 @@ def test_attempts_are_limited_and_rejected_requests_are_not_retried():
             ):
                 client.predict([1])
             assert len(server.requests) == attempts
+
+
+@pytest.mark.parametrize("url", [f"http://a{PATH}", "grpc://a/m"])
+@pytest.mark.parametrize("timeout", [-1, 0, math.nan, math.inf])
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_a_timeout_out_of_range_is_refused(kind, timeout, url):
+    message = f"timeout is {timeout}; expected more than 0 seconds, at most 86400 (a day)"
+    with pytest.raises(InputError, match=re.escape(message)):
+        kind(url, timeout=timeout)
 
 
 def test_a_slow_server_causes_a_timeout_error():
