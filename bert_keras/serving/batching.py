@@ -26,7 +26,7 @@ _MAX_BATCHES_PER_REQUEST = 16
 
 
 @dataclass(eq=False)
-class _QueuedRequest:
+class QueuedRequest:
     """One request in the queue."""
 
     signature_name: str
@@ -62,7 +62,7 @@ class _QueuedRequest:
 class _Slice:
     """Consecutive rows of a request that one run takes."""
 
-    request: _QueuedRequest
+    request: QueuedRequest
     start: int  # index of the first row
     num_rows: int
 
@@ -102,7 +102,7 @@ class Batcher:
         self._max_positions = max_batch_size * _SHORT_ROW  # of one run
         self._on_batch = on_batch
         self._on_end = on_end
-        self._queue: deque[_QueuedRequest] = deque()
+        self._queue: deque[QueuedRequest] = deque()
         self._changed = threading.Condition()
         self._closed = False
         self._num_running = num_threads
@@ -113,20 +113,18 @@ class Batcher:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, signature_name: str, tensors: Tensors) -> Future:
-        """Queue a request.
+    def prepare(self, signature_name: str, tensors: Tensors) -> QueuedRequest:
+        """Order the rows of a request. Millions of rows take about a second.
 
         Args:
             signature_name: Name of the signature to run.
             tensors: Input arrays by name.
 
         Returns:
-            A future of the output arrays by name, or of the `Refusal` that the run raises. If
-            the future is cancelled before the request runs, the request is not run.
+            The request for `submit`.
 
         Raises:
-            Refusal: If the request has too many rows for one run and its rows cannot be split, or
-                if the batcher is closed (503).
+            Refusal: If the request has too many rows for one run and its rows cannot be split.
         """
         rows = num_rows(tensors) or 0
         key, order, max_rows = None, None, np.empty(0, int)
@@ -141,7 +139,18 @@ class Batcher:
                     f"The request has {rows} rows; this signature runs all rows of a request "
                     f"together, at most {max_joint} of this length; send several requests"
                 )
-        request = _QueuedRequest(signature_name, tensors, rows, order, max_rows, key)
+        return QueuedRequest(signature_name, tensors, rows, order, max_rows, key)
+
+    def submit(self, request: QueuedRequest) -> Future:
+        """Queue a request that `prepare` returned.
+
+        Returns:
+            A future of the output arrays by name, or of the `Refusal` that the run raises. If
+            the future is cancelled before the request runs, the request is not run.
+
+        Raises:
+            Refusal: If the batcher is closed (503).
+        """
         with self._changed:
             if self._closed:
                 raise Refusal("The server is shutting down", status=503)
@@ -188,7 +197,7 @@ class Batcher:
                 if not first.future.done():
                     return self._batch_with(first)
 
-    def _batch_with(self, first: _QueuedRequest) -> list[_Slice]:
+    def _batch_with(self, first: QueuedRequest) -> list[_Slice]:
         if first.key is None:
             return [first.take(first.num_rows)]
         # A single row does not show whether it depends on the others of its request.
@@ -196,7 +205,7 @@ class Batcher:
         num_free = max(first.max_rows[first.next_row], least)
         batch = [first.take(min(num_free, first.num_remaining))]
         num_free -= batch[0].num_rows
-        others: deque[_QueuedRequest] = deque()
+        others: deque[QueuedRequest] = deque()
         for request in self._queue:
             fits = request.key == first.key and request.num_remaining <= num_free
             if first.order is None and fits and not request.future.done():

@@ -87,7 +87,7 @@ class EmbeddingsApi:
             check_model(servable.model.signatures, request.model)
             outputs, counts = await asyncio.gather(
                 *(
-                    asyncio.wrap_future(servable.batcher.submit(name, {"text": request.texts}))
+                    self._steps.outputs(body, servable.batcher, name, {"text": request.texts})
                     for name in (DEFAULT_SIGNATURE, _COUNTS)
                 )
             )

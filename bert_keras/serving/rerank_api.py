@@ -3,7 +3,6 @@
 The API: https://huggingface.github.io/text-embeddings-inference
 """
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -75,7 +74,7 @@ class RerankApi:
         call = Call(self._versions.name, None, None, "rerank")
         with self._versions.serving(call) as (_, servable):
             check_model(servable.model.signatures)
-            outputs = await asyncio.wrap_future(servable.batcher.submit(DEFAULT_SIGNATURE, pairs))
+            outputs = await self._steps.outputs(body, servable.batcher, DEFAULT_SIGNATURE, pairs)
         return await self._steps.write(len(request.texts), response_body, request, logits(outputs))
 
     def error(self, refusal: Refusal) -> tuple[int, bytes]:

@@ -1,6 +1,5 @@
 """Responds to the requests of TF Serving's REST API for one model."""
 
-import asyncio
 from functools import partial
 
 from bert_keras.serving.calls import Call, Refusal
@@ -66,7 +65,7 @@ class RestApi:
                 tensors = await self._steps.read(body, read_predict, document, name, signatures)
             else:
                 check_signature(call.verb, signatures, name)
-            outputs = await asyncio.wrap_future(servable.batcher.submit(name, tensors))
+            outputs = await self._steps.outputs(body, servable.batcher, name, tensors)
         if call.verb == "predict":
             write = rows_body if "instances" in document else columns_body
         else:

@@ -5,6 +5,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from bert_keras.serving.batching import Batcher
+from bert_keras.serving.model import Tensors
+
 # A step that would block the event loop for more than about a millisecond runs in a thread.
 _MAX_BYTES_INLINE = 8 * 2**10  # size of a request body
 _MAX_NUMBERS_INLINE = 1000  # elements of all output arrays
@@ -23,6 +26,13 @@ class Steps:
     async def read(self, body: bytes, step: Callable[..., T], *values: object) -> T:
         """Return `step(*values)`, a step that reads a request with this body."""
         return await self._run(len(body) <= _MAX_BYTES_INLINE, step, *values)
+
+    async def outputs(
+        self, body: bytes, batcher: Batcher, signature_name: str, tensors: Tensors
+    ) -> Tensors:
+        """Return the outputs of a signature for the request with this body."""
+        request = await self.read(body, batcher.prepare, signature_name, tensors)
+        return await asyncio.wrap_future(batcher.submit(request))
 
     async def write(self, num_numbers: int, step: Callable[..., T], *values: object) -> T:
         """Return `step(*values)`, a step that writes a response with `num_numbers` numbers."""

@@ -74,7 +74,7 @@ def busy(model, batcher):
     """Keeps the model busy during the block, so that new requests are queued."""
     model.go.clear()
     model.started.clear()
-    other = batcher.submit("other", {"x": np.ones([1, 9, 9])})
+    other = submit(batcher, "other", {"x": np.ones([1, 9, 9])})
     assert model.started.wait(10)
     model.runs.clear()
     batcher.shared.clear()
@@ -83,26 +83,30 @@ def busy(model, batcher):
     other.result(10)
 
 
+def submit(batcher, signature_name, tensors):
+    return batcher.submit(batcher.prepare(signature_name, tensors))
+
+
 def floats(*values):
     return {"x": np.float32(values)}
 
 
 def test_a_single_request_runs_at_once_and_only_once(model):
     with batching(model) as batcher:
-        assert batcher.submit("f", floats(1, 2, 3)).result(10)["y"].tolist() == [2, 4, 6]
+        assert submit(batcher, "f", floats(1, 2, 3)).result(10)["y"].tolist() == [2, 4, 6]
     assert model.runs == [3]
 
 
 def test_queued_requests_are_joined_and_their_outputs_split(model):
     with batching(model) as batcher:
-        batcher.submit("f", floats(5, 6)).result(10)
+        submit(batcher, "f", floats(5, 6)).result(10)
         with busy(model, batcher):
-            futures = [batcher.submit("f", floats(*row)) for row in ([1], [2, 3], [4])]
+            futures = [submit(batcher, "f", floats(*row)) for row in ([1], [2, 3], [4])]
         assert [future.result(10)["y"].tolist() for future in futures] == [[2], [4, 6], [8]]
         assert model.runs == [4, 2, 2]  # the first joined run is compared with its halves
         assert batcher.shared == [3]
         with busy(model, batcher):
-            futures = [batcher.submit("f", floats(*row)) for row in ([1], [7, 8, 9], [4])]
+            futures = [submit(batcher, "f", floats(*row)) for row in ([1], [7, 8, 9], [4])]
         assert [future.result(10)["y"].tolist() for future in futures] == [[2], [14, 16, 18], [8]]
         assert model.runs == [4, 1]
 
@@ -119,7 +123,7 @@ def test_only_equal_shapes_dtypes_signatures_and_lengths_are_joined(model):
     ]
     with batching(model) as batcher:
         with busy(model, batcher):
-            futures = [batcher.submit(name, {"x": array}) for name, array in different]
+            futures = [submit(batcher, name, {"x": array}) for name, array in different]
         lengths = [future.result(10)["y"].tolist() for future in futures[-3:]]
         assert lengths == [[5], [8], [200]]
         assert sorted(batcher.shared) == [1] * 6 + [2]
@@ -128,7 +132,7 @@ def test_only_equal_shapes_dtypes_signatures_and_lengths_are_joined(model):
 def test_an_error_is_returned_only_to_its_own_request(model):
     with batching(model) as batcher:
         with busy(model, batcher):
-            futures = [batcher.submit("f", floats(value)) for value in (1, -5, 3)]
+            futures = [submit(batcher, "f", floats(value)) for value in (1, -5, 3)]
         assert futures[0].result(10)["y"].tolist() == [2]
         assert futures[2].result(10)["y"].tolist() == [6]
         with pytest.raises(Refusal, match="negative: -5"):
@@ -139,8 +143,8 @@ def test_a_large_request_runs_in_slices_and_other_requests_run_in_between(model)
     done = []
     with batching(model) as batcher:
         with busy(model, batcher):
-            large = batcher.submit("f", floats(*range(11)))
-            small = batcher.submit("f", {"x": np.float64([100])})
+            large = submit(batcher, "f", floats(*range(11)))
+            small = submit(batcher, "f", {"x": np.float64([100])})
             large.add_done_callback(lambda _: done.append("large"))
             small.add_done_callback(lambda _: done.append("small"))
         assert large.result(10)["y"].tolist() == [2 * value for value in range(11)]
@@ -155,7 +159,7 @@ def test_the_texts_of_a_large_request_run_beside_those_of_their_length(model):
         for _ in range(2):  # the second time, the rows are known not to depend on each other
             model.texts.clear()
             request = {"x": np.array([b"x" * length for length in lengths], object)}
-            outputs = batcher.submit("f", request).result(10)["y"]
+            outputs = submit(batcher, "f", request).result(10)["y"]
             assert outputs.tolist() == lengths
     assert model.texts == [[1000], [750], [700], [8, 9, 10, 11], [6, 7]]
 
@@ -164,14 +168,14 @@ def test_the_cost_of_a_slice_does_not_grow_with_the_number_of_slices(model, monk
     counted = []
     monkeypatch.setattr(batching_module, "num_rows", lambda x: counted.append(1) or num_rows(x))
     with batching(model) as batcher:
-        outputs = batcher.submit("f", floats(*range(400))).result(10)
+        outputs = submit(batcher, "f", floats(*range(400))).result(10)
     assert len(outputs["y"]) == 400
     assert len(counted) <= 100  # slices
 
 
 def test_slices_that_finish_out_of_order_are_sorted(model):
     with batching(model, num_threads=3) as batcher:
-        futures = [batcher.submit("f", floats(*range(size))) for size in range(1, 60)]
+        futures = [submit(batcher, "f", floats(*range(size))) for size in range(1, 60)]
         for size, future in enumerate(futures, start=1):
             assert future.result(10)["y"].tolist() == [2 * value for value in range(size)]
 
@@ -179,24 +183,24 @@ def test_slices_that_finish_out_of_order_are_sorted(model):
 def test_a_slow_request_leaves_a_thread_to_other_requests(model):
     with batching(model, num_threads=2) as batcher:
         model.go.clear()
-        slow = batcher.submit("f", {"x": np.ones([1, 9, 9])})
+        slow = submit(batcher, "f", {"x": np.ones([1, 9, 9])})
         assert model.started.wait(10)
         model.predict = lambda name, tensors: {"y": 3 * tensors["x"]}
-        assert batcher.submit("f", floats(1)).result(10)["y"].tolist() == [3]
+        assert submit(batcher, "f", floats(1)).result(10)["y"].tolist() == [3]
         assert not slow.done()
 
 
 def test_a_failing_slice_fails_its_request(model):
     with batching(model) as batcher:
         with pytest.raises(Refusal, match="negative: -1"):
-            batcher.submit("f", floats(*range(5), -1, *range(9))).result(10)
-        assert batcher.submit("f", floats(1)).result(10)["y"].tolist() == [2]
+            submit(batcher, "f", floats(*range(5), -1, *range(9))).result(10)
+        assert submit(batcher, "f", floats(1)).result(10)["y"].tolist() == [2]
 
 
 def test_long_rows_make_small_batches(model):
     with batching(model) as batcher:
         with busy(model, batcher):
-            futures = [batcher.submit("f", {"x": np.ones([1, 128])}) for _ in range(4)]
+            futures = [submit(batcher, "f", {"x": np.ones([1, 128])}) for _ in range(4)]
         assert all(future.result(10)["y"].shape == (1, 128) for future in futures)
         assert batcher.shared == [2, 2]
 
@@ -205,7 +209,7 @@ def test_equal_rows_do_not_hide_that_rows_depend_on_each_other(model):
     with batching(model) as batcher:
         for rows in ([7, 7, 7], [1, 3, 8]):
             with busy(model, batcher):
-                futures = [batcher.submit("coupled", floats(value)) for value in rows]
+                futures = [submit(batcher, "coupled", floats(value)) for value in rows]
             assert [future.result(10)["y"].tolist() for future in futures] == [[0], [0], [0]]
 
 
@@ -218,36 +222,36 @@ def test_a_signature_whose_rows_depend_on_each_other_is_detected(model, name, ca
         for _ in range(2):
             with busy(model, batcher):
                 rows = ([0], [2], [1, 3])
-                futures = [batcher.submit(name, floats(*row)) for row in rows]
+                futures = [submit(batcher, name, floats(*row)) for row in rows]
             assert [future.result(10)["y"].tolist() for future in futures] == list(map(alone, rows))
         assert batcher.shared == [1, 1, 1]
         values = [1.0, 5, 2, 7, 3, 1, 1]
-        assert batcher.submit(name, floats(*values)).result(10)["y"].tolist() == alone(values)
+        assert submit(batcher, name, floats(*values)).result(10)["y"].tolist() == alone(values)
     assert caplog.text.count(f"rows of signature {name} depend on each other") == 1
 
 
 @pytest.mark.parametrize(("name", "runs"), [("coupled", [2, 1, 1, 3]), ("f", [2, 1, 1, 1, 1, 1])])
 def test_rows_are_checked_in_pairs_before_they_run_one_by_one(model, name, runs):
     with batching(model, max_batch_size=1) as batcher:
-        outputs = batcher.submit(name, floats(1, 2, 6)).result(10)["y"].tolist()
-        batcher.submit(name, floats(1, 3)).result(10)
+        outputs = submit(batcher, name, floats(1, 2, 6)).result(10)["y"].tolist()
+        submit(batcher, name, floats(1, 3)).result(10)
     assert model.runs[: len(runs)] == runs
     assert outputs == ([-2, -1, 3] if name == "coupled" else [2, 4, 12])
 
 
 def test_a_request_that_cannot_be_split_has_a_row_limit(model):
     with batching(model) as batcher:
-        assert len(batcher.submit("whole", {"x": np.ones([64, 64])}).result(10)["y"]) == 64
+        assert len(submit(batcher, "whole", {"x": np.ones([64, 64])}).result(10)["y"]) == 64
         with pytest.raises(Refusal, match=r"has 65 rows; .* at most 64 of this length"):
-            batcher.submit("whole", {"x": np.ones([65, 64])})
-        assert len(batcher.submit("whole", {"x": np.ones([4, 9999])}).result(10)["y"]) == 4
-        assert len(batcher.submit("f", {"x": np.ones([65, 64])}).result(10)["y"]) == 65
+            submit(batcher, "whole", {"x": np.ones([65, 64])})
+        assert len(submit(batcher, "whole", {"x": np.ones([4, 9999])}).result(10)["y"]) == 4
+        assert len(submit(batcher, "f", {"x": np.ones([65, 64])}).result(10)["y"]) == 65
 
 
 def test_a_cancelled_request_is_not_run(model):
     with batching(model) as batcher:
         with busy(model, batcher):
-            futures = [batcher.submit("f", floats(value)) for value in range(3)]
+            futures = [submit(batcher, "f", floats(value)) for value in range(3)]
             assert futures[1].cancel()
         assert [futures[0].result(10)["y"].tolist(), futures[2].result(10)["y"].tolist()] == [
             [0],
@@ -259,15 +263,15 @@ def test_a_cancelled_request_is_not_run(model):
 def test_an_internal_error_does_not_stop_the_threads(model):
     with batching(model) as batcher:
         with pytest.raises(TypeError, match="a fault"):
-            batcher.submit("faulty", floats(1)).result(10)
-        assert batcher.submit("f", floats(1)).result(10)["y"].tolist() == [2]
+            submit(batcher, "faulty", floats(1)).result(10)
+        assert submit(batcher, "f", floats(1)).result(10)["y"].tolist() == [2]
 
 
 def test_close_runs_queued_requests_and_refuses_new_ones(model):
     with batching(model) as batcher:
         with busy(model, batcher):
-            waiting = batcher.submit("f", floats(1))
+            waiting = submit(batcher, "f", floats(1))
             batcher.close(seconds=0)
             with pytest.raises(Refusal, match="shutting down"):
-                batcher.submit("f", floats(1))
+                submit(batcher, "f", floats(1))
         assert waiting.result(10)["y"].tolist() == [2]

@@ -14,6 +14,7 @@ import pytest
 from starlette.requests import Request
 
 from bert_keras.errors import InputError
+from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import BodyReader, Limits
 from bert_keras.serving.server import running_server
 
@@ -131,6 +132,24 @@ def test_a_request_that_takes_too_long_is_refused(odd, send):
     assert response.status == 504
     assert time.monotonic() - start < 5
     assert send(odd, "POST", "/v1/models/odd:predict", slow_body(3)).json == {"predictions": [3]}
+
+
+def test_preparing_many_rows_does_not_delay_others(server_of, send, monkeypatch):
+    url, is_free, prepare = server_of("half_plus_two"), threading.Event(), Batcher.prepare
+
+    def slow(self, signature_name, tensors):
+        if len(tensors["x"]) > 1:
+            assert is_free.wait(20)
+        return prepare(self, signature_name, tensors)
+
+    monkeypatch.setattr(Batcher, "prepare", slow)
+    many = json.dumps({"instances": [1.0] * 5000}).encode()
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(send, url, "POST", PATH, many)
+        for _ in range(30):
+            assert send(url, "POST", PATH, ONE).status == 200
+        is_free.set()
+        assert waiting.result(20).json == {"predictions": [2.5] * 5000}
 
 
 def test_disconnecting_clients_do_not_delay_others(odd, send):
