@@ -14,6 +14,7 @@ from bert_keras.exporting.verify import (
     without_deprecation_notes,
 )
 from bert_keras.serving.calls import Refusal
+from bert_keras.serving.requests import shape_text
 
 Tensors = dict[str, np.ndarray]
 
@@ -148,7 +149,8 @@ class ServedModel:
             from process to process.
 
         Raises:
-            Refusal: If an op fails, with the op's message and the matching HTTP status.
+            Refusal: If an op fails, with the op's message and the matching HTTP status; if an input
+                is empty, with a message about it (400).
         """
         from tensorflow import errors
 
@@ -159,7 +161,9 @@ class ServedModel:
             # The message of an op quotes bytes that are not UTF-8; TensorFlow loses the error code.
             raise Refusal(error.object.decode("utf-8", "surrogateescape")) from error
         except errors.OpError as error:
-            raise Refusal(error.message, status=_HTTP_STATUS.get(error.error_code, 500)) from error
+            status = _HTTP_STATUS.get(error.error_code, 500)
+            message = _no_values(tensors) if status == 400 else ""
+            raise Refusal(message or error.message, status=status) from error
         finally:
             if self.on_run:
                 self.on_run(seconds=time.perf_counter() - start)
@@ -172,6 +176,17 @@ class ServedModel:
     def close(self) -> None:
         """Close the session and free its memory."""
         self._session.close()
+
+
+def _no_values(tensors: Tensors) -> str:
+    """Return the message about the first empty input of a failed run; "" if there is none."""
+    for name, array in tensors.items():
+        if not array.size:
+            return (
+                f"The input {name} has the shape {shape_text(array.shape)} and no values; send at "
+                "least one row, with values"
+            )
+    return ""
 
 
 def _session_config():

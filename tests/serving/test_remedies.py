@@ -271,6 +271,18 @@ def test_rows_that_run_together_are_accepted_in_several_requests(models):
         assert len(Client(url, batch_size=int(size)).predict(rows, **ask)) == len(rows)
 
 
+@pytest.mark.parametrize(("rows", "shape"), [([], "[0]"), ([[]], "[1,0]"), ([[]] * 99, "[99,0]")])
+def test_a_signature_that_needs_values_runs_with_a_row(server_of, send, rows, shape):
+    def ask(rows):
+        body = json.dumps({"inputs": {"x": rows}})
+        return send(server_of("keras_tiny"), "POST", "/v1/models/keras_tiny:predict", body)
+
+    refused = ask(rows)
+    remedy = "send at least one row, with values"
+    assert refused.json == {"error": f"The input x has the shape {shape} and no values; {remedy}"}
+    assert (refused.status, ask([[1.5, 2, 3]]).status) == (400, 200)
+
+
 @pytest.mark.extra
 def test_a_beam_job_writes_to_another_output_or_to_a_removed_one(run, refusal, tmp_path):
     pytest.importorskip("apache_beam", reason="needs the extra beam")
