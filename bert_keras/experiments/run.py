@@ -12,6 +12,7 @@ from pathlib import Path
 from bert_keras.distribution.strategy import check_one_machine
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.task import Task
+from bert_keras.errors import InputError
 from bert_keras.experiments.experiments import Arm, Experiment, ScoreColumn, slug
 from bert_keras.experiments.page import write_page
 from bert_keras.experiments.results import Costs, Pretraining, Results, Score
@@ -219,10 +220,16 @@ def score_of(folder: Path, column: ScoreColumn) -> Score:
     Args:
         folder: The folder of the study.
         column: The column of the cell.
+
+    Raises:
+        InputError: One of these runs has diverged.
     """
     outcome, tag = json_object(folder / "study.json"), f"score/{column.score}"
     best = outcome["best_learning_rate"]
     runs = [run for run in outcome["runs"] if run["learning_rate"] == best]
+    for run in runs:
+        if not run["scores"]:
+            raise InputError(f"{folder / run['folder']} has diverged: {run['degenerate']}")
     logs = [read_curves(folder / run["folder"] / "logs") for run in runs]
     return Score(
         seeds=tuple(column.factor * run["scores"][column.score] for run in runs),

@@ -34,7 +34,7 @@ class StudyRun:
     folder: str
     learning_rate: float
     seed: int
-    scores: dict
+    scores: dict  # {} if the training has diverged
     degenerate: str  # the reason why the run failed; "" if it did not
 
 
@@ -59,11 +59,11 @@ class StudyResults:
     @property
     def best_run(self) -> StudyRun:
         """The run with the best score over all learning rates."""
-        return max(self.runs, key=self.score)
+        return max((run for run in self.runs if run.scores), key=self.score)
 
     def score(self, run: StudyRun) -> float:
-        """Returns the metric of a run for comparisons; NaN becomes minus infinity."""
-        return rank(run.scores[self.metric])
+        """Returns the metric of a run for comparisons, minus infinity for NaN or no scores."""
+        return rank(run.scores.get(self.metric, math.nan))
 
     def _rate(self, learning_rate: float) -> dict:
         runs = [run for run in self.runs if run.learning_rate == learning_rate]
@@ -116,7 +116,7 @@ def write_report(output: Path, results: StudyResults, curves: Curves) -> None:
     Args:
         output: The folder of the study.
         results: The finished runs.
-        curves: The curves of the finished runs, by folder.
+        curves: The curves of the runs with scores, by folder.
     """
     outcome = {
         "metric": results.metric,
@@ -166,7 +166,7 @@ def _charts(results: StudyResults, curves: Curves) -> dict[str, Markup]:
             Line(
                 label=f"learning rate {run.learning_rate:g}, seed {run.seed}",
                 group=f"{run.learning_rate:g}",
-                points=curves[run.folder].get(side, {}).get(tag.format(results.metric), []),
+                points=curves.get(run.folder, {}).get(side, {}).get(tag.format(results.metric), []),
                 dashed=bool(run.degenerate),
             )
             for run in results.runs

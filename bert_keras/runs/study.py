@@ -22,6 +22,7 @@ from bert_keras.reports.study import (
 from bert_keras.runs.hyperparameters import FinetuneRecipe
 from bert_keras.runs.outcome import RECIPE, read_scores
 from bert_keras.training.curves import read_curves
+from bert_keras.training.evaluations import DivergedError
 
 
 def study(
@@ -35,7 +36,8 @@ def study(
 ) -> str:
     """Runs a recipe with each learning rate and the seeds 1 to `seeds`.
 
-    A second call with the same arguments continues an interrupted study.
+    A second call with the same arguments continues an interrupted study. A run that diverges ranks
+    below all others.
 
     Args:
         run: Runs a recipe in a folder, writes TensorBoard logs to its subfolder "logs", and returns
@@ -53,7 +55,7 @@ def study(
 
     Raises:
         InputError: An argument is out of range, `output` contains a single run, TF_CONFIG names
-            several workers, or a run fails with InputError.
+            several workers, all runs diverge, or a run fails with another InputError.
     """
     check_one_machine()
     output = Path(output)
@@ -82,22 +84,38 @@ def study(
             line += f", about {timedelta(seconds=seconds_left)} left"
         print(line, file=sys.stderr, flush=True)
         start = time.monotonic()
-        scores = run(run_recipe, output / folder)
+        try:
+            scores = run(run_recipe, output / folder)
+            curves[folder] = read_curves(output / folder / "logs")
+            losses = [loss for _, loss in curves[folder]["train"]["loss/total"]]
+            reason = degenerate(scores, metric=metric, losses=losses)
+        except DivergedError as error:
+            scores, reason = {}, error.reason
         if not is_finished:
             seconds.append(time.monotonic() - start)
-        curves[folder] = read_curves(output / folder / "logs")
-        losses = [loss for _, loss in curves[folder]["train"]["loss/total"]]
         finished = StudyRun(
             folder=folder,
             learning_rate=run_recipe.learning_rate,
             seed=run_recipe.seed,
             scores=scores,
-            degenerate=degenerate(scores, metric=metric, losses=losses),
+            degenerate=reason,
         )
         results = dataclasses.replace(results, runs=(*results.runs, finished))
-        link = output / f".best.{os.getpid()}.part"
-        link.unlink(missing_ok=True)
-        link.symlink_to(results.best_run.folder)
-        os.replace(link, output / "best")
-        write_report(output, results, curves)
+        _write(output, results, curves)
+    if not curves:
+        raise InputError(
+            f"every run of the study has diverged, the last because {reason}; start again with "
+            "lower learning rates"
+        )
     return summary(results)
+
+
+def _write(output: Path, results: StudyResults, curves: Curves) -> None:
+    """Links the best run and writes the report; does nothing until a run has scores."""
+    if not curves:
+        return
+    link = output / f".best.{os.getpid()}.part"
+    link.unlink(missing_ok=True)
+    link.symlink_to(results.best_run.folder)
+    os.replace(link, output / "best")
+    write_report(output, results, curves)

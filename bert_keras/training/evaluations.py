@@ -19,6 +19,21 @@ HISTORY, BEST = "evaluations.json", "best.safetensors"
 _RESTART = "to train again, remove the folder of the run or choose another"
 
 
+class DivergedError(InputError):
+    """A training whose loss or gradients are not finite.
+
+    Args:
+        reason: The loss or the gradients, as a clause.
+    """
+
+    def __init__(self, reason: str):
+        super().__init__(
+            f"{reason}: the training has diverged; start again in another output folder, with a "
+            "lower learning_rate"
+        )
+        self.reason = reason
+
+
 class Evaluations(keras.callbacks.Callback):
     """Calls `evaluate` at the end of every Keras epoch and keeps the weights with the best
     `metric`.
@@ -95,10 +110,7 @@ class Evaluations(keras.callbacks.Callback):
         if skipped := scalar_value(self.model.optimizer.skipped):
             problems.append(f"the gradients of {skipped:,} of {step:,} steps are not finite")
         if problems:
-            raise InputError(
-                f"{problems[0]}: the training has diverged; start again in another output folder, "
-                "with a lower learning_rate"
-            )
+            raise DivergedError(problems[0])
         logs |= {f"val_score/{name}": scores[name] for name in scores if name != "loss"}
         self.history.append({"step": step, **scores})
         if is_chief():

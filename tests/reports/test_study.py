@@ -15,6 +15,7 @@ from bert_keras.reports.study import StudyResults, StudyRun, degenerate
 from bert_keras.runs.hyperparameters import FinetuneRecipe
 from bert_keras.runs.outcome import claimed_output, read_scores, write_scores
 from bert_keras.runs.study import study
+from bert_keras.training.evaluations import DivergedError
 
 SVG = "{http://www.w3.org/2000/svg}"
 RECIPE = FinetuneRecipe(batch_size=4, num_epochs=1, learning_rate=1e-3)
@@ -133,6 +134,36 @@ def test_a_study_continues_after_an_interruption_and_with_more_seeds(several, ou
     assert run.finished == ["lr-3e-05/seed-3", "lr-2e-05/seed-3"]
     assert len(outcome(output)["runs"]) == outcome(output)["runs_planned"] == 6
     assert "so far" not in (output / "report.md").read_text()
+
+
+class DivergingRun(FakeRun):
+    """As `FakeRun`, but the runs of some learning rates diverge."""
+
+    def __init__(self, *learning_rates):
+        super().__init__()
+        self.learning_rates = learning_rates
+
+    def __call__(self, recipe, output):
+        if recipe.learning_rate in self.learning_rates:
+            raise DivergedError("the training loss is nan at step 3")
+        return super().__call__(recipe, output)
+
+
+def test_a_run_that_diverges_is_reported_and_never_the_best(several, output):
+    lines = several(DivergingRun(3e-5), seeds=2).splitlines()
+    assert lines[2].split() == ["3e-05", "-inf", "-inf", "-inf", "–", "2", "2"]
+    assert "Best median: learning rate 2e-05." in lines
+    assert lines[-3] == "Degenerate: lr-3e-05/seed-1, the training loss is nan at step 3."
+    assert (output / "best").resolve().parts[-2:] == ("lr-2e-05", "seed-2")
+    assert "lr-3e-05/seed-2" in (output / "report.md").read_text()
+    assert len(outcome(output)["runs"]) == outcome(output)["runs_planned"] == 4
+
+
+def test_a_study_in_which_every_run_diverges_ends_with_an_error(several, output):
+    message = "every run of the study has diverged, the last because the training loss is nan"
+    with pytest.raises(InputError, match=message):
+        several(DivergingRun(3e-5, 2e-5), seeds=1)
+    assert not output.exists()
 
 
 def test_one_seed_has_no_standard_deviation(several, output):

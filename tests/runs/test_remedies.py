@@ -606,6 +606,18 @@ def test_a_training_that_diverged_succeeds_with_a_lower_learning_rate(folder, fo
 
 
 @pytest.mark.slow
+def test_a_study_in_which_all_runs_diverged_succeeds_with_a_lower_learning_rate(folder, follow):
+    follow(
+        f"{FINETUNE} num_epochs=2 --learning-rates 1e38",
+        "; start again with lower learning rates",
+        f"{FINETUNE} num_epochs=2 --learning-rates 1e38 1e-3",
+    )
+    (diverged, best) = json.loads((folder / "new" / "study.json").read_text())["runs"]
+    assert (diverged["scores"], best["folder"]) == ({}, "lr-0.001/seed-1")
+    assert (folder / "new" / "best" / "model").is_dir()
+
+
+@pytest.mark.slow
 def test_a_pretraining_that_does_not_learn_succeeds_with_another_learning_rate(folder, capsys):
     settings = (
         "size=L-1_H-32_A-1 batch_size=8 dropout_rate=0 num_steps=100 num_warmup_steps=40 "
