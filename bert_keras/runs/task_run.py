@@ -84,11 +84,12 @@ class TaskRun:
             checkpoint, vocabulary=task.vocabulary(checkpoint.vocabulary)
         )
         task.check_encoder(self.checkpoint.metadata.config)
-        if recipe.num_lstm_layers and task.freezes_encoder:
-            raise InputError(
-                f"num_lstm_layers is {recipe.num_lstm_layers}, but {task.name} does not train the "
-                "encoder and has its own BiLSTM; leave num_lstm_layers out"
-            )
+        for name, default in (("num_lstm_layers", 0), ("layer_rate_decay", 1.0)):
+            if task.freezes_encoder and getattr(recipe, name) != default:
+                raise InputError(
+                    f"{name} is {getattr(recipe, name)}, but {task.name} does not train the "
+                    f"encoder; leave {name} out"
+                )
         examples = task.read(self.files["train"], split="train")
         self.task = task.with_labels_of(examples)
         num_used = min(recipe.max_train_examples or len(examples), len(examples))

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_keras.distribution.numerics import check_weight_dtypes
 from bert_keras.distribution.replicas import add_local, assign_local, sum_over_replicas
+from bert_keras.errors import InputError
 
 _HYPERPARAMETERS = (
     *("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction"),
@@ -75,6 +76,13 @@ class BertOptimizer(keras.optimizers.Optimizer):
         if self.built:
             return
         check_weight_dtypes(variable.dtype for variable in var_list)
+        paths = [variable.path for variable in var_list]
+        if self.layer_rate_decay != 1 and not any(map(encoder_layer, paths)):
+            raise InputError(
+                f"layer_rate_decay is {self.layer_rate_decay}, but the optimizer received no "
+                "weight of an encoder layer; expected a model that trains a BertEncoder; leave "
+                "layer_rate_decay out"
+            )
         super().build(var_list)
         self._momentums, self._velocities = [], []
         for variable in var_list:
@@ -93,7 +101,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         self._decay_rates = [
             0.0 if is_exempt(variable.path) else self.weight_decay_rate for variable in var_list
         ]
-        self._rate_factors = layer_rates([v.path for v in var_list], decay=self.layer_rate_decay)
+        self._rate_factors = layer_rates(paths, decay=self.layer_rate_decay)
         if self.dynamic_loss_scale:
             initial = keras.initializers.Constant(_INITIAL_SCALE)
             self.loss_scale = self.add_variable((), initial, dtype="float32", name="loss_scale")
@@ -222,22 +230,30 @@ def is_exempt(path: str) -> bool:
 def layer_rates(paths: Sequence[str], *, decay: float) -> list[float]:
     """Returns the factor of each weight's learning rate; see `BertOptimizer`.
 
+    Each encoder of a model has its own number of layers.
+
     Args:
         paths: The paths of the weights.
         decay: The `layer_rate_decay`.
     """
-    layers = [encoder_layer(path) for path in paths]
-    top = 1 + max((layer for layer in layers if layer is not None), default=-1)
+    layers = list(map(encoder_layer, paths))
+    tops = {encoder: layer + 1 for encoder, layer in sorted(filter(None, layers))}
 
     def rate(path, layer):
         if layer is not None:
-            return decay ** (top - 1 - layer)
-        return decay**top if "/embeddings/" in path else 1.0
+            encoder, index = layer
+            return decay ** (tops[encoder] - 1 - index)
+        encoder, embeddings, _ = path.rpartition("embeddings/")
+        return decay ** tops.get(encoder, 0) if embeddings else 1.0
 
     return list(map(rate, paths, layers))
 
 
-def encoder_layer(path: str) -> int | None:
-    """Returns the index of the encoder layer of a weight; None outside of the layers."""
-    match = re.search(r"encoder/layer_(\d+)/", path)
-    return int(match[1]) if match else None
+def encoder_layer(path: str) -> tuple[str, int] | None:
+    """Returns the path of the encoder and the index of the layer of a weight.
+
+    The result is None for other weights. A block of an encoder is known by its sublayers, because
+    an encoder may have any name, and a BiLSTM also has layers called "layer_0".
+    """
+    match = re.match(r"(|.*/)layer_(\d+)/(?:attention|feed_forward)(?:_norm)?/", path)
+    return (match[1], int(match[2])) if match else None

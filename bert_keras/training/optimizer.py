@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from bert_keras.distribution.replicas import assign_local, copy_handle
+from bert_keras.errors import InputError
 from bert_keras.training.base_optimizer import BertOptimizer, encoder_layer, is_exempt
 
 
@@ -117,6 +118,14 @@ class Muon(BertAdamW):
 
     def __init__(self, learning_rate=1e-3, *, name: str = "muon", **kwargs):
         super().__init__(learning_rate, name=name, **kwargs)
+
+    def build(self, var_list):
+        if all(map(self._has_velocity, var_list)):
+            raise InputError(
+                "Muon received no matrix of an encoder layer; expected a model that trains a "
+                "BertEncoder; use BertAdamW"
+            )
+        super().build(var_list)
 
     def _has_velocity(self, variable):
         return len(variable.shape) != 2 or encoder_layer(variable.path) is None

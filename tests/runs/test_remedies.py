@@ -317,6 +317,11 @@ def case(remedy, command, corrected):
             f"{FEATURES} layers=last",
         ),
         case(
+            "leave layer_rate_decay out",
+            f"{FEATURES} layers=last layer_rate_decay=0.9",
+            f"{FEATURES} layers=last",
+        ),
+        case(
             "leave --teacher out",
             f"{FEATURES} layers=last --teacher wide",
             f"{FEATURES} layers=last",

@@ -4,6 +4,8 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras.models.encoder import BertEncoder
+from bert_keras.presets import preset
 from bert_keras.training.base_optimizer import layer_rates
 from bert_keras.training.optimizer import BertAdamW, Lamb, Muon
 
@@ -58,7 +60,7 @@ def test_three_steps_equal_the_formula(scale, corrected):
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30])
 def test_a_step_whose_norm_is_not_finite_changes_no_weight_and_no_average(kind, limit, bad):
     matrix = keras.Variable(np.eye(3), name="kernel")
-    matrix._path = "encoder/layer_0/kernel"
+    matrix._path = "encoder/layer_0/attention/query/kernel"
     weights = [*variables(), matrix]
     optimizer = kind(1e-2, max_gradient_norm=limit)
     gradients = [keras.ops.ones_like(weight) for weight in weights]
@@ -174,23 +176,45 @@ def test_three_steps_of_muon_equal_its_source():
     shapes = (4, 6), (6, 4), (5, 5), (4, 6)
     ours = [keras.Variable(random.normal(size=shape), name="kernel") for shape in shapes]
     for index, variable in enumerate(ours):
-        variable._path = f"model/encoder/layer_{index}/kernel"
+        variable._path = f"model/encoder/layer_{index}/attention/query/kernel"
     gradients = [[random.normal(size=shape) for shape in shapes] for _ in range(3)]
     expected = muon_steps(ours, gradients, rate=1e-2)
     check_steps(Muon(1e-2), ours, gradients, expected)
 
 
 def test_muon_leaves_other_weights_to_adamw():
-    paths = "embeddings/token", "layer_0/attention/query/bias", "pooler/kernel", "layer_0/kernel"
+    paths = (
+        "encoder/embeddings/token",
+        "encoder/layer_0/attention/query/bias",
+        "encoder/pooler/kernel",
+        "encoder/bilstm/layer_0/forward_lstm/lstm_cell/kernel",
+        "layer_0/kernel",  # of another layer with this name
+        "encoder/layer_0/attention/query/kernel",
+        "tower/layer_0/feed_forward/output/kernel",
+    )
     moved = {}
     for kind in (Muon, BertAdamW):
         weights = [keras.Variable(np.ones(4 if "bias" in path else (4, 4))) for path in paths]
         for weight, path in zip(weights, paths, strict=True):
-            weight._path = f"model/encoder/{path}"
+            weight._path = f"model/{path}"
         kind(0.1).apply([keras.ops.ones(weight.shape) for weight in weights], weights)
         moved[kind] = [weight.numpy() for weight in weights]
-    *others, matrix = [np.array_equal(*each) for each in zip(*moved.values(), strict=True)]
-    assert others == [True] * 3 and not matrix
+    is_equal = [np.array_equal(*each) for each in zip(*moved.values(), strict=True)]
+    assert is_equal == [True] * 5 + [False] * 2
+
+
+def test_layers_are_found_in_encoders_of_any_name():
+    rates = []
+    for name in ("encoder", "tower"):
+        encoder = BertEncoder(preset("tiny", vocab_size=50, num_layers=3), name=name)
+        encoder.build()
+        optimizer = Muon(layer_rate_decay=0.5)
+        optimizer.build(encoder.trainable_variables)
+        rates.append(optimizer._rate_factors)
+        with_velocity = zip(encoder.trainable_variables, optimizer._velocities, strict=True)
+        matrices = [variable.path for variable, velocity in with_velocity if velocity is None]
+        assert len(matrices) == 6 * 3 and matrices[0].startswith(f"{name}/layer_0/")
+    assert rates[0] == rates[1] and {*rates[0]} == {0.125, 0.25, 0.5, 1.0}
 
 
 def test_each_layer_has_its_learning_rate():
@@ -202,6 +226,9 @@ def test_each_layer_has_its_learning_rate():
         "classifier/classification/dense/kernel",
     ]
     assert layer_rates(paths, decay=0.5) == [0.25, 0.5, 1.0, 1.0, 1.0]
+    assert layer_rates(["bilstm/layer_0/forward_lstm/x", *paths], decay=0.5)[:2] == [1.0, 0.25]
+    towers = ["a/embeddings/token", "a/layer_1/attention/x", "b/layer_0/attention/x"]
+    assert layer_rates([*towers, "b/embeddings/token"], decay=0.5) == [0.25, 1.0, 1.0, 0.5]
     assert layer_rates(paths, decay=1.0) == [1.0] * 5
     for decay, moved in ((1.0, 1.0), (0.5, 0.25)):
         table = keras.Variable(np.zeros(4), name="token")

@@ -11,7 +11,7 @@ from bert_keras.models import BertClassifier, BertMaskedLM, BertQuestionAnswerin
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.distiller import Distiller
 from bert_keras.training.loop import fit_resumable
-from bert_keras.training.optimizer import BertAdamW
+from bert_keras.training.optimizer import BertAdamW, Muon
 from bert_keras.training.schedule import LinearWarmupDecay
 from tests.training import test_guard
 from tests.training.test_loop import CONFIG, batches
@@ -81,6 +81,20 @@ def test_a_distillation_succeeds_without_cosines(model, sizes, remedy):
     with pytest.raises(InputError, match=remedy):
         distiller(model, *sizes, alpha_cosine=1.0)
     distiller(model, *sizes, alpha_cosine=0.0)
+
+
+def test_an_optimizer_of_layers_succeeds_with_an_encoder_or_without_layers():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="layer_0")])
+    expected = "expected a model that trains a BertEncoder; "
+    for optimizer, remedy, other in (
+        (Muon(), "use BertAdamW", BertAdamW()),
+        (BertAdamW(layer_rate_decay=0.9), "leave layer_rate_decay out", BertAdamW()),
+    ):
+        for _ in range(2):
+            with pytest.raises(InputError, match=expected + remedy):
+                optimizer.build(model.trainable_variables)
+        other.build(model.trainable_variables)
+        optimizer.build(BertMaskedLM(CONFIG).trainable_variables)
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
