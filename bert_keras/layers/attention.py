@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from bert_keras.layers.primitives import PADDING_SCORE, Dropout, projection, softmax
+from bert_keras.layers.primitives import PADDING_SCORE, BertLayer, Dropout, projection, softmax
 from bert_keras.layers.rotary import rotated
 from bert_keras.layers.windows import blocks, blocks_with_neighbours
 
@@ -58,7 +58,7 @@ def causal_bias(length, *, dtype: str):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class SelfAttention(keras.layers.Layer):
+class SelfAttention(BertLayer):
     """Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2.2).
 
     The sum of scores and bias, the softmax and the probabilities are float32 or wider under every

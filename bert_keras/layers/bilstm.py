@@ -3,11 +3,11 @@
 import keras
 from keras import ops
 
-from bert_keras.layers.primitives import Dropout, softmax
+from bert_keras.layers.primitives import BertLayer, Dropout, softmax
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class BiLSTM(keras.layers.Layer):
+class BiLSTM(BertLayer):
     """A stack of bidirectional LSTM layers with dropout before each layer.
 
     Args:
@@ -52,7 +52,7 @@ class BiLSTM(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class LayerMix(keras.layers.Layer):
+class LayerMix(BertLayer):
     """Learned weighted sum of encoder layers: scale x sum_k softmax(layer_logits)_k x layer k.
 
     Maps features [B, W, K, D] to [B, W, D]. The initial result is the mean of the layers. Section

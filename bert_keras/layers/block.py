@@ -7,11 +7,11 @@ import keras
 from keras import ops
 
 from bert_keras.layers.attention import SelfAttention
-from bert_keras.layers.primitives import Dropout, LayerNorm, activate, projection
+from bert_keras.layers.primitives import BertLayer, Dropout, LayerNorm, activate, projection
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class FeedForward(keras.layers.Layer):
+class FeedForward(BertLayer):
     """The feed-forward network of a block: a dense layer, an activation and a dense layer.
 
     Maps [X, D] to [X, D]. A gated network computes output(activation(gate) * value), where gate
@@ -66,7 +66,7 @@ class FeedForward(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class EncoderBlock(keras.layers.Layer):
+class EncoderBlock(BertLayer):
     """A transformer block: self-attention, then the feed-forward network.
 
     Each sublayer of a post-norm block computes LayerNorm(x + Dropout(sublayer(x))), each sublayer

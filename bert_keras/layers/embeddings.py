@@ -4,11 +4,11 @@ import keras
 from keras import ops
 
 from bert_keras.errors import InputError
-from bert_keras.layers.primitives import Dropout, LayerNorm, projection
+from bert_keras.layers.primitives import BertLayer, Dropout, LayerNorm, projection
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class BertEmbeddings(keras.layers.Layer):
+class BertEmbeddings(BertLayer):
     """Sum of learned token, position and segment embeddings, with LayerNorm and dropout.
 
     Source: section 3, "Input/Output Representations".
@@ -131,7 +131,8 @@ class BertEmbeddings(keras.layers.Layer):
 class SharedEmbeddings(keras.layers.Layer):
     """The embeddings of another encoder, with a projection of its own if the hidden size differs.
 
-    Call arguments, returned value and errors are those of BertEmbeddings.
+    Call arguments, returned value and errors are those of BertEmbeddings. Keras cannot serialize
+    this layer by itself, because a copy would no longer share the tables.
 
     Args:
         source: The embeddings of the other encoder, which must be built.

@@ -3,11 +3,18 @@
 import keras
 from keras import ops
 
-from bert_keras.layers.primitives import Dropout, LayerNorm, activate, projection, states_at
+from bert_keras.layers.primitives import (
+    BertLayer,
+    Dropout,
+    LayerNorm,
+    activate,
+    projection,
+    states_at,
+)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class ClassificationHead(keras.layers.Layer):
+class ClassificationHead(BertLayer):
     """Classification head: dropout and one dense layer (section 4.1).
 
     Maps [B, D] to logits [B, num_labels].
@@ -147,7 +154,7 @@ class ReplacedTokenHead(TokenLabelsHead):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class MaskedLMHead(keras.layers.Layer):
+class MaskedLMHead(BertLayer):
     """Masked-LM head: dense layer, activation, LayerNorm, product with a token table, bias (A.1).
 
     The head first gathers the P masked positions and computes only their logits. This is the

@@ -1,12 +1,21 @@
-"""Functions and layers that others share: projection, activation, LayerNorm, dropout, gathering."""
+"""What layers share: a base class, projection, activation, LayerNorm, dropout and gathering."""
 
 import math
+from collections.abc import Callable
 
 import keras
 from keras import ops
 
 # Bias of masked positions, as in the original modeling.py; exp(-10000) is 0 in float32.
 PADDING_SCORE = -10_000.0
+
+
+class BertLayer(keras.layers.Layer):
+    """A layer whose arguments Keras records for `get_config`, under every dtype policy."""
+
+    def __new__(cls, *args, dtype=None, **kwargs):
+        # Keras records only numbers and strings; its `get_config` adds the dtype policy itself.
+        return super().__new__(cls, *args, **kwargs)
 
 
 def projection(
@@ -36,13 +45,20 @@ def projection(
     return dense
 
 
+def activation_function(name: str) -> Callable:
+    """Returns the function of one of `bert_keras.config.ACTIVATIONS`, which Keras can serialize."""
+    return gelu_tanh if name == "gelu_tanh" else keras.activations.get(name)
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+def gelu_tanh(x):
+    """Computes GELU in the approximation that has a tanh."""
+    return ops.gelu(x, approximate=True)
+
+
 def activate(x, *, activation: str, training: bool = False):
     """Applies one of `bert_keras.config.ACTIVATIONS` to a tensor of any shape."""
-    if activation == "gelu" and training:
-        return _gelu(x)
-    if activation in ("gelu", "gelu_tanh"):
-        return ops.gelu(x, approximate=activation == "gelu_tanh")
-    return keras.activations.get(activation)(x)
+    return _gelu(x) if activation == "gelu" and training else activation_function(activation)(x)
 
 
 @ops.custom_gradient

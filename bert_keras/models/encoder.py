@@ -6,7 +6,6 @@ size, C choices, W windows or words, K layers, L labels, S sequences in a row. X
 two or three of these, such as B x T.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -19,7 +18,12 @@ from bert_keras.layers.bilstm import BiLSTM
 from bert_keras.layers.block import EncoderBlock
 from bert_keras.layers.embeddings import BertEmbeddings, SharedEmbeddings
 from bert_keras.layers.pooler import Pooler, mean_state
-from bert_keras.layers.primitives import LayerNorm, activate, last_positions, states_at
+from bert_keras.layers.primitives import (
+    LayerNorm,
+    activation_function,
+    last_positions,
+    states_at,
+)
 from bert_keras.layers.recomputation import recomputed
 from bert_keras.layers.rotary import rotation
 from bert_keras.layers.windows import block_bias, pays_in_blocks, window_bias
@@ -123,9 +127,7 @@ class BertEncoder(Pretrained):
             initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_stddev)
             self.pooler = Pooler(
                 config.hidden_size,
-                activation=partial(
-                    activate, activation=config.pooler_activation or config.activation
-                ),
+                activation=activation_function(config.pooler_activation or config.activation),
                 use_bias=config.has_biases,
                 kernel_initializer=initializer,
                 layer_norm_epsilon=config.layer_norm_epsilon if config.has_head_norm else 0.0,
