@@ -1,5 +1,7 @@
 """Recomputes a layer in the backward pass with the same dropout as in the forward pass."""
 
+from contextlib import nullcontext
+
 import keras
 
 
@@ -20,8 +22,12 @@ def recomputed(layer: keras.layers.Layer, *inputs, training: bool):
     # Copies keep the current values; the variables change before the second computation.
     seeds = [(state, keras.ops.copy(state)) for state in seed_states(layer)]
 
+    # JAX runs `call` only once. In a training step under JAX, only the scope that Keras opened has
+    # the values of the variables.
+    is_repeated = keras.backend.backend() != "jax"
+
     def call(*inputs):
-        with keras.StatelessScope(state_mapping=seeds):
+        with keras.StatelessScope(state_mapping=seeds) if is_repeated else nullcontext():
             return layer(*inputs, training=training)
 
     outputs = keras.remat(call)(*inputs)

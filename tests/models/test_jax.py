@@ -1,4 +1,4 @@
-"""Encoder and heads under Keras' JAX backend: the same numbers as under TensorFlow."""
+"""Encoder and heads under Keras' JAX backend: the numbers of TensorFlow, and recomputation."""
 
 import importlib.util
 import os
@@ -35,6 +35,43 @@ for name in ("pretrainer", "classifier"):
 assert "tensorflow" not in sys.modules
 """
 
+RECOMPUTED = """
+import keras
+import numpy as np
+from bert_keras.layers.recomputation import seed_states
+from bert_keras.models import BertClassifier
+from bert_keras.presets import preset
+
+def weights(recomputes):
+    keras.utils.set_random_seed(1)
+    model = BertClassifier(preset("tiny", vocab_size=200, hidden_dropout_rate=0.3), num_labels=3)
+    model.encoder.recomputes = recomputes
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    ids = np.random.default_rng(0).integers(5, 200, (3, 24))
+    x = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
+    model.fit(x, np.arange(3), verbose=0)
+    draws = [keras.ops.convert_to_numpy(state.value)[1] for state in seed_states(model)]
+    assert min(draws) > 0  # the next step draws anew
+    return [keras.ops.convert_to_numpy(weight.value) for weight in model.trainable_weights]
+
+for plain, recomputed in zip(weights(False), weights(True), strict=True):
+    np.testing.assert_allclose(recomputed, plain, rtol=1e-5, atol=1e-6)
+"""
+
+
+def under_jax(code, *arguments):
+    run = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, "KERAS_BACKEND": "jax"},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_recomputed_blocks_train_with_the_same_dropout():
+    under_jax(RECOMPUTED)
+
 
 def test_jax_logits_equal_those_of_tensorflow(tmp_path):
     config = preset("tiny", vocab_size=200)
@@ -54,13 +91,7 @@ def test_jax_logits_equal_those_of_tensorflow(tmp_path):
         model.save(tmp_path / f"{name}.keras")
         outputs = model.predict(x, verbose=0)
         ours[name] = outputs if isinstance(outputs, dict) else {"logits": outputs}
-    run = subprocess.run(
-        [sys.executable, "-c", UNDER_JAX, tmp_path],
-        env={**os.environ, "KERAS_BACKEND": "jax"},
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr
+    under_jax(UNDER_JAX, tmp_path)
     for name, outputs in ours.items():
         theirs = np.load(tmp_path / f"{name}.npz")
         for output, array in outputs.items():
