@@ -82,7 +82,8 @@ def _cross_entropy(logits_XV, targets_X):
         def gradient(upstream_X):
             scale_X = upstream_X / sum_X
             at_targets_X = ops.exp(target_logits_X) * scale_X - upstream_X
-            indices_X2 = ops.stack(_indices(logits_XV, targets_X), axis=-1)
+            tokens_X = _tokens(logits_XV, targets_X)
+            indices_X2 = ops.stack([ops.arange(ops.size(tokens_X)), tokens_X], axis=-1)
             return ops.scatter_update(exp_XV * scale_X[:, None], indices_X2, at_targets_X)
 
         return ops.log(sum_X) - target_logits_X, gradient
@@ -92,15 +93,14 @@ def _cross_entropy(logits_XV, targets_X):
 
 def _target_logits(logits_XV, targets_X):
     """Returns the logit of each target [X]; NaN if the target is not in the range of V."""
-    rows_X, tokens_X = _indices(logits_XV, targets_X)
-    logits_X = ops.take(ops.reshape(logits_XV, (-1,)), rows_X * logits_XV.shape[-1] + tokens_X)
+    tokens_X = _tokens(logits_XV, targets_X)
+    logits_X = ops.take_along_axis(logits_XV, tokens_X[:, None], axis=-1)[:, 0]
     return ops.where(ops.cast(targets_X, "int32") == tokens_X, logits_X, float("nan"))
 
 
-def _indices(logits_XV, targets_X):
-    """Returns the row and column of each target; targets out of range are clipped to 0 or V - 1."""
-    tokens_X = ops.clip(ops.cast(targets_X, "int32"), 0, logits_XV.shape[-1] - 1)
-    return ops.arange(ops.size(tokens_X)), tokens_X
+def _tokens(logits_XV, targets_X):
+    """Returns the column of each target; targets out of range are clipped to 0 or V - 1."""
+    return ops.clip(ops.cast(targets_X, "int32"), 0, logits_XV.shape[-1] - 1)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")

@@ -74,6 +74,25 @@ def test_labels_out_of_range_have_a_loss_of_nan(label):
     assert np.asarray(is_best(labels, logits)).tolist() == [[True, False]]
 
 
+def test_no_tensor_has_an_axis_that_int32_cannot_index():
+    """TensorFlow's shapes and indices of 512 x 138 x 30,522 logits are int32 for each axis."""
+
+    @tf.function(autograph=False)
+    def step(labels, logits):
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            loss = MaskedLMLoss()(labels, logits, tf.ones_like(labels))
+        return tape.gradient(loss, logits), is_best(labels, logits)
+
+    shape = 512, 138, 30_522
+    graph = step.get_concrete_function(
+        tf.TensorSpec(shape[:2], tf.int32), tf.TensorSpec(shape, tf.float32)
+    ).graph
+    shapes = [tensor.shape for op in graph.get_operations() for tensor in op.outputs]
+    sizes = [size for shape in shapes if shape.rank for size in shape if size is not None]
+    assert 512 * 138 in sizes and max(sizes) < 2**31 < np.prod(shape)
+
+
 def test_a_prediction_is_best_if_no_logit_is_higher():
     logits = np.array([[[1, 3, 2], [3, 1, 3], [0, 0, 9], [np.nan, 0, 0]]], "float32")
     found = is_best(np.array([[1, 2, 1, 1]]), logits)
