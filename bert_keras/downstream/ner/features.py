@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from math import prod
 from pathlib import Path
 from typing import ClassVar, cast
@@ -166,14 +167,16 @@ def _compute(
 def _allocate(path: Path, shape: tuple[int, int]) -> None:
     """Creates a .npy file of zeros whose disk space is allocated.
 
-    Without this, writing to a memory map on a full disk would kill the process.
+    Without this, writing to a memory map on a full disk would kill the process. The zeros are
+    written, because macOS has no `posix_fallocate`.
     """
     header = {"descr": "<f4", "fortran_order": False, "shape": shape}
     try:
         with path.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, header)
-            file.flush()
-            os.posix_fallocate(file.fileno(), file.tell(), 4 * prod(shape))
+            num_blocks, rest = divmod(4 * prod(shape), 2**20)
+            file.writelines(repeat(bytes(2**20), num_blocks))
+            file.write(bytes(rest))
     except OSError as error:
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 

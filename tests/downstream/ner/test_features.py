@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import os
 import resource
 import shutil
 
@@ -203,8 +204,9 @@ def test_an_interrupted_computation_continues(
 
 
 def test_the_size_is_reported_and_a_full_disk_is_an_error_before_the_computation(
-    encoded, model, computed_rows, tmp_path, capsys
+    encoded, model, computed_rows, tmp_path, capsys, monkeypatch
 ):
+    monkeypatch.delattr(os, "posix_fallocate", raising=False)  # as on macOS
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))
     try:
@@ -218,6 +220,13 @@ def test_the_size_is_reported_and_a_full_disk_is_an_error_before_the_computation
     assert f"{words} words x 4 layers x 8 values: {size} in " in capsys.readouterr().err
     assert computed_rows == []
     assert len(TASK.prepared(encoded, model, folder=tmp_path).vectors) == 4
+
+
+def test_files_of_any_size_are_allocated(tmp_path):
+    for words in (0, 3, 1024, 1500):
+        features._allocate(tmp_path / "layer.npy", (words, 300))
+        vectors = np.load(tmp_path / "layer.npy", mmap_mode="r")
+        assert vectors.shape == (words, 300) and not vectors.any()
 
 
 def test_invalid_settings_are_refused():
