@@ -122,7 +122,10 @@ def write_report(output: Path, results: StudyResults, curves: Curves) -> None:
         "metric": results.metric,
         "best_run": results.best_run.folder,
         "best_learning_rate": results.best_rate,
-        "learning_rates": results.rates,
+        "learning_rates": [
+            {name: None if value == -math.inf else value for name, value in rate.items()}
+            for rate in results.rates
+        ],
         "runs": [dataclasses.asdict(run) for run in results.runs],
         "runs_planned": results.planned,
     }

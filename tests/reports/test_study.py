@@ -157,6 +157,7 @@ def test_a_run_that_diverges_is_reported_and_never_the_best(several, output):
     assert (output / "best").resolve().parts[-2:] == ("lr-2e-05", "seed-2")
     assert "lr-3e-05/seed-2" in (output / "report.md").read_text()
     assert len(outcome(output)["runs"]) == outcome(output)["runs_planned"] == 4
+    assert outcome(output)["learning_rates"][0]["median"] is None
 
 
 def test_a_study_in_which_every_run_diverges_ends_with_an_error(several, output):
