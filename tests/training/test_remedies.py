@@ -19,10 +19,10 @@ from tests.training.test_loop import CONFIG, batches
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
-def train(output, *, learning_rate, num_warmup_steps=0):
+def train(output, *, learning_rate, num_warmup_steps=8):
     keras.utils.set_random_seed(1)
     model = BertClassifier(CONFIG, num_labels=2)
-    schedule = LinearWarmupDecay(learning_rate, num_steps=12, num_warmup_steps=num_warmup_steps)
+    schedule = LinearWarmupDecay(learning_rate, num_steps=10**5, num_warmup_steps=num_warmup_steps)
     model.compile(BertAdamW(schedule), loss=LOSS)
     settings = FitSettings(
         stage="test",
@@ -45,9 +45,9 @@ def test_a_training_that_explodes_succeeds_with_a_lower_learning_rate_or_a_longe
         "with a lower learning_rate or a longer warmup"
     )
     with pytest.raises(InputError, match=remedy):
-        train(tmp_path / "new", learning_rate=0.2)
-    train(tmp_path / "lower", learning_rate=0.1)
-    train(tmp_path / "longer", learning_rate=0.2, num_warmup_steps=11)
+        train(tmp_path / "new", learning_rate=1.0)
+    train(tmp_path / "lower", learning_rate=0.001)
+    train(tmp_path / "longer", learning_rate=1.0, num_warmup_steps=10**4)
 
 
 def test_a_training_with_a_bad_batch_continues_or_starts_again(tmp_path):
