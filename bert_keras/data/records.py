@@ -171,8 +171,8 @@ def feature_batches(
 
     A truncated, corrupt or missing file raises an error of TensorFlow when the dataset reads it
     (see `readable_records`). With `skip_broken`, the rest of such a file is skipped (see
-    `broken_files`). Without counting, a file that is cut within the first 12 bytes of a record has
-    no error (see `check_end`).
+    `broken_files`). With `repeat` or `most`, a file that is cut within the first 12 bytes of a
+    record is read as complete (see `check_end`).
 
     Args:
         files: Paths of record files that share one schema.

@@ -12,7 +12,6 @@ from pathlib import Path
 from bert_keras.distribution.strategy import check_one_machine
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.task import Task
-from bert_keras.errors import InputError
 from bert_keras.experiments.experiments import Arm, Experiment, ScoreColumn, slug
 from bert_keras.experiments.page import write_page
 from bert_keras.experiments.results import Costs, Pretraining, Results, Score
@@ -215,24 +214,19 @@ def cell_task(scale: Scale, arm: Arm, column: ScoreColumn) -> tuple[Task, Finetu
 
 
 def score_of(folder: Path, column: ScoreColumn) -> Score:
-    """Returns the score of a study from its runs with the best learning rate.
+    """Returns the score of a study from its runs with the best learning rate that have scores.
 
     Args:
         folder: The folder of the study.
         column: The column of the cell.
-
-    Raises:
-        InputError: One of these runs has diverged.
     """
     outcome, tag = json_object(folder / "study.json"), f"score/{column.score}"
     best = outcome["best_learning_rate"]
     runs = [run for run in outcome["runs"] if run["learning_rate"] == best]
-    for run in runs:
-        if not run["scores"]:
-            raise InputError(f"{folder / run['folder']} has diverged: {run['degenerate']}")
-    logs = [read_curves(folder / run["folder"] / "logs") for run in runs]
+    finished = [run for run in runs if run["scores"]]  # the others have diverged
+    logs = [read_curves(folder / run["folder"] / "logs") for run in finished]
     return Score(
-        seeds=tuple(column.factor * run["scores"][column.score] for run in runs),
+        seeds=tuple(column.factor * run["scores"][column.score] for run in finished),
         learning_rate=best,
         degenerate=sum(bool(run["degenerate"]) for run in runs),
         curves=tuple(curves["held_out"][tag] for curves in logs),

@@ -1,4 +1,4 @@
-"""What layers share: a base class, projection, activation, LayerNorm, dropout and gathering."""
+"""Defines what layers share: a base class, projection, GELU, LayerNorm, dropout and gathering."""
 
 import math
 from collections.abc import Callable
@@ -105,17 +105,19 @@ class Dropout(keras.layers.Dropout):
     """
 
     def call(self, inputs, training=False):
-        if not training or not self.rate:
-            return inputs
-        shape = ops.shape(inputs)
-        size, num_dropped = math.prod(shape), min(round(self.rate * 2**16), 2**16 - 1)
-        # A last axis of one, because Keras cannot split a last axis of unknown size.
+        if not training or self.noise_shape or self.rate in (0, 1):
+            return super().call(inputs, training=training)
+        *rows, last = ops.shape(inputs)
+        num_dropped, num_pairs = min(round(self.rate * 2**16), 2**16 - 1), (last + 1) // 2
+        # A last axis of 1, because Keras cannot split a last axis of unknown size.
         pairs = keras.random.randint(
-            ((size + 1) // 2, 1), -(2**31), 2**31 - 1, seed=self.seed_generator
+            (*rows, num_pairs, 1), -(2**31), 2**31 - 1, seed=self.seed_generator
         )
-        bits = ops.reshape(ops.view(pairs, "int16"), (-1,))[:size]
-        is_kept = ops.reshape(bits >= num_dropped - 2**15, shape)
-        return inputs * (ops.cast(is_kept, inputs.dtype) * (2**16 / (2**16 - num_dropped)))
+        # float32, because TensorFlow reshapes int32 in host memory.
+        bits = ops.view(ops.view(pairs, "float32"), "int16")
+        bits = ops.reshape(bits, (*rows, 2 * num_pairs))[..., :last]
+        is_kept = ops.cast(bits >= num_dropped - 2**15, inputs.dtype)
+        return inputs * (is_kept * (2**16 / (2**16 - num_dropped)))
 
 
 def softmax(scores):

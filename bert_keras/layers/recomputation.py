@@ -17,7 +17,8 @@ def recomputed(layer: keras.layers.Layer, *inputs, training: bool):
     """Calls `layer(*inputs)` and computes it again when gradients are taken.
 
     Intermediate results between the inputs and the outputs are not kept in memory. Dropout draws
-    the same numbers both times.
+    the same numbers both times. From the second step on, they are not those that it draws without
+    recomputation.
     """
     # Copies keep the current values; the variables change before the second computation.
     seeds = [(state, keras.ops.copy(state)) for state in seed_states(layer)]

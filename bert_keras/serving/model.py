@@ -149,8 +149,8 @@ class ServedModel:
             from process to process.
 
         Raises:
-            Refusal: If an op fails, with the op's message and the matching HTTP status; if an input
-                is empty, with a message about it (400).
+            Refusal: If an op fails, with the op's message and the matching HTTP status; if all
+                inputs are empty, with a message about this (400).
         """
         from tensorflow import errors
 
@@ -179,14 +179,14 @@ class ServedModel:
 
 
 def _no_values(tensors: Tensors) -> str:
-    """Return the message about the first empty input of a failed run; "" if there is none."""
-    for name, array in tensors.items():
-        if not array.size:
-            return (
-                f"The input {name} has the shape {shape_text(array.shape)} and no values; send at "
-                "least one row, with values"
-            )
-    return ""
+    """Return the message about a failed run whose inputs are all empty; "" for another run."""
+    if any(array.size for array in tensors.values()):
+        return ""
+    name, array = next(iter(tensors.items()))
+    return (
+        f"The input {name} has the shape {shape_text(array.shape)} and no values; send at least "
+        "one row, with values"
+    )
 
 
 def _session_config():

@@ -5,7 +5,6 @@ import math
 
 import pytest
 
-from bert_keras.errors import InputError
 from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.page import write_page
 from bert_keras.experiments.results import Pretraining, Results, Score
@@ -83,11 +82,17 @@ def test_scores_are_in_percent_at_the_best_learning_rate(tmp_path, monkeypatch):
     assert str(score) == "65.0 ± 7.1" and str(Score((70,), 1e-4, 0)) == "70.0"
 
 
-def test_a_seed_of_the_best_learning_rate_that_diverged_has_no_score(tmp_path):
-    run = {"folder": "seed-1", "learning_rate": 1e-4, "scores": {}, "degenerate": "the loss is nan"}
-    (tmp_path / "study.json").write_text(json.dumps({"best_learning_rate": 1e-4, "runs": [run]}))
-    with pytest.raises(InputError, match="seed-1 has diverged: the loss is nan"):
-        score_of(tmp_path, MNLI)
+def test_a_seed_that_diverged_is_counted_and_has_no_score(tmp_path, monkeypatch):
+    curves = {"held_out": {"score/accuracy": [(1, 0.7)]}}
+    monkeypatch.setattr("bert_keras.experiments.run.read_curves", lambda folder: curves)
+    runs = [
+        {"folder": "seed-1", "learning_rate": 1e-4, "scores": {}, "degenerate": "the loss is nan"},
+        {"folder": "seed-2", "learning_rate": 1e-4, "scores": {"accuracy": 0.7}, "degenerate": ""},
+    ]
+    (tmp_path / "study.json").write_text(json.dumps({"best_learning_rate": 1e-4, "runs": runs}))
+    score = score_of(tmp_path, MNLI)
+    assert score.seeds == pytest.approx((70.0,))
+    assert (score.degenerate, len(score.curves)) == (1, 1)
 
 
 @pytest.fixture

@@ -65,9 +65,27 @@ def _float32(x):
     return tf.cast(x, "float32").numpy()
 
 
-def test_dropout_of_rate_0_and_of_a_rate_next_to_1():
+def test_dropout_traces_no_long_axis_and_no_int32_reshape():
+    """TensorFlow has no axis of 2^31, and reshapes int32 in the memory of the host of a GPU."""
+    spec = tf.TensorSpec((512, 16, 512, 512), "bfloat16")
+    dropout = Dropout(0.1, seed=1, dtype="bfloat16")
+    graph = tf.function(lambda x: dropout(x, training=True)).get_concrete_function(spec).graph
+    shapes = [tensor.shape for op in graph.get_operations() for tensor in op.outputs]
+    assert max(max(shape, default=0) for shape in shapes) < 2**31
+    reshapes = [op for op in graph.get_operations() if op.type == "Reshape"]
+    assert reshapes and all(op.outputs[0].dtype != tf.int32 for op in reshapes)
+
+
+def test_dropout_with_the_same_mask_for_several_positions_is_that_of_keras():
+    x, options = tf.ones((4, 8)), {"noise_shape": (4, 1), "seed": 1}
+    expected = keras.layers.Dropout(0.5, **options)(x, training=True)
+    np.testing.assert_array_equal(Dropout(0.5, **options)(x, training=True), expected)
+
+
+def test_dropout_of_rates_0_and_1_and_next_to_1():
     x = tf.ones((1000,))
     assert Dropout(0.0)(x, training=True) is x
+    assert not Dropout(1.0)(x, training=True).numpy().any()
     assert Dropout(0.5)(x) is x
     assert np.isfinite(Dropout(0.9999999)(x, training=True)).all()
     assert keras.layers.deserialize(keras.layers.serialize(Dropout(0.5, seed=3))).seed == 3

@@ -2,13 +2,14 @@
 
 The scheme is "vector-wise" quantization (Dettmers et al. 2022, LLM.int8(), section 2.1). Weights
 are quantized once, each column by its largest absolute value. Activations are quantized at run
-time, each token by its largest absolute value. Where the processor has bfloat16, attention computes
-in it.
+time, each token by its largest absolute value; the values of GELU are an exception (see
+`_QuantizedGelu`). Where the processor has bfloat16, attention computes in it.
 
 TensorFlow's op `_QuantizedMatMul` (oneDNN) computes the product. It takes unsigned activations, so
-their zero point is 128. The constant that this zero point adds to each column of the product is
-subtracted through the op's bias. Ops whose names begin with an underscore can change with any
-version of TensorFlow. `check_kernel` therefore tests the op before it is used.
+they have a zero point, which is 128 except after GELU. The constant that the zero point adds to
+each column of the product is subtracted through the op's bias. Ops whose names begin with an
+underscore can change with any version of TensorFlow. `check_kernel` therefore tests the op before
+it is used.
 """
 
 import contextlib
