@@ -218,7 +218,7 @@ def test_word_tokens_equal_those_of_training(vocabulary, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("unit", ["eojeol", "token"])
+@pytest.mark.parametrize("unit", ["eojeol", pytest.param("token", marks=pytest.mark.slow)])
 def test_units_equal_those_of_evaluation(vocabulary, tmp_path, unit):
     reader = TextToInputs(write_vocabulary(vocabulary, tmp_path), lowercase=True, max_length=9)
     rng = random.Random(4)
