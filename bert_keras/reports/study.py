@@ -48,7 +48,10 @@ class StudyResults:
 
     @property
     def rates(self) -> list[dict]:
-        """The statistics of the metric for each learning rate, as in study.json."""
+        """The statistics of the metric for each learning rate.
+
+        study.json has them with null for minus infinity.
+        """
         return [self._rate(rate) for rate in dict.fromkeys(run.learning_rate for run in self.runs)]
 
     @property

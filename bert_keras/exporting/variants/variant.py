@@ -9,6 +9,8 @@ from typing import ClassVar
 import keras
 import tensorflow as tf
 
+from bert_keras.layers.attention import SelfAttention
+
 
 class Variant(abc.ABC):
     """Replaces a Keras model in traced graphs; eager calls use the model itself.
@@ -96,7 +98,7 @@ def swap_heads(x):
 
     As integers, because oneDNN transposes floats and takes several times as long for few tokens.
     """
-    return tf.bitcast(tf.transpose(tf.bitcast(x, tf.int16), (0, 2, 1, 3)), tf.bfloat16)
+    return tf.bitcast(SelfAttention.swap_heads(tf.bitcast(x, tf.int16)), tf.bfloat16)
 
 
 class Float16(Variant):
