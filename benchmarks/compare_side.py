@@ -13,10 +13,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bert_keras.quiet import import_tensorflow
-
-import_tensorflow()
-
 import keras
 import tensorflow as tf
 from serving_load import Server, closed_loop

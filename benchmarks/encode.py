@@ -17,9 +17,6 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from bert_keras.quiet import import_tensorflow
-
-import_tensorflow()
 
 import numpy as np
 import sentence_transformers

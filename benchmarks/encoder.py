@@ -7,10 +7,6 @@ the machine's rate that the whole encoder reaches.
 import argparse
 import time
 
-from bert_keras.quiet import import_tensorflow
-
-import_tensorflow()
-
 import numpy as np
 import tensorflow as tf
 import torch

@@ -9,10 +9,6 @@ import math
 import random
 import time
 
-from bert_keras.quiet import import_tensorflow
-
-import_tensorflow()
-
 import keras
 import numpy as np
 import tensorflow as tf

@@ -20,10 +20,6 @@ from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
-from bert_keras.quiet import import_tensorflow
-
-import_tensorflow()
-
 import keras
 import numpy as np
 import torch

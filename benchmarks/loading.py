@@ -21,9 +21,7 @@ NAMES = ("bert_keras, own folder", "bert_keras, Hugging Face folder", "transform
 
 
 def write_folders(size: str, folder: Path) -> None:
-    from bert_keras.quiet import import_tensorflow
 
-    import_tensorflow()
     from bert_keras import BertEncoder, preset
 
     encoder = BertEncoder(preset(size, activation="gelu_tanh"))
@@ -39,9 +37,7 @@ def loader(name: str, folder: Path):
         import transformers
 
         return lambda: transformers.AutoModel.from_pretrained(folder / NAMES[1])
-    from bert_keras.quiet import import_tensorflow
 
-    import_tensorflow()
     if name == "keras_hub":
         import keras_hub
 

@@ -17,9 +17,6 @@ GLOBAL, MASKED, BLOCKS = "global", "masked", "blocks"  # MASKED: full matrices, 
 
 def run_variant(size: str, num_layers: int, length: int, variant: str) -> None:
     """Builds the encoder; then measures one forward pass for each line of standard input."""
-    from bert_keras.quiet import import_tensorflow
-
-    import_tensorflow()
 
     import numpy as np
     import tensorflow as tf

@@ -3,10 +3,6 @@
 import argparse
 from pathlib import Path
 
-from bert_keras.quiet import import_tensorflow
-
-import_tensorflow()
-
 import numpy as np
 from keras import ops
 

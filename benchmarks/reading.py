@@ -5,10 +5,6 @@ import statistics
 import time
 from collections.abc import Callable
 
-from bert_keras.quiet import import_tensorflow
-
-import_tensorflow()
-
 import tensorflow as tf
 
 from bert_keras.data.records import common_schema, pretraining_dataset, record_files

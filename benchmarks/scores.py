@@ -19,8 +19,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from bert_keras.quiet import import_tensorflow
-
 SIDES = ("bert_keras", "transformers")
 
 
@@ -181,7 +179,6 @@ def main() -> None:
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.side:
-        import_tensorflow()
         task, recipe, files = settings(arguments, *arguments.tasks)
         side = ours if arguments.side == "bert_keras" else theirs
         print(json.dumps(side(task, recipe, files, arguments.start)))

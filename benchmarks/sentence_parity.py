@@ -19,10 +19,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bert_keras.quiet import import_tensorflow
-
-import_tensorflow()
-
 import numpy as np
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests/parity"))

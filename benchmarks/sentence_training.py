@@ -24,9 +24,6 @@ from pathlib import Path
 
 os.environ |= {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
 
-from bert_keras.quiet import import_tensorflow
-
-import_tensorflow()
 
 import numpy as np
 import sentence_transformers

@@ -32,7 +32,6 @@ from bert_keras.downstream.squad.questions import read_questions
 from bert_keras.downstream.table import table_rows
 from bert_keras.errors import InputError, run_command
 from bert_keras.exporting.verify import loaded
-from bert_keras.quiet import import_tensorflow
 from bert_keras.serving.version_folders import chosen_versions
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
@@ -165,7 +164,6 @@ def measure(arguments: argparse.Namespace, scratch: Path) -> None:
     vocabulary = Vocabulary.from_file(arguments.data / VOCABULARY)
     tokenizer = WordPieceTokenizer(vocabulary, lowercase=True)
     model = arguments.model or scratch / arguments.size
-    import_tensorflow()
     if not arguments.model:
         length = arguments.max_length
         write_model(arguments.size, model / "1", vocabulary=vocabulary, max_length=length)

@@ -10,10 +10,6 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from bert_keras.quiet import import_tensorflow
-
-import_tensorflow(without=("keras", "jax"))
-
 import numpy as np
 
 from bert_keras.serving.model import ServedModel

@@ -13,9 +13,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-from bert_keras.quiet import import_tensorflow
 
-import_tensorflow()
 
 import numpy as np
 import tensorflow as tf

@@ -14,10 +14,6 @@ import unicodedata
 from collections import Counter
 from pathlib import Path
 
-from bert_keras.quiet import import_tensorflow
-
-import_tensorflow()
-
 import tensorflow as tf
 import tensorflow_text as tf_text
 

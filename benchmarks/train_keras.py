@@ -4,6 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+# As the commands do; written out, because compare.py also runs commits without a name for them.
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
 from train_batches import (
     LEARNING_RATE,
     MAX_NORM,
@@ -15,16 +20,6 @@ from train_batches import (
     Work,
     every_position,
 )
-
-from bert_keras.quiet import import_tensorflow
-
-# As the commands do; written out, because compare.py also runs commits without a name for them.
-import_tensorflow(without=("jax", "matplotlib", "sklearn"))
-
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import ops
 from train_optimizer import keras_adamw
 
 from bert_keras.config import BertConfig

@@ -3,8 +3,12 @@
 The modules of the public names are imported on first use, so `import bert_keras` is fast.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # notes on the machine, before TensorFlow loads
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # also without AVX512-VNNI, where it is off
 
 if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.checkpoints.conversion import convert as convert

@@ -66,4 +66,5 @@ def add_commands(
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         add_options(sub, command)
+        sub.add_argument("--debug", action="store_true", help="print the traceback of an error")
         sub.set_defaults(command=command)

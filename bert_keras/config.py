@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from bert_keras.errors import InputError
-from bert_keras.options import LARGEST_SIZE, check_choice, check_least
-from bert_keras.storage import json_object, write_text
+from bert_keras.errors import LARGEST_SIZE, InputError, check_choice, check_least
+from bert_keras.files import json_object, write_text
 from bert_keras.text.vocab import SPECIAL_TOKENS
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh")

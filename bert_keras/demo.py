@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bert_keras.errors import InputError, counted
 from bert_keras.exporting.export import export
+from bert_keras.files import write_text
 from bert_keras.progress import progress
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.hyperparameters import PretrainRecipe
@@ -18,7 +19,6 @@ from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.serving.client import predict
 from bert_keras.serving.server import running_server
-from bert_keras.storage import write_text
 from tfrecords_tools.build import build
 from tfrecords_tools.inputs.corpus import documents
 from tfrecords_tools.settings import BuildSettings

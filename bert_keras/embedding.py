@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from bert_keras.errors import InputError, check_name
-from bert_keras.options import LARGEST_SIZE, check_least
+from bert_keras.errors import LARGEST_SIZE, InputError, check_least, check_name
 
 # Ways to compute one vector from the hidden states of a text, under their names in
 # sentence-transformers. "mean_sqrt_len_tokens" divides the sum by the square root of the number of

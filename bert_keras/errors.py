@@ -1,14 +1,21 @@
-"""Defines the exception for errors that a user can correct, and reports errors of a command."""
+"""Defines the exception for errors that a user can correct, checks of settings, and commands."""
 
-import contextlib
 import errno
 import io
+import logging
+import math
 import os
 import re
 import signal
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from typing import Any
+
+LARGEST_COUNT = 2**31 - 1  # of the 32-bit integers that NumPy, TensorFlow and tokenizers use
+LARGEST_SIZE = 2**20  # of a layer, a batch or a vocabulary; none in use is larger
 
 
 class InputError(ValueError):
@@ -27,43 +34,76 @@ class InputError(ValueError):
     """
 
 
+def check(is_valid: object, message: str) -> None:
+    """Raises InputError with `message` unless `is_valid`."""
+    if not is_valid:
+        raise InputError(message)
+
+
 def check_name(name: str, known: Iterable[str], *, what: str) -> None:
-    """Check that a name is known.
+    """Raises InputError if `name` is not in `known`, with the nearest known name.
 
     Args:
         name: The name to check.
         known: All valid names.
         what: The kind of name in the error message, such as "recipe".
-
-    Raises:
-        InputError: If `name` is not in `known`; the message lists `known`.
     """
     if name not in (known := tuple(known)):
-        raise InputError(f"no {what} is called {name!r}; known: {', '.join(known)}")
+        near = get_close_matches(str(name), known, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise InputError(f"no {what} is called {name!r}; {hint}known: {', '.join(known)}")
+
+
+def check_least(settings: Any, least: int, *names: str, most: int = LARGEST_COUNT) -> None:
+    """Raises InputError if one of the fields `names` is below `least` or above `most`."""
+    for name in names:
+        if (value := getattr(settings, name)) < least:
+            raise InputError(f"{name} is {value}; expected at least {least}")
+        if value > most:
+            raise InputError(f"{name} is {value}; expected at most {most}")
+
+
+# Name of a range in error messages -> whether a number is in the range
+_RANGES: dict[str, Callable[[float], bool]] = {
+    "a number above 0": lambda value: 0 < value < math.inf,
+    "0 or a number above it": lambda value: 0 <= value < math.inf,
+    "a rate in [0, 1)": lambda value: 0 <= value < 1,
+    "more than 0, up to 1": lambda value: 0 < value <= 1,
+    "0 to 4294967295": lambda value: 0 <= value < 2**32,  # valid seeds of NumPy
+}
+
+
+def check_range(settings: Any, expected: str, *names: str) -> None:
+    """Raises InputError if a number in one of the fields `names` is not in a range of `_RANGES`."""
+    for name in names:
+        value = getattr(settings, name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if not _RANGES[expected](number):
+                raise InputError(f"{name} is {number}; expected {expected}")
+
+
+def check_choice(settings: Any, name: str, known: Iterable[str]) -> None:
+    """Raises InputError if the field `name` does not have one of the `known` values."""
+    if (value := getattr(settings, name)) not in (known := tuple(known)):
+        raise InputError(f"{name} is {value!r}; expected one of {', '.join(known)}")
+
+
+def check_unused(settings: Any, *names: str, reason: str) -> None:
+    """Raises InputError if fields that have no effect for a `reason` differ from their default."""
+    for name in names:
+        if (value := getattr(settings, name)) != getattr(type(settings), name):
+            raise InputError(f"{name}={value} has no effect {reason}; leave it out")
 
 
 def counted(number: int, unit: str) -> str:
-    """Return a number with its unit, which is plural unless the number is 1, as "1,024 steps"."""
+    """Returns a number with its unit, which is plural unless the number is 1, as "1,024 steps"."""
     return f"{number:,} {unit}{'s' * (number != 1)}"
 
 
 def listed(problems: list[str], *, most: int = 50) -> str:
-    """Join the first `most` faults into one text that ends with the number of the other faults."""
+    """Joins the first `most` faults into one text that ends with the number of the others."""
     named = "; ".join(problems[:most])
     return named if len(problems) <= most else f"{named}; and {len(problems) - most:,} more"
-
-
-@contextlib.contextmanager
-def tensorflow_writes(path: str | os.PathLike) -> Iterator[None]:
-    """Convert TensorFlow's errors while it writes to the path `path` to `OSError`s."""
-    import tensorflow as tf
-
-    try:
-        yield
-    except tf.errors.ResourceExhaustedError as error:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(path)) from error
-    except tf.errors.PermissionDeniedError as error:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path)) from error
 
 
 # Characters that a terminal obeys instead of showing: control characters except line feed and tab,
@@ -72,78 +112,87 @@ _NOT_PRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u206
 
 
 def printable(text: object) -> str:
-    r"""Return a text of a file as a terminal may print it: an escape character becomes "\x1b"."""
+    r"""Returns a text of a file as a terminal may print it: an escape character becomes "\x1b"."""
     return _NOT_PRINTABLE.sub(lambda match: ascii(match[0])[1:-1], str(text))
 
 
-class _Termination(KeyboardInterrupt):
-    """SIGTERM arrived."""
+def import_tensorflow() -> None:
+    """Imports TensorFlow without its notes on the machine, which a command's user cannot act on.
 
-
-@contextlib.contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """Raise `_Termination` in the `with` block for SIGTERM; only the main thread gets signals."""
-
-    def end(*_) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the removal of files is not interrupted
-        raise _Termination
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-@contextlib.contextmanager
-def _flushed_stdout() -> Iterator[None]:
-    """Write all of stdout in the `with` block; a failure later would print a traceback."""
-    try:
-        yield
-        print(end="", flush=True)
-    except OSError:
+    Its C++ code prints them before it reads TF_CPP_MIN_LOG_LEVEL, so that only stderr itself can
+    hold them back. An error of the import is shown.
+    """
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as notes:
+        os.dup2(notes.fileno(), 2)
         try:
-            print(end="", flush=True)
-        except OSError:  # drops the rest, which the interpreter would try to write at its end
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise
+            import tensorflow as tf
+
+            if "TF_CONFIG" not in os.environ:  # with several workers, the strategy comes first
+                tf.config.list_logical_devices()
+        except BaseException:
+            notes.seek(0)
+            os.write(stderr, notes.read())
+            raise
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+    logging.getLogger("absl").setLevel(logging.ERROR)  # TensorFlow Datasets warns of its own calls
 
 
-def run_command(program: str, command: Callable[[], None]) -> int:
-    """Run a command and report errors of the user or the system as one line on stderr.
-
-    Any other exception is a bug in this project and keeps its traceback.
+def run_command(program: str, command: Callable[[], None], *, debug: bool = False) -> int:
+    """Runs a command and reports any exception as one line on stderr.
 
     Args:
         program: The name at the start of the error line.
         command: The function to run.
+        debug: Whether to raise the exception, so that Python prints the traceback.
 
     Returns:
-        The exit code: 0 for success; 2 for an `InputError`, an `OSError` (no such file, disk full,
-        port in use) or a `MemoryError`; 130 for Ctrl-C; 143 for SIGTERM, which also raises
-        KeyboardInterrupt in `command`, so that incomplete files are removed.
+        The exit code: 0 for success, 2 for an exception, 130 for Ctrl-C and 143 for SIGTERM, which
+        also raises KeyboardInterrupt in `command`, so that incomplete files are removed.
     """
+    received = []
+
+    def interrupt(number, _) -> None:
+        signal.signal(number, signal.SIG_IGN)  # the removal of files is not interrupted
+        received.append(number)
+        raise KeyboardInterrupt
+
+    is_main = threading.current_thread() is threading.main_thread()  # only it gets signals
+    previous = signal.signal(signal.SIGTERM, interrupt) if is_main else None
     if isinstance(sys.stdout, io.TextIOWrapper):  # its encoding may lack a character
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        with _sigterm_interrupts(), _flushed_stdout():
-            command()
-    except InputError as error:
-        print(printable(f"{program}: {error}"), file=sys.stderr)
+        command()
+        sys.stdout.flush()
+    except KeyboardInterrupt as error:
+        print(f"{program}: {'; '.join(('interrupted', *error.args))}", file=sys.stderr)
+        return 128 + (received[0] if received else signal.SIGINT)
+    except Exception as error:
+        if debug:
+            raise
+        print(f"{program}: {_one_line(error)}", file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        except OSError:  # closed or full; drops what the interpreter would try to write at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
-    except OSError as error:
-        path = f"{error.filename}: " if error.filename else ""
-        remedy = "; free disk space and run this again" if error.errno == errno.ENOSPC else ""
-        print(printable(f"{program}: {path}{error.strerror or error}{remedy}"), file=sys.stderr)
-        return 2
-    except MemoryError:
-        remedy = "use smaller sizes, such as batch_size, or a machine with more memory"
-        print(f"{program}: not enough memory; {remedy}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt as interrupt:
-        print(f"{program}: {'; '.join(('interrupted', *interrupt.args))}", file=sys.stderr)
-        return 128 + (signal.SIGTERM if isinstance(interrupt, _Termination) else signal.SIGINT)
+    finally:
+        if is_main:
+            signal.signal(signal.SIGTERM, previous)
     return 0
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(printable(error).split())
+    if isinstance(error, InputError):
+        return text
+    if isinstance(error, OSError) and error.strerror:
+        text = ": ".join(filter(None, (str(error.filename or ""), error.strerror)))
+        text += "; free disk space and run this again" if error.errno == errno.ENOSPC else ""
+    elif isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
+        text = f"not enough memory; use smaller sizes, such as batch_size ({text[:200]})"
+    else:
+        text = f"{type(error).__name__}: {text[:500]}; --debug shows where"
+    return text

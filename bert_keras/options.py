@@ -1,7 +1,6 @@
 """Derives command-line options and FIELD=VALUE settings from dataclass fields, and checks them."""
 
 import argparse
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields, replace
 from types import UnionType
@@ -9,8 +8,6 @@ from typing import Any, get_args, get_origin
 
 from bert_keras.errors import InputError
 
-LARGEST_COUNT = 2**31 - 1  # of the 32-bit integers that NumPy, TensorFlow and tokenizers use
-LARGEST_SIZE = 2**20  # of a layer, a batch or a vocabulary; none in use is larger
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -142,76 +139,6 @@ def with_changes(*settings: Any, changes: Iterable[str] | Mapping[str, Any]) -> 
         new = {name: _value(values[name], table[name]) for name in values if name in table}
         changed.append(replace(one, **new) if new else one)
     return tuple(changed)
-
-
-def check_least(settings: Any, least: int, *names: str, most: int = LARGEST_COUNT) -> None:
-    """Check that fields of a dataclass instance are large enough, and not too large.
-
-    Args:
-        settings: The instance.
-        least: The smallest allowed value.
-        names: Names of the fields to check.
-        most: The largest allowed value.
-
-    Raises:
-        InputError: If a value is below `least` or above `most`.
-    """
-    for name in names:
-        if (value := getattr(settings, name)) < least:
-            raise InputError(f"{name} is {value}; expected at least {least}")
-        if value > most:
-            raise InputError(f"{name} is {value}; expected at most {most}")
-
-
-# Name of a range in error messages -> whether a number is in the range
-_RANGES: dict[str, Callable[[float], bool]] = {
-    "a number above 0": lambda value: 0 < value < math.inf,
-    "0 or a number above it": lambda value: 0 <= value < math.inf,
-    "a rate in [0, 1)": lambda value: 0 <= value < 1,
-    "more than 0, up to 1": lambda value: 0 < value <= 1,
-    "0 to 4294967295": lambda value: 0 <= value < 2**32,  # valid seeds of NumPy
-}
-
-
-def check_range(settings: Any, expected: str, *names: str) -> None:
-    """Check that fields of a dataclass instance are in a range; otherwise raise InputError.
-
-    Args:
-        settings: The instance.
-        expected: The range, a key of `_RANGES`.
-        names: Names of fields that hold a number or a tuple of numbers.
-    """
-    for name in names:
-        value = getattr(settings, name)
-        for number in value if isinstance(value, tuple) else (value,):
-            if not _RANGES[expected](number):
-                raise InputError(f"{name} is {number}; expected {expected}")
-
-
-def check_choice(settings: Any, name: str, known: Iterable[str]) -> None:
-    """Check that the field `name` of a dataclass instance has one of the `known` values.
-
-    Raises:
-        InputError: If the value is not in `known`.
-    """
-    if (value := getattr(settings, name)) not in (known := tuple(known)):
-        raise InputError(f"{name} is {value!r}; expected one of {', '.join(known)}")
-
-
-def check_unused(settings: Any, *names: str, reason: str) -> None:
-    """Check that fields of a dataclass instance that have no effect have their default values.
-
-    Args:
-        settings: The instance.
-        names: Names of the fields.
-        reason: Why they have no effect, a clause that follows "has no effect".
-
-    Raises:
-        InputError: If a field has another value.
-    """
-    for name in names:
-        if (value := getattr(settings, name)) != getattr(type(settings), name):
-            raise InputError(f"{name}={value} has no effect {reason}; leave it out")
 
 
 def flag_of(each: Field) -> str:

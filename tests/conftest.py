@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from bert_keras.quiet import hidden_messages, import_tensorflow
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -18,12 +17,10 @@ def pytest_configure(config):
     """Loads TensorFlow with four logical CPUs, except in the process that distributes tests."""
     if getattr(config.option, "numprocesses", None):
         return
-    with hidden_messages():
-        tf = pytest.importorskip("tensorflow")
-        tf.config.set_logical_device_configuration(  # for strategies; all else runs on the first
-            tf.config.list_physical_devices("CPU")[0], 4 * [tf.config.LogicalDeviceConfiguration()]
-        )
-    import_tensorflow()
+    tf = pytest.importorskip("tensorflow")
+    tf.config.set_logical_device_configuration(  # for strategies; all else runs on the first
+        tf.config.list_physical_devices("CPU")[0], 4 * [tf.config.LogicalDeviceConfiguration()]
+    )
     gc.freeze()  # TensorFlow's modules are not searched for garbage again and again
     gc.set_threshold(100_000, 20, 50)
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from bert_keras.errors import InputError, run_command
-from bert_keras.storage import atomic_folder
+from bert_keras.files import atomic_folder
 
 
 def raising(error):
@@ -20,25 +20,18 @@ def raising(error):
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
-        (InputError("this came; that was expected"), 2, "prog: this came; that was expected\n"),
-        (OSError(13, "Permission denied", "a/b"), 2, "prog: a/b: Permission denied\n"),
-        (
-            OSError(28, "No space left on device"),
-            2,
-            "prog: No space left on device; free disk space and run this again\n",
-        ),
-        (
-            MemoryError(),
-            2,
-            "prog: not enough memory; use smaller sizes, such as batch_size, or a machine with "
-            "more memory\n",
-        ),
-        (KeyboardInterrupt(), 130, "prog: interrupted\n"),
+        (InputError("this came; that was expected"), 2, "prog: this came; that was expected"),
+        (OSError(13, "Permission denied", "a/b"), 2, "prog: a/b: Permission denied"),
+        (OSError(28, "No space left on device"), 2, "prog: No space left on device; free disk"),
+        (MemoryError(), 2, "prog: not enough memory"),
+        (KeyError("of\nours"), 2, "prog: KeyError: "),
+        (KeyboardInterrupt(), 130, "prog: interrupted"),
     ],
 )
-def test_user_errors_are_reported_in_one_line(capsys, error, code, message):
+def test_errors_are_reported_in_one_line(capsys, error, code, message):
     assert run_command("prog", raising(error)) == code
-    assert capsys.readouterr().err == message
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(message)
 
 
 def test_sigterm_removes_incomplete_files_like_ctrl_c(capsys, tmp_path):
@@ -58,7 +51,7 @@ def test_sigterm_removes_incomplete_files_like_ctrl_c(capsys, tmp_path):
 def test_control_characters_of_files_are_escaped(capsys):
     text = "\x1b]0;title\x07 é\t日本 \x9b2J \u202e\udcff \x00"
     assert run_command("prog", raising(InputError(text))) == 2
-    expected = r"prog: \x1b]0;title\x07 é" + "\t日本 " + r"\x9b2J \u202e\udcff \x00"
+    expected = r"prog: \x1b]0;title\x07 é" + " 日本 " + r"\x9b2J \u202e\udcff \x00"
     assert capsys.readouterr().err == expected + "\n"
 
 
@@ -103,9 +96,9 @@ def test_a_stdout_that_cannot_be_written_is_reported_in_one_line(open_stdout, me
     assert process.stderr.startswith(f"prog: {message}")
 
 
-def test_other_errors_keep_their_traceback():
+def test_debug_keeps_the_traceback():
     with pytest.raises(ValueError, match="ours"):
-        run_command("prog", raising(ValueError("ours")))
+        run_command("prog", raising(ValueError("ours")), debug=True)
 
 
 def test_the_exit_code_of_success_is_0():

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.remote import is_remote
-from bert_keras.storage import json_object, resumed_folder, write_text
+from bert_keras.files import is_remote, json_object, resumed_folder, write_text
 from bert_keras.text.fast_tokenizer import VOCABULARY_FILE, vocabulary_file, write_vocabulary
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.google.write import write_google

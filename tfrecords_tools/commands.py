@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_keras.commands import Command, CommandParser, add_commands
-from bert_keras.errors import InputError, printable, run_command
-from bert_keras.options import argument, check_unused, group, option, options_of
-from bert_keras.quiet import import_tensorflow
-from bert_keras.storage import check_output, write_text
+from bert_keras.errors import InputError, check_unused, import_tensorflow, printable, run_command
+from bert_keras.files import check_output, write_text
+from bert_keras.options import argument, group, option, options_of
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.beam.build import build_on_beam
@@ -52,7 +51,8 @@ def command_parser() -> argparse.ArgumentParser:
 def run(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` names and return the exit code; see `run_command`."""
     arguments = command_parser().parse_args(argv)
-    return run_command("bert-tfrecords", options_of(arguments, arguments.command).run)
+    command = options_of(arguments, arguments.command)
+    return run_command("bert-tfrecords", command.run, debug=arguments.debug)
 
 
 def _sample_bytes(megabytes: str) -> int:

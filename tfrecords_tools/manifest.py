@@ -16,8 +16,8 @@ from pathlib import Path
 
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
+from bert_keras.files import atomic_file, json_object
 from bert_keras.progress import progress
-from bert_keras.storage import atomic_file, json_object
 from bert_keras.text.fast_tokenizer import (
     vocabulary_file,
     vocabulary_from,

@@ -6,15 +6,15 @@ from typing import Any
 
 from bert_keras.data.masking import REPLACEMENTS, UNITS, MaskingPolicy, replacement_shares
 from bert_keras.data.schema import LONGEST_RECORD, PretrainingSchema
-from bert_keras.errors import InputError, check_name
-from bert_keras.options import (
+from bert_keras.errors import (
+    InputError,
     check_choice,
     check_least,
+    check_name,
     check_range,
     check_unused,
-    flag_of,
-    option,
 )
+from bert_keras.options import flag_of, option
 from bert_keras.text.fast_tokenizer import RULES_FILE, is_uncased
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.decoding import ERRORS

@@ -14,8 +14,7 @@ from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint
 from bert_keras.checkpoints.keras_hub.presets import may_be_preset, preset_folder
 from bert_keras.checkpoints.model_readme import README
 from bert_keras.errors import InputError, check_name
-from bert_keras.remote import is_remote
-from bert_keras.storage import atomic_folder
+from bert_keras.files import atomic_folder, is_remote
 
 
 class Format(Protocol):

@@ -20,7 +20,7 @@ from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 from bert_keras.embedding import EmbeddingConfig
 from bert_keras.errors import InputError
-from bert_keras.storage import json_object
+from bert_keras.files import json_object
 from bert_keras.text.fast_tokenizer import vocabulary_in, write_vocabulary
 
 METADATA, WEIGHTS = "bert_keras.json", "weights.safetensors"

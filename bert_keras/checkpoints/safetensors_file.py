@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from bert_keras.checkpoints.tensors import STRIP_ROWS, StoredTensor, empty, refuse_lfs_pointer
 from bert_keras.errors import InputError
-from bert_keras.storage import existing_file
+from bert_keras.files import existing_file
 
 # Supported dtypes by their names in the file.
 DTYPES = {

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from bert_keras.commands import Command
 from bert_keras.errors import InputError, printable
+from bert_keras.files import atomic_folder, text_lines
 from bert_keras.options import argument, option
-from bert_keras.storage import atomic_folder, text_lines
 
 _MODEL = "OUTPUT/model of a run, or a checkpoint of any format (see convert)"
 

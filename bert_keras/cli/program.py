@@ -9,9 +9,8 @@ from bert_keras.cli.models import Convert, Export, Inspect, Serve
 from bert_keras.cli.tasks import Embed, Evaluate, Features, Predict, Submission
 from bert_keras.cli.training import Curves, DeviceOptions, Finetune, Pretrain
 from bert_keras.commands import Command, CommandParser, add_commands
-from bert_keras.errors import run_command
+from bert_keras.errors import import_tensorflow, run_command
 from bert_keras.options import options_of
-from bert_keras.quiet import UNUSED, import_tensorflow
 
 COMMANDS = (
     *(Demo, Pretrain, Finetune, Evaluate, Predict, Submission, Features, Embed, Inspect, Reproduce),
@@ -45,7 +44,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 
     def run_on_devices() -> None:
         is_server = isinstance(command, Serve)
-        import_tensorflow(without=(*UNUSED, "keras", "scipy", "h5py") if is_server else UNUSED)
+        import_tensorflow()
         if not is_server and getattr(command, "strategy", None) != "tpu":
             from bert_keras.distribution.numerics import add_in_one_order
 
@@ -57,23 +56,15 @@ def run(argv: Sequence[str] | None = None) -> int:
             if not interrupt.args and _is_continued(command):
                 interrupt.args = ("the same command continues the run",)
             raise
-        except _exhausted() as error:
-            raise MemoryError from error
 
-    return run_command(f"{parser.prog} {arguments.command.__name__.lower()}", run_on_devices)
+    name = f"{parser.prog} {arguments.command.__name__.lower()}"
+    return run_command(name, run_on_devices, debug=arguments.debug)
 
 
 def _is_continued(command: Command) -> bool:
     """Whether the same command continues a run that was stopped."""
     is_beam_job = getattr(command, "beam", None) is not None
     return isinstance(command, (Embed, Finetune, Pretrain, Reproduce)) and not is_beam_job
-
-
-def _exhausted() -> type[Exception]:
-    """Return the exception that TensorFlow raises if a device has not enough memory."""
-    import tensorflow as tf
-
-    return tf.errors.ResourceExhaustedError
 
 
 @contextlib.contextmanager

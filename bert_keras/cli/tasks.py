@@ -87,9 +87,9 @@ class Predict(ExamplesOptions):
     def run(self) -> None:
         from bert_keras.downstream.catalog import named_task
         from bert_keras.downstream.task import examples_file
+        from bert_keras.files import check_output
         from bert_keras.runs.evaluate import model_predictions
         from bert_keras.serving.remote_predictions import server_predictions
-        from bert_keras.storage import check_output
 
         check_output(self.output)
         data = examples_file(named_task(self.task), self.data, split=self.split)

@@ -6,8 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from bert_keras.data.choice import choose_tokens, choose_words, group_words
-from bert_keras.errors import InputError, check_name
-from bert_keras.options import check_choice, check_least
+from bert_keras.errors import InputError, check_choice, check_least, check_name
 from bert_keras.text.vocab import Vocabulary, is_unused
 
 UNITS = ("piece", "word")

@@ -11,9 +11,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bert_keras.errors import InputError, counted
-from bert_keras.options import check_least
-from bert_keras.storage import existing_file
+from bert_keras.errors import InputError, check_least, counted
+from bert_keras.files import existing_file
 
 SEQUENCE_FEATURES = ("input_ids", "input_mask", "segment_ids")  # int64 [L]
 PREDICTION_FEATURES = ("masked_lm_positions", "masked_lm_ids")  # int64 [P], padded with 0

@@ -21,7 +21,7 @@ from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.downstream.swag import SWAG_TASK
 from bert_keras.downstream.task import Task
 from bert_keras.errors import InputError, check_name
-from bert_keras.storage import StrPath
+from bert_keras.files import StrPath
 
 AnyTask = TypeVar("AnyTask", bound=Task)
 

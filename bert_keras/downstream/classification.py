@@ -22,9 +22,8 @@ from bert_keras.downstream.task import (
 )
 from bert_keras.downstream.texts import EncodedTexts, num_tokens, windows_of
 from bert_keras.downstream.tfds import is_tfds, tfds_files
-from bert_keras.errors import InputError
-from bert_keras.options import check_choice, check_least
-from bert_keras.storage import StrPath
+from bert_keras.errors import InputError, check_choice, check_least
+from bert_keras.files import StrPath
 from bert_keras.text.tokenizer import TextTokenizer
 
 LONG_TEXTS = ("error", "truncate", "mean", "max")

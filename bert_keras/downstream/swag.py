@@ -20,9 +20,9 @@ from bert_keras.downstream.task import (
 )
 from bert_keras.downstream.texts import EncodedGroups, num_tokens
 from bert_keras.downstream.tfds import is_tfds, tfds_files
-from bert_keras.errors import InputError
-from bert_keras.options import check_least, fixed
-from bert_keras.storage import StrPath
+from bert_keras.errors import InputError, check_least
+from bert_keras.files import StrPath
+from bert_keras.options import fixed
 from bert_keras.text.tokenizer import TextTokenizer
 
 NUM_ENDINGS = 4

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bert_keras.downstream.tfds import is_tfds, tfds_rows
 from bert_keras.errors import InputError, counted
-from bert_keras.storage import StrPath, existing_file, text_lines, write_text
+from bert_keras.files import StrPath, existing_file, text_lines, write_text
 from bert_keras.text.encode import SURROGATE
 
 Row = tuple[str, dict[str, str]]  # its location, for error messages, and its columns

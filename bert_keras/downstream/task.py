@@ -17,8 +17,8 @@ from bert_keras.data.buckets import length_grouped_batches
 from bert_keras.downstream.tfds import is_tfds
 from bert_keras.embedding import EmbeddingConfig
 from bert_keras.errors import InputError
+from bert_keras.files import StrPath
 from bert_keras.options import fixed
-from bert_keras.storage import StrPath
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from bert_keras.errors import InputError
-from bert_keras.storage import StrPath
+from bert_keras.files import StrPath
 
 PREFIX = "tfds:"
 _TRIES = 3  # of each download; TFDS has 10, which take minutes without a network

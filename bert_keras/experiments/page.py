@@ -10,9 +10,9 @@ from markupsafe import Markup
 
 from bert_keras.experiments.experiments import slug
 from bert_keras.experiments.results import Results
+from bert_keras.files import write_text
 from bert_keras.reports.charts import Line, line_chart, svg
 from bert_keras.reports.page import Report, Section, Table
-from bert_keras.storage import write_text
 
 SCORES = "Scores on the dev sets in percent: the mean over the seeds ± standard deviation."
 PUBLISHED = "The paper's scores are for other, larger files."

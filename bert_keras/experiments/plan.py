@@ -15,13 +15,13 @@ from typing import NamedTuple
 from bert_keras.experiments.experiments import Experiment
 from bert_keras.experiments.run import Runs, cell_task
 from bert_keras.experiments.scales import Scale
+from bert_keras.files import text_lines
 from bert_keras.models.pretrained import save_model
 from bert_keras.reports.page import Table
 from bert_keras.runs.forecast import step_seconds
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.task_run import TaskRun
-from bert_keras.storage import text_lines
 
 SAMPLE_CHARACTERS = 2_000_000  # size of the corpus sample for the vocabulary and the timed steps
 

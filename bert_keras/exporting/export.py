@@ -6,8 +6,8 @@ from pathlib import Path
 from bert_keras.errors import InputError
 from bert_keras.exporting.model_folder import export_model, text_model
 from bert_keras.exporting.variants.export_variant import MAX_SCORE_LOSS, export_variant
+from bert_keras.files import StrPath
 from bert_keras.models.pretrained import Pretrained
-from bert_keras.storage import StrPath
 from bert_keras.text.tokenizer import TextTokenizer
 
 

@@ -20,9 +20,9 @@ from bert_keras.exporting.saved_model import export_metadata, write_saved_model
 from bert_keras.exporting.signatures.classifier import served_classifier
 from bert_keras.exporting.signatures.exporter import Exporter
 from bert_keras.exporting.variants.variant import Variant
+from bert_keras.files import StrPath
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
-from bert_keras.storage import StrPath
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary

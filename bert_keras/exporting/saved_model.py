@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.errors import InputError, tensorflow_writes
+from bert_keras.errors import InputError
 from bert_keras.exporting.servable import ServableModel, check_outputs
 from bert_keras.exporting.serving_ops import check_ops
 from bert_keras.exporting.signatures.derived import on_examples, with_checked_tensors
@@ -21,9 +21,9 @@ from bert_keras.exporting.variants.variant import Variant
 from bert_keras.exporting.verify import run_in_fresh_process
 from bert_keras.exporting.version_folder import LARGEST_VERSION, METADATA, is_version
 from bert_keras.exporting.warmup import warmup_requests_for, write_warmup
+from bert_keras.files import atomic_folder, json_object, write_text
 from bert_keras.progress import progress
 from bert_keras.runs.outcome import MODEL, RECIPE, SCORES
-from bert_keras.storage import atomic_folder, json_object, write_text
 from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -101,17 +101,15 @@ def write_saved_model(
             cls_id=tokenizer.vocabulary.cls_id,
         )
         signatures, samples = on_examples(servable, signature="examples", input_name="examples")
-        with tensorflow_writes(folder):
-            module = ServedModule(model, text_to_inputs=text_to_inputs)
-            tf.saved_model.save(module, os.fspath(partial_folder), signatures=signatures)
-            _name_methods(partial_folder, signatures)
+        module = ServedModule(model, text_to_inputs=text_to_inputs)
+        tf.saved_model.save(module, os.fspath(partial_folder), signatures=signatures)
+        _name_methods(partial_folder, signatures)
         bar.update()
         check_ops(partial_folder)
         if metadata is not None:
             write_metadata(partial_folder, metadata)
         warmup = warmup_requests_for(partial_folder, tokenizer=tokenizer, max_length=max_length)
-        with tensorflow_writes(folder):
-            write_warmup(partial_folder, warmup, name=folder.resolve().parent.name)
+        write_warmup(partial_folder, warmup, name=folder.resolve().parent.name)
         bar.update()
         requests = [*(sample.request for sample in samples), *warmup]
         outputs = run_in_fresh_process(partial_folder, requests)

@@ -3,12 +3,14 @@
 The module does not import TensorFlow, so that a command refuses a wrong name immediately.
 """
 
+import contextlib
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.storage import json_object, partial_folder, rename_folder
+from bert_keras.files import json_object
 
 METADATA = "assets.extra/bert_keras.json"
 LARGEST_VERSION = 2**63 - 1  # TF Serving parses an int64 and ignores other folders
@@ -55,10 +57,14 @@ def export_next_version(export: Callable[[Path], object], model_folder: str | os
         The path of the version folder.
     """
     parent = Path(model_folder)
-    with partial_folder(parent / "next") as scratch:
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".next.", dir=parent) as scratch:
         # The warm-up requests contain the name of the model, which is that of the parent folder.
         written = Path(scratch, parent.resolve().name, "1")
         export(written)
-        while not rename_folder(written, folder := parent / str(next_version(parent))):
-            pass
-        return folder
+        while True:
+            folder = parent / str(next_version(parent))
+            with contextlib.suppress(FileExistsError):  # another export has just ended
+                folder.mkdir()
+                os.replace(written, folder)
+                return folder

@@ -23,7 +23,6 @@ from bert_keras.embedding import EmbeddingConfig
 from bert_keras.errors import InputError, counted
 from bert_keras.models.configured_model import ConfiguredModel
 from bert_keras.models.load_report import LoadReport, load_report
-from bert_keras.quiet import no_collection
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
@@ -133,7 +132,7 @@ class Pretrained(ConfiguredModel):
                 unexpected or of another shape; the message names all of them.
         """
         report = load_report(checkpoint, metadata=metadata, source=os.fspath(source), new=new)
-        with ThreadPoolExecutor() as pool, no_collection():
+        with ThreadPoolExecutor() as pool:
             values = {name: pool.submit(checkpoint.tensors[name].read) for name in report.loaded}
             # Variables get their values when this scope ends, so `_loaded_array` replaces the
             # random initializers before they run.

@@ -13,7 +13,7 @@ import numpy as np
 from markupsafe import Markup
 
 from bert_keras.errors import InputError
-from bert_keras.storage import atomic_file
+from bert_keras.files import atomic_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

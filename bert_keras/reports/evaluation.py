@@ -11,13 +11,13 @@ from bert_keras.downstream.squad.questions import Question
 from bert_keras.downstream.swag import SwagExample
 from bert_keras.downstream.task import Task
 from bert_keras.errors import counted
+from bert_keras.files import write_text
 from bert_keras.reports.answers import answer_findings
 from bert_keras.reports.entities import entity_findings
 from bert_keras.reports.findings import FindErrors
 from bert_keras.reports.labels import choice_findings, text_findings
 from bert_keras.reports.page import Report, Section, Table
 from bert_keras.reports.sentences import pair_findings, retrieval_findings
-from bert_keras.storage import write_text
 
 # Type of the examples -> function; tasks with the same type of examples have the same tables.
 FINDINGS: dict[type, FindErrors] = {

@@ -12,13 +12,13 @@ from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.downstream.task import softmax
 from bert_keras.errors import InputError
+from bert_keras.files import check_output, write_text
 from bert_keras.models import load_model
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 from bert_keras.reports.neighbours import neighbours
 from bert_keras.reports.page import render
-from bert_keras.storage import check_output, write_text
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer, ids_with_masks
 from bert_keras.text.vocab import Vocabulary

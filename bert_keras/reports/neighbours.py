@@ -10,8 +10,8 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from bert_keras.errors import InputError, counted
+from bert_keras.files import text_lines
 from bert_keras.models.encoder import BertEncoder
-from bert_keras.storage import text_lines
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer, TokenizedText
 

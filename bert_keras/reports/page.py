@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from bert_keras.storage import write_text
+from bert_keras.files import write_text
 
 
 class MarkedText(NamedTuple):

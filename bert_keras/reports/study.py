@@ -10,9 +10,9 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from bert_keras.files import write_text
 from bert_keras.reports.charts import Line, line_chart, svg
 from bert_keras.reports.page import Report, Section, Table, format_number
-from bert_keras.storage import write_text
 from bert_keras.training.curves import Curve
 from bert_keras.training.evaluations import rank
 

@@ -14,10 +14,16 @@ from pathlib import Path
 import numpy as np
 
 from bert_keras.errors import InputError
-from bert_keras.locks import locked_folder
+from bert_keras.files import (
+    check_output,
+    json_object,
+    locked_folder,
+    refuse_existing,
+    text_lines,
+    write_text,
+)
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 from bert_keras.progress import progress
-from bert_keras.storage import check_output, json_object, refuse_existing, text_lines, write_text
 
 CHUNK_TEXTS = 512  # texts that are encoded together; a stopped run repeats at most one chunk
 _ROWS_AT_ONCE = 8192  # of a row group of a parquet file

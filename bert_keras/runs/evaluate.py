@@ -11,11 +11,11 @@ from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import named_task, task_of
 from bert_keras.downstream.task import Task, examples_file
 from bert_keras.errors import InputError
+from bert_keras.files import StrPath, check_output
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.options import with_changes
 from bert_keras.reports.evaluation import evaluation_page
-from bert_keras.storage import StrPath, check_output
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from bert_keras.downstream.ner.encoding import TaggedWords
 from bert_keras.downstream.ner.files import Sentence
 from bert_keras.downstream.ner.windows import WordTokens, sentence_rows, word_tokens
 from bert_keras.errors import InputError, counted
+from bert_keras.files import atomic_file, readable_size, text_lines
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 from bert_keras.progress import progress
-from bert_keras.storage import atomic_file, readable_size, text_lines
 from bert_keras.text.tokenizer import TextTokenizer
 
 Features = Iterable[tuple[Sequence[str], np.ndarray]]  # for each text: M tokens, float32 [M, K, D]

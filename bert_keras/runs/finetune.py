@@ -10,6 +10,7 @@ from bert_keras.checkpoints.formats import absolute_path
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.downstream.task import Task
 from bert_keras.downstream.tfds import is_tfds
+from bert_keras.files import StrPath, file_sha256
 from bert_keras.models.pretrained import save_model
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.hyperparameters import FinetuneRecipe
@@ -23,7 +24,6 @@ from bert_keras.runs.outcome import (
     write_scores,
 )
 from bert_keras.runs.task_run import TaskRun
-from bert_keras.storage import StrPath, file_sha256
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import fit_resumable

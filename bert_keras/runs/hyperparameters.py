@@ -4,9 +4,8 @@ import math
 from dataclasses import dataclass
 
 from bert_keras.data.masking import MaskingPolicy, replacement_shares
-from bert_keras.errors import InputError
+from bert_keras.errors import LARGEST_SIZE, InputError, check_choice, check_least, check_range
 from bert_keras.models.initial_weights import check_local_attention
-from bert_keras.options import LARGEST_SIZE, check_choice, check_least, check_range
 from bert_keras.presets import preset
 from bert_keras.runs.objectives import PRETRAINING_OBJECTIVES
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError, listed
-from bert_keras.locks import LOCK, locked_folder
-from bert_keras.storage import check_parent, json_object, write_text
+from bert_keras.files import LOCK, check_parent, json_object, locked_folder, write_text
 from bert_keras.training.saved_states import saved_steps
 
 RECIPE, SCORES, MODEL = "recipe.json", "scores.json", "model"

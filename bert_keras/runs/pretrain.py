@@ -13,6 +13,7 @@ import keras
 from bert_keras.data.record_file import broken_files, readable_records
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError, counted
+from bert_keras.files import StrPath
 from bert_keras.models.initial_weights import start_with_local_attention
 from bert_keras.models.pretrained import save_model
 from bert_keras.models.task_models import TaskModel
@@ -30,7 +31,6 @@ from bert_keras.runs.outcome import (
 )
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.settings import pretrain_settings
-from bert_keras.storage import StrPath
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.checkpoints import BestModel, load_training_state, training_state
 from bert_keras.training.distiller import Distiller

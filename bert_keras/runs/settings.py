@@ -6,11 +6,11 @@ from typing import Any
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.task import Task
 from bert_keras.errors import check_name
+from bert_keras.files import StrPath
 from bert_keras.options import with_changes
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.hyperparameters import FinetuneRecipe, PretrainRecipe
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
-from bert_keras.storage import StrPath
 
 
 def named_recipe(recipes: dict, name: str, *, changes: Iterable[str] = ()):

@@ -17,12 +17,12 @@ from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.task import Encoded, Outputs, Task
 from bert_keras.errors import InputError
+from bert_keras.files import StrPath
 from bert_keras.models import MODELS
 from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.hyperparameters import FinetuneRecipe
 from bert_keras.runs.settings import finetune_settings
 from bert_keras.runs.starting_point import missing_parts
-from bert_keras.storage import StrPath
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 

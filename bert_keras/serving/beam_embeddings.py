@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bert_keras.errors import InputError
-from bert_keras.remote import file_system
+from bert_keras.files import file_system
 from bert_keras.serving.embeddings_api import has_signature, shortened
 from bert_keras.serving.model import ServedModel
 from bert_keras.serving.requests import DEFAULT_SIGNATURE

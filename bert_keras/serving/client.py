@@ -6,8 +6,7 @@ import re
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from bert_keras.errors import InputError, counted
-from bert_keras.options import check_least
+from bert_keras.errors import InputError, check_least, counted
 from bert_keras.serving.rest_client import RestConnection, UnavailableError
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import numpy as np
 from bert_keras.downstream.catalog import named_task, with_model_labels
 from bert_keras.downstream.classification import ClassificationTask, TextExample
 from bert_keras.errors import InputError
+from bert_keras.files import text_lines
 from bert_keras.options import with_changes
 from bert_keras.progress import progress
 from bert_keras.runs.evaluate import TaskPredictions
 from bert_keras.serving.client import Client
-from bert_keras.storage import text_lines
 
 _INPUTS = ("text", "text_pair")  # input names in the serving_default of every text classifier
 _TOLERANCE = 1e-3  # largest difference from 1 of the sum of float32 probabilities

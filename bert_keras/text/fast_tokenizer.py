@@ -17,7 +17,7 @@ from tokenizers import Encoding, Tokenizer, decoders
 from tokenizers.processors import ByteLevel
 
 from bert_keras.errors import InputError
-from bert_keras.storage import text_lines, write_text
+from bert_keras.files import text_lines, write_text
 from bert_keras.text.markers import MarkedTokenizer, has_markers
 from bert_keras.text.tokenizer import TextTokenizer, TokenizedText, WordPieceTokenizer
 from bert_keras.text.vocab import (

@@ -10,7 +10,7 @@ from itertools import count, islice
 from typing_extensions import deprecated
 
 from bert_keras.errors import InputError
-from bert_keras.storage import text_lines, write_text
+from bert_keras.files import text_lines, write_text
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORD_MARK = "▁"  # the space in a token of SentencePiece

@@ -12,8 +12,8 @@ from bert_keras.checkpoints.tensors import tensor
 from bert_keras.distribution.replicas import scalar_value
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError
+from bert_keras.files import atomic_file, write_text
 from bert_keras.models.pretrained import named_weights, stored_weight
-from bert_keras.storage import atomic_file, write_text
 
 HISTORY, BEST = "evaluations.json", "best.safetensors"
 _RESTART = "to train again, remove the folder of the run or choose another"

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from bert_keras.distribution.replicas import scalar_value
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError, counted
-from bert_keras.storage import atomic_folder
+from bert_keras.files import atomic_folder
 from bert_keras.training.checkpoints import TrainingCheckpoints
 
 MAX_LOSS_RATIO = 2.0  # ratio of the loss to the lowest loss at which the run stops

@@ -10,8 +10,8 @@ from pathlib import Path
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-from bert_keras.errors import InputError, tensorflow_writes
-from bert_keras.storage import write_text
+from bert_keras.errors import InputError
+from bert_keras.files import write_text
 
 _STATE_FILE = re.compile(r"step-(\d+)\.(index|data-\d+-of-\d+)")
 # Errors that do not mean damaged files.
@@ -88,8 +88,7 @@ class SavedStates:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            with tensorflow_writes(self.folder):
-                self.checkpoint.write(self._prefix(step))
+            self.checkpoint.write(self._prefix(step))
         finally:
             for half_written in self.folder.glob("*_temp"):
                 shutil.rmtree(half_written)

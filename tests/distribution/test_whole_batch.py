@@ -173,9 +173,7 @@ import sys
 
 import numpy as np
 
-from bert_keras.quiet import import_tensorflow
 
-import_tensorflow()
 import tensorflow as tf
 from bert_keras import BertConfig, BertSentenceEncoder, MultipleNegativesRankingLoss
 

@@ -17,9 +17,6 @@ from safetensors.numpy import save_file
 FOLDER = Path(__file__).resolve().parent
 sys.path.append(str(FOLDER.parent / "parity"))
 
-from bert_keras.quiet import import_tensorflow  # noqa: E402
-
-import_tensorflow()
 
 import keras  # noqa: E402
 import our_side  # noqa: E402

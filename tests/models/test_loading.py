@@ -199,8 +199,6 @@ def test_metadata_is_checked():
 MEMORY = """
 import sys
 from pathlib import Path
-from bert_keras.quiet import import_tensorflow
-import_tensorflow()
 from bert_keras import BertEncoder
 
 def peak():

@@ -19,7 +19,7 @@ from bert_keras.checkpoints.weight_rows import rows
 from bert_keras.config import BertConfig
 from bert_keras.data.records import pretraining_dataset, record_files
 from bert_keras.errors import InputError
-from bert_keras.locks import locked_folder
+from bert_keras.files import locked_folder
 from bert_keras.models import BertPretrainer, load_model
 from bert_keras.models.pretrained import named_weights
 from bert_keras.runs.hyperparameters import PretrainRecipe

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.storage import atomic_file
+from bert_keras.files import atomic_file
 from tfrecords_tools.jobs import Workers
 
 

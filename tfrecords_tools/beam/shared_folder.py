@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bert_keras.errors import InputError
-from bert_keras.remote import file_system, is_remote, open_file, remote_errors
+from bert_keras.files import file_system, is_remote, open_file
 
 _RUNNING = "running"  # a file that marks the partial folder
 _COPY_BYTES = 1 << 20
@@ -24,17 +24,16 @@ def create_partial(output: str) -> str:
     """
     output = output.rstrip("/")
     partial = f"{output}.beam-partial"
-    with remote_errors(output) if is_remote(output) else contextlib.nullcontext():
-        if _is_used(output):
-            raise InputError(f"{output} exists already; choose another name or remove it first")
-        if _is_used(partial):
-            raise InputError(
-                f"{partial} exists already: another job is writing {output}, or one was stopped; "
-                "wait for it, or remove the folder and run again"
-            )
-        system, folder = file_system(partial)
-        system.makedirs(folder, exist_ok=True)
-        write(join(partial, _RUNNING), b"")
+    if _is_used(output):
+        raise InputError(f"{output} exists already; choose another name or remove it first")
+    if _is_used(partial):
+        raise InputError(
+            f"{partial} exists already: another job is writing {output}, or one was stopped; "
+            "wait for it, or remove the folder and run again"
+        )
+    system, folder = file_system(partial)
+    system.makedirs(folder, exist_ok=True)
+    write(join(partial, _RUNNING), b"")
     return partial
 
 

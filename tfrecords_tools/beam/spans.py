@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_keras.storage import json_object
+from bert_keras.files import json_object
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.beam.plan import Plan, RangeTokens, local_vocabulary
 from tfrecords_tools.beam.shared_folder import upload

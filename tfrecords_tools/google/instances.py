@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_keras.storage import atomic_folder
+from bert_keras.files import atomic_folder
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.google.sampling import (
     FastRandom,

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_keras.errors import InputError
-from bert_keras.remote import open_file
-from bert_keras.storage import atomic_folder, utf8_error
+from bert_keras.files import atomic_folder, open_file, utf8_error
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus_files import TFDS, fingerprint

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_keras.errors import InputError, counted
-from bert_keras.storage import json_object
+from bert_keras.files import json_object
 from bert_keras.text.packing import packed_texts
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.google.instances import ORDER, ORDER_DTYPE, ROWS, DrawInstances, row_dtype

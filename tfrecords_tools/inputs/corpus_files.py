@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from bert_keras.errors import InputError
-from bert_keras.remote import file_system, is_remote, open_file, remote_errors
+from bert_keras.files import file_system, is_remote, open_file
 
 TFDS = "tfds:"  # prefix of the name of a TensorFlow dataset
 _SKIPPED = (".", "_")  # prefixes of files and folders that other programs write
@@ -95,21 +95,19 @@ def _regular(path: str) -> str:
 
 
 def _remote_matches(url: str) -> list[str]:
-    with remote_errors(url):
-        system, path = file_system(url)
-        if system.exists(path):
-            return [url]
-        matches = sorted(system.glob(path)) if glob.has_magic(path) else []
+    system, path = file_system(url)
+    if system.exists(path):
+        return [url]
+    matches = sorted(system.glob(path)) if glob.has_magic(path) else []
     # As in Python's glob, neither * nor ** matches a leading dot.
     return [_url_of(match, url, path) for match in matches if "/." in path or "/." not in match]
 
 
 def _remote_files(url: str) -> list[str]:
-    with remote_errors(url):
-        system, path = file_system(url)
-        if not system.isdir(path):
-            return [url]
-        files = system.find(path)
+    system, path = file_system(url)
+    if not system.isdir(path):
+        return [url]
+    files = system.find(path)
     start = len(path.rstrip("/")) + 1
     return [
         _url_of(file, url, path)
@@ -126,9 +124,8 @@ def _url_of(file: str, url: str, path: str) -> str:
 def fingerprint(path: str) -> dict:
     """Returns "path", "bytes" and "modified" (ns), which change if the file is changed."""
     if is_remote(path):
-        with remote_errors(path):
-            system, name = file_system(path)
-            num_bytes, modified = system.size(name), system.modified(name).timestamp()
+        system, name = file_system(path)
+        num_bytes, modified = system.size(name), system.modified(name).timestamp()
         return {"path": path, "bytes": num_bytes, "modified": round(modified * 1e9)}
     status = os.stat(path)
     return {"path": path, "bytes": status.st_size, "modified": status.st_mtime_ns}

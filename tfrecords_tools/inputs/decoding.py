@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from bert_keras.errors import InputError
-from bert_keras.remote import open_file
+from bert_keras.files import open_file
 from tfrecords_tools.inputs.parts import blocks
 
 NUM_LOCATIONS = 5  # locations that are stored for each kind of repair

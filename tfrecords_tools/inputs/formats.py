@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from backports import zstd
 
 from bert_keras.errors import InputError
-from bert_keras.remote import open_file
+from bert_keras.files import open_file
 
 OPENERS: dict[str, tuple[bytes, Callable[[BinaryIO], Any]]] = {
     "gz": (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 
 from bert_keras.errors import InputError
-from bert_keras.remote import open_file
+from bert_keras.files import open_file
 from tfrecords_tools.inputs.decoding import Decoder, Repairs
 from tfrecords_tools.inputs.parts import FilePart, grouped
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, TypeVar
 
 from bert_keras.errors import InputError
-from bert_keras.remote import open_file
+from bert_keras.files import open_file
 
 LONGEST_LINE = 1 << 22  # bytes; a longer line is returned in parts
 BLOCK = 1 << 18  # bytes read at once; a block that fits a processor's cache is fastest

@@ -9,9 +9,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from bert_keras.errors import InputError
-from bert_keras.quiet import import_tensorflow
-from bert_keras.remote import is_remote
+from bert_keras.errors import InputError, import_tensorflow
+from bert_keras.files import is_remote
 from tfrecords_tools.inputs import corpus_files
 from tfrecords_tools.inputs.decoding import Decoder, Repairs
 from tfrecords_tools.inputs.parts import FilePart

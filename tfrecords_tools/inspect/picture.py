@@ -4,10 +4,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from bert_keras.files import write_text
 from bert_keras.reports.charts import DrawChart, bar_chart, save_picture, svg
 from bert_keras.reports.charts import check_picture as check_ending
 from bert_keras.reports.page import render
-from bert_keras.storage import write_text
 from tfrecords_tools.inspect.histograms import Histogram
 
 MAX_BARS = 130  # each of 128 positions has its own bar

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_keras.storage import atomic_file
+from bert_keras.files import atomic_file
 from tfrecords_tools.records.objectives import Instance
 from tfrecords_tools.text.store import INDEX_DTYPE
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 
-from bert_keras.storage import atomic_file, write_text
+from bert_keras.files import atomic_file, write_text
 
 # An encoded batch: bytes, uint8 [B,n], or [1,n] if they are equal for all rows; and bool [B,n],
 # which of the bytes are used. None uses all bytes.

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from bert_keras.storage import atomic_folder
+from bert_keras.files import atomic_folder
 from bert_keras.text.packing import span_indices
 
 FILES = ("tokens", "sentences", "documents")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_keras.storage import atomic_folder
+from bert_keras.files import atomic_folder
 from bert_keras.text.fast_tokenizer import tokenizer_of, vocabulary_from
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary

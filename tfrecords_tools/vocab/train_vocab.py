@@ -18,8 +18,7 @@ from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.trainers import WordPieceTrainer
 
-from bert_keras.errors import InputError
-from bert_keras.options import LARGEST_SIZE
+from bert_keras.errors import LARGEST_SIZE, InputError
 from bert_keras.progress import progress
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.text.plugins import TextParts, import_function, part_starts

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bert_keras.storage import atomic_file
+from bert_keras.files import atomic_file
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from tfrecords_tools.inputs.corpus import lines_of, units
 from tfrecords_tools.inputs.decoding import Repairs

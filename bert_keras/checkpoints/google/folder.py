@@ -27,7 +27,7 @@ from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels, seem
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.storage import json_object
+from bert_keras.files import json_object
 from bert_keras.text.vocab import Vocabulary
 
 CONFIG = "bert_config.json"

@@ -18,7 +18,7 @@ from threading import Lock
 import numpy as np
 
 from bert_keras.checkpoints.tensors import StoredTensor, refuse_lfs_pointer, tensor
-from bert_keras.errors import InputError, tensorflow_writes
+from bert_keras.errors import InputError
 
 OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"  # an entry that only tf.train.Checkpoint (TF2) writes
 PATHS = "checkpoint"  # the file in which a Saver stores the name of its newest checkpoint
@@ -151,7 +151,7 @@ def write_variables(
 
     names = sorted([*variables, *integers])  # the order in which a Saver writes
     try:
-        with tensorflow_writes(prefix.parent), tf.device("CPU"):
+        with tf.device("CPU"):
             tensors = [
                 tf.constant(integers[name], tf.int64)
                 if name in integers

@@ -23,7 +23,7 @@ from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.families import BERT, FAMILIES, MODERNBERT
 from bert_keras.family import OPTIONAL_SIZES, Family
-from bert_keras.storage import json_object
+from bert_keras.files import json_object
 from bert_keras.text.vocab import Vocabulary
 
 CONFIG = "config.json"

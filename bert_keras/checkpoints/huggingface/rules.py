@@ -14,7 +14,7 @@ from tokenizers.models import BPE
 
 from bert_keras.checkpoints.tensors import refuse_lfs_pointer
 from bert_keras.errors import InputError
-from bert_keras.storage import json_object
+from bert_keras.files import json_object
 from bert_keras.text.fast_tokenizer import KOBERT_SPECIALS, SPECIALS
 from bert_keras.text.rules import (
     byte_pair_rules,

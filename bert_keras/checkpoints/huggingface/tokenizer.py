@@ -17,7 +17,7 @@ from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.checkpoints.metadata import seems_lowercase
 from bert_keras.errors import InputError, listed
 from bert_keras.family import Family
-from bert_keras.storage import json_object
+from bert_keras.files import json_object
 from bert_keras.text.fast_tokenizer import (
     BYTE_SPACE,
     SUPPORTED,

@@ -14,7 +14,7 @@ from bert_keras.checkpoints.safetensors_file import stored_tensors
 from bert_keras.checkpoints.tensors import StoredTensor, refuse_lfs_pointer
 from bert_keras.errors import InputError
 from bert_keras.family import Family
-from bert_keras.storage import existing_file, json_object
+from bert_keras.files import existing_file, json_object
 
 SAFETENSORS, TORCH, INDEX = "model.safetensors", "pytorch_model.bin", ".index.json"
 # Weight files of other frameworks, which are only reported.

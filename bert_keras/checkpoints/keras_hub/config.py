@@ -21,11 +21,10 @@ from bert_keras.checkpoints.keras_hub.families import (
 )
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
-from bert_keras.errors import InputError
+from bert_keras.errors import LARGEST_SIZE, InputError
 from bert_keras.families import family_of
 from bert_keras.family import Family
-from bert_keras.options import LARGEST_SIZE
-from bert_keras.storage import json_object
+from bert_keras.files import json_object
 from bert_keras.text.vocab import Vocabulary
 
 CONFIG, TASK, METADATA = "config.json", "task.json", "metadata.json"

@@ -16,7 +16,7 @@ import numpy as np
 
 from bert_keras.checkpoints.tensors import StoredTensor, empty, refuse_lfs_pointer
 from bert_keras.errors import InputError
-from bert_keras.storage import existing_file
+from bert_keras.files import existing_file
 
 
 def stored_tensors(path: Path) -> dict[str, StoredTensor]:

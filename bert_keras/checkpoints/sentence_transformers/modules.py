@@ -15,7 +15,7 @@ from bert_keras.checkpoints.foreign import check_keys, write_json
 from bert_keras.checkpoints.huggingface.config import CONFIG, note_if_ignored
 from bert_keras.embedding import POOLINGS, DenseModule, EmbeddingConfig, NormalizeModule
 from bert_keras.errors import InputError
-from bert_keras.storage import json_object
+from bert_keras.files import json_object
 
 MODULES, SETTINGS = "modules.json", "config_sentence_transformers.json"
 LIBRARY = "sentence_transformers"

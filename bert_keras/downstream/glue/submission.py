@@ -6,7 +6,7 @@ from pathlib import Path
 from bert_keras.downstream.glue.rows import ROWS, GlueRow
 from bert_keras.downstream.table import read_numbered
 from bert_keras.errors import InputError
-from bert_keras.storage import StrPath, atomic_file
+from bert_keras.files import StrPath, atomic_file
 
 HEADER = ("index", "prediction")
 # The task of each prediction file.

@@ -12,8 +12,8 @@ from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import data_files, needs_labels, task_folder
 from bert_keras.downstream.tfds import PREFIX, is_tfds
 from bert_keras.errors import counted
+from bert_keras.files import StrPath
 from bert_keras.options import fixed
-from bert_keras.storage import StrPath
 
 # The labels of test sets in TFDS builders, and in tables that were exported from them.
 NO_LABELS = ("-1", "-1.0")

@@ -10,8 +10,8 @@ from bert_keras.downstream.squad.predictions import Prediction
 from bert_keras.downstream.squad.questions import Question
 from bert_keras.downstream.squad.task import SquadTask
 from bert_keras.downstream.task import data_files, task_folder
+from bert_keras.files import StrPath
 from bert_keras.options import fixed
-from bert_keras.storage import StrPath
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,8 @@ from bert_keras.downstream.label_scores import f1
 from bert_keras.downstream.table import read_numbered, table_rows
 from bert_keras.downstream.task import Encoded, data_files, needs_labels, task_folder
 from bert_keras.errors import InputError
+from bert_keras.files import StrPath
 from bert_keras.options import fixed
-from bert_keras.storage import StrPath
 from bert_keras.text.markers import MARKERS, OBJECT, SUBJECT, has_markers, with_markers
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary

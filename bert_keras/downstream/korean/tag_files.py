@@ -6,7 +6,7 @@ from itertools import chain
 
 from bert_keras.downstream.ner.files import Sentence
 from bert_keras.errors import InputError, counted
-from bert_keras.storage import StrPath, text_lines
+from bert_keras.files import StrPath, text_lines
 
 _REVERSED_TAG = re.compile(r"(.+)-([BI])")
 

@@ -16,8 +16,8 @@ from bert_keras.downstream.ner.units import units_of
 from bert_keras.downstream.ner.windows import sentence_rows
 from bert_keras.downstream.task import Outputs, data_files, task_folder
 from bert_keras.errors import InputError, counted
+from bert_keras.files import StrPath, write_text
 from bert_keras.options import fixed
-from bert_keras.storage import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
 
 SPACE = " "

@@ -21,12 +21,11 @@ from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.downstream.ner.encoding import PositionedWords, TaggedWords, WordFeatures
 from bert_keras.downstream.ner.task import NerTask
-from bert_keras.errors import InputError, check_name, counted
+from bert_keras.errors import InputError, check_least, check_name, counted
+from bert_keras.files import readable_size, resumed_folder, write_text
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.feature_tagger import BertFeatureTagger, features_at
-from bert_keras.options import check_least
 from bert_keras.progress import progress
-from bert_keras.storage import readable_size, resumed_folder, write_text
 
 BATCH_SIZE = 32
 BATCHES_PER_CHECKPOINT = 20  # a run that was killed repeats at most this many batches

@@ -7,7 +7,7 @@ from typing import cast
 
 from bert_keras.downstream.tfds import tfds_rows
 from bert_keras.errors import InputError, counted
-from bert_keras.storage import StrPath, text_lines
+from bert_keras.files import StrPath, text_lines
 
 DOCUMENT_START = "-DOCSTART-"
 OUTSIDE = "O"

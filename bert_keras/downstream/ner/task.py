@@ -19,9 +19,9 @@ from bert_keras.downstream.ner.scoring import entity_scores
 from bert_keras.downstream.ner.windows import sentence_rows, word_tokens
 from bert_keras.downstream.task import Outputs, Task, data_files, no_labels_error
 from bert_keras.downstream.tfds import is_tfds, tfds_files
-from bert_keras.errors import InputError, counted
-from bert_keras.options import check_choice, check_least, fixed
-from bert_keras.storage import StrPath, atomic_file
+from bert_keras.errors import InputError, check_choice, check_least, counted
+from bert_keras.files import StrPath, atomic_file
+from bert_keras.options import fixed
 from bert_keras.text.tokenizer import TextTokenizer
 
 # The possible file names of each split.

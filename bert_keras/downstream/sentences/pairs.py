@@ -21,9 +21,8 @@ from bert_keras.downstream.task import (
     no_labels_error,
 )
 from bert_keras.downstream.tfds import is_tfds, tfds_files
-from bert_keras.errors import InputError, counted
-from bert_keras.options import check_range
-from bert_keras.storage import StrPath
+from bert_keras.errors import InputError, check_range, counted
+from bert_keras.files import StrPath
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.training.sentence_losses import CoSENTLoss, CosineSimilarityLoss
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bert_keras.errors import InputError, counted
-from bert_keras.storage import StrPath, text_lines, write_text
+from bert_keras.files import StrPath, text_lines, write_text
 
 
 @dataclass(frozen=True, slots=True)

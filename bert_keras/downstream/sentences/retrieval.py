@@ -42,9 +42,8 @@ from bert_keras.downstream.task import (
 )
 from bert_keras.downstream.tfds import is_tfds, tfds_files
 from bert_keras.embedding import EmbeddingConfig
-from bert_keras.errors import InputError, counted
-from bert_keras.options import check_least, check_unused
-from bert_keras.storage import StrPath
+from bert_keras.errors import InputError, check_least, check_unused, counted
+from bert_keras.files import StrPath
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.training.sentence_losses import (
     MarginMSELoss,

@@ -19,7 +19,7 @@ from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import Encoded, data_files
 from bert_keras.downstream.tfds import is_tfds, tfds_files
 from bert_keras.errors import InputError
-from bert_keras.storage import StrPath, text_lines
+from bert_keras.files import StrPath, text_lines
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.training.sentence_losses import MultipleNegativesRankingLoss
 

@@ -9,8 +9,7 @@ from bert_keras.architectures import SENTENCE_ENCODER
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.downstream.task import Encoded, Example, Prediction, Task
 from bert_keras.embedding import EmbeddingConfig
-from bert_keras.errors import InputError
-from bert_keras.options import check_choice, check_least
+from bert_keras.errors import InputError, check_choice, check_least
 from bert_keras.training.base_sentence_loss import SentenceLoss
 from bert_keras.training.matryoshka import MatryoshkaLoss
 

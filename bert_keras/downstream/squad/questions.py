@@ -9,7 +9,7 @@ from typing import Any
 
 from bert_keras.downstream.tfds import is_tfds, tfds_rows
 from bert_keras.errors import InputError
-from bert_keras.storage import existing_file
+from bert_keras.files import existing_file
 
 MAX_LISTED = 20  # maximum number of skipped questions that a message lists
 

@@ -19,9 +19,8 @@ from bert_keras.downstream.squad.scoring import squad1_scores, squad2_scores
 from bert_keras.downstream.squad.windows import NUM_SPECIALS, QuestionWindows, windows_over
 from bert_keras.downstream.task import Outputs, Task, data_files, needs_labels
 from bert_keras.downstream.tfds import is_tfds, tfds_files
-from bert_keras.errors import InputError
-from bert_keras.options import check_choice, check_least
-from bert_keras.storage import StrPath, json_object, write_text
+from bert_keras.errors import InputError, check_choice, check_least
+from bert_keras.files import StrPath, json_object, write_text
 from bert_keras.text.tokenizer import TextTokenizer
 
 

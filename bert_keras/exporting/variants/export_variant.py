@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import math
 import os
+import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -26,8 +27,8 @@ from bert_keras.exporting.variants.sentences import MIN_COSINE, mean_cosine, on_
 from bert_keras.exporting.variants.variant import Float16, Variant
 from bert_keras.exporting.verify import loaded
 from bert_keras.exporting.version_folder import METADATA
+from bert_keras.files import StrPath, atomic_folder, json_object, readable_size
 from bert_keras.reports.page import Table
-from bert_keras.storage import StrPath, atomic_folder, json_object, partial_folder, readable_size
 
 FLOAT32, LITERT = "float32", "litert"
 SAVED_MODELS: dict[str, type[Variant]] = {
@@ -92,7 +93,7 @@ def export_variant(  # noqa: PLR0913 - each argument is an option of `export`
     encoded = scored_task.encode(examples, model.tokenizer)
     with (
         atomic_folder(folder) as new_folder,
-        partial_folder(folder) as scratch,
+        tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=new_folder.parent) as scratch,
         contextlib.ExitStack() as open_models,
     ):
         # Warm-up requests contain the name of the model, which is that of the parent folder.

@@ -11,7 +11,6 @@ import tensorflow as tf
 from bert_keras.exporting.servable import traced
 from bert_keras.exporting.variants.measuring import Run
 from bert_keras.exporting.version_folder import METADATA
-from bert_keras.quiet import hidden_messages
 
 MODEL = "model.tflite"
 
@@ -58,7 +57,7 @@ def litert_run(folder: str | os.PathLike) -> Run:
     outputs.
     """
     # tf.lite.Interpreter is deprecated. Its successor, ai-edge-litert, is one more package (22 MB).
-    with warnings.catch_warnings(), hidden_messages():
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "(?s).*tf.lite.Interpreter is deprecated")
         interpreter = tf.lite.Interpreter(
             os.fspath(Path(folder) / MODEL), num_threads=os.cpu_count()

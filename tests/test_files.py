@@ -1,0 +1,139 @@
+import subprocess
+import sys
+
+import pytest
+
+from bert_keras.errors import InputError
+from bert_keras.files import (
+    atomic_file,
+    atomic_folder,
+    check_output,
+    existing_file,
+    locked_folder,
+    readable_size,
+    resumed_folder,
+    text_lines,
+)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_text_lines_drop_line_ends_and_the_byte_order_mark(tmp_path):
+    (tmp_path / "a").write_bytes("\ufeffeins\r\nzwei\n\ndrei \ufeff".encode())
+    assert list(text_lines(tmp_path / "a")) == ["eins", "zwei", "", "drei \ufeff"]
+    (tmp_path / "b").write_bytes(b"good\nb\xe4d\n")
+    with pytest.raises(InputError, match=r"b, line 2 .*0xe4 at column 2"):
+        list(text_lines(tmp_path / "b"))
+
+
+def test_files_and_folders_are_told_apart(tmp_path):
+    for path in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(InputError):
+            existing_file(path)
+
+
+def test_a_file_is_written_completely_or_not_at_all(tmp_path):
+    target = tmp_path / "deep" / "file"
+    with atomic_file(target) as partial:
+        partial.write_text("new")
+        assert not target.exists()
+    with pytest.raises(RuntimeError), atomic_file(target) as partial:
+        partial.write_text("half")
+        raise RuntimeError
+    assert target.read_text() == "new" and names(target.parent) == ["file"]
+
+
+@pytest.mark.parametrize("write", [atomic_file, atomic_folder, resumed_folder])
+def test_impossible_paths_are_refused_before_anything_is_written(tmp_path, write):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "mine").touch()
+    for path in ("file/new", "file/deep/new", "folder"):
+        with pytest.raises(InputError), write(tmp_path / path):
+            pytest.fail("the path is not refused")
+    assert names(tmp_path) == ["file", "folder"] and names(tmp_path / "folder") == ["mine"]
+
+
+def test_an_output_path_is_checked_without_writing(tmp_path, monkeypatch):
+    check_output(tmp_path / "deep" / "er" / "file")
+    with pytest.raises(InputError):
+        check_output(tmp_path)
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # as for anyone but root
+    with pytest.raises(InputError):
+        check_output(tmp_path / "file")
+    assert not names(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "expected"),
+    [(0, "0 bytes"), (999, "999 bytes"), (4224, "4.2 kB"), (3e9, "3.0 GB")],
+)
+def test_readable_sizes(num_bytes, expected):
+    assert readable_size(num_bytes) == expected
+
+
+def test_a_folder_is_written_completely_or_not_at_all(tmp_path):
+    with pytest.raises(RuntimeError), atomic_folder(tmp_path / "out") as partial:
+        (partial / "file").write_text("half")
+        raise RuntimeError
+    assert names(tmp_path) == []
+    with atomic_folder(tmp_path / "out") as partial:
+        (partial / "file").write_text("whole")
+    assert (tmp_path / "out" / "file").read_text() == "whole"
+    assert names(tmp_path) == ["out"] and names(tmp_path / "out") == ["file"]
+
+
+def test_a_resumed_folder_is_continued_until_it_is_complete(tmp_path):
+    with pytest.raises(KeyboardInterrupt), resumed_folder(tmp_path / "a") as folder:
+        (folder / "done").write_text("1")
+        raise KeyboardInterrupt
+    assert names(tmp_path) == ["a.partial"]
+    with pytest.raises(InputError, match="wrong"), resumed_folder(tmp_path / "a"):
+        raise InputError("wrong")
+    with resumed_folder(tmp_path / "a") as folder:
+        assert (folder / "done").read_text() == "1"
+    assert names(tmp_path) == ["a"] and names(tmp_path / "a") == ["done"]
+
+
+def test_a_new_resumed_folder_is_deleted_after_invalid_input(tmp_path):
+    with pytest.raises(InputError, match="wrong"), resumed_folder(tmp_path / "a"):
+        raise InputError("wrong")
+    assert not names(tmp_path)
+
+
+def test_what_a_killed_process_left_half_written_is_replaced(tmp_path):
+    script = """
+import sys, time
+from bert_keras.files import atomic_file, atomic_folder
+with atomic_folder(sys.argv[1] + "/folder") as folder, atomic_file(sys.argv[1] + "/file") as file:
+    (folder / "half").touch()
+    file.write_text("half of it")
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout and process.stdout.readline()
+        for write in (atomic_file, atomic_folder):  # while it runs
+            name = write.__name__.removeprefix("atomic_")
+            with pytest.raises(InputError, match="another process"), write(tmp_path / name):
+                pass
+        process.kill()
+    with atomic_folder(tmp_path / "folder"), atomic_file(tmp_path / "file") as file:
+        file.write_text("all")
+    assert names(tmp_path) == ["file", "folder"] and not names(tmp_path / "folder")
+    assert (tmp_path / "file").read_text() == "all"
+
+
+def test_two_runs_cannot_write_one_folder(tmp_path):
+    with resumed_folder(tmp_path / "a"):
+        with pytest.raises(InputError, match="another process"), resumed_folder(tmp_path / "a"):
+            pass
+        assert (tmp_path / "a.partial").is_dir()
+    with locked_folder(tmp_path):
+        with pytest.raises(InputError, match="another process"), locked_folder(tmp_path):
+            pass
+        assert ".lock" in names(tmp_path)
+    assert names(tmp_path) == ["a"]
