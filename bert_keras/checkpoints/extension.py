@@ -10,7 +10,6 @@ from bert_keras.checkpoints.tensors import StoredTensor, empty
 from bert_keras.checkpoints.weight_rows import rows
 from bert_keras.errors import InputError, counted
 from bert_keras.text.google_words import google_words
-from bert_keras.text.markers import MARKERS
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
 from bert_keras.text.vocab import Vocabulary, is_unused
 
@@ -27,9 +26,8 @@ def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
 
     Args:
         checkpoint: The checkpoint, of any model.
-        new_tokens: Words as the tokenizer divides texts, "##" and the end of such words, or the
-            markers of entities, `text.markers.MARKERS`. Tokens that the vocabulary has already are
-            skipped, and a note of the checkpoint states it.
+        new_tokens: Words as the tokenizer divides texts, or "##" and the end of such words. Tokens
+            that the vocabulary has already are skipped, and a note of the checkpoint states it.
 
     Raises:
         InputError: The checkpoint has no WordPiece vocabulary. Or a new token is blank, contains
@@ -55,7 +53,7 @@ def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
     size = len(vocabulary) + len(added) - len(unused)
     ids = [*unused, *range(len(vocabulary), size)]
     tokens = dict(enumerate(vocabulary.tokens)) | dict(zip(ids, added, strict=True))
-    subtokens = {n: _former_ids(token, vocabulary) for n, token in zip(ids, added, strict=True)}
+    subtokens = {n: subtoken_ids(token, vocabulary) for n, token in zip(ids, added, strict=True)}
     notes = [f"{counted(len(added), 'new token')}, {len(unused):,} of them instead of [unusedN]"]
     if known:
         notes.append(f"the vocabulary has already {_examples(known)}")
@@ -89,8 +87,6 @@ def _check(tokens: Sequence[str], *, lowercase: bool) -> None:
             )
         if counts[token] > 1:
             raise InputError(f"the new token {token!r} is given twice; remove one of them")
-        if token in MARKERS:  # which MarkedTokenizer finds before it divides a text into words
-            continue
         # A token that continues a word follows a letter.
         text = f"a{token[2:]}" if token.startswith("##") else token
         words = [word.text for word in google_words(text, lowercase=lowercase)]
@@ -100,14 +96,6 @@ def _check(tokens: Sequence[str], *, lowercase: bool) -> None:
                 f"no text contains the new token {token[:40]!r}: the tokenizer {found}; write the "
                 "words that it makes, or leave this token out"
             )
-
-
-def _former_ids(token: str, vocabulary: Vocabulary) -> list[int]:
-    """Returns the ids into which the tokenizer divided a new token before it was added."""
-    if token not in MARKERS:
-        return subtoken_ids(token, vocabulary)
-    words = google_words(token, lowercase=False)
-    return [token_id for word in words for token_id in subtoken_ids(word.text, vocabulary)]
 
 
 def subtoken_ids(token: str, vocabulary: Vocabulary) -> list[int]:

@@ -8,7 +8,6 @@ from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.downstream.classification import TABLE_TASKS
 from bert_keras.downstream.glue.task import GLUE_TASKS
 from bert_keras.downstream.korean.questions import QUESTION_TASKS
-from bert_keras.downstream.korean.relations import KLUE_RE_TASK
 from bert_keras.downstream.korean.tags import TAG_TASKS
 from bert_keras.downstream.korean.texts import KOREAN_TASKS
 from bert_keras.downstream.label_kinds import listed_labels
@@ -34,7 +33,6 @@ TASKS: dict[str, Task] = {
         *KOREAN_TASKS.values(),
         *QUESTION_TASKS,
         *TAG_TASKS,
-        KLUE_RE_TASK,
         NER_TASK,
         NER_FEATURES_TASK,
         *TABLE_TASKS.values(),

@@ -61,7 +61,6 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
     stride: int = 64  # tokens between the starts of two windows
 
     model: ClassVar[str] = CLASSIFIER.name
-    probability_format: ClassVar[str] = ".6f"  # in a prediction file
 
     def __post_init__(self):
         if len(self.text_columns) not in (1, 2):
@@ -239,7 +238,7 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         rows = [
             [
                 self.label_kind.to_text(label),
-                *(format(p, self.probability_format) for p in probabilities),
+                *(f"{p:.6f}" for p in probabilities),
             ]
             for label, probabilities in predictions
         ]

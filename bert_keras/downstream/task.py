@@ -20,7 +20,6 @@ from bert_keras.errors import InputError
 from bert_keras.files import StrPath
 from bert_keras.options import fixed
 from bert_keras.text.tokenizer import TextTokenizer
-from bert_keras.text.vocab import Vocabulary
 
 Outputs = Sequence  # the outputs of a model: an array, or a dict of arrays, for each row
 Example = TypeVar("Example")
@@ -161,17 +160,6 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     def with_labels_of(self, examples: Sequence[Example]) -> Self:
         """Returns the task with the labels of the training examples, if it has no labels yet."""
         return self
-
-    def vocabulary(self, vocabulary: Vocabulary) -> Vocabulary:
-        """Returns the vocabulary of the task's model, which may rename [unusedN] tokens.
-
-        Args:
-            vocabulary: The vocabulary of the checkpoint from which the model starts.
-
-        Raises:
-            InputError: The vocabulary lacks tokens that the task needs.
-        """
-        return vocabulary
 
     def check_encoder(self, config: BertConfig) -> None:
         """Raises InputError for an encoder that does not fit the settings of the task."""

@@ -256,7 +256,6 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
         "klue-mrc": dataclasses.replace(
             KLUE, num_epochs=5, batch_size=16, learning_rate=3e-5, warmup_rate=0.0
         ),
-        "klue-re": dataclasses.replace(KLUE, num_epochs=3),
         "klue-ner": dataclasses.replace(KLUE, num_epochs=3, warmup_rate=0.0),
         "nsmc": KOELECTRA,
         "kornli": dataclasses.replace(KOELECTRA, num_epochs=15, batch_size=64),

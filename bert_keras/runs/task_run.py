@@ -79,10 +79,7 @@ class TaskRun:
         self.files = {split: os.fspath(path) for split, path in files.items()}
         if missing := {"train", "dev"} - {*self.files}:
             raise InputError(f"data has no {' and '.join(sorted(missing))}; name the file of each")
-        checkpoint = open_text_checkpoint(pretrained)
-        self.checkpoint = dataclasses.replace(
-            checkpoint, vocabulary=task.vocabulary(checkpoint.vocabulary)
-        )
+        self.checkpoint = open_text_checkpoint(pretrained)
         task.check_encoder(self.checkpoint.metadata.config)
         for name, default in (("num_lstm_layers", 0), ("layer_rate_decay", 1.0)):
             if task.freezes_encoder and getattr(recipe, name) != default:

@@ -18,7 +18,6 @@ from tokenizers.processors import ByteLevel
 
 from bert_keras.errors import InputError
 from bert_keras.files import text_lines, write_text
-from bert_keras.text.markers import MarkedTokenizer, has_markers
 from bert_keras.text.tokenizer import TextTokenizer, TokenizedText, WordPieceTokenizer
 from bert_keras.text.vocab import (
     SPECIAL_TOKENS,
@@ -126,8 +125,7 @@ def tokenizer_of(vocabulary: Vocabulary, *, lowercase: bool) -> TextTokenizer:
     """
     if vocabulary.rules:
         return FastTokenizer(vocabulary)
-    tokenizer = MarkedTokenizer if has_markers(vocabulary) else WordPieceTokenizer
-    return tokenizer(vocabulary, lowercase=lowercase)
+    return WordPieceTokenizer(vocabulary, lowercase=lowercase)
 
 
 def is_uncased(vocabulary: Vocabulary) -> bool:

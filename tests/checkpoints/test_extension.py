@@ -10,7 +10,6 @@ from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.cli import main
 from bert_keras.errors import InputError
 from bert_keras.models import MODELS
-from bert_keras.text.markers import MARKERS
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
@@ -172,12 +171,3 @@ def test_other_tokenizers_are_refused_in_one_sentence(checkpoint, tmp_path, caps
     (line,) = capsys.readouterr().err.splitlines()
     assert "the new token 'a cab' is blank or contains white space" in line
     assert not (tmp_path / "new").exists()
-
-
-def test_markers_of_entities_can_be_added_and_start_as_their_characters(checkpoint):
-    original = checkpoint("BertClassifier", vocabulary=Vocabulary((*VOCABULARY.tokens, "<", ">")))
-    new = extended(original, list(MARKERS))
-    assert new.vocabulary.tokens[1:3] == MARKERS[:2] and new.vocabulary.tokens[-2:] == MARKERS[2:]
-    before, after = (each.tensors["encoder/embeddings/token"].read() for each in (original, new))
-    former = [original.vocabulary.ids[token] for token in ("<", "[UNK]", ">")]
-    np.testing.assert_array_equal(after[1], before[former].mean(axis=0))

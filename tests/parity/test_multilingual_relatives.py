@@ -10,12 +10,8 @@ import pytest
 from differences import PRECISION, at, difference, gradient_differences
 
 from bert_keras.checkpoints.huggingface.config import CLASSES
-from bert_keras.config import BertConfig
-from bert_keras.models import BertEncoder, load_model
-from bert_keras.text.fast_tokenizer import tokenizer_of
-from bert_keras.text.markers import with_markers
+from bert_keras.models import load_model
 from bert_keras.text.packing import pack
-from bert_keras.text.vocab import Vocabulary
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 
 pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
@@ -159,23 +155,3 @@ def test_gradients_of_the_masked_lm(published, kind):
     assert gradients.keys() == expected.keys()
     for name, apart in gradient_differences(gradients, expected).items():
         assert apart.relative <= 1e-4, f"{name}: {apart}"
-
-
-def test_marked_entities_are_tokenized_as_by_klue_baseline(tmp_path, klue_tokens):
-    """The rule for tokens after end markers is that of klue_baseline/data/klue_re.py."""
-    vocabulary = Vocabulary((*klue_tokens, *(f"[unused{n}]" for n in range(4))))
-    tokenizer = tokenizer_of(with_markers(vocabulary), lowercase=False)
-    config = BertConfig(vocab_size=len(vocabulary), hidden_size=8, num_layers=1, num_heads=2)
-    BertEncoder(config).save_pretrained(tmp_path / "t", format="huggingface", tokenizer=tokenizer)
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "t")
-    for sentence in SENTENCES:
-        third = len(sentence) // 3
-        text = f"<obj>{sentence[:third]}</obj>{sentence[third : 2 * third]} <subj>"
-        text += f"{sentence[2 * third : -1]}</subj>{sentence[-1]}"
-        tokens = theirs.tokenize(text)
-        for marker in ("</subj>", "</obj>"):
-            after = tokens.index(marker) + 1
-            is_syllable = tokens[after : after + 1] and "가" <= tokens[after][0] <= "힣"
-            if is_syllable and text[text.find(marker) + len(marker)] != " ":
-                tokens[after] = f"##{tokens[after]}"
-        assert theirs.convert_tokens_to_ids(tokens) == tokenizer.ids_batch([text])[0], text

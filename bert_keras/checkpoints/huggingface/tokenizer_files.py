@@ -17,17 +17,12 @@ from bert_keras.checkpoints.huggingface.tokenizer import (
 )
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.text.fast_tokenizer import write_vocabulary
-from bert_keras.text.markers import MARKERS, has_markers
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 WORDPIECE_NOTE = (
     "transformers' tokenizer reads special tokens such as [MASK] in a text as tokens; it also "
     "differs from BERT's for some hundred rare characters and a capital sigma at the end of a word"
-)
-MARKERS_NOTE = (
-    "after </subj> and </obj>, transformers' tokenizer starts a new word; bert-keras continues the "
-    "word, as KLUE-baseline does"
 )
 RULES_NOTE = (
     "transformers' tokenizer reads special tokens in a text as tokens, bert-keras reads them as "
@@ -66,10 +61,7 @@ def write_tokenizer(
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
         special_tokens=[("[CLS]", vocabulary.cls_id), ("[SEP]", vocabulary.sep_id)],
     )
-    markers = MARKERS if has_markers(vocabulary) else ()
-    tokenizer.add_special_tokens(
-        [AddedToken(token, special=True) for token in (*SPECIAL_TOKENS, *markers)]
-    )
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL_TOKENS])
     tokenizer.save(str(folder / TOKENIZER))
     bert = {
         "tokenizer_class": "BertTokenizer",
@@ -82,5 +74,4 @@ def write_tokenizer(
         f"transformers 5 maps words of more than {TRANSFORMERS_WORD_CHARACTERS} characters to "
         f"[UNK], bert-keras those of more than {MAX_WORD_CHARACTERS}",
         WORDPIECE_NOTE,
-        *([MARKERS_NOTE] if markers else []),
     )

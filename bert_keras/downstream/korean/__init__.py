@@ -1,5 +1,5 @@
 """Korean tasks: KLUE, NSMC, KorNLI, KorSTS, KorQuAD 1.0 and Naver NER, in their official files.
 
-KLUE's dependency parsing and dialogue state tracking are not included, because they need other
-heads.
+KLUE's relation extraction, dependency parsing and dialogue state tracking are not included, because
+they need marked texts or other heads.
 """

@@ -10,12 +10,10 @@ from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops import unicode_tables as tables
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
 from bert_keras.exporting.text_ops.flat import RaggedTensor, num_before, previous, regrouped
-from bert_keras.exporting.text_ops.markers import marked_tokens
 from bert_keras.exporting.text_ops.unigrams import Unigrams
 from bert_keras.exporting.text_ops.windows import TextRows, TextWindows, window_rows
 from bert_keras.exporting.text_ops.words import Points, TextTokens, TextWords, utf8_widths, words_of
 from bert_keras.text.fast_tokenizer import vocabulary_from
-from bert_keras.text.markers import has_markers
 from bert_keras.text.tokenizer import MASK, MASK_PATTERN, MAX_WORD_CHARACTERS
 from bert_keras.text.vocab import WORD_MARK
 
@@ -167,11 +165,6 @@ class TextToInputs(tf.Module):
 
     def tokens(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Returns the token ids of texts, string [B], as int32 [B,(tokens)]."""
-        if not has_markers(self.vocabulary):
-            return self._plain_tokens(text)
-        return marked_tokens(text, self._plain_tokens, vocabulary=self.vocabulary)
-
-    def _plain_tokens(self, text: tf.Tensor) -> tf.RaggedTensor:
         return self.tokens_with_offsets(text).ids
 
     def check_has_offsets(self) -> None:

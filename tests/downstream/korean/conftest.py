@@ -107,33 +107,6 @@ NAVER_NER = (
 )
 
 
-# The sentence, the subject, the object and their types, and the relation.
-RELATIONS = [
-    ("김나리가 한들마을 도서관의 관장을 맡았다.", "김나리", "관장", "PER POH per:title"),
-    ("한들전자는 2019년 5월에 문을 열었다.", "한들전자", "2019년 5월", "ORG DAT org:founded"),
-    ("박하늘은 <한들전자>와 관계가 없다고 말했다.", "한들전자", "박하늘", "ORG PER no_relation"),
-    ("박하늘의 아내는 김나리", "박하늘", "김나리", "PER PER per:spouse"),
-]
-
-
-def entity(sentence: str, word: str, kind: str) -> dict:
-    start = sentence.index(word)
-    return {"word": word, "start_idx": start, "end_idx": start + len(word) - 1, "type": kind}
-
-
-KLUE_RE = [
-    {
-        "guid": f"klue-re-v1_x_{number}",
-        "sentence": sentence,
-        "subject_entity": entity(sentence, subject, names.split()[0]),
-        "object_entity": entity(sentence, other, names.split()[1]),
-        "label": names.split()[2],
-        "source": "invented",
-    }
-    for number, (sentence, subject, other, names) in enumerate(RELATIONS)
-]
-
-
 def tsv(header: str, rows) -> str:
     return "".join("\t".join(row) + "\n" for row in [header.split(), *rows])
 
@@ -156,10 +129,6 @@ FILES = {
         for split in ("train", "dev")
     },
     **{f"klue-ner-v1.1/klue-ner-v1.1_{split}.tsv": KLUE_NER for split in ("train", "dev")},
-    **{
-        f"klue-re-v1.1/klue-re-v1.1_{split}.json": json.dumps(KLUE_RE, ensure_ascii=False)
-        for split in ("train", "dev")
-    },
     **{f"naver-ner/{split}.tsv": NAVER_NER for split in ("train", "test")},
     "nsmc/ratings_train.txt": NSMC,
     "nsmc/ratings_test.txt": NSMC,
