@@ -225,7 +225,7 @@ def test_every_weight_gets_a_gradient(case):
             assert np.abs(tf.convert_to_tensor(gradient)).max() > 0, weight.path
 
 
-def test_lower_precision_runs(case):
+def test_bfloat16_runs(case):
     layer, inputs, _, _ = case
     config = {**layer.get_config(), "dtype": "mixed_bfloat16"}
     outputs = type(layer).from_config(config)(*inputs)

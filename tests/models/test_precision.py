@@ -119,7 +119,7 @@ def test_hidden_states_are_close_to_float32(float32_encoder, policy):
         assert (ops.convert_to_numpy(attention)[padding] == 0).all()
 
 
-def test_one_training_step_and_one_token_with_narrow_weights(recwarn):
+def test_one_training_step_and_one_token_with_bfloat16_weights(recwarn):
     config = BertConfig(vocab_size=9, hidden_size=8, num_layers=1, num_heads=2)
     model = BertClassifier(config, num_labels=2, dtype="bfloat16")
     inputs = {name: np.ones((4, 1), "int32") for name in SEQUENCE_FEATURES}

@@ -19,6 +19,10 @@ from bert_keras.models import BertClassifier, load_model
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from tests.exporting.variants.fine_tuned import TEXTS, VOCABULARY, fine_tuned
 
+# A rounding to bfloat16, which has 8 significant bits, changes a number by at most 2^-9 of it. In a
+# block, a processor without bfloat16 rounds about 24 times: inputs, kernels, products, biases,
+# scores, softmax, GELU and sums. Roundings in the same direction add up.
+BFLOAT16_ERROR = 24 * 2**-9
 REQUESTS = [{"signature": "serving_default", "inputs": {"text": TEXTS}}]
 
 
@@ -151,7 +155,8 @@ def test_bfloat16_stores_two_bytes_a_weight_and_approximates_the_scores(
     assert set(dtypes(written)) == {"float16", "bfloat16"}
     actual = scores(written)
     assert (actual != expected).any()
-    np.testing.assert_allclose(actual, expected, atol=0.02 * (expected.max() - expected.min()))
+    spread = expected.max() - expected.min()
+    np.testing.assert_allclose(actual, expected, atol=BFLOAT16_ERROR * spread)
 
 
 @pytest.mark.usefixtures("processor", "not_verified")
@@ -184,7 +189,7 @@ def test_a_variant_computes_every_kind_of_block(tmp_path, options, kind, request
     model.tokenizer = tokenizer
     expected = model(_inputs(model), training=False).numpy()[:, 0]
     spread = expected.max() - expected.min()
-    np.testing.assert_allclose(scores(written), expected, atol=0.1 * spread)
+    np.testing.assert_allclose(scores(written), expected, atol=2 * BFLOAT16_ERROR * spread)
 
 
 def test_bfloat16_is_refused_on_a_processor_without_it(model_folder, processor):
