@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint
-from bert_keras.checkpoints.keras_hub.presets import may_be_preset, preset_folder
+from bert_keras.checkpoints.keras_hub import may_be_preset, preset_folder
 from bert_keras.checkpoints.model_readme import README
 from bert_keras.errors import InputError, check_name
 from bert_keras.files import atomic_folder, is_remote
@@ -41,7 +41,7 @@ class Format(Protocol):
 # modules in this order.
 FORMATS = {
     "bert-keras": "bert_keras.checkpoints.native",
-    "keras-hub": "bert_keras.checkpoints.keras_hub.folder",
+    "keras-hub": "bert_keras.checkpoints.keras_hub",
     "sentence-transformers": "bert_keras.checkpoints.sentence_transformers.folder",
     "huggingface": "bert_keras.checkpoints.huggingface.folder",
     "google": "bert_keras.checkpoints.google.folder",
@@ -59,7 +59,7 @@ def open_checkpoint(
         path: A folder in a format of `FORMATS`. A TF1 checkpoint of Google may also be given as its
             path without the suffix `.index`. If no such path exists: the name of a preset of
             KerasHub, such as "bert_base_en_uncased", or a handle
-            "hf://USER/MODEL" or "kaggle://...", which keras_hub downloads.
+            "hf://USER/MODEL" or "kaggle://...", whose files are downloaded.
         ignore: Names of tensors, configuration keys and tokenizer rules to ignore. Error messages
             state the name where this is possible.
         pad_vocabulary: Whether to append unused tokens if the token table has more rows than the

@@ -8,7 +8,7 @@ from jinja2 import Environment, StrictUndefined
 
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.huggingface.tokenizer import check_padding
-from bert_keras.checkpoints.keras_hub.config import check_model
+from bert_keras.checkpoints.keras_hub import hub_family
 from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.errors import InputError
 from bert_keras.families import BERT, family_of
@@ -39,7 +39,7 @@ def model_readme(
     """
     family = family_of(metadata.config, vocabulary)
 
-    def class_name(library: str, check: Callable[[], None]) -> str:
+    def class_name(library: str, check: Callable[[], object]) -> str:
         ending = ARCHITECTURES[metadata.model].class_names.get(library)
         try:
             check()
@@ -48,7 +48,7 @@ def model_readme(
         return family.class_prefix + ending if family and ending else ""
 
     huggingface = class_name("huggingface", lambda: check_padding(family, vocabulary))
-    keras_hub = class_name("keras_hub", lambda: check_model(metadata, vocabulary))
+    keras_hub = class_name("keras_hub", lambda: hub_family(metadata, vocabulary))
     loaders = {  # by library: module, class ("" if it has none), method, and format that it reads
         "transformers": ("transformers", huggingface, "from_pretrained", "huggingface"),
         "KerasHub": ("keras_hub.models", keras_hub, "from_preset", "keras-hub"),

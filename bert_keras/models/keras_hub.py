@@ -1,29 +1,20 @@
-"""Converts models between keras_hub and this package.
+"""Converts models in memory between keras_hub and this package."""
 
-A model passes through a preset folder in a temporary directory, so that the tables of
-`checkpoints/keras_hub` and the saving and loading of keras_hub itself do all of the work.
-"""
-
-import functools
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 
 import keras
 
-from bert_keras.checkpoints.formats import open_checkpoint
-from bert_keras.checkpoints.keras_hub.families import CLASSES, HUB_FAMILIES
-from bert_keras.config import BertConfig
-from bert_keras.errors import InputError
-from bert_keras.families import family_of
-from bert_keras.family import Family
+from bert_keras.checkpoints.checkpoint import Checkpoint
+from bert_keras.checkpoints.keras_hub import (
+    CLASSES,
+    HUB_CLASSES,
+    checkpoint_of,
+    hub_model,
+    set_computation,
+)
+from bert_keras.errors import check
 from bert_keras.models import MODELS
-from bert_keras.models.pretrained import Pretrained, save_model
-
-_ACTIVATIONS = {
-    "gelu": keras.activations.gelu,
-    "gelu_tanh": functools.partial(keras.activations.gelu, approximate=True),
-}
+from bert_keras.models.pretrained import Pretrained, named_weights, stored_weight
 
 
 def from_keras_hub(model: keras.Model, *, preprocessor: Any = None) -> Pretrained:
@@ -54,24 +45,15 @@ def from_keras_hub(model: keras.Model, *, preprocessor: Any = None) -> Pretraine
     ```
     """
     name = type(model).__name__
-    known = [hub.class_name(kind) for hub in HUB_FAMILIES.values() for kind in CLASSES]
-    if name not in known or not hasattr(model, "save_to_preset"):
-        raise InputError(
-            f"{name} has no counterpart in bert_keras; expected a model of one of the classes "
-            f"{', '.join(known)} of keras_hub.models"
-        )
-    with TemporaryDirectory() as folder:
-        model.save_to_preset(folder)
-        if preprocessor is not None:
-            preprocessor.save_to_preset(folder)
-        source = f"keras_hub's {name}"
-        try:
-            checkpoint = open_checkpoint(folder)
-        except InputError as error:
-            raise InputError(str(error).replace(folder, source)) from error
-        converted = MODELS[checkpoint.metadata.model].from_checkpoint(
-            checkpoint, metadata=checkpoint.metadata, source=source
-        )
+    check(
+        name in HUB_CLASSES,
+        f"{name} has no counterpart in bert_keras; expected a model of keras_hub.models: "
+        f"{', '.join(HUB_CLASSES)}",
+    )
+    checkpoint = checkpoint_of(model, preprocessor or getattr(model, "preprocessor", None))
+    converted = MODELS[checkpoint.metadata.model].from_checkpoint(
+        checkpoint, metadata=checkpoint.metadata, source=f"keras_hub's {name}"
+    )
     print(converted.load_report)
     return converted
 
@@ -100,39 +82,21 @@ def to_keras_hub(model: Pretrained) -> Any:
     probabilities = classifier.predict(["a good film"])
     ```
     """
-    import keras_hub
-
-    if (name := type(model).__name__) not in CLASSES:
-        raise InputError(
-            f"{name} has no counterpart in keras_hub; expected a {', '.join(CLASSES)}, such as the "
-            "encoder of this model: to_keras_hub(model.encoder)"
-        )
-    with TemporaryDirectory() as parent:
-        folder = Path(parent) / "preset"
-        metadata, tokenizer = model.stored_metadata(model.tokenizer), model.tokenizer
-        vocabulary = None if tokenizer is None else tokenizer.vocabulary
-        notes = save_model(
-            model, folder, metadata=metadata, vocabulary=vocabulary, format="keras-hub"
-        )
-        hub = HUB_FAMILIES[cast(Family, family_of(model.config)).kind]
-        theirs = getattr(keras_hub.models, hub.class_name(metadata.model))
-        converted = theirs.from_preset(str(folder))
-    _set_computation(converted, model.config)
+    check(
+        (name := type(model).__name__) in CLASSES,
+        f"{name} has no counterpart in keras_hub; expected a {', '.join(CLASSES)}, such as the "
+        "encoder of this model: to_keras_hub(model.encoder)",
+    )
+    if not model.built:
+        model.build()
+    tensors = {name: stored_weight(weight) for name, weight in named_weights(model).items()}
+    checkpoint = Checkpoint(
+        metadata=model.stored_metadata(model.tokenizer),
+        tensors=tensors,
+        vocabulary=None if model.tokenizer is None else model.tokenizer.vocabulary,
+    )
+    converted, notes = hub_model(checkpoint)
+    set_computation(converted, model.config)
     for note in notes:
         print(f"{'note':<12}after keras_hub saves and loads the model: {note}")
     return converted
-
-
-def _set_computation(model, config: BertConfig) -> None:
-    """Gives a model of keras_hub the GELU and the LayerNorm epsilons of a configuration."""
-    backbone, epsilon = getattr(model, "backbone", model), config.layer_norm_epsilon
-    norms = [backbone.embeddings_layer_norm]
-    for block in keras.tree.flatten(backbone.transformer_layers):
-        norms += [block._self_attention_layer_norm, block._feedforward_layer_norm]
-        block._feedforward_intermediate_dense.activation = _ACTIVATIONS[config.activation]
-    for norm in norms:
-        norm.epsilon = epsilon
-    if (head := getattr(model, "masked_lm_head", None)) is not None:
-        activation = config.masked_lm_activation or config.activation
-        head._intermediate_dense.activation = _ACTIVATIONS[activation]
-        head._intermediate_layer_norm.epsilon = config.masked_lm_epsilon or epsilon

@@ -6,14 +6,12 @@ import pytest
 from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.google.folder import GOOGLE
 from bert_keras.checkpoints.huggingface.folder import HUGGING_FACE
-from bert_keras.checkpoints.keras_hub.families import ANY_FAMILY, HUB_FAMILIES
 from bert_keras.checkpoints.mapping import foreign_tensors, translated
 from bert_keras.checkpoints.weight_rows import rows
 from bert_keras.errors import InputError
 from bert_keras.models import MODELS
 from bert_keras.models.pretrained import named_weights
 
-KERAS_HUB = HUB_FAMILIES["bert"].column
 # BERT's with weights or settings of our own; in Hugging Face, only an ELECTRA is a discriminator.
 NATIVE_ONLY = (
     "BertDiscriminator",
@@ -44,7 +42,7 @@ def test_the_table_has_every_weight_of_every_model_once(checkpoint, name, change
     table = rows(original.metadata)
     assert {row.name: row.shape for row in table} == weights
     assert len(table) == len(weights)
-    for column in (GOOGLE, HUGGING_FACE, KERAS_HUB):
+    for column in (GOOGLE, HUGGING_FACE):
         names = [name for row in table if (name := column.name(row.name, original.metadata))]
         assert len(set(names)) == len(names)
     for n, weight in named_weights(model).items():
@@ -63,8 +61,6 @@ def test_the_table_has_every_weight_of_every_model_once(checkpoint, name, change
         (HUGGING_FACE, "encoder/layer_1/attention_norm/beta",
          "encoder.layer.1.attention.output.LayerNorm.bias"),
         (HUGGING_FACE, "masked_lm/norm/gamma", "cls.predictions.transform.LayerNorm.weight"),
-        (KERAS_HUB, "masked_lm/transform/bias", 
-         "task.weights.h5/layers/masked_lm_head/_intermediate_dense/vars/1"),
     ],
 )  # fmt: skip
 def test_names_of_the_formats(checkpoint, column, public_name, foreign_name):
@@ -73,7 +69,7 @@ def test_names_of_the_formats(checkpoint, column, public_name, foreign_name):
     assert column.name(public_name, metadata) == foreign_name
 
 
-@pytest.mark.parametrize("column", [GOOGLE, HUGGING_FACE, ANY_FAMILY])
+@pytest.mark.parametrize("column", [GOOGLE, HUGGING_FACE])
 def test_only_the_native_format_stores_a_causal_encoder(checkpoint, column):
     original = checkpoint("BertEncoder")
     config = dataclasses.replace(original.metadata.config, is_causal=True)
@@ -90,7 +86,6 @@ def test_only_the_native_format_stores_a_causal_encoder(checkpoint, column):
     [
         (GOOGLE, ["BertEncoder", "BertPretrainer", "BertClassifier", "BertQuestionAnswering"]),
         (HUGGING_FACE, [each for each in ARCHITECTURES if each not in NATIVE_ONLY]),
-        (KERAS_HUB, ["BertEncoder", "BertMaskedLM", "BertClassifier"]),
     ],
 )
 def test_translated_weights_equal_the_originals(checkpoint, column, models):
@@ -138,7 +133,7 @@ def test_models_that_a_format_cannot_store_are_refused(checkpoint):
     with pytest.raises(InputError, match=r"google cannot store token_labels/dense/kernel of a"):
         foreign_tensors(original.tensors, metadata=original.metadata, column=GOOGLE)
     original = checkpoint("BertFeatureTagger")
-    for column in (GOOGLE, HUGGING_FACE, KERAS_HUB):
+    for column in (GOOGLE, HUGGING_FACE):
         with pytest.raises(InputError, match=r"cannot store tagger/layer_mix/layer_logits of"):
             foreign_tensors(original.tensors, metadata=original.metadata, column=column)
 

@@ -1,1 +1,0 @@
-"""Reads and writes the preset folders of KerasHub."""
