@@ -31,10 +31,10 @@ from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import MASKED, DynamicMasking, Examples
 from bert_keras.data.records import pretraining_dataset
 from bert_keras.presets import PRESETS
-from bert_keras.runs.hyperparameters import PretrainRecipe
 from bert_keras.runs.objectives import evaluate_pretrainer
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
+from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.training.losses import MaskedLMLoss
 
 MODERN = dataclasses.replace(PRESETS["modern-tiny"], num_heads=4)

@@ -43,8 +43,7 @@ def sampled(task, *, train_rows: int, dev_rows: int):
 def settings(arguments, name: str):
     """Returns the task, its recipe and its files."""
     from bert_keras.downstream.catalog import named_task
-    from bert_keras.options import with_changes
-    from bert_keras.runs.settings import task_recipes
+    from bert_keras.runs.settings import task_recipes, with_changes
 
     recipe = task_recipes(name)[arguments.recipe]
     recipe = dataclasses.replace(recipe, learning_rate=arguments.rate or recipe.learning_rate)

@@ -45,10 +45,10 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.presets import preset as preset
     from bert_keras.runs.evaluate import evaluate as evaluate
     from bert_keras.runs.finetune import finetune as finetune
-    from bert_keras.runs.hyperparameters import FinetuneRecipe as FinetuneRecipe
-    from bert_keras.runs.hyperparameters import PretrainRecipe as PretrainRecipe
     from bert_keras.runs.outcome import RunResult as RunResult
     from bert_keras.runs.pretrain import pretrain as pretrain
+    from bert_keras.runs.recipes import FinetuneRecipe as FinetuneRecipe
+    from bert_keras.runs.recipes import PretrainRecipe as PretrainRecipe
     from bert_keras.runs.task_run import TaskRun as TaskRun
     from bert_keras.serving.client import AsyncClient as AsyncClient
     from bert_keras.serving.client import Client as Client
@@ -142,8 +142,8 @@ _HOMES = {
     "MatryoshkaLoss": "bert_keras.training.matryoshka",
     "tasks": "bert_keras.downstream.catalog",
     "recipes": "bert_keras.runs.recipes",
-    "PretrainRecipe": "bert_keras.runs.hyperparameters",
-    "FinetuneRecipe": "bert_keras.runs.hyperparameters",
+    "PretrainRecipe": "bert_keras.runs.recipes",
+    "FinetuneRecipe": "bert_keras.runs.recipes",
     "RunResult": "bert_keras.runs.outcome",
     "TaskRun": "bert_keras.runs.task_run",
     "pretrain": "bert_keras.runs.pretrain",

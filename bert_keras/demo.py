@@ -14,9 +14,8 @@ from bert_keras.exporting.export import export
 from bert_keras.files import write_text
 from bert_keras.progress import progress
 from bert_keras.runs.finetune import finetune
-from bert_keras.runs.hyperparameters import PretrainRecipe
 from bert_keras.runs.pretrain import pretrain
-from bert_keras.runs.recipes import PRETRAIN
+from bert_keras.runs.recipes import PRETRAIN, PretrainRecipe
 from bert_keras.serving.client import predict
 from bert_keras.serving.server import running_server
 from tfrecords_tools.build import build

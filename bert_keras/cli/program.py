@@ -1,36 +1,140 @@
-"""Parses the arguments of the command line `bert-keras` and runs one command."""
+"""Parses the command line `bert-keras` and runs one command.
+
+A command is a function with the decorator `command`, whose arguments are those of argparse.
+"""
 
 import argparse
 import contextlib
-from collections.abc import Iterator, Sequence
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, NoReturn
 
-from bert_keras.cli.experiments import Demo, Reproduce
-from bert_keras.cli.models import Convert, Export, Inspect, Serve
-from bert_keras.cli.tasks import Embed, Evaluate, Features, Predict, Submission
-from bert_keras.cli.training import Curves, DeviceOptions, Finetune, Pretrain
-from bert_keras.commands import Command, CommandParser, add_commands
-from bert_keras.errors import import_tensorflow, run_command
-from bert_keras.options import options_of
+from bert_keras.errors import InputError, check_name, import_tensorflow, printable, run_command
 
-COMMANDS = (
-    *(Demo, Pretrain, Finetune, Evaluate, Predict, Submission, Features, Embed, Inspect, Reproduce),
-    *(Convert, Curves, Export, Serve),
-)
+MODULES = ("training", "tasks", "models", "listing")  # of this package, with the commands
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command of the program."""
+
+    run: Callable[[argparse.Namespace], None]
+    arguments: Sequence[tuple[tuple[str, ...], dict[str, Any]]]  # of `add_argument`
+    examples: str
+    is_continued: bool  # whether the same command continues a stopped run
+    needs_tensorflow: bool
+
+
+COMMANDS: dict[str, Command] = {}  # by name, in the order of --help
+
+
+def command(
+    *arguments: tuple[tuple[str, ...], dict[str, Any]],
+    examples: str,
+    is_continued: bool = False,
+    needs_tensorflow: bool = True,
+) -> Callable[[Callable], Callable]:
+    """Makes a function a command with the name of the function; its docstring is the help text."""
+
+    def register(run: Callable) -> Callable:
+        COMMANDS[run.__name__.rstrip("_")] = Command(
+            run=run,
+            arguments=[*arguments, argument("--debug", "", "print the traceback of an error")],
+            examples=examples,
+            is_continued=is_continued,
+            needs_tensorflow=needs_tensorflow,
+        )
+        return run
+
+    return register
+
+
+def argument(
+    flags: str | tuple[str, ...], metavar: str, help: str, **details: Any
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Returns an argument of a command for `ArgumentParser.add_argument`.
+
+    A value is a text that is not empty, or of the type of the default. A flag that takes several
+    values may be given several times. The help text states the default.
+
+    Args:
+        flags: The name of a positional argument, or one or more flags.
+        metavar: The name of the value in the help text; "" for a flag without a value.
+        help: The help text.
+        **details: Other arguments of `add_argument`.
+    """
+    flags, default = (flags,) if isinstance(flags, str) else flags, details.get("default")
+    if not metavar:
+        return flags, {"action": "store_true", "help": help, **details}
+    if details.get("nargs") in ("*", "+") and flags[0].startswith("-"):
+        details.setdefault("action", "extend")
+    details.setdefault("type", _text if default in (None, []) else type(default))
+    if default not in (None, []):
+        help += f" (default: {default})"
+    return flags, {"metavar": metavar, "help": help, **details}
+
+
+def one_of(names: Iterable[str], *, what: str) -> Callable[[str], str]:
+    """Returns the type of an argument that is one of several names."""
+    known = [*names]
+
+    def name(text: str) -> str:
+        try:
+            check_name(text, known, what=what)
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+        return text
+
+    return name
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("received an empty text; give a value")
+    return text
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports a mistake in one line, as every other error is reported."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, printable(f"{self.prog}: {message}; see {self.prog} --help\n"))
 
 
 def command_parser() -> argparse.ArgumentParser:
-    """Build the argument parser of `bert-keras` with a subparser for each command."""
-    parser = CommandParser(
+    """Returns the parser of `bert-keras`; it stores the name of the command as `command`."""
+    for name in MODULES:
+        importlib.import_module(f"bert_keras.cli.{name}")
+    parser = _Parser(
         prog="bert-keras",
         description="Pretrain BERT on records, fine-tune it, export it and serve it.",
-        epilog="bert-tfrecords writes the records. `bert-keras demo` runs every stage once.",
+        epilog="bert-tfrecords writes the records. `bert-keras demo` runs every stage once, and "
+        "`bert-keras list tasks` lists what can be fine-tuned.",
+        allow_abbrev=False,
     )
-    add_commands(parser, COMMANDS)
+    parser.add_argument("--version", action="version", version=version("bert-keras"))
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    modules = [f"bert_keras.cli.{name}" for name in MODULES]
+    for name, each in sorted(
+        COMMANDS.items(), key=lambda item: modules.index(item[1].run.__module__)
+    ):
+        sub = commands.add_parser(
+            name,
+            help=each.run.__doc__,
+            description=each.run.__doc__,
+            epilog=f"example:\n{each.examples.strip()}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        for flags, details in each.arguments:
+            sub.add_argument(*flags, **details)
     return parser
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Runs one command.
 
     Args:
         argv: The arguments without the program's name; None takes them from `sys.argv`.
@@ -39,40 +143,57 @@ def run(argv: Sequence[str] | None = None) -> int:
         The exit code, as from `bert_keras.errors.run_command`.
     """
     parser = command_parser()
-    arguments = parser.parse_args(argv)
-    command = options_of(arguments, arguments.command)
+    options = parser.parse_args(argv)
+    chosen = COMMANDS[options.command]
 
-    def run_on_devices() -> None:
-        is_server = isinstance(command, Serve)
-        import_tensorflow()
-        if not is_server and getattr(command, "strategy", None) != "tpu":
-            from bert_keras.distribution.numerics import add_in_one_order
+    def run_chosen() -> None:
+        if chosen.needs_tensorflow:
+            import_tensorflow()
+            if options.command != "serve" and getattr(options, "strategy", "") != "tpu":
+                from bert_keras.distribution.numerics import add_in_one_order
 
-            add_in_one_order()
+                add_in_one_order()
         try:
-            with _devices(command):
-                command.run()
+            chosen.run(options)
         except KeyboardInterrupt as interrupt:
-            if not interrupt.args and _is_continued(command):
+            if chosen.is_continued and not interrupt.args:
                 interrupt.args = ("the same command continues the run",)
             raise
 
-    name = f"{parser.prog} {arguments.command.__name__.lower()}"
-    return run_command(name, run_on_devices, debug=arguments.debug)
+    return run_command(f"{parser.prog} {options.command}", run_chosen, debug=options.debug)
 
 
-def _is_continued(command: Command) -> bool:
-    """Whether the same command continues a run that was stopped."""
-    is_beam_job = getattr(command, "beam", None) is not None
-    return isinstance(command, (Embed, Finetune, Pretrain, Reproduce)) and not is_beam_job
+DEVICES = (
+    argument(
+        "--strategy",
+        "NAME",
+        "auto (all GPUs, or the workers of TF_CONFIG), one, mirrored, multiworker or tpu",
+        default="auto",
+    ),
+    argument(
+        "--precision",
+        "NAME",
+        "auto (bfloat16 on TPUs, and on GPUs and, for hidden sizes from 256, processors that "
+        "support it), float32, bfloat16 or float16",
+        default="auto",
+    ),
+)
 
 
 @contextlib.contextmanager
-def _devices(command: Command) -> Iterator[None]:
-    """Set the dtype policy and enter the strategy scope for a command with device options."""
-    if not isinstance(command, DeviceOptions):
-        yield
-        return
+def devices(
+    options: argparse.Namespace,
+    *,
+    hidden_size: Callable[[], int] = lambda: 0,
+    trains_several: bool = False,
+) -> Iterator[None]:
+    """Sets the dtype policy and enters the scope of the strategy that `DEVICES` name.
+
+    Args:
+        options: The options of the command.
+        hidden_size: Returns the hidden size of the model, 0 for several models.
+        trains_several: Whether the command trains several models, which needs one machine.
+    """
     import keras
 
     from bert_keras.distribution.numerics import named_policy
@@ -83,12 +204,12 @@ def _devices(command: Command) -> Iterator[None]:
     )
 
     with interrupted_by_lost_worker():
-        if command.is_study():
+        if trains_several:
             check_one_machine()  # the strategy would wait for the other workers
-        strategy = named_strategy(command.strategy)
-        policy = named_policy(command.precision, hidden_size=command.hidden_size)
+        strategy = named_strategy(options.strategy)
+        policy = named_policy(options.precision, hidden_size=hidden_size)
         keras.config.set_dtype_policy(policy)
-        if command.precision == "auto" and policy != "float32":
+        if options.precision == "auto" and policy != "float32":
             print(f"precision: {policy}; --precision float32 turns it off")
         if strategy.num_replicas_in_sync > 1:
             print(f"{strategy.num_replicas_in_sync} replicas: {type(strategy).__name__}")

@@ -5,9 +5,15 @@ from dataclasses import dataclass, field, replace
 
 from bert_keras.errors import InputError
 from bert_keras.experiments.experiments import Arm, Experiment
-from bert_keras.options import with_changes
-from bert_keras.runs.hyperparameters import FinetuneRecipe, PretrainRecipe
-from bert_keras.runs.recipes import LAPTOP_TASKS, PAPER, PRETRAIN, TAGGER
+from bert_keras.runs.recipes import (
+    LAPTOP_TASKS,
+    PAPER,
+    PRETRAIN,
+    TAGGER,
+    FinetuneRecipe,
+    PretrainRecipe,
+)
+from bert_keras.runs.settings import with_changes
 
 
 @dataclass(frozen=True, kw_only=True)

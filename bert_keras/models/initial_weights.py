@@ -48,10 +48,14 @@ def start_with_local_attention(encoder: BertEncoder) -> None:
     and key weights, too; Zhang et al. 2019, "Fixup initialization", let the blocks add little.
 
     Args:
-        encoder: A new encoder with a configuration that `check_local_attention` accepts. Shared
-            embeddings are those of another encoder, which is given to this function as well.
+        encoder: A new encoder. Shared embeddings are those of another encoder, which is given to
+            this function as well.
+
+    Raises:
+        InputError: As `check_local_attention` does.
     """
     config = encoder.config
+    check_local_attention(config)
     half, head_size = config.hidden_size // 2, config.hidden_size // config.num_heads
     frequencies = WAVELENGTH_RATIO ** -np.linspace(0, 1, half // 2, endpoint=False)
     if isinstance(encoder.embeddings, BertEmbeddings):

@@ -14,8 +14,8 @@ from bert_keras.errors import InputError
 from bert_keras.files import StrPath, check_output
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
-from bert_keras.options import with_changes
 from bert_keras.reports.evaluation import evaluation_page
+from bert_keras.runs.settings import with_changes
 
 
 @dataclass(frozen=True)

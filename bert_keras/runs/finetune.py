@@ -13,7 +13,6 @@ from bert_keras.downstream.tfds import is_tfds
 from bert_keras.files import StrPath, file_sha256
 from bert_keras.models.pretrained import save_model
 from bert_keras.runs.distillation import Distillation
-from bert_keras.runs.hyperparameters import FinetuneRecipe
 from bert_keras.runs.outcome import (
     MODEL,
     RunResult,
@@ -23,6 +22,7 @@ from bert_keras.runs.outcome import (
     read_scores,
     write_scores,
 )
+from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.evaluations import Evaluations

@@ -15,9 +15,9 @@ from bert_keras.distribution.replicas import scalar_value
 from bert_keras.errors import counted
 from bert_keras.files import StrPath, readable_size
 from bert_keras.runs.distillation import Distillation
-from bert_keras.runs.hyperparameters import PretrainRecipe
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
+from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.settings import pretrain_settings
 from bert_keras.training.loop import shard_rows
 

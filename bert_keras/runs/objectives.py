@@ -22,6 +22,7 @@ from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.models.replaced_tokens import BertReplacedTokenPretrainer
 from bert_keras.models.task_models import TaskModel
 from bert_keras.progress import progress
+from bert_keras.runs.recipes import PRETRAINING_OBJECTIVES
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 
 
@@ -92,34 +93,30 @@ class PretrainingObjective:
     without_labels: str = ""  # objective that replaces this one for records without labels
 
 
-_MASKED_LM = PretrainingObjective(
+MASKED_LM = PretrainingObjective(
     examples=MASKED,
     model=BertMaskedLM,
     losses=partial(pretraining_losses, ["masked_lm"]),
     metrics=partial(pretraining_metrics, ["masked_lm"]),
     baselines=baselines,
 )
-# Name in recipes -> objective, or "module:attribute", which is imported on first use.
-PRETRAINING_OBJECTIVES: dict[str, str | PretrainingObjective] = {
-    "bert": PretrainingObjective(
-        examples=MASKED_AND_LABELLED,
-        model=BertPretrainer,
-        losses=pretraining_losses,
-        metrics=pretraining_metrics,
-        baselines=baselines,
-        without_labels="masked-lm",
-    ),
-    "masked-lm": _MASKED_LM,
-    "replaced-token": PretrainingObjective(
-        examples=REPLACED_TOKENS,
-        model=BertReplacedTokenPretrainer,
-        losses=partial(pretraining_losses, ["masked_lm", "replaced_token"]),
-        metrics=partial(pretraining_metrics, ["masked_lm", "replaced_token"]),
-        loss_weights={"replaced_token": 50.0},  # Clark et al. 2020, section 2
-        baselines=baselines,
-    ),
-    "left-to-right": dataclasses.replace(_MASKED_LM, examples=NEXT_TOKENS, is_causal=True),
-}
+BERT = PretrainingObjective(
+    examples=MASKED_AND_LABELLED,
+    model=BertPretrainer,
+    losses=pretraining_losses,
+    metrics=pretraining_metrics,
+    baselines=baselines,
+    without_labels="masked-lm",
+)
+LEFT_TO_RIGHT = dataclasses.replace(MASKED_LM, examples=NEXT_TOKENS, is_causal=True)
+REPLACED_TOKEN = PretrainingObjective(
+    examples=REPLACED_TOKENS,
+    model=BertReplacedTokenPretrainer,
+    losses=partial(pretraining_losses, ["masked_lm", "replaced_token"]),
+    metrics=partial(pretraining_metrics, ["masked_lm", "replaced_token"]),
+    loss_weights={"replaced_token": 50.0},  # Clark et al. 2020, section 2
+    baselines=baselines,
+)
 
 
 def named_objective(name: str, *, has_labels: bool = True) -> PretrainingObjective:

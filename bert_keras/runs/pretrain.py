@@ -18,7 +18,6 @@ from bert_keras.models.initial_weights import start_with_local_attention
 from bert_keras.models.pretrained import save_model
 from bert_keras.models.task_models import TaskModel
 from bert_keras.runs.distillation import Distillation
-from bert_keras.runs.hyperparameters import PretrainRecipe
 from bert_keras.runs.objectives import evaluate_pretrainer
 from bert_keras.runs.outcome import (
     MODEL,
@@ -30,6 +29,7 @@ from bert_keras.runs.outcome import (
     write_scores,
 )
 from bert_keras.runs.pretrain_inputs import PretrainInputs
+from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.settings import pretrain_settings
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.checkpoints import BestModel, load_training_state, training_state

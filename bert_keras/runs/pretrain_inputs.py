@@ -19,8 +19,8 @@ from bert_keras.errors import InputError
 from bert_keras.files import file_sha256, json_object
 from bert_keras.presets import preset
 from bert_keras.runs.distillation import Distillation, open_teacher
-from bert_keras.runs.hyperparameters import PretrainRecipe
 from bert_keras.runs.objectives import named_objective
+from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.starting_point import open_starting_point
 from bert_keras.text.fast_tokenizer import (
     BYTE_SPACE,

@@ -1,24 +1,92 @@
 """Finds the task, the recipe and the distillation that the arguments of a run name."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin
 
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.task import Task
-from bert_keras.errors import check_name
+from bert_keras.errors import InputError, check_name
 from bert_keras.files import StrPath
-from bert_keras.options import with_changes
 from bert_keras.runs.distillation import Distillation
-from bert_keras.runs.hyperparameters import FinetuneRecipe, PretrainRecipe
-from bert_keras.runs.recipes import FINETUNE, PRETRAIN
+from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe, PretrainRecipe
+
+Changes = Mapping[str, Any] | Iterable[str]  # see `with_changes`
 
 
-def named_recipe(recipes: dict, name: str, *, changes: Iterable[str] = ()):
-    """Returns the recipe of a name with changes FIELD=VALUE.
+def with_changes(*settings: Any, changes: Changes) -> tuple:
+    """Changes fields of dataclass instances.
+
+    Args:
+        settings: The instances; a None stays None.
+        changes: The new values by field, or texts FIELD=VALUE. A value that is a text is converted
+            to the type of the field; commas separate the values of a tuple. Each change applies to
+            every instance that has the field.
+
+    Returns:
+        The changed instances, in the order of `settings`.
 
     Raises:
-        InputError: The name, a field or a value is unknown.
+        InputError: No instance has the field, or a value does not have its type.
     """
+    if not isinstance(changes, Mapping):
+        changes = dict(_name_and_value(text) for text in changes)
+    tables = [
+        {each.name: each for each in dataclasses.fields(one) if "is_fixed" not in each.metadata}
+        if one
+        else {}
+        for one in settings
+    ]
+    for name in changes:
+        check_name(name, [known for table in tables for known in table], what="setting")
+    return tuple(
+        dataclasses.replace(
+            one,
+            **{name: _converted(v, table[name]) for name, v in changes.items() if name in table},
+        )
+        if changes.keys() & table.keys()
+        else one
+        for one, table in zip(settings, tables, strict=True)
+    )
+
+
+def _name_and_value(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise InputError(f"{text!r} is not a setting; expected FIELD=VALUE")
+    return name, value
+
+
+def _converted(value: Any, field: dataclasses.Field) -> Any:
+    """Returns the value of a field for a text or for a value of the type of the field."""
+    kind: Any = field.type
+    if isinstance(kind, UnionType):
+        kind = next(one for one in get_args(kind) if one is not type(None))
+    is_tuple = get_origin(kind) is tuple
+    kind = get_args(kind)[0] if is_tuple else kind
+    if isinstance(value, str):
+        values = value.split(",") if is_tuple else [value]
+    else:
+        values = value if is_tuple and isinstance(value, (list, tuple)) else [value]
+    try:
+        converted = [_as(kind, each) for each in values]
+    except (KeyError, TypeError, ValueError) as error:
+        expected = "true or false" if kind is bool else kind.__name__
+        raise InputError(f"{field.name} is {value!r}; expected {expected}") from error
+    return tuple(converted) if is_tuple else converted[0]
+
+
+def _as(kind: type, value: Any) -> Any:
+    if isinstance(value, str):
+        return {"true": True, "false": False}[value] if kind is bool else kind(value)
+    if isinstance(value, bool) != (kind is bool) or not isinstance(value, (kind, int)):
+        raise TypeError
+    return kind(value)
+
+
+def named_recipe(recipes: Mapping[str, Any], name: str, *, changes: Changes = ()) -> Any:
+    """Returns the recipe of a name with changes; raises InputError if one is unknown."""
     check_name(name, recipes, what="recipe")
     return with_changes(recipes[name], changes=changes)[0]
 
@@ -29,20 +97,14 @@ def task_recipes(task: str) -> dict[str, FinetuneRecipe]:
 
 
 def pretrain_settings(
-    recipe: str | PretrainRecipe,
-    *,
-    teacher: StrPath | Distillation | None,
-    changes: Mapping[str, Any] | Iterable[str],
+    recipe: str | PretrainRecipe, *, teacher: StrPath | Distillation | None, changes: Changes
 ) -> tuple[PretrainRecipe, Distillation | None]:
-    """Returns the recipe and the distillation of a pretraining.
+    """Returns the recipe and the distillation of a pretraining, both with the changes.
 
     Args:
         recipe: A recipe or its name.
         teacher: The folder of the teacher's checkpoint, or the settings of the distillation.
-        changes: The new values of fields of both; see `with_changes`.
-
-    Raises:
-        InputError: A name, a field or a value is unknown.
+        changes: See `with_changes`.
     """
     found = named_recipe(PRETRAIN, recipe) if isinstance(recipe, str) else recipe
     if teacher and not isinstance(teacher, Distillation):
@@ -56,18 +118,15 @@ def finetune_settings(
     recipe: str | FinetuneRecipe,
     *,
     teacher: StrPath | Distillation | None,
-    changes: Mapping[str, Any] | Iterable[str],
+    changes: Changes,
 ) -> tuple[Task, FinetuneRecipe, Distillation | None]:
-    """Returns the task, the recipe and the distillation of a fine-tuning.
+    """Returns the task, the recipe and the distillation of a fine-tuning, all with the changes.
 
     Args:
         task: A task or its name.
         recipe: A recipe, or the name of one that `task_recipes` returns.
         teacher: The folder of the teacher's checkpoint, or the settings of the distillation.
-        changes: The new values of fields of all three; see `with_changes`.
-
-    Raises:
-        InputError: A name, a field or a value is unknown.
+        changes: See `with_changes`.
     """
     known = named_task(task) if isinstance(task, str) else task
     found = named_recipe(task_recipes(known.name), recipe) if isinstance(recipe, str) else recipe

@@ -9,8 +9,8 @@ from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint, Traini
 from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.runs.hyperparameters import PretrainRecipe
 from bert_keras.runs.objectives import PretrainingObjective
+from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.text.vocab import Vocabulary
 
 

@@ -19,8 +19,8 @@ from bert_keras.reports.study import (
     summary,
     write_report,
 )
-from bert_keras.runs.hyperparameters import FinetuneRecipe
 from bert_keras.runs.outcome import RECIPE, read_scores
+from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.training.curves import read_curves
 from bert_keras.training.evaluations import DivergedError
 

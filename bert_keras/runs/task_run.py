@@ -20,7 +20,7 @@ from bert_keras.errors import InputError
 from bert_keras.files import StrPath
 from bert_keras.models import MODELS
 from bert_keras.runs.distillation import Distillation, open_teacher
-from bert_keras.runs.hyperparameters import FinetuneRecipe
+from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.settings import finetune_settings
 from bert_keras.runs.starting_point import missing_parts
 from bert_keras.training.optimizer import BertAdamW

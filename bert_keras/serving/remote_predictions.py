@@ -9,9 +9,9 @@ from bert_keras.downstream.catalog import named_task, with_model_labels
 from bert_keras.downstream.classification import ClassificationTask, TextExample
 from bert_keras.errors import InputError
 from bert_keras.files import text_lines
-from bert_keras.options import with_changes
 from bert_keras.progress import progress
 from bert_keras.runs.evaluate import TaskPredictions
+from bert_keras.runs.settings import with_changes
 from bert_keras.serving.client import Client
 
 _INPUTS = ("text", "text_pair")  # input names in the serving_default of every text classifier

@@ -7,8 +7,7 @@ import random
 import pytest
 
 from bert_keras.experiments.scales import Phase, Scale, Tuning
-from bert_keras.runs.hyperparameters import FinetuneRecipe
-from bert_keras.runs.recipes import PRETRAIN, TAGGER
+from bert_keras.runs.recipes import PRETRAIN, TAGGER, FinetuneRecipe
 
 WORDS = [f"{a}{b}" for a in ("ba", "de", "fi", "go") for b in ("lu", "mi", "no", "ra", "su")]
 PRETRAINING = dataclasses.replace(

@@ -13,7 +13,7 @@ from bert_keras.exporting.export import export
 from bert_keras.families import FAMILIES
 from bert_keras.models import BertEncoder, load_model
 from bert_keras.runs.finetune import finetune
-from bert_keras.runs.hyperparameters import FinetuneRecipe
+from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.serving.client import Client
 from bert_keras.serving.server import running_server
 from bert_keras.text.encode import encode

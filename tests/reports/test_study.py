@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from bert_keras.errors import InputError
 from bert_keras.reports.study import StudyResults, StudyRun, degenerate
-from bert_keras.runs.hyperparameters import FinetuneRecipe
 from bert_keras.runs.outcome import claimed_output, read_scores, write_scores
+from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.study import study
 from bert_keras.training.evaluations import DivergedError
 

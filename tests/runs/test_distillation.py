@@ -15,9 +15,9 @@ from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, load_model
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.finetune import finetune
-from bert_keras.runs.hyperparameters import FinetuneRecipe
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
+from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
@@ -167,7 +167,7 @@ def test_unsuitable_teachers_of_pretraining_are_refused(folder, tmp_path, capsys
         f"{nothing} does not exist; expected the folder of a checkpoint" in capsys.readouterr().err
     )
     assert main(["pretrain", "demo", *arguments, "--set", "alpha_soft=1"]) == 2
-    assert "'alpha_soft=1' is not a setting" in capsys.readouterr().err
+    assert "no setting is called 'alpha_soft'" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

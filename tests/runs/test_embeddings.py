@@ -14,7 +14,6 @@ from bert_keras.errors import InputError
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 from bert_keras.runs import embeddings
 from bert_keras.runs.embeddings import write_embeddings
-from bert_keras.serving import beam_embeddings
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
@@ -176,18 +175,6 @@ def test_a_stopped_run_of_other_arguments_is_not_continued(model, lines, tmp_pat
     with pytest.raises(InputError, match=r"v\.npy\.partial contains .* of other texts, another"):
         write_embeddings(lines, output, model=model)
     write_embeddings(lines, tmp_path / "x.npy", model=model)
-
-
-@pytest.mark.parametrize("options", [[], ["--beam"]])
-def test_an_interrupted_command_says_whether_it_can_continue(monkeypatch, capsys, options):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(embeddings, "write_embeddings", interrupt)
-    monkeypatch.setattr(beam_embeddings, "embed_on_beam", interrupt)
-    assert main(["embed", "a.txt", "--model", "m", "--output", "a.npy", *options]) == 130
-    continues = "" if options else "; the same command continues the run"
-    assert capsys.readouterr().err.splitlines()[-1] == f"bert-keras embed: interrupted{continues}"
 
 
 def test_the_command_prints_the_result(model, lines, tmp_path, capsys):

@@ -16,7 +16,7 @@ from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder
 from bert_keras.models.pretrained import save_model
 from bert_keras.runs.finetune import finetune
-from bert_keras.runs.hyperparameters import FinetuneRecipe
+from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary

@@ -20,11 +20,6 @@ def test_a_dry_run_prints_estimates_and_writes_nothing(records, tmp_path, monkey
     assert not list(tmp_path.iterdir())
 
 
-def test_a_missing_output_is_refused(records, capsys):  # noqa: F811
-    assert main(["pretrain", "demo", "--records", str(records)]) == 2
-    assert "--output DIR is missing; name a new folder or use" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("steps", ["20", "5:2", "0:3", "a:b"])
 def test_wrong_steps_to_profile_are_refused(records, tmp_path, steps, capsys):  # noqa: F811
     command = ["pretrain", "demo", "--records", str(records), "--output", str(tmp_path / "run")]

@@ -11,7 +11,7 @@ from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
 from bert_keras.models import BertEncoder, load_model
 from bert_keras.runs.finetune import finetune
-from bert_keras.runs.hyperparameters import FinetuneRecipe
+from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 

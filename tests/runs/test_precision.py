@@ -7,10 +7,8 @@ import pytest
 
 from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.cli import main
-from bert_keras.cli.program import command_parser
 from bert_keras.distribution import numerics
 from bert_keras.models import BertPretrainer
-from bert_keras.options import options_of
 from bert_keras.presets import preset
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
@@ -30,20 +28,6 @@ def start(records, tmp_path):  # noqa: F811
     tokenizer = WordPieceTokenizer(vocabulary)
     BertPretrainer(config).save_pretrained(tmp_path / "start", tokenizer=tokenizer)
     return tmp_path / "start"
-
-
-@pytest.mark.parametrize(
-    ("words", "hidden_size"),
-    [
-        ("pretrain demo --records records --set size=base", 768),
-        ("pretrain demo --records records --from {start} --set size=base", 16),
-        ("finetune sst2 --data SST-2 --output sst2 --from {start}", 16),
-        ("reproduce table6 --data data", 0),
-    ],
-)
-def test_a_command_knows_the_hidden_size_of_its_model(words, hidden_size, start):
-    arguments = command_parser().parse_args(words.format(start=start).split())
-    assert options_of(arguments, arguments.command).hidden_size() == hidden_size
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from tensorflow.python.framework import config
 
 from bert_keras.errors import InputError
 from bert_keras.presets import preset
-from bert_keras.runs.hyperparameters import FinetuneRecipe
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import GPU_FLOPS_PER_SECOND, PRETRAIN
@@ -21,36 +20,17 @@ def test_changes_are_converted_to_the_type_of_the_field():
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "message"),
+    "change",
     [
-        ("dem", [], "no recipe is called 'dem'; known: demo, "),
-        (
-            "demo",
-            ["steps=3"],
-            "'steps=3' is not a setting; expected FIELD=VALUE, where FIELD is ",
-        ),
-        ("demo", ["num_steps"], "'num_steps' is not a setting"),
-        ("demo", ["num_steps=many"], "'num_steps=many': expected int"),
-        ("demo", ["num_steps=0"], "num_steps is 0; expected at least 1"),
-        ("demo", ["num_steps=110"], "num_warmup_steps is 110; expected less than num_steps, 110"),
-        ("demo", ["keep_checkpoints=0"], "keep_checkpoints is 0; expected at least 1"),
-        ("demo", ["learning_rate=inf"], "learning_rate is inf; expected a number above 0"),
-        ("demo", ["beta_2=1"], "beta_2 is 1.0; expected a rate in [0, 1)"),
-        ("demo", ["max_gradient_norm=inf"], "max_gradient_norm is inf; expected 0 or a number"),
-        ("demo", ["initializer_stddev=nan"], "initializer_stddev is nan; expected"),
-        ("demo", ["optimizer=sgd"], "optimizer is 'sgd'; expected one of adamw, lamb, muon"),
-        ("demo", ["schedule=cosine"], "schedule is 'cosine'; expected one of linear, warmup-"),
-        ("bert-hour", ["initial_weights=zeros"], "initial_weights is 'zeros'; expected one of"),
-        ("bert-hour", ["size=modern-mini"], "but the size has rotary positions; choose"),
-        ("demo", ["size=huge"], "no size is called 'huge'"),
-        ("demo", ["mask_unit=letter"], "unit is 'letter'; expected one of piece, word"),
-        ("demo", ["replacement=all"], "is called 'all'; known: 80-10-10, "),
+        *("steps=3", "num_steps", "num_steps=many", "num_steps=0", "num_steps=110"),
+        *("keep_checkpoints=0", "learning_rate=inf", "beta_2=1", "max_gradient_norm=inf"),
+        *("initializer_stddev=nan", "optimizer=sgd", "schedule=cosine", "initial_weights=zeros"),
+        *("size=huge", "mask_unit=letter", "replacement=all", "bias_correction=1"),
     ],
 )
-def test_wrong_recipe_names_and_changes_are_refused(name, changes, message):
-    with pytest.raises(InputError) as error:
-        named_recipe(PRETRAIN, name, changes=changes)
-    assert message in str(error.value)
+def test_impossible_values_of_a_pretraining_are_refused(change):
+    with pytest.raises(InputError, match=change.partition("=")[0].removeprefix("mask_")):
+        named_recipe(PRETRAIN, "demo", changes=[change])
 
 
 def test_max_predictions_suffice_for_every_length():
@@ -63,38 +43,35 @@ def test_max_predictions_suffice_for_every_length():
     assert recipe.masking_changes() == []
 
 
-def test_settings_of_finetune_recipes_are_checked():
+def test_recipes_of_tasks():
     assert task_recipes("swag")["paper"].batch_size == 16
     assert task_recipes("mrpc")["paper"].batch_size == 32
-    corrected = named_recipe(task_recipes("mrpc"), "paper", changes=["bias_correction=true"])
-    assert corrected.bias_correction
-    with pytest.raises(InputError, match="'bias_correction=1': expected one of true, false"):
-        named_recipe(task_recipes("mrpc"), "paper", changes=["bias_correction=1"])
-    with pytest.raises(InputError, match="patience is -1; expected at least 0"):
-        named_recipe(task_recipes("mrpc"), "paper", changes=["patience=-1"])
-    with pytest.raises(InputError, match="initial_weights is 'none'"):
-        FinetuneRecipe(batch_size=1, num_epochs=1, learning_rate=1.0, initial_weights="none")
+    changes = {"bias_correction": True, "learning_rates": [1, 2e-5]}
+    changed = named_recipe(task_recipes("mrpc"), "paper", changes=changes)
+    texts = ["bias_correction=true", "learning_rates=1,2e-5"]
+    assert changed == named_recipe(task_recipes("mrpc"), "paper", changes=texts)
+    assert changed.bias_correction and changed.learning_rates == (1.0, 2e-5)
+    with pytest.raises(InputError, match="did you mean 'paper'"):
+        named_recipe(task_recipes("mrpc"), "papr")
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        ("keep_checkpoints=-1", "keep_checkpoints is -1; expected at least 1"),
-        ("seed=4294967296", "seed is 4294967296; expected 0 to 4294967295"),
-        ("warmup_rate=nan", "warmup_rate is nan; expected a rate in [0, 1)"),
-        ("warmup_rate=1", "warmup_rate is 1.0; expected a rate"),
-        ("dropout_rate=-0.1", "dropout_rate is -0.1; expected a rate in [0, 1)"),
-        ("learning_rate=nan", "learning_rate is nan; expected a number above 0"),
-        ("learning_rate=0", "learning_rate is 0.0; expected a number above 0"),
-        ("learning_rates=1e-3,-1", "learning_rates is -1.0; expected a number above 0"),
-        ("weight_decay_rate=nan", "weight_decay_rate is nan; expected 0 or"),
-        ("weight_decay_rate=-1", "weight_decay_rate is -1.0; expected 0 or"),
+        *("keep_checkpoints=-1", "seed=4294967296", "warmup_rate=nan", "warmup_rate=1"),
+        *("dropout_rate=-0.1", "learning_rate=nan", "learning_rate=0", "learning_rates=1e-3,-1"),
+        *("weight_decay_rate=nan", "weight_decay_rate=-1", "patience=-1", "initial_weights=none"),
     ],
 )
-def test_values_out_of_range_are_refused(change, message):
-    with pytest.raises(InputError) as error:
+def test_impossible_values_of_a_finetuning_are_refused(change):
+    with pytest.raises(InputError, match=change.partition("=")[0]):
         named_recipe(task_recipes("mrpc"), "paper", changes=[change])
-    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("changes", [{"num_epochs": True}, {"num_epochs": 1.5}, {"seed": None}])
+def test_values_of_another_type_are_refused(changes):
+    with pytest.raises(InputError, match="expected int"):
+        named_recipe(task_recipes("mrpc"), "paper", changes=changes)
 
 
 @pytest.mark.parametrize(("name", "hours"), [("gpu-hour", 1), ("gpu-day", 24)])

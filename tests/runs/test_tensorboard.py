@@ -12,8 +12,8 @@ import urllib.request
 import numpy as np
 import pytest
 
-from bert_keras.runs.hyperparameters import PretrainRecipe
 from bert_keras.runs.pretrain import pretrain
+from bert_keras.runs.recipes import PretrainRecipe
 from tests.browser import browser_page
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings

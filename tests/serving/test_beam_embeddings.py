@@ -76,9 +76,3 @@ def test_wrong_arguments(folder, tmp_path, changes, message):
     with pytest.raises(InputError, match=message):
         embed_on_beam(arguments.pop("texts"), arguments.pop("output"), **arguments)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_prompt_has_no_effect(folder, tmp_path, capsys):
-    command = ["embed", "lines.txt", "--model", "m", "--output", "out", "--prompt", "query"]
-    assert main([*command, "--beam"]) == 2
-    assert "--prompt query has no effect with --beam, as the exported" in capsys.readouterr().err

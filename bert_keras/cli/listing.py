@@ -1,0 +1,83 @@
+"""Defines the command list, which prints the names of tasks, recipes and models."""
+
+import argparse
+
+from bert_keras.cli.program import argument, command
+from bert_keras.presets import PRESETS
+from bert_keras.runs.recipes import FINETUNE, PRETRAIN
+
+# The names of `downstream.catalog.TASKS`, without importing TensorFlow.
+TASKS = {
+    "cola": "GLUE: is a sentence acceptable",
+    "sst2": "GLUE: is a review positive",
+    "mrpc": "GLUE: do two sentences mean the same",
+    "stsb": "GLUE: similarity of two sentences, 0 to 5",
+    "qqp": "GLUE: are two questions the same",
+    "mnli": "GLUE: entailment, neutral or contradiction",
+    "qnli": "GLUE: does a sentence answer a question",
+    "rte": "GLUE: entailment or not",
+    "wnli": "GLUE: what a pronoun refers to",
+    "squad1": "SQuAD 1.1: the span that answers a question",
+    "squad2": "SQuAD 2.0: the same, or no answer",
+    "swag": "SWAG: one of four endings",
+    "klue-tc": "KLUE: topic of a headline",
+    "klue-sts": "KLUE: similarity of two sentences",
+    "klue-nli": "KLUE: entailment, neutral or contradiction",
+    "nsmc": "Naver movie reviews: positive or negative",
+    "kornli": "KorNLI: entailment, neutral or contradiction",
+    "korsts": "KorSTS: similarity of two sentences",
+    "korquad": "KorQuAD 1.0: the span that answers a question",
+    "klue-mrc": "KLUE: the same, or no answer",
+    "klue-ner": "KLUE: names in a sentence, by characters",
+    "naver-ner": "Naver NER: names in a sentence, by words",
+    "ner": "CoNLL files: names in a sentence",
+    "ner-features": "the same with a BiLSTM over frozen features",
+    "classification": "your table (.csv, .tsv, .jsonl): one label for a text or a pair",
+    "multi-label": "your table: several labels",
+    "regression": "your table: a number",
+    "sentence-pairs": "your table: embeddings from pairs with a score",
+    "simcse": "your texts: embeddings without labels",
+    "retrieval": "your table: embeddings of queries and passages",
+}
+
+
+def _rows(what: str) -> dict[str, str]:
+    if what == "tasks":
+        return TASKS
+    if what == "models":
+        return {
+            name: f"{config.num_layers} layers of {config.hidden_size}, {config.num_heads} heads, "
+            f"{config.vocab_size:,} tokens, {config.max_positions:,} positions"
+            for name, config in PRESETS.items()
+        }
+    rows = {
+        f"pretrain {name}": f"{recipe.size}, {recipe.objective}, {recipe.end:,} steps of "
+        f"{recipe.batch_size:,} sequences"
+        for name, recipe in PRETRAIN.items()
+    }
+    for name, recipes in FINETUNE.items():
+        recipe = recipes[""]
+        rows[f"finetune {name}"] = (
+            f"{recipe.num_epochs} epochs, batches of {recipe.batch_size}, learning rate "
+            f"{recipe.learning_rate:g}"
+            f"{'; own values for ' + ', '.join(filter(None, recipes)) if len(recipes) > 1 else ''}"
+        )
+    return rows
+
+
+@command(
+    argument(
+        "what",
+        "WHAT",
+        "tasks, recipes or models (sizes and relatives of BERT)",
+        choices=("tasks", "recipes", "models"),
+    ),
+    needs_tensorflow=False,
+    examples="  bert-keras list tasks",
+)
+def list_(options: argparse.Namespace) -> None:
+    """List the names of tasks, recipes or models."""
+    rows = _rows(options.what)
+    width = 2 + max(map(len, rows))
+    for name, text in rows.items():
+        print(f"{name:<{width}}{text}")
