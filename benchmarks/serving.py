@@ -32,7 +32,7 @@ from bert_keras.downstream.squad.questions import read_questions
 from bert_keras.downstream.table import table_rows
 from bert_keras.errors import InputError, run_command
 from bert_keras.exporting.verify import loaded
-from bert_keras.serving.version_folders import chosen_versions
+from bert_keras.serving.versions import chosen_versions
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_keras.serving.model import ServedModel
-from bert_keras.serving.version_folders import chosen_versions
+from bert_keras.serving.versions import chosen_versions
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary

@@ -137,7 +137,7 @@ def inspect(options: argparse.Namespace) -> None:
     argument(
         "--serving-config",
         "DIR",
-        "measure the model and write the files that run TF Serving with it in Docker or Kubernetes",
+        "also write the files that run TF Serving with the model in Docker, Kubernetes or KServe",
     ),
     argument(
         "--variant",
@@ -193,12 +193,12 @@ def export(options: argparse.Namespace) -> None:
         print(f"{export_model()}\n{serve}")
         return
     check(not note, f"--serving-config cannot be used with {options.variant}: {note}")
-    from bert_keras.serving.tf_serving.config_files import check_name, write_config
+    from bert_keras.serving.container_files import check_name, write_container_files
 
     check_name(options.name)
     with atomic_folder(config) as new_folder:  # fails before the long export
         written = export_model()
-        write_config(written, new_folder)
+        write_container_files(model_folder, new_folder)
     print(f"{written}\n{config}\nserve it:  docker compose -f {quote(config)}/compose.yaml up")
 
 
@@ -220,13 +220,6 @@ def export(options: argparse.Namespace) -> None:
         default=[],
     ),
     argument(
-        "--label",
-        "NAME=N",
-        "also serve version N at /labels/NAME; may be repeated",
-        action="append",
-        default=[],
-    ),
-    argument(
         "--max-batch-size", "N", "the most rows of a batch; fewer if they are long", default=32
     ),
     argument("--timeout", "SECONDS", "the time limit of a request", default=30.0),
@@ -239,7 +232,7 @@ def serve(options: argparse.Namespace) -> None:
     from bert_keras.exporting.version_folder import variant_of
     from bert_keras.serving.limits import Limits
     from bert_keras.serving.server import serve
-    from bert_keras.serving.version_folders import chosen_versions
+    from bert_keras.serving.versions import chosen_versions
 
     folders = chosen_versions(options.model, options.versions).values()
     if set(map(variant_of, folders)) == {"bfloat16"}:
@@ -251,18 +244,6 @@ def serve(options: argparse.Namespace) -> None:
         port=options.port,
         host=options.host,
         versions=options.versions,
-        labels=_labels(options.label),
         limits=Limits(max_batch_size=options.max_batch_size, seconds=options.timeout),
     )
 
-
-def _labels(texts: list[str]) -> dict[str, int]:
-    labels: dict[str, int] = {}
-    for text in texts:
-        name, _, number = text.partition("=")
-        if not name or not (number.isascii() and number.isdigit()):
-            raise InputError(f"--label is {text!r}; expected NAME=N, such as stable=3")
-        if name in labels:
-            raise InputError(f"--label {name} is given twice; expected one version for each name")
-        labels[name] = int(number)
-    return labels

@@ -64,12 +64,6 @@ def evaluate(options: argparse.Namespace) -> None:
 @command(
     TASK,
     MODEL,
-    argument(
-        "--server",
-        "URL",
-        "http://HOST:PORT/v1/models/NAME of a served model that predicts classes or numbers, "
-        "in place of --model",
-    ),
     DATA,
     argument("--split", "NAME", "the split of the folder or of tfds:NAME", default="test"),
     CHANGES,
@@ -91,16 +85,13 @@ def predict(options: argparse.Namespace) -> None:
     from bert_keras.downstream.task import examples_file
     from bert_keras.files import check_output
     from bert_keras.runs.evaluate import model_predictions
-    from bert_keras.serving.remote_predictions import server_predictions
 
-    check(bool(options.model) != bool(options.server), "expected either --model or --server")
+    check(options.model, "--model is missing; give OUTPUT/model of a fine-tuning run")
     check_output(options.output)
     data = examples_file(named_task(options.task), options.data, split=options.split)
-    source = {"data": data, "split": options.split, "changes": options.changes}
-    if options.server:
-        result = server_predictions(options.task, server=options.server, **source)
-    else:
-        result = model_predictions(options.task, model=options.model, **source)
+    result = model_predictions(
+        options.task, model=options.model, data=data, split=options.split, changes=options.changes
+    )
     result.write(options.output)
     print(f"{counted(len(result.examples), 'prediction')}: {options.output}")
     if options.submission:
@@ -159,14 +150,13 @@ def features(options: argparse.Namespace) -> None:
     argument(
         "--model",
         "DIR",
-        "a folder of sentence-transformers or a checkpoint of any format (see convert); with "
-        "--beam saved_models/NAME",
+        "a folder of sentence-transformers or a checkpoint of any format (see convert)",
         required=True,
     ),
     argument(
         "--output",
         "FILE",
-        "a .npy file, or a .parquet file with the texts; with --beam a folder of .parquet files",
+        "a .npy file, or a .parquet file with the texts",
         required=True,
     ),
     argument(
@@ -181,13 +171,6 @@ def features(options: argparse.Namespace) -> None:
         "the prompt of the model to put before each text (default: the default prompt of the "
         "model, if it has one)",
     ),
-    argument(
-        "--beam",
-        "OPTION",
-        "run as an Apache Beam job; all arguments after it are options of Beam",
-        action="store",
-        nargs=argparse.REMAINDER,
-    ),
     is_continued=True,
     examples="""
   bert-keras embed lines.txt --model all-MiniLM-L6-v2 --output vectors.npy
@@ -195,19 +178,6 @@ def features(options: argparse.Namespace) -> None:
 )
 def embed(options: argparse.Namespace) -> None:
     """Write the embedding of each line of a text file."""
-    if options.beam is not None:
-        from bert_keras.serving.beam_embeddings import embed_on_beam
-
-        counts = embed_on_beam(
-            options.texts,
-            options.output,
-            model=options.model,
-            dimensions=options.dimensions,
-            pipeline_options=options.beam,
-        )
-        print(*(f"{kind}: {count:,}" for kind, count in counts.items() if count), sep="; ")
-        print(options.output)
-        return
     from bert_keras.runs.embeddings import write_embeddings
 
     num_texts, size = write_embeddings(

@@ -1,163 +1,178 @@
 """Builds an ASGI application that provides the HTTP APIs of the server for one model.
 
-The modules of this package process a request in this order: `limits` reads the body and `json_text`
-parses the JSON. `rest_api`, with `requests` and `examples`, `embeddings_api` or `rerank_api` builds
-the input tensors. `batching`, `rows` and `model` compute the outputs, and the same API writes the
-body of the response.
+A request passes these modules: `limits` reads its body, `requests` or `embeddings_api` reads the
+tensors in its JSON, `batching` and `model` compute the outputs, and `responses` or `embeddings_api`
+writes them as JSON.
 """
 
 import asyncio
+import base64
 import contextlib
+import hashlib
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
+from typing import Any, TypeVar
 
+from jinja2 import Template
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from bert_keras.serving.calls import Call, Refusal, read_call
-from bert_keras.serving.embeddings_api import EmbeddingsApi
+from bert_keras.serving.embeddings_api import (
+    COUNTS,
+    EMBEDDINGS_PATH,
+    check_signatures,
+    embeddings_response,
+    error_response,
+    read_embeddings_request,
+)
 from bert_keras.serving.limits import BodyReader, Limits
+from bert_keras.serving.model import Tensors
 from bert_keras.serving.monitoring import METRICS_PATH, Monitoring
-from bert_keras.serving.page import page_response
-from bert_keras.serving.rerank_api import RerankApi
-from bert_keras.serving.rest_api import RestApi
-from bert_keras.serving.servable import LoadedVersion
-from bert_keras.serving.steps import Steps
-from bert_keras.serving.versions import Versions
+from bert_keras.serving.requests import (
+    DEFAULT_SIGNATURE,
+    Call,
+    Refusal,
+    read_call,
+    read_document,
+    read_predict,
+)
+from bert_keras.serving.responses import json_bytes, metadata, predictions
+from bert_keras.serving.versions import Versions, load_version
 
 _NOT_FOUND_PAGE = (
     "<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
     "<H1>Not Found</H1>\n</BODY></HTML>\n"
 )
+_SHUTDOWN = "The server is shutting down"
+# A step that would block the event loop for more than about a millisecond runs in a thread.
+_MAX_BYTES_INLINE = 8 * 2**10  # size of a request body
+_MAX_NUMBERS_INLINE = 1000  # elements of all output arrays
+
+T = TypeVar("T")
 
 
 def create_app(
-    model_folder: str | os.PathLike,
-    *,
-    versions: Sequence[int] = (),
-    labels: Mapping[str, int] | None = None,
-    limits: Limits | None = None,
+    model_folder: str | os.PathLike, *, versions: Sequence[int] = (), limits: Limits | None = None
 ) -> Starlette:
-    """Build the HTTP APIs of a model.
+    """Builds the HTTP APIs of a model.
 
     Args:
         model_folder: The folder saved_models/NAME, which holds one folder for each version.
         versions: Numbers of the versions to serve. By default the server always serves the latest.
-        labels: Maps each label to a version number.
         limits: Limits on requests and batches; the defaults of `Limits` if None.
 
     Returns:
         The application, with all its versions loaded.
 
     Raises:
-        InputError: If a version is missing or is not a SavedModel that TensorFlow can load, or if
-            a label names a version that is not served.
+        InputError: A version is missing or is not a SavedModel that TensorFlow can load.
     """
     limits = limits or Limits()
     monitoring = Monitoring(Path(model_folder).resolve().name)
-    load = partial(LoadedVersion, limits=limits, monitoring=monitoring)
-    served = Versions(model_folder, numbers=versions, labels=labels, load=load)
-    paths = _Paths(served, limits, monitoring)
+    load = partial(load_version, limits=limits, on_run=monitoring.count_run)
+    served = Versions(model_folder, numbers=versions, load=load)
+    server = _Server(served, limits, monitoring)
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
         with contextlib.suppress(ClientDisconnect):
-            response = await paths.respond(Request(scope, receive))
+            response = await server.respond(Request(scope, receive))
             await response(scope, receive, send)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         served.watch()
         yield
-        paths.close()
+        server.close()
 
     app = Starlette(lifespan=lifespan)
     app.router.default = respond  # the pattern of a route does not match a path with a newline
     return app
 
 
-class _Paths:
-    """Sends each request to the API of its path, within the limits, and counts it."""
+class _Server:
+    """Responds to each request within the limits, and counts it."""
 
     def __init__(self, versions: Versions, limits: Limits, monitoring: Monitoring):
         self._versions = versions
         self._seconds = limits.seconds
         self._body_reader = BodyReader(limits)
         self._monitoring = monitoring
-        self._steps = Steps()
-        self._rest_api = RestApi(versions, self._steps)
-        self._posts = {
-            api.path: api
-            for api in (EmbeddingsApi(versions, self._steps), RerankApi(versions, self._steps))
-        }
+        self._page = page_response(versions.name)
+        # The threads share Python's global interpreter lock: more than two would not be faster and
+        # would keep more documents in memory.
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="reader")
 
     def close(self) -> None:
-        """Stop watching the model folder and close all versions."""
+        """Stops watching the model folder and closes all versions."""
         self._versions.close()
-        self._steps.close()
+        self._threads.shutdown(cancel_futures=True)
 
     async def respond(self, request: Request) -> Response:
-        """Respond to a request for the HTML page, the Prometheus metrics or one of the APIs."""
-        path = only_path = request.scope["raw_path"].decode("utf-8", "surrogateescape")
-        if query := request.scope["query_string"].decode("utf-8", "surrogateescape"):
+        """Responds to a request for the HTML page, the Prometheus metrics or one of the APIs."""
+        path = only_path = request.scope["raw_path"].decode("utf-8", "replace")
+        if query := request.scope["query_string"].decode("utf-8", "replace"):
             path = f"{path}?{query}"
         if (request.method, path) == ("GET", "/") and "html" in request.headers.get("accept", ""):
-            return page_response(self._versions.name)
+            return self._page
         if path == METRICS_PATH:
             return Response(self._monitoring.metrics_text(), media_type="text/plain")
-        if request.method == "POST" and (api := self._posts.get(only_path)):
-            return await self._post_response(api, request)
-        if not path.lower().startswith("/v1/"):
+        if not path.startswith("/v1/"):
             return HTMLResponse(_NOT_FOUND_PAGE, status_code=404)
         if request.method == "OPTIONS":
-            is_preflight = request.headers.get("origin", "").startswith(("http://", "https://"))
-            return HTMLResponse("", status_code=200 if is_preflight else 400)
-        return await self._rest_response(request, path)
-
-    async def _post_response(self, api: EmbeddingsApi | RerankApi, request: Request) -> Response:
-        start = time.perf_counter()
+            return HTMLResponse("", status_code=400)
+        is_embeddings = (request.method, only_path) == ("POST", EMBEDDINGS_PATH)
+        start, model, api = time.perf_counter(), self._versions.name, ""
         try:
-            status, content = 200, await self._content_in_time(request, api.respond)
-        except Refusal as refusal:
-            status, content = api.error(refusal)
-        model = self._versions.name if status != 404 else ""  # 404: no model of the requested name
-        name = api.path.rpartition("/")[2]
-        return self._counted(content, model=model, api=name, status=status, start=start)
-
-    async def _rest_response(self, request: Request, path: str) -> Response:
-        start, call, is_post = time.perf_counter(), Call("", None, None, ""), False
-        try:
-            call, is_post = read_call(request.method, path), request.method == "POST"
-            if is_post:
-                respond = partial(self._rest_api.respond, call)
-                content = await self._content_in_time(request, respond)
+            if is_embeddings:
+                api = "embeddings"
+                status, content = 200, await self._in_time(request, self._embed)
             else:
-                content = self._rest_api.describe(call)
-            status = 200
-        except Refusal as refusal:
-            status, content = self._rest_api.error(refusal)
-        api = call.verb if is_post else ""
-        return self._counted(content, model=call.model, api=api, status=status, start=start)
-
-    def _counted(
-        self, content: bytes, *, model: str, api: str, status: int, start: float
-    ) -> Response:
-        seconds = time.perf_counter() - start
-        self._monitoring.count_request(model, api=api, status=status, seconds=seconds)
+                call = read_call(request.method, path)
+                model = call.model
+                api = call.verb if request.method == "POST" else ""
+                status, content = 200, await self._content(request, call)
+        except (Refusal, asyncio.CancelledError) as error:
+            # uvicorn cancels the requests that still run at the end of its grace time.
+            refusal = error if isinstance(error, Refusal) else Refusal(_SHUTDOWN, status=503)
+            status = refusal.status
+            content = json_bytes(
+                error_response(refusal) if is_embeddings else {"error": str(refusal)}
+            )
+        self._monitoring.count_request(
+            model if model == self._versions.name else "",  # clients can invent any other name
+            api=api,
+            status=status,
+            seconds=time.perf_counter() - start,
+        )
         return Response(content, status_code=status, media_type="application/json")
 
-    async def _content_in_time(
+    async def _content(self, request: Request, call: Call) -> bytes:
+        """Returns the response body of TF Serving's API."""
+        if call.verb == "predict":
+            return await self._in_time(request, partial(self._predict, call))
+        if call.verb == "status":
+            document: dict[str, Any] = {"model_version_status": self._versions.statuses(call)}
+        else:
+            with self._versions.serving(call) as (number, batcher):
+                signatures = batcher.model.signatures
+                document = metadata(call.model, version=number, signatures=signatures)
+        return json_bytes(document, indent=2)
+
+    async def _in_time(
         self, request: Request, respond: Callable[[bytes], Awaitable[bytes]]
     ) -> bytes:
-        """Return the response body that `respond` computes from the request body.
+        """Returns the response body that `respond` computes from the request body.
 
         Raises:
-            ClientDisconnect: If the client disconnects before the response is ready.
-            Refusal: If the request is faulty, or takes longer than the time limit (504).
+            ClientDisconnect: The client disconnects before the response is ready.
+            Refusal: The request is faulty, or takes longer than the time limit (504).
         """
         async with self._body_reader.body(request) as body:
             response = asyncio.ensure_future(respond(body))
@@ -177,3 +192,72 @@ class _Paths:
             finally:
                 response.cancel()
                 disconnection.cancel()
+
+    async def _predict(self, call: Call, body: bytes) -> bytes:
+        with self._versions.serving(call) as (_, batcher):
+
+            def read():
+                document = read_document(body)
+                name, tensors = read_predict(document, batcher.model.inputs)
+                return "instances" in document, batcher.prepare(name, tensors)
+
+            by_row, queued = await self._step(len(body) <= _MAX_BYTES_INLINE, read)
+            outputs = await asyncio.wrap_future(batcher.submit(queued))
+        return await self._written(outputs, lambda: predictions(outputs, by_row=by_row))
+
+    async def _embed(self, body: bytes) -> bytes:
+        model, is_short = self._versions.name, len(body) <= _MAX_BYTES_INLINE
+        request = await self._step(is_short, lambda: read_embeddings_request(body, model))
+        with self._versions.serving(Call(model)) as (_, batcher):
+            check_signatures(model, batcher.model.signatures)
+
+            async def outputs_of(signature_name: str) -> Tensors:
+                prepare = partial(batcher.prepare, signature_name, {"text": request.texts})
+                queued = await self._step(is_short, prepare)
+                return await asyncio.wrap_future(batcher.submit(queued))
+
+            outputs, counts = await asyncio.gather(
+                outputs_of(DEFAULT_SIGNATURE), outputs_of(COUNTS)
+            )
+        embeddings, num_tokens = outputs["embedding"], counts[COUNTS]
+        return await self._written(
+            {"embedding": embeddings},
+            lambda: embeddings_response(request, embeddings, num_tokens, model=model),
+        )
+
+    async def _written(self, outputs: Tensors, document: Callable[[], object]) -> bytes:
+        num_numbers = sum(array.size for array in outputs.values())
+        return await self._step(num_numbers <= _MAX_NUMBERS_INLINE, lambda: json_bytes(document()))
+
+    async def _step(self, is_short: bool, step: Callable[[], T]) -> T:
+        """Runs a step in the event loop, or in a thread if it would block the loop."""
+        if is_short:
+            return step()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, step)
+
+
+def page_response(model: str) -> HTMLResponse:
+    """Returns the HTML page on which a user tries a served model in the browser.
+
+    Its Content-Security-Policy allows only the page's own script and requests to this server, so
+    the browser never executes a text or a response as a script.
+
+    Args:
+        model: Name of the model; the page sends requests to /v1/models/`model` of its server.
+    """
+    text = files("bert_keras.serving").joinpath("page.html").read_text(encoding="utf-8")
+    script = text.partition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    )
+    headers = {
+        "Content-Security-Policy": policy,
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-cache",
+        "Vary": "Accept",
+    }
+    return HTMLResponse(Template(text, autoescape=True).render(model=model), headers=headers)

@@ -7,70 +7,66 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from bert_keras.serving.calls import Refusal
-from bert_keras.serving.model import Tensors
-from bert_keras.serving.rows import RowModel, batch_key, joined, num_rows, row_length, row_lengths
+from bert_keras.serving.limits import Limits
+from bert_keras.serving.model import ServedModel, Tensors
+from bert_keras.serving.requests import Refusal
 
+_NUM_THREADS = 2  # while one thread runs a long request, the other runs the remaining requests
+_CLOSE_SECONDS = 5.0  # for requests that still run when the server stops
+_BYTES_PER_POSITION = 4  # average bytes of text for one subword
 # One run takes `max_batch_size` rows of up to 64 positions, and fewer rows if they are longer. Long
 # rows already use the whole processor, so a larger batch of them would only add waiting time.
 _SHORT_ROW = 64
 # A run is padded to its longest row. The rows of a request that are shorter than half of it run
 # later, unless the run would have fewer positions than this, which take hardly less time.
 _SMALL_RUN = 256
-# A request that cannot be split may have this many times the rows of a normal run.
-_MAX_BATCHES_PER_REQUEST = 16
+# A request that cannot be split may have this many times the positions of a normal run.
+_MAX_RUNS = 16
 
 
 @dataclass(eq=False)
 class QueuedRequest:
-    """One request in the queue."""
+    """One request in the queue. Its rows run longest first, in one or several runs."""
 
     signature_name: str
     tensors: Tensors  # input arrays by name
-    num_rows: int  # rows of the request
-    order: np.ndarray | None  # the row numbers, longest row first; None: one run takes all rows
-    # For each row in this order, the most rows of a run that begins with it; empty without a key.
-    max_rows: np.ndarray
     # Requests with equal keys can share a run. None: all rows must run together, without others.
-    key: object | None
+    key: object | None = None
+    order: np.ndarray = field(default_factory=lambda: np.empty(0, int))  # row numbers
+    # For each row in this order, the most rows of a run that begins with it.
+    max_rows: np.ndarray = field(default_factory=lambda: np.empty(0, int))
     future: Future = field(default_factory=Future)  # the outputs, or the error of the run
-    next_row: int = 0  # first row that no run has taken yet
-    parts: dict[int, Tensors] = field(default_factory=dict)  # finished outputs, by first row
-    num_finished: int = 0  # rows of `parts`
+    num_taken: int = 0  # rows that runs have taken
+    num_finished: int = 0
+    parts: list[tuple[np.ndarray, Tensors]] = field(default_factory=list)  # finished rows, outputs
 
     @property
     def num_remaining(self) -> int:
-        return self.num_rows - self.next_row
+        return len(self.order) - self.num_taken
 
-    def take(self, num_rows: int) -> "_Slice":
-        start, self.next_row = self.next_row, self.next_row + num_rows
-        return _Slice(self, start, num_rows)
+    def take(self, num_rows: int) -> "_Part":
+        start, self.num_taken = self.num_taken, self.num_taken + num_rows
+        return self, self.order[start : self.num_taken]
 
-    def finish(self, outputs: Tensors) -> None:
-        """Sets the outputs, whose rows are in the order in which they ran."""
-        if self.order is not None:
-            rows = np.argsort(self.order)
-            outputs = {name: array[rows] for name, array in outputs.items()}
-        _set_future(self.future.set_result, outputs)
+    def finish(self) -> None:
+        """Sets the outputs, in the order of the rows of the request."""
+        rows = np.argsort(np.concatenate([rows for rows, _ in self.parts]))
+        outputs = _joined([outputs for _, outputs in self.parts])
+        self.set_outputs({name: array[rows] for name, array in outputs.items()})
+
+    def set_outputs(self, outputs: Tensors) -> None:
+        with contextlib.suppress(InvalidStateError):  # the client has disconnected
+            self.future.set_result(outputs)
+
+    def set_error(self, error: Exception) -> None:
+        with contextlib.suppress(InvalidStateError):
+            self.future.set_exception(error)
 
 
-@dataclass(eq=False)
-class _Slice:
-    """Consecutive rows of a request that one run takes."""
-
-    request: QueuedRequest
-    start: int  # index of the first row
-    num_rows: int
-
-    @property
-    def tensors(self) -> Tensors:
-        rows, order = slice(self.start, self.start + self.num_rows), self.request.order
-        tensors = self.request.tensors.items()
-        return {name: array[rows if order is None else order[rows]] for name, array in tensors}
+_Part = tuple[QueuedRequest, np.ndarray]  # some rows of a request, which one run takes
 
 
 class Batcher:
@@ -81,27 +77,24 @@ class Batcher:
     other queued requests.
 
     Args:
-        rows: Runs the model and decides which requests can share a run.
-        max_batch_size: The most rows of one run; at least two until the rows are checked.
+        model: The model, which is closed after the last run.
+        limits: The most rows of a run and bytes of a text.
+        on_run: Called after each run with the arguments `num_requests` and `seconds`.
         num_threads: Number of runs at the same time.
-        on_batch: Called once for each batch with the number of requests in it.
-        on_end: Called after the last run.
     """
 
     def __init__(
         self,
-        rows: RowModel,
+        model: ServedModel,
         *,
-        max_batch_size: int,
-        num_threads: int,
-        on_batch: Callable[[int], None],
-        on_end: Callable[[], None],
+        limits: Limits,
+        on_run: Callable[..., None],
+        num_threads: int = _NUM_THREADS,
     ):
-        self._rows = rows
-        self._max_batch_size = max_batch_size
-        self._max_positions = max_batch_size * _SHORT_ROW  # of one run
-        self._on_batch = on_batch
-        self._on_end = on_end
+        self.model = model
+        self._limits = limits
+        self._max_positions = limits.max_batch_size * _SHORT_ROW  # of one run
+        self._on_run = on_run
         self._queue: deque[QueuedRequest] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -114,42 +107,61 @@ class Batcher:
             thread.start()
 
     def prepare(self, signature_name: str, tensors: Tensors) -> QueuedRequest:
-        """Order the rows of a request. Millions of rows take about a second.
+        """Orders the rows of a request. Millions of rows take about a second.
 
         Args:
             signature_name: Name of the signature to run.
             tensors: Input arrays by name.
 
-        Returns:
-            The request for `submit`.
-
         Raises:
-            Refusal: If the request has too many rows for one run and its rows cannot be split.
+            Refusal: A text is too long, or the request has too many rows for one run and its rows
+                cannot be split.
         """
-        rows = num_rows(tensors) or 0
-        key, order, max_rows = None, None, np.empty(0, int)
-        if rows and self._rows.can_join(signature_name, tensors):
-            key = (signature_name, batch_key(tensors))
-            order, max_rows = self._longest_first(row_lengths(tensors))
-        else:
-            max_joint = _MAX_BATCHES_PER_REQUEST * self._max_positions // row_length(tensors)
-            max_joint = max(max_joint, self._max_batch_size)
-            if rows > max_joint:
+        lengths = [_lengths(array) for array in tensors.values()]
+        for array, each in zip(tensors.values(), lengths, strict=True):
+            num_bytes = _BYTES_PER_POSITION * (each.max(initial=1) - 1)
+            if array.dtype == object and num_bytes > self._limits.max_text_bytes:
                 raise Refusal(
-                    f"The request has {rows} rows; this signature runs all rows of a request "
-                    f"together, at most {max_joint} of this length; send several requests"
+                    f"A text has more than {self._limits.max_text_bytes} bytes; divide it",
+                    status=413,
                 )
-        return QueuedRequest(signature_name, tensors, rows, order, max_rows, key)
+        num_rows = {len(each) for each in lengths}
+        if (
+            num_rows == {0}
+            or len(num_rows) > 1
+            or not self.model.is_row_wise(signature_name, tensors)
+        ):
+            longest = max(int(each.max(initial=1)) for each in lengths)
+            most = max(_MAX_RUNS * self._max_positions // longest, self._limits.max_batch_size)
+            if max(num_rows) > most:
+                raise Refusal(
+                    f"The request has {max(num_rows)} rows; this signature runs all rows of a "
+                    f"request together, at most {most} of this length; send several requests"
+                )
+            return QueuedRequest(signature_name, tensors)
+        order, max_rows = self._longest_first(np.maximum.reduce(lengths))
+        return QueuedRequest(
+            signature_name, tensors, _key(signature_name, tensors), order, max_rows
+        )
+
+    def _longest_first(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns `order` and `max_rows` of a request with these lengths of its rows."""
+        order = np.argsort(-lengths, kind="stable")
+        lengths = lengths[order]
+        num_longer = np.searchsorted(-lengths, -lengths / 2)  # rows of more than half the length
+        max_rows = np.maximum(num_longer - np.arange(len(lengths)), _SMALL_RUN // lengths)
+        max_rows = np.minimum(max_rows, self._max_positions // lengths)
+        return order, np.clip(max_rows, 1, self._limits.max_batch_size)
 
     def submit(self, request: QueuedRequest) -> Future:
-        """Queue a request that `prepare` returned.
+        """Queues a request that `prepare` returned.
 
         Returns:
-            A future of the output arrays by name, or of the `Refusal` that the run raises. If
-            the future is cancelled before the request runs, the request is not run.
+            A future of the output arrays by name, or of the `Refusal` that the run raises. If the
+            future is cancelled before the request runs, the request is not run.
 
         Raises:
-            Refusal: If the batcher is closed (503).
+            Refusal: The batcher is closed (503).
         """
         with self._changed:
             if self._closed:
@@ -158,22 +170,12 @@ class Batcher:
             self._changed.notify()
         return request.future
 
-    def _longest_first(self, lengths: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
-        """Returns `order` and `max_rows` of a request with these lengths of its rows."""
-        order = np.argsort(-lengths, kind="stable")
-        lengths = lengths[order]
-        num_longer = np.searchsorted(-lengths, -lengths / 2)  # rows of more than half the length
-        max_rows = np.maximum(num_longer - np.arange(len(lengths)), _SMALL_RUN // lengths)
-        max_rows = np.minimum(max_rows, self._max_positions // lengths)
-        max_rows = np.clip(max_rows, 1, self._max_batch_size)
-        return (order if max_rows[0] < len(order) else None), max_rows
-
-    def close(self, *, seconds: float) -> None:
-        """Refuse new requests and wait at most `seconds` for the queued ones."""
+    def close(self) -> None:
+        """Refuses new requests and waits some seconds for the queued ones."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        end = time.monotonic() + seconds
+        end = time.monotonic() + _CLOSE_SECONDS
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
 
@@ -184,10 +186,10 @@ class Batcher:
             self._num_running -= 1
             is_last = not self._num_running
         if is_last:
-            self._on_end()
+            self.model.close()
 
-    def _next_batch(self) -> list[_Slice] | None:
-        """Rows of the oldest request and of compatible ones; None if closed and empty."""
+    def _next_batch(self) -> list[_Part] | None:
+        """Returns rows of the oldest request and of compatible ones; None if closed and empty."""
         with self._changed:
             while self._changed.wait_for(lambda: self._queue or self._closed):
                 if not self._queue:
@@ -197,18 +199,16 @@ class Batcher:
                 if not first.future.done():
                     return self._batch_with(first)
 
-    def _batch_with(self, first: QueuedRequest) -> list[_Slice]:
+    def _batch_with(self, first: QueuedRequest) -> list[_Part]:
         if first.key is None:
-            return [first.take(first.num_rows)]
-        # A single row does not show whether it depends on the others of its request.
-        least = 1 if self._rows.is_checked(first.signature_name) else 2
-        num_free = max(first.max_rows[first.next_row], least)
+            return [first.take(0)]
+        num_free = first.max_rows[first.num_taken]
         batch = [first.take(min(num_free, first.num_remaining))]
-        num_free -= batch[0].num_rows
+        num_free -= len(batch[0][1])
         others: deque[QueuedRequest] = deque()
         for request in self._queue:
             fits = request.key == first.key and request.num_remaining <= num_free
-            if first.order is None and fits and not request.future.done():
+            if fits and not request.future.done():
                 num_free -= request.num_remaining
                 batch.append(request.take(request.num_remaining))
             else:
@@ -218,46 +218,74 @@ class Batcher:
         self._queue = others
         return batch
 
-    def _run(self, batch: list[_Slice]) -> None:
+    def _run(self, batch: list[_Part]) -> None:
         try:
             self._run_model(batch)
-        except Exception as error:  # a bug in this project must not end the thread
+        except Exception as error:  # an unexpected one must not end the thread
             if isinstance(error, Refusal) and len(batch) > 1:
                 for part in batch:  # one by one, so that no request gets the error of another
                     self._run([part])
                 return
-            for part in batch:
-                _set_future(part.request.future.set_exception, error)
+            for request, _ in batch:
+                request.set_error(error)
 
-    def _run_model(self, batch: list[_Slice]) -> None:
-        first, outputs = batch[0].request, None
-        if len(batch) > 1 or batch[0].num_rows < first.num_rows:
-            tensors = joined([part.tensors for part in batch])
-            outputs = self._rows.run_batch(first.signature_name, tensors)
-        self._on_batch(len(batch))
-        if outputs is not None:
-            self._distribute(batch, outputs)
+    def _run_model(self, batch: list[_Part]) -> None:
+        first, start = batch[0][0], time.perf_counter()
+        tensors = first.tensors
+        if first.key is not None:
+            parts = [
+                {name: array[rows] for name, array in request.tensors.items()}
+                for request, rows in batch
+            ]
+            tensors = _joined(parts)
+        try:
+            outputs = self.model.predict(first.signature_name, tensors)
+        finally:
+            self._on_run(num_requests=len(batch), seconds=time.perf_counter() - start)
+        if first.key is None:
+            first.set_outputs(outputs)
             return
-        for request in (part.request for part in batch):
-            if not request.future.done():
-                outputs = self._rows.run_request(request.signature_name, request.tensors)
-                _set_future(request.future.set_result, outputs)
-
-    def _distribute(self, batch: list[_Slice], outputs: Tensors) -> None:
-        first_row = 0
-        for part in batch:
-            stop = first_row + part.num_rows
-            rows = {name: array[first_row:stop] for name, array in outputs.items()}
-            first_row, request = stop, part.request
+        stop = 0
+        for request, rows in batch:
+            start_row, stop = stop, stop + len(rows)
+            part = {name: array[start_row:stop] for name, array in outputs.items()}
             with self._changed:  # another thread may run another part of the same request
-                request.parts[part.start] = rows
-                request.num_finished += part.num_rows
-                is_finished = request.num_finished == request.num_rows
+                request.parts.append((rows, part))
+                request.num_finished += len(rows)
+                is_finished = request.num_finished == len(request.order)
             if is_finished:
-                parts = [request.parts[start] for start in sorted(request.parts)]
-                request.finish(joined(parts))
+                request.finish()
 
 
-def _set_future(set_value: Callable[[Any], None], value: Tensors | Exception) -> None:
-    with contextlib.suppress(InvalidStateError):  # the client has disconnected
-        set_value(value)
+def _joined(tensors: list[Tensors]) -> Tensors:
+    if len(tensors) == 1:
+        return tensors[0]
+    return {name: np.concatenate([each[name] for each in tensors]) for name in tensors[0]}
+
+
+def _lengths(array: np.ndarray) -> np.ndarray:
+    """Returns the estimated positions of each row of an array, int [R]; a scalar is one row."""
+    array = np.atleast_1d(array)
+    if array.dtype != object:
+        return np.full(len(array), max(1, int(np.prod(array.shape[1:]))))
+    num_bytes = np.fromiter(map(len, array.flat), int, array.size)
+    longest = num_bytes.reshape(array.shape).max(axis=tuple(range(1, array.ndim)), initial=0)
+    return longest // _BYTES_PER_POSITION + 1
+
+
+def _key(signature_name: str, tensors: Tensors) -> tuple:
+    """Returns a key that is equal for requests that may share a batch.
+
+    They have the same signature, dtypes and row shapes, and texts of similar length. A batch is
+    padded to its longest text, so a long text would slow down a short one.
+    """
+    return signature_name, *(
+        (name, array.dtype, array.shape[1:], _length_class(array))
+        for name, array in sorted(tensors.items())
+    )
+
+
+def _length_class(array: np.ndarray) -> int:
+    """Returns the bit length of the longest text's length; texts under 64 bytes share a class."""
+    longest = max(map(len, array.flat), default=0) if array.dtype == object else 0
+    return max(longest.bit_length(), 6)

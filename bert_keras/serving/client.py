@@ -1,54 +1,153 @@
 """Sends instances to a model on TF Serving or the local server and returns its predictions."""
 
 import base64
+import contextlib
 import json
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from bert_keras.errors import InputError, check_least, counted
-from bert_keras.serving.rest_client import RestConnection, UnavailableError
 
 if TYPE_CHECKING:
+    import httpx
     import tenacity
-
-    from bert_keras.serving.grpc_client import GrpcConnection
 
 _MAX_BYTES = 1 << 20  # of the instances in a request; a larger instance is sent alone
 _MAX_SECONDS = 86_400  # longest timeout, a day, as for `Limits`
-
-_REST = re.compile(
-    r"(https?://[^/?#]+(?:/[^?#]+)?/v1/models/[^/:?#]+(?:/versions/[0-9]+|/labels/[^/:?#]+)?)"
-    r"(?::predict)?/?"
-)
+_BUSY = (429, 503)
+_MAX_WAIT_SECONDS = 60  # upper bound for the Retry-After header of a server
+_URL = re.compile(r"(https?://[^?#]+/v1/models/[^:?#]+?)(?::predict)?/?")
 
 
-def _connection_to(
-    url: str, *, timeout: float, is_async: bool
-) -> "RestConnection | GrpcConnection":
-    if not 0 < timeout <= _MAX_SECONDS:
-        raise InputError(
-            f"timeout is {timeout}; expected more than 0 seconds, at most {_MAX_SECONDS} (a day)"
+class _UnavailableError(InputError):
+    """No server responds or it is busy, so another attempt may succeed after some seconds."""
+
+    def __init__(self, message: str, *, seconds: float | None = None):
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class _BaseClient:
+    """What `Client` and `AsyncClient` share: their arguments, bodies, predictions and errors."""
+
+    def __init__(
+        self, url: str, *, timeout: float = 60.0, num_attempts: int = 4, batch_size: int = 32
+    ):
+        self.timeout, self.num_attempts, self.batch_size = timeout, num_attempts, batch_size
+        check_least(self, 1, "num_attempts", "batch_size")
+        if not 0 < timeout <= _MAX_SECONDS:
+            raise InputError(
+                f"timeout is {timeout}; expected more than 0 seconds, at most {_MAX_SECONDS}"
+            )
+        match = _URL.fullmatch(url)
+        if not match:
+            raise InputError(
+                f"{url} is not the URL of a model; expected http://HOST:PORT/v1/models/NAME, "
+                "followed by /versions/N to select one version"
+            )
+        self._url = f"{match[1]}:predict"
+        self._client = self._connected(
+            headers={"Content-Type": "application/json"},
+            timeout=timeout,
+            # Reading the certificates takes 40 ms, and only https needs them.
+            verify=url.startswith("https://"),
         )
-    if url.startswith("grpc://"):
-        from bert_keras.serving.grpc_client import GrpcConnection
 
-        return GrpcConnection(url, timeout=timeout, is_async=is_async)
-    match = _REST.fullmatch(url)
-    if not match:
-        raise InputError(
-            f"{url} is not the URL of a model; expected http://HOST:PORT/v1/models/NAME or "
-            "grpc://HOST:PORT/NAME, followed by /versions/N or /labels/LABEL to select one version"
-        )
-    return RestConnection(match[1], timeout=timeout, is_async=is_async)
+    def _connected(self, **settings: Any) -> Any:
+        raise NotImplementedError
+
+    def _bodies(
+        self, instances: Iterable, signature_name: str | None
+    ) -> Iterator[tuple[bytes, int]]:
+        """Yields the JSON bodies of predict requests, each with its number of instances."""
+        if isinstance(instances, (str, bytes, dict)):
+            raise InputError(
+                f"instances is a {type(instances).__name__}; expected a list of instances"
+            )
+        texts: list[str] = []
+        num_bytes = 0
+        for instance in instances:
+            text = json.dumps(instance, default=_json_value)
+            if texts and (len(texts) == self.batch_size or num_bytes + len(text) > _MAX_BYTES):
+                yield _body(texts, signature_name), len(texts)
+                texts, num_bytes = [], 0
+            texts.append(text)
+            num_bytes += len(text)
+        if texts:
+            yield _body(texts, signature_name), len(texts)
+
+    def _retry_policy(self) -> dict[str, Any]:
+        import tenacity
+
+        backoff = tenacity.wait_exponential(multiplier=0.25, max=8) + tenacity.wait_random(0, 0.25)
+
+        def wait(state: "tenacity.RetryCallState") -> float:
+            error = state.outcome and state.outcome.exception()
+            seconds = error.seconds if isinstance(error, _UnavailableError) else None
+            return backoff(state) if seconds is None else seconds
+
+        return {
+            "retry": tenacity.retry_if_exception_type(_UnavailableError),
+            "stop": tenacity.stop_after_attempt(self.num_attempts),
+            "wait": wait,
+            "reraise": True,
+        }
+
+    def _predictions(self, response: "httpx.Response", count: int) -> list:
+        text = response.content.decode(errors="replace")
+        try:
+            document = json.loads(text)
+        except ValueError:
+            document = None
+        document = document if isinstance(document, dict) else {}
+        if response.status_code != 200:
+            reason = document.get("error") or response.reason_phrase
+            message = f"{self._url} returned {response.status_code}: {reason}"
+            if response.status_code in _BUSY:
+                seconds = response.headers.get("retry-after", "")  # or a date
+                seconds = min(float(seconds), _MAX_WAIT_SECONDS) if seconds.isdecimal() else None
+                raise _UnavailableError(message, seconds=seconds)
+            raise InputError(message)
+        predictions = document.get("predictions")
+        if not isinstance(predictions, list):
+            raise InputError(f"{self._url} returned no predictions but {text[:80]!r}")
+        if len(predictions) != count:
+            raise InputError(
+                f"the server returned {counted(len(predictions), 'prediction')} for "
+                f"{counted(count, 'instance')}; select a signature with one prediction for each "
+                "instance"
+            )
+        return predictions
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Converts the exceptions of httpx to InputErrors."""
+        import httpx
+
+        try:
+            yield
+        except (httpx.InvalidURL, UnicodeError) as error:
+            raise InputError(f"{self._url} is not a URL: {error}") from error
+        except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
+            raise InputError(
+                f"{self._url} took more than {self.timeout:g} seconds; use a Client with a longer "
+                "timeout or a smaller batch_size"
+            ) from error
+        except httpx.DecodingError as error:
+            raise InputError(f"{self._url} returned a damaged response: {error}") from error
+        except httpx.TransportError as error:
+            raise _UnavailableError(
+                f"no server responds at {self._url} ({str(error) or type(error).__name__}); start "
+                "one with bert-keras serve"
+            ) from error
 
 
-class Client:
+class Client(_BaseClient):
     """Sends instances to one model and keeps the connections open. Threads may share a client.
 
     Args:
-        url: http://HOST:PORT/v1/models/NAME, or grpc://HOST:PORT/NAME. To select one version,
-            append /versions/N or /labels/LABEL.
+        url: http://HOST:PORT/v1/models/NAME; append /versions/N to select one version.
         timeout: The most seconds that a request may take, up to a day (86400).
         num_attempts: How often a request is sent, at growing intervals, while no server responds
             or the server reports that it is busy (HTTP status 503 or 429).
@@ -68,12 +167,10 @@ class Client:
     ```
     """
 
-    def __init__(
-        self, url: str, *, timeout: float = 60.0, num_attempts: int = 4, batch_size: int = 32
-    ):
-        self.num_attempts, self.batch_size = num_attempts, batch_size
-        check_least(self, 1, "num_attempts", "batch_size")
-        self._connection = _connection_to(url, timeout=timeout, is_async=False)
+    def _connected(self, **settings: Any) -> "httpx.Client":
+        import httpx
+
+        return httpx.Client(**settings)
 
     def predict(self, instances: Iterable, *, signature_name: str | None = None) -> list:
         """Return one prediction for each instance, in the order of the instances.
@@ -98,13 +195,17 @@ class Client:
         """Like `predict`, but yields the predictions of each request when its response arrives."""
         import tenacity
 
-        for body, count in _bodies(instances, signature_name, self.batch_size):
-            retrying = tenacity.Retrying(**_retry_policy(self.num_attempts))
-            yield _check_count(retrying(self._connection.predict, body), count)
+        for body, count in self._bodies(instances, signature_name):
+            yield tenacity.Retrying(**self._retry_policy())(self._send, body, count)
+
+    def _send(self, body: bytes, count: int) -> list:
+        with self._errors():
+            response = self._client.post(self._url, content=body)
+        return self._predictions(response, count)
 
     def close(self) -> None:
         """Close the connections."""
-        self._connection.close()
+        self._client.close()
 
     def __enter__(self) -> "Client":
         return self
@@ -113,7 +214,7 @@ class Client:
         self.close()
 
 
-class AsyncClient:
+class AsyncClient(_BaseClient):
     """Same as `Client`, with the same arguments, but for asyncio.
 
     Many calls of `predict` may be awaited at the same time.
@@ -134,12 +235,10 @@ class AsyncClient:
     ```
     """
 
-    def __init__(
-        self, url: str, *, timeout: float = 60.0, num_attempts: int = 4, batch_size: int = 32
-    ):
-        self.num_attempts, self.batch_size = num_attempts, batch_size
-        check_least(self, 1, "num_attempts", "batch_size")
-        self._connection = _connection_to(url, timeout=timeout, is_async=True)
+    def _connected(self, **settings: Any) -> "httpx.AsyncClient":
+        import httpx
+
+        return httpx.AsyncClient(**settings)
 
     async def predict(self, instances: Iterable, *, signature_name: str | None = None) -> list:
         """Same as `Client.predict`, but asynchronous."""
@@ -152,13 +251,17 @@ class AsyncClient:
         """Same as `Client.batches`, but asynchronous."""
         import tenacity
 
-        for body, count in _bodies(instances, signature_name, self.batch_size):
-            retrying = tenacity.AsyncRetrying(**_retry_policy(self.num_attempts))
-            yield _check_count(await retrying(self._connection.predict_async, body), count)
+        for body, count in self._bodies(instances, signature_name):
+            yield await tenacity.AsyncRetrying(**self._retry_policy())(self._send, body, count)
+
+    async def _send(self, body: bytes, count: int) -> list:
+        with self._errors():
+            response = await self._client.post(self._url, content=body)
+        return self._predictions(response, count)
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._connection.close_async()
+        await self._client.aclose()
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -168,48 +271,20 @@ class AsyncClient:
 
 
 def predict(url: str, instances: Iterable, *, signature_name: str | None = None) -> list:
-    """Return one prediction for each instance.
-
-    Opens a `Client` for this call alone. To send several requests, create a `Client` and reuse its
-    connections.
+    """Return one prediction for each instance, with a `Client` for this call alone.
 
     Args:
         url: URL of a model, as for `Client`.
         instances: The inputs, as for `Client.predict`.
         signature_name: Name of the signature; None for serving_default.
-
-    Returns:
-        A list of predictions, as from `Client.predict`.
-
-    Raises:
-        InputError: As `Client` and `Client.predict` do.
     """
     with Client(url) as client:
         return client.predict(instances, signature_name=signature_name)
 
 
-def _bodies(
-    instances: Iterable, signature_name: str | None, batch_size: int
-) -> Iterator[tuple[bytes, int]]:
-    """Yield the JSON bodies of predict requests, each with its number of instances."""
-    if isinstance(instances, (str, bytes, dict)):
-        raise InputError(f"instances is a {type(instances).__name__}; expected a list of instances")
-    prefix = "" if signature_name is None else f'"signature_name": {json.dumps(signature_name)}, '
-    texts: list[str] = []
-    num_bytes = 0
-    for instance in instances:
-        text = json.dumps(instance, default=_json_value)
-        if texts and (len(texts) == batch_size or num_bytes + len(text) > _MAX_BYTES):
-            yield _body(prefix, texts), len(texts)
-            texts, num_bytes = [], 0
-        texts.append(text)
-        num_bytes += len(text)
-    if texts:
-        yield _body(prefix, texts), len(texts)
-
-
-def _body(prefix: str, texts: list[str]) -> bytes:
-    return f'{{{prefix}"instances": [{", ".join(texts)}]}}'.encode()
+def _body(texts: list[str], signature_name: str | None) -> bytes:
+    name = "" if signature_name is None else f'"signature_name": {json.dumps(signature_name)}, '
+    return f'{{{name}"instances": [{", ".join(texts)}]}}'.encode()
 
 
 def _json_value(value: Any) -> object:
@@ -220,32 +295,3 @@ def _json_value(value: Any) -> object:
     raise InputError(
         f"an instance contains a {type(value).__name__}; expected a type that JSON can represent"
     )
-
-
-def _check_count(predictions: list, count: int) -> list:
-    if len(predictions) != count:
-        raise InputError(
-            f"the server returned {counted(len(predictions), 'prediction')} for "
-            f"{counted(count, 'instance')}; select a signature with one prediction for each "
-            "instance"
-        )
-    return predictions
-
-
-def _retry_policy(num_attempts: int) -> dict[str, Any]:
-    import tenacity
-
-    backoff = tenacity.wait_exponential(multiplier=0.25, max=8) + tenacity.wait_random(0, 0.25)
-
-    def wait(state: "tenacity.RetryCallState") -> float:
-        error = state.outcome and state.outcome.exception()
-        if isinstance(error, UnavailableError) and error.seconds is not None:
-            return error.seconds
-        return backoff(state)
-
-    return {
-        "retry": tenacity.retry_if_exception_type(UnavailableError),
-        "stop": tenacity.stop_after_attempt(num_attempts),
-        "wait": wait,
-        "reraise": True,
-    }

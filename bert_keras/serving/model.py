@@ -1,6 +1,5 @@
 """Loads and runs a SavedModel with a TF1 session, as TF Serving does."""
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,13 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from bert_keras.exporting.verify import (
-    path_without_patterns,
-    register_text_ops,
-    without_deprecation_notes,
-)
-from bert_keras.serving.calls import Refusal
-from bert_keras.serving.requests import shape_text
+from bert_keras.exporting.verify import register_text_ops, without_deprecation_notes
+from bert_keras.exporting.version_folder import METADATA
+from bert_keras.serving.requests import Refusal
 
 Tensors = dict[str, np.ndarray]
 
@@ -47,15 +42,15 @@ class ServedModel:
         seconds: The most seconds that one run may take.
 
     Attributes:
-        signatures: Maps each signature name to its SignatureDef.
-        on_run: Called after each run with the argument `seconds`, the duration of the run.
+        signatures: Signature name -> SignatureDef.
+        inputs: Name of each signature with inputs -> input name -> dtype, as for `read_predict`.
 
     Raises:
-        LoadError: If TensorFlow cannot load the folder.
+        LoadError: TensorFlow cannot load the folder.
     """
 
     signatures: dict[str, Any]
-    on_run: Callable[..., None] | None = None
+    inputs: dict[str, dict[str, str]]
 
     def __init__(self, folder: Path, *, seconds: float = 30.0):
         import tensorflow as tf
@@ -64,133 +59,133 @@ class ServedModel:
         v1 = tf.compat.v1
         self._seconds = seconds
         self._runs: dict[str, Callable[..., list[Any]]] = {}
+        self._row_shapes: dict[str, dict[str, list[int]]] = {}
         self._session = v1.Session(graph=v1.Graph(), config=_session_config())
         try:
-            with (
-                self._session.graph.as_default(),
-                without_deprecation_notes(),
-                path_without_patterns(folder) as path,
-            ):
-                self._load(path)
+            with self._session.graph.as_default(), without_deprecation_notes():
+                self._load(str(folder))
         except Exception as error:
             self.close()
             raise _load_error(error) from error
+        if (folder / METADATA).is_file():
+            self._row_shapes = {name: _row_shapes(self.signatures[name]) for name in self.inputs}
 
     def _load(self, path: str) -> None:
-        """Load the graph, then restore the variables and make the callables in two threads.
+        """Loads the graph, then restores the variables and makes the callables in two threads.
 
         `v1.saved_model.loader.load` does the same in sequence. TensorFlow optimizes the graphs of
         the callables on one core, so another core can read the variables meanwhile.
         """
+        from tensorflow.core.framework.types_pb2 import DataType
         from tensorflow.python.saved_model.loader_impl import SavedModelLoader
 
         loader, tags = SavedModelLoader(path), ["serve"]
         saver, _ = loader.load_graph(self._session.graph, tags)
         meta_graph: Any = loader.get_meta_graph_def_from_tags(tags)
         self.signatures = dict(meta_graph.signature_def)
+        self.inputs = {
+            signature_name: {
+                name: DataType.Name(info.dtype).removeprefix("DT_").lower()
+                for name, info in sorted(signature.inputs.items())
+            }
+            for signature_name, signature in self.signatures.items()
+            if signature.inputs
+        }
 
         def restore() -> None:
             loader.restore_variables(self._session, saver)
             loader.run_init_ops(self._session, tags)
 
         def make_callables() -> None:
-            for name, signature in self.signatures.items():
-                if signature.inputs:
-                    self._runs[name] = self._callable(signature)
+            for name in self.inputs:
+                self._runs[name] = self._callable(name)
 
         with ThreadPoolExecutor() as pool:
             for step in [pool.submit(restore), pool.submit(make_callables)]:
                 step.result()  # damaged variables are reported first
 
-    def _callable(self, signature):
-        """Return a function from the inputs to the outputs, both in the signature's order.
+    def _callable(self, signature_name: str) -> Callable[..., list[Any]]:
+        """Returns a function from the inputs to the outputs, both in alphabetical order.
 
         Like TF Serving and unlike `Session.run`, it does not check the static shapes.
         """
         from tensorflow.core.protobuf import config_pb2
 
+        signature = self.signatures[signature_name]
         options = config_pb2.CallableOptions(
-            feed=[info.name for info in signature.inputs.values()],
-            fetch=[info.name for info in signature.outputs.values()],
+            feed=[signature.inputs[name].name for name in sorted(signature.inputs)],
+            fetch=[signature.outputs[name].name for name in sorted(signature.outputs)],
             run_options=config_pb2.RunOptions(timeout_in_ms=round(self._seconds * 1000)),
         )
         return self._session._make_callable_from_options(options)
 
     def is_row_wise(self, signature_name: str, tensors: Tensors) -> bool:
-        """Whether the signature declares one output row of fixed shape for each row of `tensors`.
+        """Returns whether each output row depends on its input row alone.
 
-        If another dimension of an output is open too, it has the length of the longest row in the
-        batch. The outputs of a request would then depend on the requests in the same batch.
+        It does if bert-keras exported the model, each input and output declares any number of rows,
+        and no other dimension of an output is open: such an output is as long as the longest row of
+        a run, so the outputs of a request would depend on the requests in the same batch.
 
         Args:
-            signature_name: One of `signatures`.
+            signature_name: One of `inputs`.
             tensors: Input arrays by name.
         """
-        from tensorflow import TensorShape
-
-        signature = self.signatures[signature_name]
-        inputs = {n: TensorShape(info.tensor_shape) for n, info in signature.inputs.items()}
-        outputs = [TensorShape(info.tensor_shape) for info in signature.outputs.values()]
-        return (
-            all(shape.rank and shape[0] is None for shape in [*inputs.values(), *outputs])
-            and all(shape[1:].is_fully_defined() for shape in outputs)
-            and all(shape.is_compatible_with(tensors[n].shape) for n, shape in inputs.items())
+        shapes = self._row_shapes.get(signature_name)
+        return bool(shapes) and all(
+            len(shape) == tensors[name].ndim
+            and all(
+                size in (-1, found) for size, found in zip(shape, tensors[name].shape, strict=True)
+            )
+            for name, shape in shapes.items()
         )
 
     def predict(self, signature_name: str, tensors: Tensors) -> Tensors:
-        """Run a signature.
+        """Runs a signature.
 
         Args:
-            signature_name: One of `signatures`. It must have inputs.
+            signature_name: One of `inputs`.
             tensors: Input arrays by name.
 
         Returns:
-            Output arrays by name, sorted by name, because the order of a protobuf map changes
-            from process to process.
+            Output arrays by name, in alphabetical order.
 
         Raises:
-            Refusal: If an op fails, with the op's message and the matching HTTP status; if all
-                inputs are empty, with a message about this (400).
+            Refusal: An op fails, with the op's message and the matching HTTP status.
         """
         from tensorflow import errors
 
-        signature, start = self.signatures[signature_name], time.perf_counter()
         try:
-            arrays = self._runs[signature_name](*[tensors[name] for name in signature.inputs])
+            arrays = self._runs[signature_name](*[tensors[name] for name in sorted(tensors)])
         except UnicodeDecodeError as error:
             # The message of an op quotes bytes that are not UTF-8; TensorFlow loses the error code.
-            raise Refusal(error.object.decode("utf-8", "surrogateescape")) from error
+            raise Refusal(error.object.decode("utf-8", "replace")) from error
         except errors.OpError as error:
-            status = _HTTP_STATUS.get(error.error_code, 500)
-            message = _no_values(tensors) if status == 400 else ""
-            raise Refusal(message or error.message, status=status) from error
-        finally:
-            if self.on_run:
-                self.on_run(seconds=time.perf_counter() - start)
-        outputs = dict(zip(signature.outputs, arrays, strict=True))
+            raise Refusal(error.message, status=_HTTP_STATUS.get(error.error_code, 500)) from error
         return {
             name: np.asarray(array, dtype=object if isinstance(array, bytes) else None)
-            for name, array in sorted(outputs.items())
+            for name, array in zip(
+                sorted(self.signatures[signature_name].outputs), arrays, strict=True
+            )
         }
 
     def close(self) -> None:
-        """Close the session and free its memory."""
+        """Closes the session and frees its memory."""
         self._session.close()
 
 
-def _no_values(tensors: Tensors) -> str:
-    """Return the message about a failed run whose inputs are all empty; "" for another run."""
-    if any(array.size for array in tensors.values()):
-        return ""
-    name, array = next(iter(tensors.items()))
-    return (
-        f"The input {name} has the shape {shape_text(array.shape)} and no values; send at least "
-        "one row, with values"
-    )
+def _row_shapes(signature: Any) -> dict[str, list[int]]:
+    """Returns the shape of each input; {} if the signature does not compute row by row."""
+
+    def shapes(infos: Any) -> dict[str, list[int]]:  # -1: any size
+        return {name: [dim.size for dim in info.tensor_shape.dim] for name, info in infos.items()}
+
+    inputs, outputs = shapes(signature.inputs), shapes(signature.outputs)
+    has_rows = all(shape[:1] == [-1] for shape in [*inputs.values(), *outputs.values()])
+    return inputs if has_rows and all(-1 not in shape[1:] for shape in outputs.values()) else {}
 
 
 def _session_config():
-    """Return a session configuration that shortens loading.
+    """Returns a session configuration that shortens loading.
 
     TensorFlow's graph optimizers run once instead of twice, which saves a third of the loading
     time. The disabled optimizers change no node of an encoder's graph on a CPU and took a third of

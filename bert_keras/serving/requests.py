@@ -1,170 +1,195 @@
-"""Validates the JSON document of a predict request and converts it to one array per input.
+"""Reads requests of TF Serving's REST API: the path, and one array for each input of a signature.
 
-The rules and most error messages follow tensorflow_serving/util/json_tensor.cc. The name of a dtype
-is that of TensorFlow's DataType without "DT_", in lower case ("float", "int64", "string"). A string
-tensor is an object array of bytes.
+The rules and the messages follow tensorflow_serving/model_servers/http_rest_api_util.cc and
+tensorflow_serving/util/json_tensor.cc. A string tensor is an object array of bytes.
 """
 
+import base64
+import json
 import math
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
-from bert_keras.serving.calls import Refusal
-from bert_keras.serving.json_text import is_base64, show_json, string_bytes, type_name
-
 DEFAULT_SIGNATURE = "serving_default"
 
-_INTEGERS = {  # the range of each integer dtype
-    **{f"int{bits}": range(-(2 ** (bits - 1)), 2 ** (bits - 1)) for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}": range(2**bits) for bits in (8, 16, 32, 64)},
+_PATH = re.compile(
+    r"/v1/models/(?P<model>[^/:]+)"
+    r"(?:/versions/(?P<version>[0-9]{1,18})|/labels/(?P<label>[^/:]+))?(?P<verb>/metadata|:predict)?"
+)
+_VERBS = {
+    ("GET", None): "status",
+    ("GET", "/metadata"): "metadata",
+    ("POST", ":predict"): "predict",
 }
-_NUMPY_DTYPES = {
-    **{"float": np.float32, "double": np.float64, "bool": np.bool_, "string": object},
-    **{dtype: np.dtype(dtype) for dtype in _INTEGERS},
+_MAX_CONTAINERS = 2**18  # lists and objects of a body; each takes up to 64 bytes
+_SHOWN_LENGTH = 256  # characters of a JSON value in a message
+_TYPE_NAMES = {dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"}
+# TensorFlow's name of a dtype, in lower case -> NumPy's dtype and the Python types of its values
+_DTYPES: dict[str, tuple[Any, set[type]]] = {
+    **{"float": (np.float32, {int, float}), "double": (np.float64, {int, float})},
+    **{"bool": (np.bool_, {bool}), "string": (object, {str, dict})},
+    **{f"int{bits}": (f"int{bits}", {int}) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (f"uint{bits}", {int}) for bits in (8, 16, 32, 64)},
 }
-_MAX_DIMENSIONS = 63  # of a row: NumPy's limit of 64 minus the batch dimension; TF Serving: 254
 
 
-def read_signature_name(document: dict[str, Any]) -> str:
-    """Return the name of the requested signature, by default `DEFAULT_SIGNATURE`.
+class Refusal(Exception):
+    """A request that the server rejects with an error.
 
     Args:
-        document: The parsed body of the request.
+        message: The error message of the response.
+        status: The HTTP status of the response.
+        param: The parameter that is wrong, for a response of OpenAI's API.
+        code: The error code, for a response of OpenAI's API.
+    """
+
+    def __init__(
+        self, message: str, *, status: int = 400, param: str | None = None, code: str | None = None
+    ):
+        super().__init__(message)
+        self.status, self.param, self.code = status, param, code
+
+
+@dataclass(frozen=True)
+class Call:
+    """A parsed request line."""
+
+    model: str  # name of the model
+    version: int | None = None  # None: the latest version
+    verb: str = "predict"  # or status, metadata
+
+
+def read_call(method: str, path: str) -> Call:
+    """Parses a request line.
+
+    Args:
+        method: HTTP method.
+        path: Percent-encoded path, with the query.
 
     Raises:
-        Refusal: If "signature_name" is not a string.
+        Refusal: The server has no such request (400).
     """
-    name = document.get("signature_name", "")
-    if not isinstance(name, str):
-        raise Refusal(
-            f"JSON Value: {show_json(document)} not formatted correctly. 'signature_name' key must "
-            "be a string value."
-        )
-    return name or DEFAULT_SIGNATURE
+    match = _PATH.fullmatch(path)
+    verb = match and _VERBS.get((method, match["verb"]))
+    if not match or not verb:
+        raise Refusal(f"Malformed request: {method} {path}")
+    if match["label"] and verb != "status":  # TF Serving's status ignores labels
+        raise Refusal(f"Unrecognized servable version label: {unquote(match['label'])}")
+    return Call(unquote(match["model"]), match["version"] and int(match["version"]), verb)
+
+
+def read_document(body: bytes) -> dict[str, Any]:
+    """Parses the JSON object of a body. Text after the object is ignored, as by TF Serving.
+
+    Raises:
+        Refusal: The body is not a JSON object in UTF-8 (400), or has too many values (413).
+    """
+    if body.count(b"{") + body.count(b"[") > _MAX_CONTAINERS:
+        raise Refusal(f"The body has more than {_MAX_CONTAINERS} lists and objects", status=413)
+    try:
+        document, _ = _DECODER.raw_decode(body.decode("utf-8-sig").lstrip())
+    except ValueError as error:
+        raise Refusal(f"JSON Parse error: {error}") from None
+    except RecursionError:
+        raise Refusal("JSON Parse error: the values are nested too deeply") from None
+    if not isinstance(document, dict):
+        raise Refusal(f"JSON Value: {_shown(document)} Is not object")
+    return document
+
+
+def _decimal(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError("Number too big to be stored in double.")
+    return number
+
+
+_DECODER = json.JSONDecoder(parse_float=_decimal)
 
 
 def read_predict(
-    document: dict[str, Any], signature_name: str, signatures: Mapping[str, Any]
-) -> dict[str, np.ndarray]:
-    """Convert the "instances" (rows) or "inputs" (columns) of a predict request to arrays.
+    document: dict[str, Any], signatures: Mapping[str, Mapping[str, str]]
+) -> tuple[str, dict[str, np.ndarray]]:
+    """Reads the "instances" (rows) or "inputs" (columns) of a predict request.
 
     Args:
         document: The parsed body of the request.
-        signature_name: Name of the signature, from `read_signature_name`.
-        signatures: Maps each signature name of the model to its SignatureDef.
+        signatures: Signature name -> input name -> dtype: TensorFlow's DataType in lower case and
+            without "DT_", such as "float", "int64" or "string".
 
     Returns:
-        Arrays by input name.
+        The name of the signature, and arrays by input name.
 
     Raises:
-        Refusal: If the signature or one of its inputs is missing, or if a value has the wrong type
-            or shape.
+        Refusal: The signature or an input is missing, or a value has the wrong type or shape.
     """
-    inputs = input_dtypes(signatures, signature_name)
-    if not inputs:
-        raise Refusal(f"Failed to get input map for signature: {signature_name}")
+    name = document.get("signature_name") or DEFAULT_SIGNATURE
+    if not isinstance(name, str) or name not in signatures:
+        raise Refusal(f'Serving signature name: "{name}" not found in signature def')
     if "instances" in document and "inputs" in document:
-        raise Refusal(
-            f"JSON Value: {show_json(document)} Not formatted correctly expecting only one of "
-            "'inputs' or 'instances' keys to exist "
-        )
+        raise Refusal("expecting only one of 'inputs' or 'instances' keys to exist")
     if "instances" in document:
-        return _read_rows(document, inputs)
+        return name, _read_rows(document, signatures[name])
     if "inputs" in document:
-        return _read_columns(document["inputs"], inputs)
+        return name, _read_columns(document["inputs"], signatures[name])
     raise Refusal("Missing 'inputs' or 'instances' key")
 
 
-def input_dtypes(signatures: Mapping[str, Any], name: str) -> dict[str, str]:
-    """Return the inputs of a signature.
-
-    Args:
-        signatures: Maps each signature name to its SignatureDef.
-        name: Name of the signature.
-
-    Returns:
-        {input name: dtype}, sorted by name.
-
-    Raises:
-        Refusal: If there is no signature of this name.
-    """
-    from tensorflow.core.framework.types_pb2 import DataType
-
-    if name not in signatures:
-        raise Refusal(f'Serving signature name: "{name}" not found in signature def')
+def _read_rows(document: dict[str, Any], inputs: Mapping[str, str]) -> dict[str, np.ndarray]:
+    rows = document["instances"]
+    if not isinstance(rows, list):
+        raise Refusal(f"JSON Value: {_shown(document)} Expecting 'instances' to be an list/array")
+    if not rows:
+        raise Refusal(f"JSON Value: {_shown(document)} No values in 'instances' array")
+    if not _has_names(rows[0]):
+        if len(inputs) > 1:
+            raise Refusal(
+                "instances is a plain list, but expecting list of objects as multiple input "
+                "tensors required as per tensorinfo_map"
+            )
+        return {name: _stacked(rows, dtype) for name, dtype in inputs.items()}
+    for number, row in enumerate(rows):
+        if not _has_names(row):
+            raise Refusal(f"Expecting object but got list at item {number} of input list")
+        if unknown := [name for name in row if name not in inputs]:
+            message = f"JSON object: does not have named input: {unknown[0]}"
+            raise _row_error(number, message, key=unknown[0])
+        if len(row) < len(inputs):
+            raise Refusal(
+                f"Failed to process element: {number} of 'instances' list. JSON object: "
+                f"{_shown(row)} keys must be equal to: {','.join(inputs)}"
+            )
     return {
-        key: DataType.Name(info.dtype).removeprefix("DT_").lower()
-        for key, info in sorted(signatures[name].inputs.items())
+        name: _stacked([row[name] for row in rows], dtype, key=name)
+        for name, dtype in inputs.items()
     }
 
 
-def _read_rows(document: dict[str, Any], inputs: dict[str, str]) -> dict[str, np.ndarray]:
-    instances = document["instances"]
-    if not isinstance(instances, list):
-        raise Refusal(
-            f"JSON Value: {show_json(document)} Expecting 'instances' to be an list/array"
-        )
-    if not instances:
-        raise Refusal(f"JSON Value: {show_json(document)} No values in 'instances' array")
-    has_names = _has_names(instances[0])
-    for number, instance in enumerate(instances):
-        if _has_names(instance) != has_names:
-            expected = "object but got list" if has_names else "value/list but got object"
-            raise Refusal(f"Expecting {expected} at item {number} of input list")
-        if has_names:
-            _check_names(instance, inputs, number)
-    if has_names:
-        return {
-            name: _stacked([instance[name] for instance in instances], dtype, key=f" key: {name}")
-            for name, dtype in inputs.items()
-        }
-    if len(inputs) > 1:
-        raise Refusal(
-            "instances is a plain list, but expecting list of objects as multiple input tensors "
-            "required as per tensorinfo_map"
-        )
-    return {name: _stacked(instances, dtype) for name, dtype in inputs.items()}
-
-
-def _read_columns(columns: object, inputs: dict[str, str]) -> dict[str, np.ndarray]:
-    if not isinstance(columns, dict) or is_base64(columns):
-        if len(inputs) > 1:
-            raise Refusal(
-                "inputs is a plain value/list, but expecting an object as multiple input tensors "
-                "required as per tensorinfo_map"
-            )
-        columns = dict.fromkeys(inputs, columns)
+def _read_columns(columns: object, inputs: Mapping[str, str]) -> dict[str, np.ndarray]:
+    if not isinstance(columns, dict) or _is_base64(columns):
+        columns = dict.fromkeys(list(inputs)[:1], columns)  # one input needs no name
     for name in inputs:
         if name not in columns:
             raise Refusal(f"Missing named input: {name} in 'inputs' object.")
-    tensors = {}
-    for name, dtype in inputs.items():
-        shape = _dense_shape(columns[name])
-        tensors[name] = _array(_leaves(columns[name], shape, dtype), shape, dtype)
-    return tensors
+    return {name: _array(columns[name], dtype) for name, dtype in inputs.items()}
+
+
+def _is_base64(value: object) -> bool:
+    return isinstance(value, dict) and value.keys() == {"b64"}
 
 
 def _has_names(value: object) -> bool:
     """Whether `value` maps input names to tensors, unlike {"b64": text}, which is a string."""
-    return isinstance(value, dict) and not is_base64(value)
+    return isinstance(value, dict) and not _is_base64(value)
 
 
-def _check_names(instance: dict[str, Any], inputs: dict[str, str], number: int) -> None:
-    for name in instance:
-        if name not in inputs:
-            raise _row_error(
-                number, f" key: {name}", f"JSON object: does not have named input: {name}"
-            )
-    if instance.keys() != inputs.keys():
-        raise Refusal(
-            f"Failed to process element: {number} of 'instances' list. JSON object: "
-            f"{show_json(instance)} keys must be equal to: {','.join(inputs)}"
-        )
-
-
-def _row_error(number: int, key: str, message: str) -> Refusal:
+def _row_error(number: int, message: object, *, key: str) -> Refusal:
+    key = f" key: {key}" if key else ""
     return Refusal(
         f"Failed to process element: {number}{key} of 'instances' list. Error: INVALID_ARGUMENT: "
         f"{message}"
@@ -172,64 +197,72 @@ def _row_error(number: int, key: str, message: str) -> Refusal:
 
 
 def _stacked(items: list[Any], dtype: str, *, key: str = "") -> np.ndarray:
-    """Stack the values of one input; every instance must have the shape of the first one."""
-    shape = _dense_shape(items[0])
-    values = []
-    for number, item in enumerate(items):
-        try:
-            values += _leaves(item, shape, dtype)
-        except Refusal as error:
-            raise _row_error(number, key, str(error)) from None
-    return _array(values, [len(items), *shape], dtype)
+    """Returns the values of one input, one item for each row; all items have the same shape."""
+    try:
+        return _array(items, dtype)
+    except Refusal:
+        first = None
+        for number, item in enumerate(items):  # finds the item that is wrong
+            try:
+                array = _array(item, dtype)
+                first = array if first is None else first
+                _check_shape(array, first)
+            except Refusal as error:
+                raise _row_error(number, error, key=key) from None
+        raise
 
 
-def _dense_shape(value: object) -> list[int]:
-    """Return the shape given by the first elements; `_leaves` checks the other elements."""
-    shape = []
-    while isinstance(value, list):
-        shape.append(len(value))
-        value = value[0] if value else None
-    if len(shape) > _MAX_DIMENSIONS:
-        raise Refusal(f"Tensor has {len(shape)} dimensions; expected at most {_MAX_DIMENSIONS}")
-    return shape
+def _check_shape(array: np.ndarray, first: np.ndarray) -> None:
+    if array.size != first.size:
+        raise Refusal(f"Expecting tensor size: {first.size} but got: {array.size}")
+    if array.shape != first.shape:
+        raise Refusal(f"Expecting shape {first.shape} but got: {array.shape}")
 
 
-def shape_text(shape: list[int] | tuple[int, ...]) -> str:
-    """Format a shape as in TF Serving's error messages, such as "[2,3]"."""
-    return f"[{','.join(map(str, shape))}]"
-
-
-def _leaves(value: object, shape: list[int], dtype: str) -> list[Any]:
-    """Flatten nested lists; raise Refusal for ragged lists and wrong types."""
-    if not shape and not isinstance(value, list):
-        return [_leaf(value, dtype)]
-    if shape and isinstance(value, list) and len(value) == shape[0]:
-        return [leaf for item in value for leaf in _leaves(item, shape[1:], dtype)]
-    actual = _dense_shape(value)
-    if math.prod(actual) != math.prod(shape):
-        raise Refusal(f"Expecting tensor size: {math.prod(shape)} but got: {math.prod(actual)}")
-    raise Refusal(f"Expecting shape {shape_text(shape)} but got: {shape_text(actual)}")
-
-
-def _leaf(value: Any, dtype: str) -> object:
-    if dtype not in _NUMPY_DTYPES:
-        raise Refusal(f"Conversion of JSON Value: {show_json(value)} to type: {dtype}", status=501)
-    if dtype == "string" and isinstance(value, str | dict):
-        return string_bytes(value)
-    if dtype in _INTEGERS:
-        is_valid = type(value) is int and value in _INTEGERS[dtype]
-    elif dtype == "bool":
-        is_valid = isinstance(value, bool)
-    else:
-        is_valid = dtype != "string" and type(value) in (int, float)
-    if not is_valid:
+def _array(value: Any, dtype: str) -> np.ndarray:
+    """Converts nested lists of one shape."""
+    if dtype not in _DTYPES:
+        raise Refusal(f"Conversion of JSON Value: {_shown(value)} to type: {dtype}", status=501)
+    numpy_dtype, types = _DTYPES[dtype]
+    try:
+        array = np.array(value, object)  # ragged lists stay lists
+        leaves = [*array.flat]  # at most 32 dimensions
+    except (RuntimeError, ValueError) as error:
+        raise Refusal(f"Expecting lists of one shape: {error}") from None
+    for wrong in set(map(type, leaves)) - types:
+        leaf = next(leaf for leaf in leaves if type(leaf) is wrong)
+        if wrong is list:
+            raise Refusal(f"Expecting lists of one shape, but got: {_shown(leaf)} in a list")
+        name = _TYPE_NAMES.get(wrong, str(leaf).replace("None", "Null"))
+        raise Refusal(f"JSON Value: {_shown(leaf)} Type: {name} is not of expected type: {dtype}")
+    if dtype == "string":
+        strings = np.empty(array.size, object)
+        strings[:] = [string_bytes(leaf) for leaf in leaves]
+        return strings.reshape(array.shape)
+    try:
+        with np.errstate(over="ignore"):  # 1e60 becomes Infinity as a float32
+            return array.astype(numpy_dtype)
+    except OverflowError:
+        largest = _shown(max(leaves, key=abs))
         raise Refusal(
-            f"JSON Value: {show_json(value)} Type: {type_name(value)} is not of expected type: "
-            f"{dtype}"
-        )
-    return value
+            f"JSON Value: {largest} Type: Number is not of expected type: {dtype}"
+        ) from None
 
 
-def _array(values: list[Any], shape: list[int], dtype: str) -> np.ndarray:
-    with np.errstate(over="ignore"):  # 1e60 becomes Infinity as a float32
-        return np.array(values, dtype=_NUMPY_DTYPES.get(dtype, np.float32)).reshape(shape)
+def string_bytes(value: str | dict[str, Any]) -> bytes:
+    """Converts a JSON string, or {"b64": base64 text}, to bytes."""
+    try:
+        if isinstance(value, str):
+            return value.encode()
+        if _is_base64(value):
+            text = re.sub(r"\s", "", value["b64"])
+            return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except UnicodeEncodeError:
+        raise Refusal("JSON Parse error: The surrogate pair in string is invalid.") from None
+    except (TypeError, ValueError):  # binascii.Error is a ValueError
+        raise Refusal("Unable to base64 decode") from None
+    raise Refusal(f"JSON Value: {_shown(value)} not formatted correctly for base64 data")
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)[:_SHOWN_LENGTH]

@@ -1,4 +1,4 @@
-"""Converts output arrays to the JSON bodies of responses, with as many digits as TF Serving."""
+"""Converts the outputs and the signatures of a model to the JSON of TF Serving's REST API."""
 
 import base64
 import json
@@ -7,35 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from bert_keras.serving.calls import Refusal
+from bert_keras.serving.requests import Refusal
 
 
-def json_body(document: object) -> bytes:
-    """Serialize a document as indented UTF-8 JSON.
-
-    Surrogate escapes, which `read_document` produces, become the original bytes again.
-    """
-    text = json.dumps(document, indent=4, ensure_ascii=False)
-    return text.encode("utf-8", "surrogateescape")
+def json_bytes(document: object, *, indent: int | None = None) -> bytes:
+    """Serializes a document as JSON in UTF-8, with NaN and Infinity as TF Serving writes them."""
+    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    return text.encode("utf-8", "replace")  # a message may quote half of a surrogate pair
 
 
-def compact_body(document: object) -> bytes:
-    """Serialize a document as JSON on one line, with the characters of `json_body`."""
-    return _json_text(document).encode("utf-8", "surrogateescape")
-
-
-def error_body(message: str) -> bytes:
-    """Return {"error": message} as JSON, or an empty body for an empty message."""
-    return json_body({"error": message}) if message else b""
-
-
-def metadata_body(model: str, *, version: int, signatures: Mapping[str, Any]) -> bytes:
-    """Return the response to a metadata request.
+def metadata(model: str, *, version: int, signatures: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the response to a metadata request.
 
     Args:
         model: Name of the model.
         version: Number of the version.
-        signatures: Maps each signature name to its SignatureDef.
+        signatures: Signature name -> SignatureDef.
     """
     from google.protobuf.json_format import MessageToDict
 
@@ -46,23 +33,22 @@ def metadata_body(model: str, *, version: int, signatures: Mapping[str, Any]) ->
         for name, signature in signatures.items()
     }
     spec = {"name": model, "version": str(version), "signature_name": ""}
-    metadata = {"signature_def": {"signature_def": shown}}
-    return json_body({"model_spec": spec, "metadata": metadata})
+    return {"model_spec": spec, "metadata": {"signature_def": {"signature_def": shown}}}
 
 
-def rows_body(outputs: Mapping[str, np.ndarray]) -> bytes:
-    """Return {"predictions": [...]}, with one item for each instance, as JSON.
+def predictions(outputs: Mapping[str, np.ndarray], *, by_row: bool) -> dict[str, Any]:
+    """Returns the response to a predict request.
 
     Args:
-        outputs: Arrays by output name, with one row for each instance. If there are several
-            outputs, each item is an object {output name: value}.
+        outputs: Arrays by output name.
+        by_row: Whether to return one item for each row, as for "instances", instead of one tensor
+            for each output, as for "inputs". A single output has no name in the response.
 
     Raises:
-        Refusal: If an output is a scalar, if the outputs differ in their first dimension, or if
-            JSON cannot represent a dtype.
+        Refusal: `by_row` and an output is a scalar, or the outputs differ in their first dimension.
     """
     num_rows = None
-    for name, array in outputs.items():
+    for name, array in outputs.items() if by_row else ():
         if array.ndim == 0:
             raise Refusal(f"Tensor name: {name} has no shape information ")
         if num_rows not in (None, len(array)):
@@ -72,66 +58,29 @@ def rows_body(outputs: Mapping[str, np.ndarray]) -> bytes:
             )
         num_rows = len(array)
     columns = {name: json_values(name, array) for name, array in outputs.items()}
+    if len(columns) == 1:
+        return {"predictions" if by_row else "outputs": next(iter(columns.values()))}
+    if not by_row:
+        return {"outputs": columns}
     rows = zip(*columns.values(), strict=True)
-    return _rows_body(
-        "predictions", [_one_or_named(dict(zip(columns, row, strict=True))) for row in rows]
-    )
-
-
-def columns_body(outputs: Mapping[str, np.ndarray]) -> bytes:
-    """Return {"outputs": tensor}, or for several outputs {"outputs": {name: tensor}}, as JSON."""
-    tensors = {name: json_values(name, array) for name, array in outputs.items()}
-    return _body("outputs", _json_text(_one_or_named(tensors)))
-
-
-def results_body(results: list) -> bytes:
-    """Return {"results": [...]} as JSON.
-
-    Args:
-        results: One item for each example: a number, or a list of pairs [label, score].
-    """
-    return _rows_body("results", results)
-
-
-def _body(key: str, text: str) -> bytes:
-    return f'{{\n    "{key}": {text}\n}}'.encode("utf-8", "surrogateescape")
-
-
-def _rows_body(key: str, rows: list) -> bytes:
-    lines = ",".join(f"\n        {_json_text(row)}" for row in rows)
-    return _body(key, f"[{lines}\n    ]")
-
-
-def _json_text(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _one_or_named(values: dict[str, Any]) -> Any:
-    return next(iter(values.values())) if len(values) == 1 else values
+    return {"predictions": [dict(zip(columns, row, strict=True)) for row in rows]}
 
 
 def json_values(name: str, array: np.ndarray) -> Any:
-    """Convert an output to nested lists whose numbers have as many digits as in TF Serving.
+    """Converts an output to nested lists.
 
     Args:
         name: Name of the output. If it ends in "_bytes", strings become {"b64": text}.
         array: The output.
-
-    Raises:
-        Refusal: If JSON cannot represent the dtype.
     """
-    if array.dtype.kind in "iub" or array.dtype == np.float64:
+    if array.dtype == np.float32:  # nine digits identify a float32
+        values = [float(format(value, ".9g")) for value in array.ravel().tolist()]
+        return np.array(values).reshape(array.shape).tolist()
+    if array.dtype != object:
         return array.tolist()
-    flat = array.ravel().tolist()
-    if array.dtype.kind == "f":
-        # Six significant digits, or nine if six do not give the same float32, as in WriteDecimal of
-        # json_tensor.cc.
-        short, full = ([float(f"{value:{form}}") for value in flat] for form in (".6g", ".9g"))
-        values = np.where(np.array(short, np.float32) == array.ravel(), short, full)
-    elif array.dtype.kind != "O":
-        raise Refusal(f"Failed to write JSON value for tensor type: {array.dtype.name}")
-    elif name.endswith("_bytes"):
-        values = np.array([{"b64": base64.b64encode(value).decode()} for value in flat], object)
-    else:
-        values = np.array([value.decode("utf-8", "surrogateescape") for value in flat], object)
-    return values.reshape(array.shape).tolist()
+    is_binary = name.endswith("_bytes")
+    values = [
+        {"b64": base64.b64encode(value).decode()} if is_binary else value.decode("utf-8", "replace")
+        for value in array.flat
+    ]
+    return np.array(values, object).reshape(array.shape).tolist()

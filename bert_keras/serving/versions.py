@@ -4,23 +4,100 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.serving.calls import Call, Refusal
-from bert_keras.serving.model import LoadError
-from bert_keras.serving.servable import LoadedVersion
-from bert_keras.serving.version_folders import (
-    chosen_versions,
-    file_states,
-    select_versions,
-    version_folders,
-)
+from bert_keras.exporting.version_folder import is_version
+from bert_keras.serving.batching import Batcher
+from bert_keras.serving.limits import Limits
+from bert_keras.serving.model import LoadError, ServedModel
+from bert_keras.serving.monitoring import CODES
+from bert_keras.serving.requests import DEFAULT_SIGNATURE, Call, Refusal
 
 _POLL_SECONDS = 1.0  # default of TF Serving's --file_system_poll_wait_seconds
 _STOP_SECONDS = 5.0  # for a version that is still loading when the server stops
+_TIMEOUT_STATUS = 504  # HTTP status of a run that exceeded the time limit
+
+
+def version_folders(model_folder: Path, numbers: Sequence[int] = ()) -> dict[int, Path]:
+    """Returns the version folders of a model to serve, by number.
+
+    Args:
+        model_folder: saved_models/NAME.
+        numbers: The versions to select, without the missing ones; if empty, only the latest.
+    """
+    folders = {
+        int(child.name): child
+        for child in model_folder.iterdir()
+        if is_version(child.name) and child.is_dir()
+    }
+    return {n: folders[n] for n in numbers or sorted(folders)[-1:] if n in folders}
+
+
+def chosen_versions(
+    model_folder: str | os.PathLike, numbers: Sequence[int] = ()
+) -> dict[int, Path]:
+    """Same as `version_folders`, but raises InputError if a version to serve is missing."""
+    folder = Path(model_folder)
+    chosen = version_folders(folder, numbers) if folder.is_dir() else {}
+    if missing := set(numbers) - chosen.keys():
+        raise InputError(f"{folder} does not contain version {', '.join(map(str, missing))}")
+    if not chosen:
+        raise InputError(
+            f"{folder} contains no version folder (1, 2, ...); give a folder saved_models/NAME, "
+            "which bert-keras export writes"
+        )
+    return chosen
+
+
+def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -> Batcher:
+    """Loads a version, runs its warm-up requests and starts its batcher.
+
+    Args:
+        folder: saved_models/NAME/VERSION.
+        limits: Limits on batches and on the time of a run.
+        on_run: Called after each run, as by `Batcher`.
+
+    Raises:
+        LoadError: TensorFlow cannot load the folder, or a warm-up request fails.
+    """
+    model = ServedModel(folder, seconds=limits.seconds)
+    try:
+        warm_up(model, folder)
+    except Exception:
+        model.close()
+        raise
+    return Batcher(model, limits=limits, on_run=on_run)
+
+
+def warm_up(model: ServedModel, folder: Path) -> None:
+    """Runs the requests in assets.extra/tf_serving_warmup_requests, if `folder` has this file.
+
+    The first run of a signature is slow, because TensorFlow then allocates memory and chooses
+    kernels. The warm-up requests move this cost to the start of the server.
+
+    Raises:
+        LoadError: The file is damaged or one of its requests fails, because TF Serving does not
+            load such a version either. A request that exceeds the time limit is no failure.
+    """
+    from bert_keras.exporting.warmup import warmup_requests
+
+    try:
+        requests = warmup_requests(folder)
+    except InputError as error:
+        raise LoadError("DATA_LOSS", str(error)) from error
+    for request in requests:
+        name, inputs = request["signature"] or DEFAULT_SIGNATURE, request["inputs"]
+        try:
+            if model.inputs.get(name, {}).keys() != inputs.keys():
+                raise Refusal(f"its inputs are {', '.join(sorted(inputs))}")
+            model.predict(name, inputs)
+        except Refusal as error:
+            if error.status != _TIMEOUT_STATUS:
+                code = CODES.get(error.status, "UNKNOWN")
+                raise LoadError(code, f"a warm-up request of {name} fails: {error}") from error
 
 
 @dataclass(eq=False)
@@ -28,14 +105,10 @@ class _Version:
     number: int
     state: str = "START"  # START, LOADING, AVAILABLE, UNLOADING or END, as in TF Serving
     error: tuple[str, str] = ("OK", "")  # error code and message of the last attempt to load it
-    servable: LoadedVersion | None = None  # None unless the version is loaded
+    batcher: Batcher | None = None  # None unless the version is loaded
     num_users: int = 0  # requests that use the version now
     files: frozenset | None = None  # files of the folder at the last check; None once loaded
     failed_files: frozenset | None = None  # files of the folder when loading failed
-
-    def status(self) -> dict[str, object]:
-        status = dict(zip(("error_code", "error_message"), self.error, strict=True))
-        return {"version": str(self.number), "state": self.state, "status": status}
 
 
 class Versions:
@@ -50,12 +123,10 @@ class Versions:
         model_folder: saved_models/NAME.
         numbers: Numbers of the versions to serve (TF Serving's policy "specific"). If empty, the
             latest version is served.
-        labels: Maps each label to a version number.
         load: Loads a version folder; raises LoadError if it cannot.
 
     Raises:
-        InputError: If a version to serve at the start is missing or cannot be loaded, or if a label
-            names a version that is not served.
+        InputError: A version to serve at the start is missing or cannot be loaded.
     """
 
     def __init__(
@@ -63,26 +134,17 @@ class Versions:
         model_folder: str | os.PathLike,
         *,
         numbers: Sequence[int] = (),
-        labels: Mapping[str, int] | None = None,
-        load: Callable[[Path], LoadedVersion],
+        load: Callable[[Path], Batcher],
     ):
         self._folder = Path(model_folder).resolve()
         self.name = self._folder.name
         self._numbers = tuple(numbers)
-        self._labels = dict(labels or {})
         self._load_folder = load
         self._versions: dict[int, _Version] = {}
         self._changed = threading.Condition()
         self._stopped = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="versions", daemon=True)
-        chosen = chosen_versions(self._folder, numbers)
-        for label, number in self._labels.items():
-            if number not in chosen:
-                raise InputError(
-                    f"the label {label} is for version {number}, which is not served; served "
-                    f"versions: {', '.join(map(str, sorted(chosen)))} (see --versions)"
-                )
-        for number, folder in sorted(chosen.items()):
+        for number, folder in sorted(chosen_versions(self._folder, numbers).items()):
             self._load(number, folder)
             if message := self._versions[number].error[1]:
                 self.close()
@@ -91,7 +153,7 @@ class Versions:
                 )
 
     def watch(self) -> None:
-        """Start a thread that checks the folder every second until `close`."""
+        """Starts a thread that checks the folder every second until `close`."""
         self._watcher.start()
 
     def _watch(self) -> None:
@@ -100,14 +162,14 @@ class Versions:
                 self.check_folder()
             except OSError:
                 pass  # the folder may be unreachable for a moment
-            except Exception:  # a bug in this project must not end the thread
+            except Exception:  # an unexpected one must not end the thread
                 logging.getLogger(__name__).exception(
                     "cannot check the versions in %s", self._folder
                 )
 
     def check_folder(self) -> None:
-        """Check the folder once: load new versions that are complete, unload the replaced ones."""
-        selected = select_versions(version_folders(self._folder), self._numbers)
+        """Checks the folder once: loads new versions that are complete, unloads replaced ones."""
+        selected = version_folders(self._folder, self._numbers)
         for number, folder in selected.items():
             if self._is_ready_to_load(number, folder):
                 self._load(number, folder)
@@ -120,59 +182,66 @@ class Versions:
                 self._unload(available[number])
 
     def _is_ready_to_load(self, number: int, folder: Path) -> bool:
-        """Whether to load the version now: it is not loaded and its files have stopped changing."""
+        """Returns whether the version is not loaded and its files have stopped changing."""
         version = self._versions.setdefault(number, _Version(number))
-        if version.servable:
+        if version.batcher:
             return False
-        files, before = file_states(folder), version.files
+        files, before = _file_states(folder), version.files
         version.files = files
         return files == before and files != version.failed_files and bool(files)
 
     def _load(self, number: int, folder: Path) -> None:
         version = self._versions.setdefault(number, _Version(number))
         version.state, version.error = "LOADING", ("OK", "")
-        files = file_states(folder)
+        files = _file_states(folder)
         try:
-            servable = self._load_folder(folder)
+            batcher = self._load_folder(folder)
         except Exception as error:
             code = error.code if isinstance(error, LoadError) else "UNKNOWN"
             version.state, version.error, version.failed_files = "END", (code, str(error)), files
             if not isinstance(error, LoadError):
-                raise  # a bug in this project
+                raise
             return
         # A version that was still being written may be incomplete.
-        if self._stopped.is_set() or file_states(folder) != files:
-            servable.close()
+        if self._stopped.is_set() or _file_states(folder) != files:
+            batcher.close()
             version.state = "START"
             return
         with self._changed:
-            version.servable, version.state = servable, "AVAILABLE"
+            version.batcher, version.state = batcher, "AVAILABLE"
             version.files = version.failed_files = None
 
     def _unload(self, version: _Version) -> None:
         with self._changed:
             version.state = "UNLOADING"
             self._changed.wait_for(lambda: not version.num_users)
-        if version.servable:
-            version.servable.close()
-        version.servable, version.state = None, "END"
+        if version.batcher:
+            version.batcher.close()
+        version.batcher, version.state = None, "END"
 
     @contextlib.contextmanager
-    def serving(self, call: Call) -> Iterator[tuple[int, LoadedVersion]]:
-        """Keep the requested version open until the `with` block ends.
+    def serving(self, call: Call) -> Iterator[tuple[int, Batcher]]:
+        """Keeps the requested version open until the `with` block ends.
 
         Yields:
-            The number and the `LoadedVersion` of the version that `call` requests.
+            The number and the `Batcher` of the version that `call` requests.
 
         Raises:
-            Refusal: If no such version is served.
+            Refusal: No such version is served (404).
         """
         with self._changed:
-            version = self._requested_version(call)
+            candidates = [each for each in self._available() if call.version in (None, each.number)]
+            if call.model != self.name or not candidates:
+                version = call.version
+                which = f"Latest({call.model})"
+                if version is not None:
+                    which = f"Specific({call.model}, {version})"
+                raise Refusal(f"Servable not found for request: {which}", status=404)
+            version = max(candidates, key=lambda each: each.number)
             version.num_users += 1
         try:
-            assert version.servable
-            yield version.number, version.servable
+            assert version.batcher
+            yield version.number, version.batcher
         finally:
             with self._changed:
                 version.num_users -= 1
@@ -182,39 +251,47 @@ class Versions:
         versions = list(self._versions.values())  # a copy, as another thread may change the dict
         return [version for version in versions if version.state == "AVAILABLE"]
 
-    def _requested_version(self, call: Call) -> _Version:
-        number = call.version
-        if call.label is not None:
-            number = self._labels.get(call.label)
-            if call.model != self.name or number is None:
-                raise Refusal(f"Unrecognized servable version label: {call.label}")
-        candidates = [each for each in self._available() if number in (None, each.number)]
-        if call.model == self.name and candidates:
-            return max(candidates, key=lambda each: each.number)
-        name = call.model
-        requested = f"Latest({name})" if number is None else f"Specific({name}, {number})"
-        raise Refusal(f"Servable not found for request: {requested}", status=404)
-
     def statuses(self, call: Call) -> list[dict[str, object]]:
-        """Return the states of the requested versions, newest first.
-
-        Like TF Serving, it ignores a label in the request.
+        """Returns the states of the requested versions, newest first.
 
         Raises:
-            Refusal: If the model has no such version (404).
+            Refusal: The model has no such version (404).
         """
         versions = sorted(self._versions.items(), reverse=True) if call.model == self.name else ()
-        states = [each.status() for number, each in versions if call.version in (None, number)]
+        states = [
+            {
+                "version": str(number),
+                "state": each.state,
+                "status": {"error_code": each.error[0], "error_message": each.error[1]},
+            }
+            for number, each in versions
+            if call.version in (None, number)
+        ]
         if not states:
             which = "any versions" if call.version is None else f"version {call.version}"
             raise Refusal(f"Could not find {which} of model {call.model}", status=404)
         return states
 
     def close(self) -> None:
-        """Stop the thread of `watch` and close every version."""
+        """Stops the thread of `watch` and closes every version."""
         self._stopped.set()
         if self._watcher.is_alive():
             self._watcher.join(_STOP_SECONDS)
         for version in list(self._versions.values()):
-            if version.servable:
-                version.servable.close()
+            if version.batcher:
+                version.batcher.close()
+
+
+def _file_states(folder: Path) -> frozenset[tuple[str, int, int]]:
+    """Returns the path, size in bytes and modification time in ns of every file in `folder`.
+
+    Two calls return different sets while the folder is still being copied. A folder that no longer
+    exists gives an empty set.
+    """
+    states = set()
+    for parent, _, names in os.walk(folder):
+        for path in (os.path.join(parent, name) for name in names):
+            with contextlib.suppress(OSError):
+                status = os.stat(path)
+                states.add((path, status.st_size, status.st_mtime_ns))
+    return frozenset(states)

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from bert_keras.exporting.version_folder import METADATA
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.server import running_server
 
@@ -193,6 +194,8 @@ def write_models(folder):
     half_plus(3.0, folder / "half_plus_three" / "123")
     tiny(folder / "keras_tiny" / "1")
     texty(folder / "texty" / "1")
+    (folder / "texty" / "1" / METADATA).parent.mkdir()
+    (folder / "texty" / "1" / METADATA).write_text("{}")  # as if bert-keras had exported it
     odd(folder / "odd" / "1")
 
 
@@ -247,8 +250,7 @@ def tf_serving_of(url, name):
 @pytest.fixture(scope="session")
 def both_versions(models):
     """The URL of a server for both versions of half_plus_two."""
-    folder, labels = models / "half_plus_two", {"old": 123, "new": 124}
-    with running_server(folder, versions=[123, 124], labels=labels) as url:
+    with running_server(models / "half_plus_two", versions=[123, 124]) as url:
         yield url
 
 
@@ -261,13 +263,15 @@ if __name__ == "__main__":  # for a TF Serving to be tested: see test_recorded_r
     import sys
     from pathlib import Path
 
-    from bert_keras.serving.version_folders import version_folders
+    from bert_keras.exporting.version_folder import is_version
 
     root = Path(sys.argv[1]).resolve()
     write_models(root)
     configs = []
     for child in sorted(root.iterdir()):
-        versions = " ".join(f"versions: {number}" for number in version_folders(child))
+        versions = " ".join(
+            f"versions: {int(path.name)}" for path in child.iterdir() if is_version(path.name)
+        )
         configs.append(
             f'config {{ name: "{child.name}" base_path: "/models/{child.name}" '
             f'model_platform: "tensorflow" '

@@ -1,13 +1,17 @@
-"""Paths, methods, versions and APIs with the statuses and bodies of TF Serving's responses
-(tf_serving_rest.jsonl and http_rest_api_util.cc)."""
+"""Paths, methods and versions with the responses of TF Serving (tf_serving_rest.jsonl), metrics."""
 
 import gzip
-import json
+import re
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from bert_keras.serving.monitoring import METRICS_PATH
+from bert_keras.serving.server import running_server
 
 MALFORMED = "Malformed request: "
 ONE = '{"instances": [1.0]}'
+PREDICT = "/v1/models/half_plus_two:predict"
 
 
 def status(*numbers):
@@ -22,30 +26,23 @@ def test_the_latest_version_is_served(server_of, send):
         response = send(url, "GET", same)
         assert (response.status, response.json) == (200, status(124))
     assert send(url, "POST", f"{path}/versions/124:predict", ONE).json == {"predictions": [2.5]}
-    response = send(url, "POST", f"{path}/versions/123:predict", ONE)
-    message = "Servable not found for request: Specific(half_plus_two, 123)"
-    assert (response.status, response.json) == (404, {"error": message})
+    assert send(url, "POST", f"{path}/versions/123:predict", ONE).status == 404
 
 
-def test_chosen_versions_and_labels(both_versions, send):
+def test_chosen_versions(both_versions, send):
     path = "/v1/models/half_plus_two"
     assert send(both_versions, "GET", path).json == status(124, 123)
-    assert send(both_versions, "GET", f"{path}/versions/123").json == status(123)
-    for suffix, version in (("", "124"), ("/versions/123", "123"), ("/labels/old", "123")):
-        response = send(both_versions, "GET", f"{path}{suffix}/metadata")
-        assert response.json["model_spec"]["version"] == version
+    for suffix, version in (("", "124"), ("/versions/123", "123")):
+        metadata = send(both_versions, "GET", f"{path}{suffix}/metadata").json
+        assert metadata["model_spec"]["version"] == version
         response = send(both_versions, "POST", f"{path}{suffix}:predict", ONE)
         assert response.json == {"predictions": [2.5]}
-    response = send(both_versions, "POST", f"{path}/labels/none:predict", ONE)
-    message = "Unrecognized servable version label: none"
-    assert (response.status, response.json) == (400, {"error": message})
 
 
 def test_metadata(any_server_of, send):
-    response = send(any_server_of("texty"), "GET", "/v1/models/texty/versions/1/metadata")
-    assert response.status == 200
-    assert response.json["model_spec"] == {"name": "texty", "version": "1", "signature_name": ""}
-    signature = response.json["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    document = send(any_server_of("texty"), "GET", "/v1/models/texty/versions/1/metadata").json
+    assert document["model_spec"] == {"name": "texty", "version": "1", "signature_name": ""}
+    signature = document["metadata"]["signature_def"]["signature_def"]["serving_default"]
     ids = signature["outputs"]["input_ids"]
     assert (signature["method_name"], ids["dtype"]) == ("tensorflow/serving/predict", "DT_INT32")
     assert ids["tensor_shape"] == {
@@ -55,49 +52,25 @@ def test_metadata(any_server_of, send):
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status", "message"),
+    ("request_", "status", "message"),
     [
-        ("GET", "/v1/models/nope", 404, "Could not find any versions of model nope"),
-        ("GET", "/v1/models/nope/metadata", 404, "Servable not found for request: Latest(nope)"),
-        ("POST", "/v1/models/nope:predict", 404, "Servable not found for request: Latest(nope)"),
-        ("GET", "/v1/models/m/versions/7", 404, "Could not find version 7 of model m"),
-        (
-            "GET",
-            "/v1/models/m/versions/7/metadata",
-            404,
-            "Servable not found for request: Specific(m, 7)",
-        ),
-        (
-            "POST",
-            "/v1/models/m/labels/stable:predict",
-            400,
-            "Unrecognized servable version label: stable",
-        ),
-        ("GET", "/v1/models", 400, "Missing model name in request."),
-        ("GET", "/v1/models/", 400, MALFORMED + "GET /v1/models/"),
-        ("GET", "/v1/models/m/", 400, MALFORMED + "GET /v1/models/m/"),
-        ("POST", "/v1/models/m", 400, MALFORMED + "POST /v1/models/m"),
-        ("POST", "/v1/models/m:foo", 400, MALFORMED + "POST /v1/models/m:foo"),
-        ("POST", "/v1/models/m:Predict", 400, MALFORMED + "POST /v1/models/m:Predict"),
-        ("POST", "/v1/models/m:predict?x=1", 400, MALFORMED + "POST /v1/models/m:predict?x=1"),
-        ("PUT", "/v1/models/m:predict", 400, MALFORMED + "PUT /v1/models/m:predict"),
-        ("DELETE", "/v1/x", 400, MALFORMED + "DELETE /v1/x"),
-        ("GET", "/v1/models/a%0Ab", 404, "Could not find any versions of model a\nb"),
-        ("GET", "/v1/models/..%2f..%2Fetc", 404, "Could not find any versions of model ../../etc"),
-        ("GET", "/v1/models/m/../m", 400, MALFORMED + "GET /v1/models/m/../m"),
-        (
-            "POST",
-            "/v1/models/m/versions/abc:predict",
-            400,
-            MALFORMED + "POST /v1/models/m/versions/abc:predict",
-        ),
-        ("POST", "/V1/Models/nope:predict", 404, "Servable not found for request: Latest(nope)"),
+        ("GET /v1/models/nope", 404, "Could not find any versions of model nope"),
+        ("GET /v1/models/half_plus_two/versions/7", 404, "Could not find version 7 of"),
+        ("GET /v1/models/nope/metadata", 404, "Servable not found for request: Latest(nope)"),
+        ("POST /v1/models/half_plus_two/versions/7:predict", 404, "Specific(half_plus_two, 7)"),
+        ("POST /v1/models/m/labels/a%20b:predict", 400, "servable version label: a b"),
+        ("GET /v1/models/a%0Ab", 404, "Could not find any versions of model a\nb"),
+        ("GET /v1/models/..%2f..%2Fetc", 404, "Could not find any versions of model ../../etc"),
+        ("GET /v1/models/m/", 400, "Malformed request: GET /v1/models/m/"),
+        ("POST /v1/models/m:predict?x=1", 400, "Malformed request: POST /v1/models/m:predict?x=1"),
+        (f"POST {PREDICT.replace('predict', 'classify')}", 400, "Malformed request: POST"),
     ],
 )
-def test_invalid_paths_are_refused(any_server_of, send, method, path, status, message):
-    body = ONE if method == "POST" else None
-    response = send(any_server_of("half_plus_two"), method, path, body)
-    assert (response.status, response.json) == (status, {"error": message})
+def test_invalid_paths_are_refused(server_of, send, request_, status, message):
+    method, path = request_.split(" ")
+    response = send(server_of("half_plus_two"), method, path, ONE if method == "POST" else None)
+    assert response.status == status
+    assert message in response.json["error"]
 
 
 def test_paths_of_other_apis_are_not_found(server_of, send):
@@ -107,90 +80,47 @@ def test_paths_of_other_apis_are_not_found(server_of, send):
             404,
             "text/html",
         )
-        assert b"<TITLE>404 Not Found</TITLE>" in response.body
-
-
-def test_options_and_a_version_beyond_64_bits_have_empty_bodies(any_server_of, send):
-    url = any_server_of("half_plus_two")
-    assert send(url, "OPTIONS", "/v1/models/m:predict").status == 400
-    preflight = send(url, "OPTIONS", "/v1/models/m:predict", headers={"Origin": "http://a"})
-    assert (preflight.status, preflight.body) == (200, b"")
-    for number in ("9223372036854775808", "9" * 5000):
-        response = send(url, "GET", f"/v1/models/half_plus_two/versions/{number}")
-        assert (response.status, response.body) == (400, b"")
 
 
 def test_gzipped_bodies_are_decompressed(any_server_of, send):
-    url, path = any_server_of("half_plus_two"), "/v1/models/half_plus_two:predict"
-    headers = {"Content-Encoding": "gzip"}
+    url, headers = any_server_of("half_plus_two"), {"Content-Encoding": "gzip"}
     zipped = gzip.compress(ONE.encode())
-    assert send(url, "POST", path, zipped, headers).json == {"predictions": [2.5]}
-    response = send(url, "POST", path, b"not gzip", headers)
-    assert (response.status, response.json) == (
-        400,
-        {"error": "JSON Parse error: The document is empty"},
-    )
-
-
-CLASSIFY_WAS = (
-    "Expected classification signature method_name to be tensorflow/serving/classify. Was: "
-)
-
-
-@pytest.mark.parametrize(
-    ("verb", "body", "status", "expected"),
-    [
-        (
-            "classify",
-            {"examples": [{"x": 1.0}, {"x": [2.0]}], "signature_name": "classify_x_to_y"},
-            200,
-            {"results": [[["", 2.5]], [["", 3.0]]]},
-        ),
-        (
-            "regress",
-            {
-                "examples": [{}, {"x": 2.0}],
-                "context": {"x": 4.0},
-                "signature_name": "regress_x_to_y2",
-            },
-            200,
-            {"results": [5.0, 4.0]},
-        ),
-        (
-            "classify",
-            {"examples": [{"x": 1.0}]},
-            400,
-            {"error": CLASSIFY_WAS + "tensorflow/serving/predict"},
-        ),
-        (
-            "regress",
-            {"examples": [{"x": 1.0}], "signature_name": "classify_x_to_y"},
-            400,
-            {
-                "error": "Expected regression signature method_name to be tensorflow/serving/"
-                "regress. Was: tensorflow/serving/classify"
-            },
-        ),
-        (
-            "classify",
-            {"examples": [{}], "signature_name": "nope"},
-            400,
-            {"error": "No signature was found with the name: nope"},
-        ),
-    ],
-)
-def test_classify_and_regress(any_server_of, send, verb, body, status, expected):
-    path = f"/v1/models/half_plus_two:{verb}"
-    response = send(any_server_of("half_plus_two"), "POST", path, json.dumps(body))
-    assert (response.status, response.json) == (status, expected)
-
-
-def test_features_that_the_signature_cannot_parse_are_refused(any_server_of, send):
-    body = {"examples": [{"x": 1}], "signature_name": "regress_x_to_y"}
-    path = "/v1/models/half_plus_two:regress"
-    response = send(any_server_of("half_plus_two"), "POST", path, json.dumps(body))
+    assert send(url, "POST", PREDICT, zipped, headers).json == {"predictions": [2.5]}
+    response = send(url, "POST", PREDICT, b"not gzip", headers)
     assert response.status == 400
-    assert (
-        "Data types don't match. Data type: int64 but expected type: float"
-        in (response.json["error"])
+    assert response.json["error"].startswith("JSON Parse error: ")
+
+
+def test_the_response_has_the_message_of_a_failing_op(any_server_of, send):
+    path = "/v1/models/keras_tiny:predict"
+    response = send(any_server_of("keras_tiny"), "POST", path, '{"inputs": [[1.0, 2.0]]}')
+    assert response.status == 400
+    assert "Matrix size-incompatible: In[0]: [1,2], In[1]: [3,2]" in response.json["error"]
+
+
+def test_prometheus_can_read_the_metrics(models, send):
+    with running_server(models / "half_plus_two") as url:
+        for body in (ONE, ONE, "{"):
+            send(url, "POST", PREDICT, body)
+        for number in range(5):
+            send(url, "GET", f"/v1/models/invented{number}")
+        response = send(url, "GET", METRICS_PATH)
+    assert (response.status, response.headers["Content-Type"].partition(";")[0]) == (
+        200,
+        "text/plain",
     )
+    page = response.body.decode()
+    values = {
+        sample.name.removeprefix(":tensorflow:serving:") + str(sorted(sample.labels.values())): (
+            sample.value
+        )
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+    assert values["request_count['OK', 'half_plus_two']"] == 2
+    assert values["request_count['INVALID_ARGUMENT', 'half_plus_two']"] == 1
+    assert values["request_count['', 'NOT_FOUND']"] == 5
+    assert values["request_latency_count['REST', 'half_plus_two', 'predict']"] == 2
+    assert values["runtime_latency_count['Predict', 'TF1', 'half_plus_two']"] == 2
+    assert values["batching_session:processed_batch_size_sum['half_plus_two']"] == 2
+    assert not re.search("invented", page)

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import math
-import re
 import threading
 import time
 
@@ -50,15 +49,9 @@ def test_refusals(server_of):
         predict(url, "a text")
     with pytest.raises(InputError, match="an instance contains a set; expected"):
         predict(url, [{1}])
-    for wrong in ("demo", "http://host:8501", "http://host/v1/models/m/versions/x", "ftp://h/x"):
-        with pytest.raises(
-            InputError, match=r"is not the URL of a model; expected http://HOST:PORT/v1"
-        ):
+    for wrong in ("demo", "http://host:8501", "http://host/v1/models/", "grpc://h/v1/models/m"):
+        with pytest.raises(InputError, match=r"is not the URL of a model; expected http:"):
             Client(wrong)
-    with pytest.raises(
-        InputError, match=r"is not the URL of a model; expected grpc://HOST:PORT/NAME"
-    ):
-        Client("grpc://127.0.0.1:8500/v1/models/m")
     with pytest.raises(
         InputError, match=r"no server responds at http://127\.0\.0\.1:1/v1.*refused"
     ):
@@ -85,7 +78,7 @@ def test_numbers_below_1_are_refused(kind, name):
 
 
 @pytest.mark.parametrize("suffix", ["", "/versions/3", "/labels/canary"])
-def test_the_url_selects_a_version_or_a_label(suffix):
+def test_the_url_selects_a_version(suffix):
     with scripted_server(doubled) as server:
         assert predict(server.url + "/proxied" + PATH + suffix, [1]) == [2]
         [(method, path, _)] = server.requests
@@ -123,13 +116,11 @@ def test_attempts_are_limited_and_rejected_requests_are_not_retried():
             assert len(server.requests) == attempts
 
 
-@pytest.mark.parametrize("url", [f"http://a{PATH}", "grpc://a/m"])
 @pytest.mark.parametrize("timeout", [-1, 0, math.nan, math.inf])
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
-def test_a_timeout_out_of_range_is_refused(kind, timeout, url):
-    message = f"timeout is {timeout}; expected more than 0 seconds, at most 86400 (a day)"
-    with pytest.raises(InputError, match=re.escape(message)):
-        kind(url, timeout=timeout)
+def test_a_timeout_out_of_range_is_refused(kind, timeout):
+    with pytest.raises(InputError, match=f"timeout is {timeout}"):
+        kind(f"http://a{PATH}", timeout=timeout)
 
 
 def test_a_slow_server_causes_a_timeout_error():

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bert_keras.serving.server import running_server
-from tests.serving.text_models import cross_encoder, embedder
+from tests.serving.text_models import embedder
 
-# 408, 413, 503 and 504 report limits, which these requests do not reach.
-STATUSES = {200, 400, 404}
+# 413 is for a text of 70,000 bytes; 408, 503 and 504 report limits that are not reached.
+STATUSES = {200, 400, 404, 413}
 FEW_OR_MANY = pytest.mark.parametrize(
     "num_examples",
     [pytest.param(40, id="few"), pytest.param(1200, id="many", marks=pytest.mark.slow)],
@@ -53,8 +53,6 @@ DOCUMENTS = st.fixed_dictionaries(
         "signature_name": st.one_of(*[st.sampled_from(SIGNATURES)] * 9, VALUES),
         "instances": INPUTS | st.lists(INPUTS, max_size=3),
         "inputs": INPUTS,
-        "examples": st.lists(VALUES, max_size=3) | VALUES,
-        "context": VALUES,
     },
 )
 
@@ -106,14 +104,12 @@ def fuzzed(num_examples, **strategies):
 def check(response, path="/v1/", body=b""):
     assert response.status in STATUSES, (response, path[:500], body[:2000])
     if response.headers["Content-Type"].startswith("text/html"):
-        assert (response.status, path.lower().startswith("/v1/")) == (404, False)
+        assert (response.status, path.startswith("/v1/")) == (404, False)
     elif response.status == 200:
         assert len(response.json) in (1, 2)
-    elif response.body:
+    else:
         assert [type(value) for value in response.json.values()] == [str]
         assert list(response.json) == ["error"]
-    else:
-        assert "versions" in path  # beyond 64 bits, where TF Serving says nothing
 
 
 def check_control(server_of, send):
@@ -130,7 +126,7 @@ def test_bodies(server_of, send, num_examples):
         call=st.sampled_from(
             ["texty:predict"] * 3
             + ["keras_tiny:predict", "odd:predict"]
-            + [f"half_plus_two:{verb}" for verb in ("predict", "classify", "regress")]
+            + ["half_plus_two:predict"]
         ),
         body=bodies(),
     )
@@ -141,7 +137,6 @@ def test_bodies(server_of, send, num_examples):
         check_control(server_of, send)
 
 
-FLAGS = st.booleans() | VALUES
 EMBEDDINGS = st.fixed_dictionaries(
     {"model": st.sampled_from(["letters"] * 8 + ["gpt"]) | VALUES},
     optional={
@@ -151,41 +146,22 @@ EMBEDDINGS = st.fixed_dictionaries(
         "user": VALUES,
     },
 )
-RERANKS = st.fixed_dictionaries(
-    {"query": TEXTS | VALUES},
-    optional={
-        "texts": st.lists(TEXTS, max_size=3) | VALUES,
-        **{name: FLAGS for name in ("raw_scores", "return_text", "truncate")},
-    },
-)
 
 
 @FEW_OR_MANY
-@pytest.mark.parametrize(
-    ("path", "write_model", "documents", "valid"),
-    [
-        ("/v1/embeddings", embedder, EMBEDDINGS, {"model": "letters", "input": "a"}),
-        ("/rerank", cross_encoder, RERANKS, {"query": "a", "texts": ["a"]}),
-    ],
-)
-def test_bodies_of_the_other_apis(
-    tmp_path, send, path, write_model, documents, valid, num_examples
-):
-    write_model(tmp_path / "letters" / "1")
+def test_bodies_of_the_embeddings_api(tmp_path, send, num_examples):
+    embedder(tmp_path / "letters" / "1")
 
     def send_request(body):
-        response = send(url, "POST", path, body)
-        if response.status == 200:
-            return
-        assert response.status in (400, 404, 422), (response, body[:2000])
-        if path == "/rerank":
-            assert response.json.keys() == {"error", "error_type"}
-        else:
+        response = send(url, "POST", "/v1/embeddings", body)
+        if response.status != 200:
+            assert response.status in (400, 404), (response, body[:2000])
             assert response.json["error"].keys() == {"message", "type", "param", "code"}
 
     with running_server(tmp_path / "letters") as url:
-        fuzzed(num_examples, body=bodies(documents))(send_request)
-        assert send(url, "POST", path, json.dumps(valid)).status == 200
+        fuzzed(num_examples, body=bodies(EMBEDDINGS))(send_request)
+        valid = '{"model": "letters", "input": "a"}'
+        assert send(url, "POST", "/v1/embeddings", valid).status == 200
 
 
 PIECES = st.one_of(
@@ -291,7 +267,7 @@ def test_each_client_gets_its_own_response_among_bad_clients(server_of, send, nu
                 connection.sendall(head.encode() + sent)
             return
         if kind == 1:  # one that is refused
-            body = {"signature_name": "bytes", "inputs": [{"b64": 1, "own": texts[0]}]}
+            body = {"signature_name": "bytes", "inputs": [{"b": texts[0]}]}
         response = send(url, "POST", path, json.dumps(body))
         if kind == 1:
             assert response.status == 400

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bert_keras.serving.page import page_response
+from bert_keras.serving.app import page_response
 from bert_keras.serving.server import running_server
 from tests.browser import browser_page
 from tests.serving.scripted import json_reply, scripted_server

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
@@ -57,23 +56,11 @@ def test_invalid_http_does_not_stop_the_server(server_of, send):
     assert send(url, "GET", "/v1/models/half_plus_two").status == 200
 
 
-def test_a_request_over_a_plain_socket(server_of):
-    request = urllib.request.Request(
-        f"{server_of('texty')}/v1/models/texty:predict", data=b'{"instances": ["hello"]}'
-    )
-    with urllib.request.urlopen(request) as response:
-        assert response.status == 200
-        assert b'"input_ids": [4, 0, 0, 0, 0, 0, 0, 0]' in response.read()
-
-
 def test_it_stops_cleanly_and_frees_the_port(models):
     threads = threading.active_count()
     with running_server(models / "half_plus_two") as url:
         port = urlsplit(url).port
-        with pytest.raises(
-            InputError,
-            match=f"cannot listen on 127.0.0.1, port {port}: Address already in use",
-        ):
+        with pytest.raises(InputError, match=f"port {port}: .*already in use"):
             serve(models / "half_plus_two", port=port)
     assert threading.active_count() <= threads + 1  # a worker of the thread pool may still idle
     with running_server(models / "half_plus_two", port=port) as url:
@@ -170,9 +157,9 @@ def test_a_new_version_has_its_own_kernels(tmp_path):
 def test_it_finishes_running_requests_and_exits_quietly_on_a_signal(models, send, ending):
     def send_request(steps):
         body = f'{{"signature_name": "slow", "instances": [{steps}]}}'
-        return send(url, "POST", "/v1/models/odd/labels/stable:predict", body)
+        return send(url, "POST", "/v1/models/odd:predict", body)
 
-    arguments = (models / "odd", "--versions", 1, "--label", "stable=1", "--timeout", 20)
+    arguments = (models / "odd", "--versions", 1, "--timeout", 20)
     with command(*arguments) as (process, url), ThreadPoolExecutor(1) as pool:
         start = time.perf_counter()
         assert send_request(20_000).json == {"predictions": [20_000]}
@@ -188,55 +175,16 @@ def test_it_finishes_running_requests_and_exits_quietly_on_a_signal(models, send
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            "--label stable",
-            "--label is 'stable'; expected NAME=N, such as stable=3",
-        ),
-        (
-            "--label stable=1 --label stable=2",
-            "--label stable is given twice; expected one version for each name",
-        ),
-        (
-            "--label stable=7",
-            "stable is for version 7, which is not served; served versions: 124",
-        ),
-        ("--versions 123 7", "does not contain version 7; it contains 123, 124"),
-        ("--max-batch-size 0", "max_batch_size is 0; expected 1 row or more"),
-        ("--timeout 0", "the time limit is 0.0 s; expected more than 0"),
+        ("--versions 123 7", "does not contain version 7"),
+        ("--max-batch-size 0", "max_batch_size is 0"),
+        ("--timeout 0", "seconds is 0.0"),
+        ("--port 70000", "70000"),
+        ("--host 192.0.2.1", "192.0.2.1"),
     ],
 )
 def test_invalid_options_are_refused(models, capsys, words, message):
     assert main(["serve", str(models / "half_plus_two"), "--port", "0", *words.split()]) == 2
     assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("port", "message"),
-    [(70000, "the port is 70000; expected"), (-1, "the port is -1; expected")],
-)
-def test_invalid_ports_are_refused(models, port, message):
-    with pytest.raises(InputError, match=message):
-        serve(models / "half_plus_two", port=port)
-
-
-def test_a_privileged_port_is_refused(models, monkeypatch):
-    def refuse(*_, **__):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(socket, "create_server", refuse)
-    with pytest.raises(
-        InputError, match="port 80: Permission denied; choose another --host, or a --port from 1024"
-    ):
-        serve(models / "half_plus_two", port=80)
-
-
-def test_a_host_of_another_machine_is_refused(models):
-    with pytest.raises(InputError, match=r"cannot listen on 192\.0\.2\.1, port 0: "):
-        serve(models / "half_plus_two", port=0, host="192.0.2.1")
-    with pytest.raises(
-        InputError, match=r"cannot listen on ü\.\.b, port 0: .+; choose another --host"
-    ):
-        serve(models / "half_plus_two", port=0, host="ü..b")
 
 
 def test_responses_on_an_open_connection_do_not_wait_for_acknowledgements(server_of):

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.serving.calls import Call, Refusal
 from bert_keras.serving.model import LoadError, ServedModel
+from bert_keras.serving.requests import Call, Refusal
 from bert_keras.serving.versions import Versions
 
-LATEST = Call("demo", None, None, "predict")
+LATEST = Call("demo")
 
 
-class LoadedVersion:
+class Loaded:
     """A model with the text of its file; a file with the text "bad" cannot be loaded."""
 
     def __init__(self, folder):
@@ -41,7 +41,7 @@ def folder(tmp_path):
     return tmp_path / "demo"
 
 
-def made(folder, load=LoadedVersion, **kwargs):
+def made(folder, load=Loaded, **kwargs):
     return Versions(folder, load=load, **kwargs)
 
 
@@ -56,7 +56,7 @@ def prediction(versions, call=LATEST):
 
 
 def states(versions):
-    found_versions = versions.statuses(Call("demo", None, None, "status"))
+    found_versions = versions.statuses(LATEST)
     return {int(version["version"]): version["state"] for version in found_versions}
 
 
@@ -71,7 +71,7 @@ def test_a_new_version_replaces_the_old_one(folder):
     assert (prediction(versions), states(versions)) == ("two", {2: "AVAILABLE", 1: "END"})
     assert old.closed
     with pytest.raises(Refusal, match=r"^Servable not found for request: Specific\(demo, 1\)$"):
-        prediction(versions, Call("demo", 1, None, "predict"))
+        prediction(versions, Call("demo", 1))
 
 
 def test_the_previous_version_is_served_after_the_latest_is_removed(folder):
@@ -100,7 +100,7 @@ def test_a_version_is_loaded_only_after_its_copy_is_complete(folder):
 
 def test_a_version_that_changes_while_it_is_loaded_is_not_served(folder):
     def load(version):
-        servable = LoadedVersion(version)
+        servable = Loaded(version)
         if servable.text == "half":
             write(version, "the whole")
         return servable
@@ -118,7 +118,7 @@ def test_a_broken_version_is_tried_again_only_after_its_files_change(folder):
 
     def load(version):
         loads.append(version.name)
-        return LoadedVersion(version)
+        return Loaded(version)
 
     versions = made(folder, load)
     write(folder / "2", "bad")
@@ -126,7 +126,7 @@ def test_a_broken_version_is_tried_again_only_after_its_files_change(folder):
         versions.check_folder()
     assert loads == ["1", "2"]
     assert prediction(versions) == "one"
-    assert versions.statuses(Call("demo", 2, None, "status")) == [
+    assert versions.statuses(Call("demo", 2)) == [
         {
             "version": "2",
             "state": "END",
@@ -142,7 +142,7 @@ def test_a_bug_in_loading_does_not_end_the_watch(folder, monkeypatch, caplog):
     def load(version):
         if version.name == "2":
             raise TypeError("a bug")
-        return LoadedVersion(version)
+        return Loaded(version)
 
     monkeypatch.setattr("bert_keras.serving.versions._POLL_SECONDS", 0.01)
     versions = made(folder, load)
@@ -154,7 +154,7 @@ def test_a_bug_in_loading_does_not_end_the_watch(folder, monkeypatch, caplog):
         wait_for(lambda: prediction(versions) == "three")
     (record,) = caplog.records
     assert "cannot check the versions" in record.message and record.exc_info
-    status = versions.statuses(Call("demo", 2, None, "status"))[0]["status"]
+    status = versions.statuses(Call("demo", 2))[0]["status"]
     assert status == {"error_code": "UNKNOWN", "error_message": "a bug"}
 
 
@@ -212,10 +212,10 @@ def test_a_version_that_is_loaded_after_the_end_is_closed(folder, monkeypatch):
 
     def load(version):
         if version.name == "2":
-            loaded.append(LoadedVersion(version))
+            loaded.append(Loaded(version))
             assert go.wait(10)
             return loaded[0]
-        return LoadedVersion(version)
+        return Loaded(version)
 
     monkeypatch.setattr("bert_keras.serving.versions._POLL_SECONDS", 0.01)
     monkeypatch.setattr("bert_keras.serving.versions._STOP_SECONDS", 0)
@@ -235,22 +235,16 @@ def wait_for(happened):
         time.sleep(0.01)
 
 
-def test_chosen_versions_and_labels(folder):
+def test_chosen_versions(folder):
     write(folder / "2", "two")
     write(folder / "3", "three")
-    versions = made(folder, numbers=[1, 2], labels={"stable": 1})
+    versions = made(folder, numbers=[1, 2])
     assert states(versions) == {2: "AVAILABLE", 1: "AVAILABLE"}
-    assert prediction(versions) == "two"
-    assert prediction(versions, Call("demo", None, "stable", "predict")) == "one"
-    for call in (Call("demo", None, "other", "predict"), Call("a", None, "stable", "predict")):
-        with pytest.raises(Refusal, match=r"^Unrecognized servable version label: "):
-            prediction(versions, call)
+    assert (prediction(versions), prediction(versions, Call("demo", 1))) == ("two", "one")
     write(folder / "4", "four")
     shutil.rmtree(folder / "1")
     look_twice(versions)
     assert states(versions) == {2: "AVAILABLE", 1: "END"}
-    with pytest.raises(Refusal, match=r"Servable not found for request: Specific\(demo, 1\)"):
-        prediction(versions, Call("demo", None, "stable", "predict"))
 
 
 def test_an_unreachable_folder_changes_nothing(folder, monkeypatch):
@@ -267,15 +261,16 @@ def test_an_unreachable_folder_changes_nothing(folder, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("kwargs", "message"),
+    ("name", "numbers", "message"),
     [
-        ({"numbers": [7]}, "does not contain version 7; it contains 1, 2"),
-        ({"numbers": [2]}, r"demo/2 cannot be loaded as a SavedModel \(it is bad\); export it"),
-        ({"numbers": [1], "labels": {"old": 2}}, "old is for version 2, which is not served"),
-        ({}, "demo/2 cannot be loaded"),
+        ("demo", [1, 7], "does not contain version 7"),
+        ("demo", [2], r"demo/2 cannot be loaded as a SavedModel \(it is bad\)"),
+        ("demo", [], "demo/2 cannot be loaded"),
+        ("demo/1", [], "no version folder"),
+        ("missing", [], "no version folder"),
     ],
 )
-def test_unsuitable_start_versions_are_refused(folder, kwargs, message):
+def test_unsuitable_start_versions_are_refused(folder, name, numbers, message):
     write(folder / "2", "bad")
     with pytest.raises(InputError, match=message):
-        made(folder, **kwargs)
+        made(folder.parent / name, numbers=numbers)

@@ -1,4 +1,4 @@
-"""Small SavedModels with the signatures of a sentence encoder and of a cross-encoder."""
+"""A small SavedModel with the signatures of a sentence encoder."""
 
 import tensorflow as tf
 
@@ -28,26 +28,3 @@ def embedder(folder, *, has_counts=True):
     if has_counts:
         signatures["num_tokens"] = module.count
     tf.saved_model.save(module, folder, signatures)
-
-
-def cross_encoder(folder, *, labels=None):
-    """A SavedModel whose logit is the length of the second text minus that of the first one."""
-
-    class CrossEncoder(tf.Module):
-        @tf.function(
-            input_signature=[
-                tf.TensorSpec([None], tf.string, "text"),
-                tf.TensorSpec([None], tf.string, "text_pair"),
-            ]
-        )
-        def score(self, text, text_pair):
-            logit = tf.cast(tf.strings.length(text_pair) - tf.strings.length(text), tf.float32)
-            if labels is None:
-                return {"score": logit}
-            zeros = [tf.zeros_like(logit)] * (len(labels) - 2)
-            probabilities = tf.nn.softmax(tf.stack([tf.zeros_like(logit), logit, *zeros], axis=1))
-            rows = tf.tile(tf.constant(labels)[None], [tf.size(text), 1])
-            return {"probabilities": probabilities, "labels": rows, "label": rows[:, 0]}
-
-    module = CrossEncoder()
-    tf.saved_model.save(module, folder, {"serving_default": module.score})

@@ -1,0 +1,131 @@
+"""TF Serving, Docker and Kubernetes can read the files of `export --serving-config`."""
+
+import os
+import subprocess
+
+import pytest
+import yaml
+from google.protobuf import text_format
+from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
+
+from bert_keras.cli import main
+from bert_keras.serving.container_files import (
+    CONFIG_FILES,
+    CONTAINER_FILES,
+    IMAGE,
+    container_files,
+    dns_name,
+    health_command,
+)
+
+
+@pytest.fixture(scope="module")
+def written():
+    """The files of a model whose name and path contain special characters."""
+    return container_files("My_model.2", models="../my $aved models/My_model.2")
+
+
+def test_the_files_of_tf_serving(written):
+    configs = text_format.Parse(written["models.config"], ModelServerConfig())
+    (model,) = configs.model_config_list.config
+    assert (model.name, model.base_path) == ("My_model.2", "/models/My_model.2")
+    assert model.model_version_policy.latest.num_versions == 1
+    assert 'path: "/monitoring/prometheus/metrics"' in written["monitoring.config"]
+    lines = written["batching_parameters.txt"].splitlines()
+    fields = dict(line.split(maxsplit=1) for line in lines if not line.startswith("#"))
+    assert fields["max_batch_size"] == "{ value: 32 }"  # at least the 2 of the warm-up requests
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("My_model.2", "my-model-2"), ("2024.x", "model-2024-x"), ("a" * 62 + "_b", "a" * 62)],
+)
+def test_the_name_in_containers_is_a_dns_label(name, expected):
+    assert dns_name(name) == expected
+
+
+def test_compose(written):
+    services = yaml.safe_load(written["compose.yaml"])["services"]
+    assert list(services) == ["my-model-2"]
+    service = services["my-model-2"]
+    assert service["image"] == IMAGE
+    assert service["ports"] == ["127.0.0.1:8501:8501", "127.0.0.1:8500:8500"]
+    model, config = service["volumes"]
+    assert model["source"] == "../my $$aved models/My_model.2"
+    assert (model["target"], model["read_only"]) == ("/models/My_model.2", True)
+    assert (config["source"], config["target"], config["read_only"]) == (".", "/config", True)
+    assert "--batching_parameters_file=/config/batching_parameters.txt" in service["command"]
+    assert service["healthcheck"]["test"] == ["CMD", "bash", "-c", health_command("My_model.2")]
+
+
+def test_kubernetes(written):
+    files, deployment, service = yaml.safe_load_all(written["kubernetes.yaml"])
+    assert files["data"] == {file: written[file] for file in CONFIG_FILES}
+    pod = deployment["spec"]["template"]
+    assert pod["metadata"]["labels"] == deployment["spec"]["selector"]["matchLabels"]
+    assert pod["metadata"]["labels"] == service["spec"]["selector"]
+    (container,) = pod["spec"]["containers"]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/v1/models/My_model.2"
+    mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounted == {"models": "/models", "config": "/config"}
+    assert {volume["name"] for volume in pod["spec"]["volumes"]} == set(mounted)
+    assert pod["spec"]["volumes"][1]["configMap"]["name"] == files["metadata"]["name"]
+    named = {port["name"]: port["containerPort"] for port in container["ports"]}
+    for port in service["spec"]["ports"]:
+        assert named[port["targetPort"]] == port["port"]
+
+
+def test_kserve(written):
+    service = yaml.safe_load(written["kserve.yaml"])
+    assert (service["kind"], service["metadata"]["name"]) == ("InferenceService", "my-model-2")
+    model = service["spec"]["predictor"]["model"]
+    assert model["storageUri"] == "pvc://saved-models/My_model.2"
+    assert IMAGE.endswith(f":{model['runtimeVersion']}")
+
+
+@pytest.mark.parametrize(("name", "code"), [("keras_tiny", 0), ("other", 1)])
+def test_the_health_check_fails_unless_the_model_is_available(server_of, name, code):
+    command = health_command(name, port=int(server_of("keras_tiny").rpartition(":")[2]))
+    assert subprocess.run(["bash", "-c", command], timeout=20).returncode == code
+
+
+@pytest.fixture
+def exports(monkeypatch, tmp_path):
+    """Replaces the export; returns the list of exported models."""
+    exported = []
+
+    def export(model, folder, **_):
+        exported.append(model)
+        os.makedirs(folder)
+        return folder
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bert_keras.exporting.export.export", export)
+    return exported
+
+
+def test_an_export_is_written_with_its_files(tmp_path, exports, capsys):
+    assert main(["export", "runs/sst2/model", "sst2", "--serving-config", "serving/sst2"]) == 0
+    written = {path.name: path.read_text() for path in (tmp_path / "serving/sst2").iterdir()}
+    assert written == container_files("sst2", models="../../saved_models/sst2")
+    assert written.keys() == {*CONFIG_FILES, *CONTAINER_FILES}
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "saved_models/sst2/1"
+    assert lines[-1].endswith("docker compose -f serving/sst2/compose.yaml up")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("sst2 --serving-config taken", "taken exists already"),
+        ("größe --serving-config n", "größe"),
+    ],
+)
+def test_invalid_options_are_refused_before_the_export(
+    tmp_path, exports, capsys, arguments, message
+):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine").touch()
+    assert main(f"export model {arguments}".split()) == 2
+    assert message in capsys.readouterr().err
+    assert not exports
