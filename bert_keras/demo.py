@@ -16,7 +16,7 @@ from bert_keras.progress import progress
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import PRETRAIN, PretrainRecipe
-from bert_keras.serving.client import predict
+from bert_keras.serving.client import Client
 from bert_keras.serving.server import running_server
 from tfrecords_tools.build import build
 from tfrecords_tools.inputs.corpus import documents
@@ -124,9 +124,9 @@ def _export_and_predict(folder: Path, example: str) -> None:
     """Export and serve the classifier, print its prediction for `example` and the next steps."""
     saved_model = export(folder / "finetune" / "model", folder / "saved_models" / "demo" / "1")
     path = "/v1/models/demo:predict"
-    with running_server(saved_model.parent) as url:
+    with running_server(saved_model.parent) as url, Client(f"{url}{path}") as client:
         predictions = [
-            predict(f"{url}{path}", [example])
+            client.predict([example])
             for _ in progress(range(50), stage="query the server", unit="request")
         ]
     request = json.dumps({"instances": [example]}, ensure_ascii=False)

@@ -46,10 +46,8 @@ from bert_keras.serving.requests import (
 from bert_keras.serving.responses import json_bytes, metadata, predictions
 from bert_keras.serving.versions import Versions, load_version
 
-_NOT_FOUND_PAGE = (
-    "<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
-    "<H1>Not Found</H1>\n</BODY></HTML>\n"
-)
+_NOT_FOUND = "<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
+_NOT_FOUND += "<H1>Not Found</H1>\n</BODY></HTML>\n"
 _SHUTDOWN = "The server is shutting down"
 # A step that would block the event loop for more than about a millisecond runs in a thread.
 _MAX_BYTES_INLINE = 8 * 2**10  # size of a request body
@@ -61,15 +59,7 @@ T = TypeVar("T")
 def create_app(
     model_folder: str | os.PathLike, *, versions: Sequence[int] = (), limits: Limits | None = None
 ) -> Starlette:
-    """Builds the HTTP APIs of a model.
-
-    Args:
-        model_folder: The folder saved_models/NAME, which holds one folder for each version.
-        versions: Numbers of the versions to serve. By default the server always serves the latest.
-        limits: Limits on requests and batches; the defaults of `Limits` if None.
-
-    Returns:
-        The application, with all its versions loaded.
+    """Loads a model and returns its HTTP APIs; the arguments are those of `serve`.
 
     Raises:
         InputError: A version is missing or is not a SavedModel that TensorFlow can load.
@@ -110,7 +100,7 @@ class _Server:
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="reader")
 
     def close(self) -> None:
-        """Stops watching the model folder and closes all versions."""
+        """Closes all versions."""
         self._versions.close()
         self._threads.shutdown(cancel_futures=True)
 
@@ -124,7 +114,7 @@ class _Server:
         if path == METRICS_PATH:
             return Response(self._monitoring.metrics_text(), media_type="text/plain")
         if not path.startswith("/v1/"):
-            return HTMLResponse(_NOT_FOUND_PAGE, status_code=404)
+            return HTMLResponse(_NOT_FOUND, status_code=404)
         if request.method == "OPTIONS":
             return HTMLResponse("", status_code=400)
         is_embeddings = (request.method, only_path) == ("POST", EMBEDDINGS_PATH)
@@ -142,9 +132,8 @@ class _Server:
             # uvicorn cancels the requests that still run at the end of its grace time.
             refusal = error if isinstance(error, Refusal) else Refusal(_SHUTDOWN, status=503)
             status = refusal.status
-            content = json_bytes(
-                error_response(refusal) if is_embeddings else {"error": str(refusal)}
-            )
+            message = error_response(refusal) if is_embeddings else {"error": str(refusal)}
+            content = json_bytes(message)
         self._monitoring.count_request(
             model if model == self._versions.name else "",  # clients can invent any other name
             api=api,
@@ -168,11 +157,9 @@ class _Server:
     async def _in_time(
         self, request: Request, respond: Callable[[bytes], Awaitable[bytes]]
     ) -> bytes:
-        """Returns the response body that `respond` computes from the request body.
+        """Returns the response body that `respond` computes, or raises Refusal after some time.
 
-        Raises:
-            ClientDisconnect: The client disconnects before the response is ready.
-            Refusal: The request is faulty, or takes longer than the time limit (504).
+        Raises ClientDisconnect if the client disconnects before the response is ready.
         """
         async with self._body_reader.body(request) as body:
             response = asyncio.ensure_future(respond(body))
@@ -219,10 +206,9 @@ class _Server:
             outputs, counts = await asyncio.gather(
                 outputs_of(DEFAULT_SIGNATURE), outputs_of(COUNTS)
             )
-        embeddings, num_tokens = outputs["embedding"], counts[COUNTS]
+        both = outputs["embedding"], counts[COUNTS]
         return await self._written(
-            {"embedding": embeddings},
-            lambda: embeddings_response(request, embeddings, num_tokens, model=model),
+            outputs, lambda: embeddings_response(request, *both, model=model)
         )
 
     async def _written(self, outputs: Tensors, document: Callable[[], object]) -> bytes:
@@ -241,9 +227,6 @@ def page_response(model: str) -> HTMLResponse:
 
     Its Content-Security-Policy allows only the page's own script and requests to this server, so
     the browser never executes a text or a response as a script.
-
-    Args:
-        model: Name of the model; the page sends requests to /v1/models/`model` of its server.
     """
     text = files("bert_keras.serving").joinpath("page.html").read_text(encoding="utf-8")
     script = text.partition("<script>")[2].partition("</script>")[0]

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -23,50 +24,45 @@ _SHORT_ROW = 64
 # A run is padded to its longest row. The rows of a request that are shorter than half of it run
 # later, unless the run would have fewer positions than this, which take hardly less time.
 _SMALL_RUN = 256
+_SHORTEST_CLASS = 5  # texts under 64 bytes share runs, longer ones with those of up to half as long
 # A request that cannot be split may have this many times the positions of a normal run.
 _MAX_RUNS = 16
 
 
 @dataclass(eq=False)
 class QueuedRequest:
-    """One request in the queue. Its rows run longest first, in one or several runs."""
+    """A request whose rows run in one or several parts, the longest rows first."""
 
     signature_name: str
     tensors: Tensors  # input arrays by name
-    # Requests with equal keys can share a run. None: all rows must run together, without others.
-    key: object | None = None
-    order: np.ndarray = field(default_factory=lambda: np.empty(0, int))  # row numbers
-    # For each row in this order, the most rows of a run that begins with it.
-    max_rows: np.ndarray = field(default_factory=lambda: np.empty(0, int))
-    future: Future = field(default_factory=Future)  # the outputs, or the error of the run
-    num_taken: int = 0  # rows that runs have taken
-    num_finished: int = 0
-    parts: list[tuple[np.ndarray, Tensors]] = field(default_factory=list)  # finished rows, outputs
-
-    @property
-    def num_remaining(self) -> int:
-        return len(self.order) - self.num_taken
-
-    def take(self, num_rows: int) -> "_Part":
-        start, self.num_taken = self.num_taken, self.num_taken + num_rows
-        return self, self.order[start : self.num_taken]
+    parts: deque["_Part"] = field(default_factory=deque)  # those that are not in the queue yet
+    num_open: int = 0  # parts that are not finished
+    outputs: list[tuple["_Part", Tensors]] = field(default_factory=list)  # of finished parts
+    future: Future = field(default_factory=Future)  # the outputs, or the error of a run
 
     def finish(self) -> None:
-        """Sets the outputs, in the order of the rows of the request."""
-        rows = np.argsort(np.concatenate([rows for rows, _ in self.parts]))
-        outputs = _joined([outputs for _, outputs in self.parts])
-        self.set_outputs({name: array[rows] for name, array in outputs.items()})
-
-    def set_outputs(self, outputs: Tensors) -> None:
+        """Sets the result, in the order of the rows of the request."""
+        outputs = _joined([outputs for _, outputs in self.outputs])
+        if self.outputs[0][0].rows is not None:
+            rows = np.argsort(np.concatenate([part.rows for part, _ in self.outputs]))
+            outputs = {name: array[rows] for name, array in outputs.items()}
         with contextlib.suppress(InvalidStateError):  # the client has disconnected
             self.future.set_result(outputs)
 
-    def set_error(self, error: Exception) -> None:
-        with contextlib.suppress(InvalidStateError):
-            self.future.set_exception(error)
 
+@dataclass(frozen=True, eq=False)
+class _Part:
+    request: QueuedRequest
+    rows: Any = None  # row numbers; None: all rows, which cannot be split
+    max_rows: int = 0  # the most rows of a run that begins with this part
+    key: object = None  # parts with equal keys can share a run; None: with no other
 
-_Part = tuple[QueuedRequest, np.ndarray]  # some rows of a request, which one run takes
+    @property
+    def tensors(self) -> Tensors:
+        tensors = self.request.tensors
+        if self.rows is None:
+            return tensors
+        return {name: array[self.rows] for name, array in tensors.items()}
 
 
 class Batcher:
@@ -95,7 +91,7 @@ class Batcher:
         self._limits = limits
         self._max_positions = limits.max_batch_size * _SHORT_ROW  # of one run
         self._on_run = on_run
-        self._queue: deque[QueuedRequest] = deque()
+        self._queue: deque[_Part] = deque()
         self._changed = threading.Condition()
         self._closed = False
         self._num_running = num_threads
@@ -107,58 +103,56 @@ class Batcher:
             thread.start()
 
     def prepare(self, signature_name: str, tensors: Tensors) -> QueuedRequest:
-        """Orders the rows of a request. Millions of rows take about a second.
-
-        Args:
-            signature_name: Name of the signature to run.
-            tensors: Input arrays by name.
+        """Orders the rows of a request for `submit`. Millions of rows take about a second.
 
         Raises:
             Refusal: A text is too long, or the request has too many rows for one run and its rows
                 cannot be split.
         """
+        request = QueuedRequest(signature_name, tensors)
         lengths = [_lengths(array) for array in tensors.values()]
-        for array, each in zip(tensors.values(), lengths, strict=True):
-            num_bytes = _BYTES_PER_POSITION * (each.max(initial=1) - 1)
-            if array.dtype == object and num_bytes > self._limits.max_text_bytes:
-                raise Refusal(
-                    f"A text has more than {self._limits.max_text_bytes} bytes; divide it",
-                    status=413,
-                )
-        num_rows = {len(each) for each in lengths}
-        if (
-            num_rows == {0}
-            or len(num_rows) > 1
-            or not self.model.is_row_wise(signature_name, tensors)
+        longest = max(int(each.max(initial=1)) for each in lengths)
+        most = self._limits.max_text_bytes
+        if any(each.dtype == object for each in tensors.values()) and (
+            _BYTES_PER_POSITION * (longest - 1) > most
         ):
-            longest = max(int(each.max(initial=1)) for each in lengths)
+            raise Refusal(f"A text has more than {most} bytes; divide it", status=413)
+        num_rows = {len(each) for each in lengths}
+        if self.model.is_row_wise(signature_name, tensors) and len(num_rows) == 1 and max(num_rows):
+            self._split(request, np.maximum.reduce(lengths))
+        else:
             most = max(_MAX_RUNS * self._max_positions // longest, self._limits.max_batch_size)
             if max(num_rows) > most:
                 raise Refusal(
-                    f"The request has {max(num_rows)} rows; this signature runs all rows of a "
-                    f"request together, at most {most} of this length; send several requests"
+                    f"The request has {max(num_rows)} rows, which run together; expected at most "
+                    f"{most} of this length"
                 )
-            return QueuedRequest(signature_name, tensors)
-        order, max_rows = self._longest_first(np.maximum.reduce(lengths))
-        return QueuedRequest(
-            signature_name, tensors, _key(signature_name, tensors), order, max_rows
-        )
+            request.parts.append(_Part(request))
+        request.num_open = len(request.parts)
+        return request
 
-    def _longest_first(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns `order` and `max_rows` of a request with these lengths of its rows."""
+    def _split(self, request: QueuedRequest, lengths: np.ndarray) -> None:
+        """Adds the parts of a request with these lengths of its rows."""
         order = np.argsort(-lengths, kind="stable")
         lengths = lengths[order]
         num_longer = np.searchsorted(-lengths, -lengths / 2)  # rows of more than half the length
         max_rows = np.maximum(num_longer - np.arange(len(lengths)), _SMALL_RUN // lengths)
         max_rows = np.minimum(max_rows, self._max_positions // lengths)
-        return order, np.clip(max_rows, 1, self._limits.max_batch_size)
+        max_rows = np.clip(max_rows, 1, self._limits.max_batch_size).tolist()
+        kinds = [(name, a.dtype, a.shape[1:]) for name, a in sorted(request.tensors.items())]
+        start = 0
+        while start < len(order):
+            # A run is padded to its longest row, so it has only rows of similar length.
+            length_class = max(int(lengths[start]).bit_length(), _SHORTEST_CLASS)
+            key = (request.signature_name, kinds, length_class)
+            rows = order[start : start + max_rows[start]]
+            request.parts.append(_Part(request, rows, max_rows[start], key))
+            start += len(rows)
 
     def submit(self, request: QueuedRequest) -> Future:
-        """Queues a request that `prepare` returned.
+        """Queues a request; returns a future of its outputs, or of the `Refusal` of the run.
 
-        Returns:
-            A future of the output arrays by name, or of the `Refusal` that the run raises. If the
-            future is cancelled before the request runs, the request is not run.
+        If the future is cancelled before the request runs, the request is not run.
 
         Raises:
             Refusal: The batcher is closed (503).
@@ -166,7 +160,7 @@ class Batcher:
         with self._changed:
             if self._closed:
                 raise Refusal("The server is shutting down", status=503)
-            self._queue.append(request)
+            self._queue.append(request.parts.popleft())
             self._changed.notify()
         return request.future
 
@@ -189,33 +183,32 @@ class Batcher:
             self.model.close()
 
     def _next_batch(self) -> list[_Part] | None:
-        """Returns rows of the oldest request and of compatible ones; None if closed and empty."""
+        """Returns rows of the oldest request and of compatible ones; None when closed."""
         with self._changed:
             while self._changed.wait_for(lambda: self._queue or self._closed):
                 if not self._queue:
                     return None
                 first = self._queue.popleft()
                 # The future is done if the client has disconnected or a part of it failed.
-                if not first.future.done():
+                if not first.request.future.done():
                     return self._batch_with(first)
 
-    def _batch_with(self, first: QueuedRequest) -> list[_Part]:
-        if first.key is None:
-            return [first.take(0)]
-        num_free = first.max_rows[first.num_taken]
-        batch = [first.take(min(num_free, first.num_remaining))]
-        num_free -= len(batch[0][1])
-        others: deque[QueuedRequest] = deque()
-        for request in self._queue:
-            fits = request.key == first.key and request.num_remaining <= num_free
-            if fits and not request.future.done():
-                num_free -= request.num_remaining
-                batch.append(request.take(request.num_remaining))
-            else:
-                others.append(request)
-        if first.num_remaining:
-            others.append(first)
-        self._queue = others
+    def _batch_with(self, first: _Part) -> list[_Part]:
+        batch, others = [first], deque()
+        if first.key is not None:
+            num_free = first.max_rows - len(first.rows)
+            for part in self._queue:
+                is_alike = part.key == first.key and not part.request.future.done()
+                if is_alike and len(part.rows) <= num_free:
+                    num_free -= len(part.rows)
+                    batch.append(part)
+                else:
+                    others.append(part)
+            self._queue = others
+        for part in batch:  # the next part of a request waits behind the other requests
+            if part.request.parts:
+                self._queue.append(part.request.parts.popleft())
+                self._changed.notify()
         return batch
 
     def _run(self, batch: list[_Part]) -> None:
@@ -226,35 +219,28 @@ class Batcher:
                 for part in batch:  # one by one, so that no request gets the error of another
                     self._run([part])
                 return
-            for request, _ in batch:
-                request.set_error(error)
+            for part in batch:
+                with contextlib.suppress(InvalidStateError):  # the client has disconnected
+                    part.request.future.set_exception(error)
 
     def _run_model(self, batch: list[_Part]) -> None:
-        first, start = batch[0][0], time.perf_counter()
-        tensors = first.tensors
-        if first.key is not None:
-            parts = [
-                {name: array[rows] for name, array in request.tensors.items()}
-                for request, rows in batch
-            ]
-            tensors = _joined(parts)
+        tensors, start = _joined([part.tensors for part in batch]), time.perf_counter()
         try:
-            outputs = self.model.predict(first.signature_name, tensors)
+            outputs = self.model.predict(batch[0].request.signature_name, tensors)
         finally:
             self._on_run(num_requests=len(batch), seconds=time.perf_counter() - start)
-        if first.key is None:
-            first.set_outputs(outputs)
-            return
         stop = 0
-        for request, rows in batch:
-            start_row, stop = stop, stop + len(rows)
-            part = {name: array[start_row:stop] for name, array in outputs.items()}
+        for part in batch:
+            of_part = outputs
+            if part.rows is not None:
+                first, stop = stop, stop + len(part.rows)
+                of_part = {name: array[first:stop] for name, array in outputs.items()}
             with self._changed:  # another thread may run another part of the same request
-                request.parts.append((rows, part))
-                request.num_finished += len(rows)
-                is_finished = request.num_finished == len(request.order)
+                part.request.outputs.append((part, of_part))
+                part.request.num_open -= 1
+                is_finished = not part.request.num_open
             if is_finished:
-                request.finish()
+                part.request.finish()
 
 
 def _joined(tensors: list[Tensors]) -> Tensors:
@@ -271,21 +257,3 @@ def _lengths(array: np.ndarray) -> np.ndarray:
     num_bytes = np.fromiter(map(len, array.flat), int, array.size)
     longest = num_bytes.reshape(array.shape).max(axis=tuple(range(1, array.ndim)), initial=0)
     return longest // _BYTES_PER_POSITION + 1
-
-
-def _key(signature_name: str, tensors: Tensors) -> tuple:
-    """Returns a key that is equal for requests that may share a batch.
-
-    They have the same signature, dtypes and row shapes, and texts of similar length. A batch is
-    padded to its longest text, so a long text would slow down a short one.
-    """
-    return signature_name, *(
-        (name, array.dtype, array.shape[1:], _length_class(array))
-        for name, array in sorted(tensors.items())
-    )
-
-
-def _length_class(array: np.ndarray) -> int:
-    """Returns the bit length of the longest text's length; texts under 64 bytes share a class."""
-    longest = max(map(len, array.flat), default=0) if array.dtype == object else 0
-    return max(longest.bit_length(), 6)

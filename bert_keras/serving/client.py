@@ -5,15 +5,15 @@ import contextlib
 import json
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from bert_keras.errors import InputError, check_least, counted
+from bert_keras.errors import InputError, check, check_least, counted
 
 if TYPE_CHECKING:
     import httpx
     import tenacity
 
-_MAX_BYTES = 1 << 20  # of the instances in a request; a larger instance is sent alone
 _MAX_SECONDS = 86_400  # longest timeout, a day, as for `Limits`
 _BUSY = (429, 503)
 _MAX_WAIT_SECONDS = 60  # upper bound for the Retry-After header of a server
@@ -21,7 +21,7 @@ _URL = re.compile(r"(https?://[^?#]+/v1/models/[^:?#]+?)(?::predict)?/?")
 
 
 class _UnavailableError(InputError):
-    """No server responds or it is busy, so another attempt may succeed after some seconds."""
+    """No server responds or it is busy; another attempt may succeed after some seconds."""
 
     def __init__(self, message: str, *, seconds: float | None = None):
         super().__init__(message)
@@ -29,17 +29,14 @@ class _UnavailableError(InputError):
 
 
 class _BaseClient:
-    """What `Client` and `AsyncClient` share: their arguments, bodies, predictions and errors."""
+    """The arguments, requests, predictions and errors of `Client` and `AsyncClient`."""
 
     def __init__(
         self, url: str, *, timeout: float = 60.0, num_attempts: int = 4, batch_size: int = 32
     ):
         self.timeout, self.num_attempts, self.batch_size = timeout, num_attempts, batch_size
         check_least(self, 1, "num_attempts", "batch_size")
-        if not 0 < timeout <= _MAX_SECONDS:
-            raise InputError(
-                f"timeout is {timeout}; expected more than 0 seconds, at most {_MAX_SECONDS}"
-            )
+        check(0 < timeout <= _MAX_SECONDS, f"timeout is {timeout}; expected up to {_MAX_SECONDS} s")
         match = _URL.fullmatch(url)
         if not match:
             raise InputError(
@@ -47,35 +44,26 @@ class _BaseClient:
                 "followed by /versions/N to select one version"
             )
         self._url = f"{match[1]}:predict"
-        self._client = self._connected(
+        self._http = self._connected(
             headers={"Content-Type": "application/json"},
             timeout=timeout,
-            # Reading the certificates takes 40 ms, and only https needs them.
-            verify=url.startswith("https://"),
+            verify=url.startswith("https:"),  # reading the certificates takes 40 ms
         )
 
     def _connected(self, **settings: Any) -> Any:
         raise NotImplementedError
 
-    def _bodies(
+    def _requests(
         self, instances: Iterable, signature_name: str | None
     ) -> Iterator[tuple[bytes, int]]:
-        """Yields the JSON bodies of predict requests, each with its number of instances."""
+        """Yields the body of each request and its number of instances."""
         if isinstance(instances, (str, bytes, dict)):
-            raise InputError(
-                f"instances is a {type(instances).__name__}; expected a list of instances"
-            )
-        texts: list[str] = []
-        num_bytes = 0
-        for instance in instances:
-            text = json.dumps(instance, default=_json_value)
-            if texts and (len(texts) == self.batch_size or num_bytes + len(text) > _MAX_BYTES):
-                yield _body(texts, signature_name), len(texts)
-                texts, num_bytes = [], 0
-            texts.append(text)
-            num_bytes += len(text)
-        if texts:
-            yield _body(texts, signature_name), len(texts)
+            raise InputError(f"instances is a {type(instances).__name__}; expected a list")
+        named = {} if signature_name is None else {"signature_name": signature_name}
+        remaining = iter(instances)
+        while batch := list(islice(remaining, self.batch_size)):
+            body = json.dumps({**named, "instances": batch}, default=_json_value)
+            yield body.encode(), len(batch)
 
     def _retry_policy(self) -> dict[str, Any]:
         import tenacity
@@ -95,47 +83,41 @@ class _BaseClient:
         }
 
     def _predictions(self, response: "httpx.Response", count: int) -> list:
-        text = response.content.decode(errors="replace")
         try:
-            document = json.loads(text)
+            document = response.json()
         except ValueError:
             document = None
         document = document if isinstance(document, dict) else {}
         if response.status_code != 200:
             reason = document.get("error") or response.reason_phrase
             message = f"{self._url} returned {response.status_code}: {reason}"
-            if response.status_code in _BUSY:
-                seconds = response.headers.get("retry-after", "")  # or a date
-                seconds = min(float(seconds), _MAX_WAIT_SECONDS) if seconds.isdecimal() else None
-                raise _UnavailableError(message, seconds=seconds)
-            raise InputError(message)
+            if response.status_code not in _BUSY:
+                raise InputError(message)
+            seconds = response.headers.get("retry-after", "")  # or a date
+            seconds = min(float(seconds), _MAX_WAIT_SECONDS) if seconds.isdecimal() else None
+            raise _UnavailableError(message, seconds=seconds)
         predictions = document.get("predictions")
         if not isinstance(predictions, list):
-            raise InputError(f"{self._url} returned no predictions but {text[:80]!r}")
+            raise InputError(f"{self._url} returned no predictions but {response.text[:80]!r}")
         if len(predictions) != count:
             raise InputError(
                 f"the server returned {counted(len(predictions), 'prediction')} for "
-                f"{counted(count, 'instance')}; select a signature with one prediction for each "
-                "instance"
+                f"{counted(count, 'instance')}; select a signature with one for each instance"
             )
         return predictions
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Converts the exceptions of httpx to InputErrors."""
+        """Converts the exceptions of connections to InputErrors."""
         import httpx
 
         try:
             yield
-        except (httpx.InvalidURL, UnicodeError) as error:
-            raise InputError(f"{self._url} is not a URL: {error}") from error
         except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
             raise InputError(
                 f"{self._url} took more than {self.timeout:g} seconds; use a Client with a longer "
                 "timeout or a smaller batch_size"
             ) from error
-        except httpx.DecodingError as error:
-            raise InputError(f"{self._url} returned a damaged response: {error}") from error
         except httpx.TransportError as error:
             raise _UnavailableError(
                 f"no server responds at {self._url} ({str(error) or type(error).__name__}); start "
@@ -195,17 +177,17 @@ class Client(_BaseClient):
         """Like `predict`, but yields the predictions of each request when its response arrives."""
         import tenacity
 
-        for body, count in self._bodies(instances, signature_name):
+        for body, count in self._requests(instances, signature_name):
             yield tenacity.Retrying(**self._retry_policy())(self._send, body, count)
 
     def _send(self, body: bytes, count: int) -> list:
         with self._errors():
-            response = self._client.post(self._url, content=body)
+            response = self._http.post(self._url, content=body)
         return self._predictions(response, count)
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self._http.close()
 
     def __enter__(self) -> "Client":
         return self
@@ -251,17 +233,17 @@ class AsyncClient(_BaseClient):
         """Same as `Client.batches`, but asynchronous."""
         import tenacity
 
-        for body, count in self._bodies(instances, signature_name):
+        for body, count in self._requests(instances, signature_name):
             yield await tenacity.AsyncRetrying(**self._retry_policy())(self._send, body, count)
 
     async def _send(self, body: bytes, count: int) -> list:
         with self._errors():
-            response = await self._client.post(self._url, content=body)
+            response = await self._http.post(self._url, content=body)
         return self._predictions(response, count)
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self._http.aclose()
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -270,28 +252,10 @@ class AsyncClient(_BaseClient):
         await self.close()
 
 
-def predict(url: str, instances: Iterable, *, signature_name: str | None = None) -> list:
-    """Return one prediction for each instance, with a `Client` for this call alone.
-
-    Args:
-        url: URL of a model, as for `Client`.
-        instances: The inputs, as for `Client.predict`.
-        signature_name: Name of the signature; None for serving_default.
-    """
-    with Client(url) as client:
-        return client.predict(instances, signature_name=signature_name)
-
-
-def _body(texts: list[str], signature_name: str | None) -> bytes:
-    name = "" if signature_name is None else f'"signature_name": {json.dumps(signature_name)}, '
-    return f'{{{name}"instances": [{", ".join(texts)}]}}'.encode()
-
-
 def _json_value(value: Any) -> object:
+    """Converts a value that JSON lacks."""
     if isinstance(value, bytes):
         return {"b64": base64.b64encode(value).decode()}
     if hasattr(value, "tolist"):  # arrays and scalars of NumPy
         return value.tolist()
-    raise InputError(
-        f"an instance contains a {type(value).__name__}; expected a type that JSON can represent"
-    )
+    raise InputError(f"an instance contains a {type(value).__name__}; expected a type of JSON")

@@ -32,11 +32,7 @@ class EmbeddingsRequest:
 
 
 def read_embeddings_request(body: bytes, model: str) -> EmbeddingsRequest:
-    """Parses a request. A parameter of the value null counts as missing.
-
-    Args:
-        body: The JSON body.
-        model: Name of the served model.
+    """Parses a request to the served `model`. A parameter of the value null counts as missing.
 
     Raises:
         Refusal: A parameter is missing, unknown, or has a wrong value.
@@ -74,12 +70,7 @@ def read_embeddings_request(body: bytes, model: str) -> EmbeddingsRequest:
 
 
 def check_signatures(model: str, signatures: Mapping[str, Any]) -> None:
-    """Raises Refusal unless a model embeds texts and counts their tokens.
-
-    Args:
-        model: Name of the model.
-        signatures: Signature name -> SignatureDef.
-    """
+    """Raises Refusal unless the SignatureDefs of a model embed texts and count their tokens."""
     for name, output in ((DEFAULT_SIGNATURE, "embedding"), (COUNTS, COUNTS)):
         signature = signatures.get(name)
         if not signature or {*signature.inputs} != {"text"} or output not in signature.outputs:
@@ -99,7 +90,7 @@ def embeddings_response(
         request: The request.
         embeddings: float32 [num_texts, E].
         num_tokens: The tokens of each text, int32 [num_texts].
-        model: Name of the model.
+        model: Name of the served model.
 
     Raises:
         Refusal: The request asks for more dimensions than E, or a value is not finite (500).

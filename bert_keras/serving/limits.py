@@ -52,12 +52,7 @@ class BodyReader:
 
     @contextlib.asynccontextmanager
     async def body(self, request: Request) -> AsyncIterator[bytes]:
-        """Reads and decompresses the body of a request.
-
-        The request counts towards the limits until the `async with` block ends.
-
-        Yields:
-            The bytes of the body.
+        """Yields the decompressed body of a request, which counts towards the limits meanwhile.
 
         Raises:
             Refusal: The body is too large (413) or arrives too slowly (408), or the server has too

@@ -22,12 +22,7 @@ _HTTP_STATUS = {
 
 
 class LoadError(Exception):
-    """A version folder that TensorFlow cannot load.
-
-    Args:
-        code: Name of TensorFlow's error code, such as "OUT_OF_RANGE".
-        message: The error message.
-    """
+    """A version folder that TensorFlow cannot load; `code` is its code, such as "OUT_OF_RANGE"."""
 
     def __init__(self, code: str, message: str):
         super().__init__(message)
@@ -71,11 +66,8 @@ class ServedModel:
             self._row_shapes = {name: _row_shapes(self.signatures[name]) for name in self.inputs}
 
     def _load(self, path: str) -> None:
-        """Loads the graph, then restores the variables and makes the callables in two threads.
-
-        `v1.saved_model.loader.load` does the same in sequence. TensorFlow optimizes the graphs of
-        the callables on one core, so another core can read the variables meanwhile.
-        """
+        # As `v1.saved_model.loader.load`, but the variables are read while TensorFlow optimizes
+        # the graphs of the callables, which it does on one core.
         from tensorflow.core.framework.types_pb2 import DataType
         from tensorflow.python.saved_model.loader_impl import SavedModelLoader
 
@@ -105,13 +97,11 @@ class ServedModel:
                 step.result()  # damaged variables are reported first
 
     def _callable(self, signature_name: str) -> Callable[..., list[Any]]:
-        """Returns a function from the inputs to the outputs, both in alphabetical order.
-
-        Like TF Serving and unlike `Session.run`, it does not check the static shapes.
-        """
+        """Returns a function from the inputs to the outputs, both in alphabetical order."""
         from tensorflow.core.protobuf import config_pb2
 
         signature = self.signatures[signature_name]
+        # Like TF Serving and unlike `Session.run`, it does not check the static shapes.
         options = config_pb2.CallableOptions(
             feed=[signature.inputs[name].name for name in sorted(signature.inputs)],
             fetch=[signature.outputs[name].name for name in sorted(signature.outputs)],
@@ -125,10 +115,6 @@ class ServedModel:
         It does if bert-keras exported the model, each input and output declares any number of rows,
         and no other dimension of an output is open: such an output is as long as the longest row of
         a run, so the outputs of a request would depend on the requests in the same batch.
-
-        Args:
-            signature_name: One of `inputs`.
-            tensors: Input arrays by name.
         """
         shapes = self._row_shapes.get(signature_name)
         return bool(shapes) and all(
@@ -140,14 +126,7 @@ class ServedModel:
         )
 
     def predict(self, signature_name: str, tensors: Tensors) -> Tensors:
-        """Runs a signature.
-
-        Args:
-            signature_name: One of `inputs`.
-            tensors: Input arrays by name.
-
-        Returns:
-            Output arrays by name, in alphabetical order.
+        """Runs a signature, one of `inputs`; returns its outputs in alphabetical order.
 
         Raises:
             Refusal: An op fails, with the op's message and the matching HTTP status.
@@ -169,7 +148,7 @@ class ServedModel:
         }
 
     def close(self) -> None:
-        """Closes the session and frees its memory."""
+        """Frees the memory of the session."""
         self._session.close()
 
 

@@ -39,13 +39,9 @@ _DTYPES: dict[str, tuple[Any, set[type]]] = {
 
 
 class Refusal(Exception):
-    """A request that the server rejects with an error.
+    """A request that the server rejects with an HTTP status and a message.
 
-    Args:
-        message: The error message of the response.
-        status: The HTTP status of the response.
-        param: The parameter that is wrong, for a response of OpenAI's API.
-        code: The error code, for a response of OpenAI's API.
+    An error of OpenAI's API also names the wrong parameter and has a code.
     """
 
     def __init__(
@@ -65,11 +61,7 @@ class Call:
 
 
 def read_call(method: str, path: str) -> Call:
-    """Parses a request line.
-
-    Args:
-        method: HTTP method.
-        path: Percent-encoded path, with the query.
+    """Parses an HTTP method and a percent-encoded path with its query.
 
     Raises:
         Refusal: The server has no such request (400).
@@ -119,8 +111,7 @@ def read_predict(
 
     Args:
         document: The parsed body of the request.
-        signatures: Signature name -> input name -> dtype: TensorFlow's DataType in lower case and
-            without "DT_", such as "float", "int64" or "string".
+        signatures: Signature name -> input name -> dtype, one of `_DTYPES`.
 
     Returns:
         The name of the signature, and arrays by input name.

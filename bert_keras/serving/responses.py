@@ -17,13 +17,7 @@ def json_bytes(document: object, *, indent: int | None = None) -> bytes:
 
 
 def metadata(model: str, *, version: int, signatures: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the response to a metadata request.
-
-    Args:
-        model: Name of the model.
-        version: Number of the version.
-        signatures: Signature name -> SignatureDef.
-    """
+    """Returns the response to a metadata request, for SignatureDefs by name."""
     from google.protobuf.json_format import MessageToDict
 
     shown = {
@@ -67,12 +61,7 @@ def predictions(outputs: Mapping[str, np.ndarray], *, by_row: bool) -> dict[str,
 
 
 def json_values(name: str, array: np.ndarray) -> Any:
-    """Converts an output to nested lists.
-
-    Args:
-        name: Name of the output. If it ends in "_bytes", strings become {"b64": text}.
-        array: The output.
-    """
+    """Converts an output to nested lists; in one named *_bytes, strings become {"b64": text}."""
     if array.dtype == np.float32:  # nine digits identify a float32
         values = [float(format(value, ".9g")) for value in array.ravel().tolist()]
         return np.array(values).reshape(array.shape).tolist()

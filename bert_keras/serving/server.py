@@ -27,8 +27,8 @@ def serve(
 ) -> None:
     """Serve a model until Ctrl-C or SIGTERM, then finish the running requests.
 
-    `bert-keras serve` calls this function. It prints one line when the server accepts requests.
-    `running_server` serves a model in the background.
+    The function prints one line when the server accepts requests. `running_server` serves a model
+    in the background.
 
     Args:
         model_folder: The folder saved_models/NAME, which holds one folder for each version.
@@ -66,10 +66,8 @@ def running_server(
     """Serve a model in a thread of this process until the `with` block ends.
 
     Args:
-        model_folder: The folder saved_models/NAME, which holds one folder for each version.
+        model_folder, versions, limits: As for `serve`.
         port: TCP port; 0 chooses a free one.
-        versions: Numbers of the versions to serve. By default the server always serves the latest.
-        limits: Limits on requests and batches; the defaults of `Limits` if None.
 
     Yields:
         "http://127.0.0.1:PORT"

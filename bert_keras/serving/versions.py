@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check
 from bert_keras.exporting.version_folder import is_version
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
-from bert_keras.serving.model import LoadError, ServedModel
+from bert_keras.serving.model import LoadError, ServedModel, Tensors
 from bert_keras.serving.monitoring import CODES
 from bert_keras.serving.requests import DEFAULT_SIGNATURE, Call, Refusal
 
@@ -21,29 +21,22 @@ _STOP_SECONDS = 5.0  # for a version that is still loading when the server stops
 _TIMEOUT_STATUS = 504  # HTTP status of a run that exceeded the time limit
 
 
-def version_folders(model_folder: Path, numbers: Sequence[int] = ()) -> dict[int, Path]:
-    """Returns the version folders of a model to serve, by number.
-
-    Args:
-        model_folder: saved_models/NAME.
-        numbers: The versions to select, without the missing ones; if empty, only the latest.
-    """
-    folders = {
-        int(child.name): child
-        for child in model_folder.iterdir()
-        if is_version(child.name) and child.is_dir()
-    }
-    return {n: folders[n] for n in numbers or sorted(folders)[-1:] if n in folders}
-
-
 def chosen_versions(
     model_folder: str | os.PathLike, numbers: Sequence[int] = ()
 ) -> dict[int, Path]:
-    """Same as `version_folders`, but raises InputError if a version to serve is missing."""
+    """Returns the version folders of a model to serve at the start, by number.
+
+    Args:
+        model_folder: saved_models/NAME.
+        numbers: The versions to choose; if empty, the latest.
+
+    Raises:
+        InputError: The folder holds no version, or lacks one of `numbers`.
+    """
     folder = Path(model_folder)
-    chosen = version_folders(folder, numbers) if folder.is_dir() else {}
-    if missing := set(numbers) - chosen.keys():
-        raise InputError(f"{folder} does not contain version {', '.join(map(str, missing))}")
+    chosen = _selected(folder, numbers) if folder.is_dir() else {}
+    missing = sorted({*numbers} - chosen.keys())
+    check(not missing, f"{folder} does not contain version {', '.join(map(str, missing))}")
     if not chosen:
         raise InputError(
             f"{folder} contains no version folder (1, 2, ...); give a folder saved_models/NAME, "
@@ -52,63 +45,57 @@ def chosen_versions(
     return chosen
 
 
+def _selected(folder: Path, numbers: Sequence[int]) -> dict[int, Path]:
+    folders = {
+        int(child.name): child
+        for child in folder.iterdir()
+        if is_version(child.name) and child.is_dir()
+    }
+    return {n: folders[n] for n in numbers or sorted(folders)[-1:] if n in folders}
+
+
 def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -> Batcher:
-    """Loads a version, runs its warm-up requests and starts its batcher.
+    """Loads saved_models/NAME/VERSION, runs its warm-up requests and starts its batcher.
 
-    Args:
-        folder: saved_models/NAME/VERSION.
-        limits: Limits on batches and on the time of a run.
-        on_run: Called after each run, as by `Batcher`.
+    TensorFlow allocates memory and chooses kernels in the first run of a signature. The warm-up
+    requests move this time to the start of the server.
 
     Raises:
-        LoadError: TensorFlow cannot load the folder, or a warm-up request fails.
-    """
-    model = ServedModel(folder, seconds=limits.seconds)
-    try:
-        warm_up(model, folder)
-    except Exception:
-        model.close()
-        raise
-    return Batcher(model, limits=limits, on_run=on_run)
-
-
-def warm_up(model: ServedModel, folder: Path) -> None:
-    """Runs the requests in assets.extra/tf_serving_warmup_requests, if `folder` has this file.
-
-    The first run of a signature is slow, because TensorFlow then allocates memory and chooses
-    kernels. The warm-up requests move this cost to the start of the server.
-
-    Raises:
-        LoadError: The file is damaged or one of its requests fails, because TF Serving does not
-            load such a version either. A request that exceeds the time limit is no failure.
+        LoadError: TensorFlow cannot load the folder, or a warm-up request fails, as in TF Serving.
+            A request that exceeds the time limit is no failure.
     """
     from bert_keras.exporting.warmup import warmup_requests
 
+    model = ServedModel(folder, seconds=limits.seconds)
     try:
-        requests = warmup_requests(folder)
-    except InputError as error:
-        raise LoadError("DATA_LOSS", str(error)) from error
-    for request in requests:
-        name, inputs = request["signature"] or DEFAULT_SIGNATURE, request["inputs"]
-        try:
-            if model.inputs.get(name, {}).keys() != inputs.keys():
-                raise Refusal(f"its inputs are {', '.join(sorted(inputs))}")
-            model.predict(name, inputs)
-        except Refusal as error:
-            if error.status != _TIMEOUT_STATUS:
-                code = CODES.get(error.status, "UNKNOWN")
-                raise LoadError(code, f"a warm-up request of {name} fails: {error}") from error
+        for request in warmup_requests(folder):
+            _warm_up(model, request["signature"] or DEFAULT_SIGNATURE, request["inputs"])
+    except (InputError, LoadError) as error:  # InputError: a damaged file of requests
+        model.close()
+        code = error.code if isinstance(error, LoadError) else "DATA_LOSS"
+        raise LoadError(code, str(error)) from error
+    return Batcher(model, limits=limits, on_run=on_run)
+
+
+def _warm_up(model: ServedModel, signature_name: str, inputs: Tensors) -> None:
+    try:
+        if model.inputs.get(signature_name, {}).keys() != inputs.keys():
+            raise Refusal(f"its inputs are {', '.join(sorted(inputs))}")
+        model.predict(signature_name, inputs)
+    except Refusal as error:
+        if error.status != _TIMEOUT_STATUS:
+            message = f"a warm-up request of {signature_name} fails: {error}"
+            raise LoadError(CODES.get(error.status, "UNKNOWN"), message) from error
 
 
 @dataclass(eq=False)
 class _Version:
     number: int
-    state: str = "START"  # START, LOADING, AVAILABLE, UNLOADING or END, as in TF Serving
-    error: tuple[str, str] = ("OK", "")  # error code and message of the last attempt to load it
+    files: frozenset | None  # files of the folder when it was loaded; None once it is unloaded
+    state: str = "LOADING"  # LOADING, AVAILABLE, UNLOADING or END, as in TF Serving
+    error: tuple[str, str] = ("OK", "")  # error code and message of the attempt to load it
     batcher: Batcher | None = None  # None unless the version is loaded
     num_users: int = 0  # requests that use the version now
-    files: frozenset | None = None  # files of the folder at the last check; None once loaded
-    failed_files: frozenset | None = None  # files of the folder when loading failed
 
 
 class Versions:
@@ -141,11 +128,12 @@ class Versions:
         self._numbers = tuple(numbers)
         self._load_folder = load
         self._versions: dict[int, _Version] = {}
+        self._files: dict[int, frozenset] = {}  # of each folder, at the last check
         self._changed = threading.Condition()
         self._stopped = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="versions", daemon=True)
         for number, folder in sorted(chosen_versions(self._folder, numbers).items()):
-            self._load(number, folder)
+            self._load(number, folder, _file_states(folder))
             if message := self._versions[number].error[1]:
                 self.close()
                 raise InputError(
@@ -163,53 +151,37 @@ class Versions:
             except OSError:
                 pass  # the folder may be unreachable for a moment
             except Exception:  # an unexpected one must not end the thread
-                logging.getLogger(__name__).exception(
-                    "cannot check the versions in %s", self._folder
-                )
+                logging.getLogger(__name__).exception("cannot check %s", self._folder)
 
     def check_folder(self) -> None:
         """Checks the folder once: loads new versions that are complete, unloads replaced ones."""
-        selected = version_folders(self._folder, self._numbers)
+        selected = _selected(self._folder, self._numbers)
         for number, folder in selected.items():
-            if self._is_ready_to_load(number, folder):
-                self._load(number, folder)
-        for number in self._versions.keys() - selected.keys():
-            if self._versions[number].state == "START":
-                del self._versions[number]  # removed before its copy was complete
+            version, files = self._versions.get(number), _file_states(folder)
+            is_complete = files and files == self._files.get(number)
+            self._files[number] = files
+            is_tried = version and (version.batcher or version.files == files)
+            if is_complete and not is_tried:
+                self._load(number, folder, files)
         available = {version.number: version for version in self._available()}
         if available.keys() & selected or not selected:
             for number in available.keys() - selected:
                 self._unload(available[number])
 
-    def _is_ready_to_load(self, number: int, folder: Path) -> bool:
-        """Returns whether the version is not loaded and its files have stopped changing."""
-        version = self._versions.setdefault(number, _Version(number))
-        if version.batcher:
-            return False
-        files, before = _file_states(folder), version.files
-        version.files = files
-        return files == before and files != version.failed_files and bool(files)
-
-    def _load(self, number: int, folder: Path) -> None:
-        version = self._versions.setdefault(number, _Version(number))
-        version.state, version.error = "LOADING", ("OK", "")
-        files = _file_states(folder)
+    def _load(self, number: int, folder: Path, files: frozenset) -> None:
+        version = self._versions[number] = _Version(number, files)
         try:
             batcher = self._load_folder(folder)
         except Exception as error:
             code = error.code if isinstance(error, LoadError) else "UNKNOWN"
-            version.state, version.error, version.failed_files = "END", (code, str(error)), files
+            version.state, version.error = "END", (code, str(error))
             if not isinstance(error, LoadError):
                 raise
             return
-        # A version that was still being written may be incomplete.
-        if self._stopped.is_set() or _file_states(folder) != files:
+        if self._stopped.is_set():
             batcher.close()
-            version.state = "START"
             return
-        with self._changed:
-            version.batcher, version.state = batcher, "AVAILABLE"
-            version.files = version.failed_files = None
+        version.batcher, version.state = batcher, "AVAILABLE"
 
     def _unload(self, version: _Version) -> None:
         with self._changed:
@@ -217,14 +189,11 @@ class Versions:
             self._changed.wait_for(lambda: not version.num_users)
         if version.batcher:
             version.batcher.close()
-        version.batcher, version.state = None, "END"
+        version.batcher, version.files, version.state = None, None, "END"
 
     @contextlib.contextmanager
     def serving(self, call: Call) -> Iterator[tuple[int, Batcher]]:
-        """Keeps the requested version open until the `with` block ends.
-
-        Yields:
-            The number and the `Batcher` of the version that `call` requests.
+        """Keeps the version that `call` requests open; yields its number and its `Batcher`.
 
         Raises:
             Refusal: No such version is served (404).
@@ -232,10 +201,8 @@ class Versions:
         with self._changed:
             candidates = [each for each in self._available() if call.version in (None, each.number)]
             if call.model != self.name or not candidates:
-                version = call.version
-                which = f"Latest({call.model})"
-                if version is not None:
-                    which = f"Specific({call.model}, {version})"
+                number = "" if call.version is None else f", {call.version}"
+                which = f"{'Specific' if number else 'Latest'}({call.model}{number})"
                 raise Refusal(f"Servable not found for request: {which}", status=404)
             version = max(candidates, key=lambda each: each.number)
             version.num_users += 1
@@ -283,15 +250,11 @@ class Versions:
 
 
 def _file_states(folder: Path) -> frozenset[tuple[str, int, int]]:
-    """Returns the path, size in bytes and modification time in ns of every file in `folder`.
-
-    Two calls return different sets while the folder is still being copied. A folder that no longer
-    exists gives an empty set.
-    """
+    """Returns the path, size in bytes and modification time in ns of every file in `folder`."""
     states = set()
     for parent, _, names in os.walk(folder):
         for path in (os.path.join(parent, name) for name in names):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # removed meanwhile
                 status = os.stat(path)
                 states.add((path, status.st_size, status.st_mtime_ns))
     return frozenset(states)

@@ -11,7 +11,7 @@ from bert_keras.exporting import saved_model
 from bert_keras.exporting.export import export
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertSentenceEncoder
-from bert_keras.serving.client import predict
+from bert_keras.serving.client import Client
 from bert_keras.serving.server import running_server
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 
@@ -94,6 +94,9 @@ def test_embeddings_equal_the_mean_of_transformers(published, tmp_path, monkeypa
 
     monkeypatch.setattr(saved_model, "run_in_fresh_process", run_requests)  # saves seconds
     export(ours, tmp_path / "saved" / "e5" / "1")
-    with running_server(tmp_path / "saved" / "e5") as url:
-        served = predict(f"{url}/v1/models/e5", prompted)
+    with (
+        running_server(tmp_path / "saved" / "e5") as url,
+        Client(f"{url}/v1/models/e5") as client,
+    ):
+        served = client.predict(prompted)
     assert np.abs(np.array(served) - expected).max() <= MOST

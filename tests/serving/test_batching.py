@@ -1,7 +1,6 @@
 """Queued requests share runs, and each gets its own rows or its own error."""
 
 import contextlib
-import sys
 import threading
 
 import numpy as np
@@ -223,14 +222,3 @@ def test_close_runs_queued_requests_and_refuses_new_ones(model, monkeypatch):
                 submit(batcher, "f", floats(1))
         assert values(waiting) == [2]
         assert model.closed.wait(10)
-
-
-def test_the_rows_of_a_large_request_are_measured_at_once(model):
-    many, calls = np.array([b"a text"] * 200_000, object), []
-    with batching(model) as batcher:
-        sys.setprofile(lambda frame, event, argument: calls.append(event))
-        try:
-            batcher.prepare("f", {"x": many})
-        finally:
-            sys.setprofile(None)
-    assert len(calls) < 500

@@ -11,10 +11,15 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.serving.client import AsyncClient, Client, predict
+from bert_keras.serving.client import AsyncClient, Client
 from tests.serving.scripted import json_reply, scripted_server
 
 PATH = "/v1/models/m"
+
+
+def predict(url, instances, **settings):
+    with Client(url) as client:
+        return client.predict(instances, **settings)
 
 
 def doubled(method, path, body):
@@ -63,9 +68,7 @@ def test_many_instances_are_sent_in_bounded_requests_over_one_connection():
         assert client.predict(range(10)) == [2 * each for each in range(10)]
         assert [len(each["instances"]) for each in server.documents] == [4, 4, 2]
         assert client.predict([]) == []
-        large = ["a" * 400_000] * 5
-        assert client.predict(large, signature_name="s") == [2 * each for each in large]
-        assert [len(each["instances"]) for each in server.documents[3:]] == [2, 2, 1]
+        assert client.predict([1], signature_name="s") == [2]
         assert all(each["signature_name"] == "s" for each in server.documents[3:])
         assert len(set(server.connections)) == 1
 
@@ -154,20 +157,13 @@ def test_async_calls_run_in_parallel_and_keep_their_order():
     assert numbers == [0, 2, 4, 6, 8]
 
 
-def test_a_damaged_response_and_an_error_without_a_text_are_reported(monkeypatch):
-    damaged = (200, {"Content-Encoding": "gzip"}, b"no gzip")
-    with (
-        scripted_server(in_turn(damaged)) as server,
-        pytest.raises(InputError, match=r"returned a damaged response: .*incorrect header"),
-    ):
-        predict(server.url + PATH, [1])
-
+def test_an_error_without_a_text_is_reported(monkeypatch):
     def fail(*_, **__):
         raise httpx.ReadError("")  # as for a connection that the server resets
 
     monkeypatch.setattr(httpx.Client, "post", fail)
     with pytest.raises(InputError, match=r"no server responds at .* \(ReadError\); start one"):
-        Client(server.url + PATH, num_attempts=1).predict([1])
+        Client(f"http://127.0.0.1:1{PATH}", num_attempts=1).predict([1])
 
 
 def test_async_attempts_and_error_messages():

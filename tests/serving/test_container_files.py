@@ -12,17 +12,23 @@ from bert_keras.cli import main
 from bert_keras.serving.container_files import (
     CONFIG_FILES,
     CONTAINER_FILES,
-    IMAGE,
-    container_files,
-    dns_name,
-    health_command,
+    write_container_files,
 )
+
+IMAGE = "tensorflow/serving:2.20.0"  # the oldest one, whose ops exporting/serving_ops.py lists
+
+
+def written_files(model_folder, folder):
+    folder.mkdir(parents=True)
+    write_container_files(model_folder, folder)
+    return {path.name: path.read_text() for path in folder.iterdir()}
 
 
 @pytest.fixture(scope="module")
-def written():
+def written(tmp_path_factory):
     """The files of a model whose name and path contain special characters."""
-    return container_files("My_model.2", models="../my $aved models/My_model.2")
+    root = tmp_path_factory.mktemp("root")
+    return written_files(root / "my $aved models" / "My_model.2", root / "files")
 
 
 def test_the_files_of_tf_serving(written):
@@ -40,14 +46,13 @@ def test_the_files_of_tf_serving(written):
     ("name", "expected"),
     [("My_model.2", "my-model-2"), ("2024.x", "model-2024-x"), ("a" * 62 + "_b", "a" * 62)],
 )
-def test_the_name_in_containers_is_a_dns_label(name, expected):
-    assert dns_name(name) == expected
+def test_the_name_in_containers_is_a_dns_label(tmp_path, name, expected):
+    files = written_files(tmp_path / name, tmp_path / "files")
+    assert list(yaml.safe_load(files["compose.yaml"])["services"]) == [expected]
 
 
 def test_compose(written):
-    services = yaml.safe_load(written["compose.yaml"])["services"]
-    assert list(services) == ["my-model-2"]
-    service = services["my-model-2"]
+    service = yaml.safe_load(written["compose.yaml"])["services"]["my-model-2"]
     assert service["image"] == IMAGE
     assert service["ports"] == ["127.0.0.1:8501:8501", "127.0.0.1:8500:8500"]
     model, config = service["volumes"]
@@ -55,7 +60,6 @@ def test_compose(written):
     assert (model["target"], model["read_only"]) == ("/models/My_model.2", True)
     assert (config["source"], config["target"], config["read_only"]) == (".", "/config", True)
     assert "--batching_parameters_file=/config/batching_parameters.txt" in service["command"]
-    assert service["healthcheck"]["test"] == ["CMD", "bash", "-c", health_command("My_model.2")]
 
 
 def test_kubernetes(written):
@@ -84,8 +88,11 @@ def test_kserve(written):
 
 
 @pytest.mark.parametrize(("name", "code"), [("keras_tiny", 0), ("other", 1)])
-def test_the_health_check_fails_unless_the_model_is_available(server_of, name, code):
-    command = health_command(name, port=int(server_of("keras_tiny").rpartition(":")[2]))
+def test_the_health_check_fails_unless_the_model_is_available(server_of, tmp_path, name, code):
+    files = written_files(tmp_path / name, tmp_path / "files")
+    (service,) = yaml.safe_load(files["compose.yaml"])["services"].values()
+    *_, command = service["healthcheck"]["test"]
+    command = command.replace("8501", server_of("keras_tiny").rpartition(":")[2])
     assert subprocess.run(["bash", "-c", command], timeout=20).returncode == code
 
 
@@ -107,8 +114,9 @@ def exports(monkeypatch, tmp_path):
 def test_an_export_is_written_with_its_files(tmp_path, exports, capsys):
     assert main(["export", "runs/sst2/model", "sst2", "--serving-config", "serving/sst2"]) == 0
     written = {path.name: path.read_text() for path in (tmp_path / "serving/sst2").iterdir()}
-    assert written == container_files("sst2", models="../../saved_models/sst2")
     assert written.keys() == {*CONFIG_FILES, *CONTAINER_FILES}
+    (service,) = yaml.safe_load(written["compose.yaml"])["services"].values()
+    assert service["volumes"][0]["source"] == "../../saved_models/sst2"
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "saved_models/sst2/1"
     assert lines[-1].endswith("docker compose -f serving/sst2/compose.yaml up")

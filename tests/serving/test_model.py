@@ -11,7 +11,7 @@ from bert_keras.exporting.warmup import WARMUP, write_warmup
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError, ServedModel
 from bert_keras.serving.requests import Refusal
-from bert_keras.serving.versions import load_version, warm_up
+from bert_keras.serving.versions import load_version
 
 DOUBLED = {"signature": "strict", "inputs": {"x": [1.0, 2.0]}}
 NEGATIVE = {"signature": "strict", "inputs": {"x": [-1.0]}}
@@ -89,13 +89,12 @@ def test_an_op_whose_message_is_not_utf8(tmp_path):
     model.close()
 
 
-def test_every_warm_up_request_is_run(odd):
+def test_every_warm_up_request_is_run(odd, monkeypatch):
     write_warmup(odd, [DOUBLED, {"signature": "words", "inputs": {"text": ["a"]}}], name="odd")
-    model, runs = ServedModel(odd), []
-    model.predict = lambda name, inputs: runs.append(name)
-    warm_up(model, odd)
+    runs = []
+    monkeypatch.setattr(ServedModel, "predict", lambda self, name, inputs: runs.append(name))
+    load_version(odd, limits=Limits(), on_run=print).close()
     assert runs == ["strict", "words"]
-    model.close()
 
 
 @pytest.mark.parametrize(

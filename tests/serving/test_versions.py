@@ -66,7 +66,7 @@ def test_a_new_version_replaces_the_old_one(folder):
         pass
     write(folder / "2", "two")
     versions.check_folder()
-    assert (prediction(versions), states(versions)) == ("one", {2: "START", 1: "AVAILABLE"})
+    assert (prediction(versions), states(versions)) == ("one", {1: "AVAILABLE"})
     versions.check_folder()
     assert (prediction(versions), states(versions)) == ("two", {2: "AVAILABLE", 1: "END"})
     assert old.closed
@@ -96,21 +96,6 @@ def test_a_version_is_loaded_only_after_its_copy_is_complete(folder):
         assert prediction(versions) == "one"
     versions.check_folder()
     assert prediction(versions) == "two"
-
-
-def test_a_version_that_changes_while_it_is_loaded_is_not_served(folder):
-    def load(version):
-        servable = Loaded(version)
-        if servable.text == "half":
-            write(version, "the whole")
-        return servable
-
-    versions = made(folder, load)
-    write(folder / "2", "half")
-    look_twice(versions)
-    assert (prediction(versions), states(versions)[2]) == ("one", "START")
-    look_twice(versions)
-    assert prediction(versions) == "the whole"
 
 
 def test_a_broken_version_is_tried_again_only_after_its_files_change(folder):
@@ -153,7 +138,7 @@ def test_a_bug_in_loading_does_not_end_the_watch(folder, monkeypatch, caplog):
         write(folder / "3", "three")
         wait_for(lambda: prediction(versions) == "three")
     (record,) = caplog.records
-    assert "cannot check the versions" in record.message and record.exc_info
+    assert "cannot check" in record.message and record.exc_info
     status = versions.statuses(Call("demo", 2))[0]["status"]
     assert status == {"error_code": "UNKNOWN", "error_message": "a bug"}
 
@@ -186,9 +171,6 @@ def test_a_damaged_file_of_a_new_version_keeps_the_old_one(models, tmp_path, dam
 def test_a_folder_without_files_is_not_loaded(folder):
     versions = made(folder)
     (folder / "2").mkdir()
-    look_twice(versions)
-    assert states(versions) == {2: "START", 1: "AVAILABLE"}
-    (folder / "2").rmdir()
     look_twice(versions)
     assert states(versions) == {1: "AVAILABLE"}
 
