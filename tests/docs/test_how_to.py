@@ -1,8 +1,12 @@
 """Runs the Python blocks of the quickstart and of the how-to guides on small models and data."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from bert_keras import BertSentenceEncoder, export, load_model
@@ -22,11 +26,22 @@ SMALLER = {
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("folder")]
 
 
-def run(page: str, *, names: dict | None = None, first: int = 0, changes: dict = SMALLER) -> dict:
-    """Runs the Python blocks of a page from number `first` on and returns their names."""
-    names = {} if names is None else names
+def python_blocks(page: str) -> list[str]:
     text = (DOCS / page).read_text("utf-8")
-    for code in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)[first:]:
+    return re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+
+
+def run(
+    page: str,
+    *,
+    names: dict | None = None,
+    first: int = 0,
+    last: int | None = None,
+    changes: dict = SMALLER,
+) -> dict:
+    """Runs the Python blocks of a page from `first` to before `last` and returns their names."""
+    names = {} if names is None else names
+    for code in python_blocks(page)[first:last]:
         for written, smaller in changes.items():
             code = code.replace(written, smaller)
         exec(compile(code, page, "exec"), names)
@@ -107,9 +122,25 @@ def test_search_and_serve_embeddings(capsys):
     write_embeddings("paragraphs.txt", "paragraphs.npy", model="sentences")
     with running_server("saved_models/minilm") as url:
         changes = {"http://localhost:8501": url, 'pretrained("minilm")': 'pretrained("sentences")'}
-        run("how-to/search-your-documents.md", changes=changes)
+        run("how-to/search-your-documents.md", changes=changes, last=-1)  # not that of Beam
         run("how-to/serve-embeddings.md", changes=changes)
     assert "2 16 Usage(prompt_tokens=" in capsys.readouterr().out
+
+
+@pytest.mark.extra
+def test_embed_on_beam():
+    """The script of the page embeds each line of its file."""
+    pytest.importorskip("apache_beam", reason="needs apache-beam, of the extra beam")
+    encoder = BertSentenceEncoder.from_pretrained("minilm")
+    encoder.save_pretrained("sentences")
+    texts = ["a good film", "two hours of nothing", "a bad film"]
+    Path("paragraphs.txt").write_text("\n\n".join(texts) + "\n")
+    *_, code = python_blocks("how-to/search-your-documents.md")
+    Path("embed.py").write_text(code.replace('"minilm"', '"sentences"'))
+    subprocess.run([sys.executable, "embed.py"], check=True)
+    rows = {row["text"]: row["vector"] for row in pq.read_table("vectors").to_pylist()}
+    expected = encoder.encode(texts)
+    np.testing.assert_allclose([rows[text] for text in texts], expected, atol=1e-6)
 
 
 def test_the_functions_of_the_python_api_run_in_their_order(monkeypatch, capsys):

@@ -9,9 +9,17 @@ from bert_keras.config import BertConfig
 from bert_keras.exporting.servable import ServableModel, tensor_specs
 from bert_keras.exporting.signatures.derived import with_checked_tensors
 from bert_keras.models.task_models import BertClassifier
-from bert_keras.serving.tf_serving.measurement import pad_with_first
 
 CLS, SEP, NUM_POSITIONS = 2, 3, 16
+
+
+def pad_with_first(values, shape):
+    """Pads rows with their first value, as TF Serving's batching_util.cc does."""
+    padding = [
+        (0, 0),
+        *((0, size - n) for size, n in zip(shape[1:], values.shape[1:], strict=True)),
+    ]
+    return np.pad(values, padding, constant_values=values.flat[0])
 
 
 @pytest.fixture(scope="module")
