@@ -6,7 +6,7 @@ from functools import partial
 from shlex import quote
 
 from bert_keras.cli.program import argument, command
-from bert_keras.errors import InputError, check, printable
+from bert_keras.errors import check, printable
 
 MODEL = argument(
     "model", "MODEL_DIR", "OUTPUT/model of a run, or a checkpoint of any format (see convert)"
@@ -246,4 +246,3 @@ def serve(options: argparse.Namespace) -> None:
         versions=options.versions,
         limits=Limits(max_batch_size=options.max_batch_size, seconds=options.timeout),
     )
-

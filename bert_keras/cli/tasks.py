@@ -6,7 +6,7 @@ import os
 
 from bert_keras.cli.listing import TASKS
 from bert_keras.cli.program import argument, command, one_of
-from bert_keras.errors import check, counted, printable
+from bert_keras.errors import counted, printable
 
 TASK = argument(
     "task", "TASK", "a task; see bert-keras list tasks", type=one_of(TASKS, what="task")
@@ -63,7 +63,7 @@ def evaluate(options: argparse.Namespace) -> None:
 
 @command(
     TASK,
-    MODEL,
+    argument("--model", "DIR", "OUTPUT/model of a fine-tuning run", required=True),
     DATA,
     argument("--split", "NAME", "the split of the folder or of tfds:NAME", default="test"),
     CHANGES,
@@ -86,7 +86,6 @@ def predict(options: argparse.Namespace) -> None:
     from bert_keras.files import check_output
     from bert_keras.runs.evaluate import model_predictions
 
-    check(options.model, "--model is missing; give OUTPUT/model of a fine-tuning run")
     check_output(options.output)
     data = examples_file(named_task(options.task), options.data, split=options.split)
     result = model_predictions(
