@@ -81,7 +81,7 @@ def evaluate(options: argparse.Namespace) -> None:
 def predict(options: argparse.Namespace) -> None:
     """Write the predictions of a model in the format of the task's official scorer or server."""
     from bert_keras.downstream.catalog import named_task
-    from bert_keras.downstream.glue.submission import submission_zip
+    from bert_keras.downstream.glue import submission_zip
     from bert_keras.downstream.task import examples_file
     from bert_keras.files import check_output
     from bert_keras.runs.evaluate import model_predictions

@@ -6,11 +6,11 @@ from functools import partial
 import keras
 import numpy as np
 import tensorflow as tf
+from tqdm import tqdm
 
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.records import without_autotuning
 from bert_keras.downstream.task import Encoded
-from bert_keras.progress import progress
 
 
 def training_batches(encoded: Encoded, *, batch_size: int, seed: int) -> tf.data.Dataset:
@@ -18,11 +18,6 @@ def training_batches(encoded: Encoded, *, batch_size: int, seed: int) -> tf.data
 
     A batch holds rows of similar length and is padded to its longest row. The shapes of the dataset
     have unknown numbers of rows and tokens, so one trace of the model serves every length.
-
-    Args:
-        encoded: The rows.
-        batch_size: Rows of a batch; the last batch of an epoch may be smaller.
-        seed: Seed of the order.
     """
     return _dataset(encoded, lambda: encoded.shuffled_batches(batch_size=batch_size, seed=seed))
 
@@ -41,21 +36,18 @@ class Predictor:
     ) -> tuple[list, float | None]:
         """Runs the model on all rows; batches group rows of similar length.
 
-        Args:
-            encoded: The rows.
-            batch_size: Rows of a batch.
-            stage: The label of the progress bar.
-
         Returns:
             The output for each row, in order, and the mean of the losses of the batches, weighted
             with their numbers of rows. An output is a float32 array, or a dict of them, without the
             batch axis; its time axis is padded to the longest row of its batch. The loss is None if
             the model is not compiled or the rows have no targets.
         """
+        if not len(encoded):
+            return [], None
         batches = longest_first_batches(encoded.lengths, batch_size=batch_size)
         outputs: list = [None] * len(encoded)
         losses: list[float] = []
-        with progress(stage=stage, unit="rows", total=len(encoded), leave=False) as bar:
+        with tqdm(desc=stage, unit=" rows", total=len(encoded), leave=False) as bar:
             for rows, batch in zip(batches, _dataset(encoded, lambda: batches), strict=True):
                 output, loss = self.forward(*batch)
                 output = tf.nest.map_structure(lambda array: array.numpy(), output)

@@ -6,16 +6,15 @@ from typing import TypeVar
 from bert_keras.checkpoints.huggingface.config import SINGLE
 from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
 from bert_keras.downstream.classification import TABLE_TASKS
-from bert_keras.downstream.glue.task import GLUE_TASKS
+from bert_keras.downstream.glue import GLUE_TASKS
 from bert_keras.downstream.korean.questions import QUESTION_TASKS
 from bert_keras.downstream.korean.tags import TAG_TASKS
 from bert_keras.downstream.korean.texts import KOREAN_TASKS
-from bert_keras.downstream.label_kinds import listed_labels
+from bert_keras.downstream.labels import listed_labels
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
 from bert_keras.downstream.ner.task import NER_TASK
-from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
+from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK, SIMCSE_TASK
 from bert_keras.downstream.sentences.retrieval import RETRIEVAL_TASK
-from bert_keras.downstream.sentences.simcse import SIMCSE_TASK
 from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.downstream.swag import SWAG_TASK
 from bert_keras.downstream.task import Task
@@ -44,11 +43,7 @@ TASKS: dict[str, Task] = {
 
 
 def named_task(name: str) -> Task:
-    """Returns the task of a name.
-
-    Raises:
-        InputError: The name is unknown; the message lists the known ones.
-    """
+    """Returns the task of a name; raises InputError, which lists the known names."""
     check_name(name, TASKS, what="task")
     return TASKS[name]
 
@@ -56,16 +51,11 @@ def named_task(name: str) -> Task:
 def task_of(metadata: ModelMetadata, *, name: str, source: StrPath) -> Task:
     """Returns the task of a name with the settings on which a model was fine-tuned.
 
-    Args:
-        metadata: The metadata of the model. If it names no task, the default settings are used. If
-            it names another task and the task also scores models of other tasks, these are the
-            default settings with the model's `max_length`.
-        name: The name of the task.
-        source: The path of the model, for error messages.
+    A model without a task in its metadata gets the default settings and its labels. A model of
+    another task, which a task of sentence embeddings scores too, gives its `max_length` alone.
 
     Raises:
-        InputError: The name is unknown, or the model belongs to another task or predicts another
-            kind of label.
+        InputError: The model belongs to another task or predicts another kind of label.
     """
     task = named_task(name)
     if metadata.model != task.model:
@@ -76,10 +66,7 @@ def task_of(metadata: ModelMetadata, *, name: str, source: StrPath) -> Task:
     if not metadata.task:
         kind, expected = metadata.problem_type, task.problem_type or SINGLE
         if kind not in ("", expected):
-            raise InputError(
-                f"{source} has the problem_type {kind}, but the task {name} expects {expected}; "
-                "use a task or a model of the same problem_type"
-            )
+            raise InputError(f"{source} has the problem_type {kind}; {name} expects {expected}")
         return with_model_labels(task, metadata.labels, source=source)
     if tuned_on != name:
         raise InputError(
@@ -97,12 +84,7 @@ def task_of(metadata: ModelMetadata, *, name: str, source: StrPath) -> Task:
 def with_model_labels(task: AnyTask, labels: tuple[str, ...], *, source: StrPath) -> AnyTask:
     """Returns the task with the labels of a model, in the order of its logits.
 
-    If the model has only numbered labels, as many as the task, the task is returned unchanged.
-
-    Args:
-        task: The task.
-        labels: The labels of the model.
-        source: The path of the model, for error messages.
+    A task with fixed labels takes a model with as many numbered labels as it is.
 
     Raises:
         InputError: The model has other labels than the task.

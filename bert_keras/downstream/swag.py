@@ -4,36 +4,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import keras
 import numpy as np
 
 from bert_keras.architectures import MULTIPLE_CHOICE
-from bert_keras.downstream.label_scores import majority_accuracy
-from bert_keras.downstream.table import read_numbered, table_rows, write_numbered
+from bert_keras.downstream.labels import accuracy, majority_accuracy
+from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import (
+    FileNames,
     Outputs,
+    Scores,
     Task,
-    data_files,
+    fixed,
     needs_labels,
-    no_labels_error,
     softmax,
 )
 from bert_keras.downstream.texts import EncodedGroups, num_tokens
-from bert_keras.downstream.tfds import is_tfds, tfds_files
-from bert_keras.errors import InputError, check_least
+from bert_keras.errors import check, check_least
 from bert_keras.files import StrPath
-from bert_keras.options import fixed
 from bert_keras.text.tokenizer import TextTokenizer
 
 NUM_ENDINGS = 4
 ENDINGS = tuple(f"ending{number}" for number in range(NUM_ENDINGS))
-PREDICTIONS_HEADER = ("", "pred")
-# The possible file names of each split.
-FILES = {
-    "train": ("train.csv", "train.jsonl"),
-    "dev": ("val.csv", "val.jsonl", "dev.csv", "dev.jsonl"),
-    "test": ("test.csv", "test.jsonl"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +47,9 @@ class ChosenEnding:
     probabilities: tuple[float, ...] = ()
 
 
+Examples = Sequence[SwagExample]
+
+
 @dataclass(frozen=True, kw_only=True)
 class SwagTask(Task[SwagExample, EncodedGroups, ChosenEnding]):
     """The SWAG task (BERT paper, section 4.4).
@@ -63,7 +57,7 @@ class SwagTask(Task[SwagExample, EncodedGroups, ChosenEnding]):
     Each ending gives a sequence `[CLS] sent1 [SEP] sent2 ending [SEP]`, and one vector scores the
     four sequences. A sequence that is too long loses tokens at the end of its longer text, as in
     run_swag.py of PyTorch's BERT and of Hugging Face's Transformers. The script of BERT's authors
-    was not published.
+    was not published. Prediction files are those of csv_predict.py of rowanz/swagaf.
 
     Raises:
         InputError: `max_length` is less than 4.
@@ -75,46 +69,37 @@ class SwagTask(Task[SwagExample, EncodedGroups, ChosenEnding]):
     model: ClassVar[str] = MULTIPLE_CHOICE.name
     metric: ClassVar[str] = "accuracy"
     input_names: ClassVar[tuple[str, ...]] = ("sent1", "sent2", *ENDINGS)
+    file_names: ClassVar[FileNames] = {
+        "train": ("train.csv", "train.jsonl"),
+        "dev": ("val.csv", "val.jsonl", "dev.csv", "dev.jsonl"),
+        "test": ("test.csv", "test.jsonl"),
+    }
     prediction_file: ClassVar[str] = "predictions.csv"
+    prediction_header: ClassVar[tuple[str, ...]] = ("", "pred")
+    prediction_separator: ClassVar[str] = ","
 
     def __post_init__(self):
         check_least(self, 4, "max_length")  # [CLS], two [SEP] and a token
 
-    def files(self, data: StrPath) -> dict[str, str]:
-        """Returns the files of the splits: the official train.csv, val.csv and test.csv, or .jsonl.
-
-        The file of "dev" may be named "val" or "dev".
-        """
-        return tfds_files(data) if is_tfds(data) else data_files(data, names=FILES)
-
     def read(self, path: StrPath, *, split: str = "train") -> list[SwagExample]:
-        """Reads the columns sent1, sent2, ending0 to ending3 and label; test files have no label.
-
-        Raises:
-            InputError: A text except sent2 is empty, or a label is missing or invalid.
-        """
+        """Reads the columns sent1, sent2, ending0 to ending3 and label; only sent2 may be empty."""
         is_labelled = needs_labels(split)
         columns = (*self.input_names, "label") if is_labelled else self.input_names
         examples = []
         for location, row in table_rows(path, columns=columns):
             for column in ("sent1", *ENDINGS):
-                if not row[column].strip():
-                    raise InputError(f"{location} has an empty {column}; expected a text")
+                check(row[column].strip(), f"{location} has an empty {column}; expected a text")
             text = row.get("label", "")
             label = _label(text, location) if is_labelled or text else None
             endings = tuple(row[column] for column in ENDINGS)
             examples.append(SwagExample(row["sent1"], row["sent2"], endings, label, location))
         return examples
 
-    def encode(self, examples: Sequence[SwagExample], tokenizer: TextTokenizer) -> EncodedGroups:
+    def encode(self, examples: Examples, tokenizer: TextTokenizer) -> EncodedGroups:
         """Encodes the examples; a batch has inputs of shape [B, 4, T]."""
         contexts = tokenizer.ids_batch([each.context for each in examples])
-        texts = (
-            [ids for ids in contexts for _ in ENDINGS],
-            tokenizer.ids_batch(
-                [f"{each.start} {ending}" for each in examples for ending in each.endings]
-            ),
-        )
+        endings = [f"{each.start} {ending}" for each in examples for ending in each.endings]
+        texts = ([ids for ids in contexts for _ in ENDINGS], tokenizer.ids_batch(endings))
         lengths_NC = num_tokens(texts, tokenizer.vocabulary).reshape(-1, NUM_ENDINGS)
         return EncodedGroups(
             texts,
@@ -125,53 +110,29 @@ class SwagTask(Task[SwagExample, EncodedGroups, ChosenEnding]):
             NUM_ENDINGS * np.arange(len(examples) + 1),
         )
 
-    def compile_arguments(self) -> dict:
-        return {
-            "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-            "metrics": ["accuracy"],
-        }
-
     def predictions(
-        self, examples: Sequence[SwagExample], encoded: EncodedGroups, outputs: Outputs
+        self, examples: Examples, encoded: EncodedGroups, outputs: Outputs
     ) -> list[ChosenEnding]:
         probabilities_NC = softmax(np.asarray(outputs, np.float64))
         return [ChosenEnding(int(row.argmax()), tuple(row.tolist())) for row in probabilities_NC]
 
-    def check_labels(self, examples: Sequence[SwagExample]) -> None:
-        for each in examples:
-            if each.label is None:
-                raise no_labels_error(each.location)
+    def score(self, examples: Examples, predictions: Sequence[ChosenEnding]) -> Scores:
+        gold = [each.label for each in examples]
+        return {"accuracy": accuracy(gold, [chosen.ending for chosen in predictions])}
 
-    def score(
-        self, examples: Sequence[SwagExample], predictions: Sequence[ChosenEnding]
-    ) -> dict[str, float]:
-        self.check_labels(examples)
-        pairs = zip(examples, predictions, strict=True)
-        return {"accuracy": float(np.mean([each.label == chosen.ending for each, chosen in pairs]))}
-
-    def baseline(
-        self, train: Sequence[SwagExample], dev: Sequence[SwagExample]
-    ) -> dict[str, float]:
+    def baseline(self, train: Examples, dev: Examples) -> Scores:
         return {"majority_accuracy": majority_accuracy(train, dev)}
 
-    def write_predictions(
-        self, path: StrPath, examples: Sequence[SwagExample], predictions: Sequence[ChosenEnding]
-    ) -> None:
-        """Writes the row number and the ending, like csv_predict.py of rowanz/swagaf."""
-        rows = [[str(chosen.ending)] for chosen in predictions]
-        write_numbered(path, rows, header=PREDICTIONS_HEADER, separator=",")
+    def prediction_row(self, prediction: ChosenEnding) -> list[str]:
+        return [str(prediction.ending)]
 
-    def read_predictions(
-        self, path: StrPath, examples: Sequence[SwagExample]
-    ) -> list[ChosenEnding]:
-        rows = read_numbered(path, header=PREDICTIONS_HEADER, num_rows=len(examples), separator=",")
-        return [ChosenEnding(_label(columns[0], location)) for location, columns in rows]
+    def prediction_of(self, text: str, *, location: str) -> ChosenEnding:
+        return ChosenEnding(_label(text, location))
 
 
 def _label(text: str, location: str) -> int:
-    if text not in map(str, range(NUM_ENDINGS)):
-        expected = f"the index of an ending, 0 to {NUM_ENDINGS - 1}"
-        raise InputError(f"{location} has the label {text!r}; expected {expected}")
+    is_valid = text in map(str, range(NUM_ENDINGS))
+    check(is_valid, f"{location} has the label {text[:40]!r}; expected 0 to {NUM_ENDINGS - 1}")
     return int(text)
 
 

@@ -1,17 +1,20 @@
-"""Reads tables of texts (TSV, CSV, JSON, TFDS), and writes predictions as numbered rows."""
+"""Reads tables of texts: TSV, CSV, JSON and TFDS."""
 
 import csv
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from bert_keras.downstream.tfds import is_tfds, tfds_rows
-from bert_keras.errors import InputError, counted
-from bert_keras.files import StrPath, existing_file, text_lines, write_text
+from bert_keras.errors import InputError, check, counted
+from bert_keras.files import StrPath, existing_file, text_lines
 from bert_keras.text.encode import SURROGATE
 
 Row = tuple[str, dict[str, str]]  # its location, for error messages, and its columns
+CSV_SEPARATORS = ",;\t|"
 
 
 def table_rows(
@@ -26,106 +29,52 @@ def table_rows(
 
     Args:
         path: The table. A `.tsv` or `.txt` file has tab-separated columns, a header line and no
-            quoting, like GLUE's files. A `.csv` file has comma-separated columns, a header line and
-            double quotes. A `.jsonl` file has one object per line; numbers and booleans become
-            text, and null means a missing column. A `.json` file is a list of such objects, and
-            the column `a.b` is the value `b` of an object `a`, as in KLUE's files. For
-            `tfds:NAME:SPLIT`, see bert_keras.downstream.tfds.
+            quoting, like GLUE's files. A `.csv` file has a header line, double quotes, and columns
+            that one of `CSV_SEPARATORS` separates. A `.jsonl` file has one object per line, and a
+            `.json` file is a list of objects; numbers and booleans become text, null means a
+            missing column, and the column `a.b` is the value `b` of an object `a`, as in KLUE's
+            files. `tfds:NAME:SPLIT` is a split of TFDS.
         columns: The columns that each row must have.
         headerless: The column names of a file without a header line. A first line that contains all
             names of `columns` is still taken as a header.
         broken: A list that collects the locations of rows with a wrong number of columns, which
             are skipped. With None, such a row raises InputError.
-        lists: Columns of JSON Lines and TFDS that may be lists; their texts are joined by commas.
-
-    Raises:
-        InputError: A column is missing, or the file is empty or not valid; the message names the
-            line.
+        lists: Columns of JSON and TFDS that may be lists; their texts are joined by commas.
     """
     suffix = Path(path).suffix
     if is_tfds(path):
-        builder = enumerate(tfds_rows(os.fspath(path)), start=1)
-        rows = _as_text(((f"{path}, row {n}", row) for n, row in builder), columns, lists)
-    elif suffix == ".jsonl":
+        builder = enumerate(map(_named_values, tfds_rows(os.fspath(path))), start=1)
+        rows = _as_text(((f"{path}, row {n}", dict(row)) for n, row in builder), columns, lists)
+    elif suffix in (".jsonl", ".json"):
         rows = _as_text(_json_rows(path), columns, lists)
-    elif suffix == ".json":
-        rows = _as_text(_json_items(path), columns, lists)
-    elif suffix in (".tsv", ".txt"):
-        lines = enumerate((line.split("\t") for line in text_lines(path)), start=1)
+    elif suffix in (".tsv", ".txt", ".csv"):
+        lines = _csv_lines(path, columns) if suffix == ".csv" else _tsv_lines(path)
         rows = _rows(path, lines, columns, headerless, broken)
-    elif suffix == ".csv":
-        rows = _rows(path, _csv_lines(path), columns, headerless, broken)
     else:
-        raise InputError(
-            f"{path} ends in {suffix!r}; expected one of .tsv, .txt, .csv, .jsonl, .json"
-        )
-    is_empty = True
+        raise InputError(f"{path} ends in {suffix!r}; expected .tsv, .txt, .csv, .jsonl or .json")
+    location = ""
     for location, values in rows:
         for column in columns:
             if column not in values:
                 names = ", ".join(map(repr, values))
                 raise InputError(f"{location} has no column {column!r}; it has {names}")
-        is_empty = False
         yield location, values
-    if is_empty:
-        raise InputError(f"{path} has no rows; expected at least one")
+    check(location, f"{path} has no rows; expected at least one")
 
 
-def write_numbered(
-    path: StrPath,
-    rows: Iterable[Sequence[str]],
-    *,
-    header: Sequence[str],
-    separator: str = "\t",
-) -> None:
-    """Writes a table whose first column is the number of the row, counted from 0.
-
-    Args:
-        path: The file to write.
-        rows: The other columns of each row.
-        header: The names of the columns, with that of the row number.
-        separator: The text between two columns.
-    """
-    lines = [header, *([str(number), *row] for number, row in enumerate(rows))]
-    write_text(path, "".join(f"{separator.join(line)}\n" for line in lines))
+def _tsv_lines(path: StrPath) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(text_lines(path), start=1):
+        if number == 1 and "\r" in line:
+            raise InputError(f"{path} ends its lines in CR alone; convert it: tr '\\r' '\\n'")
+        yield number, line.split("\t")
 
 
-def read_numbered(
-    path: StrPath, *, header: Sequence[str], num_rows: int, separator: str = "\t"
-) -> list[tuple[str, list[str]]]:
-    """Reads a table that `write_numbered` writes.
-
-    Args:
-        path: The file.
-        header: The names with which the header line must start.
-        num_rows: The expected number of rows.
-        separator: The text between two columns.
-
-    Returns:
-        For each row its location, as "FILE, line N", and its columns without the row number.
-
-    Raises:
-        InputError: The header differs, a row number is wrong, or the number of rows differs; the
-            message names the line.
-    """
-    rows = []
-    for line_number, line in enumerate(text_lines(path), start=1):
-        location, fields = f"{path}, line {line_number}", line.split(separator)
-        expected = list(header) if line_number == 1 else [str(line_number - 2)]
-        if fields[: len(expected)] != expected or len(fields) < 2:
-            text = separator.join([*expected, header[1]][:2])
-            raise InputError(f"{location} is {line[:60]!r}; expected {text!r}")
-        rows.append((location, fields[1:]))
-    if len(rows) != num_rows + 1:
-        raise InputError(
-            f"{path} has {counted(max(len(rows) - 1, 0), 'prediction')}; expected {num_rows}, one "
-            "for each example in the same order"
-        )
-    return rows[1:]
-
-
-def _csv_lines(path: StrPath) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader((f"{line}\n" for line in text_lines(path)), strict=True)
+def _csv_lines(path: StrPath, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    lines = (f"{line}\n" for line in text_lines(path))
+    header = next(lines, "")
+    headers = {each: next(csv.reader([header], delimiter=each), []) for each in CSV_SEPARATORS}
+    separator = next((each for each in headers if {*columns} <= {*headers[each]}), ",")
+    reader = csv.reader(chain([header], lines), delimiter=separator, strict=True)
     start = 1
     try:
         for fields in reader:
@@ -134,8 +83,7 @@ def _csv_lines(path: StrPath) -> Iterator[tuple[int, list[str]]]:
     except csv.Error as error:
         raise InputError(
             f"{path}, line {reader.line_num} is not CSV: {error}; the row starts on line {start} "
-            "and may have a quote that is not closed; a text that is too long for CSV needs a "
-            ".jsonl file"
+            "and may have a quote that is not closed"
         ) from error
 
 
@@ -159,34 +107,27 @@ def _rows(path: StrPath, lines, columns, headerless, broken) -> Iterator[Row]:
                 f"{location} has {counted(len(fields), 'column')}; expected {len(header)}, "
                 f"{', '.join(header[:12])}"
             )
-    if header is None:
-        raise InputError(f"{path} is empty; expected a header line with the names of the columns")
 
 
 def _json_rows(path: StrPath) -> Iterator[tuple[str, dict]]:
-    for number, line in enumerate(text_lines(path), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}, line {number} is not JSON: {error}") from error
-        if not isinstance(row, dict):
-            raise InputError(f"{path}, line {number} is not a JSON object with named columns")
-        yield f"{path}, line {number}", row
+    if Path(path).suffix == ".json":
+        items = json_values(existing_file(path).read_bytes(), location=os.fspath(path))
+        check(isinstance(items, list), f"{path} is not a JSON list of objects, one for each row")
+        rows = ((f"{path}, item {number}", item) for number, item in enumerate(items, start=1))
+    else:
+        lines = ((f"{path}, line {n}", line) for n, line in enumerate(text_lines(path), start=1))
+        rows = ((where, json_values(line, location=where)) for where, line in lines if line.strip())
+    for location, row in rows:
+        check(isinstance(row, dict), f"{location} is not a JSON object with named columns")
+        yield location, dict(_named_values(row))
 
 
-def _json_items(path: StrPath) -> Iterator[tuple[str, dict]]:
+def json_values(text: str | bytes, *, location: str) -> Any:
+    """Returns the values of a JSON text; raises InputError, which names `location`."""
     try:
-        items = json.loads(existing_file(path).read_bytes())
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
-    if not isinstance(items, list):
-        raise InputError(f"{path} is not a JSON list; expected a list of objects, one for each row")
-    for number, item in enumerate(items, start=1):
-        if not isinstance(item, dict):
-            raise InputError(f"{path}, item {number} is not a JSON object with named columns")
-        yield f"{path}, item {number}", dict(_named_values(item))
+        raise InputError(f"{location} is not JSON: {error}") from error
 
 
 def _named_values(item: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -201,26 +142,13 @@ def _as_text(rows: Iterable[tuple[str, dict]], columns, lists) -> Iterator[Row]:
     for location, row in rows:
         values = {}
         for name, value in row.items():
-            if name in lists and isinstance(value, list):
-                value = ",".join(_text_without_comma(each, location) for each in value)
-            elif name in columns and isinstance(value, dict | list):
-                what = "an object" if isinstance(value, dict) else "a list"
-                raise InputError(f"{location} has {what} in the column {name!r}; expected a text")
+            if isinstance(value, list) and name in (*columns, *lists):
+                texts = [each if isinstance(each, str) else json.dumps(each) for each in value]
+                if name not in lists or "," in "".join(texts):
+                    raise InputError(f"{location} has a list in {name!r} that is no list of labels")
+                value = ",".join(texts)
             if value is not None:
-                values[name] = _text(value)
+                values[name] = value if isinstance(value, str) else json.dumps(value)
                 if SURROGATE.search(values[name]):
-                    raise InputError(
-                        f"{location} has half of a surrogate pair in the column {name!r}; expected "
-                        "valid Unicode"
-                    )
+                    raise InputError(f"{location} has half of a surrogate pair in {name!r}")
         yield location, values
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _text_without_comma(value: object, location: str) -> str:
-    if not isinstance(value, str | int | float) or "," in _text(value):
-        raise InputError(f"{location} has {value!r} in a list; expected texts without a comma")
-    return _text(value)

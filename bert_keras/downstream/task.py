@@ -4,9 +4,9 @@ import abc
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field
 from pathlib import Path
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import keras
 import numpy as np
@@ -14,17 +14,23 @@ import numpy as np
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.data.buckets import length_grouped_batches
-from bert_keras.downstream.tfds import is_tfds
+from bert_keras.downstream.tfds import is_tfds, tfds_files
 from bert_keras.embedding import EmbeddingConfig
-from bert_keras.errors import InputError
-from bert_keras.files import StrPath
-from bert_keras.options import fixed
+from bert_keras.errors import InputError, check, counted
+from bert_keras.files import StrPath, text_lines, write_text
 from bert_keras.text.tokenizer import TextTokenizer
 
 Outputs = Sequence  # the outputs of a model: an array, or a dict of arrays, for each row
+Scores = dict[str, float]
+FileNames = Mapping[str, Sequence[str]]  # the possible file names of each split
 Example = TypeVar("Example")
 EncodedExamples = TypeVar("EncodedExamples", bound="Encoded")
 Prediction = TypeVar("Prediction")
+
+
+def fixed(default: Any = MISSING) -> Any:
+    """Declares a field that no option and no FIELD=VALUE can set."""
+    return field(default=default, metadata={"is_fixed": True})
 
 
 class Encoded(abc.ABC):
@@ -61,7 +67,8 @@ class Encoded(abc.ABC):
 class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     """A task: it reads examples, encodes them, names the model, scores and writes predictions.
 
-    The fields are the settings of the task.
+    The fields are the settings of the task. By default, the data are tables, the model learns one
+    class, and the prediction file is a table with a row for each example.
     """
 
     name: str = fixed()
@@ -75,21 +82,46 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     is_metric_percentage: ClassVar[bool] = False  # otherwise `metric` is a fraction of 1
     problem_type: ClassVar[str] = ""  # the kind of a classifier's labels, as in the model metadata
     input_names: ClassVar[tuple[str, ...]] = ()  # the names of the texts that the model reads
+    folder: ClassVar[str] = ""  # the task's folder in the folder of a benchmark
+    file_names: ClassVar[FileNames] = {
+        split: (f"{split}.tsv", f"{split}.csv", f"{split}.jsonl")
+        for split in ("train", "dev", "test")
+    }
+    label_field: ClassVar[str] = "label"  # of an example: None or () if the example has no label
     prediction_file: ClassVar[str] = "predictions.tsv"  # default name
+    prediction_header: ClassVar[tuple[str, ...]] = ("index", "prediction")
+    prediction_separator: ClassVar[str] = "\t"
     # Whether the task also scores models that were fine-tuned on another task with the same model.
     scores_other_tasks: ClassVar[bool] = False
     freezes_encoder: ClassVar[bool] = False  # whether only the layers above the encoder are trained
 
-    @abc.abstractmethod
     def files(self, data: StrPath) -> dict[str, str]:
         """Returns the path of each split: "train", "dev", and others that exist, such as "test".
 
         Args:
-            data: A data folder, or a TFDS builder as `tfds:NAME`.
+            data: The folder of the task, a folder that contains it, or a TFDS builder as
+                `tfds:NAME`.
 
         Raises:
             InputError: The folder, or its file for "train" or "dev", is missing.
         """
+        if is_tfds(data):
+            return tfds_files(data)
+        folder = Path(data)
+        if self.folder and (folder / self.folder).is_dir():
+            folder /= self.folder
+        check(folder.is_dir(), f"{folder} is no folder; expected the folder of the data files")
+        paths = {
+            split: str(folder / name)
+            for split, names in self.file_names.items()
+            for name in reversed(names)
+            if (folder / name).is_file()
+        }
+        for split in ("train", "dev"):
+            found = ", ".join(sorted(path.name for path in folder.iterdir())[:10]) or "no files"
+            names = " or ".join(self.file_names[split])
+            check(split in paths, f"{folder} has no {names}; it contains {found}")
+        return paths
 
     @abc.abstractmethod
     def read(self, path: StrPath, *, split: str = "train") -> Sequence[Example]:
@@ -98,6 +130,17 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         Raises:
             InputError: A line is invalid; the message names the file and the line.
         """
+
+    def check_labels(self, examples: Sequence[Example]) -> None:
+        """Raises InputError if an example has no label to score against."""
+        for each in examples:
+            if getattr(each, self.label_field) in (None, ()):
+                location = getattr(each, "location", "an example")
+                raise InputError(f"{location} has no label, so nothing can be scored; use predict")
+
+    def with_labels_of(self, examples: Sequence[Example]) -> Self:
+        """Returns the task with the labels of the training examples, if it has no labels yet."""
+        return self
 
     @abc.abstractmethod
     def encode(self, examples: Sequence[Example], tokenizer: TextTokenizer) -> EncodedExamples:
@@ -112,9 +155,10 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         """
         return self.encode(examples, tokenizer)
 
-    @abc.abstractmethod
-    def compile_arguments(self) -> dict:
+    def compile_arguments(self) -> dict[str, Any]:
         """Returns `loss`, `loss_weights`, `metrics`, `weighted_metrics` for `model.compile`."""
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        return {"loss": loss, "metrics": ["accuracy"]}
 
     @abc.abstractmethod
     def predictions(
@@ -130,36 +174,61 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         """
 
     @abc.abstractmethod
-    def check_labels(self, examples: Sequence[Example]) -> None:
-        """Raises InputError if an example has no label to score against."""
-
-    @abc.abstractmethod
-    def score(
-        self, examples: Sequence[Example], predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
+    def score(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> Scores:
         """Returns the scores by name, in the units of the official scorer.
 
-        Raises:
-            InputError: An example has no label, as in `check_labels`.
+        Args:
+            examples: Examples with labels; see `check_labels`.
+            predictions: A prediction for each example.
         """
 
-    @abc.abstractmethod
+    def baseline(self, train: Sequence[Example], dev: Sequence[Example]) -> Scores:
+        """Returns the scores on `dev` of a trivial baseline, such as "majority_accuracy"."""
+        return {}
+
+    def tuned(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> Self:
+        """Returns the task with settings that its dev predictions decide, such as a threshold."""
+        return self
+
     def write_predictions(
         self, path: StrPath, examples: Sequence[Example], predictions: Sequence[Prediction]
     ) -> None:
-        """Writes the file that the official scorer reads."""
+        """Writes the file that the official scorer reads; by default a table of numbered rows."""
+        rows = [[str(n), *self.prediction_row(each)] for n, each in enumerate(predictions)]
+        header = (*self.prediction_header, *self.more_columns(predictions[0]))
+        lines = map(self.prediction_separator.join, (header, *rows))
+        write_text(path, "".join(f"{line}\n" for line in lines))
 
-    @abc.abstractmethod
     def read_predictions(self, path: StrPath, examples: Sequence[Example]) -> Sequence[Prediction]:
         """Reads a file that `write_predictions` writes, as far as `score` needs it.
 
         Raises:
             InputError: The file does not belong to these examples.
         """
+        predictions, header = [], list(self.prediction_header)
+        for number, line in enumerate(text_lines(path)):
+            location, fields = f"{path}, line {number + 1}", line.split(self.prediction_separator)
+            expected = [str(number - 1)] if number else header
+            if fields[: len(expected)] != expected or len(fields) < len(header):
+                expected = self.prediction_separator.join(expected)
+                raise InputError(f"{location} is {line[:60]!r}; expected {expected!r} at its start")
+            if number:
+                predictions.append(self.prediction_of(fields[1], location=location))
+        found = f"{path} has {counted(len(predictions), 'prediction')}"
+        check(len(predictions) == len(examples), f"{found} for {len(examples)} examples")
+        return predictions
 
-    def with_labels_of(self, examples: Sequence[Example]) -> Self:
-        """Returns the task with the labels of the training examples, if it has no labels yet."""
-        return self
+    def prediction_row(self, prediction: Prediction) -> Sequence[str]:
+        """Returns the columns of a prediction in a table after the number of its row."""
+        raise NotImplementedError
+
+    def more_columns(self, prediction: Prediction) -> Sequence[str]:
+        """Returns the names of the columns after those of `prediction_header`."""
+        return ()
+
+    def prediction_of(self, text: str, *, location: str) -> Prediction:
+        """Returns the prediction of the first column that `prediction_row` returned."""
+        raise NotImplementedError
 
     def check_encoder(self, config: BertConfig) -> None:
         """Raises InputError for an encoder that does not fit the settings of the task."""
@@ -171,14 +240,6 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
             source: The metadata of the checkpoint from which the model starts.
         """
         return None
-
-    def baseline(self, train: Sequence[Example], dev: Sequence[Example]) -> dict[str, float]:
-        """Returns the scores on `dev` of a trivial baseline, such as "majority_accuracy"."""
-        return {}
-
-    def tuned(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> Self:
-        """Returns the task with settings that its dev predictions decide, such as a threshold."""
-        return self
 
     def trained(self, model: keras.Model) -> keras.Model:
         """Returns the part of the task's model that is trained."""
@@ -205,47 +266,6 @@ def needs_labels(split: str) -> bool:
     return split.startswith(("train", "dev"))
 
 
-def no_labels_error(location: str) -> InputError:
-    """Returns the error for scoring examples without labels, which were read at `location`."""
-    return InputError(f"{location} has no labels, so there is nothing to score; use predict")
-
-
-def data_files(data: StrPath, *, names: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Returns the path of each split of a data folder.
-
-    Args:
-        data: The folder.
-        names: The possible file names of each split; the first that exists is used.
-
-    Raises:
-        InputError: The folder does not exist, or `names` has "train" or "dev" and the folder has
-            no file for it.
-    """
-    folder = Path(data)
-    if not folder.is_dir():
-        what = "is a file" if folder.exists() else "does not exist"
-        raise InputError(f"{folder} {what}; expected a folder with {names['train'][0]}")
-    paths = {
-        split: str(folder / name)
-        for split, candidates in names.items()
-        for name in reversed(candidates)
-        if (folder / name).is_file()
-    }
-    for split in ("train", "dev"):
-        if split in names and split not in paths:
-            raise InputError(
-                f"{folder} has no {' or '.join(names[split])}; it contains "
-                f"{', '.join(sorted(p.name for p in folder.iterdir())[:10]) or 'no files'}"
-            )
-    return paths
-
-
-def task_folder(data: StrPath, name: str) -> Path:
-    """Returns the folder `name` in the folder of a benchmark, or `data` if it has none."""
-    folder = Path(data)
-    return folder / name if (folder / name).is_dir() else folder
-
-
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Returns the softmax over the last axis, in the dtype of the logits."""
     exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -253,12 +273,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def examples_file(task: Task, data: StrPath, *, split: str) -> str:
-    """Returns the file of a split, as a path or `tfds:` name.
-
-    Args:
-        task: The task.
-        data: A file, which is returned as it is, or a folder or `tfds:NAME`.
-        split: The split of the folder or of `tfds:NAME`.
+    """Returns the file of a split of a folder or of `tfds:NAME`; a file is returned as it is.
 
     Raises:
         InputError: The data has no such split.
@@ -267,6 +282,5 @@ def examples_file(task: Task, data: StrPath, *, split: str) -> str:
     if not (os.path.isdir(data) or is_tfds(data)):
         return data
     files = task.files(data)
-    if split not in files:
-        raise InputError(f"{data} has no split {split!r}; it has {', '.join(files)}")
+    check(split in files, f"{data} has no split {split!r}; it has {', '.join(files)}")
     return files[split]

@@ -21,13 +21,14 @@ class EncodedTexts(Encoded):
     """
 
     texts: tuple[Ids, ...]  # the token ids of the first, and of the second text of each sequence
-    targets: np.ndarray  # the targets of the loss, [N] or [N, num_labels]
+    targets: np.ndarray | None  # of the loss, [N] or [N, num_labels]; None without a loss
     max_length: int  # maximum number of tokens of a sequence, special tokens included
     vocabulary: Vocabulary
     lengths: np.ndarray  # int64 [N], in tokens; batches group examples of similar length
 
     def batch(self, rows: np.ndarray) -> tuple:
-        return self.inputs(rows), self.targets[rows]
+        targets = () if self.targets is None else (self.targets[rows],)
+        return self.inputs(rows), *targets
 
     def inputs(self, sequences: np.ndarray) -> dict[str, np.ndarray]:
         """Returns the model inputs of X sequences by name, int32 [X, T]."""
@@ -72,21 +73,11 @@ def windows_of(
     vocabulary: Vocabulary,
     locations: Sequence[str],
 ) -> EncodedGroups:
-    """Divides the only text, or the second of a pair, into windows.
+    """Divides the only text, or the second of a pair, into windows of at most `max_length` tokens.
 
     Each window of a pair has the complete first text. A window starts `stride` tokens after the
-    preceding one, or at the end of the preceding one if this is sooner.
-
-    Args:
-        texts: The token ids of the first, and of the second text of each example.
-        targets: The targets of the examples.
-        max_length: Maximum number of tokens of a window, special tokens included.
-        stride: Tokens between the starts of two windows.
-        vocabulary: Gives the special tokens.
-        locations: The location of each example, for error messages.
-
-    Returns:
-        The windows of each example. `lengths` counts the tokens of all windows of an example.
+    preceding one, or at the end of the preceding one if this is sooner. `lengths` of the result
+    counts the tokens of all windows of an example.
 
     Raises:
         InputError: The first text of a pair leaves no tokens for the second.
@@ -97,8 +88,7 @@ def windows_of(
         if size < 1:
             raise InputError(
                 f"{location} has a first text of {len(first[0])} tokens, which leaves none for the "
-                f"second; raise max_length={max_length}, or cut long texts with "
-                "long_texts=truncate"
+                "second; raise max_length, or cut long texts with long_texts=truncate"
             )
         step = min(stride, size)
         for start in range(0, max(1, len(divided) - size + step), step):

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 
-from bert_keras.downstream.squad.predictions import Prediction
+from bert_keras.downstream.squad.answers import Prediction
 from bert_keras.downstream.squad.questions import Question
 from bert_keras.downstream.squad.task import SquadTask
 from bert_keras.reports.findings import Errors, Findings, confusion

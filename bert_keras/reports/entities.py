@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from operator import itemgetter
 
-from bert_keras.downstream.ner.files import Sentence
-from bert_keras.downstream.ner.scoring import Entity, entities
+from bert_keras.downstream.ner.tags import Entity, Sentence, entities
 from bert_keras.downstream.ner.task import NerTask
 from bert_keras.reports.findings import Errors, Findings, confusion, label_table, small
 from bert_keras.reports.page import Cell, MarkedText

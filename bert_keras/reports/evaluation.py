@@ -4,9 +4,9 @@ import os
 from collections.abc import Mapping, Sequence
 
 from bert_keras.downstream.classification import TextExample
-from bert_keras.downstream.ner.files import Sentence
+from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.downstream.sentences.pairs import SentencePair
-from bert_keras.downstream.sentences.queries import QueryExample
+from bert_keras.downstream.sentences.retrieval import QueryExample
 from bert_keras.downstream.squad.questions import Question
 from bert_keras.downstream.swag import SwagExample
 from bert_keras.downstream.task import Task

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bert_keras.downstream.classification import ClassificationTask, TextExample
-from bert_keras.downstream.label_kinds import LabelPrediction
+from bert_keras.downstream.labels import LabelPrediction
 from bert_keras.downstream.swag import NUM_ENDINGS, ChosenEnding, SwagExample, SwagTask
 from bert_keras.reports.charts import scatter, svg
 from bert_keras.reports.findings import Errors, Findings, confusion, error_order, label_table, small

@@ -5,24 +5,25 @@ from collections.abc import Mapping, Sequence
 
 from scipy.stats import rankdata
 
-from bert_keras.downstream.sentences.pairs import PairCosine, SentencePair, SentencePairsTask
-from bert_keras.downstream.sentences.queries import (
+from bert_keras.downstream.sentences.pairs import SentencePair, SentencePairsTask
+from bert_keras.downstream.sentences.retrieval import (
     QueryExample,
-    RetrievedPassages,
+    RetrievalTask,
     relevant_passages,
 )
-from bert_keras.downstream.sentences.retrieval import RetrievalTask
-from bert_keras.downstream.sentences.task import score_name
+from bert_keras.downstream.sentences.task import SentencePrediction, score_name
 from bert_keras.reports.charts import scatter, svg
 from bert_keras.reports.findings import Errors, Findings, small
 from bert_keras.reports.page import Cell, MarkedText, Section, Table, decimals
 
 
 def pair_findings(
-    task: SentencePairsTask, examples: Sequence[SentencePair], predictions: Sequence[PairCosine]
+    task: SentencePairsTask,
+    examples: Sequence[SentencePair],
+    predictions: Sequence[SentencePrediction],
 ) -> Findings:
     """Returns a chart of the ranks by score and by cosine, and the pairs whose ranks differ."""
-    scores, cosines = [e.score for e in examples], [p.cosine for p in predictions]
+    scores, cosines = [e.score for e in examples], [p.value for p in predictions]
     ranks = list(zip(rankdata(scores).tolist(), rankdata(cosines).tolist(), strict=True))
     chart = svg(scatter("rank by cosine", ranks, x_axis="rank by score"))
     errors: Errors = []
@@ -43,13 +44,13 @@ def pair_findings(
 
 
 def retrieval_findings(
-    task: RetrievalTask, examples: Sequence[QueryExample], predictions: Sequence[RetrievedPassages]
+    task: RetrievalTask, examples: Sequence[QueryExample], predictions: Sequence[SentencePrediction]
 ) -> Findings:
     """Returns the queries whose first passage is not relevant."""
     relevant = relevant_passages(examples)
     errors: Errors = []
     for example, prediction in zip(examples, predictions, strict=True):
-        passages, cosines, example_cosines = dataclasses.astuple(prediction.ranking)
+        passages, cosines, example_cosines = dataclasses.astuple(prediction.value)
         # Predictions for queries without a positive have no cosine of it.
         cosine = next(iter(example_cosines), None)
         wanted = relevant[example.query]
@@ -77,7 +78,7 @@ def _marked(passage: str, kind: str, *, cosine: float | None) -> Cell:
 
 
 def _by_size(
-    scores: Mapping[str, float], predictions: Sequence[PairCosine | RetrievedPassages]
+    scores: Mapping[str, float], predictions: Sequence[SentencePrediction]
 ) -> list[Section]:
     """Returns a table of the scores by the size of the embeddings, if there are several sizes."""
     sizes = [*predictions[0].smaller]

@@ -8,9 +8,9 @@ from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.checkpoint import Checkpoint, part
 from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.downstream.task import fixed
 from bert_keras.errors import InputError, check_range
 from bert_keras.models.task_models import TaskModel
-from bert_keras.options import fixed
 from bert_keras.runs.starting_point import vocabulary_difference
 from bert_keras.text.vocab import Vocabulary
 from bert_keras.training.distiller import Distiller

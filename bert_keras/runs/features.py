@@ -17,9 +17,8 @@ from bert_keras.checkpoints.checkpoint import TextCheckpoint
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.schema import SEQUENCE_FEATURES
-from bert_keras.downstream.ner.encoding import TaggedWords
-from bert_keras.downstream.ner.files import Sentence
-from bert_keras.downstream.ner.windows import WordTokens, sentence_rows, word_tokens
+from bert_keras.downstream.ner.tags import Sentence
+from bert_keras.downstream.ner.words import TaggedWords, WordTokens, sentence_rows, word_tokens
 from bert_keras.errors import InputError, counted
 from bert_keras.files import atomic_file, readable_size, text_lines
 from bert_keras.models.encoder import BertEncoder

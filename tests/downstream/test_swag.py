@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.swag import SWAG_TASK, ChosenEnding, SwagExample, SwagTask
 from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -39,8 +38,8 @@ def test_test_files_need_no_label(tmp_path):
     assert [each.label for each in SWAG_TASK.read(path, split="test")] == [None, None]
     with pytest.raises(InputError, match=r"test.csv, line 2 has no column 'label'; it has '', 'v"):
         SWAG_TASK.read(path, split="dev")
-    with pytest.raises(InputError, match=r"test.csv, line 2 has no labels, so there is nothing to"):
-        SWAG_TASK.score(SWAG_TASK.read(path, split="test"), [ChosenEnding(0)] * 2)
+    with pytest.raises(InputError, match=r"test.csv, line 2 has no label"):
+        SWAG_TASK.check_labels(SWAG_TASK.read(path, split="test"))
     labelled = SWAG_TASK.read(write(tmp_path / "val.csv"), split="test")
     assert [each.label for each in labelled] == [1, 3]
 
@@ -90,61 +89,26 @@ def test_scores_baseline_and_prediction_files(tmp_path):
     assert SWAG_TASK.read_predictions(path, swag_examples) == [ChosenEnding(1), ChosenEnding(0)]
 
 
-@pytest.mark.slow
-def test_a_model_learns_from_the_batches_and_predicts_each_row(tmp_path):
-    import keras
-
-    from bert_keras.config import BertConfig
-    from bert_keras.models import BertMultipleChoice
-
-    swag_examples = SWAG_TASK.read(write(tmp_path / "train.csv"))
-    encoded = SWAG_TASK.encode(swag_examples, TOKENIZER)
-    config = BertConfig(
-        vocab_size=len(TOKENIZER.vocabulary),
-        hidden_size=16,
-        num_layers=1,
-        num_heads=2,
-        hidden_dropout_rate=0.0,
-        attention_dropout_rate=0.0,
-    )
-    keras.utils.set_random_seed(1)
-    model = BertMultipleChoice(config)
-    model.compile(optimizer=keras.optimizers.Adam(1e-2), **SWAG_TASK.compile_arguments())
-    batches = training_batches(encoded, batch_size=2, seed=1)
-    history = model.fit(batches, epochs=20, steps_per_epoch=2, shuffle=False, verbose=0).history
-    losses = history["loss"]
-    assert losses[-1] < 0.5 * losses[0]
-    outputs, loss = Predictor(model)(encoded)
-    predictions = SWAG_TASK.predictions(swag_examples, encoded, outputs)
-    assert SWAG_TASK.score(swag_examples, predictions) == {"accuracy": 1.0} and loss < losses[0]
-
-
 @pytest.mark.parametrize(
-    ("header", "rows", "message"),
+    ("row", "message"),
     [
-        ("sent1,ending0", ["a,b"], r"line 2 has no column 'sent2'; it has 'sent1', 'ending0'"),
-        (f"{HEADER},label", [ROWS[0], ROWS[1][:-1] + "4"], r"line 3 has the label '4'; expected the"
-         r" index of an ending, 0 to 3"),
-        (f"{HEADER},label", [ROWS[0][:-1]], r"line 2 has the label ''"),
-        (f"{HEADER},label", ['0,v,7,x,"He opens,She,gold,a,b,c,d,1'], r"line 2 is not CSV"),
-        (f"{HEADER},label", ["0,v,7,x,,She,gold,a,b,c,d,1"], r"line 2 has an empty sent1"),
-        (f"{HEADER},label", ["0,v,7,x,He,She,gold,a, ,c,d,1"], r"line 2 has an empty ending1"),
-        (f"{HEADER},label", [], r"has no rows"),
-        ("", [], r"val.csv is empty|has no rows"),
+        (ROWS[0][:-1] + "4", "line 2 has the label '4'; expected 0 to 3"),
+        (ROWS[0][:-1], "line 2 has the label ''"),
+        ("0,v1,7,x,,She,gold,a,b,c,d,1", "line 2 has an empty sent1"),
+        ("0,v1,7,x,He,She,gold,a, ,c,d,1", "line 2 has an empty ending1"),
     ],
-)  # fmt: skip
-def test_errors_name_the_file_and_line(tmp_path, header, rows, message):
+)
+def test_errors_name_the_file_and_line(tmp_path, row, message):
     with pytest.raises(InputError, match=message):
-        SWAG_TASK.read(write(tmp_path / "val.csv", header, rows), split="dev")
+        SWAG_TASK.read(write(tmp_path / "val.csv", rows=[row]), split="dev")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (",pred\n0,1\n", "has 1 prediction; expected 2"),
-        (",pred\n0,1\n2,1\n", "line 3 is '2,1'; expected '1,pred'"),
+        (",pred\n0,1\n", "has 1 prediction for 2"),
         (",pred\n0,1\n1,5\n", "line 3 has the label '5'"),
-        ("label\n1\n", "line 1 is 'label'; expected ',pred'"),
+        ("label\n1\n", "line 1 is 'label'"),
     ],
 )
 def test_predictions_of_other_rows_are_refused(tmp_path, text, message):
@@ -161,7 +125,7 @@ def test_val_csv_is_preferred_to_dev_csv(tmp_path):
         split: str(tmp_path / name)
         for split, name in {"train": "train.csv", "dev": "val.csv", "test": "test.jsonl"}.items()
     }
-    with pytest.raises(InputError, match="max_length is 3; expected at least 4"):
+    with pytest.raises(InputError, match=r"max_length is 3; expected at least 4"):
         SwagTask(max_length=3)
 
 

@@ -1,94 +1,123 @@
-"""Tables in TSV, CSV and JSON Lines: values and error messages."""
+"""Tables in TSV, CSV, JSON and TFDS: values and error messages."""
 
 import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
 
+from bert_keras.downstream.catalog import named_task
+from bert_keras.downstream.swag import ENDINGS, SWAG_TASK, SwagExample
 from bert_keras.downstream.table import table_rows
+from bert_keras.downstream.tfds import tfds_files
 from bert_keras.errors import InputError
 
-
-def read_table(path, *, columns):
-    rows = [values for _, values in table_rows(path, columns=columns)]
-    return {column: [row[column] for row in rows] for column in columns}
-
-
-def write(path, text: str):
-    path.write_bytes(text.encode())
-    return path
-
-
-def test_tsv_files_have_no_quoting(tmp_path):
-    path = write(tmp_path / "a.tsv", '\ufeffsentence\tlabel\nhe said "no\t0\nyes , \t1\n')
-    assert read_table(path, columns=("sentence", "label")) == {
-        "sentence": ['he said "no', "yes , "],
-        "label": ["0", "1"],
-    }
-
-
-def test_csv_values_may_contain_quotes_and_line_ends(tmp_path):
-    path = write(tmp_path / "a.csv", 'label,text\r\nx,"one, ""two""\nthree"\r\ny,four\r\n')
-    assert read_table(path, columns=("text",)) == {"text": ['one, "two"\nthree', "four"]}
+SQUAD_FEATURES = {
+    **dict.fromkeys(("id", "question", "context"), tf.string),
+    "answers": tfds.features.Sequence({"text": tf.string, "answer_start": tf.int32}),
+    "is_impossible": tf.bool,
+}
+SQUAD_ROW = {
+    "id": "q1",
+    "question": "who?",
+    "context": "Lyon won.",
+    "answers": {"text": ["Lyon"], "answer_start": [0]},
+    "is_impossible": False,
+}
+SWAG_FEATURES = {
+    **dict.fromkeys(("sent1", "sent2", *ENDINGS), tf.string),
+    "label": tfds.features.ClassLabel(num_classes=4),
+}
+SWAG_ROW = {"sent1": "He sits.", "sent2": "She", **dict.fromkeys(ENDINGS, "sings"), "label": 2}
 
 
-def test_numbers_and_booleans_of_json_lines_become_text(tmp_path):
-    path = write(tmp_path / "a.jsonl", '{"t": "café", "n": 1, "x": {}}\n\n{"t": "b", "n": true}\n')
-    assert read_table(path, columns=("t", "n")) == {"t": ["café", "b"], "n": ["1", "true"]}
+def read_table(path, text, *columns):
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return [[row[column] for column in columns] for _, row in table_rows(path, columns=columns)]
 
 
-def test_columns_of_objects_in_a_json_list_are_named_with_a_dot(tmp_path):
-    path = write(tmp_path / "a.json", '[{"t": "café", "l": {"n": 1.5, "m": {"k": true}}}]')
-    assert read_table(path, columns=("t", "l.n", "l.m.k")) == {
-        "t": ["café"], "l.n": ["1.5"], "l.m.k": ["true"]
-    }  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.tsv", '\ufefft\tl\nhe said "no\t0\nb , \t1\n', [['he said "no', "0"], ["b , ", "1"]]),
+        ("a.csv", 'l,t\r\nx,"one, ""two""\nthree"\r\ny,four\r\n',
+         [['one, "two"\nthree', "x"], ["four", "y"]]),
+        ("a.csv", "x;l;t\n1;a;b, c\n", [["b, c", "a"]]),
+        ("a.csv", "t\tl\na\tb\n", [["a", "b"]]),
+        ("a.csv", "t|l\na|b\n", [["a", "b"]]),
+        ("a.jsonl", '{"t": "café", "l": 1, "x": {}}\n\n{"t": "b", "l": true}\n',
+         [["café", "1"], ["b", "true"]]),
+    ],
+)  # fmt: skip
+def test_values_of_each_format(tmp_path, name, text, expected):
+    assert read_table(tmp_path / name, text, "t", "l") == expected
+
+
+def test_columns_of_objects_in_json_are_named_with_a_dot(tmp_path):
+    text = '[{"t": "café", "l": {"n": 1.5, "m": {"k": true}}}]'
+    assert read_table(tmp_path / "a.json", text, "t", "l.n", "l.m.k") == [["café", "1.5", "true"]]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.doc", "x", r"a.doc ends in '.doc'; expected one of .tsv, .txt, .csv, .jsonl, .json"),
-        ("a.tsv", "", "a.tsv is empty; expected a header line"),
+        ("a.doc", "x", "a.doc ends in '.doc'; expected .tsv"),
+        ("a.tsv", "", "a.tsv has no rows"),
         ("a.tsv", "t\tl\n", "a.tsv has no rows"),
         ("a.tsv", "t\tl\na\tb\nc\n", "a.tsv, line 3 has 1 column; expected 2, t, l"),
         ("a.tsv", "x\tl\na\tb\n", "a.tsv, line 2 has no column 't'; it has 'x', 'l'"),
-        ("a.csv", 't,l\n"a,b\n', "a.csv, line 2 is not CSV"),
-        (
-            "a.csv",
-            't,l\na,b\n"c,d\ne,f\n',
-            "line 4 is not CSV: .*; the row starts on line 3",
-        ),
+        ("a.tsv", "t\tt\na\tb\n", "names a column twice"),
+        ("a.tsv", "t\tl\ra\tb\rc\td\r", "CR alone; convert it"),
+        ("a.tsv", b"t\tl\ncaf\xe9\tb\n", "a.tsv, line 2 is not UTF-8"),
+        ("a.csv", 't,l\na,b\n"c,d\ne,f\n', "line 4 is not CSV: .*; the row starts on line 3"),
         ("a.jsonl", '{"t": "a"}\n{"t": \n', "a.jsonl, line 2 is not JSON"),
         ("a.jsonl", "[1]\n", "a.jsonl, line 1 is not a JSON object"),
-        (
-            "a.jsonl",
-            '\n{"t": {"x": 1}}\n',
-            "line 2 has an object in the column 't'; expected",
-        ),
-        (
-            "a.csv",
-            "t\n" + "word " * 30_000,
-            "line 2 is not CSV: .*; a text that is too long for CSV needs a .jsonl file",
-        ),
-        ("a.jsonl", '{"t": ["x"]}\n', "line 1 has a list in the column 't'; expected a text"),
+        ("a.jsonl", '\n{"t": {"x": 1}}\n', "line 2 has no column 't'; it has 't.x'"),
+        ("a.jsonl", '{"t": ["x"]}\n', "line 1 has a list in 't'"),
         ("a.jsonl", '{"t": null}\n', "a.jsonl, line 1 has no column 't'"),
-        (
-            "a.jsonl",
-            '{"t": "\\ud83d\\ude00"}\n{"t": "\\ud83d"}\n',
-            "line 2 has half of a surrogate pair in the column 't'; expected valid Unicode",
-        ),
+        ("a.jsonl", '{"t": %s}\n' % ("9" * 5_000), "line 1 is not JSON"),
+        ("a.jsonl", '{"t": "a"}\n{"t": "\\ud83d"}\n', "line 2 has half of a surrogate pair in 't'"),
+        ("a.json", '{"t": "a"}', "a.json is not a JSON list"),
     ],
-)
+)  # fmt: skip
 def test_errors_name_the_file_and_line(tmp_path, name, text, message):
     with pytest.raises(InputError, match=message):
-        read_table(write(tmp_path / name, text), columns=("t",))
+        read_table(tmp_path / name, text, "t")
 
 
-def test_missing_files_and_other_encodings_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r"none.tsv does not exist"):
-        read_table(tmp_path / "none.tsv", columns=("t",))
-    (tmp_path / "a.tsv").write_bytes(b"t\tl\ncaf\xe9\tb\n")
-    with pytest.raises(InputError, match=r"a.tsv, line 2 is not UTF-8"):
-        read_table(tmp_path / "a.tsv", columns=("t",))
+@pytest.fixture
+def written(tmp_path):
+    """Writes a data set without the code of a builder, and returns its path `tfds:FOLDER`."""
+
+    def write(features, rows):
+        dataset = tf.data.Dataset.from_tensors(rows)
+        tfds.dataset_builders.store_as_tfds_dataset(
+            name="small",
+            version="1.0.0",
+            data_dir=tmp_path,
+            features=tfds.features.FeaturesDict(features),
+            split_datasets={"train": dataset, "validation": dataset},
+        )
+        return f"tfds:{tmp_path}/small/1.0.0"
+
+    return write
 
 
-def test_official_glue_files_are_read(shared_data):
-    table = read_table(shared_data / "glue" / "SST-2" / "dev.tsv", columns=("sentence", "label"))
-    assert len(table["label"]) == 872 and set(table["label"]) == {"0", "1"}
+def test_swag_and_squad_are_read_from_folders_of_tfds(written):
+    path = written(SWAG_FEATURES, SWAG_ROW)
+    files = SWAG_TASK.files(path)
+    assert files == {"train": f"{path}:train", "dev": f"{path}:validation"}
+    expected = SwagExample("He sits.", "She", ("sings",) * 4, 2)
+    assert SWAG_TASK.read(files["dev"], split="dev") == [expected]
+
+
+def test_squad_is_read_from_a_folder_of_tfds(written):
+    path = written(SQUAD_FEATURES, SQUAD_ROW)
+    (question,) = named_task("squad2").read(f"{path}:validation", split="dev")
+    assert (question.id, question.answers[0].text) == ("q1", "Lyon")
+
+
+@pytest.mark.parametrize("name", ["nix", "glue/nix", "glue/mrpc:9.9.9", "imagenet2012"])
+def test_data_sets_that_tfds_cannot_give_are_refused(tmp_path, monkeypatch, capsys, name):
+    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path))
+    with pytest.raises(InputError, match=f"tfds:{name} cannot be read or downloaded: "):
+        tfds_files(f"tfds:{name}")
+    assert capsys.readouterr().out == ""

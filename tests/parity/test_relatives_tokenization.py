@@ -6,8 +6,8 @@ import unicodedata
 import pytest
 
 from bert_keras.checkpoints.huggingface.rules import read_rules
-from bert_keras.downstream.ner.files import Sentence
-from bert_keras.downstream.ner.windows import word_tokens
+from bert_keras.downstream.ner.tags import Sentence
+from bert_keras.downstream.ner.words import word_tokens
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import ids_with_masks

@@ -7,8 +7,7 @@ import pytest
 
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.sentences.pairs import SentencePair
-from bert_keras.downstream.sentences.queries import QueryExample
-from bert_keras.downstream.sentences.retrieval import EncodedCorpus
+from bert_keras.downstream.sentences.retrieval import EncodedCorpus, QueryExample
 
 REASON = 'needs sentence-transformers: pip install "bert-keras[parity]"'
 evaluation = pytest.importorskip(

@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 
 from bert_keras.downstream.classification import ClassificationTask, TextExample
-from bert_keras.downstream.label_kinds import LabelPrediction
-from bert_keras.downstream.ner.files import Sentence
+from bert_keras.downstream.labels import LabelPrediction
+from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.downstream.ner.task import NerTask
-from bert_keras.downstream.sentences.pairs import PairCosine, SentencePair, SentencePairsTask
-from bert_keras.downstream.sentences.queries import QueryExample, Ranking, RetrievedPassages
-from bert_keras.downstream.sentences.retrieval import RetrievalTask
-from bert_keras.downstream.squad.predictions import Candidate, Prediction
+from bert_keras.downstream.sentences.pairs import SentencePair, SentencePairsTask
+from bert_keras.downstream.sentences.retrieval import (
+    QueryExample,
+    Ranking,
+    RetrievalTask,
+)
+from bert_keras.downstream.sentences.task import SentencePrediction
+from bert_keras.downstream.squad.answers import Candidate, Prediction
 from bert_keras.downstream.squad.questions import Answer, Question
 from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.downstream.swag import SWAG_TASK, ChosenEnding, SwagExample
@@ -214,7 +218,7 @@ def test_entities(page_of):
 def test_sentence_pairs_have_ranks_and_scores_by_size(page_of):
     task = SentencePairsTask(name="sentence-pairs")
     pairs = [SentencePair(("a", f"<{n}>"), float(n), f"dev.tsv, line {n + 2}") for n in range(3)]
-    cosines = [PairCosine(cosine, {4: 0.1 * n}) for n, cosine in enumerate((0.2, 0.6, 0.5))]
+    cosines = [SentencePrediction(cosine, {4: 0.1 * n}) for n, cosine in enumerate((0.2, 0.6, 0.5))]
     page = page_of(task, pairs, cosines)
     sizes, errors = page.tables
     assert sizes[0] == ["components", "spearman", "pearson"]
@@ -231,7 +235,7 @@ def test_queries_with_a_wrong_first_passage(page_of):
         Ranking(("no", "<yes>"), (0.75, 0.5), (0.5,)),
         Ranking(("no", "other"), (0.75, 0.5), (0.25,)),
     ]
-    page = page_of(task, examples, [RetrievedPassages(each) for each in rankings])
+    page = page_of(task, examples, [SentencePrediction(each) for each in rankings])
     (errors,) = page.tables
     assert errors[1:] == [
         ["three", "no 0.750", "<yes> 0.250", "after 2"],
@@ -241,7 +245,7 @@ def test_queries_with_a_wrong_first_passage(page_of):
     assert "2 of 3 predictions are wrong" in page.text
     # Predictions for queries without a positive have no cosine of it.
     unlabelled = [dataclasses.replace(each, example_cosines=()) for each in rankings]
-    page = page_of(task, examples, [RetrievedPassages(each) for each in unlabelled])
+    page = page_of(task, examples, [SentencePrediction(each) for each in unlabelled])
     assert [row[2:] for row in page.tables[0][1:]] == [["<yes>", "2"], ["<yes>", "after 2"]]
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bert_keras.checkpoints.huggingface.rules import read_rules
-from bert_keras.downstream.ner.files import Sentence
-from bert_keras.downstream.ner.windows import word_tokens
+from bert_keras.downstream.ner.tags import Sentence
+from bert_keras.downstream.ner.words import word_tokens
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import (
     FastTokenizer,

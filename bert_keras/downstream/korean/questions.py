@@ -1,17 +1,74 @@
 """Defines question answering as in KorQuAD 1.0 and KLUE-MRC."""
 
+import difflib
+import re
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from bert_keras.downstream.korean.answers import klue_mrc_scores, korquad_scores
 from bert_keras.downstream.korean.texts import klue_files
-from bert_keras.downstream.squad.predictions import Prediction
+from bert_keras.downstream.squad.answers import squad1_scores
 from bert_keras.downstream.squad.questions import Question
-from bert_keras.downstream.squad.task import SquadTask
-from bert_keras.downstream.task import data_files, task_folder
-from bert_keras.files import StrPath
-from bert_keras.options import fixed
+from bert_keras.downstream.squad.task import Predictions, SquadTask
+from bert_keras.downstream.task import FileNames, Scores, fixed
+
+_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_QUOTES_AS_SPACES = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
+# The pattern of KLUE-baseline. Its first bracket is closed too early, so it matches only a quote
+# that is followed by "()‘’"; all other quotes remain unless they are ASCII.
+_KLUE_QUOTES = re.compile(r"['\"《》<>〈〉]\(\)‘’")
+
+
+def korquad_scores(questions: Sequence[Question], predictions: Predictions) -> Scores:
+    """Returns the scores of KorQuAD's evaluate-v1.0.py, `exact_match` and `f1`, in percent.
+
+    F1 compares the characters of both answers, without their order. Quotes and brackets become
+    spaces, and ASCII punctuation is removed. A question whose prediction is None scores 0.
+    """
+
+    def normalized(text: str) -> str:
+        words = text.translate(_QUOTES_AS_SPACES).lower().translate(_WITHOUT_PUNCTUATION)
+        return " ".join(words.split())
+
+    return squad1_scores(
+        questions, predictions, normalized=normalized, units=lambda text: text.replace(" ", "")
+    )
+
+
+def klue_mrc_scores(questions: Sequence[Question], predictions: Predictions) -> Scores:
+    """Returns the scores of KLUE-MRC, `rouge_w` and `exact_match`, in percent.
+
+    The rules are those of KLUE-benchmark/KLUE-baseline (metrics/utils.py). The right answer to a
+    question without answers is "". A question whose prediction is None scores 0.
+    """
+    rouge = exact = 0.0
+    for question, prediction in zip(questions, predictions, strict=True):
+        if prediction is not None:
+            predicted = klue_normalized(prediction.text)
+            golds = [klue_normalized(answer.text) for answer in question.answers] or [""]
+            rouge += max(rouge_w(predicted, gold) for gold in golds)
+            exact += predicted in golds
+    scores = {"rouge_w": rouge, "exact_match": exact}
+    return {name: 100.0 * value / len(questions) for name, value in scores.items()}
+
+
+def klue_normalized(text: str) -> str:
+    """Returns a text in lower case without ASCII punctuation and extra white space."""
+    text = _KLUE_QUOTES.sub(" ", text.lower()).translate(_WITHOUT_PUNCTUATION)
+    return " ".join(text.split())
+
+
+def rouge_w(predicted: str, gold: str) -> float:
+    """Returns the F1 of the longest common substring of two normalized answers, from 0 to 1.
+
+    KLUE names it ROUGE-W. Like KLUE-baseline, it ignores very frequent characters of a gold answer
+    of 200 characters or more, because `difflib` does.
+    """
+    if not gold:
+        return float(predicted == gold)
+    size = difflib.SequenceMatcher(None, predicted, gold).find_longest_match().size
+    return 2 * size / (len(predicted) + len(gold))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,14 +81,12 @@ class KorquadTask(SquadTask):
     version: str = fixed("1.1")
     max_length: int = 512  # maximum number of tokens of a window, special tokens included
 
-    def files(self, data: StrPath) -> dict[str, str]:
-        names = {split: [f"KorQuAD_v1.0_{split}.json"] for split in ("train", "dev")}
-        return data_files(task_folder(data, "korquad"), names=names)
+    folder: ClassVar[str] = "korquad"
+    file_names: ClassVar[FileNames] = {
+        split: [f"KorQuAD_v1.0_{split}.json"] for split in ("train", "dev")
+    }
 
-    def score(
-        self, examples: Sequence[Question], predictions: Sequence[Prediction | None]
-    ) -> dict[str, float]:
-        self.check_labels(examples)
+    def score(self, examples: Sequence[Question], predictions: Predictions) -> Scores:
         return korquad_scores(examples, predictions)
 
 
@@ -50,18 +105,15 @@ class KlueMrcTask(SquadTask):
     metric: ClassVar[str] = "rouge_w"
     score_of_one: ClassVar[str] = "rouge_w"
     id_name: ClassVar[str] = "guid"
+    folder: ClassVar[str] = "klue-mrc-v1.1"
+    file_names: ClassVar[FileNames] = {
+        split: [file] for split, file in klue_files("klue-mrc").items()
+    }
 
-    def files(self, data: StrPath) -> dict[str, str]:
-        names = {split: [file] for split, file in klue_files("klue-mrc").items()}
-        return data_files(task_folder(data, "klue-mrc-v1.1"), names=names)
-
-    def tuned(self, examples: Sequence[Question], predictions: Sequence[Prediction | None]) -> Self:
+    def tuned(self, examples: Sequence[Question], predictions: Predictions) -> Self:
         return self
 
-    def score(
-        self, examples: Sequence[Question], predictions: Sequence[Prediction | None]
-    ) -> dict[str, float]:
-        self.check_labels(examples)
+    def score(self, examples: Sequence[Question], predictions: Predictions) -> Scores:
         return klue_mrc_scores(examples, predictions)
 
 

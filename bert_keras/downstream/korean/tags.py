@@ -1,85 +1,80 @@
-"""Defines named entity recognition as in KLUE and in Naver's data."""
+"""Named entity recognition as in KLUE and in Naver's data: files, encoding and scores."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar, cast
 
 import numpy as np
 
-from bert_keras.downstream.korean.tag_files import read_klue_ner, read_naver_ner
-from bert_keras.downstream.korean.tag_scores import LABELS, klue_ner_scores
 from bert_keras.downstream.korean.texts import klue_files
-from bert_keras.downstream.ner.encoding import TaggedWords
-from bert_keras.downstream.ner.files import OUTSIDE, Sentence
-from bert_keras.downstream.ner.task import NerTask
-from bert_keras.downstream.ner.units import units_of
-from bert_keras.downstream.ner.windows import sentence_rows
-from bert_keras.downstream.task import Outputs, data_files, task_folder
-from bert_keras.errors import InputError, counted
-from bert_keras.files import StrPath, write_text
-from bert_keras.options import fixed
+from bert_keras.downstream.ner.tags import OUTSIDE, Sentence, entities, entity_counts
+from bert_keras.downstream.ner.task import NerTask, Sentences, Tags
+from bert_keras.downstream.ner.words import TaggedWords, sentence_rows, units_of
+from bert_keras.downstream.task import FileNames, Outputs, Scores, fixed
+from bert_keras.errors import InputError, check
+from bert_keras.files import StrPath, text_lines, write_text
 from bert_keras.text.tokenizer import TextTokenizer
 
 SPACE = " "
+KLUE_TYPES = ("PS", "LC", "OG", "DT", "TI", "QT")  # person, location, organization, date, ...
+KLUE_LABELS = (*(f"{prefix}-{kind}" for kind in KLUE_TYPES for prefix in "BI"), OUTSIDE)
 # monologg/KoELECTRA, finetune/processor/ner.py, with the prefix first.
 NAVER_TYPES = (
     *("PER", "FLD", "AFW", "ORG", "LOC", "CVL", "DAT"),
     *("TIM", "NUM", "EVT", "ANM", "PLT", "MAT", "TRM"),
 )
 NAVER_LABELS = (OUTSIDE, *(f"{prefix}-{kind}" for kind in NAVER_TYPES for prefix in "BI"))
+_REVERSED_TAG = re.compile(r"(.+)-([BI])")
 
 
 @dataclass(frozen=True, kw_only=True)
-class KoreanNerTask(NerTask):
-    """Named entity recognition with fixed tags, whose predictions have the format of the data."""
-
-    context: str = fixed("sentence")
-
-    prediction_file: ClassVar[str] = "predictions.tsv"
-
-    def read_predictions(
-        self, path: StrPath, examples: Sequence[Sentence]
-    ) -> list[tuple[str, ...]]:
-        """Reads the tags of a file in the format of the data.
-
-        Raises:
-            InputError: The file is invalid, or its sentences are not those of the examples.
-        """
-        sentences = self.read(path)
-        for sentence, example in zip(sentences, examples, strict=False):
-            if sentence.words != example.words:
-                raise InputError(
-                    f"{path}, line {sentence.line} has another sentence than line {example.line} "
-                    "of the data; expected the sentences of the data in the same order"
-                )
-        if len(sentences) != len(examples):
-            raise InputError(
-                f"{path} has {counted(len(sentences), 'sentence')}; the data has {len(examples)}"
-            )
-        return [sentence.tags or () for sentence in sentences]
-
-
-@dataclass(frozen=True, kw_only=True)
-class NaverNerTask(KoreanNerTask):
+class NaverNerTask(NerTask):
     """Naver NER: entities of words that white space separates.
 
     The data has no dev split. As in monologg/KoELECTRA, the test file chooses the best epoch.
     Unlike there, long sentences are not cut.
     """
 
+    context: str = fixed("sentence")
     unit: str = fixed("eojeol")
 
-    def files(self, data: StrPath) -> dict[str, str]:
-        names = {"train": ["train.tsv"], "dev": ["test.tsv"], "test": ["test.tsv"]}
-        return data_files(task_folder(data, "naver-ner"), names=names)
+    prediction_file: ClassVar[str] = "predictions.tsv"
+    folder: ClassVar[str] = "naver-ner"
+    file_names: ClassVar[FileNames] = {
+        "train": ["train.tsv"],
+        "dev": ["test.tsv"],
+        "test": ["test.tsv"],
+    }
 
-    def read(self, path: StrPath, *, split: str = "train") -> list[Sentence]:
-        return read_naver_ner(path, labels=self.labels)
+    def sentences(self, path: StrPath) -> list[Sentence]:
+        """Reads on each line a sentence, a tab, and the tag of each of its words.
+
+        Spaces separate words and tags. A tag such as PER-B becomes B-PER. This is the format of
+        monologg/KoELECTRA (finetune/data/naver-ner, processor/ner.py).
+        """
+        sentences: list[Sentence] = []
+        for line, text in enumerate(text_lines(path), start=1):
+            if not text.strip():
+                continue
+            words, *columns = (column.split() for column in text.split("\t"))
+            if len(columns) != 1 or len(words) != len(columns[0]):
+                expected = "expected a sentence, a tab, and a tag for each word"
+                raise InputError(f"{path}, line {line} is {text[:40]!r}; {expected}")
+            tags = tuple(_REVERSED_TAG.sub(r"\2-\1", tag) for tag in columns[0])
+            for tag, written in zip(tags, columns[0], strict=True):
+                if tag not in self.labels or tag == written != OUTSIDE:
+                    expected = f"O, or TYPE-B or TYPE-I with TYPE of {', '.join(NAVER_TYPES)}"
+                    raise InputError(f"{path}, line {line} has {written!r}; expected {expected}")
+            sentences.append(Sentence(tuple(words), tags, 0, line))
+        check(sentences, f"{path} contains no sentence; expected at least one")
+        return sentences
 
     def write_predictions(
-        self, path: StrPath, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
+        self, path: StrPath, examples: Sentences, predictions: Sequence[Tags]
     ) -> None:
-        """Writes the sentences with the predicted tags."""
+        """Writes the sentences with the predicted tags, in the format of the data."""
         lines = []
         for sentence, tags in zip(examples, predictions, strict=True):
             reversed_tags = ("-".join(reversed(tag.split("-"))) for tag in tags)
@@ -95,7 +90,7 @@ class LocatedTokens(TaggedWords):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KlueNerTask(KoreanNerTask):
+class KlueNerTask(NerTask):
     """KLUE's named entity recognition: entities of characters.
 
     As in KLUE-benchmark/KLUE-baseline (data/klue_ner.py, models/named_entity_recognition.py), a
@@ -104,20 +99,41 @@ class KlueNerTask(KoreanNerTask):
     other tokens of its word learn, [CLS] and [SEP] learn nothing, and long sentences are not cut.
     """
 
+    context: str = fixed("sentence")
     unit: str = fixed("token")
 
     metric: ClassVar[str] = "character_macro_f1"
+    prediction_file: ClassVar[str] = "predictions.tsv"
     word_separator: ClassVar[str] = ""
+    folder: ClassVar[str] = "klue-ner-v1.1"
+    file_names: ClassVar[FileNames] = {
+        split: [file] for split, file in klue_files("klue-ner", suffix=".tsv").items()
+    }
 
-    def files(self, data: StrPath) -> dict[str, str]:
-        files = klue_files("klue-ner", suffix=".tsv")
-        names = {split: [file] for split, file in files.items()}
-        return data_files(task_folder(data, "klue-ner-v1.1"), names=names)
+    def sentences(self, path: StrPath) -> list[Sentence]:
+        """Reads one character and its tag on each line; the words of a sentence are its characters.
 
-    def read(self, path: StrPath, *, split: str = "train") -> list[Sentence]:
-        return read_klue_ner(path, labels=self.labels)
+        Lines that start with ## are comments: the sentence with marked entities, and the
+        description of the file. An empty line, or a tab alone, ends a sentence. This is the format
+        of KLUE-benchmark/KLUE-baseline (data/klue_ner.py).
+        """
+        sentences: list[Sentence] = []
+        rows: list[tuple[str, str]] = []
+        for line, text in enumerate(chain(text_lines(path), [""]), start=1):
+            if text.strip("\t") and not text.startswith("##"):
+                character, _, tag = text.partition("\t")
+                if len(character) != 1 or tag not in self.labels:
+                    expected = f"expected a character, a tab and one of {', '.join(self.labels)}"
+                    raise InputError(f"{path}, line {line} is {text[:40]!r}; {expected}")
+                rows.append((character, tag))
+            elif rows and not text.startswith("##"):
+                characters, tags = zip(*rows, strict=True)
+                sentences.append(Sentence(characters, tags, 0, line - len(rows)))
+                rows = []
+        check(sentences, f"{path} contains no sentence; expected at least one")
+        return sentences
 
-    def encode(self, examples: Sequence[Sentence], tokenizer: TextTokenizer) -> LocatedTokens:
+    def encode(self, examples: Sentences, tokenizer: TextTokenizer) -> LocatedTokens:
         texts = ["".join(sentence.words) for sentence in examples]
         tokens, spans = units_of(texts, tokenizer, unit=self.unit)
         label_ids = [
@@ -133,24 +149,21 @@ class KlueNerTask(KoreanNerTask):
         )
 
     def predictions(
-        self, examples: Sequence[Sentence], encoded: TaggedWords, outputs: Outputs
-    ) -> list[tuple[str, ...]]:
+        self, examples: Sentences, encoded: TaggedWords, outputs: Outputs
+    ) -> list[Tags]:
         """Returns a tag for each character; a space within an entity gets the tag after it."""
         tags = super().predictions(examples, encoded, outputs)
         spans = np.split(cast(LocatedTokens, encoded).spans, encoded.tokens.word_bounds[1:-1])
         return [_character_tags(*each) for each in zip(examples, tags, spans, strict=True)]
 
-    def score(
-        self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
-    ) -> dict[str, float]:
-        self.check_labels(examples)
+    def score(self, examples: Sentences, predictions: Sequence[Tags]) -> Scores:
         gold = [sentence.tags or () for sentence in examples]
         return klue_ner_scores(*(_without_spaces(examples, tags) for tags in (gold, predictions)))
 
     def write_predictions(
-        self, path: StrPath, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
+        self, path: StrPath, examples: Sentences, predictions: Sequence[Tags]
     ) -> None:
-        """Writes the characters of the sentences with the predicted tags."""
+        """Writes the characters of the sentences with the predicted tags, as in the data."""
         sentences = [
             "".join(f"{word}\t{tag}\n" for word, tag in zip(sentence.words, tags, strict=True))
             for sentence, tags in zip(examples, predictions, strict=True)
@@ -158,18 +171,14 @@ class KlueNerTask(KoreanNerTask):
         write_text(path, "\n".join(sentences))
 
 
-def _without_spaces(
-    sentences: Sequence[Sentence], tags: Sequence[Sequence[str]]
-) -> list[list[str]]:
+def _without_spaces(sentences: Sentences, tags: Sequence[Tags]) -> list[Tags]:
     return [
         [tag for tag, word in zip(row, sentence.words, strict=True) if word != SPACE]
         for sentence, row in zip(sentences, tags, strict=True)
     ]
 
 
-def _character_tags(
-    sentence: Sentence, token_tags: Sequence[str], spans: np.ndarray
-) -> tuple[str, ...]:
+def _character_tags(sentence: Sentence, token_tags: Tags, spans: np.ndarray) -> Tags:
     tags = [OUTSIDE] * len(sentence.words)
     for tag, (start, end) in zip(token_tags, spans, strict=True):
         tags[start:end] = [tag, *[tag.replace("B-", "I-")] * (end - start - 1)]
@@ -180,7 +189,48 @@ def _character_tags(
     return tuple(tags)
 
 
+def klue_ner_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Scores:
+    """Returns the scores of KLUE-NER, in percent.
+
+    The rules are those of KLUE-benchmark/KLUE-baseline (metrics/functional.py). It also counts the
+    [CLS] and [SEP] of each sentence, whose tag is O; here both are always right. Spaces have no
+    tag. `character_macro_f1` is the mean F1 of the 13 tags, O included, where a tag that neither
+    occurs nor is predicted counts as 1. `entity_macro_f1` is the mean F1 of the types of entities
+    that occur or are predicted. An entity starts with B-; see `strict_tags`.
+    """
+    from sklearn.metrics import f1_score
+
+    flat = [
+        [tag for tags in sentences for tag in (OUTSIDE, *tags, OUTSIDE)]
+        for sentences in (gold, predicted)
+    ]
+    of_tags = f1_score(*flat, labels=list(KLUE_LABELS), average="macro", zero_division=1.0)
+    sets = (
+        [set(entities(strict_tags(tags))) for tags in sentences] for sentences in (gold, predicted)
+    )
+    num_true, num_predicted, num_correct = entity_counts(zip(*sets, strict=True))
+    kinds = {*num_true, *num_predicted}
+    f1s = [2 * num_correct[kind] / (num_true[kind] + num_predicted[kind]) for kind in kinds]
+    return {
+        "character_macro_f1": 100.0 * float(of_tags),
+        "entity_macro_f1": 100.0 * sum(f1s) / len(f1s) if f1s else 0.0,
+    }
+
+
+def strict_tags(tags: Sequence[str]) -> list[str]:
+    """Replaces each I- tag that continues no entity by O.
+
+    Entities then are those of seqeval's mode "strict" with the scheme IOB2.
+    """
+    result, kind = [], ""
+    for tag in tags:
+        prefix, _, tag_kind = tag.partition("-")
+        kind = tag_kind if prefix == "B" or tag_kind == kind else ""
+        result.append(tag if kind else OUTSIDE)
+    return result
+
+
 TAG_TASKS = (
-    KlueNerTask(name="klue-ner", max_length=510, labels=LABELS),
+    KlueNerTask(name="klue-ner", max_length=510, labels=KLUE_LABELS),
     NaverNerTask(name="naver-ner", max_length=128, labels=NAVER_LABELS),
 )

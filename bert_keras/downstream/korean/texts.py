@@ -1,10 +1,6 @@
 """Defines the Korean tasks that predict a label or a number for one text or two."""
 
-from dataclasses import dataclass
-
-from bert_keras.downstream.glue.rows import PAIR, GlueRow
-from bert_keras.downstream.glue.task import GlueTask
-from bert_keras.downstream.label_kinds import LABEL_KINDS, LabelKind
+from bert_keras.downstream.glue import PAIR, GlueRow, GlueTask, tasks_of
 
 
 def klue_files(name: str, *, suffix: str = ".json") -> dict[str, str]:
@@ -73,25 +69,4 @@ ROWS: dict[str, GlueRow] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class KoreanTask(GlueTask):
-    """A Korean task with labelled texts; its row in ROWS determines its files and labels.
-
-    Texts are cut at `max_length` tokens. A number is predicted and scored as it is, without the
-    limits and the rounding of STS-B.
-    """
-
-    @property
-    def row(self) -> GlueRow:
-        return ROWS[self.name]
-
-    @property
-    def label_kind(self) -> LabelKind:
-        return LABEL_KINDS[self.kind]
-
-    @property
-    def has_blank_texts(self) -> bool:
-        return self.row.has_blank_texts
-
-
-KOREAN_TASKS: dict[str, KoreanTask] = KoreanTask.of_rows(ROWS)
+KOREAN_TASKS: dict[str, GlueTask] = tasks_of(ROWS)

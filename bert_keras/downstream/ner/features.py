@@ -1,36 +1,84 @@
 """Named entity recognition with a BiLSTM on frozen features (BERT paper, section 5.3, Table 7)."""
 
 import hashlib
-import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import repeat
-from math import prod
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, cast
 
 import keras
 import numpy as np
 import tensorflow as tf
+from tqdm import tqdm
 
 from bert_keras.architectures import FEATURE_TAGGER
 from bert_keras.checkpoints.feature_layers import LAYER_CHOICES, feature_layers
 from bert_keras.config import BertConfig
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.schema import SEQUENCE_FEATURES
-from bert_keras.downstream.ner.encoding import PositionedWords, TaggedWords, WordFeatures
 from bert_keras.downstream.ner.task import NerTask
-from bert_keras.errors import InputError, check_least, check_name, counted
-from bert_keras.files import readable_size, resumed_folder, write_text
+from bert_keras.downstream.ner.words import TaggedWords
+from bert_keras.errors import InputError, check_least, check_name
+from bert_keras.files import atomic_file, readable_size
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.feature_tagger import BertFeatureTagger, features_at
-from bert_keras.progress import progress
 
 BATCH_SIZE = 32
-BATCHES_PER_CHECKPOINT = 20  # a run that was killed repeats at most this many batches
-PROGRESS_FILE = "batches_done"  # name of the file with the number of completed batches
+ROWS_PER_PART = 20 * BATCH_SIZE  # a run that was killed computes at most this many rows again
 INPUTS = (*SEQUENCE_FEATURES, "word_positions")
+
+
+class PositionedWords(TaggedWords):
+    """Same as `TaggedWords`, but targets have one column per word, as a BertFeatureTagger needs.
+
+    The inputs also have `word_positions`, int32 [B,W], the positions of the first tokens of the
+    words. Label ids and weights are [B,W], like the logits of a BertFeatureTagger.
+    """
+
+    def columns(self, row: int) -> np.ndarray:
+        return np.arange(len(self._words(row)))
+
+    def batch(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+        words, positions = self.words(rows)
+        width = int(positions[1].max()) + 1
+        positions_BW = np.zeros((len(rows), width), np.int32)
+        positions_BW[positions] = self.rows.word_starts[words] + 1
+        inputs = {**self.inputs(rows), "word_positions": positions_BW}
+        return inputs, *self.targets(rows, width=width)
+
+
+@dataclass(frozen=True)
+class WordFeatures(PositionedWords):
+    """Same as `PositionedWords`, but the inputs are features of words, as a WordTagger reads them.
+
+    `lengths` counts words instead of tokens.
+    """
+
+    vectors: list[np.ndarray]  # for each of the K layers, the features of all words, float32 [W,D]
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        return np.bincount(self.rows.word_rows, minlength=len(self.rows.starts))
+
+    def batch(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+        """Returns (inputs, targets, weights) of some rows.
+
+        Inputs are `features`, float32 [B,W,K,D], and `word_mask`, bool [B,W]. Targets (label ids)
+        and weights are [B,W].
+        """
+        words, positions = self.words(rows)
+        word_mask_BW = np.zeros((len(rows), int(positions[1].max()) + 1), bool)
+        word_mask_BW[positions] = True
+        features_BWKD = np.zeros(
+            (*word_mask_BW.shape, len(self.vectors), self.vectors[0].shape[1]), np.float32
+        )
+        for layer, vectors_WD in enumerate(self.vectors):
+            features_BWKD[(*positions, layer)] = vectors_WD[words]
+        inputs = {"features": features_BWKD, "word_mask": word_mask_BW}
+        return inputs, *self.targets(rows, width=word_mask_BW.shape[1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +126,9 @@ def stored_features(
 ) -> list[np.ndarray]:
     """Returns hidden states of the first token of each word, and computes them if necessary.
 
-    The states are stored in files such as FINGERPRINT/layers-9-10/layer_9.npy in `folder`, where
-    the fingerprint depends on the encoder and on its inputs. An interrupted computation continues
-    from its last stored batches.
+    The states are stored as FINGERPRINT/layer_9.npy in `folder`, where the fingerprint depends on
+    the encoder and on its inputs. An interrupted computation continues after its last part of
+    `ROWS_PER_PART` rows.
 
     Args:
         encoder: The encoder.
@@ -90,15 +138,59 @@ def stored_features(
 
     Returns:
         A read-only memory map, float32 [W,D], for each hidden state.
-
-    Raises:
-        OSError: The disk is full.
     """
     folder /= fingerprint(encoder, words)
-    if missing := [layer for layer in layers if not _stored(folder, layer)]:
-        with resumed_folder(folder / f"layers-{'-'.join(map(str, missing))}") as partial:
-            _compute(encoder, words, layers=missing, folder=partial)
-    return [np.load(_stored(folder, layer)[0], mmap_mode="r") for layer in layers]
+    paths = {layer: folder / f"layer_{layer}.npy" for layer in layers}
+    if missing := [layer for layer, path in paths.items() if not path.is_file()]:
+        shape = (len(words.label_ids), encoder.config.hidden_size)
+        size = readable_size(4 * shape[0] * shape[1] * len(missing))
+        print(f"stores features of {shape[0]:,} words, {size}, in {folder}", file=sys.stderr)
+        parts_folder = folder / f"parts-{'-'.join(map(str, missing))}"
+        parts = _computed_parts(encoder, words, layers=missing, folder=parts_folder)
+        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+        for index, layer in enumerate(missing):
+            with atomic_file(paths[layer]) as partial, partial.open("wb") as file:
+                np.lib.format.write_array_header_1_0(file, header)
+                file.writelines(np.load(part, "r")[:, index].tobytes() for part in parts)
+        shutil.rmtree(parts_folder)
+    return [np.load(path, "r") for path in paths.values()]
+
+
+def _computed_parts(
+    encoder: BertEncoder, words: PositionedWords, *, layers: Sequence[int], folder: Path
+) -> list[Path]:
+    """Returns the files of the features of `ROWS_PER_PART` rows each, float32 [M,K,D]."""
+
+    @tf.function(
+        input_signature=[dict.fromkeys(INPUTS, tf.TensorSpec((None, None), tf.int32))],
+        autograph=False,
+    )
+    def forward(inputs):
+        states = encoder.states(inputs).hidden_states
+        features_BWKD = features_at(states, inputs["word_positions"], layers)
+        return tf.cast(features_BWKD[inputs["word_positions"] > 0], tf.float32)
+
+    parts = []
+    with tqdm(total=len(words), desc="features", unit=" rows") as bar:
+        for first in range(0, len(words), ROWS_PER_PART):
+            rows = np.arange(first, min(first + ROWS_PER_PART, len(words)))
+            parts.append(folder / f"{first}.npy")
+            if not parts[-1].is_file():
+                vectors_MKD = _features_of(rows, words, forward)
+                with atomic_file(parts[-1]) as partial, partial.open("wb") as file:
+                    np.save(file, vectors_MKD)
+            bar.update(len(rows))
+    return parts
+
+
+def _features_of(rows: np.ndarray, words: PositionedWords, forward: Callable) -> np.ndarray:
+    """Returns the features of the words of adjacent rows, float32 [M,K,D]."""
+    indices, vectors = [], []
+    for batch in longest_first_batches(words.lengths[rows], batch_size=BATCH_SIZE):
+        inputs, *_ = words.batch(rows[batch])
+        indices.append(words.words(rows[batch])[0])
+        vectors.append(forward(inputs).numpy())
+    return np.concatenate(vectors)[np.argsort(np.concatenate(indices))]
 
 
 def fingerprint(encoder: BertEncoder, words: PositionedWords) -> str:
@@ -112,72 +204,6 @@ def fingerprint(encoder: BertEncoder, words: PositionedWords) -> str:
     for array in (words.tokens.ids, *words.rows):
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()[:16]
-
-
-def _stored(folder: Path, layer: int) -> list[Path]:
-    paths = folder.glob(f"layers-*/layer_{layer}.npy")
-    return [path for path in paths if path.parent.suffix != ".partial"]
-
-
-def _compute(
-    encoder: BertEncoder, words: PositionedWords, *, layers: Sequence[int], folder: Path
-) -> None:
-    shape = len(words.label_ids), encoder.config.hidden_size
-    print(
-        f"stores the features of {counted(shape[0], 'word')} x {counted(len(layers), 'layer')} x "
-        f"{shape[1]} values: "
-        f"{readable_size(4 * prod(shape) * len(layers))} in {folder.parent}",
-        file=sys.stderr,
-    )
-    paths, progress_file = [folder / f"layer_{i}.npy" for i in layers], folder / PROGRESS_FILE
-    if not progress_file.is_file():
-        for path in paths:
-            _allocate(path, shape)
-        write_text(progress_file, "0")
-    num_done = int(progress_file.read_text(encoding="ascii"))
-    maps = [np.lib.format.open_memmap(path, "r+") for path in paths]
-
-    @tf.function(
-        input_signature=[dict.fromkeys(INPUTS, tf.TensorSpec((None, None), tf.int32))],
-        autograph=False,
-    )
-    def forward(inputs):
-        states = encoder.states(inputs).hidden_states
-        features_BWKD = features_at(states, inputs["word_positions"], layers)
-        return tf.cast(features_BWKD[inputs["word_positions"] > 0], tf.float32)
-
-    batches = longest_first_batches(words.lengths, batch_size=BATCH_SIZE)
-    with progress(stage="features", unit="rows", total=len(words)) as bar:
-        bar.update(sum(map(len, batches[:num_done])))
-        for number, rows in enumerate(batches[num_done:], start=num_done + 1):
-            inputs, *_ = words.batch(rows)
-            vectors_WKD = np.asarray(forward(inputs))
-            indices_W, _ = words.words(rows)
-            for index, array in enumerate(maps):
-                array[indices_W] = vectors_WKD[:, index]
-            if number % BATCHES_PER_CHECKPOINT == 0 or number == len(batches):
-                for array in maps:
-                    array.flush()
-                write_text(progress_file, str(number))
-            bar.update(len(rows))
-    progress_file.unlink()
-
-
-def _allocate(path: Path, shape: tuple[int, int]) -> None:
-    """Creates a .npy file of zeros whose disk space is allocated.
-
-    Without this, writing to a memory map on a full disk would kill the process. The zeros are
-    written, because macOS has no `posix_fallocate`.
-    """
-    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-    try:
-        with path.open("wb") as file:
-            np.lib.format.write_array_header_1_0(file, header)
-            num_blocks, rest = divmod(4 * prod(shape), 2**20)
-            file.writelines(repeat(bytes(2**20), num_blocks))
-            file.write(bytes(rest))
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
 NER_FEATURES_TASK = NerFeaturesTask(name="ner-features", max_length=128)

@@ -3,38 +3,36 @@
 import dataclasses
 import os
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise, zip_longest
+from itertools import chain, pairwise
 from typing import ClassVar, Self
 
 import keras
 import numpy as np
 
 from bert_keras.architectures import TOKEN_CLASSIFIER
-from bert_keras.downstream.ner.encoding import TaggedWords
-from bert_keras.downstream.ner.files import OUTSIDE, Sentence, read_conll, read_tfds
-from bert_keras.downstream.ner.scoring import entity_scores
-from bert_keras.downstream.ner.windows import sentence_rows, word_tokens
-from bert_keras.downstream.task import Outputs, Task, data_files, no_labels_error
-from bert_keras.downstream.tfds import is_tfds, tfds_files
-from bert_keras.errors import InputError, check_choice, check_least, counted
+from bert_keras.downstream.ner.tags import (
+    OUTSIDE,
+    Sentence,
+    entity_scores,
+    read_conll,
+    read_tfds,
+)
+from bert_keras.downstream.ner.words import TaggedWords, sentence_rows, word_tokens
+from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, fixed
+from bert_keras.downstream.tfds import is_tfds
+from bert_keras.errors import InputError, check, check_choice, check_least, counted
 from bert_keras.files import StrPath, atomic_file
-from bert_keras.options import fixed
 from bert_keras.text.tokenizer import TextTokenizer
 
-# The possible file names of each split.
-FILES = {
-    "train": ("train.conll", "train.txt", "eng.train"),
-    "dev": ("dev.conll", "valid.txt", "eng.testa"),
-    "test": ("test.conll", "test.txt", "eng.testb"),
-}
 CONTEXTS = ("sentence", "document")
+Sentences = Sequence[Sentence]
+Tags = Sequence[str]  # the predicted tags of a sentence
 
 
 @dataclass(frozen=True, kw_only=True)
-class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
+class NerTask(Task[Sentence, TaggedWords, Tags]):
     """Named entity recognition: the tag of a word is predicted at its first token, without a CRF.
 
     The loss and the predictions cover only the words of the sentence of a row, not its context, so
@@ -61,6 +59,12 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
     metric: ClassVar[str] = "f1"
     is_metric_percentage: ClassVar[bool] = True  # as the official scorer prints it
     prediction_file: ClassVar[str] = "predictions.conll"
+    file_names: ClassVar[FileNames] = {
+        "train": ("train.conll", "train.txt", "eng.train"),
+        "dev": ("dev.conll", "valid.txt", "eng.testa"),
+        "test": ("test.conll", "test.txt", "eng.testb"),
+    }
+    label_field: ClassVar[str] = "tags"
     word_separator: ClassVar[str] = " "  # the text between two words in a report
     rows_type: ClassVar[type[TaggedWords]] = TaggedWords
 
@@ -68,40 +72,30 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
         check_choice(self, "context", CONTEXTS)
         check_least(self, 3, "max_length")
 
-    def files(self, data: StrPath) -> dict[str, str]:
-        if is_tfds(data):
-            return tfds_files(data)
-        return data_files(data, names=FILES)
+    def sentences(self, path: StrPath) -> list[Sentence]:
+        """Returns the sentences of a data file or a prediction file."""
+        return read_tfds(os.fspath(path)) if is_tfds(path) else read_conll(path)
 
     def read(self, path: StrPath, *, split: str = "train") -> list[Sentence]:
-        sentences = read_tfds(os.fspath(path)) if is_tfds(path) else read_conll(path)
+        sentences = self.sentences(path)
         if sentences[0].tags is None and split in ("train", "dev"):
-            raise InputError(
-                f"{path}, line {sentences[0].line} has one column; expected a word and its tag"
-            )
+            raise InputError(f"{path} has one column; expected words and their tags")
         if self.context == "document" and sentences[-1].document == 0:
-            raise InputError(
-                f"{path} has no -DOCSTART- lines, which context=document needs; use "
-                "context=sentence"
-            )
+            raise InputError(f"{path} has no -DOCSTART- lines, which context=document needs")
         return sentences
 
-    def with_labels_of(self, examples: Sequence[Sentence]) -> Self:
+    def with_labels_of(self, examples: Sentences) -> Self:
         if self.labels:
             return self
         tags = set(chain.from_iterable(sentence.tags or () for sentence in examples)) - {OUTSIDE}
-        if not tags:
-            raise InputError(
-                f"all tags of {counted(len(examples), 'training sentence')} are {OUTSIDE}; "
-                "expected at least one entity"
-            )
+        check(tags, f"all tags of the training sentences are {OUTSIDE}; expected an entity")
         return dataclasses.replace(self, labels=(OUTSIDE, *sorted(tags)))
 
-    def encode(self, examples: Sequence[Sentence], tokenizer: TextTokenizer) -> TaggedWords:
+    def encode(self, examples: Sentences, tokenizer: TextTokenizer) -> TaggedWords:
         """Encodes the sentences.
 
         Words with a tag that is absent from the training file have weight 0 in the loss, and a
-        score counts them as missed. Their tags and counts are printed on stderr.
+        score counts them as missed; a note on stderr names the tags.
         """
         tokens = word_tokens(examples, tokenizer)
         documents = None
@@ -111,13 +105,9 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
         tags = [*chain.from_iterable(s.tags or (None,) * len(s.words) for s in examples)]
         known: dict[str | None, int] = {tag: index for index, tag in enumerate(self.labels)}
         label_ids = np.array([known.get(tag, -1) for tag in tags], np.int32)
-        if unknown := Counter(tag for tag in tags if tag is not None and tag not in known):
-            counts = ", ".join(f"{tag} ({count})" for tag, count in sorted(unknown.items()))
-            print(
-                f"scores count as missed {counted(unknown.total(), 'word')} with a tag that is not "
-                f"in the training file: {counts}",
-                file=sys.stderr,
-            )
+        if unknown := {tag for tag in tags if tag is not None and tag not in known}:
+            note = "the training file lacks these tags, so scores count their words as missed"
+            print(f"{note}: {', '.join(sorted(unknown))}", file=sys.stderr)
         return self.rows_type(tokens, rows, label_ids, tokenizer.vocabulary)
 
     def compile_arguments(self) -> dict:
@@ -130,27 +120,21 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
         }
 
     def predictions(
-        self, examples: Sequence[Sentence], encoded: TaggedWords, outputs: Outputs
-    ) -> list[tuple[str, ...]]:
+        self, examples: Sentences, encoded: TaggedWords, outputs: Outputs
+    ) -> list[Tags]:
         """Returns the most probable tag of each word, whether or not it fits the preceding tag."""
-        label_ids = np.concatenate(
-            [output[encoded.columns(row)].argmax(axis=-1) for row, output in enumerate(outputs)]
-        )
-        tags = [self.labels[label_id] for label_id in label_ids]
+        tags = [
+            self.labels[label_id]
+            for row, output in enumerate(outputs)
+            for label_id in output[encoded.columns(row)].argmax(axis=-1)
+        ]
         return [tuple(tags[a:b]) for a, b in pairwise(encoded.tokens.word_bounds)]
 
-    def check_labels(self, examples: Sequence[Sentence]) -> None:
-        if examples[0].tags is None:
-            raise no_labels_error("the file of these sentences")
-
-    def score(
-        self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
-    ) -> dict[str, float]:
-        self.check_labels(examples)
+    def score(self, examples: Sentences, predictions: Sequence[Tags]) -> Scores:
         return entity_scores([sentence.tags or () for sentence in examples], predictions)
 
     def write_predictions(
-        self, path: StrPath, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]
+        self, path: StrPath, examples: Sentences, predictions: Sequence[Tags]
     ) -> None:
         """Writes a line "word gold predicted" for each word, and an empty line after each sentence.
 
@@ -163,29 +147,19 @@ class NerTask(Task[Sentence, TaggedWords, Sequence[str]]):
                 file.writelines(" ".join(line) + "\n" for line in zip(*columns, strict=True))
                 file.write("\n")
 
-    def read_predictions(
-        self, path: StrPath, examples: Sequence[Sentence]
-    ) -> list[tuple[str, ...]]:
-        """Reads the tags in the last column of a file.
-
-        Raises:
-            InputError: The words of the file are not those of the examples, or it has one column.
-        """
-        sentences = read_conll(path)
+    def read_predictions(self, path: StrPath, examples: Sentences) -> list[Tags]:
+        """Reads the tags of a file, whose sentences must be those of the examples."""
+        sentences = self.sentences(path)
         for sentence, example in zip(sentences, examples, strict=False):
-            words = zip_longest(sentence.words, example.words, fillvalue="the end of a sentence")
-            for index, (word, expected) in enumerate(words):
-                if word != expected:
-                    raise InputError(
-                        f"{path}, line {sentence.line + index} has {word}; line "
-                        f"{example.line + index} of the data has {expected}"
-                    )
+            if sentence.words != example.words:
+                raise InputError(
+                    f"{path} has another sentence on line {sentence.line} than the data on line "
+                    f"{example.line}; expected the sentences of the data in the same order"
+                )
         if len(sentences) != len(examples):
-            raise InputError(
-                f"{path} has {counted(len(sentences), 'sentence')}; the data has {len(examples)}"
-            )
-        if sentences[0].tags is None:
-            raise InputError(f"{path} has one column; expected words and their predicted tags")
+            found = f"{path} has {counted(len(sentences), 'sentence')}"
+            raise InputError(f"{found}; the data has {len(examples)}")
+        check(sentences[0].tags, f"{path} has one column; expected words and predicted tags")
         return [sentence.tags or () for sentence in sentences]
 
 

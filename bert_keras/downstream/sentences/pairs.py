@@ -1,32 +1,34 @@
-"""Defines the task `sentence-pairs`: embeddings whose cosine agrees with a score of similarity."""
+"""Defines `sentence-pairs` and `simcse`: embeddings whose cosine agrees with a similarity."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from bert_keras.downstream.classification import FILES
-from bert_keras.downstream.label_kinds import Number
-from bert_keras.downstream.label_scores import correlation
-from bert_keras.downstream.sentences.encoding import encoded_groups
-from bert_keras.downstream.sentences.ranking import unit_vectors
-from bert_keras.downstream.sentences.task import Losses, SentenceTask, required_text, score_name
-from bert_keras.downstream.table import read_numbered, table_rows, write_numbered
-from bert_keras.downstream.task import (
-    Encoded,
-    Outputs,
-    data_files,
-    needs_labels,
-    no_labels_error,
+from bert_keras.downstream.labels import SCORES, Number
+from bert_keras.downstream.sentences.task import (
+    DistinctSentenceGroups,
+    Losses,
+    SentencePrediction,
+    SentenceTask,
+    encoded_groups,
+    encoded_sentences,
+    required_text,
+    score_name,
 )
-from bert_keras.downstream.tfds import is_tfds, tfds_files
-from bert_keras.errors import InputError, check_range, counted
-from bert_keras.files import StrPath
+from bert_keras.downstream.table import table_rows
+from bert_keras.downstream.task import Encoded, FileNames, Scores, Task, needs_labels
+from bert_keras.downstream.tfds import is_tfds
+from bert_keras.errors import check, check_range
+from bert_keras.files import StrPath, text_lines
 from bert_keras.text.tokenizer import TextTokenizer
-from bert_keras.training.sentence_losses import CoSENTLoss, CosineSimilarityLoss
-
-PREDICTIONS_HEADER = ("index", "cosine")
+from bert_keras.training.sentence_losses import (
+    CoSENTLoss,
+    CosineSimilarityLoss,
+    MultipleNegativesRankingLoss,
+)
 
 
 class SentencePair(NamedTuple):
@@ -37,16 +39,11 @@ class SentencePair(NamedTuple):
     location: str  # where the row was read, as "FILE, line N"
 
 
-@dataclass(frozen=True, slots=True)
-class PairCosine:
-    """The cosine of the embeddings of a pair."""
-
-    cosine: float
-    smaller: dict[int, float] = field(default_factory=dict)  # of embeddings cut to that size
+Pairs = Sequence[SentencePair]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SentencePairsTask(SentenceTask[SentencePair, PairCosine]):
+class SentencePairsTask(SentenceTask[SentencePair]):
     """Semantic textual similarity, such as STS-B."""
 
     text_columns: tuple[str, ...] = ("sentence1", "sentence2")
@@ -57,29 +54,17 @@ class SentencePairsTask(SentenceTask[SentencePair, PairCosine]):
     loss: str = "cosent"
 
     metric: ClassVar[str] = "spearman"
+    label_field: ClassVar[str] = "score"
+    prediction_header: ClassVar[tuple[str, ...]] = ("index", "cosine")
     losses: ClassVar[Losses] = {"cosent": CoSENTLoss, "cosine": CosineSimilarityLoss}
 
     def __post_init__(self):
         super().__post_init__()
-        if len(self.text_columns) != 2:
-            raise InputError(
-                f"text_columns has {counted(len(self.text_columns), 'name')}; expected 2"
-            )
+        check(len(self.text_columns) == 2, f"text_columns is {self.text_columns}; expected 2 names")
         check_range(self, "a number above 0", "max_score")
 
-    def files(self, data: StrPath) -> dict[str, str]:
-        """Returns the files of the splits "train", "dev" and, if it exists, "test".
-
-        Files end in .tsv, .csv or .jsonl, such as those of GLUE's folder STS-B.
-        """
-        return tfds_files(data) if is_tfds(data) else data_files(data, names=FILES)
-
     def read(self, path: StrPath, *, split: str = "train") -> list[SentencePair]:
-        """Reads pairs; each row of "train" and "dev" must have a score.
-
-        Raises:
-            InputError: A text is empty, or a score is missing or invalid.
-        """
+        """Reads pairs from a table; each row of "train" and "dev" must have a score."""
         is_labelled = needs_labels(split)
         columns = (*self.text_columns, *([self.score_column] if is_labelled else []))
         pairs = []
@@ -92,14 +77,12 @@ class SentencePairsTask(SentenceTask[SentencePair, PairCosine]):
 
     def _score(self, text: str, location: str) -> float:
         score = Number().read(text, location=location)
-        if self.loss == "cosine" and abs(score) > self.max_score:
-            raise InputError(
-                f"{location} has the score {score:g}, which is above max_score={self.max_score:g}; "
-                "set max_score to the score of equal texts"
-            )
+        is_valid = self.loss != "cosine" or abs(score) <= self.max_score
+        remedy = "set max_score to the score of equal texts"
+        check(is_valid, f"{location} has the score {score:g}, above max_score; {remedy}")
         return score
 
-    def encode(self, examples: Sequence[SentencePair], tokenizer: TextTokenizer) -> Encoded:
+    def encode(self, examples: Pairs, tokenizer: TextTokenizer) -> Encoded:
         """Encodes the pairs; a batch has inputs of shape [B, 2, T]."""
         scores = np.array([each.score or 0.0 for each in examples], np.float32)
         return encoded_groups(
@@ -109,59 +92,79 @@ class SentencePairsTask(SentenceTask[SentencePair, PairCosine]):
             max_length=self.max_length,
         )
 
-    def predictions(
-        self, examples: Sequence[SentencePair], encoded: Encoded, outputs: Outputs
-    ) -> list[PairCosine]:
-        vectors_N2E = np.asarray(outputs).reshape(len(examples), 2, -1)
-        sizes = self.smaller_dimensions(vectors_N2E.shape[2])
-        smaller = {size: _cosines(vectors_N2E, dimensions=size) for size in sizes}
-        return [
-            PairCosine(cosine, {size: cosines[row] for size, cosines in smaller.items()})
-            for row, cosine in enumerate(_cosines(vectors_N2E))
-        ]
+    def compared(self, examples: Pairs, encoded: Encoded, units: np.ndarray) -> list[float]:
+        """Returns the cosine of each pair."""
+        units_N2E = units.reshape(len(examples), 2, -1)
+        return (units_N2E[:, 0] * units_N2E[:, 1]).sum(axis=1).tolist()
 
-    def check_labels(self, examples: Sequence[SentencePair]) -> None:
-        for each in examples:
-            if each.score is None:
-                raise no_labels_error(each.location)
+    def scores_of(self, examples: Pairs, values: Sequence[float]) -> Scores:
+        """Returns the correlations of scores and cosines."""
+        gold, names = [each.score for each in examples], ("spearman", "pearson")
+        return {name: SCORES[name](gold, values) for name in names}
 
-    def score(
-        self, examples: Sequence[SentencePair], predictions: Sequence[PairCosine]
-    ) -> dict[str, float]:
-        """Returns `spearman` and `pearson`, and both for each smaller size, as `spearman_64d`."""
-        self.check_labels(examples)
-        gold = [each.score for each in examples]
-        scores = _correlations(gold, [each.cosine for each in predictions])
-        for size in predictions[0].smaller:
-            cut = _correlations(gold, [each.smaller[size] for each in predictions])
-            scores |= {score_name(name, size): value for name, value in cut.items()}
-        return scores
+    def prediction_row(self, prediction: SentencePrediction) -> list[str]:
+        return [str(prediction.value), *map(str, prediction.smaller.values())]
 
-    def write_predictions(
-        self, path: StrPath, examples: Sequence[SentencePair], predictions: Sequence[PairCosine]
-    ) -> None:
-        """Writes a TSV with the columns index (from 0), cosine, and cosine_64d for a size of 64."""
-        names = [score_name("cosine", size) for size in predictions[0].smaller]
-        rows = [[str(p.cosine), *map(str, p.smaller.values())] for p in predictions]
-        write_numbered(path, rows, header=(*PREDICTIONS_HEADER, *names))
+    def more_columns(self, prediction: SentencePrediction) -> list[str]:
+        return [score_name("cosine", size) for size in prediction.smaller]
 
-    def read_predictions(self, path: StrPath, examples: Sequence[SentencePair]) -> list[PairCosine]:
-        """Reads the cosines of a file, without those of smaller sizes."""
-        rows = read_numbered(path, header=PREDICTIONS_HEADER, num_rows=len(examples))
-        return [
-            PairCosine(Number().read(columns[0], location=location)) for location, columns in rows
-        ]
+    def prediction_of(self, text: str, *, location: str) -> SentencePrediction:
+        return SentencePrediction(Number().read(text, location=location))
 
 
-def _cosines(vectors_N2E: np.ndarray, *, dimensions: int | None = None) -> list[float]:
-    units_N2E = unit_vectors(vectors_N2E, dimensions=dimensions)
-    return (units_N2E[:, 0] * units_N2E[:, 1]).sum(axis=1).tolist()
+@dataclass(frozen=True, kw_only=True)
+class SimcseTask(SentencePairsTask):
+    """Unsupervised SimCSE (Gao et al. 2021): the positive of a sentence is the sentence itself.
 
+    The model embeds each training sentence twice, and dropout makes the two embeddings different.
+    The other sentences of the batch are the negatives. Examples of "dev" are scored pairs, as in
+    `sentence-pairs`.
+    """
 
-def _correlations(gold: Sequence, cosines: Sequence[float]) -> dict[str, float]:
-    return {
-        name: correlation(gold, cosines, function=f"{name}r") for name in ("spearman", "pearson")
+    max_length: int = 32  # maximum number of tokens of a text; longer texts lose their end
+    text_column: str = "text"  # of a training table; a .txt file has a sentence on each line
+    loss: str = "ranking"
+
+    losses: ClassVar[Losses] = {"ranking": MultipleNegativesRankingLoss}
+    file_names: ClassVar[FileNames] = {
+        **Task.file_names,
+        "train": ("train.txt", *Task.file_names["train"]),
     }
+
+    def read(self, path: StrPath, *, split: str = "train") -> list[SentencePair]:
+        """Reads sentences for "train", and otherwise pairs."""
+        if split != "train":
+            return super().read(path, split=split)
+        rows = sentences(path, column=self.text_column)
+        return [SentencePair((text, text), None, location) for location, text in rows]
+
+    def encode(self, examples: Pairs, tokenizer: TextTokenizer) -> Encoded:
+        return encoded_groups(
+            [each.texts for each in examples],
+            np.zeros(len(examples), np.float32),
+            tokenizer,
+            max_length=self.max_length,
+            layout=DistinctSentenceGroups,
+        )
+
+    def encode_to_score(self, examples: Pairs, tokenizer: TextTokenizer) -> Encoded:
+        """Encodes each text of the pairs as a row; the rows have no loss."""
+        texts = [text for each in examples for text in each.texts]
+        return encoded_sentences(texts, tokenizer, max_length=self.max_length)
+
+
+def sentences(path: StrPath, *, column: str) -> list[tuple[str, str]]:
+    """Returns the location and the text of each row of a table, or of each line of a .txt file."""
+    if Path(path).suffix != ".txt" or is_tfds(path):
+        return [
+            (location, required_text(values, column, location=location))
+            for location, values in table_rows(path, columns=[column])
+        ]
+    lines = enumerate(text_lines(path), start=1)
+    rows = [(f"{path}, line {number}", line) for number, line in lines if line.strip()]
+    check(rows, f"{path} is empty; expected one text on each line")
+    return rows
 
 
 SENTENCE_PAIRS_TASK = SentencePairsTask(name="sentence-pairs")
+SIMCSE_TASK = SimcseTask(name="simcse")

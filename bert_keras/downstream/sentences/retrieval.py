@@ -1,49 +1,31 @@
 """Defines the task `retrieval`: embeddings that find the passages for a query."""
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
 from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.downstream.classification import FILES
-from bert_keras.downstream.label_kinds import Number
-from bert_keras.downstream.sentences.encoding import (
+from bert_keras.downstream.labels import Number
+from bert_keras.downstream.sentences.pairs import sentences
+from bert_keras.downstream.sentences.task import (
     DistinctSentenceGroups,
-    EncodedSentences,
+    Losses,
+    SentencePrediction,
+    SentenceTask,
     encoded_groups,
     encoded_sentences,
+    required_text,
 )
-from bert_keras.downstream.sentences.queries import (
-    QueryExample,
-    Ranking,
-    RetrievedPassages,
-    read_rankings,
-    relevant_passages,
-    write_rankings,
-)
-from bert_keras.downstream.sentences.ranking import (
-    ranked,
-    ranking_scores,
-    triplet_accuracy,
-    unit_vectors,
-)
-from bert_keras.downstream.sentences.simcse import sentences
-from bert_keras.downstream.sentences.task import Losses, SentenceTask, required_text, score_name
 from bert_keras.downstream.table import table_rows
-from bert_keras.downstream.task import (
-    Encoded,
-    Outputs,
-    data_files,
-    needs_labels,
-    no_labels_error,
-)
-from bert_keras.downstream.tfds import is_tfds, tfds_files
+from bert_keras.downstream.task import Encoded, Scores, needs_labels
+from bert_keras.downstream.texts import EncodedTexts
 from bert_keras.embedding import EmbeddingConfig
-from bert_keras.errors import InputError, check_least, check_unused, counted
-from bert_keras.files import StrPath
+from bert_keras.errors import InputError, check, check_least, check_unused, counted
+from bert_keras.files import StrPath, text_lines, write_text
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.training.sentence_losses import (
     MarginMSELoss,
@@ -51,9 +33,33 @@ from bert_keras.training.sentence_losses import (
     TripletLoss,
 )
 
+MAX_COSINES = 2**24  # computed at once, which takes 64 MiB
+
+
+@dataclass(frozen=True, slots=True)
+class QueryExample:
+    """A query with a relevant passage and passages that are not relevant."""
+
+    query: str
+    passages: tuple[str, ...]  # the positive, then the negatives; () if the row has no positive
+    margins: tuple[float, ...] = ()  # of a teacher: score of the positive - score of each negative
+    location: str = field(default="", compare=False)  # where it was read, as "FILE, line N"
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The nearest passages of a query."""
+
+    passages: tuple[str, ...]  # the nearest first
+    cosines: tuple[float, ...]  # of `passages`
+    example_cosines: tuple[float, ...]  # of the `passages` of the example
+
+
+Queries = Sequence[QueryExample]
+
 
 @dataclass(frozen=True)
-class EncodedCorpus(EncodedSentences):
+class EncodedCorpus(EncodedTexts):
     """The distinct texts of queries and passages, one in each row."""
 
     corpus: tuple[str, ...]  # the distinct passages; they are the first rows
@@ -62,7 +68,7 @@ class EncodedCorpus(EncodedSentences):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RetrievalTask(SentenceTask[QueryExample, RetrievedPassages]):
+class RetrievalTask(SentenceTask[QueryExample]):
     """Retrieval of passages for queries, such as questions and answers.
 
     The corpus of an evaluation consists of the distinct passages of its file, and of the texts of
@@ -84,6 +90,7 @@ class RetrievalTask(SentenceTask[QueryExample, RetrievedPassages]):
     loss: str = "ranking"
 
     prediction_file: ClassVar[str] = "predictions.jsonl"
+    label_field: ClassVar[str] = "passages"
     losses: ClassVar[Losses] = {
         "ranking": MultipleNegativesRankingLoss,
         "triplet": TripletLoss,
@@ -98,17 +105,14 @@ class RetrievalTask(SentenceTask[QueryExample, RetrievedPassages]):
         super().__post_init__()
         check_least(self, 1, "cutoff")
         num_negatives = len(self.negative_columns)
-        if self.loss == "triplet" and num_negatives != 1:
-            raise InputError(
-                f"negative_columns has {num_negatives} names; the loss triplet expects 1"
-            )
+        is_triplet = self.loss != "triplet" or num_negatives == 1
+        check(is_triplet, f"negative_columns has {num_negatives} names; loss=triplet expects 1")
         if self.loss != "margin-mse":
             check_unused(self, "margin_columns", reason="without the loss margin-mse")
         elif not len(self.margin_columns) == num_negatives > 0:
             raise InputError(
-                f"margin_columns has {counted(len(self.margin_columns), 'name')} and "
-                f"negative_columns has {num_negatives}; the loss margin-mse expects as many of "
-                "both, at least 1"
+                f"margin_columns has {counted(len(self.margin_columns), 'name')}; loss=margin-mse "
+                f"expects as many as negative_columns has, {num_negatives}, and at least 1"
             )
 
     def embedding(self, source: ModelMetadata) -> EmbeddingConfig:
@@ -120,19 +124,8 @@ class RetrievalTask(SentenceTask[QueryExample, RetrievedPassages]):
         prompts = {**embedding.prompts, **prompts}
         return dataclasses.replace(embedding, prompts=prompts, includes_prompt=True)
 
-    def files(self, data: StrPath) -> dict[str, str]:
-        """Returns the files of the splits "train", "dev" and, if it exists, "test".
-
-        Files end in .tsv, .csv or .jsonl.
-        """
-        return tfds_files(data) if is_tfds(data) else data_files(data, names=FILES)
-
     def read(self, path: StrPath, *, split: str = "train") -> list[QueryExample]:
-        """Reads queries and their passages; a row of "test" may have no positive.
-
-        Raises:
-            InputError: A text is empty, or a margin is missing or invalid.
-        """
+        """Reads queries and their passages; a row of "test" may have no positive."""
         is_labelled = needs_labels(split)
         passages = (self.positive_column, *self.negative_columns)
         margins = self.margin_columns if split == "train" else ()
@@ -151,7 +144,7 @@ class RetrievalTask(SentenceTask[QueryExample, RetrievedPassages]):
             )
         return examples
 
-    def encode(self, examples: Sequence[QueryExample], tokenizer: TextTokenizer) -> Encoded:
+    def encode(self, examples: Queries, tokenizer: TextTokenizer) -> Encoded:
         """Encodes the queries with their passages; a batch has inputs of shape [B, G, T]."""
         margins = np.array([each.margins for each in examples], np.float32)
         return encoded_groups(
@@ -165,16 +158,12 @@ class RetrievalTask(SentenceTask[QueryExample, RetrievedPassages]):
             layout=DistinctSentenceGroups,
         )
 
-    def encode_to_score(
-        self, examples: Sequence[QueryExample], tokenizer: TextTokenizer
-    ) -> EncodedCorpus:
+    def encode_to_score(self, examples: Queries, tokenizer: TextTokenizer) -> EncodedCorpus:
         """Encodes each distinct text as a row; the rows have no loss."""
         passages = [text for each in examples for text in each.passages]
         if self.corpus:
             passages += [text for _, text in sentences(self.corpus, column="text")]
-        if not passages:
-            file = examples[0].location.rpartition(", ")[0]
-            raise InputError(f"{file} has no passages to rank; set corpus to a file of passages")
+        check(passages, "there are no passages to rank; set corpus to a file of passages")
         corpus = {text: row for row, text in enumerate(dict.fromkeys(passages))}
         queries = dict.fromkeys(each.query for each in examples)
         queries = {text: row for row, text in enumerate(queries, start=len(corpus))}
@@ -188,22 +177,9 @@ class RetrievalTask(SentenceTask[QueryExample, RetrievedPassages]):
             passage_rows=[[corpus[text] for text in each.passages] for each in examples],
         )
 
-    def predictions(
-        self, examples: Sequence[QueryExample], encoded: EncodedCorpus, outputs: Outputs
-    ) -> list[RetrievedPassages]:
-        vectors = np.asarray(outputs)
-        rankings = self._rankings(encoded, vectors)
-        smaller = {
-            size: self._rankings(encoded, vectors[:, :size])
-            for size in self.smaller_dimensions(vectors.shape[1])
-        }
-        return [
-            RetrievedPassages(ranking, {size: cut[row] for size, cut in smaller.items()})
-            for row, ranking in enumerate(rankings)
-        ]
-
-    def _rankings(self, encoded: EncodedCorpus, vectors: np.ndarray) -> list[Ranking]:
-        units, num_passages = unit_vectors(vectors), len(encoded.corpus)
+    def compared(self, examples: Queries, encoded: EncodedCorpus, units: np.ndarray):
+        """Returns the ranking of each query."""
+        num_passages = len(encoded.corpus)
         indices, cosines = ranked(units[num_passages:], units[:num_passages], most=self.cutoff)
         return [
             Ranking(
@@ -214,51 +190,107 @@ class RetrievalTask(SentenceTask[QueryExample, RetrievedPassages]):
             for query, passages in zip(encoded.query_rows, encoded.passage_rows, strict=True)
         ]
 
-    def check_labels(self, examples: Sequence[QueryExample]) -> None:
-        for each in examples:
-            if not each.passages:
-                raise no_labels_error(each.location)
-
-    def score(
-        self, examples: Sequence[QueryExample], predictions: Sequence[RetrievedPassages]
-    ) -> dict[str, float]:
+    def scores_of(self, examples: Queries, values: Sequence[Ranking]) -> Scores:
         """Returns the scores of `ranking_scores` over distinct queries, and `triplet_accuracy` if
-        there are negatives; all of them also for each smaller size, as `ndcg@10_64d`.
+        there are negatives: the fraction of them with a smaller cosine than the positive.
         """
-        self.check_labels(examples)
-        scores = self._scores(examples, [each.ranking for each in predictions])
-        for size in predictions[0].smaller:
-            cut = self._scores(examples, [each.smaller[size] for each in predictions])
-            scores |= {score_name(name, size): value for name, value in cut.items()}
-        return scores
-
-    def _scores(
-        self, examples: Sequence[QueryExample], rankings: Sequence[Ranking]
-    ) -> dict[str, float]:
         relevant = relevant_passages(examples)
-        found = dict(zip((each.query for each in examples), rankings, strict=True))
+        found = dict(zip((each.query for each in examples), values, strict=True))
         scores = ranking_scores(
             [relevant[query] for query in found],
             [ranking.passages for ranking in found.values()],
             cutoff=self.cutoff,
         )
-        triplets = [each.example_cosines for each in rankings if len(each.example_cosines) > 1]
-        return scores | ({"triplet_accuracy": triplet_accuracy(triplets)} if triplets else {})
+        triplets = [
+            ranking.example_cosines[0] > each
+            for ranking in values
+            for each in ranking.example_cosines[1:]
+        ]
+        return scores | ({"triplet_accuracy": float(np.mean(triplets))} if triplets else {})
 
     def write_predictions(
-        self,
-        path: StrPath,
-        examples: Sequence[QueryExample],
-        predictions: Sequence[RetrievedPassages],
+        self, path: StrPath, examples: Queries, predictions: Sequence[SentencePrediction]
     ) -> None:
         """Writes a JSON object for each example: the query, the nearest passages and cosines."""
-        write_rankings(path, examples, [each.ranking for each in predictions])
+        rows = [
+            {"query": example.query, **dataclasses.asdict(prediction.value)}
+            for example, prediction in zip(examples, predictions, strict=True)
+        ]
+        write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
-    def read_predictions(
-        self, path: StrPath, examples: Sequence[QueryExample]
-    ) -> list[RetrievedPassages]:
+    def read_predictions(self, path: StrPath, examples: Queries) -> list[SentencePrediction]:
         """Reads the rankings of a file, without those of smaller sizes."""
-        return [RetrievedPassages(each) for each in read_rankings(path, examples)]
+        names = [each.name for each in dataclasses.fields(Ranking)]
+        rankings = []
+        for number, line in enumerate(text_lines(path), start=1):
+            try:
+                row = json.loads(line)
+                ranking = Ranking(*(tuple(row[name]) for name in names))
+                is_valid = row["query"] == examples[number - 1].query and ranking.passages
+            except (ValueError, KeyError, TypeError, IndexError) as error:
+                raise InputError(f"{path}, line {number} is no ranking of an example") from error
+            check(is_valid, f"{path}, line {number} has another query than the example")
+            rankings.append(SentencePrediction(ranking))
+        found = counted(len(rankings), "ranking")
+        check(len(rankings) == len(examples), f"{path} has {found}; expected {len(examples)}")
+        return rankings
+
+
+def relevant_passages(examples: Queries) -> dict[str, set[str]]:
+    """Returns the positives of each distinct query."""
+    relevant: dict[str, set[str]] = {}
+    for each in examples:
+        relevant.setdefault(each.query, set()).add(each.passages[0])
+    return relevant
+
+
+def ranked(
+    queries_QE: np.ndarray, passages_PE: np.ndarray, *, most: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the `most` nearest passages of each query by their unit vectors.
+
+    Returns:
+        The indices of the passages, int64 [Q, K], and their cosines, [Q, K], the largest first.
+        Passages with equal cosines are in the order of their indices.
+    """
+    most = min(most, len(passages_PE))
+    indices_QK, cosines_QK = [], []
+    step = max(1, MAX_COSINES // len(passages_PE))
+    for start in range(0, len(queries_QE), step):
+        cosines_SP = queries_QE[start : start + step] @ passages_PE.T
+        kth_S1 = -np.partition(-cosines_SP, most - 1, axis=1)[:, most - 1 : most]
+        for cosines_P, kth in zip(cosines_SP, kth_S1, strict=True):
+            candidates = np.flatnonzero(cosines_P >= kth)
+            order = np.argsort(-cosines_P[candidates], kind="stable")[:most]
+            indices_QK.append(candidates[order])
+            cosines_QK.append(cosines_P[candidates[order]])
+    return np.array(indices_QK), np.array(cosines_QK)
+
+
+def ranking_scores(
+    relevant: Sequence[Collection[str]], rankings: Sequence[Sequence[str]], *, cutoff: int
+) -> Scores:
+    """Scores the first `cutoff` passages of each ranking, with binary relevance.
+
+    Args:
+        relevant: The relevant passages of each query, at least one.
+        rankings: The passages of each query, best first.
+        cutoff: The number of passages that count, K.
+
+    Returns:
+        `ndcg@K` (normalised discounted cumulative gain), `mrr@K` (mean reciprocal rank of the first
+        relevant passage), `recall@K`, and `accuracy@1` (queries whose first passage is relevant).
+    """
+    discounts = 1 / np.log2(np.arange(2, cutoff + 2))
+    rows = []
+    for wanted, ranking in zip(relevant, rankings, strict=True):
+        hits = np.array([passage in wanted for passage in ranking[:cutoff]], bool)
+        first = hits.argmax() if hits.any() else np.inf
+        ideal = discounts[: len(wanted)].sum()
+        gain = discounts[: len(hits)][hits].sum() / ideal
+        rows.append((gain, 1 / (first + 1), hits.sum() / len(wanted), first == 0))
+    names = (f"ndcg@{cutoff}", f"mrr@{cutoff}", f"recall@{cutoff}", "accuracy@1")
+    return dict(zip(names, np.mean(rows, axis=0, dtype=float).tolist(), strict=True))
 
 
 RETRIEVAL_TASK = RetrievalTask(name="retrieval")

@@ -13,15 +13,20 @@ from typing import ClassVar, Self
 import keras
 
 from bert_keras.architectures import QUESTION_ANSWERING
-from bert_keras.downstream.squad.predictions import Prediction, predicted_answers
+from bert_keras.downstream.squad.answers import (
+    Prediction,
+    predicted_answers,
+    squad1_scores,
+    squad2_scores,
+)
 from bert_keras.downstream.squad.questions import Question, read_questions, without_misplaced
-from bert_keras.downstream.squad.scoring import squad1_scores, squad2_scores
 from bert_keras.downstream.squad.windows import NUM_SPECIALS, QuestionWindows, windows_over
-from bert_keras.downstream.task import Outputs, Task, data_files, needs_labels
-from bert_keras.downstream.tfds import is_tfds, tfds_files
-from bert_keras.errors import InputError, check_choice, check_least
+from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, needs_labels
+from bert_keras.errors import InputError, check, check_choice, check_least
 from bert_keras.files import StrPath, json_object, write_text
 from bert_keras.text.tokenizer import TextTokenizer
+
+Predictions = Sequence[Prediction | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +60,8 @@ class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
         check_least(self, 1, "stride", "max_question_length", "max_answer_length")
         # The candidates of version 2.0 contain "no answer", and `tuned` needs an answer too.
         check_least(self, 2 if self.allows_no_answer else 1, "num_best")
-        if not math.isfinite(self.null_threshold):
-            raise InputError(f"null_threshold is {self.null_threshold}; expected a finite number")
-        least = self.max_question_length + NUM_SPECIALS + 1
-        if self.max_length < least:
-            question = f"max_question_length={self.max_question_length}"
-            raise InputError(f"max_length is {self.max_length}; {question} needs at least {least}")
+        check(math.isfinite(self.null_threshold), "null_threshold is not a finite number")
+        check_least(self, self.max_question_length + NUM_SPECIALS + 1, "max_length")
 
     @property
     def allows_no_answer(self) -> bool:
@@ -69,26 +70,18 @@ class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
 
     @property
     def metric(self) -> str:
-        """The name of the score that chooses the best checkpoint.
-
-        For version 2.0, it is the F1 with the best threshold.
-        """
+        """The name of the score that chooses the best checkpoint: F1 with the best threshold."""
         return "best_f1" if self.allows_no_answer else "f1"
 
-    def files(self, data: StrPath) -> dict[str, str]:
-        if is_tfds(data):
-            return tfds_files(data)
-        names = {
+    @property
+    def file_names(self) -> FileNames:
+        return {
             split: (f"{split}-v{self.version}.json", f"{split}.json")
             for split in ("train", "dev", "test")
         }
-        return data_files(data, names=names)
 
     def read(self, path: StrPath, *, split: str = "train") -> list[Question]:
-        """Reads a file in SQuAD's format, or a TFDS split such as tfds:squad/v2.0:train.
-
-        Questions of "train" that have no answer at its position are skipped and listed on stderr.
-        """
+        """Reads questions; those of "train" that have no answer at its position are skipped."""
         path = os.fspath(path)
         questions = read_questions(path, id_name=self.id_name)
         if split == "train":
@@ -107,7 +100,7 @@ class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
         )
 
     def compile_arguments(self) -> dict:
-        """Returns the loss: the mean of the start and the end losses, as in run_squad.py."""
+        """Returns the mean of the start and the end losses, as in run_squad.py."""
         return {
             "loss": {
                 end: keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -134,10 +127,6 @@ class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
         The best answer of each question is used even where "no answer" was predicted, because
         thresholds above the present one could not be tested otherwise. If "no answer" for every
         question is best, the threshold is below all null odds; the official script gives 0.0.
-
-        Args:
-            examples: The questions of the dev set.
-            predictions: Their predictions by this task, with candidates.
         """
         if not self.allows_no_answer:
             return self
@@ -157,31 +146,25 @@ class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
             if each.is_impossible and not self.allows_no_answer:
                 raise InputError(
                     f"{each.location} has is_impossible, but each question of SQuAD 1.1 has an "
-                    "answer; use the task squad2, and for predictions a model that was "
-                    "fine-tuned on it"
+                    "answer; use the task squad2"
                 )
             if not each.answers and not each.is_impossible:
+                other = ', or "is_impossible": true' if self.allows_no_answer else ""
                 raise InputError(
-                    f"{each.location} has no answers; expected at least one"
-                    + (', or "is_impossible": true' if self.allows_no_answer else "")
-                    + "; without answers there is nothing to score, use predict"
+                    f"{each.location} has no answers; expected at least one{other}; to predict "
+                    "them, use predict"
                 )
 
-    def score(
-        self, examples: Sequence[Question], predictions: Sequence[Prediction | None]
-    ) -> dict[str, float]:
-        self.check_labels(examples)
-        if self.allows_no_answer:
-            return squad2_scores(examples, predictions)
-        return squad1_scores(examples, predictions)
+    def score(self, examples: Sequence[Question], predictions: Predictions) -> Scores:
+        scores = squad2_scores if self.allows_no_answer else squad1_scores
+        return scores(examples, predictions)
 
     def write_predictions(
         self, path: StrPath, examples: Sequence[Question], predictions: Sequence[Prediction]
     ) -> None:
         """Writes a JSON object that maps the id of each question to the predicted text.
 
-        If the predictions have candidates or null odds, files for these are written to the same
-        folder.
+        Candidates and null odds are written to files of their own in the same folder.
         """
         path, pairs = Path(path), list(zip(examples, predictions, strict=True))
         nbest = {question.id: [*map(asdict, each.candidates)] for question, each in pairs}
@@ -199,34 +182,22 @@ class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
 
         Returns:
             The prediction of each question, or None if the file has none for it.
-
-        Raises:
-            InputError: No question has a prediction, a prediction is no text, or the file of null
-                odds lacks a question.
         """
         texts, odds_path = json_object(path), _null_odds_path(Path(path))
         odds = json_object(odds_path) if odds_path.is_file() else None
-        predictions: dict[str, Prediction] = {}
-        for identity in (question.id for question in examples if question.id in texts):
-            text, null_odds = texts[identity], odds.get(identity) if odds else None
-            if not isinstance(text, str):
+        predictions: list[Prediction | None] = []
+        for identity in (question.id for question in examples):
+            text, null_odds = texts.get(identity), odds.get(identity) if odds else None
+            if text is not None and not isinstance(text, str):
                 raise InputError(f"{path}: the prediction of {identity} is not a text")
-            if odds is not None and type(null_odds) not in (int, float):
+            if text is not None and odds is not None and type(null_odds) not in (int, float):
                 raise InputError(f"{odds_path} has no number for {identity}, which is in {path}")
-            predictions[identity] = Prediction(text, null_odds)
-        missing = [question.id for question in examples if question.id not in predictions]
-        if not predictions:
-            raise InputError(
-                f"{path} has none of the {len(examples)} questions; its first id is "
-                f"{next(iter(texts), '')!r}, and that of the questions is {missing[0]!r}"
-            )
-        if missing:
-            print(
-                f"{path} has no prediction for {len(missing)} of {len(examples)} questions, such "
-                f"as {missing[0]}; they score 0",
-                file=sys.stderr,
-            )
-        return [predictions.get(question.id) for question in examples]
+            predictions.append(None if text is None else Prediction(text, null_odds))
+        if missing := predictions.count(None):
+            note = f"{path} has no prediction for {missing} of {len(examples)} questions"
+            check(missing < len(examples), f"{note}; give the predictions of these questions")
+            print(f"{note}, which score 0", file=sys.stderr)
+        return predictions
 
 
 def _null_odds_path(path: Path) -> Path:

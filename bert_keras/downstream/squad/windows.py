@@ -67,25 +67,14 @@ def windows_over(
     stride: int,
     max_question_length: int,
 ) -> QuestionWindows:
-    """Makes the windows of questions; a context of several questions is tokenized only once.
-
-    Args:
-        questions: The questions.
-        tokenizer: The tokenizer of the model.
-        max_length: Maximum number of tokens of a window, special tokens included.
-        stride: Tokens between the starts of two windows of a context.
-        max_question_length: Maximum number of tokens of a question; longer questions are cut.
-
-    Raises:
-        InputError: A context has no tokens, or a question leaves no tokens for a passage.
-    """
+    """Makes the windows of questions; a context of several questions is tokenized only once."""
     num_specials = tokenizer.vocabulary.num_specials(2)
     contexts: dict[str, int] = {}
     context_Q = np.array([contexts.setdefault(q.context, len(contexts)) for q in questions])
     ids, offsets, num_tokens = _tokenized(list(contexts), tokenizer)
     question_ids, num_question_tokens = tokenizer.flat_ids([q.question for q in questions])
     is_blank_Q = np.array([not q.context.strip() for q in questions])
-    for question in np.flatnonzero(is_blank_Q | (num_tokens[context_Q] == 0))[:1]:
+    for question in np.flatnonzero(is_blank_Q | (num_tokens[context_Q] == 0)):
         raise InputError(f"{questions[question].location}: the context has no tokens")
 
     context_starts_Q = (np.cumsum(num_tokens) - num_tokens)[context_Q]
@@ -94,11 +83,10 @@ def windows_over(
     question_lengths_Q = np.minimum(num_question_tokens, max_question_length)
 
     max_passage_Q = max_length - num_specials - question_lengths_Q
-    for question in np.flatnonzero(max_passage_Q < 1)[:1]:
+    for question in np.flatnonzero(max_passage_Q < 1):
         raise InputError(
-            f"{questions[question].location}: the question has {question_lengths_Q[question]} "
-            f"tokens, which leaves none for a passage with {num_specials} special tokens and "
-            f"max_length={max_length}; raise max_length"
+            f"{questions[question].location}: the question leaves no token of max_length="
+            f"{max_length} for a passage; raise max_length"
         )
     step_Q = np.minimum(stride, max_passage_Q)
     num_windows_Q = 1 + np.maximum(0, -(-(num_tokens_Q - max_passage_Q) // step_Q))
@@ -136,14 +124,8 @@ def max_context(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
 
     The score of a window for a token is the smaller of the numbers of tokens to its left and to its
     right in the window, plus 0.01 times the length of the window. The earliest window wins a tie
-    (run_squad.py, `_check_is_max_context`).
-
-    Args:
-        starts: int, the first token of each window, ascending from 0.
-        lengths: int, the tokens of each window.
-
-    Returns:
-        For each window bool [length], whether it has the maximum context of each of its tokens.
+    (run_squad.py, `_check_is_max_context`). `starts` are the first tokens of the windows, ascending
+    from 0. The result has for each window bool [length].
     """
     tokens = np.arange(starts[-1] + lengths[-1])
     left = tokens - starts[:, None]
@@ -160,12 +142,7 @@ def max_context(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
 def _tokenized(
     contexts: list[str], tokenizer: TextTokenizer
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tokenizes the contexts.
-
-    Returns:
-        The concatenated ids, int32 [P], their characters [start, end), int32 [P,2], and the number
-        of ids of each context, int64.
-    """
+    """Returns ids [P] and their characters [P,2], int32, and the number of ids of each context."""
     ids, offsets, lengths = [np.empty(0, np.int32)], [np.empty((0, 2), np.int32)], []
     for start in range(0, len(contexts), _BATCH_SIZE):
         for text in tokenizer.encode_batch(contexts[start : start + _BATCH_SIZE]):
@@ -176,14 +153,7 @@ def _tokenized(
 
 
 def _answer_tokens(question: Question, offsets: np.ndarray) -> tuple[int, int]:
-    """Returns the first and the last token of a context that overlap the answer.
-
-    Both are -1 for a question without a `target`.
-
-    Args:
-        question: The question.
-        offsets: The characters [start, end) of each token of its context, int32 [tokens,2].
-    """
+    """Returns the first and the last token that overlap the answer; (-1, -1) without a `target`."""
     target = question.target
     if target is None:
         return -1, -1

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.downstream.catalog import task_of
-from bert_keras.downstream.squad.predictions import spans
+from bert_keras.downstream.squad.answers import spans
 from bert_keras.downstream.squad.questions import Question
 from bert_keras.downstream.squad.task import SquadTask
 from bert_keras.exporting.servable import (

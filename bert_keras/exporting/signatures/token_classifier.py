@@ -7,11 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.downstream.ner import scoring
-from bert_keras.downstream.ner.encoding import TaggedWords
-from bert_keras.downstream.ner.units import units_of
-from bert_keras.downstream.ner.windows import sentence_rows
-from bert_keras.downstream.squad.predictions import cut
+from bert_keras.downstream.ner.tags import entities as tagged_entities
+from bert_keras.downstream.ner.words import TaggedWords, sentence_rows, units_of
+from bert_keras.downstream.squad.answers import cut
 from bert_keras.downstream.task import softmax
 from bert_keras.errors import InputError
 from bert_keras.exporting.servable import (
@@ -70,7 +68,7 @@ def served_token_labels(
         tokenizer: The same tokenizer outside the graph, which computes the samples.
         labels: The N labels in the order of the logits.
         unit: The part of a text that gets a label at its first token; see
-            `downstream.ner.units.units_of`.
+            `downstream.ner.words.units_of`.
 
     Returns:
         The signatures and samples.
@@ -182,7 +180,7 @@ def _entities(
 ) -> Iterator[tuple]:
     """Yields the entities of a text, each as a tuple with one value for each of `_COLUMNS`."""
     tags = [bio_tag(labels[int(label_id)]) for label_id in probabilities_WN.argmax(axis=1)]
-    for first, after, kind in scoring.entities(tags):
+    for first, after, kind in tagged_entities(tags):
         start = int(spans_W2[first, 0])
         entity = cut(text, start, int(spans_W2[after - 1, 1]))
         score = probabilities_WN[first:after].max(axis=1).mean()

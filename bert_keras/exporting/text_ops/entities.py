@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from bert_keras.downstream.ner.files import OUTSIDE
+from bert_keras.downstream.ner.tags import OUTSIDE
 from bert_keras.exporting.text_ops.flat import RaggedTensor, num_before, previous
 from bert_keras.exporting.text_ops.text_to_inputs import WordTokens
 from bert_keras.exporting.text_ops.windows import TextRows
@@ -25,7 +25,7 @@ class WordRows(NamedTuple):
 def word_rows(tokens: WordTokens, *, limit: int) -> WordRows:
     """Divides each text into rows of at most `limit` tokens.
 
-    Same as `downstream.ner.windows.sentence_rows` without `documents`, but rows that label no word
+    Same as `downstream.ner.words.sentence_rows` without `documents`, but rows that label no word
     stay.
     """
     text_starts, text_lengths = tokens.ids.row_starts(), tokens.ids.row_lengths()
@@ -62,7 +62,7 @@ def entities(
 ) -> dict[str, tf.Tensor]:
     """Returns the entities of B texts, at most E for each text.
 
-    The rules that group words into entities are those of `downstream.ner.scoring.entities`, applied
+    The rules that group words into entities are those of `downstream.ner.tags.entities`, applied
     to the `bio_tag` of each label.
 
     Args:

@@ -1,6 +1,6 @@
 """Divides the contexts of questions into windows and finds the best spans, inside a TF graph.
 
-The rules are those of downstream/squad/windows.py and downstream/squad/predictions.py. Scores are
+The rules are those of downstream/squad/windows.py and downstream/squad/answers.py. Scores are
 float64, as in those files.
 """
 

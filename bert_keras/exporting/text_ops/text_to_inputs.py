@@ -204,7 +204,7 @@ class TextToInputs(tf.Module):
     def unit_tokens(self, text: tf.Tensor, *, unit: str) -> WordTokens:
         """Returns the tokens of texts, string [B], with the units that get a label.
 
-        The rules are those of `downstream.ner.units.units_of`, which documents `unit`. The units
+        The rules are those of `downstream.ner.words.units_of`, which documents `unit`. The units
         are the words of the result.
         """
         if unit == "word":
@@ -238,7 +238,7 @@ class TextToInputs(tf.Module):
     def word_tokens(self, text: tf.Tensor) -> WordTokens:
         """Returns the tokens of each word of texts, string [B].
 
-        The rules are those of `downstream.ner.windows.word_tokens`: each word is tokenized by
+        The rules are those of `downstream.ner.words.word_tokens`: each word is tokenized by
         itself after a space, and a word without tokens becomes [UNK]. White space, punctuation and
         CJK characters separate words, whatever the tokenizer.
         """

@@ -59,7 +59,7 @@ class Points(NamedTuple):
     def after_marks(self, ends: tf.Tensor) -> tf.Tensor:
         """Moves the ends of spans past combining marks, which belong to the preceding character.
 
-        Same rule as `downstream.squad.predictions.cut`.
+        Same rule as `downstream.squad.answers.cut`.
         """
         is_base = tf.logical_not(self.has_any(tables.ACCENT))
         return tf.gather(tf.where(is_base)[:, 0], tf.gather(num_before(is_base), ends))

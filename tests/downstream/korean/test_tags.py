@@ -10,8 +10,9 @@ import pytest
 from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.cli import main
 from bert_keras.downstream.catalog import named_task
-from bert_keras.downstream.korean.tag_scores import LABELS, klue_ner_scores, strict_tags
-from bert_keras.downstream.ner.files import Sentence
+from bert_keras.downstream.korean.tags import KLUE_LABELS as LABELS
+from bert_keras.downstream.korean.tags import klue_ner_scores, strict_tags
+from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.errors import InputError
 from bert_keras.exporting.verify import run_requests
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
@@ -56,12 +57,12 @@ def test_the_tags_of_naver_are_reversed(korean_folder):
         (KLUE, "가\tB-XX\n", r"line 1 is '가\\tB-XX'; expected a character, a tab and one of B-PS"),
         (KLUE, "## c\n가\tO\n나나\tO\n", r"line 3 is '나나\\tO'; expected a character"),
         (KLUE, "가 O\n", "line 1 is '가 O'; expected a character"),
-        (KLUE, "## c\n\n", "a.tsv contains no sentence; expected at least one"),
-        (NAVER, "가 나\tO\n", "line 1 has 2 words and 1 tag; expected a tag for each word"),
-        (NAVER, "가 나\n", "line 1 has 0 tabs; expected one, between the sentence and its tags"),
-        (NAVER, "가\tPER-X\n", "line 1 has the tag 'PER-X'; expected O, or TYPE-B or TYPE-I with"),
-        (NAVER, "가\tB-PER\n", "line 1 has the tag 'B-PER'; expected O, or TYPE-B"),
-        (NAVER, "가\tXXX-B\n", "with TYPE one of AFW, ANM, CVL"),
+        (KLUE, "## c\n\n", "a.tsv contains no sentence"),
+        (NAVER, "가 나\tO\n", "line 1 .* a tag for each word"),
+        (NAVER, "가 나\n", "line 1 .* a tab"),
+        (NAVER, "가\tPER-X\n", "line 1 has 'PER-X'; expected O, or TYPE-B or TYPE-I with"),
+        (NAVER, "가\tB-PER\n", "line 1 has 'B-PER'; expected O, or TYPE-B"),
+        (NAVER, "가\tXXX-B\n", "line 1 has 'XXX-B'"),
         (NAVER, "", "a.tsv contains no sentence"),
     ],
 )
@@ -201,7 +202,7 @@ def test_prediction_files_have_the_format_of_the_data(korean_folder, tmp_path, n
     assert next(iter(task.score(examples, gold).values())) == 100
     with pytest.raises(InputError, match=r"p\.tsv has 2 sentences; the data has 1"):
         task.read_predictions(path, examples[:1])
-    with pytest.raises(InputError, match=r"has another sentence than line \d+ of the data; exp"):
+    with pytest.raises(InputError, match="has another sentence"):
         task.read_predictions(path, examples[::-1])
     if name == "naver-ner":
         assert path.read_text("utf-8") == (korean_folder / name / "test.tsv").read_text("utf-8")

@@ -11,7 +11,7 @@ import tensorflow_datasets as tfds
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.downstream.catalog import named_task, task_of
-from bert_keras.downstream.sentences.pairs import PairCosine, SentencePair
+from bert_keras.downstream.sentences.pairs import SentencePair
 from bert_keras.embedding import EmbeddingConfig
 from bert_keras.errors import InputError
 
@@ -41,8 +41,8 @@ def test_files_of_stsb_and_json_lines_are_read(tmp_path):
     task = dataclasses.replace(TASK, text_columns=("one", "two"))
     (unlabelled,) = task.read(tmp_path / "test.jsonl", split="test")
     assert unlabelled.score is None
-    with pytest.raises(InputError, match=r"test.jsonl, line 1 has no labels, so there is nothing"):
-        task.score([unlabelled], [PairCosine(0.5)])
+    with pytest.raises(InputError, match=r"test.jsonl, line 1 has no label"):
+        task.check_labels([unlabelled])
 
 
 def test_a_data_set_of_tfds_is_read(tmp_path):
@@ -82,7 +82,7 @@ def test_scores_of_each_size_and_prediction_files(tmp_path):
     vectors[:, 0, 0] = 2  # the first text of each pair; cosines 0, 0.6 and 0.8
     vectors[:, 1] = [[0, 1, 0], [3, 0, 4], [4, 3, 0]]
     predictions = task.predictions(examples, None, list(vectors))
-    assert [p.cosine for p in predictions] == pytest.approx([0, 0.6, 0.8])
+    assert [p.value for p in predictions] == pytest.approx([0, 0.6, 0.8])
     assert [p.smaller[2] for p in predictions] == pytest.approx([0, 1, 0.8])
     scores = task.score(examples, predictions)
     assert [*scores] == ["spearman", "pearson", "spearman_2d", "pearson_2d"]
@@ -91,8 +91,8 @@ def test_scores_of_each_size_and_prediction_files(tmp_path):
     task.write_predictions(path, examples, predictions)
     assert path.read_text().splitlines()[0] == "index\tcosine\tcosine_2d"
     again = task.read_predictions(path, examples)
-    assert [each.cosine for each in again] == [each.cosine for each in predictions]
-    with pytest.raises(InputError, match="has 3 predictions; expected 2"):
+    assert [each.value for each in again] == [each.value for each in predictions]
+    with pytest.raises(InputError, match="has 3 predictions for 2"):
         task.read_predictions(path, examples[:2])
 
 
@@ -100,10 +100,9 @@ def test_scores_of_each_size_and_prediction_files(tmp_path):
     ("row", "settings", "message"),
     [
         ("0\ta\t \t1", {}, "line 2 has an empty sentence2; expected a text"),
-        ("0\ta\tb\tx", {}, "line 2 has the label 'x'; expected a number such as 2.5"),
-        ("0\ta\tb\t", {}, "line 2 has the label ''; expected a number"),
-        ("0\ta\tb\t4", {"loss": "cosine"}, "the score 4, which is above max_score=1; set max_sco"),
-        ("0\ta\tb\t1", {"score_column": "gold"}, "line 2 has no column 'gold'; it has 'index'"),
+        ("0\ta\tb\tx", {}, "line 2 has 'x'; expected a number"),
+        ("0\ta\tb\t", {}, "line 2 has ''; expected a number"),
+        ("0\ta\tb\t4", {"loss": "cosine"}, "the score 4, above max_score"),
     ],
 )
 def test_errors_name_the_file_and_line(tmp_path, row, settings, message):
@@ -113,18 +112,13 @@ def test_errors_name_the_file_and_line(tmp_path, row, settings, message):
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"loss": "mse"}, "loss is 'mse'; expected one of cosent, cosine"),
-        ({"text_columns": ("a",)}, "text_columns has 1 name; expected 2"),
-        ({"dimensions": (8, 8)}, "dimensions has 8; expected numbers of at least 1, each once"),
-        ({"max_score": 0.0}, "max_score is 0.0; expected a number above 0"),
-        ({"max_length": 2}, "max_length is 2; expected at least 3"),
-    ],
-)
-def test_wrong_settings_are_refused(settings, message):
-    with pytest.raises(InputError, match=message):
-        dataclasses.replace(TASK, **settings)
+    ("field", "value"),
+    [("loss", "mse"), ("text_columns", ("a",)), ("dimensions", (8, 8)), ("dimensions", (8, 0)),
+     ("max_score", 0.0), ("max_length", 2)],
+)  # fmt: skip
+def test_wrong_settings_are_refused(field, value):
+    with pytest.raises(InputError, match=field):
+        dataclasses.replace(TASK, **{field: value})
 
 
 def metadata(model="BertEncoder", **fields):
@@ -139,9 +133,9 @@ def test_the_embedding_is_that_of_the_checkpoint_with_the_pooling_of_the_task():
     source = metadata("BertSentenceEncoder", embedding=stored)
     assert TASK.embedding(source) == dataclasses.replace(stored, default_prompt_name=None)
     wrong = dataclasses.replace(TASK, dimensions=(9, 4))
-    with pytest.raises(InputError, match="the largest of dimensions is 9; expected 8, the size"):
+    with pytest.raises(InputError, match="the largest of dimensions is 9; expected 8"):
         wrong.embedding(metadata())
-    with pytest.raises(InputError, match="dimensions has 9; expected at most 8, the size of the"):
+    with pytest.raises(InputError, match="dimensions has 9, but embeddings have 8"):
         wrong.predictions(pairs(1.0), None, [np.ones((2, 8))])
 
 
@@ -163,7 +157,6 @@ def test_simcse_reads_sentences_and_scores_pairs(tmp_path, tokenizer):
     assert all(first == second for first, second in (each.texts for each in examples))
     assert examples[1].location == f"{files['train']}, line 3"
     encoded = SIMCSE.encode(examples, tokenizer)
-    assert encoded.text_numbers().tolist() == [[0, 0], [1, 1], [0, 0]]
     batches = encoded.shuffled_batches(batch_size=3, seed=1)
     assert sorted(sorted(next(batches).tolist()) for _ in range(2)) in (
         [[0], [1, 2]],
@@ -178,5 +171,5 @@ def test_simcse_reads_sentences_and_scores_pairs(tmp_path, tokenizer):
     expected = TASK.predictions(dev, None, vectors.reshape(3, 2, 4))
     assert SIMCSE.predictions(dev, rows, list(vectors)) == expected
     (tmp_path / "train.txt").write_text("\n")
-    with pytest.raises(InputError, match=r"train.txt is empty; expected one text on each line"):
+    with pytest.raises(InputError, match=r"train.txt is empty"):
         SIMCSE.read(files["train"])

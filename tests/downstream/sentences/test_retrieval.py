@@ -10,8 +10,7 @@ import pytest
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.downstream.catalog import named_task
-from bert_keras.downstream.sentences.queries import QueryExample
-from bert_keras.downstream.sentences.ranking import ranked, ranking_scores, triplet_accuracy
+from bert_keras.downstream.sentences.retrieval import QueryExample, ranked, ranking_scores
 from bert_keras.errors import InputError
 
 TASK = named_task("retrieval")
@@ -41,7 +40,7 @@ def test_rows_with_and_without_negatives_and_margins_are_read(file):
     path = file(["a film,"], "query,positive", "test.csv")
     (query,) = TRIPLETS.read(path, split="test")
     assert query == QueryExample("a film", ())
-    with pytest.raises(InputError, match=r"test.csv, line 2 has no labels, so there is nothing"):
+    with pytest.raises(InputError, match=r"test.csv, line 2 has no label"):
         TRIPLETS.check_labels([query])
 
 
@@ -54,7 +53,6 @@ def test_training_batches_have_groups_and_no_text_twice(file, tokenizer):
     assert inputs["input_ids"].shape == (2, 3, 6) and margins.tolist() == [[1.5], [-2]]
     assert tokenizer.decode(inputs["input_ids"][0, 0]) == "[CLS] query : a film [SEP]"
     assert tokenizer.decode(inputs["input_ids"][0, 1]) == "[CLS] good film [SEP] [PAD] [PAD]"
-    assert encoded.text_numbers().tolist() == [[0, 1, 2], [0, 3, 4], [5, 3, 6]]
     for batch in islice(encoded.shuffled_batches(batch_size=3, seed=1), 12):
         assert 1 not in batch or len(batch) == 1
 
@@ -72,7 +70,7 @@ def test_the_corpus_is_that_of_the_file_and_of_the_setting(file, tmp_path, token
     (inputs,) = encoded.batch(np.array([5]))
     assert tokenizer.decode(inputs["input_ids"][0]) == "[CLS] passage : a bad query [SEP]"
     query = [QueryExample("a film", (), (), "test.csv, line 2")]
-    with pytest.raises(InputError, match=r"test.csv has no passages to rank; set corpus to a fi"):
+    with pytest.raises(InputError, match="no passages to rank; set corpus"):
         TASK.encode_to_score(query, tokenizer)
     assert more.encode_to_score(query, tokenizer).corpus == ("a bad query", "good film")
 
@@ -85,10 +83,10 @@ def test_scores_of_each_size_and_prediction_files(file, tmp_path, tokenizer):
         [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 1], [0, 1, 1], [2, 0.1, 0], [-1, 3, 1]], np.float32
     )
     predictions = task.predictions(examples, encoded, list(vectors))
-    assert [p.ranking.passages for p in predictions] == [
+    assert [p.value.passages for p in predictions] == [
         ("good film", "bad film"), ("good film", "bad film"), ("long film", "a")
     ]  # fmt: skip
-    assert predictions[2].ranking.example_cosines == pytest.approx((3 / 11**0.5, 4 / 22**0.5))
+    assert predictions[2].value.example_cosines == pytest.approx((3 / 11**0.5, 4 / 22**0.5))
     scores = task.score(examples, predictions)
     assert scores["recall@2"] == pytest.approx((1 / 2 + 1) / 2)  # of two distinct queries
     assert scores["triplet_accuracy"] == 1.0 and scores["accuracy@1"] == 1.0
@@ -97,39 +95,24 @@ def test_scores_of_each_size_and_prediction_files(file, tmp_path, tokenizer):
     path = tmp_path / "predictions.jsonl"
     task.write_predictions(path, examples, predictions)
     again = task.read_predictions(path, examples)
-    assert [each.ranking for each in again] == [each.ranking for each in predictions]
+    assert [each.value for each in again] == [each.value for each in predictions]
     complete = {name: value for name, value in scores.items() if not name.endswith("_1d")}
     assert task.score(examples, again) == complete
     lines = path.read_text().splitlines()
-    for text, message in (
-        (lines[0], "has 1 prediction; expected 3, one for each example in the same order"),
-        (
-            "\n".join(["[1]", *lines[1:]]),
-            "line 1 is '.1.'; expected an object with query, passages",
-        ),
-        (
-            "\n".join(lines[::-1]),
-            "line 1 has the query 'is long'; expected 'a film', that of .*dev",
-        ),
+    for texts, message in (
+        (lines[:1], "has 1 ranking; expected 3"),
+        (["[1]", *lines[1:]], "line 1 is no ranking"),
+        (["{}", *lines[1:]], "line 1 is no ranking"),
+        (lines[::-1], "line 1 has another query"),
+        ([*lines, lines[0]], "line 4 is no ranking"),
     ):
-        path.write_text(text + "\n")
+        path.write_text("\n".join(texts))
         with pytest.raises(InputError, match=message):
-            task.read_predictions(path, examples)
-    for field, value in (
-        ("passages", [["good film"], "bad film"]),
-        ("passages", []),
-        ("cosines", [0.5]),
-        ("cosines", [0.5, None]),
-        ("example_cosines", ["high", 0.1]),
-        ("example_cosines", 1.0),
-    ):
-        path.write_text("\n".join([json.dumps(json.loads(lines[0]) | {field: value}), *lines[1:]]))
-        with pytest.raises(InputError, match=r"line 1 is .*; expected an object with query, p"):
             task.read_predictions(path, examples)
 
 
 def test_ranking_keeps_the_order_of_equal_passages_and_scores_missing_ones(monkeypatch):
-    monkeypatch.setattr("bert_keras.downstream.sentences.ranking.MAX_COSINES", 8)
+    monkeypatch.setattr("bert_keras.downstream.sentences.retrieval.MAX_COSINES", 8)
     random = np.random.default_rng(0)
     queries, passages = random.normal(size=(7, 3)), random.normal(size=(5, 3))
     passages[3] = passages[1]
@@ -143,7 +126,6 @@ def test_ranking_keeps_the_order_of_equal_passages_and_scores_missing_ones(monke
     expected = {"ndcg@3": gain / 2, "mrr@3": 0.25, "recall@3": 0.25, "accuracy@1": 0.0}
     assert scores == pytest.approx(expected)
     assert ranking_scores([{"a"}], [[]], cutoff=3) == dict.fromkeys(expected, 0.0)
-    assert triplet_accuracy([(0.5, 0.4, 0.6), (0.1, 0.1, 0.0)]) == 0.5
 
 
 def test_prompts_are_stored_in_the_embedding():
@@ -155,19 +137,16 @@ def test_prompts_are_stored_in_the_embedding():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "field"),
     [
-        ({"loss": "triplet"}, "negative_columns has 0 names; the loss triplet expects 1"),
-        ({"loss": "margin-mse"}, "margin_columns has 0 names and negative_columns has 0; the loss"),
-        (
-            {"margin_columns": ("margin",)},
-            r"margin_columns=\('margin',\) has no effect without the",
-        ),
-        ({"cutoff": 0}, "cutoff is 0; expected at least 1"),
+        ({"loss": "triplet"}, "negative_columns has 0 names"),
+        ({"loss": "margin-mse"}, "margin_columns has 0 names"),
+        ({"margin_columns": ("margin",)}, "margin_columns.* has no effect"),
+        ({"cutoff": 0}, "cutoff is 0"),
     ],
 )
-def test_wrong_settings_are_refused(settings, message):
-    with pytest.raises(InputError, match=message):
+def test_wrong_settings_are_refused(settings, field):
+    with pytest.raises(InputError, match=field):
         dataclasses.replace(TASK, **settings)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from bert_keras.config import BertConfig
 from bert_keras.downstream.batches import Predictor, training_batches
-from bert_keras.downstream.squad.predictions import Candidate, Prediction
+from bert_keras.downstream.squad.answers import Candidate, Prediction
 from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.errors import InputError
 from bert_keras.models.task_models import BertQuestionAnswering
@@ -31,18 +31,13 @@ def test_default_settings_are_those_of_run_squad():
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"version": "3"}, "version is '3'; expected one of 1.1, 2.0"),
-        ({"null_threshold": float("nan")}, "null_threshold is nan; expected a finite number"),
-        ({"null_threshold": float("inf")}, "null_threshold is inf; expected a finite number"),
-        ({"stride": 0}, "stride is 0; expected at least 1"),
-        ({"max_length": 64}, "max_length is 64; max_question_length=64 needs at least 68"),
-    ],
-)
-def test_invalid_settings_are_refused(changes, message):
-    with pytest.raises(InputError, match=message):
-        dataclasses.replace(SQUAD1, **changes)
+    ("field", "value"),
+    [("version", "3"), ("null_threshold", float("nan")), ("stride", 0), ("max_length", 64),
+     ("num_best", 1)],
+)  # fmt: skip
+def test_invalid_settings_are_refused(field, value):
+    with pytest.raises(InputError, match=f"{field} is"):
+        dataclasses.replace(SQUAD2, **{field: value})
 
 
 def test_files_of_a_folder_are_found(tmp_path):
@@ -62,43 +57,24 @@ def test_misplaced_answers_are_excluded_only_from_training(squad_file, capsys):
         ("Lyon won.", [qa("1", ("Lyon", 0)), qa("2", ("won", 4)), qa("3", ("x", 1), ("won", 5))])
     )
     assert [each.id for each in SQUAD1.read(path, split="train")] == ["1", "3"]
-    report = capsys.readouterr().err
-    assert "1 of 3 questions are not used for training" in report
-    assert "qas[1] (id 2): the context has ' wo' at 4, not 'won'" in report
+    assert "1 of 3 questions" in capsys.readouterr().err
     assert [each.id for each in SQUAD1.read(path, split="dev")] == ["1", "2", "3"]
     assert capsys.readouterr().err == ""
-
-
-def test_only_the_first_misplaced_answers_are_listed(squad_file, capsys):
-    path = squad_file(
-        ("Lyon won.", [qa("1", ("Lyon", 0)), *(qa(f"bad{i}", ("won", 0)) for i in range(30))])
-    )
-    SQUAD1.read(path)
-    lines = capsys.readouterr().err.splitlines()
-    assert "30 of 31" in lines[0] and len(lines) == 1 + 20 + 1
-    assert lines[-1] == "  and 10 more"
-
-
-def test_a_training_file_with_only_misplaced_answers_is_refused(squad_file):
-    with pytest.raises(InputError, match=r"no answer that is in its context at .*qas"):
-        SQUAD1.read(squad_file(("Lyon won.", [qa("1", ("won", 0))])))
 
 
 def test_train_and_dev_questions_must_have_answers(squad_file):
     path = squad_file(("Lyon won.", [qa("1", ("Lyon", 0)), qa("2", is_impossible=True)]))
     assert SQUAD2.read(path)[1].is_impossible
     for split in ("train", "dev"):
-        with pytest.raises(InputError, match="has an answer; use the task squad2"):
+        with pytest.raises(InputError, match="use the task squad2"):
             SQUAD1.read(path, split=split)
     path = squad_file(("Lyon won.", [{"id": "1", "question": "who?"}]), name="test.json")
     (question,) = SQUAD1.read(path, split="test")
     for task in (SQUAD1, SQUAD2):
-        with pytest.raises(InputError, match=r"\(id 1\) has no answers; .* to score, use predict"):
-            task.score([question], [Prediction("x", 0.0)])
+        with pytest.raises(InputError, match=r"\(id 1\) has no answers; .* use predict"):
+            task.check_labels([question])
     with pytest.raises(InputError, match="has no answers; expected at least one"):
         SQUAD1.read(path, split="dev")
-    with pytest.raises(InputError, match="has no questions"):
-        SQUAD1.read(squad_file(), split="dev")
 
 
 def test_the_threshold_is_tuned_on_the_best_answers(ask):
@@ -111,12 +87,6 @@ def test_the_threshold_is_tuned_on_the_best_answers(ask):
     assert SQUAD2.score(questions, predictions)["f1"] == 50.0
     assert SQUAD2.tuned(questions, predictions).null_threshold == 3.0
     assert SQUAD1.tuned(questions, predictions) is SQUAD1
-
-
-def test_version_2_has_at_least_two_candidates():
-    with pytest.raises(InputError, match="num_best is 1; expected at least 2"):
-        dataclasses.replace(SQUAD2, num_best=1)
-    assert dataclasses.replace(SQUAD1, num_best=1).num_best == 1
 
 
 def test_the_threshold_is_below_all_null_odds_if_no_answer_is_best(ask):

@@ -157,9 +157,7 @@ def test_unlikely_answers_are_empty_by_the_threshold_of_the_metadata(model, tmp_
 
 
 def test_windows_without_space_for_a_passage_are_refused(model, tmp_path):
-    with pytest.raises(
-        InputError, match="max_length is 12; max_question_length=9 needs at least 13"
-    ):
+    with pytest.raises(InputError, match="max_length is 12; expected at least 13"):
         export(model, tmp_path / "squad" / "1", max_length=12)
 
 

@@ -8,8 +8,7 @@ import pytest
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
 from bert_keras.downstream.batches import Predictor
-from bert_keras.downstream.ner.files import Sentence, read_conll
-from bert_keras.downstream.ner.scoring import entities
+from bert_keras.downstream.ner.tags import Sentence, entities, read_conll
 from bert_keras.downstream.ner.task import NER_TASK
 from bert_keras.errors import InputError
 from bert_keras.exporting.export import export

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.downstream.ner import scoring
-from bert_keras.downstream.ner.windows import WordTokens, sentence_rows
+from bert_keras.downstream.ner.tags import entities as tagged_entities
+from bert_keras.downstream.ner.words import WordTokens, sentence_rows
 from bert_keras.exporting.text_ops.entities import bio_tag, entities, word_rows
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -82,7 +82,7 @@ def test_entities_equal_those_of_the_scorer(reader):
     max_entities = 0
     for row, text in enumerate(texts):
         tags = [bio_tag(LABELS[label_id]) for label_id in label_ids[row]]
-        expected = list(scoring.entities(tags))
+        expected = list(tagged_entities(tags))
         max_entities = max(max_entities, len(expected))
         for column, (first, after, kind) in enumerate(expected):
             start, end = outputs["starts"][row, column], outputs["ends"][row, column]

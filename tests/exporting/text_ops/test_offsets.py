@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 import tensorflow as tf
 
-from bert_keras.downstream.squad.predictions import cut
+from bert_keras.downstream.squad.answers import cut
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.downstream.squad.predictions import spans
+from bert_keras.downstream.squad.answers import spans
 from bert_keras.downstream.squad.questions import Question
 from bert_keras.downstream.squad.windows import windows_over
 from bert_keras.exporting.text_ops.passages import best_spans, passages_of

@@ -1,0 +1,278 @@
+"""The General Language Understanding Evaluation: nine tasks, a diagnostic set, the submission."""
+
+import sys
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bert_keras.downstream.classification import ClassificationTask, TextExample
+from bert_keras.downstream.labels import LabelPrediction
+from bert_keras.downstream.table import table_rows
+from bert_keras.downstream.task import fixed, needs_labels
+from bert_keras.downstream.tfds import PREFIX, is_tfds
+from bert_keras.errors import check, counted
+from bert_keras.files import StrPath, atomic_file
+
+# The file of each split in the folder of a task. The split of TFDS has the same name without
+# ".tsv", with "validation" instead of "dev".
+FILES = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
+MNLI_FILES = {
+    "train": "train.tsv",
+    "dev": "dev_matched.tsv",
+    "dev_mismatched": "dev_mismatched.tsv",
+    "test": "test_matched.tsv",
+    "test_mismatched": "test_mismatched.tsv",
+}
+# MNLI's model predicts the diagnostic set. These are its paths in the GLUE folder, as the archives
+# of the GLUE site and download_glue_data.py create them.
+DIAGNOSTIC_FILES = ("AX/diagnostic.tsv", "AX/AX.tsv", "diagnostic/diagnostic.tsv")
+DIAGNOSTIC_BUILDER = "glue/ax:test"
+
+PAIR = {"sentence1": "sentence1", "sentence2": "sentence2"}
+ENTAILED = ("entailment", "not_entailment")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GlueRow:
+    """One task of GLUE, or of another benchmark of texts in official files."""
+
+    folder: str  # the folder of the task in the folder of the benchmark
+    # The names of the texts in TFDS and Hugging Face, mapped to their columns in the files.
+    texts: Mapping[str, str]
+    # The labels in data files and prediction files, in the order of the processors of
+    # google-research/bert and Hugging Face. A regression task has its column as the only label.
+    labels: tuple[str, ...]
+    scores: tuple[str, ...]  # names in SCORES; the first chooses the best checkpoint
+    # The prediction files in the zip of GLUE's server, with the number of predictions in each.
+    num_test_rows: Mapping[str, int] = field(default_factory=dict)
+    label_column: str = "label"
+    kind: str = "one"  # kind of label: a name in LABEL_KINDS
+    max_score: float = 0.0  # GLUE's server expects numbers up to it, with three decimals
+    builder_labels: tuple[str, ...] = ()  # TFDS' names of `labels`, if they differ
+    files: Mapping[str, str] = field(default_factory=FILES.copy)  # the file of each split
+    headerless: Sequence[str] = ()  # the columns of files without a header
+    # Whether official files contain rows with a wrong number of columns, which are skipped.
+    has_broken_rows: bool = False
+    has_blank_texts: bool = False  # whether official files contain rows without a text
+
+
+# The scores are those of gluebenchmark.com/tasks. If a task has two, GLUE's average uses
+# their mean.
+ROWS: dict[str, GlueRow] = {
+    "cola": GlueRow(
+        folder="CoLA",
+        texts={"sentence": "sentence"},
+        labels=("0", "1"),
+        builder_labels=("unacceptable", "acceptable"),
+        scores=("matthews", "accuracy"),
+        headerless=("source", "label", "mark", "sentence"),
+        num_test_rows={"CoLA.tsv": 1_063},
+    ),
+    "sst2": GlueRow(
+        folder="SST-2",
+        texts={"sentence": "sentence"},
+        labels=("0", "1"),
+        builder_labels=("negative", "positive"),
+        scores=("accuracy",),
+        num_test_rows={"SST-2.tsv": 1_821},
+    ),
+    "mrpc": GlueRow(
+        folder="MRPC",
+        texts={"sentence1": "#1 String", "sentence2": "#2 String"},
+        label_column="Quality",
+        labels=("0", "1"),
+        builder_labels=("not_equivalent", "equivalent"),
+        scores=("accuracy_and_f1", "accuracy", "f1"),
+        num_test_rows={"MRPC.tsv": 1_725},
+    ),
+    "stsb": GlueRow(
+        folder="STS-B",
+        texts=PAIR,
+        label_column="score",
+        kind="number",
+        labels=("score",),
+        max_score=5.0,
+        scores=("pearson_and_spearman", "pearson", "spearman"),
+        num_test_rows={"STS-B.tsv": 1_379},
+    ),
+    "qqp": GlueRow(
+        folder="QQP",
+        texts={"question1": "question1", "question2": "question2"},
+        label_column="is_duplicate",
+        labels=("0", "1"),
+        builder_labels=("not_duplicate", "duplicate"),
+        scores=("accuracy_and_f1", "accuracy", "f1"),
+        num_test_rows={"QQP.tsv": 390_965},
+        has_broken_rows=True,  # some questions contain a line end
+    ),
+    "mnli": GlueRow(
+        folder="MNLI",
+        texts={"premise": "sentence1", "hypothesis": "sentence2"},
+        label_column="gold_label",
+        labels=("contradiction", "entailment", "neutral"),
+        scores=("accuracy",),
+        files=MNLI_FILES,
+        num_test_rows={"MNLI-m.tsv": 9_796, "MNLI-mm.tsv": 9_847, "AX.tsv": 1_104},
+    ),
+    "qnli": GlueRow(
+        folder="QNLI",
+        texts={"question": "question", "sentence": "sentence"},
+        labels=ENTAILED,
+        scores=("accuracy",),
+        num_test_rows={"QNLI.tsv": 5_463},
+    ),
+    "rte": GlueRow(
+        folder="RTE",
+        texts=PAIR,
+        labels=ENTAILED,
+        scores=("accuracy",),
+        num_test_rows={"RTE.tsv": 3_000},
+    ),
+    "wnli": GlueRow(
+        folder="WNLI",
+        texts=PAIR,
+        labels=("0", "1"),
+        builder_labels=("not_entailment", "entailment"),
+        scores=("accuracy",),
+        num_test_rows={"WNLI.tsv": 146},
+    ),
+}
+
+# The labels of test sets in TFDS builders, and in tables that were exported from them.
+NO_LABELS = ("-1", "-1.0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueTask(ClassificationTask):
+    """A task in the official files of a benchmark; its row names files, columns and labels.
+
+    Texts of more than 128 tokens are cut, as run_classifier.py of google-research/bert does.
+    """
+
+    row: GlueRow = field(metadata={"is_fixed": True})
+    kind: str = fixed("one")
+    text_columns: tuple[str, ...] = fixed()
+    label_column: str = fixed()
+    long_texts: str = "truncate"
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        return self.row.scores
+
+    @property
+    def folder(self) -> str:
+        return self.row.folder
+
+    @property
+    def file_names(self) -> dict[str, Sequence[str]]:
+        return {split: [file] for split, file in self.row.files.items()}
+
+    @property
+    def has_blank_texts(self) -> bool:
+        return self.row.has_blank_texts
+
+    def settings(self) -> dict[str, object]:
+        settings = super().settings()
+        del settings["row"]
+        return settings
+
+    def files(self, data: StrPath) -> dict[str, str]:
+        """Returns the file or TFDS split of each split of the task.
+
+        MNLI also has the splits "dev_mismatched", "test_mismatched" and "ax" (the diagnostic set).
+        """
+        if is_tfds(data):
+            paths = {
+                split: f"{data}:{file.removesuffix('.tsv').replace('dev', 'validation')}"
+                for split, file in self.row.files.items()
+            }
+            return paths | ({"ax": PREFIX + DIAGNOSTIC_BUILDER} if self.name == "mnli" else {})
+        paths = super().files(data)
+        if self.name == "mnli":
+            candidates = [Path(paths["train"]).parents[1] / file for file in DIAGNOSTIC_FILES]
+            if existing := [str(path) for path in candidates if path.is_file()]:
+                paths["ax"] = existing[0]
+        return paths
+
+    def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
+        """Reads rows in the order of the prediction file.
+
+        In a split with labels, rows with a wrong number of columns are skipped if the task has
+        `has_broken_rows`; their number is printed on stderr.
+        """
+        is_builder = is_tfds(path)
+        columns = [name if is_builder else file for name, file in self.row.texts.items()]
+        label = "label" if is_builder else self.label_column
+        is_labelled, broken = needs_labels(split), []
+        rows = table_rows(
+            path,
+            columns=[*columns, *[label] * is_labelled, *["idx"] * is_builder],
+            headerless=self.row.headerless,
+            broken=broken if is_labelled and self.row.has_broken_rows else None,
+        )
+        if is_builder:
+            rows = sorted(rows, key=lambda row: int(row[1]["idx"]))  # TFDS shuffles rows
+        names = self.row.builder_labels or self.row.labels
+        labels: dict[str | None, str | None] = dict(zip(names, self.row.labels, strict=True))
+        if not is_labelled:
+            labels |= dict.fromkeys(NO_LABELS)
+        examples = [
+            self.example(
+                [values[column] for column in columns],
+                labels.get(values.get(label), values.get(label)),
+                location=location,
+                split=split,
+            )
+            for location, values in rows
+        ]
+        if broken:
+            reason = "with a wrong number of columns; the first is"
+            print(f"skipped {counted(len(broken), 'row')} {reason} {broken[0]}", file=sys.stderr)
+        return examples
+
+    def prediction_row(self, prediction: LabelPrediction) -> list[str]:
+        label, most = prediction.label, self.row.max_score
+        return [f"{min(max(0.0, float(label)), most):.3f}" if most else str(label)]
+
+    def more_columns(self, prediction: LabelPrediction) -> tuple[str, ...]:
+        return ()
+
+    def prediction_of(self, text: str, *, location: str) -> LabelPrediction:
+        prediction = super().prediction_of(text, location=location)
+        self.label_kind.check(prediction.label, self.labels, location=location)
+        return prediction
+
+
+def tasks_of(rows: Mapping[str, GlueRow]) -> dict[str, GlueTask]:
+    """Returns the task of each row, by its name."""
+    return {
+        name: GlueTask(
+            name=name,
+            row=row,
+            labels=row.labels,
+            kind=row.kind,
+            text_columns=tuple(row.texts),
+            label_column=row.label_column,
+        )
+        for name, row in rows.items()
+    }
+
+
+GLUE_TASKS: dict[str, GlueTask] = tasks_of(ROWS)
+
+
+def submission_zip(folder: StrPath, path: StrPath) -> None:
+    """Checks the eleven prediction files of a folder, CoLA.tsv to AX.tsv, and packs them.
+
+    GLUE's server expects all of them.
+    """
+    files = {file: task for task in GLUE_TASKS.values() for file in task.row.num_test_rows}
+    missing = ", ".join(file for file in files if not (Path(folder) / file).is_file())
+    where = "MNLI-mm.tsv with --split test_mismatched, AX.tsv with --split ax"
+    check(not missing, f"{folder} has no {missing}; write them with predict ({where})")
+    for file, task in files.items():
+        task.read_predictions(Path(folder) / file, range(task.row.num_test_rows[file]))
+    with atomic_file(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in files:
+            archive.write(Path(folder) / file, file)

@@ -1,1 +1,0 @@
-"""The General Language Understanding Evaluation: nine tasks and a diagnostic set."""

@@ -1,0 +1,282 @@
+"""Reads, learns, predicts and scores labels: one class, several classes, or a number."""
+
+import abc
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import keras
+import numpy as np
+
+from bert_keras.downstream.task import softmax
+from bert_keras.errors import InputError, check, counted, printable
+
+Label = str | tuple[str, ...] | float
+AnyLabel = TypeVar("AnyLabel", str, tuple[str, ...], float)
+
+MAX_LISTED = 20  # labels in a message
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+
+
+class LabelPrediction(NamedTuple):
+    """The predicted label of an example."""
+
+    label: Label
+    # float32 [num_labels]; () for a number, and for a prediction that was read from a file.
+    probabilities: Sequence[float] | np.ndarray = ()
+
+
+class LabelKind(abc.ABC, Generic[AnyLabel]):
+    """How labels of one kind are read from a file, learned, predicted and scored."""
+
+    problem_type: str = ""  # as in the model metadata; "" for one class
+    scores: tuple[str, ...]  # names in SCORES; the first chooses the best checkpoint
+    min_classes: int = 1  # minimum number of classes in a training file
+
+    @abc.abstractmethod
+    def read(self, text: str, *, location: str) -> AnyLabel:
+        """Returns the label of a text; raises InputError if it is no label of this kind."""
+
+    def to_text(self, label: AnyLabel) -> str:
+        """Returns the text of a label, which `read` can read."""
+        return str(label)
+
+    def names(self, label: AnyLabel) -> tuple[str, ...]:
+        """Returns the classes that a label consists of."""
+        return ()
+
+    @abc.abstractmethod
+    def targets(self, labels: Sequence[AnyLabel | None], classes: Sequence[str]) -> np.ndarray:
+        """Returns the targets of the loss; a missing or unknown label gives zeros.
+
+        The array is int32 [N] for one class, else float32 [N, num_labels].
+        """
+
+    @abc.abstractmethod
+    def compile_arguments(self) -> dict:
+        """Returns `loss` and `metrics` for `model.compile`."""
+
+    @abc.abstractmethod
+    def prediction(self, logits: np.ndarray, classes: Sequence[str]) -> LabelPrediction:
+        """Returns the prediction of an example from its logits, float32 [num_labels]."""
+
+    def classes(self, labels: Sequence[AnyLabel], *, file: str, column: str) -> tuple[str, ...]:
+        """Returns the sorted classes of a training file, or the name of a column of numbers.
+
+        Raises:
+            InputError: There are fewer than `min_classes` classes.
+        """
+        classes = sorted({name for label in labels for name in self.names(label)})
+        if all(map(_NUMBER.fullmatch, classes)):
+            classes.sort(key=float)
+        found = f"{file} has {counted(len(classes), 'label')} in the column {column!r}"
+        check(len(classes) >= self.min_classes, f"{found}; expected at least {self.min_classes}")
+        return tuple(classes)
+
+    def check(self, label: AnyLabel, classes: Sequence[str], *, location: str) -> None:
+        """Raises InputError for a label with a class that is not in `classes`."""
+        for name in self.names(label):
+            if name not in classes:
+                known = listed_labels(classes)
+                raise InputError(f"{location} has the unknown label {name!r}; known: {known}")
+
+
+class OneLabel(LabelKind[str]):
+    """Exactly one of several classes."""
+
+    scores = ("accuracy", "macro_f1")
+    min_classes = 2
+
+    def read(self, text, *, location):
+        check(text.strip(), f"{location} has an empty label; expected one of the classes")
+        return _writable(text.strip(), location)
+
+    def names(self, label):
+        return (label,)
+
+    def targets(self, labels, classes):
+        ids: dict[str | None, int] = {label: index for index, label in enumerate(classes)}
+        return np.array([ids.get(label, 0) for label in labels], np.int32)
+
+    def compile_arguments(self):
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        return {"loss": loss, "metrics": ["accuracy"]}
+
+    def prediction(self, logits, classes):
+        return LabelPrediction(classes[int(logits.argmax())], softmax(logits))
+
+
+class ManyLabels(LabelKind[tuple[str, ...]]):
+    """Any number of classes, separated by commas in a file; an empty text means no class.
+
+    Each class with a probability of at least 0.5 is predicted.
+    """
+
+    problem_type = "multi_label_classification"
+    scores = ("micro_f1_of_labels", "macro_f1_of_labels", "subset_accuracy")
+
+    def read(self, text, *, location):
+        labels = tuple(label.strip() for label in text.split(",")) if text.strip() else ()
+        if "" in labels or len(set(labels)) < len(labels):
+            raise InputError(f"{location} has the labels {text!r}; expected each once, none empty")
+        return tuple(_writable(label, location) for label in labels)
+
+    def to_text(self, label):
+        return ",".join(label)
+
+    def names(self, label):
+        return label
+
+    def targets(self, labels, classes):
+        rows = [[float(each in (label or ())) for each in classes] for label in labels]
+        return np.array(rows, np.float32)
+
+    def compile_arguments(self):
+        # A logit of 0 is a probability of 0.5.
+        metrics = [keras.metrics.BinaryAccuracy(threshold=0.0)]
+        return {"loss": keras.losses.BinaryCrossentropy(from_logits=True), "metrics": metrics}
+
+    def prediction(self, logits, classes):
+        probabilities = 0.5 * (1.0 + np.tanh(0.5 * logits))
+        pairs = zip(classes, logits, strict=True)
+        return LabelPrediction(tuple(label for label, logit in pairs if logit >= 0), probabilities)
+
+
+class Number(LabelKind[float]):
+    """A number, which is predicted by regression."""
+
+    problem_type = "regression"
+    scores = ("pearson_and_spearman", "pearson", "spearman", "mean_squared_error")
+
+    def read(self, text, *, location):
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        check(math.isfinite(value), f"{location} has {text[:40]!r}; expected a number such as 2.5")
+        return value
+
+    def classes(self, labels, *, file, column):
+        return (column,)
+
+    def targets(self, labels, classes):
+        return np.array([[0.0 if label is None else label] for label in labels], np.float32)
+
+    def compile_arguments(self):
+        return {"loss": keras.losses.MeanSquaredError(), "metrics": ["mae"]}
+
+    def prediction(self, logits, classes):
+        return LabelPrediction(float(logits[0]))
+
+
+LABEL_KINDS: dict[str, LabelKind] = {"one": OneLabel(), "many": ManyLabels(), "number": Number()}
+
+
+def listed_labels(labels: Sequence[str]) -> str:
+    """Returns the first labels and the number of further ones, for a message."""
+    more = len(labels) - MAX_LISTED
+    return ", ".join(labels[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _writable(label: str, location: str) -> str:
+    """Returns a label that fits a line of a TSV; raises InputError for control characters."""
+    if "\t" in label or len(label.splitlines()) > 1 or printable(label) != label:
+        raise InputError(f"{location} has control characters in the label {label!r}; rename it")
+    return label
+
+
+def majority_accuracy(train: Sequence, dev: Sequence) -> float:
+    """Returns the accuracy on `dev` of always predicting the most frequent label of `train`."""
+    ((majority, _),) = Counter(example.label for example in train).most_common(1)
+    return accuracy([example.label for example in dev], [majority] * len(dev))
+
+
+def accuracy(gold: Sequence, predicted: Sequence) -> float:
+    """Returns the fraction of examples with the right label."""
+    return float(np.mean([one == other for one, other in zip(gold, predicted, strict=True)]))
+
+
+def f1(gold: Any, predicted: Any, **details: Any) -> float:
+    """Returns scikit-learn's F1 score over the labels that occur in `gold` or `predicted`."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(gold, predicted, zero_division=0.0, **details))
+
+
+def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
+    """Returns Matthews' correlation coefficient; 0 if only one label is predicted."""
+    from sklearn.metrics import matthews_corrcoef
+
+    if len({*gold, *predicted}) == 1:
+        return 0.0  # as scikit-learn, which also warns
+    return float(matthews_corrcoef(gold, predicted))
+
+
+def correlation(gold: Sequence[float], predicted: Sequence[float], *, function: str) -> float:
+    """Returns the correlation by `scipy.stats.pearsonr` or `spearmanr`.
+
+    It is 0 if all numbers of `gold` or of `predicted` are equal, for which SciPy gives NaN.
+    """
+    import scipy.stats
+
+    if np.ptp(gold) == 0 or np.ptp(predicted) == 0:
+        return 0.0
+    return float(getattr(scipy.stats, function)(predicted, gold)[0])
+
+
+def f1_of_similar(gold: Sequence[float], predicted: Sequence[float]) -> float:
+    """Returns the F1 score of the class of similar texts: numbers of at least 3 of 5.
+
+    KLUE-STS is scored this way (KLUE-baseline, metrics/functional.py, `klue_sts_f1`).
+    """
+    return f1(np.greater_equal(gold, 3), np.greater_equal(predicted, 3))
+
+
+def mean_squared_error(gold: Sequence[float], predicted: Sequence[float]) -> float:
+    """Returns the mean of the squared differences."""
+    return float(np.mean(np.square(np.subtract(gold, predicted))))
+
+
+def f1_of_sets(gold: Sequence[tuple], predicted: Sequence[tuple], *, average: str) -> float:
+    """Returns the "micro" or "macro" F1 score of examples with any number of labels each."""
+    labels = sorted({label for several in (*gold, *predicted) for label in several})
+    if not labels:
+        return 1.0  # no label is expected and none is predicted
+    gold_NL, predicted_NL = (
+        np.array([[label in each for label in labels] for each in sets], int)
+        for sets in (gold, predicted)
+    )
+    # In one column, scikit-learn would also average over its zeros.
+    classes = [1] if len(labels) == 1 else None
+    return f1(gold_NL, predicted_NL, average=average, labels=classes)
+
+
+def subset_accuracy(gold: Sequence[tuple], predicted: Sequence[tuple]) -> float:
+    """Returns the fraction of examples with exactly the right labels."""
+    return accuracy([set(each) for each in gold], [set(each) for each in predicted])
+
+
+def mean_score(gold: Sequence, predicted: Sequence, *, names: Sequence[str]) -> float:
+    """Returns the mean of the named scores."""
+    return float(np.mean([SCORES[name](gold, predicted) for name in names]))
+
+
+SCORES: dict[str, Callable[..., float]] = {
+    "accuracy": accuracy,
+    "f1": partial(f1, pos_label="1"),  # MRPC and QQP: the label of equivalent texts
+    "macro_f1": partial(f1, average="macro"),
+    "matthews": matthews,
+    "pearson": partial(correlation, function="pearsonr"),
+    "spearman": partial(correlation, function="spearmanr"),
+    "f1_of_similar": f1_of_similar,
+    "mean_squared_error": mean_squared_error,
+    "micro_f1_of_labels": partial(f1_of_sets, average="micro"),
+    "macro_f1_of_labels": partial(f1_of_sets, average="macro"),
+    "subset_accuracy": subset_accuracy,
+    # GLUE's overall score uses the mean for a task with two metrics.
+    "accuracy_and_f1": partial(mean_score, names=("accuracy", "f1")),
+    "pearson_and_spearman": partial(mean_score, names=("pearson", "spearman")),
+}

@@ -1,0 +1,139 @@
+"""Reads words and tags in the format of CoNLL's shared tasks, and scores them as conlleval.pl."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import cast
+
+from bert_keras.downstream.tfds import tfds_rows
+from bert_keras.errors import InputError, check, counted
+from bert_keras.files import StrPath, text_lines
+
+DOCUMENT_START = "-DOCSTART-"
+OUTSIDE = "O"
+
+Entity = tuple[int, int, str]  # index of the first word, index after the last word, type
+
+_COLUMN = re.compile(r"[^ \t]+")
+_TAG = re.compile(r"O|[BI]-.+")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One sentence."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None  # one for each word; None if the file has words only
+    document: int  # the number of -DOCSTART- lines before it; 0 in a file without such lines
+    line: int  # of its first word; the other words follow on the next lines
+
+
+def read_conll(path: StrPath) -> list[Sentence]:
+    """Reads the sentences of a file in CoNLL format.
+
+    A line has a word, optional further columns, and a tag, separated by spaces or tabs. An empty
+    line ends a sentence. Tags are O, B-TYPE or I-TYPE, in the scheme IOB1 or BIO2. A file with a
+    single column has no tags. A -DOCSTART- line starts a document and is not a word.
+    """
+    sentences: list[Sentence] = []
+    width, first_line, document = 0, 0, 0
+    rows: list[list[str]] = []
+    for line, text in enumerate(chain(text_lines(path), [""]), start=1):
+        columns = _COLUMN.findall(text)
+        if columns and columns[0] != DOCUMENT_START:
+            if not width:
+                width, first_line = len(columns), line
+            if len(columns) != width:
+                found = f"{path}, line {line} has {counted(len(columns), 'column')}"
+                raise InputError(f"{found}; line {first_line} has {width}")
+            if width > 1 and not _TAG.fullmatch(columns[-1]):
+                found = f"{path}, line {line} ends in {columns[-1]!r}"
+                raise InputError(f"{found}; expected the tag of the word: O, B-TYPE or I-TYPE")
+            rows.append(columns)
+            continue
+        if rows:
+            tags = tuple(row[-1] for row in rows) if width > 1 else None
+            words = tuple(row[0] for row in rows)
+            sentences.append(Sentence(words, tags, document, line - len(rows)))
+            rows = []
+        document += bool(columns)
+    check(sentences, f"{path} contains no sentence; expected lines with a word and its tag")
+    return sentences
+
+
+def read_tfds(path: str) -> list[Sentence]:
+    """Reads the sentences of a split of a TFDS builder with the features `tokens` and `ner`.
+
+    `conll2003` is such a builder. Its rows do not name their documents, so `document` is always 0.
+    `line` is the number of the row. Rows without words are skipped.
+    """
+    rows = ((row["tokens"], row["ner"], n) for n, row in enumerate(tfds_rows(path), start=1))
+    return [
+        Sentence(tuple(cast(list[str], words)), tuple(cast(list[str], tags)), 0, number)
+        for words, tags, number in rows
+        if words
+    ]
+
+
+def entity_scores(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """Returns the scores of conlleval.pl (2004-01-26) for the tags of sentences, in percent.
+
+    A predicted entity is correct if its first word, its last word and its type are correct. The
+    scores are `f1`, `precision` and `recall` of entities, `accuracy` of single tags, and the first
+    three for each type, named as `person f1`.
+    """
+    num_words = num_equal = 0
+    pairs = []
+    for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
+        num_equal += sum(tag == other for tag, other in zip(gold_tags, predicted_tags, strict=True))
+        num_words += len(gold_tags)
+        pairs.append((set(entities(gold_tags)), set(entities(predicted_tags))))
+    num_true, num_predicted, num_correct = entity_counts(pairs)
+    scores = _ratios(num_true.total(), num_predicted.total(), num_correct.total())
+    scores["accuracy"] = 100 * num_equal / num_words
+    for kind in sorted({*num_true, *num_predicted}):
+        ratios = _ratios(num_true[kind], num_predicted[kind], num_correct[kind])
+        scores.update({f"{kind} {name}": value for name, value in ratios.items()})
+    return scores
+
+
+def entity_counts(
+    pairs: Iterable[tuple[set[Entity], set[Entity]]],
+) -> tuple[Counter, Counter, Counter]:
+    """Counts the true, the predicted, and the correctly predicted entities of each type.
+
+    `pairs` are the (true, predicted) entities of each sentence.
+    """
+    counters = Counter(), Counter(), Counter()
+    for gold, predicted in pairs:
+        for counter, spans in zip(counters, (gold, predicted, gold & predicted), strict=True):
+            counter.update(kind for _, _, kind in spans)
+    return counters
+
+
+def entities(tags: Sequence[str]) -> Iterator[Entity]:
+    """Yields the entities of a sentence.
+
+    Tags that break the scheme are read as conlleval.pl reads them: an I- tag after O, or after
+    another type, starts an entity like a B- tag.
+    """
+    start, kind = 0, ""  # "" outside of an entity
+    for index, tag in enumerate([*tags, OUTSIDE]):
+        prefix, _, tag_kind = tag.partition("-")
+        if prefix == "I" and tag_kind == kind:
+            continue
+        if kind:
+            yield start, index, kind
+        start, kind = index, tag_kind
+
+
+def _ratios(num_true: int, num_predicted: int, num_correct: int) -> dict[str, float]:
+    precision = 100 * num_correct / num_predicted if num_predicted else 0.0
+    recall = 100 * num_correct / num_true if num_true else 0.0
+    total = precision + recall
+    f1 = 2 * precision * recall / total if total else 0.0
+    return {"f1": f1, "precision": precision, "recall": recall}

@@ -1,0 +1,200 @@
+"""Tokenizes words, divides their tokens into rows that fit a model, and encodes their tags.
+
+Legend: W words, M words of a batch, B rows, T tokens of a row, K layers, D hidden size.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_keras.downstream.ner.tags import Sentence
+from bert_keras.downstream.task import Encoded
+from bert_keras.text.google_words import google_words, is_dropped
+from bert_keras.text.packing import packed_texts
+from bert_keras.text.tokenizer import TextTokenizer
+from bert_keras.text.vocab import Vocabulary
+
+
+@dataclass(frozen=True)
+class WordTokens:
+    """The M tokens of the W words of N sentences."""
+
+    ids: np.ndarray  # int32 [M], the token ids
+    starts: np.ndarray  # int64 [W], the index in `ids` of the first token of each word
+    bounds: np.ndarray  # int64 [N+1], the index in `ids` of each sentence's first token, and M
+    word_bounds: np.ndarray  # int64 [N+1], the number of words before each sentence, and W
+
+
+def word_tokens(sentences: Sequence[Sentence], tokenizer: TextTokenizer) -> WordTokens:
+    """Tokenizes each word by itself.
+
+    A space is added before each word, because RoBERTa's tokens depend on it. A word without tokens
+    (of control characters only) becomes [UNK], because the tag of a word is predicted at its first
+    token.
+    """
+    words = chain.from_iterable(sentence.words for sentence in sentences)
+    ids, counts = tokenizer.flat_ids([f" {word}" for word in words])
+    empty = counts == 0
+    ids = np.insert(ids, (np.cumsum(counts) - counts)[empty], tokenizer.vocabulary.unk_id)
+    ends = np.cumsum(np.where(empty, 1, counts))
+    starts = np.concatenate([[0], ends])
+    word_bounds = np.cumsum([0, *(len(sentence.words) for sentence in sentences)])
+    return WordTokens(ids, starts[:-1], starts[word_bounds], word_bounds)
+
+
+def units_of(
+    texts: Sequence[str], tokenizer: TextTokenizer, *, unit: str
+) -> tuple[WordTokens, np.ndarray]:
+    """Returns the tokens of texts, and the characters [start, end) of their units, int64 [W,2].
+
+    A `unit` is a "word" that white space, punctuation and CJK characters separate, which is
+    tokenized by itself; an "eojeol", which only white space separates; or a "token". White space
+    that is a token of byte-level BPE is no unit. The units are the words of the result.
+    """
+    if unit == "word":
+        lowercase = tokenizer.lowercase and not tokenizer.vocabulary.rules
+        words = [google_words(text, lowercase=lowercase) for text in texts]
+        sentences = [Sentence(tuple(word.text for word in row), None, 0, 1) for row in words]
+        spans = [(min(word.indices), max(word.indices) + 1) for row in words for word in row]
+        return word_tokens(sentences, tokenizer), np.array(spans, np.int64).reshape(-1, 2)
+    encoded = tokenizer.encode_batch(texts)
+    ids = np.array([token_id for each in encoded for token_id in each.ids], np.int32)
+    offsets_M2 = np.array([span for each in encoded for span in each.offsets], np.int64)
+    offsets_M2 = offsets_M2.reshape(-1, 2)
+    bounds = np.cumsum([0, *(len(each.ids) for each in encoded)])
+    is_first, has_text = np.ones((2, len(ids)), bool)
+    for text, start, end in zip(texts, bounds[:-1], bounds[1:], strict=True):
+        is_space = [each.isspace() and not is_dropped(each) for each in text]
+        offsets = offsets_M2[start:end]
+        num_spaces = np.cumsum([0, *is_space])[offsets]
+        has_text[start:end] = (np.diff(num_spaces) < np.diff(offsets))[:, 0]
+        if unit == "eojeol":
+            is_first[start:end] = np.diff(num_spaces[:, 0], prepend=-1) != 0
+    offsets_M2 = offsets_M2[has_text]
+    numbers, first, counts = np.unique(
+        np.cumsum(is_first)[has_text], return_index=True, return_counts=True
+    )
+    starts = np.flatnonzero(is_first)[numbers - 1]
+    spans_W2 = np.stack([offsets_M2[first, 0], offsets_M2[first + counts - 1, 1]], axis=1)
+    return WordTokens(ids, starts, bounds, np.searchsorted(starts, bounds)), spans_W2
+
+
+class WordWindows(NamedTuple):
+    """R rows of tokens, without special tokens, and the row in which each word is predicted.
+
+    Each word is predicted in exactly one row, and each row predicts at least one word.
+    """
+
+    starts: np.ndarray  # int64 [R], the index of the first token in `WordTokens.ids`
+    lengths: np.ndarray  # int64 [R], in tokens
+    word_rows: np.ndarray  # int64 [W], ascending, the row in which the word is predicted
+    word_starts: np.ndarray  # int64 [W], the position of the word's first token in this row
+
+
+def sentence_rows(
+    tokens: WordTokens, *, limit: int, documents: np.ndarray | None = None
+) -> WordWindows:
+    """Makes one or several rows of each sentence.
+
+    With `documents`, a row is filled on both sides with the text around the sentence in its
+    document. Both sides get equally many tokens unless the document ends on one of them.
+
+    A sentence of more than `limit` tokens has several rows. They start `limit // 2` tokens apart,
+    and the last one ends with the sentence. A word is predicted in the row where it has the most
+    context, which is the row with the nearest middle (google-research/bert run_squad.py,
+    `_check_is_max_context`).
+
+    Args:
+        tokens: The tokens of the sentences.
+        limit: Maximum number of tokens of a row, special tokens not counted.
+        documents: int [N], ascending, the number of the document of each sentence.
+    """
+    starts, ends = tokens.bounds[:-1], tokens.bounds[1:]
+    documents = np.arange(len(starts)) if documents is None else documents
+    max_before = starts - tokens.bounds[np.searchsorted(documents, documents, side="left")]
+    max_after = tokens.bounds[np.searchsorted(documents, documents, side="right")] - ends
+    num_context = np.maximum(limit - (ends - starts), 0)
+    before = np.minimum(np.maximum(num_context // 2, num_context - max_after), max_before)
+    after = np.minimum(num_context - before, max_after)
+    text_starts, text_ends = starts - before, ends + after
+
+    stride = max(limit // 2, 1)
+    num_rows = 1 + -(-np.maximum(text_ends - text_starts - limit, 0) // stride)
+    sentences = np.repeat(np.arange(len(num_rows)), num_rows)
+    nth = np.arange(len(sentences)) - np.repeat(np.cumsum(num_rows) - num_rows, num_rows)
+    lengths = np.minimum(text_ends - text_starts, limit)[sentences]
+    row_starts = np.minimum(text_starts[sentences] + nth * stride, text_ends[sentences] - lengths)
+
+    # The first token after the midpoint between the middles of two consecutive rows.
+    between = (row_starts[:-1] + row_starts[1:] + limit - 1) // 2 + 1
+    predicted_from = np.where(nth == 0, starts[sentences], np.concatenate([[0], between]))
+    word_rows = np.searchsorted(predicted_from, tokens.starts, side="right") - 1
+    used_rows, word_rows = np.unique(word_rows, return_inverse=True)
+    row_starts, lengths = row_starts[used_rows], lengths[used_rows]
+    return WordWindows(row_starts, lengths, word_rows, tokens.starts - row_starts[word_rows])
+
+
+@dataclass(frozen=True)
+class TaggedWords(Encoded):
+    """Rows of tokens with the tags of their words.
+
+    The target of a word is at its first token.
+    """
+
+    tokens: WordTokens  # the tokens of all words
+    rows: WordWindows  # the tokens of each row, and the row of each word
+    label_ids: np.ndarray  # int32 [W]; -1 for a word without a tag, or with an unknown tag
+    vocabulary: Vocabulary
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        return self.rows.lengths + 2  # [CLS] and [SEP]
+
+    def columns(self, row: int) -> np.ndarray:
+        """Returns the columns of the words of a row in its targets and outputs, int64."""
+        return self.rows.word_starts[self._words(row)] + 1  # [CLS] is at 0
+
+    def words(self, rows: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+        """Returns the words whose tags are predicted in some rows, int64 [M].
+
+        Their positions in a batch, (batch rows, columns), are the second result, each int64 [M].
+        """
+        words, columns = map(self._words, rows), [*map(self.columns, rows)]
+        batch_rows = np.repeat(np.arange(len(rows)), [*map(len, columns)])
+        return np.concatenate([*words]), (batch_rows, np.concatenate(columns))
+
+    def batch(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+        """Returns (inputs, targets, weights) of some rows.
+
+        Inputs are int32 [B,T] by name. Targets are label ids, int32 [B,T]. Weights are float32
+        [B,T]: 1 at the first token of each word that has a label and is predicted in this row, else
+        0.
+        """
+        inputs = self.inputs(rows)
+        return inputs, *self.targets(rows, width=inputs["input_ids"].shape[1])
+
+    def inputs(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns the inputs of a fine-tuned encoder for some rows by name, int32 [B,T]."""
+        return packed_texts(
+            self.tokens.ids,
+            self.rows.starts[rows, None],
+            self.rows.lengths[rows, None],
+            length=int(self.rows.lengths[rows].max()) + 2,
+            vocabulary=self.vocabulary,
+        )
+
+    def targets(self, rows: np.ndarray, *, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the label ids, int32, and the weights, float32, of some rows, [B, width]."""
+        words, positions = self.words(rows)
+        label_ids = np.zeros((len(rows), width), np.int32)
+        weights = np.zeros((len(rows), width), np.float32)
+        label_ids[positions] = np.maximum(self.label_ids[words], 0)
+        weights[positions] = self.label_ids[words] >= 0
+        return label_ids, weights
+
+    def _words(self, row: int) -> np.ndarray:
+        return np.arange(*np.searchsorted(self.rows.word_rows, (row, row + 1)))

@@ -1,0 +1,163 @@
+"""Files in CoNLL format, the TFDS builder, entities, and the scores of conlleval.pl."""
+
+import pytest
+import tensorflow_datasets as tfds
+
+from bert_keras.downstream.ner.tags import Sentence, entities, entity_scores, read_conll
+from bert_keras.downstream.ner.task import NER_TASK
+from bert_keras.errors import InputError
+
+CONLL_2003 = """-DOCSTART- -X- -X- O
+
+EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+
+Peter NNP I-NP I-PER
+
+-DOCSTART- -X- O O
+
+Rome NNP I-NP I-LOC
+"""
+WNUT_17 = "\ufeffEmpire\tB-location\nState\tI-location\n\t\n\n:\tO"
+
+
+def file_of(tmp_path, text: str):
+    path = tmp_path / "words.conll"
+    path.write_text(text, encoding="utf-8", newline="")
+    return path
+
+
+def test_conll_2003_files_are_read(tmp_path):
+    assert read_conll(file_of(tmp_path, CONLL_2003)) == [
+        Sentence(("EU", "rejects"), ("I-ORG", "O"), document=1, line=3),
+        Sentence(("Peter",), ("I-PER",), document=1, line=6),
+        Sentence(("Rome",), ("I-LOC",), document=2, line=10),
+    ]
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_wnut_17_files_are_read(tmp_path, line_end):
+    """The file has a byte order mark, a line with only a tab, and no line end at its end."""
+    assert read_conll(file_of(tmp_path, WNUT_17.replace("\n", line_end))) == [
+        Sentence(("Empire", "State"), ("B-location", "I-location"), document=0, line=1),
+        Sentence((":",), ("O",), document=0, line=5),
+    ]
+
+
+def test_files_may_have_words_without_tags(tmp_path):
+    sentences = read_conll(file_of(tmp_path, "a\n\u00a0\n\nb\n"))
+    assert [(s.words, s.tags) for s in sentences] == [(("a", "\u00a0"), None), (("b",), None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a O\nb\n", "line 2 has 1 column; line 1 has 2"),
+        ("a NN O\n\nNew York NN O\n", "line 3 has 4 columns; line 1 has 3"),
+        ("a O\nb S-PER\n", "line 2 ends in 'S-PER'; expected the tag"),
+        ("a B-\n", "line 1 ends in 'B-'; expected the tag"),
+        ("-DOCSTART- O\n\n", "contains no sentence"),
+    ],
+)
+def test_invalid_files_are_refused(tmp_path, text, message):
+    path = file_of(tmp_path, text)
+    with pytest.raises(InputError, match=message) as error:
+        read_conll(path)
+    assert str(error.value).startswith(str(path))
+
+
+def test_the_shared_wnut_files_are_read(shared_data):
+    counts = {}
+    for split in ("train", "dev", "test"):
+        sentences = read_conll(shared_data / f"ner/wnut17/{split}.conll")
+        counts[split] = (len(sentences), sum(len(s.words) for s in sentences))
+    assert counts == {"train": (3394, 62730), "dev": (1009, 15733), "test": (1287, 23394)}
+
+
+@pytest.fixture
+def builder(tmp_path, monkeypatch):
+    lines = "-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\nsaid VBD B-VP O\n\nRome NNP B-NP B-LOC\n\n"
+    for name in ("train.txt", "valid.txt", "test.txt"):
+        (tmp_path / name).write_text(lines)
+    manager = tfds.download.DownloadManager
+    monkeypatch.setattr(manager, "download_and_extract", lambda manager, url: tmp_path)
+    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path / "tfds"))
+    return "tfds:conll2003"
+
+
+def test_the_conll_2003_builder_is_read(builder):
+    files = NER_TASK.files(builder)
+    assert files == {split: f"{builder}:{split}" for split in ("train", "dev", "test")}
+    for split, path in files.items():
+        sentences = sorted(NER_TASK.read(path, split=split), key=lambda each: each.words)
+        assert [(s.words, s.tags, s.document) for s in sentences] == [
+            (("EU", "said"), ("B-ORG", "O"), 0),
+            (("Rome",), ("B-LOC",), 0),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("B-PER I-PER O B-LOC", [(0, 2, "PER"), (3, 4, "LOC")]),
+        ("I-PER I-PER B-PER", [(0, 2, "PER"), (2, 3, "PER")]),  # IOB1
+        ("O I-PER I-LOC I-LOC", [(1, 2, "PER"), (2, 4, "LOC")]),  # broken BIO2
+        ("B-PER I-LOC B-LOC I-PER", [(0, 1, "PER"), (1, 2, "LOC"), (2, 3, "LOC"), (3, 4, "PER")]),
+        ("B-creative-work I-creative-work", [(0, 2, "creative-work")]),
+        ("O O", []),
+    ],
+)
+def test_entities_are_read_from_tags(tags, expected):
+    assert list(entities(tags.split())) == expected
+
+
+# The output of conlleval.pl (2004-01-26) for sentences with true and predicted tags, separated by
+# "|": accuracy, precision, recall and F1, then the last three for each type.
+TABLE = [
+    (
+        "O B-PER I-creative-work I-LOC I-PER",
+        "I-creative-work B-PER I-creative-work I-LOC B-PER",
+        (60.0, 80.0, 100.0, 88.89),
+        {
+            "LOC": (100.0, 100.0, 100.0),
+            "PER": (100.0, 100.0, 100.0),
+            "creative-work": (50.0, 100.0, 66.67),
+        },
+    ),
+    (
+        "B-PER O B-PER O I-PER | O",
+        "B-PER O B-PER B-PER I-PER | O",
+        (83.33, 66.67, 66.67, 66.67),
+        {"PER": (66.67, 66.67, 66.67)},
+    ),
+    (
+        "B-LOC I-creative-work I-creative-work | O",
+        "I-creative-work I-creative-work I-creative-work | B-creative-work",
+        (50.0, 0.0, 0.0, 0.0),
+        {"LOC": (0.0, 0.0, 0.0), "creative-work": (0.0, 0.0, 0.0)},
+    ),
+    (
+        "I-PER B-LOC O | B-LOC O O I-creative-work",
+        "O O O | O O O O",
+        (42.86, 0.0, 0.0, 0.0),
+        {"LOC": (0.0, 0.0, 0.0), "PER": (0.0, 0.0, 0.0), "creative-work": (0.0, 0.0, 0.0)},
+    ),
+    (
+        "O O O O O | O O",
+        "B-creative-work I-PER B-creative-work I-PER B-PER | O B-PER",
+        (14.29, 0.0, 0.0, 0.0),
+        {"PER": (0.0, 0.0, 0.0), "creative-work": (0.0, 0.0, 0.0)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("gold", "predicted", "overall", "of_types"), TABLE)
+def test_scores_equal_those_of_conlleval(gold, predicted, overall, of_types):
+    scores = entity_scores(*([s.split() for s in tags.split("|")] for tags in (gold, predicted)))
+    names = ("accuracy", "precision", "recall", "f1")
+    assert tuple(round(scores.pop(name), 2) for name in names) == overall
+    assert {name: round(value, 2) for name, value in scores.items()} == {
+        f"{kind} {name}": value
+        for kind, values in of_types.items()
+        for name, value in zip(names[1:], values, strict=True)
+    }

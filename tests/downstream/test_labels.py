@@ -1,0 +1,66 @@
+"""Labels of each kind, and scores of edge cases; the tests of each task check its scores."""
+
+import pytest
+
+from bert_keras.downstream.labels import LABEL_KINDS, SCORES
+from bert_keras.errors import InputError
+
+ONE, MANY, NUMBER = (LABEL_KINDS[name] for name in ("one", "many", "number"))
+
+
+def test_white_space_around_labels_is_removed():
+    labels = [kind.read(" 1.0 ", location="f, line 2") for kind in (ONE, MANY, NUMBER)]
+    assert labels == ["1.0", ("1.0",), 1.0]
+
+
+@pytest.mark.parametrize("label", ["x\ty", "x\x1b[31m", "x\u202ey"])
+def test_labels_with_control_characters_are_refused(label):
+    for kind in (ONE, MANY):
+        with pytest.raises(InputError, match=r"f, line 2 has control characters"):
+            kind.read(label, location="f, line 2")
+
+
+@pytest.mark.parametrize("text", ["nan", "three", "9" * 5_000, ""])
+def test_numbers_are_finite(text):
+    with pytest.raises(InputError, match=r"f, line 2"):
+        NUMBER.read(text, location="f, line 2")
+
+
+def test_classes_are_sorted_as_numbers_where_all_are_numbers():
+    def classes(text):
+        return ONE.classes(text.split(), file="f.tsv", column="tone")
+
+    assert classes("10 9 -1.5 10") == ("-1.5", "9", "10")
+    assert classes("10 9 b") == ("10", "9", "b")
+    assert classes(f"2 {'1' * 5_000}")[0] == "2"
+    with pytest.raises(InputError, match=r"f.tsv has 1 label in the column 'tone'"):
+        classes("x x")
+
+
+@pytest.mark.parametrize(("kind", "label"), [(ONE, "new"), (MANY, ("l00", "new"))])
+def test_errors_list_only_the_first_known_labels(kind, label):
+    labels = [f"l{number:02}" for number in range(30)]
+    with pytest.raises(InputError, match=r"'new'; known: l00, .*, l19 and 10 more$"):
+        kind.check(label, labels, location="f, line 2")
+
+
+def test_equal_predictions_have_a_correlation_of_zero():
+    for name in ("pearson", "spearman", "pearson_and_spearman"):
+        assert SCORES[name]([1.0, 2.0, 3.0], [2.5, 2.5, 2.5]) == 0.0
+        assert SCORES[name]([1.0, 1.0], [2.0, 2.5]) == 0.0
+    assert SCORES["matthews"](["0", "1"], ["1", "1"]) == 0.0
+    assert SCORES["f1"](["0", "1"], ["0", "0"]) == 0.0
+
+
+def test_several_labels_are_scored_as_sets():
+    gold, predicted = [("a",), ("a",)], [("a",), ("a", "b")]
+    assert SCORES["macro_f1_of_labels"](gold, predicted) == 0.5
+    assert SCORES["micro_f1_of_labels"](gold, predicted) == 0.8
+    assert SCORES["macro_f1_of_labels"]([()], [()]) == 1.0
+    assert SCORES["subset_accuracy"]([("a", "b"), ()], [("b", "a"), ("a",)]) == 0.5
+
+
+def test_a_single_label_is_scored_without_the_examples_that_lack_it():
+    gold, predicted = [("a",), (), (), ()], [("a",), ("a",), (), ()]
+    for name in ("micro_f1_of_labels", "macro_f1_of_labels"):
+        assert SCORES[name](gold, predicted) == pytest.approx(2 / 3)
