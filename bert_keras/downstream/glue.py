@@ -233,7 +233,8 @@ class GlueTask(ClassificationTask):
 
     def prediction_row(self, prediction: LabelPrediction) -> list[str]:
         label, most = prediction.label, self.row.max_score
-        return [f"{min(max(0.0, float(label)), most):.3f}" if most else str(label)]
+        is_limited = most and isinstance(label, float)
+        return [f"{min(max(0.0, label), most):.3f}" if is_limited else str(label)]
 
     def more_columns(self, prediction: LabelPrediction) -> tuple[str, ...]:
         return ()
@@ -272,7 +273,8 @@ def submission_zip(folder: StrPath, path: StrPath) -> None:
     where = "MNLI-mm.tsv with --split test_mismatched, AX.tsv with --split ax"
     check(not missing, f"{folder} has no {missing}; write them with predict ({where})")
     for file, task in files.items():
-        task.read_predictions(Path(folder) / file, range(task.row.num_test_rows[file]))
+        rows = [TextExample((), None, "")] * task.row.num_test_rows[file]
+        task.read_predictions(Path(folder) / file, rows)
     with atomic_file(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:
             archive.write(Path(folder) / file, file)

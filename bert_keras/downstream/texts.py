@@ -27,8 +27,11 @@ class EncodedTexts(Encoded):
     lengths: np.ndarray  # int64 [N], in tokens; batches group examples of similar length
 
     def batch(self, rows: np.ndarray) -> tuple:
-        targets = () if self.targets is None else (self.targets[rows],)
-        return self.inputs(rows), *targets
+        return self.inputs(rows), *self.targets_of(rows)
+
+    def targets_of(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Returns a tuple of the targets of some rows; it is empty without a loss."""
+        return () if self.targets is None else (self.targets[rows],)
 
     def inputs(self, sequences: np.ndarray) -> dict[str, np.ndarray]:
         """Returns the model inputs of X sequences by name, int32 [X, T]."""
@@ -55,7 +58,7 @@ class EncodedGroups(EncodedTexts):
             padding = self.vocabulary.pad_id if name == "input_ids" else 0
             inputs[name] = np.full((*is_real_BW.shape, array_XT.shape[1]), padding, np.int32)
             inputs[name][is_real_BW] = array_XT
-        return inputs, self.targets[rows]
+        return inputs, *self.targets_of(rows)
 
 
 def num_tokens(texts: tuple[Ids, ...], vocabulary: Vocabulary) -> np.ndarray:

@@ -247,7 +247,7 @@ def test_limited_training_examples_are_evenly_spaced(pretrained, table):
 def test_a_label_only_in_dev_is_refused_before_anything_is_written(pretrained, table):
     with (table / "dev.tsv").open("a") as file:
         file.write("red kind glass\tis glass\n")
-    with pytest.raises(InputError, match=r"dev.tsv, line 50 has the label 'is glass'; known: is "):
+    with pytest.raises(InputError, match=r"dev.tsv, line 50 .*'is glass'; known: is "):
         finetune(
             TASK,
             FINETUNE,

@@ -74,7 +74,7 @@ def windows_over(
     ids, offsets, num_tokens = _tokenized(list(contexts), tokenizer)
     question_ids, num_question_tokens = tokenizer.flat_ids([q.question for q in questions])
     is_blank_Q = np.array([not q.context.strip() for q in questions])
-    for question in np.flatnonzero(is_blank_Q | (num_tokens[context_Q] == 0)):
+    for question in np.flatnonzero(is_blank_Q | (num_tokens[context_Q] == 0)).tolist():
         raise InputError(f"{questions[question].location}: the context has no tokens")
 
     context_starts_Q = (np.cumsum(num_tokens) - num_tokens)[context_Q]
@@ -83,7 +83,7 @@ def windows_over(
     question_lengths_Q = np.minimum(num_question_tokens, max_question_length)
 
     max_passage_Q = max_length - num_specials - question_lengths_Q
-    for question in np.flatnonzero(max_passage_Q < 1):
+    for question in np.flatnonzero(max_passage_Q < 1).tolist():
         raise InputError(
             f"{questions[question].location}: the question leaves no token of max_length="
             f"{max_length} for a passage; raise max_length"
