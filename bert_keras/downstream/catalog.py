@@ -1,7 +1,6 @@
 """Lists every task in TASKS, and finds the task of a name or of a fine-tuned model."""
 
 import dataclasses
-from typing import TypeVar
 
 from bert_keras.checkpoints.huggingface.config import SINGLE
 from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
@@ -18,10 +17,8 @@ from bert_keras.downstream.sentences.retrieval import RETRIEVAL_TASK
 from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.downstream.swag import SWAG_TASK
 from bert_keras.downstream.task import Task
-from bert_keras.errors import InputError, check_name
+from bert_keras.errors import InputError, check, check_name
 from bert_keras.files import StrPath
-
-AnyTask = TypeVar("AnyTask", bound=Task)
 
 TASKS: dict[str, Task] = {
     task.name: task
@@ -51,8 +48,9 @@ def named_task(name: str) -> Task:
 def task_of(metadata: ModelMetadata, *, name: str, source: StrPath) -> Task:
     """Returns the task of a name with the settings on which a model was fine-tuned.
 
-    A model without a task in its metadata gets the default settings and its labels. A model of
-    another task, which a task of sentence embeddings scores too, gives its `max_length` alone.
+    A model without a task in its metadata gets the default settings and its labels, or the labels
+    of the task in place of as many numbers. A model of another task, which a task of sentence
+    embeddings scores too, gives its `max_length` alone.
 
     Raises:
         InputError: The model belongs to another task or predicts another kind of label.
@@ -67,11 +65,14 @@ def task_of(metadata: ModelMetadata, *, name: str, source: StrPath) -> Task:
         kind, expected = metadata.problem_type, task.problem_type or SINGLE
         if kind not in ("", expected):
             raise InputError(f"{source} has the problem_type {kind}; {name} expects {expected}")
-        return with_model_labels(task, metadata.labels, source=source)
+        if task.labels and {*metadata.labels} != {*task.labels}:
+            found, expected = map(listed_labels, (metadata.labels, task.labels))
+            is_numbered = metadata.labels == numbered_labels(len(task.labels))
+            check(is_numbered, f"{source} has the labels {found}; {name} has {expected}")
+            return task
+        return dataclasses.replace(task, labels=metadata.labels)
     if tuned_on != name:
-        raise InputError(
-            f"{source} was fine-tuned on the task {tuned_on!r}; use this task instead of {name!r}"
-        )
+        raise InputError(f"{source} was fine-tuned on the task {tuned_on!r}; use it, not {name!r}")
     known = {field.name for field in dataclasses.fields(task)}
     settings = {
         field: tuple(value) if isinstance(value, list) else value
@@ -79,21 +80,3 @@ def task_of(metadata: ModelMetadata, *, name: str, source: StrPath) -> Task:
         if field in known
     }
     return dataclasses.replace(task, **settings, labels=metadata.labels)
-
-
-def with_model_labels(task: AnyTask, labels: tuple[str, ...], *, source: StrPath) -> AnyTask:
-    """Returns the task with the labels of a model, in the order of its logits.
-
-    A task with fixed labels takes a model with as many numbered labels as it is.
-
-    Raises:
-        InputError: The model has other labels than the task.
-    """
-    if not task.labels or set(labels) == set(task.labels):
-        return dataclasses.replace(task, labels=labels)
-    if labels == numbered_labels(len(task.labels)):
-        return task
-    raise InputError(
-        f"{source} has the labels {listed_labels(labels)}; {task.name} has "
-        f"{listed_labels(task.labels)}"
-    )

@@ -1,7 +1,5 @@
 """SWAG: rows, their four sequences, predictions and errors."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -42,13 +40,6 @@ def test_test_files_need_no_label(tmp_path):
         SWAG_TASK.check_labels(SWAG_TASK.read(path, split="test"))
     labelled = SWAG_TASK.read(write(tmp_path / "val.csv"), split="test")
     assert [each.label for each in labelled] == [1, 3]
-
-
-def test_json_lines_are_read(tmp_path):
-    row = {"sent1": "he", "sent2": "she", **{f"ending{n}": "sings" for n in range(4)}, "label": 2}
-    (tmp_path / "dev.jsonl").write_text(json.dumps(row) + "\n")
-    (example,) = SWAG_TASK.read(tmp_path / "dev.jsonl", split="dev")
-    assert (example.start, example.label) == ("she", 2)
 
 
 def test_a_batch_has_four_sequences_and_one_label_per_example(tmp_path):

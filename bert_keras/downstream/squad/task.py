@@ -178,20 +178,19 @@ class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
     def read_predictions(
         self, path: StrPath, examples: Sequence[Question]
     ) -> list[Prediction | None]:
-        """Reads predictions, and their null odds if the folder has a file for these.
+        """Reads the prediction of each question; None if the file has none for it.
 
-        Returns:
-            The prediction of each question, or None if the file has none for it.
+        The null odds are read if the folder has a file for them.
         """
         texts, odds_path = json_object(path), _null_odds_path(Path(path))
         odds = json_object(odds_path) if odds_path.is_file() else None
         predictions: list[Prediction | None] = []
         for identity in (question.id for question in examples):
             text, null_odds = texts.get(identity), odds.get(identity) if odds else None
-            if text is not None and not isinstance(text, str):
-                raise InputError(f"{path}: the prediction of {identity} is not a text")
-            if text is not None and odds is not None and type(null_odds) not in (int, float):
-                raise InputError(f"{odds_path} has no number for {identity}, which is in {path}")
+            is_text = isinstance(text, str | None)
+            check(is_text, f"{path}: the prediction of {identity} is not a text")
+            has_odds = text is None or odds is None or type(null_odds) in (int, float)
+            check(has_odds, f"{odds_path} has no number for {identity}, which is in {path}")
             predictions.append(None if text is None else Prediction(text, null_odds))
         if missing := predictions.count(None):
             note = f"{path} has no prediction for {missing} of {len(examples)} questions"

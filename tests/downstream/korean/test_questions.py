@@ -7,11 +7,11 @@ import pytest
 
 from bert_keras.cli import main
 from bert_keras.downstream.catalog import named_task
-from bert_keras.downstream.korean.questions import klue_mrc_scores, korquad_scores, rouge_w
+from bert_keras.downstream.korean.questions import klue_mrc_scores, korquad_scores
 from bert_keras.downstream.squad.answers import Prediction
 from bert_keras.downstream.squad.questions import Answer, Question
 from bert_keras.errors import InputError
-from tests.downstream.korean.conftest import CONTEXT, IMPOSSIBLE, questions
+from tests.downstream.korean.conftest import IMPOSSIBLE, questions
 
 KORQUAD, KLUE_MRC = named_task("korquad"), named_task("klue-mrc")
 FOLDERS = {"korquad": "korquad", "klue-mrc": "klue-mrc-v1.1"}
@@ -70,24 +70,6 @@ def test_a_question_without_a_prediction_scores_zero():
     assert klue_mrc_scores(*pair) == {"exact_match": 50, "rouge_w": 50}
 
 
-def stated_rouge_w(predicted: str, gold: str) -> float:
-    """The published formula, with the longest common substring by dynamic programming."""
-    longest, lengths = 0, [0] * (len(gold) + 1)
-    for one in predicted:
-        lengths = [0, *(lengths[i] + 1 if one == two else 0 for i, two in enumerate(gold))]
-        longest = max(longest, *lengths)
-    precision = longest / len(predicted) if predicted else 0.0
-    recall = longest / len(gold)
-    return 2 * precision * recall / (precision + recall) if longest else 0.0
-
-
-def test_rouge_w_equals_the_published_formula():
-    texts = [CONTEXT[a:b] for a in range(0, 30, 3) for b in range(a + 1, 34, 4)]
-    for predicted in ["", "없음", *texts]:
-        for gold in texts:
-            assert rouge_w(predicted, gold) == pytest.approx(stated_rouge_w(predicted, gold))
-
-
 @pytest.mark.parametrize("name", FOLDERS)
 def test_the_official_layout_is_read(korean_folder, name):
     task = named_task(name)
@@ -98,16 +80,6 @@ def test_the_official_layout_is_read(korean_folder, name):
         assert [each.id for each in read[:2]] == ["q0", "q1"]
         assert all(each.is_impossible or each.target for each in read)
     assert len(read) == {"korquad": 2, "klue-mrc": 3}[name]
-
-
-def test_an_unanswerable_question_of_klue_has_no_answer(korean_folder):
-    path = KLUE_MRC.files(korean_folder / "klue-mrc-v1.1")["dev"]
-    read = KLUE_MRC.read(path, split="dev")
-    assert read[2].is_impossible and read[2].answers == ()
-    texts = ["2019년 5월", "3만 권", ""]
-    assert KLUE_MRC.score(read, [Prediction(text) for text in texts]) == {
-        "rouge_w": 100, "exact_match": 100
-    }  # fmt: skip
 
 
 def test_the_threshold_of_klue_stays():

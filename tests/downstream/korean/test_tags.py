@@ -11,7 +11,7 @@ from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.cli import main
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.korean.tags import KLUE_LABELS as LABELS
-from bert_keras.downstream.korean.tags import klue_ner_scores, strict_tags
+from bert_keras.downstream.korean.tags import klue_ner_scores
 from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.errors import InputError
 from bert_keras.exporting.verify import run_requests
@@ -23,12 +23,6 @@ from tests.downstream.korean.conftest import TAGGED, tagged_characters
 KLUE = dataclasses.replace(named_task("klue-ner"), max_length=32)
 NAVER = named_task("naver-ner")
 FOLDERS = {"klue-ner": "klue-ner-v1.1", "naver-ner": "naver-ner"}
-
-
-@pytest.mark.parametrize("name", FOLDERS)
-def test_files_are_found_in_the_folder_of_the_task_and_around_it(korean_folder, name):
-    files = named_task(name).files(korean_folder)
-    assert files == named_task(name).files(korean_folder / FOLDERS[name])
 
 
 def test_the_characters_of_klue_are_read_with_spaces_and_without_comments(korean_folder):
@@ -121,18 +115,6 @@ def test_a_space_that_is_a_token_gets_no_tag_of_klue(subwords, text):
     assert [tag == "O" for tag in tags] == [each == " " for each in text]
 
 
-@pytest.mark.parametrize(
-    ("tags", "strict"),
-    [
-        ("B-A I-A I-B I-B O", "B-A I-A O O O"),
-        ("I-A I-A B-A I-A", "O O B-A I-A"),
-        ("B-A B-A O I-A", "B-A B-A O O"),
-    ],
-)
-def test_entities_start_with_b_only(tags, strict):
-    assert strict_tags(tags.split()) == strict.split()
-
-
 def stated_scores(gold, predicted):
     """The formulas of KLUE-baseline: the F1 of each tag with [CLS] and [SEP] as O, and the F1 of
     each type of entity."""
@@ -173,17 +155,6 @@ def test_scores_of_klue_equal_the_published_formulas():
         )
         scores = klue_ner_scores(gold, predicted)
         assert scores == pytest.approx(stated_scores(gold, predicted))
-
-
-def test_scores_of_klue_computed_by_hand():
-    """One of two entities is right; the other one has its last character missing."""
-    gold = [["B-PS", "I-PS", "O", "B-OG", "I-OG"]]
-    predicted = [["B-PS", "I-PS", "O", "B-OG", "O"]]
-    tags = [1, 1, 1, 0, 2 * 3 / (3 + 4), *[1] * 8]  # B-PS, I-PS, B-OG, I-OG, O, absent tags
-    scores = klue_ner_scores(gold, predicted)
-    assert scores == pytest.approx(
-        {"character_macro_f1": 100 * sum(tags) / 13, "entity_macro_f1": 50}
-    )
 
 
 def test_spaces_of_klue_are_not_scored():

@@ -123,14 +123,6 @@ def test_stored_features_give_the_logits_and_targets_of_the_full_model(encoded, 
             np.testing.assert_array_equal(target, other)
 
 
-def test_predictions_from_stored_features_are_the_same(encoded, stored):
-    random = np.random.default_rng(1)
-    outputs = [random.random((8, len(LABELS))) for _ in range(len(encoded))]
-    predictions = TASK.predictions(SENTENCES, encoded, outputs)
-    assert TASK.predictions(SENTENCES, stored, outputs) == predictions
-    assert list(map(len, predictions)) == [len(sentence.words) for sentence in SENTENCES]
-
-
 @pytest.mark.slow
 def test_training_on_stored_features_learns(encoded, folder):
     model = new()

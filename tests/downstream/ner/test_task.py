@@ -6,8 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras.config import BertConfig
-from bert_keras.downstream.batches import Predictor, training_batches
+from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.downstream.ner.task import NER_TASK
@@ -153,24 +152,6 @@ def test_predictions_of_other_examples_are_refused(tmp_path, text, message):
     (tmp_path / "p").write_text(text)
     with pytest.raises(InputError, match=message):
         TASK.read_predictions(tmp_path / "p", SENTENCES)
-
-
-@pytest.mark.slow
-def test_keras_fit_learns():
-    """The tag of each word depends only on the word, so some steps suffice."""
-    config = BertConfig(
-        vocab_size=len(VOCABULARY), hidden_size=16, num_layers=1, num_heads=2,
-        intermediate_size=32, max_positions=8, hidden_dropout_rate=0, attention_dropout_rate=0,
-    )  # fmt: skip
-    keras.utils.set_random_seed(1)
-    model = BertTokenClassifier(config, num_labels=3)
-    model.compile(keras.optimizers.Adam(1e-2), **TASK.compile_arguments())
-    encoded = TASK.encode(SENTENCES, TOKENIZER)
-    batches = training_batches(encoded, batch_size=2, seed=1)
-    history = model.fit(batches, steps_per_epoch=60, verbose=0).history
-    outputs, loss = Predictor(model)(encoded)
-    assert loss < history["loss"][0] / 2
-    assert TASK.score(SENTENCES, TASK.predictions(SENTENCES, encoded, outputs))["f1"] == 100
 
 
 def test_data_without_tokens_has_no_predictions():

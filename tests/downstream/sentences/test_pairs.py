@@ -5,8 +5,6 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow as tf
-import tensorflow_datasets as tfds
 
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.config import BertConfig
@@ -43,24 +41,6 @@ def test_files_of_stsb_and_json_lines_are_read(tmp_path):
     assert unlabelled.score is None
     with pytest.raises(InputError, match=r"test.jsonl, line 1 has no label"):
         task.check_labels([unlabelled])
-
-
-def test_a_data_set_of_tfds_is_read(tmp_path):
-    texts = tfds.features.Text()
-    features = {"sentence1": texts, "sentence2": texts, "label": np.float32}
-    row = {"sentence1": ["a good film"], "sentence2": ["a film"], "label": [2.5]}
-    dataset = tf.data.Dataset.from_tensor_slices(row)
-    tfds.dataset_builders.store_as_tfds_dataset(
-        name="pairs",
-        version="1.0.0",
-        data_dir=tmp_path,
-        features=tfds.features.FeaturesDict(features),
-        split_datasets={"train": dataset, "validation": dataset},
-    )
-    task = dataclasses.replace(TASK, score_column="label")
-    files = task.files(f"tfds:{tmp_path}/pairs/1.0.0")
-    (pair,) = task.read(files["dev"], split="dev")
-    assert (pair.texts, pair.score) == (("a good film", "a film"), 2.5)
 
 
 def test_a_batch_has_two_texts_and_a_score_per_example(tmp_path, tokenizer):

@@ -178,15 +178,6 @@ def test_the_n_best_list_contains_no_answer_even_if_it_is_worst(ask, model_outpu
     assert (prediction.text, prediction.null_odds) == ("a", -50.0)
 
 
-def test_each_question_has_an_answer(ask, model_outputs):
-    questions = [ask("a b", identity="1"), ask("a b", identity="2"), ask("c", identity="3")]
-    windows, outputs = model_outputs(
-        questions, {(0, 0): 5, (1, 2): 5, (2, 0): 5}, {(0, 0): 5, (1, 2): 5, (2, 0): 5}
-    )
-    predictions = predicted_answers(questions, windows, outputs, **LIMITS)
-    assert [each.text for each in predictions] == ["a", "b", "c"]
-
-
 def question(*answers):
     return Question(
         id="q", question="?", context="c", answers=tuple(Answer(text, 0) for text in answers)
@@ -262,10 +253,6 @@ def test_the_best_threshold_of_the_null_odds():
 def test_the_threshold_is_zero_if_no_answer_is_always_best():
     predictions = [Prediction("wrong", -5.0), Prediction("wrong", -4.0)]
     assert best_threshold([0, 0], [True, False], predictions) == (50.0, 0.0)
-
-
-def test_without_null_odds_there_is_no_best_threshold():
-    assert "best_f1" not in squad2_scores([question("x1")], [Prediction("x1")])
 
 
 @pytest.fixture

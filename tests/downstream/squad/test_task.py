@@ -2,16 +2,11 @@
 
 import dataclasses
 
-import keras
-import numpy as np
 import pytest
 
-from bert_keras.config import BertConfig
-from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.squad.answers import Candidate, Prediction
 from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.errors import InputError
-from bert_keras.models.task_models import BertQuestionAnswering
 
 SQUAD1, SQUAD2 = SQUAD_TASKS["squad1"], SQUAD_TASKS["squad2"]
 
@@ -95,43 +90,3 @@ def test_the_threshold_is_below_all_null_odds_if_no_answer_is_best(ask):
     predictions = [Prediction("y", odds, candidates) for odds in (-7.0, -5.0)]
     assert SQUAD2.score(questions, predictions)["best_f1_thresh"] == 0.0
     assert SQUAD2.tuned(questions, predictions).null_threshold < -7.0
-
-
-@pytest.mark.slow
-def test_a_model_learns_to_answer(ask, tokenizer, tmp_path):
-    """The answer to each question is "lyon" at a random position; a third have no answer."""
-    task = SQUAD2
-    random = np.random.default_rng(1)
-    examples = []
-    for number in range(48):
-        words = [*random.permutation([*"abcdefgh"])]
-        if number % 3:
-            words.insert(random.integers(9), "lyon")
-        context = " ".join(words)
-        answer = {"answer": "lyon"} if "lyon" in words else {"is_impossible": True}
-        examples.append(ask(context, identity=str(number), **answer))
-    config = BertConfig(
-        vocab_size=len(tokenizer.vocabulary.tokens), hidden_size=32, num_layers=1, num_heads=2,
-        intermediate_size=64, max_positions=384, hidden_dropout_rate=0.0,
-        attention_dropout_rate=0.0, initializer_stddev=0.2,
-    )  # fmt: skip
-    keras.utils.set_random_seed(1)
-    model = BertQuestionAnswering(config)
-    model.compile(optimizer=keras.optimizers.Adam(1e-2), **task.compile_arguments())
-    encoded = task.encode(examples, tokenizer)
-    data = training_batches(encoded, batch_size=16, seed=1)
-    model.fit(data, steps_per_epoch=30, verbose=0)
-
-    outputs, loss = Predictor(model)(encoded)
-    positions = [encoded.targets[name] for name in ("start", "end")]
-    log_probabilities = [
-        [keras.ops.log_softmax(row[name])[i] for row, i in zip(outputs, target, strict=True)]
-        for name, target in zip(("start", "end"), positions, strict=True)
-    ]
-    assert loss == pytest.approx(-np.mean(log_probabilities), abs=1e-4)
-    predictions = task.predictions(examples, encoded, outputs)
-    scores = task.score(examples, predictions)
-    assert scores["f1"] > 95
-    path = tmp_path / task.prediction_file
-    task.write_predictions(path, examples, predictions)
-    assert task.score(examples, task.read_predictions(path, examples)) == scores
