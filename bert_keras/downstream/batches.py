@@ -47,7 +47,7 @@ class Predictor:
         batches = longest_first_batches(encoded.lengths, batch_size=batch_size)
         outputs: list = [None] * len(encoded)
         losses: list[float] = []
-        with tqdm(desc=stage, unit=" rows", total=len(encoded), leave=False) as bar:
+        with tqdm(desc=stage, unit=" rows", total=len(encoded), leave=False, disable=None) as bar:
             for rows, batch in zip(batches, _dataset(encoded, lambda: batches), strict=True):
                 output, loss = self.forward(*batch)
                 output = tf.nest.map_structure(lambda array: array.numpy(), output)

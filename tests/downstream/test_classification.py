@@ -48,15 +48,6 @@ def test_a_batch_is_padded_to_its_longest_row(rows):
     assert encoded.batch(np.array([2]))[0]["input_ids"].tolist() == [[2, 7, 3]]
 
 
-def test_pairs_have_two_segments(rows):
-    pair = dataclasses.replace(SINGLE, text_columns=("text", "other"))
-    encoded = pair.encode(pair.read(rows), TOKENIZER)
-    assert encoded.lengths.tolist() == [6, 6, 5]
-    inputs, _ = encoded.batch(np.array([0]))
-    assert inputs["input_ids"].tolist() == [[2, 5, 7, 3, 8, 3]]
-    assert inputs["segment_ids"].tolist() == [[0, 0, 0, 0, 1, 1]]
-
-
 def test_training_batches_repeat_and_are_the_same_for_a_seed(rows):
     encoded = SINGLE.encode(SINGLE.read(rows), TOKENIZER)
 
@@ -117,24 +108,6 @@ def test_examples_without_labels_cannot_be_scored(tmp_path, name):
         task(name).check_labels(task(name).read(path, split="test"))
     with pytest.raises(InputError, match=r"line 2 has no column 'label'"):
         task(name).read(path, split="dev")
-
-
-@pytest.mark.parametrize(
-    ("name", "row", "message"),
-    [
-        ("classification", "a\tx", "rows.tsv has 1 label in "),
-        ("classification", "a\t", "rows.tsv, line 2 has an empty label"),
-        ("classification", " \tx", "line 2 has no text in text"),
-        ("multi-label", "a\t", "rows.tsv has 0 labels in the column"),
-        ("multi-label", "a\tx,,y", "line 2 has the labels 'x,,y'"),
-        ("multi-label", "a\tx,x", "line 2 has the labels 'x,x'"),
-        ("regression", "a\tthree", "line 2 has 'three'; expected a number"),
-    ],
-)
-def test_errors_name_the_invalid_row(tmp_path, name, row, message):
-    path = write(tmp_path / "rows.tsv", "text\tlabel", row)
-    with pytest.raises(InputError, match=message):
-        task(name).with_labels_of(task(name).read(path))
 
 
 @pytest.mark.parametrize(

@@ -94,21 +94,6 @@ def test_errors_name_the_file_and_line(tmp_path, row, message):
         SWAG_TASK.read(write(tmp_path / "val.csv", rows=[row]), split="dev")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (",pred\n0,1\n", "has 1 prediction for 2"),
-        (",pred\n0,1\n1,5\n", "line 3 has the label '5'"),
-        ("label\n1\n", "line 1 is 'label'"),
-    ],
-)
-def test_predictions_of_other_rows_are_refused(tmp_path, text, message):
-    swag_examples = SWAG_TASK.read(write(tmp_path / "val.csv"), split="dev")
-    (tmp_path / "predictions.csv").write_text(text)
-    with pytest.raises(InputError, match=message):
-        SWAG_TASK.read_predictions(tmp_path / "predictions.csv", swag_examples)
-
-
 def test_val_csv_is_preferred_to_dev_csv(tmp_path):
     for name in ("train.csv", "dev.csv", "val.csv", "test.jsonl"):
         (tmp_path / name).touch()

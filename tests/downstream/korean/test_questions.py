@@ -10,8 +10,6 @@ from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.korean.questions import klue_mrc_scores, korquad_scores
 from bert_keras.downstream.squad.answers import Prediction
 from bert_keras.downstream.squad.questions import Answer, Question
-from bert_keras.errors import InputError
-from tests.downstream.korean.conftest import IMPOSSIBLE, questions
 
 KORQUAD, KLUE_MRC = named_task("korquad"), named_task("klue-mrc")
 FOLDERS = {"korquad": "korquad", "klue-mrc": "klue-mrc-v1.1"}
@@ -85,25 +83,6 @@ def test_the_official_layout_is_read(korean_folder, name):
 def test_the_threshold_of_klue_stays():
     assert KLUE_MRC.tuned([question()], [Prediction("가", 3.0)]) == KLUE_MRC
     assert KLUE_MRC.null_threshold == 0.0
-
-
-@pytest.mark.parametrize(
-    ("task", "text", "message"),
-    [
-        (KLUE_MRC, questions("id"), r"qas\[0\] has null as 'guid'"),
-        (KORQUAD, questions("guid"), r"qas\[0\] has null as 'id'"),
-        (KORQUAD, questions("id", IMPOSSIBLE | {"id": "x"}), "each question of SQuAD 1.1 has an a"),
-        (
-            KLUE_MRC,
-            questions("guid", {**IMPOSSIBLE, "answers": IMPOSSIBLE["plausible_answers"]}),
-            r"\(id q2\) has answers and is_impossible; expected one of them",
-        ),
-    ],
-)
-def test_errors_name_the_file_and_the_question(tmp_path, task, text, message):
-    (tmp_path / "a.json").write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=message):
-        task.read(tmp_path / "a.json")
 
 
 @pytest.mark.parametrize("name", FOLDERS)

@@ -10,7 +10,6 @@ from bert_keras.cli import main
 from bert_keras.downstream.classification import TextExample
 from bert_keras.downstream.korean.texts import KOREAN_TASKS
 from bert_keras.downstream.labels import LabelPrediction
-from bert_keras.errors import InputError
 
 FIRST = {
     "klue-tc": (("국회 예산안 오늘 표결",), "정치"),
@@ -37,26 +36,6 @@ def test_a_review_without_text_counts_as_an_example(korean_folder):
     task = KOREAN_TASKS["nsmc"]
     examples = task.read(task.files(korean_folder)["train"])
     assert examples[2][:2] == (("",), "0") and len(examples) == 4
-
-
-@pytest.mark.parametrize(
-    ("name", "file", "text", "message"),
-    [
-        ("klue-tc", "a.json", '[{"title": "가", "label": "날씨"}]', "item 1 .*'날씨'; known: 정치"),
-        ("klue-tc", "a.json", '[{"title": "가"}]', "item 1 has no column 'label'; it has 'title'"),
-        (
-            "klue-sts",
-            "a.json",
-            '[{"sentence1": "가", "sentence2": "나", "labels": {"label": 1}}]',
-            "item 1 has no column 'labels.real-label'; it has 'sentence1', 'sentence2', 'labels.l",
-        ),
-        ("nsmc", "a.txt", "id\tdocument\tlabel\n1\t가\t2\n", "'2'; known: 0, 1"),
-    ],
-)
-def test_errors_name_the_file_and_the_row(tmp_path, name, file, text, message):
-    (tmp_path / file).write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=message):
-        KOREAN_TASKS[name].read(tmp_path / file)
 
 
 def scores(name, gold, predicted):

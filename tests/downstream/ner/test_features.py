@@ -180,13 +180,6 @@ def test_other_weights_or_words_are_computed_again(encoded, model, stored, compu
     assert len(computed_rows) == len(encoded) + len(shorter)
 
 
-def test_invalid_settings_are_refused():
-    with pytest.raises(InputError, match="no choice of layers is called 'top'"):
-        dataclasses.replace(TASK, layers="top")
-    with pytest.raises(InputError, match="lstm_units is 0; expected at least 1"):
-        dataclasses.replace(TASK, lstm_units=0)
-
-
 def test_a_saved_model_is_rebuilt_from_the_settings_of_its_task(model, tmp_path):
     metadata = ModelMetadata(
         model=TASK.model,

@@ -123,12 +123,6 @@ def test_missing_tags_and_documents_are_refused(tmp_path):
         TASK.check_labels(unlabelled(SENTENCES))
 
 
-@pytest.mark.parametrize("changes", [{"context": "page"}, {"max_length": 2}])
-def test_invalid_settings_are_refused(changes):
-    with pytest.raises(InputError, match=f"{next(iter(changes))} is .*; expected"):
-        dataclasses.replace(TASK, **changes)
-
-
 @pytest.mark.parametrize("examples", [SENTENCES, unlabelled(SENTENCES)])
 def test_predictions_are_written_and_read(tmp_path, examples):
     predicted = [("B-x", "O", "O"), ("I-x", "B-x")]

@@ -71,12 +71,6 @@ def test_a_long_context_has_several_windows(ask, tokenizer):
     assert list(windows.of_question(1)) == [3]
 
 
-def test_a_batch_is_padded_to_its_longest_window(ask, tokenizer):
-    questions = [ask("a b c d e", "b"), ask("a", "a")]
-    windows = windows_over(questions, tokenizer, **LIMITS)
-    assert windows.batch(np.array([1]))[0]["input_ids"].shape == (1, 6)
-
-
 def test_targets_of_questions_without_an_answer_are_at_cls(ask, tokenizer):
     questions = [ask("a b", is_impossible=True), ask("a b", "b", start=0)]
     windows = windows_over(questions, tokenizer, **LIMITS)
@@ -103,13 +97,6 @@ def test_each_token_has_one_window_with_the_maximum_context():
         for token in start + part.nonzero()[0]
     ]
     assert sorted(tokens) == list(range(10))
-
-
-def test_ties_of_context_prefer_longer_and_earlier_windows():
-    first, second = max_context(np.array([0, 2]), np.array([3, 3]))
-    assert (first[2], second[0]) == (True, False)
-    first, second = max_context(np.array([0, 2]), np.array([3, 4]))
-    assert (first[2], second[0]) == (False, True)
 
 
 def test_the_shared_file_has_as_many_windows_as_in_run_squad(shared_data):
