@@ -50,24 +50,15 @@ def ours(text: str, vocabulary: str, output: str, workers: int, started: Callabl
 
 
 def compatible(text: str, vocabulary: str, output: str, workers: int, started: Callable) -> None:
-    from tfrecords_tools.google.write import write_google
-    from tfrecords_tools.jobs import Workers
+    from bert_keras.text.vocab import Vocabulary
+    from tfrecords_tools.build import build
     from tfrecords_tools.settings import GoogleSettings
 
     started()
-    folder = Path(output)
     settings = GoogleSettings(
         max_length=MAX_LENGTH, max_predictions=MAX_PREDICTIONS, duplicates=PASSES
     )
-    with Workers(workers) as pool:
-        write_google(
-            [text],
-            vocabulary=Path(vocabulary),
-            settings=settings,
-            outputs=[folder / f"train-{number}.tfrecord" for number in range(workers)],
-            work=folder,
-            workers=pool,
-        )
+    build([text], vocabulary=Vocabulary.from_file(vocabulary), output=output, settings=settings)
 
 
 def original(

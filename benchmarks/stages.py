@@ -13,25 +13,25 @@ from pathlib import Path
 
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools import build as building
-from tfrecords_tools.records import examples, instances, write_shard, writer
+from tfrecords_tools.records import examples, shards, writer
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text import tokens
 
 CLOCKS = [  # (owner of the function, its name, stage)
-    (building, "planned_inputs", "digest of the input"),
+    (building, "digest", "digest of the input"),
     (tokens, "_batches", "read lines"),
     (tokens, "_encoded", "tokenise"),
     (tokens.TokenWriter, "add", "store ids"),
     (building, "join_stores", "store ids"),
     (examples.FindInstances, "__call__", "find pairs"),
-    (write_shard, "read_bucket", "shuffle, cut"),
-    (write_shard, "sequences_of", "shuffle, cut"),
-    (write_shard, "tokens_of", "fetch ids"),
-    (write_shard, "features", "pack"),
-    (instances.Masker, "mask", "mask"),
+    (shards, "read_bucket", "shuffle, cut"),
+    (shards, "sequences_of", "shuffle, cut"),
+    (shards, "tokens_of", "fetch ids"),
+    (shards, "features", "pack"),
+    (shards.Masker, "mask", "mask"),
     (writer, "serialized", "serialise"),
     (writer, "framed", "frame, checksums"),
-    (write_shard.WriteShard, "__call__", "digest, write"),
+    (shards.WriteShard, "__call__", "digest, write"),
 ]
 
 

@@ -25,8 +25,7 @@ from tokenizers.trainers import WordPieceTrainer
 
 from bert_keras.text.tokenizer import WordPieceTokenizer, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.inputs.corpus import lines
-from tfrecords_tools.inputs.corpus_files import files
+from tfrecords_tools.inputs.corpus import documents, files
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 LINES_PER_CALL = 1000
@@ -167,7 +166,7 @@ def main() -> None:
     compare_training(paths, megabytes=megabytes, lowercase=lowercase, rounds=rounds)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-1:])
-    texts = [line for line in lines(paths, stage="read") if line]
+    texts = [line for document in documents(paths, stage="read") for line in document]
     factories = tokenizers_of(arguments.vocab, lowercase=lowercase)
     if arguments.original:
         theirs = original(arguments.original, arguments.vocab, lowercase=lowercase)

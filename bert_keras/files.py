@@ -12,7 +12,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check
 
 StrPath = str | os.PathLike
 LOCK = ".lock"  # the file of `locked_folder`; it stays when a process is killed, and is free then
@@ -114,10 +114,11 @@ def check_output(path: StrPath) -> None:
     """Checks before long work that the file `path` can be written; writes nothing.
 
     Raises:
-        InputError: `path` is a folder, or one of its parents is a file or not writable.
+        InputError: `path` is a folder, its name is too long, or one of its parents is a file or not
+            writable.
     """
-    if Path(path).is_dir():
-        raise InputError(f"{path} is a folder; name a file to write")
+    check(not Path(path).is_dir(), f"{path} is a folder; name a file to write")
+    check(len(os.fsencode(Path(path).name)) < 240, f"{path} is too long; choose a shorter name")
     check_parent(path)
 
 
@@ -130,8 +131,13 @@ def check_parent(path: StrPath) -> None:
 
 
 def refuse_existing(path: StrPath) -> None:
-    """Raises InputError if `path` exists and is no empty folder: no result is overwritten."""
+    """Raises InputError if `path` exists and is no empty folder: no result is overwritten.
+
+    A mount point or the working directory cannot be replaced either.
+    """
     path = Path(path)
+    is_fixed = path.is_dir() and (os.path.ismount(path) or path.samefile(os.curdir))
+    check(not is_fixed, f"{path} cannot be replaced; name a new folder in it")
     if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         raise InputError(f"{path} exists already; choose another name or remove it first")
 
@@ -206,7 +212,8 @@ def atomic_folder(path: StrPath) -> Iterator[Path]:
         InputError: `path` is a file or a folder with contents, or another process writes it.
     """
     path = Path(path)
-    with _partial_folder(path, path.with_name(f".{path.name}.part")) as partial:
+    folder, name = os.path.split(os.path.abspath(path))
+    with _partial_folder(path, Path(folder, f".{name}.part")) as partial:
         try:
             for each in partial.iterdir():
                 if each.name != LOCK:
@@ -228,7 +235,7 @@ def resumed_folder(path: StrPath) -> Iterator[Path]:
         InputError: `path` is a file or a folder with contents, or another process writes it.
     """
     path = Path(path)
-    partial = path.with_name(f"{path.name}.partial")
+    partial = Path(f"{os.path.abspath(path)}.partial")
     existed = partial.exists()
     try:
         with _partial_folder(path, partial):

@@ -1,50 +1,71 @@
 """Builds a folder of pretraining records from text files and a vocabulary, on one machine.
 
-Each stage is a set of jobs that write files to the folder OUTPUT.partial. Existing files are not
-written again, so an interrupted run continues and its records have the same bytes.
+Each stage is a set of jobs that write files to the folder OUTPUT.partial/work. A finished job is
+not run again, so an interrupted build continues and its records have the same bytes.
 """
 
-import json
 import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from bert_keras.errors import InputError
-from bert_keras.files import is_remote, json_object, resumed_folder, write_text
-from bert_keras.text.fast_tokenizer import VOCABULARY_FILE, vocabulary_file, write_vocabulary
+from tqdm import tqdm
+
+from bert_keras.errors import check
+from bert_keras.files import (
+    LOCK,
+    StrPath,
+    is_remote,
+    json_object,
+    resumed_folder,
+    write_json,
+    write_text,
+)
+from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.google.write import write_google
-from tfrecords_tools.inputs.corpus import digest, fingerprint, units
-from tfrecords_tools.inputs.corpus_files import files
-from tfrecords_tools.inputs.decoding import Repairs
-from tfrecords_tools.inputs.parts import Unit
-from tfrecords_tools.jobs import Workers
-from tfrecords_tools.manifest import MANIFEST, expect_unchanged, known_entries, planned_inputs
-from tfrecords_tools.records.buckets import bucket_sizes
+from tfrecords_tools.inputs.corpus import digest, files, fingerprint, units
+from tfrecords_tools.inputs.decoding import Repairs, Unit
+from tfrecords_tools.jobs import Workers, result_of
+from tfrecords_tools.manifest import (
+    FORMAT,
+    MANIFEST,
+    expect_same,
+    folder_files,
+    manifest_head,
+    shards_of,
+)
 from tfrecords_tools.records.examples import FindInstances
-from tfrecords_tools.records.layout import Layout, layout_of, shard_file
-from tfrecords_tools.records.splits import TRAIN, ranges_of, split_size, splits_of
-from tfrecords_tools.records.write_shard import WriteShard
+from tfrecords_tools.records.layout import (
+    TRAIN,
+    Layout,
+    layout_of,
+    ranges_of,
+    shard_file,
+    split_size,
+    splits_of,
+)
+from tfrecords_tools.records.shards import WriteShard
 from tfrecords_tools.settings import BuildSettings, GoogleSettings, Settings
 from tfrecords_tools.text.store import TokenStore, join_stores
-from tfrecords_tools.text.tokens import TokenizeUnit, counts_of
-from tfrecords_tools.tfds_metadata import tfds_metadata
+from tfrecords_tools.text.tokens import TokenizeUnit
 
-COUNTS = "counts.json"
 UNIT_BYTES = 1 << 20  # larger for a corpus of more than MAX_UNITS units
 MAX_UNITS = 1000
+Fingerprints = Sequence[dict[str, Any]]
 
 
 def build(
-    corpus: Iterable[str | os.PathLike],
+    corpus: Iterable[StrPath],
     *,
     vocabulary: Vocabulary,
-    output: str | os.PathLike,
+    output: StrPath,
     settings: Settings,
     workers: int = 1,
-) -> dict:
+) -> dict[str, Any]:
     """Writes a folder of records and returns its manifest.
 
     The folder gets its name when it is complete. An interrupted call continues if it is repeated
@@ -61,182 +82,191 @@ def build(
         InputError: The settings, the output or the corpus are not usable, or an interrupted run had
             other arguments.
     """
-    if is_remote(output):
-        raise InputError(
-            f"{output} is not on this machine; write to a local folder and copy it there, or add "
-            "--beam"
-        )
-    settings = settings.for_vocabulary(vocabulary)
-    paths = files(list(corpus))
+    check(
+        not is_remote(output),
+        f"{output} is not on this machine; write to a local folder and copy it, or add --beam",
+    )
+    corpus, settings = list(corpus), settings.for_vocabulary(vocabulary)
+    for folder in filter(os.path.isdir, corpus):
+        is_inside = Path(folder).resolve() in Path(output).resolve().parents
+        check(not is_inside, f"{output} is in {folder}, a folder of the corpus; choose another")
+    inputs = list(map(fingerprint, files(corpus)))
     with resumed_folder(output) as folder, Workers(workers) as pool:
-        if (folder / MANIFEST).exists():
-            _check_finished(folder / MANIFEST, paths, settings, vocabulary)
-        else:
-            if not (folder / "work").exists():
-                _check_empty(folder)
-            manifest = _build(folder, paths, settings, vocabulary, pool)
-            for name, text in tfds_metadata(manifest).items():
-                (folder / name).write_text(text, encoding="utf-8")
-            write_text(folder / MANIFEST, json.dumps(manifest, indent=2) + "\n")
-        shutil.rmtree(folder / "work", ignore_errors=True)
+        work = folder / "work"
+        head = _checked_head(work, inputs, settings, vocabulary)
+        if not (folder / MANIFEST).exists():
+            if isinstance(settings, GoogleSettings):
+                entries = _google_splits(work, inputs, settings, vocabulary)
+            else:
+                entries = _splits(work, inputs, settings, vocabulary, pool)
+            manifest = {**head, **entries}
+            for name in shards_of(manifest):
+                os.replace(work / name, folder / name)
+            for name, text in folder_files(manifest, vocabulary).items():
+                write_text(folder / name, text)
+        shutil.rmtree(work, ignore_errors=True)
         return json_object(folder / MANIFEST)
 
 
-def _check_finished(
-    manifest: Path, paths: Sequence[str], settings: Settings, vocabulary: Vocabulary
-) -> None:
-    """Raises InputError if the finished records were made from other inputs or settings."""
-    expected = known_entries(settings, vocabulary, list(map(digest, paths)))
-    entries = json_object(manifest)
-    if any(entries.get(name) != value for name, value in expected.items()):
-        raise InputError(
-            f"{manifest.parent} contains finished records of other options, inputs or versions; "
-            "use those that it was started with, or remove it to start again"
-        )
+def _checked_head(
+    work: Path, inputs: Fingerprints, settings: Settings, vocabulary: Vocabulary
+) -> dict[str, Any]:
+    """Returns the head of the manifest and stores it, or compares it with that of the first run.
 
-
-def _build(
-    folder: Path,
-    paths: Sequence[str],
-    settings: Settings,
-    vocabulary: Vocabulary,
-    pool: Workers,
-) -> dict:
-    """Writes all files except the manifest, which it returns."""
-    work = folder / "work"
+    Raises:
+        InputError: The interrupted run had other settings, inputs or versions, or the folder has
+            files that no build wrote.
+    """
+    folder, plan = work.parent, work / "plan.json"
+    begun = next((path for path in (plan, folder / MANIFEST) if path.exists()), None)
+    old = json_object(begun) if begun else {}
+    is_known = not old or old.get("format") == FORMAT
+    check(is_known, f"another version of bert-tfrecords began {folder}; remove it to start again")
+    names = sorted({path.name for path in folder.iterdir()} - {LOCK, work.name})
+    check(begun or not names, f"{folder} contains {names[:1]}, which no build wrote; remove it")
+    # An input of the same size and time is not read again.
+    known = {str(known): entry for known, entry in old.get("fingerprints", [])}
+    bar = tqdm(inputs, desc="read inputs", unit=" file", disable=len(known) == len(inputs))
+    digests = [known.get(str(each)) or digest(each["path"]) for each in bar]
+    head = manifest_head(settings, vocabulary, digests)
+    if old:
+        expect_same(old, head, folder=folder)
     work.mkdir(exist_ok=True)
-    inputs = planned_inputs(work, files=paths, settings=settings, vocabulary=vocabulary)
-    write_vocabulary(vocabulary, folder)
-    if isinstance(settings, GoogleSettings):
-        entries = _google(folder, paths, settings, pool)
-    else:
-        entries = _corrected(folder, paths, settings, vocabulary, pool)
-    return {**known_entries(settings, vocabulary, inputs), **entries}
+    write_json(plan, {**head, "fingerprints": list(zip(inputs, digests, strict=True))})
+    return head
 
 
-def _check_empty(folder: Path) -> None:
-    """Raises InputError if a folder in which no run was started is not empty."""
-    names = sorted({path.name for path in folder.iterdir()} - {".lock"})
-    if names:
-        raise InputError(
-            f"{folder} contains {names[0]}, which no build wrote; remove it, or choose another "
-            "output"
-        )
+def expect_unchanged(inputs: Fingerprints) -> None:
+    """Raises InputError if an input differs from its fingerprint."""
+    for each in inputs:
+        is_same = fingerprint(each["path"]) == each
+        check(is_same, f"{each['path']} changed while it was read; run again")
 
 
-def _google(folder: Path, paths: Sequence[str], settings: GoogleSettings, pool: Workers) -> dict:
+def _google_splits(
+    work: Path, inputs: Fingerprints, settings: GoogleSettings, vocabulary: Vocabulary
+) -> dict[str, Any]:
     """Writes the records of the original writer and returns their entries of the manifest."""
     split = write_google(
-        paths,
-        vocabulary=folder / VOCABULARY_FILE,
+        [each["path"] for each in inputs],
+        vocabulary=vocabulary,
         settings=settings,
-        outputs=[folder / shard_file(TRAIN, n, settings.shards) for n in range(settings.shards)],
-        work=folder / "work",
-        workers=pool,
+        outputs=[work / shard_file(TRAIN, n, settings.shards) for n in range(settings.shards)],
+        work=work,
     )
-    expect_unchanged(folder / "work")
+    expect_unchanged(inputs)
     return {"remarks": [], "splits": {TRAIN: split}}
 
 
-def _corrected(
-    folder: Path,
-    paths: Sequence[str],
+def _splits(
+    work: Path,
+    inputs: Fingerprints,
     settings: BuildSettings,
     vocabulary: Vocabulary,
     pool: Workers,
-) -> dict:
+) -> dict[str, Any]:
     """Writes the records of `BuildSettings` and returns their entries of the manifest."""
-    work = folder / "work"
-    num_separators = vocabulary.specials.num_separators
-    file = folder / vocabulary_file(vocabulary)[0]
-    if not (work / "store").exists():
-        _tokenize(work, paths, file, settings, pool)
-    store = TokenStore(work / "store")
-    splits = {}
+    file = write_vocabulary(vocabulary, work)
+    tokenized = result_of(work / "store") or _tokenize(work, inputs, file, settings, pool)
+    store, splits = TokenStore(work / "store"), {}
     for split in splits_of(
         store.num_documents, held_out_rate=settings.held_out_rate, seed=settings.seed
     ):
-        size = split_size(split, store)
-        layout = layout_of(split, *size, settings=settings, num_separators=num_separators)
-        splits[split.name] = _write_split(layout, file, store, pool)
-    return {**json_object(work / COUNTS)["manifest"], "splits": splits}
+        layout = layout_of(
+            split,
+            *split_size(split, store),
+            settings=settings,
+            num_separators=vocabulary.specials.num_separators,
+        )
+        find = [
+            FindInstances(
+                documents=documents,
+                layout=layout,
+                output=work / f"instances-{split.name}-{documents.unit:05d}-{documents.part:05d}",
+                store=work / "store",
+            )
+            for documents in ranges_of(store, tokenized["unit_documents"])
+        ]
+        splits[split.name] = _write_split(find, layout, file, pool)
+    return {**tokenized["entries"], "splits": splits}
+
+
+@dataclass(frozen=True)
+class _JoinStores:
+    """A job that joins the token stores of all units into one."""
+
+    output: Path
+    stores: Sequence[Path]
+    result: dict[str, Any]
+    size: int = 1
+
+    def __call__(self) -> dict[str, Any]:
+        join_stores(self.stores, self.output)
+        return self.result
 
 
 def _tokenize(
-    work: Path, paths: Sequence[str], vocabulary: Path, settings: BuildSettings, pool: Workers
-) -> None:
-    """Writes the token store of the corpus and the counts and repairs."""
+    work: Path, inputs: Fingerprints, vocabulary: Path, settings: BuildSettings, pool: Workers
+) -> dict[str, Any]:
+    """Writes the token store of the corpus and returns the counts of documents and repairs."""
     jobs = [
         TokenizeUnit(unit, work / f"tokens-{number:05d}", vocabulary, settings)
-        for number, unit in enumerate(units_of(paths, text_field=settings.text_field))
+        for number, unit in enumerate(units_of(inputs, text_field=settings.text_field))
     ]
-    pool.run(jobs, stage="tokenize", unit="B")
-    expect_unchanged(work)
-    unit_counts = [counts_of(job.output) for job in jobs]
-    counts = {
-        "unit_documents": [counts["documents"] for counts, _ in unit_counts],
-        "manifest": reported_counts(unit_counts),
-    }
-    write_text(work / COUNTS, json.dumps(counts))
-    join_stores([job.output for job in jobs], work / "store")
-    for job in jobs:
-        shutil.rmtree(job.output)
+    results = pool.run(jobs, stage="tokenize", unit="B")
+    expect_unchanged(inputs)
+    documents = [each["documents"] for each in results]
+    result = {"unit_documents": documents, "entries": text_entries(results)}
+    stores = [job.output for job in jobs]
+    Workers(1).run([_JoinStores(work / "store", stores, result)], stage="", unit="")
+    for store in stores:
+        shutil.rmtree(store)
+    return result
 
 
-def units_of(paths: Sequence[str], *, text_field: str) -> list[Unit]:
+def units_of(inputs: Fingerprints, *, text_field: str) -> list[Unit]:
     """Divides the corpus into units, which affect the records: their numbers are part of seeds."""
-    num_bytes = sum(fingerprint(path)["bytes"] for path in paths)
-    unit_bytes = max(UNIT_BYTES, num_bytes // MAX_UNITS)
-    return units(paths, unit_bytes=unit_bytes, text_field=text_field)
+    unit_bytes = max(UNIT_BYTES, sum(each["bytes"] for each in inputs) // MAX_UNITS)
+    return units([each["path"] for each in inputs], unit_bytes=unit_bytes, text_field=text_field)
 
 
-def reported_counts(unit_counts: Iterable[tuple[Counter, Repairs]]) -> dict:
-    """Combines the counts of `TokenizeUnit` to the entries of the manifest about the text.
+def text_entries(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Combines the results of `TokenizeUnit` to the entries of the manifest about the text.
 
     Raises:
         InputError: The corpus has no text.
     """
     counts, repairs = Counter(), Repairs()
-    for counts_of_unit, repairs_of_unit in unit_counts:
-        counts.update(counts_of_unit)
-        repairs += repairs_of_unit
+    for result in results:
+        counts.update(result["counts"])
+        repairs.add(Repairs(**result["repairs"]))
     repairs.expect_text()
     return {
         "counts": {name: counts[name] for name in ("unknown", "long_sentences_cut")},
-        "repairs": repairs.summary(),
+        "repairs": repairs.counts,
         "remarks": repairs.remarks(),
     }
 
 
-def _write_split(layout: Layout, vocabulary: Path, store: TokenStore, pool: Workers) -> dict:
+def _write_split(
+    find: Sequence[FindInstances], layout: Layout, vocabulary: Path, pool: Workers
+) -> dict[str, Any]:
     """Writes the shards of a split and returns its entry of the manifest."""
-    folder, name = vocabulary.parent, layout.split.name
-    work = folder / "work"
-    find_jobs = [
-        FindInstances(
-            documents=documents,
-            layout=layout,
-            output=work / f"instances-{name}-{documents.unit:05d}-{documents.part:05d}",
-            store=work / "store",
-        )
-        for documents in ranges_of(store, json_object(work / COUNTS)["unit_documents"])
-    ]
-    pool.run(find_jobs, stage=f"find {name}", unit="sentence")
-    instances = tuple(job.output for job in find_jobs)
-    sizes = bucket_sizes(instances, num_buckets=layout.num_buckets)
-    layout.expect_records(bool(sizes[buckets].any()) for buckets in layout.shards)
-    write_jobs = [
+    work, name = vocabulary.parent, layout.split.name
+    found = pool.run(find, stage=f"find {name}", unit="sentence")
+    sizes = [sum(of_range) for of_range in zip(*(each["sizes"] for each in found), strict=True)]
+    shard_sizes = [sum(sizes[buckets.start : buckets.stop]) for buckets in layout.shards]
+    layout.expect_records(map(bool, shard_sizes))
+    jobs = [
         WriteShard(
-            output=folder / layout.file(shard),
-            counts=work / f"{name}-{shard:05d}.json",
-            instances=instances,
+            output=work / layout.file(shard),
+            instances=tuple(job.output for job in find),
             layout=layout,
             shard=shard,
             store=work / "store",
             vocabulary=vocabulary,
-            size=int(sizes[buckets].sum()) // (2 if layout.settings.schema.has_labels else 1),
+            size=size // (2 if layout.settings.schema.has_labels else 1),
         )
-        for shard, buckets in enumerate(layout.shards)
+        for shard, size in enumerate(shard_sizes)
     ]
-    pool.run(write_jobs, stage=f"write {name}", unit="record")
-    return layout.summary([json_object(job.counts) for job in write_jobs])
+    return layout.summary(pool.run(jobs, stage=f"write {name}", unit="record"))

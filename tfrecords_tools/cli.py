@@ -1,18 +1,293 @@
 """The command line `bert-tfrecords`: from text to pretraining records and back to text."""
 
+import argparse
+import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, NoReturn
+
+from bert_keras.data.masking import REPLACEMENTS, UNITS
+from bert_keras.errors import InputError, check, import_tensorflow, printable, run_command
+from bert_keras.files import check_output, refuse_existing, write_text
+from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
+from tfrecords_tools.inputs.decoding import ERRORS
+from tfrecords_tools.manifest import label_names, records_vocabulary
+from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
+from tfrecords_tools.settings import BuildSettings, settings_of
+
+PROGRAM = "bert-tfrecords"
+_EXAMPLES = """\
+examples:
+  bert-tfrecords vocab corpus.txt --output vocab.txt --size 30000
+  bert-tfrecords build corpus.txt --vocab vocab.txt --output records --held-out 0.02
+
+A corpus is files, folders or globs of text, wikiextractor output, JSON lines or parquet, compressed
+or not, or tfds:NAME. In text, a blank line or the end of a file ends a document.
+"""
+_CORPUS = "files, folders, globs, or tfds:NAME (bert-tfrecords --help)"
+_VOCAB = "vocabulary of the records (default: the file in their folder)"
+
+# Rows of options: the flag, the type or the choices, the name of the value, and the help text.
+Option = tuple[str, Any, str | None, str]
+TEXT_OPTIONS: tuple[Option, ...] = (
+    ("--text-field", str, "NAME", "field of JSON, parquet and TFDS with the text (default: text)"),
+    ("--errors", ERRORS, None, "what to do with lines that are not UTF-8 (default: fail)"),
+    ("--workers", int, "N", "number of processes, without effect on the result (default: cores)"),
+)
+VOCAB_OPTIONS: tuple[Option, ...] = (
+    ("--model", ("wordpiece", "bpe", "unigram"), None,
+     "WordPiece (BERT), byte-level BPE (RoBERTa) or Unigram (ALBERT) (default: wordpiece)"),
+    ("--size", int, "N", "largest number of tokens (default: 30000)"),
+    ("--unused", int, "N", "number of tokens [unused0], [unused1] ... reserved for words that are "
+     "added later (default: 100 for wordpiece, else 0)"),
+    ("--segmenter", str, "NAME", "morphemes of a word: module:function"),
+    ("--sample", float, "MB", "size of the sample that is read of a larger corpus, spread evenly "
+     "over it (default: 512)"),
+)  # fmt: skip
+BUILD_OPTIONS: tuple[Option, ...] = (
+    ("--splitter", str, "NAME", "splits lines into sentences: a language, lines (no splitting), or "
+     "module:function (default: en)"),
+    ("--segmenter", str, "NAME", "splits text into words for whole-word masking: module:function"),
+    ("--objective", tuple(RECORD_OBJECTIVES), None,
+     "pretraining objective of the records (default: nsp)"),
+    ("--max-length", int, "N", "positions per record (default: 128)"),
+    ("--max-predictions", int, "N",
+     "largest number of masked positions; with 0, training draws the masks (default: 20)"),
+    ("--mask-rate", float, "RATE", "fraction of masked tokens (default: 0.15)"),
+    ("--mask-unit", UNITS, None, "masks subwords (piece) or whole words (default: piece)"),
+    ("--max-ngram", int, "N", "largest number of units masked in a row (default: 1)"),
+    ("--replacement", tuple(REPLACEMENTS), None,
+     "percentages of [MASK], same, random token (default: 80-10-10)"),
+    ("--sequences-per-record", int, "N", "most sequences that share a record (default: 1)"),
+    ("--duplicates", int, "N", "passes over the training documents (default: 5; 1 if all passes "
+     "are equal; 10 for google)"),
+    ("--short-sequence-rate", float, "RATE", "fraction of shortened pairs (default: 0.1)"),
+    ("--held-out", float, "RATE", "fraction of the documents that are kept out of training and "
+     "written once (default: 0.0)"),
+    ("--shards", int, "N", "number of training files (default: one per 100,000 records; 1 for "
+     "google)"),
+    ("--seed", int, "N", "the same seed gives the same bytes (default: 12345)"),
+    ("--compat", ("google",), None,
+     "write exactly the records of google-research/bert, from one sentence per line"),
+)  # fmt: skip
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports a mistake on the command line in one line, as every other error is reported."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, printable(f"{self.prog}: {message}; see {self.prog} --help\n"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command that `argv` names and return the exit code; see `run_command`."""
-    try:
-        from tfrecords_tools.commands import run
+    """Runs the command that `argv` names and returns the exit code; see `run_command`."""
+    options = vars(command_parser().parse_args(argv))
+    command, is_debugged = options.pop("command"), options.pop("debug", False)
+    return run_command(PROGRAM, lambda: command(options), debug=is_debugged)
 
-        return run(argv)
-    except KeyboardInterrupt:
-        print("bert-tfrecords: interrupted", file=sys.stderr)
-        return 130
+
+def command_parser() -> argparse.ArgumentParser:
+    """Builds the parser of the program with a subparser for each command."""
+    parser = _Parser(
+        prog=PROGRAM,
+        description="Writes, checks and shows pretraining records (masked words, next sentence).",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(required=True, metavar="vocab | build | check | show")
+
+    def added(
+        name: str, command: Callable[[dict[str, Any]], None], example: str, rows: Iterable[Option]
+    ) -> Callable[..., argparse.Action]:
+        """Adds a command; its parsed arguments contain only the options that the user gives."""
+        sub = commands.add_parser(
+            name,
+            help=command.__doc__,
+            description=command.__doc__,
+            epilog=f"example:\n  {PROGRAM} {name} {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            argument_default=argparse.SUPPRESS,
+        )
+        sub.set_defaults(command=command)
+        is_of_text = name in ("vocab", "build")
+        corpus = ("CORPUS", _CORPUS) if is_of_text else ("RECORDS", "a folder, or record files")
+        sub.add_argument("files", nargs="+", metavar=corpus[0], help=corpus[1])
+        for flag, kind, metavar, text in rows:
+            is_choice = isinstance(kind, tuple)
+            details: dict[str, Any] = (
+                {"choices": kind} if is_choice else {"type": kind, "metavar": metavar}
+            )
+            sub.add_argument(flag, help=text, **details)
+        sub.add_argument("--debug", action="store_true", help="print the traceback of an error")
+        return sub.add_argument
+
+    rows = (*VOCAB_OPTIONS, *TEXT_OPTIONS)
+    option = added("vocab", vocab, "wiki.txt books.txt --output vocab.txt --size 30000", rows)
+    text = "vocab.txt for wordpiece, otherwise tokenizer.json"
+    option("--output", required=True, metavar="FILE", help=text)
+    option("--cased", action="store_true", help="keep upper case and accents")
+    example = "corpus.txt --vocab vocab.txt --output records --held-out 0.02"
+    option = added("build", build, example, (*BUILD_OPTIONS, *TEXT_OPTIONS))
+    text = "a vocab.txt, or a tokenizer.json (BPE or Unigram)"
+    option("--vocab", required=True, metavar="FILE", help=text)
+    text = "new folder; repeat the command to continue a build"
+    option("--output", required=True, metavar="DIR", help=text)
+    option("--cased", action="store_true", help="keep upper case and accents")
+    text = "run as an Apache Beam job; all arguments after it are options of Beam"
+    option("--beam", nargs=argparse.REMAINDER, metavar="OPTION", help=text)
+    rows = [("--vocab", str, "FILE", _VOCAB)]
+    added("check", verify, "records", rows)
+    rows += [
+        ("--count", int, "N", "number of records to print (default: 3)"),
+        ("--start", int, "N", "number of the first record to print (default: 1)"),
+        ("--plot", str, "FILE", "histograms as FILE.png or FILE.html"),
+    ]
+    option = added("show", show, "records --count 3", rows)
+    option("--stats", action="store_true", help="print histograms of all records")
+    return parser
+
+
+def vocab(options: dict[str, Any]) -> None:
+    """Learn a vocabulary; the same text gives the same vocabulary."""
+    from tfrecords_tools.vocab.train_vocab import train_vocabulary
+    from tfrecords_tools.vocab.words import Reading
+
+    output, model = options["output"], options.get("model", "wordpiece")
+    check_output(output)
+    refuse_existing(output)
+    is_wordpiece, size = model == "wordpiece", options.get("size", 30000)
+    expected = "vocab.txt" if is_wordpiece else "tokenizer.json"
+    is_named = is_wordpiece != output.endswith(".json")
+    check(is_named, f"{output} does not fit --model {model}; name it {expected}")
+    sample = options.get("sample", 512)
+    check(0 < sample < 1e12, f"sample is {sample}; expected a number of megabytes above 0")
+    vocabulary = train_vocabulary(
+        options["files"],
+        size=size,
+        model=model,
+        unused=options.get("unused", 100 * is_wordpiece),
+        segmenter=options.get("segmenter"),
+        lowercase="cased" not in options,
+        reading=Reading(
+            sample_bytes=int(sample * 1e6),
+            workers=options.get("workers", _num_cores()),
+            **{name: options[name] for name in ("errors", "text_field") if name in options},
+        ),
+        log=_note,
+    )
+    write_text(output, vocabulary_file(vocabulary)[1])
+    fewer = "" if len(vocabulary) == size else "; the corpus provides no more"
+    print(f"{output}: {len(vocabulary):,} of {size:,} tokens{fewer}")
+
+
+def build(options: dict[str, Any]) -> None:
+    """Write a folder of records, with its vocabulary and a manifest."""
+    names = {"lowercase": "cased", "held_out_rate": "held_out"}  # of options by field
+    found = {each.name: names.get(each.name, each.name) for each in fields(BuildSettings)}
+    values = {field: options[name] for field, name in found.items() if name in options}
+    if "lowercase" in values:
+        values["lowercase"] = False
+    arguments = {
+        "vocabulary": vocabulary_from(options["vocab"]),
+        "output": options["output"],
+        "settings": settings_of(values, compat=options.get("compat")),
+    }
+    if "beam" in options:
+        try:
+            from tfrecords_tools.beam.build import build_on_beam
+        except ImportError as error:
+            remedy = 'expected the extra beam: pip install "bert-keras[beam]"'
+            raise InputError(f"apache-beam cannot be imported ({error}); {remedy}") from error
+        check("workers" not in options, "--workers has no effect with --beam; leave it out")
+        manifest = build_on_beam(options["files"], **arguments, pipeline_options=options["beam"])
+    else:
+        from tfrecords_tools.build import build
+
+        workers = options.get("workers", _num_cores())
+        manifest = build(options["files"], **arguments, workers=workers)
+    for remark in manifest["remarks"]:
+        _note(remark)
+    num_tokens = sum(split["pieces"] for split in manifest["splits"].values())
+    unknown_rate = manifest.get("counts", {}).get("unknown", 0) / num_tokens
+    if unknown_rate > 0.05:
+        _note(
+            f"{unknown_rate:.0%} of the tokens are [UNK]; do vocabulary and --cased fit the text?"
+        )
+    for name, counts in manifest["splits"].items():
+        _report_split(name, counts, manifest)
+
+
+def _report_split(name: str, counts: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    summary = (
+        f"{name}: {counts['records']:,} records of {counts['documents']:,} documents, "
+        f"{counts['pieces']:,} tokens"
+    )
+    if "labels_one" in counts:
+        label = RECORD_OBJECTIVES[manifest["settings"].get("objective", "nsp")].label
+        summary += f"; {counts['labels_one'] / counts['sequences']:.1%} {label}"
+        excess = abs(counts["labels_one"] - counts["sequences"] / 2) - 1
+        if not manifest["compat"] and excess > counts["sequences"] / 100:
+            _note(
+                f"{label} is not half of the labels of {name}, because a document of one sentence "
+                "has no true next sentence; does a blank line follow every sentence?"
+            )
+    padding = 1 - counts["tokens"] / (counts["records"] * manifest["schema"]["max_length"])
+    print(f"{summary}; {padding:.1%} padding")
+
+
+def verify(options: dict[str, Any]) -> None:
+    """Verify records against their vocabulary and manifest, and count their contents."""
+    vocabulary = records_vocabulary(options["files"], file=options.get("vocab"))
+    import_tensorflow()
+    from tfrecords_tools.check import check_records, every_file, report
+
+    counts = check_records(options["files"], vocabulary=vocabulary)
+    labels = label_names(every_file(options["files"])[0])
+    print(printable(report(counts, labels=labels)))
+
+
+def show(options: dict[str, Any]) -> None:
+    """Print a few records as text, or histograms of all records."""
+    from bert_keras.reports.charts import check_picture
+    from tfrecords_tools import show as showing
+
+    records, plot = options["files"], options.get("plot")
+    if plot:
+        check_picture(plot, also=showing.PAGES)
+        check_output(plot)
+    vocabulary = records_vocabulary(records, file=options.get("vocab"))
+    import_tensorflow()
+    if not plot and "stats" not in options:
+        width = shutil.get_terminal_size((showing.WIDTH, 24)).columns
+        texts = showing.record_texts(
+            records,
+            vocabulary=vocabulary,
+            count=options.get("count", 3),
+            start=options.get("start", 1),
+            width=min(showing.WIDTH, width),
+        )
+        if showing.has_colours(sys.stdout):
+            texts = map(showing.coloured, texts)
+        print("\n\n".join(texts))
+        return
+    histograms = showing.record_histograms(records, vocabulary=vocabulary)
+    if "stats" in options:
+        print("\n\n".join(map(showing.text_bars, histograms)))
+    if plot:
+        showing.plot(histograms, plot, title=" ".join(records))
+        print(plot)
+
+
+def _num_cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _note(text: str) -> None:
+    print(printable(f"note: {text}"), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,29 +1,37 @@
-"""Runs jobs, each of which writes one file or folder, in one or several processes.
+"""Runs jobs in one or several processes and keeps a receipt of each, so that a run can continue.
 
-A job whose output exists is skipped, so an interrupted run continues. The output of a job does not
-depend on other jobs of its stage, so the number of processes does not change it.
+A job writes one file or folder. Its receipt, a file OUTPUT.json beside it, holds the values that
+the job returned, and the size and the checksum of each file that it wrote. A job whose receipt fits
+its files is not run again. The output of a job does not depend on other jobs of its stage, so the
+number of processes does not change it.
 """
 
-import ctypes
+import json
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context, parent_process
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
-from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, SIGKILL, pthread_sigmask
-from typing import Protocol
+from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
+from typing import Any, Protocol, TypeVar
 
-from bert_keras.errors import InputError
-from bert_keras.progress import progress
+import google_crc32c
+from tqdm import tqdm
 
-_PR_SET_PDEATHSIG = 1  # in linux/prctl.h
-_UPDATE_SECONDS = 0.2  # between updates of the progress bar
-_report: Callable[[int], object]  # in a worker: reports the progress of its job
+from bert_keras.errors import check
+
+_BLOCK = 1 << 20  # bytes that are read at once for a checksum
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Job(Protocol):
-    """Writes `output`, which appears only when complete; reports n of `size` by `advance(n)`."""
+    """Writes `output`, which no other job writes, and returns values that JSON can hold."""
 
     @property
     def output(self) -> Path:
@@ -35,25 +43,24 @@ class Job(Protocol):
         """The amount of work in the unit of the stage."""
         ...
 
-    def __call__(self, advance: Callable[[int], object]) -> None: ...
+    def __call__(self) -> dict[str, Any]: ...
 
 
 class Workers:
-    """Runs jobs in `number` processes, or in this process if `number` is 1; a context manager.
+    """Maps functions in `number` processes, or in this one if `number` is 1; a context manager.
 
     Processes are spawned, not forked, so a script that uses several needs the usual
     `if __name__ == "__main__":`. They end when this process ends for any reason.
     """
 
     def __init__(self, number: int):
-        if number < 1:
-            raise InputError(f"workers is {number}; expected at least 1")
+        check(number >= 1, f"workers is {number}; expected at least 1")
         self._executor = None
         if number > 1:
             context = get_context("spawn")
-            self._reports = context.SimpleQueue()
+            parent, self._end_of_work = context.Pipe(duplex=False)
             self._executor = ProcessPoolExecutor(
-                number, mp_context=context, initializer=_start_worker, initargs=(self._reports,)
+                number, mp_context=context, initializer=_start_worker, initargs=(parent,)
             )
 
     def __enter__(self) -> "Workers":
@@ -61,82 +68,107 @@ class Workers:
 
     def __exit__(self, kind: type | None, *error) -> None:
         if self._executor:
-            if kind:  # after an error, nothing waits for the running jobs, which may take hours
-                for process in [*self._executor._processes.values()]:
-                    process.kill()
+            if kind:  # ends the processes at once: their jobs may take hours
+                self._end_of_work.close()
             self._executor.shutdown(cancel_futures=True)
+            self._end_of_work.close()
 
-    def run(self, jobs: Sequence[Job], *, stage: str, unit: str) -> None:
-        """Runs the jobs whose output is missing; an error of one job ends all of them.
-
-        Args:
-            jobs: The jobs, in any order.
-            stage: The label of the progress bar.
-            unit: The unit of the sizes of the jobs.
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yields the results in the order of the items.
 
         Raises:
             ChildProcessError: A process was killed.
         """
-        missing = [job for job in jobs if not job.output.exists()]
-        total = sum(job.size for job in jobs)
-        done = total - sum(job.size for job in missing)
-        with progress(stage=stage, unit=unit, total=total, initial=done) as bar:
-            if self._executor is None:
-                for job in missing:
-                    _run_job(job, bar.update)
-            else:
-                self._run_in_processes(self._executor, missing, bar)
-
-    def _run_in_processes(self, executor: ProcessPoolExecutor, jobs: list[Job], bar) -> None:
+        if self._executor is None:
+            yield from map(function, items)
+            return
         # Only this process handles Ctrl-C; new processes inherit the signals that are blocked here.
         old_mask = pthread_sigmask(SIG_BLOCK, {SIGINT})
         try:
-            running = {executor.submit(_run_in_worker, job) for job in jobs}
+            results = self._executor.map(function, items)
         finally:
             pthread_sigmask(SIG_SETMASK, old_mask)
         try:
-            while running:
-                done, running = wait(running, _UPDATE_SECONDS, FIRST_COMPLETED)
-                while not self._reports.empty():
-                    bar.update(self._reports.get())
-                for future in done:
-                    future.result()
+            yield from results
         except BrokenProcessPool as error:
             raise ChildProcessError(
                 "a worker process was killed, possibly because memory was exhausted; run the same "
                 "command again, which continues a build (--workers 1 needs the least memory)"
             ) from error
 
+    def run(self, jobs: Sequence[Job], *, stage: str, unit: str) -> list[dict[str, Any]]:
+        """Runs the jobs without a valid receipt and returns the results of all jobs in order.
 
-def _start_worker(reports) -> None:
-    """Prepares a new worker, which ends when its parent ends."""
+        Args:
+            jobs: The jobs, each with another output.
+            stage: The label of the progress bar; "" shows none.
+            unit: The unit of the sizes of the jobs.
+        """
+        results = [result_of(job.output) for job in jobs]
+        missing = [number for number, result in enumerate(results) if result is None]
+        total = sum(job.size for job in jobs)
+        done = total - sum(jobs[number].size for number in missing)
+        bar = tqdm(
+            desc=stage, unit=f" {unit}", total=total, initial=done, unit_scale=True,
+            disable=not stage or not total,
+        )  # fmt: skip
+        with bar:
+            new_results = self.map(_run_job, [jobs[number] for number in missing])
+            for number, result in zip(missing, new_results, strict=True):
+                results[number] = result
+                bar.update(jobs[number].size)
+        return [result for result in results if result is not None]
+
+
+def result_of(output: Path) -> dict[str, Any] | None:
+    """Returns what the job of `output` returned, or None without a receipt that fits the files."""
+    try:
+        checksum, text = _receipt(output).read_text("utf-8").split(" ", 1)
+        result, files = json.loads(text)
+        is_valid = int(checksum) == _checksum([text.encode()]) and files == _files_of(output)
+    except (OSError, ValueError):
+        return None
+    return result if is_valid else None
+
+
+def _run_job(job: Job) -> dict[str, Any]:
+    if job.output.is_dir():  # of an interrupted run
+        shutil.rmtree(job.output)
+    result = job()
+    text = json.dumps([result, _files_of(job.output)])
+    _receipt(job.output).write_text(f"{_checksum([text.encode()])} {text}", "utf-8")
+    return result
+
+
+def _receipt(output: Path) -> Path:
+    return output.with_name(f"{output.name}.json")
+
+
+def _files_of(output: Path) -> list:
+    """Returns the name, the size and the checksum of each file of an output."""
+    files = []
+    for path in sorted(output.iterdir()) if output.is_dir() else [output]:
+        with path.open("rb") as file:
+            checksum = _checksum(iter(lambda: file.read(_BLOCK), b""))
+            files.append([path.name, file.tell(), checksum])
+    return files
+
+
+def _checksum(blocks: Iterable[bytes]) -> int:
+    checksum = 0
+    for block in blocks:
+        checksum = google_crc32c.extend(checksum, block)
+    return checksum
+
+
+def _start_worker(parent: Connection) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes use all cores already
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # reading a TFDS corpus needs no GPU
-    _end_with_parent()
-    global _report
-    _report = reports.put
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
-def _end_with_parent() -> None:
-    """Makes Linux kill this process when its parent ends, whatever it does at that time."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, SIGKILL)
-    parent = parent_process()
-    if parent is None or not parent.is_alive():  # it ended before the call
-        os._exit(1)
-
-
-def _run_in_worker(job: Job) -> None:
-    _run_job(job, _report)
-
-
-def _run_job(job: Job, report: Callable[[int], object]) -> None:
-    """Runs a job and reports exactly `job.size` in all, even if the job reports another sum."""
-    remaining = job.size
-
-    def advance(done: int) -> None:
-        nonlocal remaining
-        report(min(done, remaining))
-        remaining -= min(done, remaining)
-
-    job(advance)
-    report(remaining)
+def _end_with(parent: Connection) -> None:
+    """Ends this process when the parent closes its end of the pipe or is killed."""
+    with suppress(EOFError, OSError):
+        parent.recv_bytes()
+    os._exit(1)

@@ -11,7 +11,7 @@ from importlib import import_module
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-PROGRAMS = {"bert-keras": "bert_keras.cli.program", "bert-tfrecords": "tfrecords_tools.commands"}
+PROGRAMS = {"bert-keras": "bert_keras.cli.program", "bert-tfrecords": "tfrecords_tools.cli"}
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:

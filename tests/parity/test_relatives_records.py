@@ -6,8 +6,8 @@ import pytest
 from bert_keras.data.records import common_schema
 from bert_keras.text.fast_tokenizer import vocabulary_from
 from tfrecords_tools.build import build
+from tfrecords_tools.check import every_file, parsed_batches
 from tfrecords_tools.cli import main
-from tfrecords_tools.inspect.verify import every_file, parsed_batches
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text.sentences import splitter
 

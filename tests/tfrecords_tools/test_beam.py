@@ -1,7 +1,6 @@
 """The Beam job writes the same bytes as the local build; its errors are sentences."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import rules_vocabulary
 from tfrecords_tools import build as local
-from tfrecords_tools.beam.build import build_on_beam
 from tfrecords_tools.settings import BuildSettings, GoogleSettings
 
 # DirectRunner may download another runner, which ignores the mode; this runner is local.
@@ -42,15 +40,16 @@ def contents(folder):
     return files, manifest
 
 
+def built_on_beam(corpus, vocabulary, output, settings, options=IN_MEMORY):
+    from tfrecords_tools.beam.build import build_on_beam
+
+    arguments = {"vocabulary": vocabulary, "settings": settings, "pipeline_options": options}
+    return build_on_beam(corpus, output=output, **arguments)
+
+
 def built_twice(corpus, vocabulary, folder, settings, options):
     local.build(corpus, vocabulary=vocabulary, output=folder / "local", settings=settings)
-    manifest = build_on_beam(
-        corpus,
-        vocabulary=vocabulary,
-        output=folder / "beam",
-        settings=settings,
-        pipeline_options=options,
-    )
+    manifest = built_on_beam(corpus, vocabulary, folder / "beam", settings, options)
     assert manifest == json.loads((folder / "beam/manifest.json").read_text())
     return contents(folder / "local"), contents(folder / "beam")
 
@@ -83,7 +82,7 @@ def test_requests_find_documents_of_several_ranges(
     beam, corpus, vocabulary, tmp_path, monkeypatch, sentences
 ):
     monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
-    monkeypatch.setattr("tfrecords_tools.records.splits.SENTENCES_PER_RANGE", sentences)
+    monkeypatch.setattr("tfrecords_tools.records.layout.SENTENCES_PER_RANGE", sentences)
     monkeypatch.setattr("tfrecords_tools.records.layout.RECORDS_PER_BUCKET", 30)
     # Short records: a range contains only a few sentences of the next one.
     settings = replace(SMALL, held_out_rate=0.3, shards=2, max_length=12, max_predictions=2)
@@ -96,15 +95,10 @@ def test_remote_input_and_output(beam, corpus, vocabulary, tmp_path):
     memory = fsspec.filesystem("memory")
     for path in corpus:
         memory.pipe(f"/beam/corpus/{path.name}", path.read_bytes())
-    settings = replace(SMALL, held_out_rate=0.3)
+    settings, files = replace(SMALL, held_out_rate=0.3), ["memory:///beam/corpus/*.txt"]
     options = {"vocabulary": vocabulary, "settings": settings}
-    manifest = local.build(["memory://beam/corpus/*.txt"], output=tmp_path / "local", **options)
-    beam_manifest = build_on_beam(
-        ["memory://beam/corpus/*.txt"],
-        output="memory://beam/records/",
-        pipeline_options=IN_MEMORY,
-        **options,
-    )
+    manifest = local.build(files, output=tmp_path / "local", **options)
+    beam_manifest = built_on_beam(files, vocabulary, "memory://beam/records/", settings)
     for each in (manifest, beam_manifest):
         each.pop("versions")
     assert beam_manifest == manifest
@@ -113,10 +107,10 @@ def test_remote_input_and_output(beam, corpus, vocabulary, tmp_path):
     assert sorted(memory.ls("/beam/records", detail=False)) == [f"/beam/records/{n}" for n in names]
     for path in (tmp_path / "local").glob("*.tfrecord"):
         assert memory.cat(f"/beam/records/{path.name}") == path.read_bytes()
-    with pytest.raises(InputError, match="records exists already; choose another name"):
-        build_on_beam(corpus, output="memory://beam/records", **options)
-    with pytest.raises(InputError, match=r"nowhere://records.* cannot be reached.*install the fss"):
-        build_on_beam(corpus, output="nowhere://records", **options)
+    with pytest.raises(InputError, match="records exists already"):
+        built_on_beam(corpus, vocabulary, "memory://beam/records", settings)
+    with pytest.raises(InputError, match=r"nowhere://records.* cannot be reached"):
+        built_on_beam(corpus, vocabulary, "nowhere://records", settings)
     memory.rm("/beam", recursive=True)
 
 
@@ -154,13 +148,8 @@ def test_a_failed_job_reports_the_reason_and_leaves_no_files(
 ):
     (tmp_path / "bad.txt").write_bytes(text)
     with pytest.raises(InputError, match=message):
-        build_on_beam(
-            [tmp_path / "bad.txt"],
-            vocabulary=vocabulary,
-            output=tmp_path / "records",
-            settings=replace(SMALL, **settings),
-            pipeline_options=IN_MEMORY,
-        )
+        bad = [tmp_path / "bad.txt"]
+        built_on_beam(bad, vocabulary, tmp_path / "records", replace(SMALL, **settings))
     assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"], "files remain"
 
 
@@ -170,67 +159,38 @@ def test_an_error_of_a_worker_process_is_one_sentence(beam, vocabulary, tmp_path
     monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 10)
     (tmp_path / "bad.txt").write_bytes(b"ada sees\n\n" * 9 + b"\xff\n\n" * 9)
     with pytest.raises(InputError, match=r"bad.txt, line 19 is not .*UTF-8"):
-        build_on_beam(
-            [tmp_path / "bad.txt"],
-            vocabulary=vocabulary,
-            output=tmp_path / "records",
-            settings=SMALL,
-            pipeline_options=TWO_PROCESSES,
-        )
+        bad = [tmp_path / "bad.txt"]
+        built_on_beam(bad, vocabulary, tmp_path / "records", SMALL, TWO_PROCESSES)
 
 
 @pytest.mark.extra
 def test_existing_folders_are_refused(beam, corpus, vocabulary, tmp_path):
-    options = {"vocabulary": vocabulary, "settings": SMALL}
     with pytest.raises(InputError, match="exists already; choose another name"):
-        build_on_beam(corpus, output=tmp_path, **options)
+        built_on_beam(corpus, vocabulary, tmp_path, SMALL)
     (tmp_path / "records.beam-partial").mkdir()
     (tmp_path / "records.beam-partial/running").touch()
-    with pytest.raises(InputError, match=r"beam-partial exists already: another job"):
-        build_on_beam(corpus, output=tmp_path / "records", **options)
-
-
-@pytest.mark.extra
-def test_unknown_beam_options_are_refused(beam, corpus, vocabulary, tmp_path):
-    with pytest.raises(InputError, match=r"options --runner=Tortoise .*Valid values are"):
-        build_on_beam(
-            corpus,
-            vocabulary=vocabulary,
-            output=tmp_path / "records",
-            settings=SMALL,
-            pipeline_options=["--runner=Tortoise"],
-        )
+    with pytest.raises(InputError, match=r"beam-partial exists already"):
+        built_on_beam(corpus, vocabulary, tmp_path / "records", SMALL)
 
 
 @pytest.mark.extra
 def test_an_input_that_changes_is_refused(beam, corpus, vocabulary, tmp_path, monkeypatch):
-    from tfrecords_tools.beam import pipeline
+    from tfrecords_tools.beam import build as module
 
     def longer_then_digest(path):
         with open(path, "a") as file:
             file.write("more\n")
         return {"path": path}
 
-    monkeypatch.setattr(pipeline, "digest", longer_then_digest)
-    with pytest.raises(InputError, match=r"txt changed while it was read; run again"):
-        build_on_beam(
-            corpus,
-            vocabulary=vocabulary,
-            output=tmp_path / "records",
-            settings=SMALL,
-            pipeline_options=IN_MEMORY,
-        )
+    monkeypatch.setattr(module, "digest", longer_then_digest)
+    with pytest.raises(InputError, match=r"txt changed while it was read"):
+        built_on_beam(corpus, vocabulary, tmp_path / "records", SMALL)
     assert not (tmp_path / "records").exists()
 
 
-def test_a_missing_apache_beam_is_reported(corpus, vocabulary, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "apache_beam", None)
-    with pytest.raises(InputError, match=r'pip install "bert-keras\[beam\]"'):
-        build_on_beam(corpus, vocabulary=vocabulary, output=tmp_path / "records", settings=SMALL)
-
-
-def test_compat_google_is_refused(corpus, vocabulary, tmp_path):
+@pytest.mark.extra
+def test_compat_google_and_unknown_options_are_refused(beam, corpus, vocabulary, tmp_path):
     with pytest.raises(InputError, match=r"--compat google .* omit --beam"):
-        build_on_beam(
-            corpus, vocabulary=vocabulary, output=tmp_path / "records", settings=GoogleSettings()
-        )
+        built_on_beam(corpus, vocabulary, tmp_path / "records", GoogleSettings())
+    with pytest.raises((ValueError, ImportError), match="Valid values are"):
+        built_on_beam(corpus, vocabulary, tmp_path / "records", SMALL, ["--runner=Tortoise"])

@@ -1,32 +1,38 @@
+"""Local builds: the folder, the contents of records, and refusals."""
+
 import json
 import subprocess
 import sys
 from dataclasses import replace
 from hashlib import sha256
 
+import numpy as np
 import pytest
+import tensorflow_datasets as tfds
 
-from bert_keras.data.records import common_schema
+from bert_keras import masked_and_labelled
+from bert_keras.data.schema import schema_of
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import build
-from tfrecords_tools.inspect.check import check
-from tfrecords_tools.inspect.verify import every_file, parsed_batches
-from tfrecords_tools.settings import BuildSettings
+from tfrecords_tools.check import check_records, every_file, parsed_batches, schema_of_files
+from tfrecords_tools.settings import BuildSettings, GoogleSettings
 
 SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=8, shards=2, seed=7)
+PACKED = replace(SMALL, objective="sop", sequences_per_record=3)
+PLAIN = BuildSettings(max_length=40, max_predictions=0, objective="full-sentences")
 
 
-def built(corpus, vocabulary, output, *, workers=1, **changes):
+def built(corpus, vocabulary, output, **changes):
     settings = replace(SMALL, **changes)
-    return build(corpus, vocabulary=vocabulary, output=output, settings=settings, workers=workers)
+    return build(corpus, vocabulary=vocabulary, output=output, settings=settings)
 
 
 def records_of(files, vocabulary):
     """Yields (label, tokens of A, tokens of B) with the masked tokens restored."""
     files = every_file(files)
     for file in files:
-        for batch in parsed_batches(file, schema=common_schema(files)):
+        for batch in parsed_batches(file, schema=schema_of_files(files)):
             for row in range(len(batch["input_ids"])):
                 ids = batch["input_ids"][row].copy()
                 counted = batch["masked_lm_weights"][row] > 0
@@ -39,20 +45,20 @@ def records_of(files, vocabulary):
                 yield label, tokens[1:first], tokens[first + 1 : last]
 
 
+def documents_in(tokens):
+    return {token for token in tokens if token.startswith("doc")}
+
+
 def test_the_folder_contains_records_vocabulary_and_manifest(corpus, vocabulary, tmp_path):
     manifest = built(corpus, vocabulary, tmp_path / "records", held_out_rate=0.3)
     names = ["train-00000-of-00002", "train-00001-of-00002", "held-out-00000-of-00001"]
-    assert {path.name for path in (tmp_path / "records").iterdir()} == {
-        "manifest.json",
-        "vocab.txt",
-        "features.json",
-        "dataset_info.json",
+    folder = tmp_path / "records"
+    assert {path.name for path in folder.iterdir()} == {
+        *("manifest.json", "vocab.txt", "features.json", "dataset_info.json"),
         *(f"{name}.tfrecord" for name in names),
     }
-    folder = tmp_path / "records"
     assert json.loads((folder / "manifest.json").read_text()) == manifest
-    assert manifest["settings"]["lowercase"] is True
-    assert manifest["settings"]["seed"] == 7
+    assert manifest["settings"]["lowercase"] is True and manifest["settings"]["seed"] == 7
     assert Vocabulary.from_file(folder / "vocab.txt") == vocabulary
     shards = [shard for split in manifest["splits"].values() for shard in split["shards"]]
     for entry in (*shards, manifest["vocabulary"]):
@@ -62,30 +68,18 @@ def test_the_folder_contains_records_vocabulary_and_manifest(corpus, vocabulary,
     assert (train["documents"], manifest["splits"]["held-out"]["documents"]) == (4, 2)
 
 
-def test_same_seed_same_bytes(corpus, vocabulary, tmp_path):
-    first = built(corpus, vocabulary, tmp_path / "a", held_out_rate=0.3)
-    again = built(corpus, vocabulary, tmp_path / "b", held_out_rate=0.3)
-    other = built(corpus, vocabulary, tmp_path / "c", held_out_rate=0.3, seed=8)
-    assert first == again
-    shards = [each["splits"]["train"]["shards"] for each in (first, other)]
-    assert shards[0][0]["sha256"] != shards[1][0]["sha256"]
-
-
 def test_next_texts_masks_and_lengths(corpus, vocabulary, tmp_path):
     manifest = built(corpus, vocabulary, tmp_path / "records")
-    counts = check(tmp_path / "records", vocabulary=vocabulary)
+    counts = check_records(tmp_path / "records", vocabulary=vocabulary)
     train = manifest["splits"]["train"]
     assert counts["records"] == train["records"] > 300
-    assert counts["labels_one"] == train["labels_one"]
-    assert 2 * counts["labels_one"] == counts["records"]
+    assert 2 * counts["labels_one"] == 2 * train["labels_one"] == counts["records"]
     assert counts["predicted"] / counts["tokens"] == pytest.approx(0.15, abs=0.01)
     assert counts["masked"] / counts["predicted"] == pytest.approx(0.8, abs=0.03)
     assert counts["unknown"] == 0
     for label, first, second in records_of(tmp_path / "records", vocabulary):
-        documents_a = {token for token in first if token.startswith("doc")}
-        documents_b = {token for token in second if token.startswith("doc")}
-        assert len(documents_a) <= 1
-        assert len(documents_b) <= 1
+        documents_a, documents_b = documents_in(first), documents_in(second)
+        assert max(len(documents_a), len(documents_b)) <= 1
         if documents_a and documents_b:
             assert (documents_a != documents_b) == bool(label)
 
@@ -95,80 +89,114 @@ def test_train_and_held_out_documents_are_disjoint(corpus, vocabulary, tmp_path)
     seen = {}
     for name in ("train", "held-out"):
         records = records_of(f"{tmp_path}/records/{name}*", vocabulary)
-        tokens = {token for _, first, second in records for token in (*first, *second)}
-        seen[name] = {token for token in tokens if token.startswith("doc")}
+        seen[name] = documents_in(t for _, first, second in records for t in (*first, *second))
     assert (len(seen["train"]), len(seen["held-out"])) == (4, 2)
     assert not seen["train"] & seen["held-out"]
 
 
-@pytest.mark.parametrize("text", ["a b c\nd e f\ng h\n", "ada sees cats.\n\n\n"])
-def test_a_single_document_is_refused(tmp_path, vocabulary, text):
+@pytest.mark.parametrize(
+    ("text", "settings", "message"),
+    [
+        ("a b c\nd e f\ng h\n", {}, "needs at least two documents"),
+        ("ada\n\nben\n\ncy\n", {"held_out_rate": 0.5}, "has 3 documents, too few"),
+        ("ada\n\nben\n\ncy\n", {"shards": 99}, "too few records .* for 99 shards"),
+        ("ada\n\nben\n\ncy\n", {"objective": "sop"}, "has one sentence, but sentence order"),
+        ("\n \n\u2003\n", {}, "contains no text"),
+        ("ada\n\nben\n", {"splitter": "no_such:thing"}, "no_such"),
+        ("ada\n\nben\n", {"splitter": "jp"}, "no sentence rules for 'jp'"),
+    ],
+)
+def test_a_corpus_that_does_not_suffice_is_refused(vocabulary, tmp_path, text, settings, message):
     (tmp_path / "one.txt").write_text(text)
-    with pytest.raises(InputError, match=r"needs at least two documents.*add files"):
-        built([tmp_path / "one.txt"], vocabulary, tmp_path / "records")
+    with pytest.raises(InputError, match=message):
+        built([tmp_path / "one.txt"], vocabulary, tmp_path / "records", **settings)
     assert [path.name for path in tmp_path.iterdir()] == ["one.txt"], "files remain"
 
 
-def test_too_few_documents_or_records_are_refused(corpus, vocabulary, tmp_path):
-    (tmp_path / "three.txt").write_text("ada\n\nben\n\ncy\n")
-    with pytest.raises(InputError, match=r"has 3 documents, too few to hold some out"):
-        built([tmp_path / "three.txt"], vocabulary, tmp_path / "records", held_out_rate=0.5)
-    with pytest.raises(InputError, match=r"too few records \(train\) for 99 shards"):
-        built([tmp_path / "three.txt"], vocabulary, tmp_path / "records", shards=99)
-    with pytest.raises(InputError, match=r"each document \(train\) has one sentence, but sentence"):
-        built([tmp_path / "three.txt"], vocabulary, tmp_path / "records", objective="sop")
-    assert not (tmp_path / "records").exists()
-
-
-def test_an_existing_output_is_refused(corpus, vocabulary, tmp_path):
-    with pytest.raises(InputError, match="exists already; choose another name"):
+def test_an_output_that_exists_or_is_in_the_corpus_is_refused(corpus, vocabulary, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match="exists already"):
         built(corpus, vocabulary, tmp_path)
-
-
-@pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_the_number_of_workers_does_not_change_the_bytes(
-    corpus, vocabulary, tmp_path, monkeypatch, workers
-):
-    monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
-    monkeypatch.setattr("tfrecords_tools.records.splits.SENTENCES_PER_RANGE", 20)
-    first = built(corpus, vocabulary, tmp_path / "a", held_out_rate=0.3, shards=5)
-    again = built(corpus, vocabulary, tmp_path / "b", held_out_rate=0.3, shards=5, workers=workers)
-    assert first == again
-    for path in (tmp_path / "a").iterdir():
-        assert (tmp_path / "b" / path.name).read_bytes() == path.read_bytes()
+    with pytest.raises(InputError, match="a folder of the corpus"):
+        built([tmp_path], vocabulary, tmp_path / "new" / "records")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "field"),
     [
-        ({"max_length": 4}, "max_length is 4; expected at least 5"),
-        ({"max_predictions": -1}, "max_predictions is -1; expected at least 0"),
-        ({"duplicates": 0}, "duplicates is 0; expected at least 1"),
-        ({"shards": 0}, "shards is 0; expected at least 1"),
-        ({"short_sequence_rate": 1.0}, "short_sequence_rate is 1.0; expected a rate in"),
-        ({"held_out_rate": -0.1}, "held_out_rate is -0.1; expected a rate in"),
-        ({"seed": -1}, "seed is -1; expected at least 0"),
+        ({"max_length": 4}, "max_length is 4"),
+        ({"max_predictions": -1}, "max_predictions is -1"),
+        ({"duplicates": 0}, "duplicates is 0"),
+        ({"shards": 10**9}, "shards is 1000000000"),
+        ({"sequences_per_record": 0}, "sequences_per_record is 0"),
+        ({"short_sequence_rate": 1.0}, "short_sequence_rate is 1.0"),
+        ({"held_out_rate": -0.1}, "held_out_rate is -0.1"),
+        ({"mask_rate": float("nan")}, "mask_rate is nan"),
+        ({"seed": -1}, "seed is -1"),
+        ({"errors": "ignore"}, "errors is 'ignore'"),
+        ({"objective": "nps"}, "did you mean 'nsp'"),
+        ({"max_predictions": 0, "mask_rate": 0.2}, "mask_rate=0.2 has no effect"),
+        ({"segmenter": "jieba:lcut"}, "segmenter=jieba:lcut has no effect"),
     ],
 )
-def test_impossible_settings_are_refused(settings, message):
-    with pytest.raises(InputError, match=message):
+def test_impossible_settings_are_refused(settings, field):
+    with pytest.raises(InputError, match=field):
         BuildSettings(**settings)
 
 
-@pytest.mark.parametrize("command", ["build --output {}/records", "check"])
-def test_building_and_surveys_load_neither_keras_nor_tensorflow(
-    corpus, vocabulary, tmp_path, command
-):
+def test_building_loads_neither_keras_nor_tensorflow(corpus, vocabulary, tmp_path):
     vocabulary.save(tmp_path / "vocab.txt")
     program = (
         "import sys; from tfrecords_tools.cli import main; code = main(sys.argv[1:]);"
-        "loaded = {'keras', 'tensorflow'} & set(sys.modules);"
+        "loaded = {'keras', 'tensorflow', 'pyarrow'} & set(sys.modules);"
         "sys.exit(code or ' '.join(loaded) or 0)"
     )
-    command = [*command.format(tmp_path).split(), "--vocab", tmp_path / "vocab.txt"]
-    done = subprocess.run(
-        [sys.executable, "-c", program, command[0], *corpus, *command[1:]],
-        capture_output=True,
-        text=True,
-    )
+    options = ["--vocab", tmp_path / "vocab.txt", "--output", tmp_path / "r", "--workers", "1"]
+    command = [sys.executable, "-c", program, "build", *corpus, *options]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+IN_ORDER = tfds.ReadConfig(interleave_cycle_length=1)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [replace(SMALL, held_out_rate=0.3), PACKED, PLAIN, GoogleSettings(max_length=40, shards=2)],
+    ids=["pairs", "several in a record", "plain ids", "google"],
+)
+def test_tensorflow_datasets_reads_the_records(corpus, vocabulary, tmp_path, settings):
+    """The folder DATA_DIR/NAME/VERSION is loaded by its name."""
+    folder = tmp_path / "books" / "1.0.0"
+    manifest = build(corpus, vocabulary=vocabulary, output=folder, settings=settings)
+    builder = tfds.builder_from_directory(folder)
+    assert set(builder.info.splits) == manifest["splits"].keys()
+    for name, split in manifest["splits"].items():
+        files = [folder / shard["file"] for shard in split["shards"]]
+        info = builder.info.splits[name]
+        assert list(map(str, info.filepaths)) == list(map(str, files))
+        assert info.shard_lengths == [shard["records"] for shard in split["shards"]]
+        schema = schema_of(files[0])
+        expected = [each for file in files for each in parsed_batches(str(file), schema=schema)]
+        examples = tfds.load("books", data_dir=tmp_path, split=name, read_config=IN_ORDER)
+        batches = list(examples.batch(1024).as_numpy_iterator())
+        for feature, length in schema.lengths.items():
+            values = np.concatenate([batch[feature] for batch in batches])
+            records = np.concatenate([batch[feature] for batch in expected])
+            assert values.dtype == records.dtype and values.shape == (split["records"], length)
+            np.testing.assert_array_equal(values, records)
+    (builder.data_path / "copy").mkdir()
+    builder.info.write_to_directory(folder / "copy")
+    for name in ("features.json", "dataset_info.json"):
+        ours, theirs = (json.loads((each / name).read_text()) for each in (folder, folder / "copy"))
+        assert ours.items() <= theirs.items()  # TFDS adds the class of its builder
+
+
+def test_what_tfds_loads_are_inputs_of_a_model(corpus, vocabulary, tmp_path):
+    built(corpus, vocabulary, tmp_path / "records")
+    builder = tfds.builder_from_directory(tmp_path / "records")
+    batch = next(iter(builder.as_dataset(split="train").batch(8).map(masked_and_labelled)))
+    inputs, targets, weights = batch
+    assert inputs["input_ids"].shape == (8, 40) and targets["masked_lm"].shape == (8, 6)
+    assert targets.keys() == weights.keys() == {"masked_lm", "next_sentence"}

@@ -1,19 +1,15 @@
-import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.files import atomic_file
-from tfrecords_tools.jobs import Workers
+from tfrecords_tools.jobs import Workers, result_of
 
 
 @pytest.fixture(autouse=True)
@@ -27,61 +23,37 @@ class Write:
     size: int = 2
     trouble: str = ""
 
-    def __call__(self, advance):
+    def __call__(self):
         if self.trouble == "input":
             raise InputError(f"{self.output.name} is wrong")
         if self.trouble == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
-        if self.trouble == "busy":  # for hours, without another thread of Python
+        if self.trouble == "busy":  # for hours
             self.output.with_suffix(".process").write_text(str(os.getpid()))
-            re.match("(a+)+$", "a" * 60 + "b")
+            time.sleep(3600)
         if self.trouble == "Ctrl-C":
             os.kill(os.getpid(), signal.SIGINT)
             assert signal.SIGINT in signal.sigpending()
-        with atomic_file(self.output) as part:
-            part.write_text(str(os.getpid()))
-        advance(self.size)
+        self.output.write_text(str(os.getpid()))
+        return {"name": self.output.name}
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_only_jobs_without_output_run(tmp_path, number):
+def test_only_jobs_without_a_valid_receipt_run(tmp_path, number):
     jobs = [Write(tmp_path / str(each)) for each in range(5)]
-    (tmp_path / "3").write_text("old")
+    names = [{"name": str(each)} for each in range(5)]
     with Workers(number) as workers:
-        workers.run(jobs, stage="write", unit="file")
-        workers.run([Write(tmp_path / "later")], stage="write", unit="file")
-    contents = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert sorted(contents) == ["0", "1", "2", "3", "4", "later"]
-    assert contents.pop("3") == "old"
-    assert (set(contents.values()) == {str(os.getpid())}) == (number == 1)
-
-
-@dataclass(frozen=True)
-class Estimate(Write):
-    estimates: tuple[int, ...] = ()
-
-    def __call__(self, advance):
-        super().__call__(lambda _: None)
-        for estimate in self.estimates:
-            advance(estimate)
-
-
-@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_reported_progress_adds_up_to_the_size(tmp_path, monkeypatch, number):
-    updates = []
-
-    @contextlib.contextmanager
-    def progress(**_):
-        yield SimpleNamespace(update=updates.append)
-
-    monkeypatch.setattr("tfrecords_tools.jobs.progress", progress)
-    jobs = [
-        Estimate(tmp_path / str(n), size=6, estimates=each)
-        for n, each in enumerate([(), (2, 3), (4, 4, 4)])
-    ]
-    with Workers(number) as workers:
-        workers.run(jobs, stage="write", unit="byte")
-    assert sum(updates) == 18 and min(updates) >= 0
+        assert workers.run(jobs[:4], stage="write", unit="file") == names[:4]
+        before = [job.output.stat().st_mtime_ns for job in jobs[:4]]
+        jobs[1].output.write_text("other text of another size")
+        jobs[2].output.unlink()
+        (tmp_path / "3.json").write_text((tmp_path / "3.json").read_text()[:-1])
+        assert workers.run(jobs, stage="write", unit="file") == names
+        after = [job.output.stat().st_mtime_ns for job in jobs[:4]]
+    assert [n for n in range(4) if before[n] == after[n]] == [0]
+    processes = {job.output.read_text() for job in jobs}
+    assert (processes == {str(os.getpid())}) == (number == 1)
+    assert [result_of(job.output) for job in jobs] == names
 
 
 @pytest.mark.parametrize("number", [1, 2])
@@ -120,7 +92,9 @@ def test_workers_end_with_their_parent(tmp_path, end):
         "        workers.run(jobs, stage='write', unit='file')\n"
     )
     (tmp_path / "main.py").write_text(program)
-    parent = subprocess.Popen([sys.executable, tmp_path / "main.py"], stderr=subprocess.DEVNULL)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, tmp_path / "main.py"]
+    parent = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment)
     files = [tmp_path / "a.process", tmp_path / "b.process"]
     try:
         wait_until(lambda: all(file.exists() and file.read_text() for file in files))

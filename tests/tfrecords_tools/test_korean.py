@@ -5,13 +5,12 @@ import unicodedata
 import pytest
 
 from bert_keras.checkpoints.metadata import seems_lowercase
-from bert_keras.data.records import common_schema
 from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.build import build
+from tfrecords_tools.check import every_file, parsed_batches, schema_of_files
 from tfrecords_tools.cli import main
-from tfrecords_tools.inspect.verify import every_file, parsed_batches
 from tfrecords_tools.settings import BuildSettings, GoogleSettings
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
@@ -44,7 +43,7 @@ def decomposed(text):
 def records_of(folder):
     """Yields the features of each record as lists of numbers."""
     files = every_file(folder)
-    for batch in parsed_batches(files[0], schema=common_schema(files)):
+    for batch in parsed_batches(files[0], schema=schema_of_files(files)):
         for row in range(len(batch["input_ids"])):
             yield {name: array[row].tolist() for name, array in batch.items()}
 
@@ -74,6 +73,16 @@ def test_the_tokenizer_reads_hangul_as_the_original_does():
     assert not seems_lowercase(SYLLABLES) and seems_lowercase(jamo)
 
 
+def test_a_vocabulary_that_does_not_fit_the_text_is_noted(files, tmp_path, capsys):
+    SYLLABLES.save(tmp_path / "vocab.txt")
+    build = ["build", str(files["nfc"][0]), "--vocab", str(tmp_path / "vocab.txt"), "--splitter"]
+    build += ["ko", "--max-length", "32", "--workers", "1", "--output"]
+    assert main([*build, str(tmp_path / "uncased")]) == 0
+    assert "% of the tokens are [UNK]; do vocabulary and --cased fit" in capsys.readouterr().err
+    assert main([*build, str(tmp_path / "cased"), "--cased"]) == 0
+    assert "note" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_decomposed_text_gives_the_records_of_composed_text(files, tmp_path, lowercase):
     settings = BuildSettings(lowercase=lowercase, splitter="ko", max_length=32, shards=1)
@@ -85,9 +94,7 @@ def test_decomposed_text_gives_the_records_of_composed_text(files, tmp_path, low
         shards.append((tmp_path / f"{name}-records/train-00000-of-00001.tfrecord").read_bytes())
     assert shards[0] == shards[1]
     (remark,) = (each for each in manifest["remarks"] if "decomposed" in each)
-    assert remark.startswith(
-        "lines with decomposed characters (NFD), such as Hangul as jamo, composed: 32 ("
-    )
+    assert "composed: 32 (" in remark
 
 
 def test_the_records_of_the_original_keep_decomposed_text(files, tmp_path):
@@ -155,27 +162,9 @@ def test_no_token_crosses_the_limits_of_morphemes(files, tmp_path, monkeypatch, 
     assert not {"##", "###", "서울에서", "##에서는"} & {*tokens}
     for name, message in (
         ("korean:letters", "the segmenter's words differ from the text"),
-        ("no_module:f", "the module cannot be imported"),
+        ("no_module:f", "cannot be imported"),
     ):
         assert main([*arguments[:-4], str(tmp_path / "b.txt"), *arguments[-3:], name]) == 2
         assert message in capsys.readouterr().err
-    with pytest.raises(InputError, match="segmenter is a:b, but the model is bpe; expected wordp"):
+    with pytest.raises(InputError, match="do not fit the model bpe"):
         train_vocabulary(files["nfc"], size=400, model="bpe", segmenter="a:b")
-
-
-def test_check_warns_of_jamo_and_of_lower_case(files, tmp_path, capsys):
-    SYLLABLES.save(tmp_path / "vocab.txt")
-    check = ["check", "--vocab", str(tmp_path / "vocab.txt"), "--splitter", "ko", "--max-length"]
-    assert main([*check, "32", "--cased", str(files["nfd"][0])]) == 0
-    output = capsys.readouterr().out
-    assert (
-        "warning: Lines with decomposed characters (NFD), such as Hangul as jamo, composed: 32 ("
-        in output
-    )
-    assert 'do it with unicodedata.normalize("NFC", text)' in output
-    assert main([*check, "32", "--cased", str(files["nfc"][0])]) == 0
-    assert "NFC" not in capsys.readouterr().out
-    assert main([*check, "32", str(files["nfc"][0])]) == 0
-    assert "is not lower-cased. This is a cased vocabulary: add --cased." in (
-        capsys.readouterr().out
-    )

@@ -2,31 +2,73 @@
 
 Each shard has the same bytes as with `tfrecords_tools.build.build`. The runner repeats a failed
 step. A job that was stopped as a whole starts from the beginning.
+
+The steps: units -> ranges of documents as ids -> instances, as requests for spans of ranges -> the
+requested spans -> shards -> the manifest and the final name of the folder. Only counts are
+collected in one process; they decide how documents are numbered and split and how the records are
+distributed.
 """
 
+import json
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from bert_keras.errors import InputError
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
+
+from bert_keras.errors import InputError, check
+from bert_keras.files import StrPath, file_system, open_file
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.build import units_of
-from tfrecords_tools.inputs.corpus import fingerprint
-from tfrecords_tools.inputs.corpus_files import files
-from tfrecords_tools.manifest import MANIFEST
+from tfrecords_tools.beam.ranges import (
+    Key,
+    Plan,
+    RangeTokens,
+    SpanBytes,
+    UnitReport,
+    plan_of,
+    requested_spans,
+    requests_of_range,
+    tokenized_ranges,
+    write_shard,
+)
+from tfrecords_tools.build import expect_unchanged, units_of
+from tfrecords_tools.inputs.corpus import digest, files, fingerprint
+from tfrecords_tools.inputs.decoding import Unit
+from tfrecords_tools.manifest import MANIFEST, folder_files, manifest_head
 from tfrecords_tools.settings import BuildSettings, Settings
+
+_REPORTS = "reports"
+# Runners report the exception of a step as a text that ends so.
+_STEP_ERROR = re.compile(r"InputError: (.*?)(?: \[while running|\n|$)", re.S)
+
+
+@dataclass(frozen=True)
+class Job:
+    """The values that every step receives."""
+
+    fingerprints: tuple[dict[str, Any], ...]  # of the inputs
+    vocabulary: Vocabulary
+    settings: BuildSettings
+    partial: str  # the folder that the job writes to before it gets the name `output`
+    output: str
 
 
 def build_on_beam(
-    corpus: Iterable[str | os.PathLike],
+    corpus: Iterable[StrPath],
     *,
     vocabulary: Vocabulary,
-    output: str | os.PathLike,
+    output: StrPath,
     settings: Settings,
     pipeline_options: Sequence[str] = (),
-) -> dict:
+) -> dict[str, Any]:
     """Runs the pipeline that writes `output` and returns the manifest.
 
-    Every worker must have access to the corpus and to the output.
+    Every worker must have access to the corpus and to the output. The job writes to the folder
+    OUTPUT.beam-partial first.
 
     Args:
         corpus: Files, folders, glob patterns or TFDS names of the corpus.
@@ -37,7 +79,6 @@ def build_on_beam(
 
     Raises:
         InputError: The settings, the options or the corpus are not usable.
-        ChildProcessError: The job ended without a manifest.
     """
     if not isinstance(settings, BuildSettings):
         raise InputError(
@@ -45,44 +86,130 @@ def build_on_beam(
             "writes them; omit --beam or --compat google"
         )
     settings = settings.for_vocabulary(vocabulary)
-    try:
-        import apache_beam as beam
-        from apache_beam.options.pipeline_options import PipelineOptions
-    except ImportError as error:
-        raise InputError(
-            'apache-beam is not installed; expected the extra beam: pip install "bert-keras[beam]"'
-        ) from error
-    from tfrecords_tools.beam import shared_folder
-    from tfrecords_tools.beam.pipeline import FAILURE, StepContext, add_steps
-
-    try:
-        pipeline = beam.Pipeline(options=PipelineOptions(list(pipeline_options)))
-    except (ImportError, ValueError) as error:
-        options = " ".join(pipeline_options)
-        raise InputError(
-            f"Apache Beam does not run with the options {options} ({error})"
-        ) from error
+    pipeline = beam.Pipeline(options=PipelineOptions(list(pipeline_options)))
     paths = files(list(corpus))  # the pipeline's options may configure the access to them
-    units = units_of(paths, text_field=settings.text_field)
-    output = os.fspath(output)
-    job = StepContext(
-        fingerprints=tuple(map(fingerprint, paths)),
-        vocabulary=vocabulary,
-        settings=settings,
-        partial=shared_folder.create_partial(output),
-        output=output,
-    )
-    add_steps(pipeline, units, job)
-    state = pipeline.run().wait_until_finish()
-    failure = shared_folder.join(job.partial, FAILURE)
-    if shared_folder.exists(failure):
-        message = shared_folder.read_json(failure)["message"]
-        shared_folder.remove(job.partial)
-        raise InputError(message)
-    manifest = shared_folder.join(output, MANIFEST)
-    if not shared_folder.exists(manifest):
+    output = os.fspath(output).rstrip("/")
+    partial = f"{output}.beam-partial"
+    system, folder = file_system(partial)
+    for path in (output, partial):
+        name = file_system(path)[1]
+        is_used = system.isfile(name) or (system.isdir(name) and system.ls(name))
+        check(not is_used, f"{path} exists already; choose another name or remove it first")
+    system.makedirs(folder, exist_ok=True)
+    system.touch(f"{folder}/running")  # some file systems have no empty folders
+    job = Job(tuple(map(fingerprint, paths)), vocabulary, settings, partial, output)
+    try:
+        add_steps(pipeline, units_of(job.fingerprints, text_field=settings.text_field), job)
+        state = pipeline.run().wait_until_finish()
+        with open_file(f"{output}/{MANIFEST}") as file:
+            return json.load(file)
+    except FileNotFoundError as error:
         raise ChildProcessError(
-            f"the job ended ({state}) without {manifest}; read the log of its runner, and give an "
-            "output that all workers and this machine can access"
-        )
-    return shared_folder.read_json(manifest)
+            f"the job ended ({state}) without {output}/{MANIFEST}; read the log of its runner, and "
+            "give an output that all workers and this machine can access"
+        ) from error
+    except Exception as error:
+        if message := _STEP_ERROR.search(str(error)):
+            raise InputError(message[1]) from error
+        raise
+    finally:
+        if system.exists(folder):
+            system.rm(folder, recursive=True)
+
+
+def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], job: Job) -> None:
+    """Adds all steps from the units to the folder `job.output`."""
+    ranges, reports = (
+        pipeline
+        | "units" >> beam.Create(list(enumerate(units)))
+        | "spread units" >> beam.Reshuffle()
+        | "tokenize" >> beam.FlatMap(_tokenize, job).with_outputs(_REPORTS, main="ranges")
+    )
+    ranges |= "store ranges" >> beam.Reshuffle()  # several steps read them; they are computed once
+    plan = reports | "all units" >> beam.combiners.ToList() | "plan" >> beam.Map(_plan, job)
+    requests = ranges | "draw instances" >> beam.FlatMap(_draw, AsSingleton(plan))
+    shards = (
+        {"ranges": ranges, "requests": requests}
+        | "group requests" >> beam.CoGroupByKey()
+        | "read spans" >> beam.FlatMap(_read, AsSingleton(plan))
+        | "group spans" >> beam.GroupByKey()
+        | "write shards" >> beam.Map(_write, AsSingleton(plan), job)
+    )
+    inputs = (
+        pipeline
+        | "inputs" >> beam.Create([each["path"] for each in job.fingerprints])
+        | "spread inputs" >> beam.Reshuffle()
+        | "digest" >> beam.Map(lambda path: (path, digest(path)))
+    )
+    _ = (
+        pipeline
+        | "end" >> beam.Create([job])
+        | "finish" >> beam.Map(_finish, AsSingleton(plan), AsList(shards), AsList(inputs))
+    )
+
+
+def _tokenize(numbered: tuple[int, Unit], job: Job) -> Iterator:
+    number, unit = numbered
+    for result in tokenized_ranges(number, unit, vocabulary=job.vocabulary, settings=job.settings):
+        if isinstance(result, UnitReport):
+            yield TaggedOutput(_REPORTS, result)
+        else:
+            yield (result.range.unit, result.range.part), result
+
+
+def _plan(reports: Sequence[UnitReport], job: Job) -> Plan:
+    separators = job.vocabulary.specials.num_separators
+    return plan_of(reports, settings=job.settings, num_separators=separators)
+
+
+def _draw(keyed: tuple[Key, RangeTokens], plan: Plan) -> Iterator[tuple[Key, bytes]]:
+    yield from requests_of_range(keyed[1], plan)
+
+
+def _read(grouped: tuple[Key, dict], plan: Plan) -> Iterator[tuple[Key, SpanBytes]]:
+    for tokens in grouped[1]["ranges"]:
+        yield from requested_spans(tokens, grouped[1]["requests"], plan)
+
+
+def _write(
+    grouped: tuple[Key, Iterable[SpanBytes]], plan: Plan, job: Job
+) -> tuple[Key, dict[str, Any]]:
+    (split, shard), spans = grouped
+    layout = plan.layouts[split]
+    entry = write_shard(shard, spans, layout=layout, vocabulary=job.vocabulary, folder=job.partial)
+    return (split, shard), entry
+
+
+def _finish(
+    job: Job,
+    plan: Plan,
+    shards: Sequence[tuple[Key, dict]],
+    inputs: Sequence[tuple[str, dict]],
+) -> None:
+    """Writes the manifest and gives all files their final names, the manifest last.
+
+    A runner may repeat the step: files that have their names are kept.
+    """
+    system, folder = file_system(job.output)
+    partial = file_system(job.partial)[1]
+    if not system.exists(partial):
+        return
+    expect_unchanged(job.fingerprints)
+    by_key, splits = dict(shards), {}
+    for split, layout in enumerate(plan.layouts):
+        keys = [(split, shard) for shard in range(len(layout.shards))]
+        layout.expect_records(key in by_key for key in keys)
+        splits[layout.split.name] = layout.summary([by_key[key] for key in keys])
+    digests = dict(inputs)
+    in_order = [digests[each["path"]] for each in job.fingerprints]
+    head = manifest_head(job.settings, job.vocabulary, in_order)
+    head["versions"]["apache-beam"] = beam.__version__
+    texts = folder_files({**head, **plan.entries, "splits": splits}, job.vocabulary)
+    for name, text in texts.items():
+        system.pipe_file(f"{partial}/{name}", text.encode())
+    system.makedirs(folder, exist_ok=True)
+    names = [each["file"] for split in splits.values() for each in split["shards"]]
+    for name in (*names, *texts):
+        if system.exists(f"{partial}/{name}"):
+            system.mv(f"{partial}/{name}", f"{folder}/{name}")
+    system.rm(partial, recursive=True)

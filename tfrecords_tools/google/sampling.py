@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfrecords_tools.settings import NUM_SPECIALS, Settings
+from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings
 from tfrecords_tools.text.store import TokenStore
 
 MASK_RATE = 0.8
@@ -84,10 +84,10 @@ def _sizes(count: int) -> list[tuple[int, range]]:
 def pairs_of(
     store: TokenStore,
     order: Sequence[int],
-    settings: Settings,
+    settings: GoogleSettings,
     *,
     generator: FastRandom,
-    advance: Callable[[int], object] = lambda num_sentences: None,
+    advance: Callable[[int], object],
 ) -> Iterator[Pair]:
     """Yields the pairs of the documents in `order`, each cut to the length of a record.
 
@@ -116,7 +116,8 @@ def pairs_of(
                     start_b, end_b = _random_next(store, order, index, target - length_a, generator)
                 else:
                     is_random, start_b, end_b = False, starts[end_a], starts[after]
-                yield _cut(start_a, length_a, start_b, end_b - start_b, is_random, limit, generator)
+                pair = Pair(start_a, length_a, start_b, end_b - start_b, is_random)
+                yield _cut(pair, limit, generator)
                 first = after
             sentence += first
             advance(first)
@@ -141,16 +142,9 @@ def _random_next(
     return starts[0], starts[after]
 
 
-def _cut(
-    start_a: int,
-    length_a: int,
-    start_b: int,
-    length_b: int,
-    is_random: bool,
-    limit: int,
-    generator: FastRandom,
-) -> Pair:
+def _cut(pair: Pair, limit: int, generator: FastRandom) -> Pair:
     """Removes tokens from the longer text, or from B, until both fit; draws the end for each."""
+    start_a, length_a, start_b, length_b, is_random = pair
     random = generator.random
     while length_a + length_b > limit:
         is_front = random() < 0.5

@@ -9,171 +9,223 @@ The module refuses: a corpus with fewer records than shards (the original writes
 that is not plain text, a vocabulary that contains a token twice, and input on which the original
 fails (text that is not UTF-8, lengths under 5).
 
-Ids, instances and their order are kept on disk. Memory holds 4 bytes a document while the instances
-are drawn, 4 bytes a record while they are shuffled, and the longest line.
+One process does all the work, because every draw depends on all preceding draws. Ids and instances
+are kept on disk. Memory holds 4 bytes a document while the instances are drawn, 4 bytes a record
+while they are shuffled, and the longest line.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from os import pread
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
+from tqdm import tqdm
 
-from bert_keras.errors import InputError, counted
-from bert_keras.files import json_object
+from bert_keras.errors import check, counted
+from bert_keras.files import utf8_error
 from bert_keras.text.packing import packed_texts
+from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.google.instances import ORDER, ORDER_DTYPE, ROWS, DrawInstances, row_dtype
-from tfrecords_tools.google.tokens import TokenizeFiles
+from tfrecords_tools.google.sampling import (
+    FastRandom,
+    Pair,
+    chosen_tokens,
+    pairs_of,
+    replacement_ids,
+)
+from tfrecords_tools.inputs.corpus import fingerprint
+from tfrecords_tools.inputs.decoding import grouped
+from tfrecords_tools.inputs.text_files import format_of, open_text
+from tfrecords_tools.inputs.tfds import TFDS
 from tfrecords_tools.jobs import Workers
 from tfrecords_tools.manifest import split_summary
 from tfrecords_tools.records.writer import write_record_file
-from tfrecords_tools.settings import GoogleSettings
-from tfrecords_tools.text.store import TokenStore
+from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings
+from tfrecords_tools.text.store import INDEX_DTYPE, TokenStore, TokenWriter, token_dtype
 
+BATCH_CHARACTERS = 1 << 17  # characters that are tokenized at once
+BATCH_ROWS = 1024  # each leaves some 64 kB of the store in memory
 BATCH_RECORDS = 1024  # encoded at once; their arrays fit a processor's cache
 
 
 @dataclass(frozen=True)
-class WriteRecords:
-    """A job that writes a JSON file with the counts for the manifest, and then a record file."""
+class TokenizeFiles:
+    """A job that writes the token store of all files, in their order.
+
+    Only a blank line ends a document; the end of a file does not. All carriage returns are removed.
+    TensorFlow's GFile, which the original uses, does the same.
+    """
 
     output: Path
-    counts: Path
-    order_positions: range  # positions in the order of all instances
-    instances: Path
-    store: Path
-    vocabulary: Path
-    settings: GoogleSettings
+    files: tuple[str, ...]
+    vocabulary: Vocabulary
+    lowercase: bool
 
     @property
     def size(self) -> int:
-        return len(self.order_positions)
+        return sum(fingerprint(file)["bytes"] for file in self.files)
 
-    def __call__(self, advance: Callable[[int], object]) -> None:
-        vocabulary = Vocabulary.from_file(self.vocabulary)
-        store = TokenStore(self.store)
-
-        def batches() -> Iterator[tuple[dict[str, np.ndarray], dict[str, int]]]:
-            for rows in self._batches():
-                features = self._features(rows, store, vocabulary)
-                counts = {
-                    "records": len(rows),
-                    "sequences": len(rows),
-                    "tokens": int(features["input_mask"].sum()),
-                    "labels_one": int(rows["is_random"].sum()),
-                }
-                yield features, counts
-                advance(len(rows))
-                store.release()
-
-        write_record_file(self.output, self.counts, batches())
-
-    def _batches(self) -> Iterator[np.ndarray]:
-        """Yields batches of the rows of the instances at `order_positions`."""
-        dtype = row_dtype(self.settings)
+    def __call__(self) -> dict[str, Any]:
+        num_tokens, dtype = 0, token_dtype(len(self.vocabulary))
+        tokenizer = WordPieceTokenizer(self.vocabulary, lowercase=self.lowercase)
         with (
-            (self.instances / ROWS).open("rb") as rows,
-            (self.instances / ORDER).open("rb") as order,
+            TokenWriter(self.output, dtype=dtype) as writer,
+            tqdm(desc="tokenize", unit=" B", unit_scale=True, total=self.size) as bar,
         ):
-            for start in range(0, len(self.order_positions), BATCH_RECORDS):
-                positions = self.order_positions[start : start + BATCH_RECORDS]
-                order.seek(positions[0] * ORDER_DTYPE.itemsize)
-                indices = np.fromfile(order, ORDER_DTYPE, positions[-1] - positions[0] + 1)
-                data = [
-                    pread(rows.fileno(), dtype.itemsize, index * dtype.itemsize)
-                    for index in indices[:: positions.step].tolist()
-                ]
-                yield np.frombuffer(b"".join(data), dtype)
+            lines = chain.from_iterable(map(_lines, self.files))
+            for texts in grouped(lines, size_of=lambda text: len(text) + 1, most=BATCH_CHARACTERS):
+                ids, lengths = tokenizer.flat_ids(texts)
+                # A blank line counts as an empty sentence that starts a document.
+                writer.add(ids, lengths, np.array([not text for text in texts]))
+                num_tokens += len(ids)
+                bar.update(sum(map(len, texts)))
+        names = ", ".join(self.files)
+        check(num_tokens, f"the corpus contains no text ({names}); expected one sentence per line")
+        return {}
 
-    def _features(
-        self, rows: np.ndarray, store: TokenStore, vocabulary: Vocabulary
-    ) -> dict[str, np.ndarray]:
-        """Returns the seven features of a batch; see `bert_keras.data.schema`."""
-        lengths = np.stack([rows["length_a"], rows["length_b"]], axis=1)
-        starts = np.stack([rows["start_a"], rows["start_b"]], axis=1)
-        tokens = store.tokens_of_spans(starts.ravel(), lengths.ravel())
-        offsets = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
-        features = packed_texts(
-            tokens, offsets, lengths, length=self.settings.max_length, vocabulary=vocabulary
-        )
-        # A token of A follows [CLS]; a token of B follows [CLS] and [SEP]. Empty slots sort last.
-        chosen = rows["chosen"]
-        is_filled = np.arange(chosen.shape[1]) < rows["num_chosen"][:, None]
-        positions = 1 + chosen + (chosen >= lengths[:, :1])
-        positions[~is_filled] = self.settings.max_length
-        by_position = np.argsort(positions, axis=1)
-        positions = np.take_along_axis(positions, by_position, axis=1)
-        replacements = np.take_along_axis(rows["replacements"], by_position, axis=1)
-        positions[~is_filled] = 0
-        input_ids = features["input_ids"]
-        original_ids = np.take_along_axis(input_ids, positions, axis=1)
-        new_ids = np.where(replacements < 0, original_ids, replacements)
-        input_ids[np.nonzero(is_filled)[0], positions[is_filled]] = new_ids[is_filled]
-        return {
-            **features,
-            "masked_lm_positions": positions,
-            "masked_lm_ids": np.where(is_filled, original_ids, 0),
-            "masked_lm_weights": is_filled.astype(np.float32),
-            "next_sentence_labels": rows["is_random"][:, None],
-        }
+
+def _lines(path: str) -> Iterator[str]:
+    kind = "tfds" if path.startswith(TFDS) else format_of(path)
+    check(kind == "text", f"{path} is {kind}; --compat google expects text, one sentence per line")
+    with open_text(path) as file:
+        for number, line in enumerate(file, start=1):
+            line = line.replace(b"\r", b"")
+            if not line:
+                return  # carriage returns at the end of a file are not a line
+            try:
+                yield line.decode("utf-8").strip()
+            except UnicodeDecodeError as error:
+                raise utf8_error(path, number, error) from error
 
 
 def write_google(
     files: Sequence[str],
     *,
-    vocabulary: Path,
+    vocabulary: Vocabulary,
     settings: GoogleSettings,
     outputs: Sequence[Path],
     work: Path,
-    workers: Workers,
-) -> dict:
+) -> dict[str, Any]:
     """Writes the records alternately to `outputs` and returns their summary for the manifest.
 
-    The first two stages are one job each, because every draw depends on all preceding draws.
-
-    Args:
-        files: Text files with one sentence a line.
-        vocabulary: The WordPiece vocabulary file.
-        settings: The options of the original writer.
-        outputs: The record files. Existing files are assumed to be complete.
-        work: A folder for intermediate files: 2 bytes a token, 52 bytes a record and 16 more bytes
-            a prediction. Existing files are assumed to be complete.
-        workers: The processes that run the jobs.
+    `work` is a folder for intermediate files: 2 bytes a token, 52 bytes a record and 16 more bytes
+    a prediction.
 
     Raises:
         InputError: There are fewer records than outputs, or the files contain no text.
     """
-    store, instances = work / "store", work / "instances"
-    tokens = TokenizeFiles(store, tuple(files), vocabulary, settings.lowercase)
-    workers.run([tokens], stage="tokenize", unit="B")
-    draw = DrawInstances(instances, store, vocabulary, settings)
-    workers.run([draw], stage="draw", unit="sentence")
-    num_records = (instances / ORDER).stat().st_size // ORDER_DTYPE.itemsize
-    if num_records < len(outputs):
-        raise InputError(
-            f"the corpus gives {counted(num_records, 'record')}; expected at least one for each of "
-            f"{counted(len(outputs), 'shard')}: give more text, or fewer --shards"
-        )
-    jobs = [
-        WriteRecords(
-            output=output,
-            counts=work / f"{output.name}.json",
-            order_positions=range(number, num_records, len(outputs)),
-            instances=instances,
-            store=store,
-            vocabulary=vocabulary,
-            settings=settings,
-        )
-        for number, output in enumerate(outputs)
-    ]
-    workers.run(jobs, stage="write", unit="record")
-    tokenized = TokenStore(store)
-    return split_summary(
-        [json_object(job.counts) for job in jobs],
-        summed=("records", "tokens", "labels_one", "sequences"),
-        documents=tokenized.num_documents,
-        sentences=tokenized.num_sentences,
-        pieces=tokenized.num_tokens,
+    tokenize = TokenizeFiles(work / "store", tuple(files), vocabulary, settings.lowercase)
+    Workers(1).run([tokenize], stage="", unit="")
+    store, generator = TokenStore(work / "store"), FastRandom(settings.seed)
+    num_records, instances = 0, _instances(store, vocabulary, settings, generator)
+    with (work / "instances").open("wb") as file:
+        while batch := list(islice(instances, BATCH_ROWS)):
+            file.write(np.array(batch, INDEX_DTYPE).tobytes())
+            num_records += len(batch)
+            store.release()
+    order = generator.shuffled(num_records)
+    check(
+        num_records >= len(outputs),
+        f"the corpus gives {counted(num_records, 'record')}; expected at least one for each of "
+        f"{counted(len(outputs), 'shard')}: give more text, or fewer --shards",
     )
+    shards = []
+    with (work / "instances").open("rb") as file:
+        for number, output in enumerate(tqdm(outputs, desc="write", unit=" file")):
+            batches = _batches(
+                file, order[number :: len(outputs)], store, vocabulary=vocabulary, settings=settings
+            )
+            shards.append(write_record_file(output, batches))
+    return split_summary(
+        shards,
+        summed=("records", "tokens", "labels_one", "sequences"),
+        documents=store.num_documents,
+        sentences=store.num_sentences,
+        pieces=store.num_tokens,
+    )
+
+
+def _instances(
+    store: TokenStore, vocabulary: Vocabulary, settings: GoogleSettings, generator: FastRandom
+) -> Iterator[list[int]]:
+    """Draws all instances; yields each as the values of a row; see `_row_dtype`."""
+    is_word_start = None
+    if settings.mask_unit == "word":
+        is_word_start = np.array([not token.startswith("##") for token in vocabulary.tokens])
+    order = generator.shuffled(store.num_documents)
+    total = store.num_sentences * settings.duplicates
+    with tqdm(desc="draw", unit=" sentence", unit_scale=True, total=total) as bar:
+        for _ in range(settings.duplicates):
+            for pair in pairs_of(store, order, settings, generator=generator, advance=bar.update):
+                num_tokens = pair.length_a + pair.length_b + NUM_SPECIALS
+                num_predictions = max(1, round(num_tokens * settings.mask_rate))
+                num_predictions = min(settings.max_predictions, num_predictions)
+                chosen = chosen_tokens(
+                    store, pair, num_predictions, is_word_start=is_word_start, generator=generator
+                )
+                new_ids = replacement_ids(
+                    len(chosen), generator, vocabulary.mask_id, len(vocabulary)
+                )
+                empty = [0] * (settings.max_predictions - len(chosen))
+                yield [*pair, len(chosen), *chosen, *empty, *new_ids, *empty]
+
+
+def _row_dtype(settings: GoogleSettings) -> np.dtype:
+    """Returns the type of a row: a `Pair`, its chosen tokens, and the ids that replace them."""
+    fields: list[tuple] = [(name, INDEX_DTYPE) for name in (*Pair._fields, "num_chosen")]
+    lists = [(name, INDEX_DTYPE, settings.max_predictions) for name in ("chosen", "new_ids")]
+    return np.dtype(fields + lists)
+
+
+def _batches(
+    file: BinaryIO,
+    order: Sequence[int],
+    store: TokenStore,
+    *,
+    vocabulary: Vocabulary,
+    settings: GoogleSettings,
+) -> Iterator[tuple[dict[str, np.ndarray], dict[str, int]]]:
+    """Yields the features of batches of the rows whose numbers are in `order`, and counts."""
+    dtype = _row_dtype(settings)
+    for start in range(0, len(order), BATCH_RECORDS):
+        numbers = order[start : start + BATCH_RECORDS]
+        data = [pread(file.fileno(), dtype.itemsize, n * dtype.itemsize) for n in numbers]
+        rows = np.frombuffer(b"".join(data), dtype)
+        features = _features(rows, store, vocabulary=vocabulary, length=settings.max_length)
+        counts = {"records": len(rows), "sequences": len(rows)}
+        counts["tokens"] = int(features["input_mask"].sum())
+        counts["labels_one"] = int(rows["is_random"].sum())
+        yield features, counts
+        store.release()
+
+
+def _features(
+    rows: np.ndarray, store: TokenStore, *, vocabulary: Vocabulary, length: int
+) -> dict[str, np.ndarray]:
+    """Returns the seven features of a batch; see `bert_keras.data.schema`."""
+    lengths = np.stack([rows["length_a"], rows["length_b"]], axis=1)
+    starts = np.stack([rows["start_a"], rows["start_b"]], axis=1)
+    tokens = store.tokens_of_spans(starts.ravel(), lengths.ravel())
+    offsets = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
+    features = packed_texts(tokens, offsets, lengths, length=length, vocabulary=vocabulary)
+    # A token of A follows [CLS]; a token of B follows [CLS] and [SEP]. Empty slots sort last.
+    chosen = rows["chosen"]
+    is_filled = np.arange(chosen.shape[1]) < rows["num_chosen"][:, None]
+    positions = np.where(is_filled, 1 + chosen + (chosen >= lengths[:, :1]), length)
+    by_position = np.argsort(positions, axis=1)
+    positions = np.where(is_filled, np.take_along_axis(positions, by_position, axis=1), 0)
+    new_ids = np.take_along_axis(rows["new_ids"], by_position, axis=1)
+    input_ids = features["input_ids"]
+    original_ids = np.take_along_axis(input_ids, positions, axis=1)
+    new_ids = np.where(new_ids < 0, original_ids, new_ids)
+    input_ids[np.nonzero(is_filled)[0], positions[is_filled]] = new_ids[is_filled]
+    return {
+        **features,
+        "masked_lm_positions": positions,
+        "masked_lm_ids": np.where(is_filled, original_ids, 0),
+        "masked_lm_weights": is_filled.astype(np.float32),
+        "next_sentence_labels": rows["is_random"][:, None],
+    }

@@ -1,140 +1,217 @@
-"""Divides a corpus into units of work and reads the lines of text of a unit.
+"""Finds the files of a corpus, divides them into units of work and reads the lines of a unit.
 
 A unit is the part of the corpus that one job reads. A document is never divided between two units,
 so the lines of all units in order are the lines of the corpus, however it is divided.
 """
 
+import contextlib
+import glob
+import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
+from typing import Any, NoReturn
 
-from bert_keras.errors import InputError
-from bert_keras.progress import progress
-from tfrecords_tools.inputs import corpus_files, tfds_examples
-from tfrecords_tools.inputs.decoding import ERRORS, Location, Repairs
-from tfrecords_tools.inputs.formats import file_format
-from tfrecords_tools.inputs.parquet_rows import row_group_parts, rows
-from tfrecords_tools.inputs.parts import DOCUMENT_STARTS, FilePart, Unit, grouped, num_bytes_of
-from tfrecords_tools.inputs.text_formats import articles, json_lines, plain_text
+from tqdm import tqdm
 
+from bert_keras.errors import InputError, check
+from bert_keras.files import StrPath, file_system, is_remote, open_file
+from tfrecords_tools.inputs import parquet, tfds
+from tfrecords_tools.inputs.decoding import Decoder, FilePart, Repairs, Unit, grouped, num_bytes_of
+from tfrecords_tools.inputs.text_files import (
+    articles,
+    compression_of,
+    format_of,
+    json_lines,
+    plain_text,
+)
+from tfrecords_tools.inputs.tfds import TFDS
+
+_SKIPPED = (".", "_")  # prefixes of files and folders that other programs write
 _UNIT_BYTES = 1 << 20  # if one process reads the corpus; the step of its progress bar
-READERS: dict[str, Callable[..., Iterator[list[str]]]] = {
+READERS: dict[str, Callable[[FilePart, Decoder], Iterator[str]]] = {
     "text": plain_text,
     "wikiextractor": articles,
     "jsonl": json_lines,
-    "parquet": rows,
-    "tfds": tfds_examples.examples,
+    "parquet": parquet.rows,
+    "tfds": tfds.examples,
 }
 
 
-def units(
-    corpus: Sequence[str | os.PathLike], *, unit_bytes: int, text_field: str = "text"
-) -> list[Unit]:
-    """Divides a corpus into units of about `unit_bytes`, in a fixed order.
+def files(corpus: Sequence[StrPath]) -> list[str]:
+    """Returns all files of a corpus.
+
+    The order of `corpus` is kept; the files of a folder or a glob are sorted by path. In folders,
+    names that begin with "." or "_" are skipped, because other programs write such files.
 
     Args:
-        corpus: Files, folders, glob patterns, URLs or TFDS names.
-        unit_bytes: The size of a unit.
-        text_field: The field of JSON lines, parquet files and TFDS examples that contains the text.
+        corpus: Files, folders, globs and URLs. Names that begin with "tfds:" are returned
+            unchanged.
 
     Raises:
-        InputError: A file does not exist or is not text.
+        InputError: A file does not exist, or there are no files, or a file occurs twice.
     """
-    parts = (
-        part
-        for path in corpus_files.files(corpus)
-        for part in _parts(path, unit_bytes=unit_bytes, text_field=text_field)
-    )
+    paths: list[str] = []
+    for name in [os.fspath(name) for name in corpus]:
+        paths += [name] if name.startswith(TFDS) else _files_of(name)
+    check(paths, "the corpus is empty; name files, folders or globs")
+    first: dict[str, str] = {}  # path by the file that it leads to
+    for path in paths:
+        file = path if is_remote(path) or path.startswith(TFDS) else os.path.realpath(path)
+        if file in first:
+            raise InputError(
+                f"the corpus contains {path} twice (also as {first[file]}); name each file once"
+            )
+        first[file] = path
+    return paths
+
+
+def _files_of(pattern: str) -> list[str]:
+    contents = _remote_contents(pattern) if is_remote(pattern) else _local_contents(pattern)
+    problem = "matches no file" if glob.has_magic(pattern) else "does not exist"
+    check(contents, f"{pattern} {problem}; expected a file, a folder or a glob of text")
+    paths: dict[str, None] = {}  # ** matches folders and the files in them
+    for match, found in contents.items():
+        check(found, f"{match} is a folder without files; expected text files in it")
+        paths |= dict.fromkeys(sorted(found))
+    return list(paths)
+
+
+def _local_contents(pattern: str) -> dict[str, list[str]]:
+    """Returns the files of each file and folder that a pattern matches."""
+    matches = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern, recursive=True))
+    contents = {match: [match] for match in matches}
+    for match in matches:
+        if os.path.isdir(match):
+            contents[match] = []
+            for folder, folders, names in os.walk(match, onerror=_raise, followlinks=True):
+                folders[:] = [name for name in folders if not name.startswith(_SKIPPED)]
+                names = [name for name in names if not name.startswith(_SKIPPED)]
+                contents[match] += [os.path.join(folder, name) for name in names]
+        elif not stat.S_ISREG(os.stat(match).st_mode):
+            raise InputError(f"{match} is a pipe or a device, which cannot be read twice; copy it")
+    return contents
+
+
+def _raise(error: OSError) -> NoReturn:
+    """Raises the error of a folder that cannot be read, which os.walk would ignore."""
+    raise error
+
+
+def _remote_contents(pattern: str) -> dict[str, list[str]]:
+    system, path = file_system(pattern)
+    is_glob = glob.has_magic(path) and not system.exists(path)
+    contents = {}
+    for match in sorted(system.glob(path)) if is_glob else [path] * system.exists(path):
+        found = system.find(match) if system.isdir(match) else [match]
+        contents[match] = [
+            system.unstrip_protocol(file)
+            for file in found
+            if not any(name.startswith(_SKIPPED) for name in file[len(match) :].split("/"))
+        ]
+    return contents
+
+
+def fingerprint(path: str) -> dict[str, Any]:
+    """Returns "path", "bytes" and "modified" (ns), which change if an input is changed."""
+    if path.startswith(TFDS):
+        parts = list(map(fingerprint, tfds.split_files(path)[2][1:]))
+        modified = max(part["modified"] for part in parts)
+        return {"path": path, "bytes": sum(p["bytes"] for p in parts), "modified": modified}
+    if is_remote(path):
+        system, name = file_system(path)
+        seconds = system.modified(name).timestamp()
+        return {"path": path, "bytes": system.size(name), "modified": round(seconds * 1e9)}
+    status = os.stat(path)
+    return {"path": path, "bytes": status.st_size, "modified": status.st_mtime_ns}
+
+
+def digest(path: str) -> dict[str, Any]:
+    """Returns the entry of an input in the manifest: "path", "bytes" and "sha256"."""
+    if path.startswith(TFDS):
+        name, entries, (description, *_) = tfds.split_files(path)
+        sizes = {"path": name, "bytes": fingerprint(path)["bytes"]}
+        return {**sizes, "sha256": digest(description)["sha256"], **entries}
+    with open_file(path) as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"path": path, "bytes": file.tell(), "sha256": sha256}
+
+
+def units(corpus: Sequence[StrPath], *, unit_bytes: int, text_field: str = "text") -> list[Unit]:
+    """Divides a corpus into units of about `unit_bytes`, in a fixed order.
+
+    Raises:
+        InputError: A file does not exist, or has no such field.
+    """
+    parts: list[FilePart] = []
+    for path in files(corpus):
+        with _named_errors(path):
+            parts += _parts(path, unit_bytes=unit_bytes, text_field=text_field)
     return list(map(tuple, grouped(parts, size_of=lambda part: part.num_bytes, most=unit_bytes)))
 
 
-def lines_of(unit: Unit, *, repairs: Repairs, errors: str = "fail") -> Iterator[str]:
-    """Yields the stripped lines of a unit, with one "" after each document.
-
-    The end of a file ends a document.
-
-    Args:
-        unit: The unit.
-        repairs: Receives the counts of dropped and repaired lines.
-        errors: The treatment of lines that are not UTF-8: "fail", "skip" or "replace".
-
-    Raises:
-        InputError: A file cannot be read, or a line is not UTF-8 and `errors` is "fail".
-    """
-    if errors not in ERRORS:
-        raise InputError(f'errors="{errors}" is unknown; expected one of {", ".join(ERRORS)}')
-    for part in unit:
-        if not part.num_bytes:
-            repairs.note("empty_files", Location(part.path, 1))
-            continue
-        num_lines, is_in_document = 0, False
-        for texts in READERS[part.format](part, repairs=repairs, errors=errors):
-            for text in texts:
-                if text:
-                    yield text
-                    num_lines += 1
-                    is_in_document = True
-                elif is_in_document:
-                    yield ""
-                    is_in_document = False
-        if is_in_document:
-            yield ""
-        repairs.text_lines[part.path] += num_lines
-
-
-def fingerprint(path: str) -> dict:
-    """Returns `path`, `bytes` and `modified` (ns), which change if an input is changed."""
-    return _module_of(path).fingerprint(path)
-
-
-def digest(path: str) -> dict:
-    """Returns the entry of an input in the manifest: `path`, `bytes` and `sha256`."""
-    return _module_of(path).digest(path)
-
-
-def _module_of(path: str) -> ModuleType:
-    return tfds_examples if path.startswith(corpus_files.TFDS) else corpus_files
+@contextlib.contextmanager
+def _named_errors(path: str) -> Iterator[None]:
+    """Names the file in errors of gzip, bz2, lzma, zstd, pyarrow or TFDS."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, InputError) or (isinstance(error, OSError) and error.filename):
+            raise
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"{path} cannot be read ({reason}); is it complete?") from error
 
 
 def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]:
-    """Returns the parts of a file.
-
-    An empty file has one part too, so that it is counted when it is read.
-    """
-    if path.startswith(corpus_files.TFDS):
-        return tfds_examples.example_parts(path, unit_bytes=unit_bytes, text_field=text_field)
-    size = corpus_files.fingerprint(path)["bytes"]
-    kind = file_format(path)
+    if path.startswith(TFDS):
+        return tfds.example_parts(path, unit_bytes=unit_bytes, text_field=text_field)
+    size, kind = fingerprint(path)["bytes"], format_of(path)
     if kind == "parquet":
-        return row_group_parts(path, unit_bytes=unit_bytes, text_field=text_field)
-    step = unit_bytes if kind in DOCUMENT_STARTS else max(1, size)
+        return parquet.row_group_parts(path, unit_bytes=unit_bytes, text_field=text_field)
+    step = max(1, size if compression_of(path) else unit_bytes)
     return (
         FilePart(path, kind, start, min(start + step, size), min(step, size - start), text_field)
         for start in range(0, max(1, size), step)
     )
 
 
-def lines(corpus: Sequence[str | os.PathLike], *, stage: str) -> Iterator[str]:
-    """Yields the lines of a whole corpus with a progress bar; see `lines_of`.
+def lines_of(unit: Unit, *, repairs: Repairs, errors: str = "fail") -> Iterator[str]:
+    """Yields the stripped lines of a unit, with one "" after each document.
+
+    The end of a file ends a document. `repairs` receives the counts of lines, of dropped and of
+    repaired ones.
+
+    Raises:
+        InputError: A file cannot be read, or a line is not UTF-8 and `errors` is "fail".
+    """
+    for part in unit:
+        is_in_document = False
+        with _named_errors(part.path):
+            for line in READERS[part.kind](part, Decoder(part, repairs, errors)):
+                if line or is_in_document:
+                    yield line
+                is_in_document = bool(line)
+                repairs.num_lines += is_in_document
+        if is_in_document:
+            yield ""
+
+
+def documents(corpus: Sequence[StrPath], *, stage: str) -> Iterator[list[str]]:
+    """Yields the list of lines of each document of a whole corpus, with a progress bar.
 
     Raises:
         InputError: The corpus has no text.
     """
     repairs, all_units = Repairs(), units(corpus, unit_bytes=_UNIT_BYTES)
+    document: list[str] = []
     total = sum(map(num_bytes_of, all_units))
-    with progress(stage=stage, unit="B", total=total) as bar:
+    with tqdm(desc=stage, unit=" B", unit_scale=True, total=total) as bar:
         for unit in all_units:
-            yield from lines_of(unit, repairs=repairs)
+            for line in lines_of(unit, repairs=repairs):
+                if line:
+                    document.append(line)
+                else:
+                    yield document
+                    document = []
             bar.update(num_bytes_of(unit))
     repairs.expect_text()
-
-
-def documents(corpus: Sequence[str | os.PathLike], *, stage: str) -> Iterator[list[str]]:
-    """Yields the list of lines of each document."""
-    document: list[str] = []
-    for line in lines(corpus, stage=stage):
-        if line:
-            document.append(line)
-        else:
-            yield document
-            document = []

@@ -1,4 +1,12 @@
-"""Draws the instances of all passes over a range of documents and assigns them to buckets."""
+"""Draws the instances of all passes over a range of documents and stores them in random buckets.
+
+A file of buckets contains the index at which each bucket begins, and then the spans of all buckets,
+int64 [n,4]: number of the instance in the file, label, start and end in the store. The spans of an
+instance are adjacent and in order.
+
+Instances that are assigned to buckets independently and shuffled within each bucket are shuffled as
+a whole (Rao 1961; Sandelius 1962), although they are never in memory together.
+"""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
@@ -6,15 +14,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfrecords_tools.records.buckets import write_buckets
-from tfrecords_tools.records.layout import Layout
+from tfrecords_tools.records.layout import Layout, Range, documents_of
 from tfrecords_tools.records.objectives import RECORD_OBJECTIVES, Instance, PairChoices, TextSpan
-from tfrecords_tools.records.splits import Range, documents_of
-from tfrecords_tools.text.store import TokenSource, TokenStore
+from tfrecords_tools.text.store import INDEX_DTYPE, TokenSource, TokenStore
 
 _RELEASE_INTERVAL = 1000  # instances
 _LOOKUP_SENTENCES = 32  # read first for a text of another document
@@ -33,23 +39,30 @@ class FindInstances:
     def size(self) -> int:
         return self.documents.end - self.documents.start
 
-    def __call__(self, advance: Callable[[int], object]) -> None:
+    def __call__(self) -> dict[str, Any]:
         store = TokenStore(self.store)
         generator = np.random.default_rng(self.layout.seeds_of_range(self.documents))
-        instances = instances_of(
-            self.layout,
-            self.documents,
-            store,
-            random=Random(int(generator.integers(2**62))),
-            text_at=partial(text_at, store),
-        )
-        write_buckets(
-            self.output,
-            _release_regularly(store, instances),
-            num_buckets=self.layout.num_buckets,
-            generator=generator,
-        )
-        advance(self.size)
+        flat: list[int] = []
+        for number, (spans, label) in enumerate(
+            instances_of(
+                self.layout,
+                self.documents,
+                store,
+                random=Random(int(generator.integers(2**62))),
+                text_at=partial(text_at, store),
+            )
+        ):
+            for span in spans:
+                flat += (number, label, *span)
+            if number % _RELEASE_INTERVAL == 0:
+                store.release()  # each text of another document leaves 64 kB in memory
+        table = np.array(flat, INDEX_DTYPE).reshape(-1, 4)
+        num_buckets, num_instances = self.layout.num_buckets, table[-1, 0] + 1 if len(table) else 0
+        buckets = generator.integers(num_buckets, size=num_instances)[table[:, 0]]
+        order = np.argsort(buckets, kind="stable")
+        ends = np.searchsorted(buckets[order], np.arange(1, num_buckets))
+        tables = np.split(table[order], ends)
+        return {"sizes": write_buckets(self.output, tables, num_buckets=num_buckets)}
 
 
 def instances_of(
@@ -88,25 +101,11 @@ def instances_of(
         yield from RECORD_OBJECTIVES[settings.objective].instances(split_documents, pair_choices)
 
 
-def _release_regularly(store: TokenStore, instances: Iterable[Instance]) -> Iterator[Instance]:
-    """Yields the instances and regularly releases the memory of the store.
-
-    Each text of another document leaves about 64 kB of the store in memory.
-    """
-    for number, instance in enumerate(instances):
-        yield instance
-        if number % _RELEASE_INTERVAL == 0:
-            store.release()
-
-
 def text_at(store: TokenSource, document: int, fraction: float, num_tokens: int) -> TextSpan:
     """Returns the span of one or more sentences of a document that have `num_tokens` tokens.
 
-    Args:
-        store: The tokens.
-        document: The index of the document.
-        fraction: The part of the document's sentences that precedes the text, in [0, 1).
-        num_tokens: The number of tokens to reach. The text is shorter if the document ends.
+    A `fraction` of the document's sentences precedes the text, which is shorter if the document
+    ends.
     """
     start, end = store.documents(document, document + 1)
     first, count = start + int(fraction * (end - start)), _LOOKUP_SENTENCES
@@ -118,3 +117,42 @@ def text_at(store: TokenSource, document: int, fraction: float, num_tokens: int)
         if first + count >= end:
             return starts[0], starts[-1]
         count *= 2
+
+
+class SpanTable(NamedTuple):
+    """Spans of instances, int64 [n] each; the spans of an instance are adjacent."""
+
+    instances: np.ndarray  # 0, 1, ... in the order of the table
+    labels: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+
+def write_buckets(path: Path, tables: Iterable[np.ndarray], *, num_buckets: int) -> list[int]:
+    """Writes the spans of each bucket, int64 [n,4], and returns their numbers."""
+    sizes = []
+    with path.open("wb") as file:
+        file.seek((num_buckets + 1) * INDEX_DTYPE.itemsize)
+        for table in tables:
+            file.write(table.astype(INDEX_DTYPE).tobytes())
+            sizes.append(len(table))
+        file.seek(0)
+        file.write(np.cumsum([0, *sizes]).astype(INDEX_DTYPE).tobytes())
+    return sizes
+
+
+def read_bucket(paths: Iterable[Path], *, num_buckets: int, bucket: int) -> SpanTable:
+    """Returns the instances of one bucket from all files, in their order."""
+    tables, num_before = [np.empty((0, 4), INDEX_DTYPE)], 0
+    for path in paths:
+        with path.open("rb") as file:
+            file.seek(bucket * INDEX_DTYPE.itemsize)
+            start, end = np.fromfile(file, INDEX_DTYPE, 2).tolist()
+            file.seek(((num_buckets + 1) + start * 4) * INDEX_DTYPE.itemsize)
+            table = np.fromfile(file, INDEX_DTYPE, (end - start) * 4).reshape(-1, 4)
+        if len(table):
+            is_next = np.diff(table[:, 0], prepend=table[0, 0]) != 0
+            table[:, 0] = num_before + np.cumsum(is_next)
+            num_before = int(table[-1, 0]) + 1
+            tables.append(table)
+    return SpanTable(*np.concatenate(tables).T)

@@ -6,16 +6,14 @@ tensorflow/core/lib/io/record_writer.h.
 """
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import numpy as np
-
-from bert_keras.files import atomic_file, write_text
 
 # An encoded batch: bytes, uint8 [B,n], or [1,n] if they are equal for all rows; and bool [B,n],
 # which of the bytes are used. None uses all bytes.
@@ -23,34 +21,21 @@ Block = tuple[np.ndarray, np.ndarray | None]
 
 
 def write_record_file(
-    output: Path, counts: Path, batches: Iterable[tuple[dict[str, np.ndarray], dict[str, int]]]
-) -> None:
-    """Writes a record file and a JSON file with its entry of the manifest.
-
-    The record file gets its name after the JSON file is complete.
-
-    Args:
-        output: The path of the record file.
-        counts: The path of the JSON file.
-        batches: Pairs of features and of counts, which are summed over the batches.
-    """
+    output: Path, batches: Iterable[tuple[dict[str, np.ndarray], dict[str, int]]]
+) -> dict[str, Any]:
+    """Writes batches of features and returns the entry of the manifest with their summed counts."""
     total, digest = Counter(), hashlib.sha256()
-    with atomic_file(output) as partial_path, partial_path.open("wb") as file:
-        for features, counts_of_batch in batches:
+    with output.open("wb") as file:
+        for features, counts in batches:
             records = framed(serialized(features))
             file.write(records)
             digest.update(records)
-            total.update(counts_of_batch, bytes=len(records))
-        entry = {"file": output.name, **total, "sha256": digest.hexdigest()}
-        write_text(counts, json.dumps(entry))
+            total.update(counts, bytes=len(records))
+    return {"file": output.name, **total, "sha256": digest.hexdigest()}
 
 
 def serialized(features: dict[str, np.ndarray]) -> list[bytes]:
-    """Encodes each row of the features as one `tf.train.Example`.
-
-    Args:
-        features: By name, int [B,n] with 0 <= value < 2^32, or float32 [B,n].
-    """
+    """Encodes each row of features, int [B,n] from 0 to 2^32-1 or float32 [B,n], as one Example."""
     blocks: list[Block] = []
     for name in sorted(features):  # `kind` is the field number in `tf.train.Feature`
         values = features[name]
@@ -140,7 +125,7 @@ def _varint(number: int) -> bytes:
 
 def framed(records: list[bytes]) -> bytes:
     """Joins records in the format of a TFRecord file: length, its checksum, data, its checksum."""
-    frames = zip(map(framed_length, map(len, records)), records, _checksums(records), strict=True)
+    frames = zip(map(framed_length, map(len, records)), records, checksums(records), strict=True)
     return b"".join(part for frame in frames for part in frame)
 
 
@@ -148,10 +133,10 @@ def framed(records: list[bytes]) -> bytes:
 def framed_length(length: int) -> bytes:
     """Returns the 12 bytes that precede a record of `length` bytes in a file."""
     message = length.to_bytes(8, "little")
-    return message + _checksums([message])[0]
+    return message + checksums([message])[0]
 
 
-def _checksums(messages: list[bytes]) -> list[bytes]:
+def checksums(messages: list[bytes]) -> list[bytes]:
     """Returns the masked CRC-32C of each message as TFRecord files use it, 4 bytes each."""
     sums = np.fromiter(map(google_crc32c.value, messages), np.uint32, len(messages))
     masked = (((sums >> 15) | (sums << 17)) + np.uint32(0xA282EAD8)).astype("<u4").tobytes()

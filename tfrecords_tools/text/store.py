@@ -16,7 +16,6 @@ from typing import Protocol
 
 import numpy as np
 
-from bert_keras.files import atomic_folder
 from bert_keras.text.packing import span_indices
 
 FILES = ("tokens", "sentences", "documents")
@@ -30,18 +29,14 @@ def token_dtype(num_ids: int) -> np.dtype:
 
 
 class TokenWriter:
-    """Writes a store sentence by sentence; `close` completes it.
+    """A context manager that writes a store, batch by batch; its end completes the files.
 
-    Sentences without tokens and documents without sentences are dropped. Leaving the context
-    closes the files without completing them.
-
-    Args:
-        folder: An existing folder.
-        dtype: The type of the ids; see `token_dtype`.
+    Sentences without tokens and documents without sentences are dropped.
     """
 
-    def __init__(self, folder: str | os.PathLike, *, dtype: np.dtype):
-        self._files = {name: (Path(folder) / name).open("wb") for name in FILES}
+    def __init__(self, folder: Path, *, dtype: np.dtype):
+        folder.mkdir(parents=True, exist_ok=True)
+        self._files = {name: (folder / name).open("wb") for name in FILES}
         self._dtype = dtype
         self._num_tokens = self._num_sentences = self.num_documents = 0
         self._document = 0  # of the next sentence; documents without sentences are counted too
@@ -51,19 +46,17 @@ class TokenWriter:
         return self
 
     def __exit__(self, *error) -> None:
+        self._write_indices("sentences", np.array([self._num_tokens]))
+        self._write_indices("documents", np.array([self._num_sentences]))
         for file in self._files.values():
             file.close()
 
     def add(self, ids: np.ndarray, lengths: np.ndarray, is_first: np.ndarray | None = None) -> None:
-        """Adds N sentences with M tokens in all.
+        """Adds N sentences with the token ids [M] and the lengths [N] in tokens.
 
-        Args:
-            ids: int [M], the token ids of all sentences.
-            lengths: int [N], the number of tokens of each sentence.
-            is_first: bool [N], whether a sentence is the first of a document. By default all
-                sentences belong to the current document.
+        `is_first`, bool [N], is whether a sentence is the first of a document. By default all
+        sentences belong to the current document.
         """
-        lengths = np.asarray(lengths)
         documents = np.full(len(lengths), self._document)
         if is_first is not None:
             documents += np.cumsum(is_first)
@@ -80,15 +73,6 @@ class TokenWriter:
         self._num_sentences += len(lengths)
         self.num_documents += len(document_starts)
 
-    def close(self) -> None:
-        """Writes the final entries, flushes all files to the disk and closes them."""
-        self._write_indices("sentences", np.array([self._num_tokens]))
-        self._write_indices("documents", np.array([self._num_sentences]))
-        for file in self._files.values():
-            file.flush()
-            os.fsync(file.fileno())
-        self.__exit__()
-
     def _write_indices(self, name: str, indices: np.ndarray) -> None:
         self._files[name].write(indices.astype(INDEX_DTYPE).tobytes())
 
@@ -97,11 +81,11 @@ class TokenSource(Protocol):
     """The boundaries of documents and sentences: a `TokenStore`, or the part of a Beam step."""
 
     def documents(self, first: int, last: int) -> memoryview:
-        """See `TokenStore.documents`."""
+        """Returns the first sentence of each document from `first` to `last`, `last` included."""
         ...
 
     def sentences(self, first: int, last: int) -> memoryview:
-        """See `TokenStore.sentences`."""
+        """Returns the first token of each sentence from `first` to `last`, `last` included."""
         ...
 
 
@@ -111,8 +95,8 @@ class TokenStore:
     The files are memory-mapped; `release` drops the pages that were read from this process.
     """
 
-    def __init__(self, folder: str | os.PathLike):
-        self._maps = {name: _mapped(Path(folder) / name) for name in FILES}
+    def __init__(self, folder: Path):
+        self._maps = {name: _mapped(folder / name) for name in FILES}
         self._tokens = self._maps["tokens"]
         self._sentences = memoryview(self._maps["sentences"]).cast("q")
         self._documents = memoryview(self._maps["documents"]).cast("q")
@@ -137,12 +121,7 @@ class TokenStore:
         return self._tokens[start * size : end * size]
 
     def tokens_of_spans(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Returns the token ids of spans, concatenated.
-
-        Args:
-            starts: int [N], the first token of each span.
-            lengths: int [N], the number of tokens of each span.
-        """
+        """Returns the token ids of spans with these first tokens and lengths, concatenated."""
         return np.frombuffer(self._tokens, self.dtype)[span_indices(starts, lengths)]
 
     def release(self) -> None:
@@ -158,23 +137,21 @@ def _mapped(path: Path) -> mmap | bytes:
         return b"" if is_empty else mmap(file.fileno(), 0, prot=PROT_READ)
 
 
-def join_stores(folders: Sequence[str | os.PathLike], output: str | os.PathLike) -> None:
-    """Joins stores into one, in their order; the output appears only when it is complete."""
-    with atomic_folder(output) as joined:
-        for name in FILES:
-            with open(joined / name, "wb") as out:
-                end = 0
-                for folder in folders:
-                    with (Path(folder) / name).open("rb") as file:
-                        if name == "tokens":
-                            shutil.copyfileobj(file, out, _COPY_SIZE)
-                            continue
-                        # The last index of a store is the first index of the next store.
-                        out.seek(max(0, out.tell() - INDEX_DTYPE.itemsize))
-                        shift = end
-                        while len(indices := np.fromfile(file, INDEX_DTYPE, _COPY_SIZE)):
-                            indices += shift
-                            out.write(indices.tobytes())
-                            end = indices[-1]
-                out.flush()
-                os.fsync(out.fileno())
+def join_stores(folders: Sequence[Path], output: Path) -> None:
+    """Joins stores into one, in their order."""
+    output.mkdir()
+    for name in FILES:
+        with (output / name).open("wb") as out:
+            end = 0
+            for folder in folders:
+                with (folder / name).open("rb") as file:
+                    if name == "tokens":
+                        shutil.copyfileobj(file, out, _COPY_SIZE)
+                        continue
+                    # The last index of a store is the first index of the next store.
+                    out.seek(max(0, out.tell() - INDEX_DTYPE.itemsize))
+                    shift = end
+                    while len(indices := np.fromfile(file, INDEX_DTYPE, _COPY_SIZE)):
+                        indices += shift
+                        out.write(indices.tobytes())
+                        end = indices[-1]

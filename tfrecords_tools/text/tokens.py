@@ -6,29 +6,26 @@ precedes it, because byte-level tokens include blanks. For whole word masking, t
 that continues a word is raised by the size of the vocabulary.
 """
 
-import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from bert_keras.files import atomic_folder
 from bert_keras.text.fast_tokenizer import tokenizer_of, vocabulary_from
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus import lines_of
-from tfrecords_tools.inputs.decoding import Repairs
-from tfrecords_tools.inputs.parts import Unit, grouped, num_bytes_of
+from tfrecords_tools.inputs.decoding import Repairs, Unit, grouped, num_bytes_of
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text.plugins import continues, import_function
 from tfrecords_tools.text.sentences import splitter
 from tfrecords_tools.text.store import TokenWriter, token_dtype
 
-COUNTS = "counts.pickle"
 _BATCH_CHARACTERS = 1 << 17  # tokenized at once
 
 
@@ -40,7 +37,7 @@ def store_dtype(settings: BuildSettings, vocabulary: Path) -> np.dtype:
 
 @dataclass(frozen=True)
 class TokenizeUnit:
-    """A job that writes the token store of one unit, with a file of its counts and repairs."""
+    """A job that writes the token store of one unit and returns its counts and repairs."""
 
     unit: Unit
     output: Path
@@ -51,33 +48,20 @@ class TokenizeUnit:
     def size(self) -> int:
         return num_bytes_of(self.unit)
 
-    def __call__(self, advance: Callable[[int], object]) -> None:
+    def __call__(self) -> dict[str, Any]:
         settings, vocabulary = self.settings, _vocabulary(self.vocabulary)
         longest = settings.max_length - vocabulary.num_specials(2)
         counts, repairs = Counter(), Repairs()
         lines = lines_of(self.unit, repairs=repairs, errors=settings.errors)
-        with (
-            atomic_folder(self.output) as folder,
-            TokenWriter(folder, dtype=store_dtype(settings, self.vocabulary)) as writer,
-        ):
-            for texts, is_first in _batches(
-                lines, sentence_splitter(settings.splitter, vocabulary)
-            ):
+        split = sentence_splitter(settings.splitter, vocabulary)
+        with TokenWriter(self.output, dtype=store_dtype(settings, self.vocabulary)) as writer:
+            for texts, is_first in _batches(lines, split):
                 ids, lengths = _encoded(texts, self.vocabulary, settings)
-                counts["unknown"] += int(
-                    np.count_nonzero(ids % len(vocabulary) == vocabulary.unk_id)
-                )
+                is_unknown = ids % len(vocabulary) == vocabulary.unk_id
+                counts["unknown"] += int(np.count_nonzero(is_unknown))
                 counts["long_sentences_cut"] += int(np.count_nonzero(lengths > longest))
                 writer.add(ids, *cut_to_fit(lengths, is_first, longest=longest))
-                advance(sum(map(len, texts)))
-            writer.close()
-            counts["documents"] = writer.num_documents
-            (folder / COUNTS).write_bytes(pickle.dumps((counts, repairs)))
-
-
-def counts_of(store: Path) -> tuple[Counter, Repairs]:
-    """Returns the counts and the repairs that `TokenizeUnit` wrote."""
-    return pickle.loads((store / COUNTS).read_bytes())
+        return {"documents": writer.num_documents, "counts": counts, "repairs": asdict(repairs)}
 
 
 def cut_to_fit(
@@ -85,29 +69,22 @@ def cut_to_fit(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Cuts each sentence of more than `longest` tokens into parts of nearly equal length.
 
-    Args:
-        lengths: int [N], the number of tokens of each sentence.
-        is_first: bool [N], whether a sentence is the first of a document.
-        longest: The largest number of tokens of a part.
-
-    Returns:
-        `lengths` and `is_first` of the parts.
+    `lengths`, int [N], are those of sentences; `is_first`, bool [N], is whether one is the first of
+    a document. Returns both for the parts.
     """
-    if lengths.max(initial=0) <= longest:
-        return lengths, is_first
     num_parts = np.maximum(1, -(-lengths // longest))
     part = np.arange(num_parts.sum()) - np.repeat(num_parts.cumsum() - num_parts, num_parts)
     shortest, rest = np.repeat([lengths // num_parts, lengths % num_parts], num_parts, axis=1)
     return shortest + (part < rest), np.repeat(is_first, num_parts) & (part == 0)
 
 
-def sentence_splitter(name: str, vocabulary: Vocabulary | None) -> Callable[[str], list[str]]:
+def sentence_splitter(name: str, vocabulary: Vocabulary) -> Callable[[str], list[str]]:
     """Returns the function that splits a line into sentences.
 
-    If the vocabulary is neither None nor WordPiece, each sentence keeps the preceding blank.
+    If the vocabulary is not WordPiece, each sentence keeps the preceding blank.
     """
     split = splitter(name)
-    if vocabulary is None or not vocabulary.rules:
+    if not vocabulary.rules:
         return split
 
     def with_blanks(line: str) -> list[str]:
@@ -141,10 +118,7 @@ def _batches(
 def _encoded(
     texts: list[str], vocabulary: Path, settings: BuildSettings
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the ids, int [M], and the number of tokens of each text, int64 [N].
-
-    If the settings mask words, the ids of tokens that continue a word are raised.
-    """
+    """Returns the ids, int [M], raised for word masking, and the length of each text, int64 [N]."""
     tokenizer = _tokenizer(vocabulary, settings.lowercase)
     if not settings.masks_written_words:
         return tokenizer.flat_ids(texts)

@@ -1,52 +1,59 @@
 """Learns a vocabulary from a corpus; the same text gives the same vocabulary.
 
-Words are counted first. This module learns WordPiece, `subwords` learns the other models. The
-WordPiece trainer of `tokenizers` numbers characters in the order of a hash map and breaks ties
-between equally frequent pairs by these numbers, so its results differ from run to run. This module
-passes all characters in a fixed order, so that every number and every tie depends on the text
-alone.
+Words are counted first. The WordPiece trainer of `tokenizers` numbers characters in the order of a
+hash map and breaks ties between equally frequent pairs by these numbers, so its results differ from
+run to run. This module passes all characters in a fixed order, so that every number and every tie
+depends on the text alone. The 256 letters of byte-level BPE have such an order. The Unigram trainer
+of `tokenizers` gives other tokens in every process, so Unigram is learnt by SentencePiece, on one
+thread and from words in a fixed order.
 """
 
-import os
+import io
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
+from random import Random
 
 from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.pre_tokenizers import WhitespaceSplit
-from tokenizers.trainers import WordPieceTrainer
+from tokenizers.models import BPE, WordPiece
+from tokenizers.pre_tokenizers import ByteLevel, WhitespaceSplit
+from tokenizers.trainers import BpeTrainer, WordPieceTrainer
+from tqdm import tqdm
 
-from bert_keras.errors import LARGEST_SIZE, InputError
-from bert_keras.progress import progress
+from bert_keras.errors import LARGEST_SIZE, InputError, check, check_name
+from bert_keras.files import StrPath
+from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, rules_vocabulary
+from bert_keras.text.rules import byte_pair_rules, unigram_rules
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.text.plugins import TextParts, import_function, part_starts
-from tfrecords_tools.vocab.subwords import (
-    MIN_BYTE_PAIRS,
-    MIN_UNIGRAMS,
-    byte_words_of,
-    plain_words_of,
-    train_byte_pairs,
-    train_unigram,
-)
-from tfrecords_tools.vocab.word_counts import (
-    MIN_COUNT,
+from tfrecords_tools.vocab.words import (
     Reading,
+    byte_words_of,
     count_words,
     most_frequent,
+    plain_words_of,
     repeated_words,
     words_of,
 )
 
+MIN_COUNT = 2  # characters and pairs that occur once are not learnt
+NUM_UNUSED_BEFORE_UNK = 99  # as in the vocabularies of Google's BERT
+BYTE_SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]  # as RoBERTa numbers the first four
+LETTERS = sorted(ByteLevel.alphabet())
+# The marks and the coverage of characters of ALBERT's spm_train (google-research/albert README).
+MARKS = ["(", ")", '"', "-", ".", "–", "£", "€"]
+COVERAGE = 0.99995
+MAX_CHARACTERS = 1 << 23  # passed to SentencePiece
+WORDS_PER_LINE = 100
+MAX_LINE_BYTES = 1 << 20  # bytes; SentencePiece skips longer lines, its default is 4,192
 _JAMO = re.compile("[\u1100-\u11ff]")
 # The "##" of a part that is not the first of its word is learnt as a token of two characters.
-_MARKS = ("##", "###")
-NUM_UNUSED_BEFORE_UNK = 99  # as in the vocabularies of Google's BERT
+_WORDPIECE_MARKS = ("##", "###")
 
 
 def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the command
-    paths: Sequence[str | os.PathLike],
+    paths: Sequence[StrPath],
     *,
     size: int,
     model: str = "wordpiece",
@@ -59,7 +66,7 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     """Counts the words of a corpus and learns a vocabulary from them.
 
     Args:
-        paths: Files, folders, glob patterns or TFDS builders.
+        paths: Files, folders, glob patterns or TFDS names.
         size: The largest number of tokens.
         model: A key of `MODELS`.
         lowercase: Lower-cases the text. Byte-level BPE ignores it and keeps case.
@@ -73,23 +80,22 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
         InputError: `size` is too small, `unused` or `segmenter` does not fit the model or fails,
             or the corpus has no text.
     """
+    check_name(model, MODELS, what="model")
     words_of, learn, min_size = MODELS[model]
     is_wordpiece = model == "wordpiece"
-    if unused < 0 or (unused and not is_wordpiece):
-        expected = "0 or more" if is_wordpiece else f"0: {model} has no [unusedN] tokens"
-        raise InputError(f"unused is {unused}; expected {expected}")
-    if segmenter and not is_wordpiece:
-        raise InputError(f"segmenter is {segmenter}, but the model is {model}; expected wordpiece")
+    check(
+        is_wordpiece or not (unused or segmenter),
+        f"unused tokens and a segmenter do not fit the model {model}; expected wordpiece",
+    )
+    check(unused >= 0, f"unused is {unused}; expected 0 or more")
+    check(
+        min_size + unused <= size <= LARGEST_SIZE,
+        f"size is {size}; expected {min_size + unused} to {LARGEST_SIZE} tokens for {model}"
+        + f" with {unused} unused tokens" * is_wordpiece,
+    )
     segment = import_function(segmenter) if segmenter else None
-    if size > LARGEST_SIZE:
-        raise InputError(f"size is {size}; expected at most {LARGEST_SIZE} tokens")
-    if size < min_size + unused:
-        raise InputError(
-            f"size is {size}; expected at least {min_size + unused} tokens for {model} "
-            f"with {unused} unused tokens"
-        )
     words = count_words(paths, words_of=words_of, lowercase=lowercase, reading=reading)
-    for remark in words.remarks():
+    for remark in words.remarks:
         log(remark)
     if lowercase and is_wordpiece and any(_JAMO.search(word) for word in words.counts):
         log(
@@ -97,21 +103,12 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
             "syllables; add --cased to learn syllables"
         )
     options = {"unused": unused} if is_wordpiece else {"lowercase": lowercase}
-    return learn(divided(words.counts, segment), size=size, **options)
+    counts = divided(words.counts, segment) if segment else words.counts
+    return learn(counts, size=size, **options)
 
 
-def divided(words: Counter[str], segment: TextParts | None) -> Counter[str]:
-    """Replaces each counted word by its parts; "##" precedes all parts of a word but the first.
-
-    Args:
-        words: The counts of the words.
-        segment: The function that divides a word; None divides none.
-
-    Raises:
-        InputError: The parts differ from the word.
-    """
-    if segment is None:
-        return words
+def divided(words: Counter[str], segment: TextParts) -> Counter[str]:
+    """Replaces each counted word by its parts; "##" precedes all parts of a word but the first."""
     parts: Counter[str] = Counter()
     for word, count in words.items():
         starts = part_starts(word, segment(word))
@@ -154,19 +151,24 @@ def _learned_tokens(words: Mapping[str, int], first: list[str], *, size: int) ->
     letters = set(first)
     words = most_frequent({word: n for word, n in words.items() if letters.issuperset(word)})
     trainer = WordPieceTrainer(
-        vocab_size=size + len(_MARKS),
+        vocab_size=size + len(_WORDPIECE_MARKS),
         min_frequency=MIN_COUNT,
         special_tokens=first,  # numbers them in this order
         limit_alphabet=0,
         show_progress=False,
     )
-    tokenizer = Tokenizer(WordPiece(unk_token="[UNK]"))
+    ids = _trained(Tokenizer(WordPiece(unk_token="[UNK]")), trainer, words).get_vocab()
+    return [each for each in sorted(ids, key=ids.__getitem__) if each not in _WORDPIECE_MARKS][
+        :size
+    ]
+
+
+def _trained(tokenizer: Tokenizer, trainer, words: Mapping[str, int]) -> Tokenizer:
     tokenizer.pre_tokenizer = WhitespaceSplit()
-    with progress(stage="learn tokens", unit="word", total=sum(words.values())) as bar:
+    total = sum(words.values())
+    with tqdm(desc="learn tokens", unit=" word", unit_scale=True, total=total) as bar:
         tokenizer.train_from_iterator(repeated_words(words, bar), trainer)
-    ids = tokenizer.get_vocab()
-    tokens = [token for token in sorted(ids, key=ids.__getitem__) if token not in _MARKS]
-    return tokens[:size]
+    return tokenizer
 
 
 def alphabet_of(words: Mapping[str, int], *, num_tokens: int) -> tuple[list[str], list[str]]:
@@ -189,10 +191,81 @@ def alphabet_of(words: Mapping[str, int], *, num_tokens: int) -> tuple[list[str]
     return sorted(alphabet), sorted(f"##{each}" for each in alphabet if each in inside)
 
 
+def train_byte_pairs(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vocabulary:
+    """Learns a byte-level BPE vocabulary of at most `size` tokens.
+
+    Its order: special tokens, a letter for each byte, merges in the order of learning.
+    """
+    trainer = BpeTrainer(
+        vocab_size=size,
+        min_frequency=MIN_COUNT,
+        special_tokens=BYTE_SPECIALS,
+        initial_alphabet=LETTERS,
+        show_progress=False,
+    )
+    tokenizer = _trained(Tokenizer(BPE()), trainer, most_frequent(words))
+    return rules_vocabulary(byte_pair_rules(tokenizer.model))
+
+
+def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vocabulary:
+    """Learns a Unigram vocabulary of at most `size` tokens.
+
+    Its order: special tokens, `MARKS`, which are always single tokens, the others by probability.
+    """
+    from sentencepiece import SentencePieceTrainer
+    from sentencepiece.sentencepiece_model_pb2 import (
+        ModelProto,  # pyright: ignore[reportAttributeAccessIssue] - made at run time
+    )
+
+    written = io.BytesIO()
+    pad, unk, *others = ALBERT_SPECIALS.tokens
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=_shuffled_lines(most_frequent(words)),
+            model_writer=written,
+            vocab_size=size,
+            pad_id=0,
+            pad_piece=pad,
+            unk_id=1,
+            unk_piece=unk,
+            bos_id=-1,
+            eos_id=-1,
+            control_symbols=others,
+            user_defined_symbols=MARKS,
+            character_coverage=COVERAGE,
+            hard_vocab_limit=False,
+            max_sentence_length=MAX_LINE_BYTES,
+            num_threads=1,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise InputError(
+            f"SentencePiece cannot learn {size:,} tokens from the corpus ({error}); give a larger "
+            "size, or more text if there is almost none"
+        ) from error
+    model = ModelProto.FromString(written.getvalue())
+    return rules_vocabulary(unigram_rules(model, lowercase=lowercase, keeps_accents=not lowercase))
+
+
+def _shuffled_lines(words: Mapping[str, int]) -> Iterator[str]:
+    """Yields lines of shuffled words; each word occurs as often as it was counted.
+
+    The words are shuffled because SentencePiece needs quadratic time for a repeated word. If the
+    words have more than `MAX_CHARACTERS`, each occurs the same fraction of its count, at least
+    once.
+    """
+    size = sum((len(word) + 1) * count for word, count in words.items())
+    rate = min(1.0, MAX_CHARACTERS / max(size, 1))
+    shuffled = [word for word in sorted(words) for _ in range(max(1, round(words[word] * rate)))]
+    Random(1).shuffle(shuffled)
+    for start in range(0, len(shuffled), WORDS_PER_LINE):
+        yield " ".join(shuffled[start : start + WORDS_PER_LINE])
+
+
 # The function that counts words, the function that learns, and the smallest number of tokens,
 # without [unusedN] tokens.
 MODELS = {
     "wordpiece": (words_of, train_wordpiece, len(SPECIAL_TOKENS) + 2),
-    "bpe": (byte_words_of, train_byte_pairs, MIN_BYTE_PAIRS),
-    "unigram": (plain_words_of, train_unigram, MIN_UNIGRAMS),
+    "bpe": (byte_words_of, train_byte_pairs, len(BYTE_SPECIALS) + len(LETTERS) + 1),
+    "unigram": (plain_words_of, train_unigram, len(ALBERT_SPECIALS.tokens) + len(MARKS) + 2),
 }

@@ -1,116 +1,190 @@
+"""Sentences become ids in a store; functions of the user split text; words of segmenters."""
+
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
-from bert_keras.data.records import common_schema
+from bert_keras.errors import InputError
+from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.build import build
+from tfrecords_tools.check import every_file, parsed_batches, schema_of_files
 from tfrecords_tools.inputs.corpus import units
-from tfrecords_tools.inspect.verify import every_file, parsed_batches
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.text.store import TokenStore
-from tfrecords_tools.text.tokens import TokenizeUnit, counts_of, cut_to_fit
+from tfrecords_tools.text import store as stores
+from tfrecords_tools.text.plugins import continues, import_function
+from tfrecords_tools.text.store import TokenStore, TokenWriter, join_stores, token_dtype
+from tfrecords_tools.text.tokens import TokenizeUnit, cut_to_fit
+
+DTYPE = token_dtype(1000)
+CORPUS = [[[1, 2, 3], [4]], [[5, 6]], [[7], [8, 9], [999]]]
 
 
-def tokenized(path, vocabulary, tmp_path, **changes):
-    """Returns documents as lists of sentences of ids, and the counts."""
-    vocabulary.save(tmp_path / "vocab.txt")
-    settings = BuildSettings(**{"max_predictions": 5, **changes})
-    (unit,) = units([path], unit_bytes=1 << 20)
-    job = TokenizeUnit(unit, tmp_path / "tokens", tmp_path / "vocab.txt", settings)
-    job(lambda _: None)
-    assert job.size == path.stat().st_size
-    store = TokenStore(job.output)
+def written(folder, documents):
+    with TokenWriter(folder, dtype=DTYPE) as writer:
+        for sentences in documents:
+            for number, sentence in enumerate(sentences):
+                ids, is_first = np.array(sentence, np.int32), np.array([number == 0])
+                writer.add(ids, np.array([len(sentence)]), is_first)
+    return folder
+
+
+def read(folder):
+    """Returns documents as lists of sentences of ids."""
+    store = TokenStore(folder)
     documents = []
     for number in range(store.num_documents):
         first, last = store.documents(number, number + 1)
-        bounds = store.sentences(first, last).tolist()
-        ids = np.frombuffer(store.tokens(bounds[0], bounds[-1]), store.dtype)
-        sentences = np.split(ids, np.array(bounds[1:-1], int) - bounds[0])
-        documents.append([each.tolist() for each in sentences])
-    return documents, counts_of(job.output)
+        bounds = pairwise(store.sentences(first, last).tolist())
+        documents.append([np.frombuffer(store.tokens(*b), store.dtype).tolist() for b in bounds])
+    assert store.num_sentences == sum(map(len, documents))
+    return documents
 
 
-def words(documents, vocabulary):
+def test_a_store_is_read_as_it_was_written(tmp_path):
+    assert read(written(tmp_path / "a", CORPUS)) == CORPUS
+    assert read(written(tmp_path / "b", [[], [[], [1], []], [[]], [[2]]])) == [[[1]], [[2]]]
+    assert read(written(tmp_path / "c", [])) == []
+    store = TokenStore(tmp_path / "a")
+    ids = store.tokens_of_spans(np.array([7, 0, 3, 2]), np.array([3, 2, 0, 3]))
+    assert ids.tolist() == [8, 9, 999, 1, 2, 3, 4, 5] and ids.dtype == DTYPE
+    store.release()
+    assert store.tokens_of_spans(np.array([7]), np.array([1])).tolist() == [8]
+    assert (token_dtype(65_536), token_dtype(65_537)) == (np.uint16, np.uint32)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 3])
+def test_joined_stores_contain_all_documents(tmp_path, monkeypatch, cut):
+    monkeypatch.setattr(stores, "_COPY_SIZE", 3)
+    parts = [CORPUS[:cut], [], CORPUS[cut:], CORPUS]
+    folders = [written(tmp_path / str(n), part) for n, part in enumerate(parts)]
+    join_stores(folders, tmp_path / "whole")
+    assert read(tmp_path / "whole") == CORPUS * 2
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 8])
+def test_several_documents_are_added_in_one_call(tmp_path, batch_size):
+    sentences = [[1, 2], [], [3], [], [], [4, 5, 6], [7]]
+    is_first = np.array([True, False, False, True, True, False, True])
+    with TokenWriter(tmp_path / "a", dtype=DTYPE) as writer:
+        for start in range(0, len(sentences), batch_size):
+            part = sentences[start : start + batch_size]
+            ids = np.array([number for sentence in part for number in sentence], np.int32)
+            lengths = np.array([len(each) for each in part])
+            writer.add(ids, lengths, is_first[start : start + batch_size])
+    assert read(tmp_path / "a") == [[[1, 2], [3]], [[4, 5, 6]], [[7]]]
+
+
+def tokenized(text, vocabulary, tmp_path, **changes):
+    """Returns documents as lists of sentences of words, and what the job returns."""
+    (tmp_path / "a.txt").write_text(text)
+    vocabulary.save(tmp_path / "vocab.txt")
+    settings = BuildSettings(**{"max_predictions": 5, **changes})
+    (unit,) = units([tmp_path / "a.txt"], unit_bytes=1 << 20)
+    job = TokenizeUnit(unit, tmp_path / "tokens", tmp_path / "vocab.txt", settings)
+    result = job()
     return [
         [" ".join(vocabulary.tokens[number] for number in sentence) for sentence in document]
-        for document in documents
-    ]
+        for document in read(job.output)
+    ], result
 
 
 def test_documents_sentences_and_tokens(vocabulary, tmp_path):
-    (tmp_path / "a.txt").write_text("Ada sees cats. And Ben too!\nCy.\n\n\nDora likes Zed.\n")
-    documents, (counts, repairs) = tokenized(tmp_path / "a.txt", vocabulary, tmp_path)
-    assert words(documents, vocabulary) == [
-        ["ada sees cats .", "and ben too !", "cy ."],
-        ["dora likes [UNK] ."],
-    ]
-    assert counts == {"unknown": 1, "long_sentences_cut": 0, "documents": 2}
-    assert repairs.summary() == {}
-
-
-def test_the_splitter_lines_keeps_lines_together(vocabulary, tmp_path):
-    (tmp_path / "a.txt").write_text("Ada sees cats. And Ben too!\n")
-    documents, _ = tokenized(tmp_path / "a.txt", vocabulary, tmp_path, splitter="lines")
-    assert words(documents, vocabulary) == [["ada sees cats . and ben too !"]]
+    text = "Ada sees cats. And Ben too!\nCy.\n\n\nDora likes Zed.\n"
+    documents, result = tokenized(text, vocabulary, tmp_path)
+    assert documents == [["ada sees cats .", "and ben too !", "cy ."], ["dora likes [UNK] ."]]
+    assert result["documents"] == 2
+    assert result["counts"] == {"unknown": 1, "long_sentences_cut": 0}
 
 
 def test_long_sentences_are_cut_and_counted(vocabulary, tmp_path):
-    (tmp_path / "a.txt").write_text("cats " * 23 + "\nmaps\n")
-    documents, (counts, _) = tokenized(tmp_path / "a.txt", vocabulary, tmp_path, max_length=13)
-    assert [len(each) for each in documents[0]] == [8, 8, 7, 1]
-    assert counts["long_sentences_cut"] == 1
-
-
-def test_only_the_first_part_of_a_sentence_starts_a_document():
+    text = "cats " * 23 + "\nada sees. maps\n"
+    documents, result = tokenized(text, vocabulary, tmp_path, max_length=13, splitter="lines")
+    assert [len(each.split()) for each in documents[0]] == [8, 8, 7, 4]
+    assert result["counts"]["long_sentences_cut"] == 1
     lengths, opens = cut_to_fit(np.array([3, 0, 25]), np.array([True, False, True]), longest=10)
     assert lengths.tolist() == [3, 0, 9, 8, 8]
     assert opens.tolist() == [True, False, True, False, False]
 
 
-WORDS = ["今天", "北京", "语言", "模型", "学生", "音乐", "朋友", "研究"]  # no character twice
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_segmenter_function_masks_whole_chinese_words(tmp_path, monkeypatch, workers):
-    (tmp_path / "own_words.py").write_text(
+@pytest.fixture
+def plugins(tmp_path, monkeypatch):
+    (tmp_path / "own_plugin.py").write_text(
+        "number = 3\n"
+        "def words(text): return text.split()\n"
+        "def text(text): return text\n"
+        "def lazily(text): return (word for word in text.split())\n"
+        "def numbers(text): return [1, 2]\n"
         "def pairs(text): return [text[n : n + 2] for n in range(0, len(text), 2)]\n"
     )
+    (tmp_path / "own_broken.py").write_text("import no_such_module_anywhere")
     monkeypatch.syspath_prepend(tmp_path)
-    lines = ["".join(WORDS[n % 8] for n in range(line, line + 5)) + "。" for line in range(40)]
+
+
+def test_functions_that_do_not_split_text_are_refused(plugins):
+    assert import_function("own_plugin:words")("a b") == ["a", "b"]
+    for name in ("own_plugin", ":words", "own_missing:words", "own_broken:words", "own_plugin:no"):
+        with pytest.raises(InputError, match=f"{name}.*cannot be imported"):
+            import_function(name)
+    for name in ("text", "lazily", "numbers"):
+        with pytest.raises(InputError, match=f"own_plugin:{name} returned .*a list of texts"):
+            import_function(f"own_plugin:{name}")("a b")
+
+
+WORDPIECES = "使用语言模型来预测下一个词的。", "play", "##ing", "bert", "la", "cafe", *"1.5", "##5"
+TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *WORDPIECES[0], *WORDPIECES[1:])))
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "expected"),
+    [
+        ("使用语言模型来", "使用 语言 模型 来", "使 +用 语 +言 模 +型 来"),
+        ("使用语言模型来", "使用语言模型 来", "使 +用 +语 +言 +模 +型 来"),
+        ("的的 的", "的 的 的", "的 的 的"),
+        ("  使用 来playing Café,", "使用 来 playing Café ,", "使 +用 来 play +##ing cafe [UNK]"),
+        ("使\u0301用", "使\u0301用", "使 +用"),
+        ("playing la", "pl aying la", "play ##ing la"),  # a token belongs to its first word
+        (" \t ", "", ""),
+    ],
+)
+def test_tokens_of_a_word_continue_it(text, words, expected):
+    """A "+" precedes each token that continues a word."""
+    tokenized = TOKENIZER.encode(text)
+    flags = continues(text, tokenized, words.split())
+    marked = ["+" * flag + token for flag, token in zip(flags, tokenized.tokens, strict=True)]
+    assert " ".join(marked) == expected
+
+
+@pytest.mark.parametrize("words", ["使用 模型", "使用 语言 模型 来", "使用 语言", "语言 模型"])
+def test_words_that_differ_from_the_text_are_refused(words):
+    text = "使用语言模型"
+    with pytest.raises(InputError, match="the segmenter's words differ from the text"):
+        continues(text, TOKENIZER.encode(text), words.split())
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_segmenter_function_masks_whole_chinese_words(tmp_path, plugins, workers):
+    words = ["今天", "北京", "语言", "模型", "学生", "音乐", "朋友", "研究"]  # no character twice
+    lines = ["".join(words[n % 8] for n in range(line, line + 5)) + "。" for line in range(40)]
     (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, "。", *"".join(WORDS)))
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "。", *"".join(words)))
     settings = BuildSettings(
         splitter="zh",
-        segmenter="own_words:pairs",
+        segmenter="own_plugin:pairs",
         mask_unit="word",
         objective="full-sentences",
         max_length=50,
     )
-    records = tmp_path / "records"
-    build(
-        [tmp_path / "a.txt"],
-        vocabulary=vocabulary,
-        output=records,
-        settings=settings,
-        workers=workers,
-    )
-    files, num_words = every_file(records), 0
-    for file in files:
-        for batch in parsed_batches(file, schema=common_schema(files)):
-            for positions, masked_ids in zip(
-                batch["masked_lm_positions"], batch["masked_lm_ids"], strict=True
-            ):
-                predicted = {
-                    position: vocabulary.tokens[masked_id]
-                    for position, masked_id in zip(
-                        positions.tolist(), masked_ids.tolist(), strict=True
-                    )
-                    if position
-                }
-                text = "".join(predicted[position] for position in sorted(predicted)).replace(
-                    "。", ""
-                )
-                pairs = [text[n : n + 2] for n in range(0, len(text), 2)]
-                assert set(pairs) <= set(WORDS)
-                num_words += len(pairs)
+    records, num_words = tmp_path / "records", 0
+    arguments = {"vocabulary": vocabulary, "settings": settings, "workers": workers}
+    build([tmp_path / "a.txt"], output=records, **arguments)
+    files = every_file(records)
+    for batch in (b for file in files for b in parsed_batches(file, schema=schema_of_files(files))):
+        for row, is_counted in enumerate(batch["masked_lm_weights"] > 0):
+            ids = batch["masked_lm_ids"][row][is_counted].tolist()
+            text = "".join(vocabulary.tokens[number] for number in ids).replace("。", "")
+            pairs = [text[n : n + 2] for n in range(0, len(text), 2)]
+            assert set(pairs) <= set(words)
+            num_words += len(pairs)
     assert num_words > 50

@@ -1,12 +1,15 @@
-"""Cuts and shuffles the instances of a bucket and converts them to the features of records."""
+"""Writes the shards of a split: cuts, shuffles, packs and masks the instances of buckets."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bert_keras.data.masking import Masker
 from bert_keras.data.schema import PretrainingSchema
+from bert_keras.text.fast_tokenizer import vocabulary_from
 from bert_keras.text.packing import (
     TextSpans,
     packed,
@@ -15,7 +18,13 @@ from bert_keras.text.packing import (
     truncated_lengths,
 )
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.records.buckets import SpanTable
+from tfrecords_tools.records.examples import SpanTable, read_bucket
+from tfrecords_tools.records.layout import Layout
+from tfrecords_tools.records.writer import write_record_file
+from tfrecords_tools.text.store import TokenStore
+
+_BATCH_RECORDS = 1024  # masked and encoded at once; their arrays fit a processor's cache
+_RELEASE_INTERVAL = 512  # spans; each leaves some 64 kB of the store in memory
 
 
 class Sequences(NamedTuple):
@@ -30,7 +39,66 @@ class Sequences(NamedTuple):
 
     @property
     def num_rows(self) -> int:
+        """The number of records."""
         return int(self.rows[-1]) + 1 if len(self.rows) else 0
+
+
+@dataclass(frozen=True)
+class WriteShard:
+    """A job that writes a record file and returns its entry of the manifest."""
+
+    output: Path
+    instances: tuple[Path, ...]  # the files of `FindInstances`
+    layout: Layout
+    shard: int  # index in the layout
+    store: Path
+    vocabulary: Path
+    size: int  # estimated number of records
+
+    def __call__(self) -> dict[str, Any]:
+        vocabulary = vocabulary_from(self.vocabulary)
+        return write_record_file(self.output, self._batches(vocabulary))
+
+    def _batches(
+        self, vocabulary: Vocabulary
+    ) -> Iterator[tuple[dict[str, np.ndarray], dict[str, int]]]:
+        """Yields the features of batches of records, and their counts."""
+        store, layout, settings = TokenStore(self.store), self.layout, self.layout.settings
+        generator = np.random.default_rng(layout.seeds_of_shard(self.shard))
+        masker = Masker(settings.policy, vocabulary) if settings.policy else None
+        for bucket in layout.shards[self.shard]:
+            table = read_bucket(self.instances, num_buckets=layout.num_buckets, bucket=bucket)
+            if not len(table.instances):
+                continue
+            sequences = sequences_of(
+                table,
+                schema=settings.schema,
+                num_separators=layout.num_separators,
+                generator=generator,
+            )
+            for batch in batches(sequences, num_rows=_BATCH_RECORDS):
+                values = features(
+                    batch,
+                    tokens_of(batch, store),
+                    schema=settings.schema,
+                    vocabulary=vocabulary,
+                    masker=masker,
+                    generator=generator,
+                )
+                counts = {"records": batch.num_rows, "sequences": len(batch.labels)}
+                counts["tokens"] = int(values["input_mask"].sum())
+                counts["labels_one"] = int(batch.labels.sum())
+                yield values, counts
+
+
+def tokens_of(sequences: Sequences, store: TokenStore) -> np.ndarray:
+    """Returns the token ids of all spans, concatenated."""
+    tokens = []
+    for first in range(0, len(sequences.starts), _RELEASE_INTERVAL):
+        group = slice(first, first + _RELEASE_INTERVAL)
+        tokens.append(store.tokens_of_spans(sequences.starts[group], sequences.lengths[group]))
+        store.release()
+    return np.concatenate(tokens)
 
 
 def sizes_of(lengths: np.ndarray, bounds: np.ndarray, *, num_separators: int) -> np.ndarray:
@@ -124,14 +192,9 @@ def features(
 ) -> dict[str, np.ndarray]:
     """Returns the features of a batch of records by the names of the schema.
 
-    Args:
-        sequences: The sequences of the batch.
-        tokens: The token ids of all spans, concatenated. Ids of at least the size of the vocabulary
-            are tokens that continue a word; see `tfrecords_tools.text.tokens`.
-        schema: The features of a record.
-        vocabulary: The vocabulary.
-        masker: Chooses and replaces the tokens to predict. None writes plain ids.
-        generator: The random numbers of the masker.
+    `tokens` are the ids of all spans, concatenated. Ids of at least the size of the vocabulary are
+    tokens that continue a word; see `tfrecords_tools.text.tokens`. Without a `masker` the features
+    are plain ids.
     """
     num_rows, size = sequences.num_rows, len(vocabulary)
     num_separators = vocabulary.specials.num_separators

@@ -6,8 +6,8 @@ import pytest
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.records.buckets import SpanTable
-from tfrecords_tools.records.instances import (
+from tfrecords_tools.records.examples import SpanTable
+from tfrecords_tools.records.shards import (
     batches,
     cut,
     features,

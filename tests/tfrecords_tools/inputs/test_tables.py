@@ -1,0 +1,151 @@
+"""Rows of parquet files and examples of TensorFlow Datasets as documents."""
+
+import tracemalloc
+
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+from pyarrow import parquet
+
+from bert_keras.errors import InputError
+from tfrecords_tools.inputs.corpus import digest, fingerprint, lines_of, units
+from tfrecords_tools.inputs.decoding import Repairs
+
+TEXTS = ["a\n\nb", None, " ", "c\r\nd", "\u00e9"]
+LINES = ["a", "b", "", "c", "d", "", "\u00e9", ""]
+
+
+def read(path, *, unit_bytes=1 << 20, errors="fail", text_field="text"):
+    repairs, lines = Repairs(), []
+    for unit in units([path], unit_bytes=unit_bytes, text_field=text_field):
+        lines += lines_of(unit, repairs=repairs, errors=errors)
+    return lines
+
+
+@pytest.fixture
+def table(tmp_path):
+    """table(columns) -> path of a file with a column of two numbers before the others"""
+
+    def written(*, row_group_size=7, **columns):
+        rows = len(next(iter(columns.values())))
+        first = pa.array([{"a": 1, "b": 2}] * rows)
+        path = tmp_path / "t.parquet"
+        parquet.write_table(pa.table({"x": first} | columns), path, row_group_size=row_group_size)
+        return path
+
+    return written
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "string_view", "binary"])
+def test_rows_are_documents_for_every_kind_of_text(table, kind):
+    path = table(text=pa.array(TEXTS * 20).cast(kind))
+    for unit_bytes in (1 << 20, 1, 100, 300):
+        assert read(path, unit_bytes=unit_bytes) == LINES * 20
+    assert len(units([path], unit_bytes=1)) == 15  # row groups
+
+
+def test_columns_without_text_and_damaged_files_are_refused(table):
+    path = table(text=pa.array(["a"]), n=pa.array([1]))
+    with pytest.raises(InputError, match=r't\.parquet has no column "body", only x, text, n'):
+        read(path, text_field="body")
+    with pytest.raises(InputError, match=r"t\.parquet cannot be read"):
+        read(path, text_field="n")
+    texts = [pa.py_buffer(b"\0\0\0\0\3\0\0\0\6\0\0\0"), pa.py_buffer(b"abcd\xe9f")]
+    path = table(text=pa.Array.from_buffers(pa.string(), 2, [None, *texts]))
+    with pytest.raises(InputError, match=r"row 2 is not UTF-8 \(byte 0xe9 at column 2\)"):
+        read(path)
+    assert read(path, errors="skip") == ["abc", ""]
+    assert read(path, errors="replace") == ["abc", "", "d\ufffdf", ""]
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(InputError, match=r"t\.parquet cannot be read"):
+        read(path)
+
+
+def test_a_large_row_group_is_read_in_batches(table):
+    path = table(text=pa.array(["word " * 2000] * 5000), row_group_size=5000)  # 50 MB of text
+    before, peak = pa.total_allocated_bytes(), 0
+    tracemalloc.start()
+    (unit,) = units([path], unit_bytes=1 << 30)
+    for _ in lines_of(unit, repairs=Repairs()):
+        peak = max(peak, pa.total_allocated_bytes() - before)
+    assert peak + tracemalloc.get_traced_memory()[1] < 16 << 20
+    tracemalloc.stop()
+
+
+def split(num_examples):
+    texts = [f"document {n}\n\nsecond line" if n else "" for n in range(num_examples)]
+    return tf.data.Dataset.from_tensor_slices({"text": texts, "number": list(range(num_examples))})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two datasets, written by TFDS itself: one with two splits, one with one."""
+    folder = tmp_path_factory.mktemp("tfds")
+    features = tfds.features.FeaturesDict({"text": tfds.features.Text(), "number": tf.int64})
+    for name, splits in {
+        "two_splits": {"train": split(100), "test": split(7)},
+        "one_split": {"train": split(3)},
+    }.items():
+        tfds.dataset_builders.store_as_tfds_dataset(
+            name=name, version="1.2.0", data_dir=folder, split_datasets=splits,
+            features=features, disable_shuffling=True,
+        )  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def data_dir(folder, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(folder))
+    return folder
+
+
+def documents(*numbers):
+    return [line for n in numbers if n for line in (f"document {n}", "second line", "")]
+
+
+def test_examples_of_splits_are_documents(data_dir):
+    assert read("tfds:one_split") == documents(1, 2)
+    assert read("tfds:one_split:1.2.0?split=train") == documents(1, 2)
+    assert read(f"tfds:{data_dir}/one_split/1.2.0") == documents(1, 2)
+    assert read("tfds:two_splits?split=test") == documents(*range(7))
+    assert read("tfds:two_splits?split=train[10:12]+test[-1:]") == documents(10, 11, 6)
+
+
+def test_parts_do_not_change_the_examples(data_dir):
+    path = "tfds:two_splits?split=train[5:]+test"
+    all_units = units([path], unit_bytes=60)
+    assert len(all_units) > 5
+    paths = dict.fromkeys(part.path for unit in all_units for part in unit)
+    assert list(paths) == [f"tfds:two_splits:1.2.0?split={name}" for name in ("train", "test")]
+    assert read(path, unit_bytes=60) == read(path) == documents(*range(5, 100), *range(7))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("two_splits", "has the splits train, test; name one"),
+        ("two_splits?split=dev", "Unknown split"),
+        ("two_splits?part=x", "is not the name of a dataset"),
+        ("no_such_thing", "no_such_thing"),
+        ("wikipedia/20230601.en", "is not prepared in"),
+        ("wikipedia/20230601.en:9.9.9", r"9\.9\.9"),
+    ],
+)
+def test_invalid_names_are_refused(data_dir, name, message):
+    with pytest.raises(InputError, match=message):
+        read(f"tfds:{name}")
+
+
+def test_digests_of_splits(data_dir):
+    with pytest.raises(InputError, match='has no feature "body", only number, text'):
+        read("tfds:one_split", text_field="body")
+    entry = digest("tfds:two_splits?split=test")
+    path = "tfds:two_splits:1.2.0?split=test"
+    assert entry == digest(path)
+    assert entry["path"] == path and entry["examples"] == 7 and len(entry["sha256"]) == 64
+    before = fingerprint(path)
+    assert before["bytes"] == entry["bytes"] > 0
+    (shard,) = (data_dir / "two_splits" / "1.2.0").glob("*test*")
+    shard.write_bytes(shard.read_bytes())
+    assert fingerprint(path) != before

@@ -1,0 +1,85 @@
+"""Splits, ranges and buckets contain every document, sentence and instance once."""
+
+from array import array
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tfrecords_tools.records import layout
+from tfrecords_tools.records.examples import read_bucket, write_buckets
+from tfrecords_tools.records.layout import documents_of, ranges_of, split_size, splits_of
+from tfrecords_tools.text.store import TokenStore, TokenWriter, token_dtype
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Document n has n % 7 + 1 sentences of n tokens."""
+    with TokenWriter(tmp_path, dtype=token_dtype(1000)) as writer:
+        for number in range(1, 40):
+            lengths = np.array([number] * (number % 7 + 1))
+            writer.add(np.full(lengths.sum(), number), lengths, np.arange(len(lengths)) == 0)
+    return TokenStore(tmp_path)
+
+
+def test_every_document_has_one_split_and_one_number():
+    train, held_out = splits_of(100, held_out_rate=0.1, seed=5)
+    assert (train.num_documents, held_out.num_documents) == (90, 10)
+    for split, other in ((train, held_out), (held_out, train)):
+        documents = [split.document(number) for number in range(split.num_documents)]
+        assert documents == sorted(set(documents))
+        assert [split.number(each) for each in documents] == list(range(split.num_documents))
+        assert all(other.number(each) is None for each in documents)
+
+
+def test_the_seed_decides_the_held_out_documents():
+    first, again, other = (splits_of(100, held_out_rate=0.1, seed=seed) for seed in (5, 5, 6))
+    assert first == again != other
+    (train,) = splits_of(100, held_out_rate=0, seed=5)
+    assert train.held_out == array("q")
+    assert [train.document(number) for number in range(100)] == list(range(100))
+
+
+@pytest.mark.parametrize("sentences", [1, 3, 10, 1000])
+def test_ranges_contain_every_sentence_once_in_order(store, monkeypatch, sentences):
+    monkeypatch.setattr(layout, "SENTENCES_PER_RANGE", sentences)
+    ranges = list(ranges_of(store, [5, 0, 20, 14]))
+    assert len({(each.unit, each.part) for each in ranges}) == len(ranges)
+    assert {each.unit for each in ranges} == {0, 2, 3}
+    assert {5, 25} < {each.last for each in ranges}
+    assert (ranges[0].start, ranges[-1].end) == (0, store.num_sentences)
+    assert all(before.end == after.start for before, after in pairwise(ranges))
+    assert all(each.end - each.start < sentences + 7 for each in ranges)
+    documents = [document for each in ranges for document in documents_of(store, each)]
+    assert sorted({number for number, _ in documents}) == list(range(store.num_documents))
+    sentences = [(number, pair) for number, bounds in documents for pair in pairwise(bounds)]
+    assert [pair for _, pair in sentences] == list(
+        pairwise(store.sentences(0, store.num_sentences).tolist())
+    )
+    for number, bounds in sentences:
+        tokens = np.frombuffer(store.tokens(*bounds), store.dtype)
+        assert set(tokens.tolist()) == {number + 1}
+
+
+def test_sizes_of_splits_add_up(store):
+    train, held_out = splits_of(store.num_documents, held_out_rate=0.2, seed=1)
+    sizes = split_size(train, store), split_size(held_out, store)
+    assert np.sum(sizes, axis=0).tolist() == [store.num_sentences, store.num_tokens]
+    ids = [number + 1 for number in held_out.held_out]
+    assert sizes[1] == (sum(n % 7 + 1 for n in ids), sum(n * (n % 7 + 1) for n in ids))
+
+
+def test_a_bucket_is_read_from_all_files_in_their_order(tmp_path):
+    spans = [[(0, 1, 5, 9), (0, 1, 20, 21), (2, 0, 7, 8)], [], [(1, 1, 3, 4)]]
+    tables = [np.array(table, np.int64).reshape(-1, 4) for table in spans]
+    paths = [tmp_path / name for name in "abc"]
+    assert write_buckets(paths[0], tables, num_buckets=3) == [3, 0, 1]
+    write_buckets(paths[1], [tables[1]] * 3, num_buckets=3)
+    write_buckets(paths[2], tables[::-1], num_buckets=3)
+    first, middle, last = (read_bucket(paths, num_buckets=3, bucket=n) for n in range(3))
+    assert np.stack(first, axis=1).tolist() == [
+        *([0, 1, 5, 9], [0, 1, 20, 21], [1, 0, 7, 8]),
+        [2, 1, 3, 4],
+    ]
+    assert not len(middle.instances)
+    assert last.starts.tolist() == [3, 5, 20, 7] and last.instances.tolist() == [0, 1, 1, 2]

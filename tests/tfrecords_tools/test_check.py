@@ -1,0 +1,252 @@
+"""Records are verified one by one and compared with their manifest."""
+
+import json
+from dataclasses import asdict
+from hashlib import sha256
+
+import numpy as np
+import pytest
+
+from bert_keras.data.schema import PretrainingSchema
+from bert_keras.errors import InputError
+from bert_keras.text.fast_tokenizer import vocabulary_sha256
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tfrecords_tools.check import check_records, every_file, report, verify
+from tfrecords_tools.manifest import FORMAT, MANIFEST
+from tfrecords_tools.records.writer import framed, framed_length, serialized
+
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "a", "cat", "##s", "sat"))
+
+
+def features(**changes):
+    """One record: "[CLS] a [MASK]##s [SEP] sat [UNK] [SEP] [PAD]", labelled random."""
+    one = {
+        "input_ids": [2, 5, 4, 7, 3, 8, 1, 3, 0],
+        "input_mask": [1, 1, 1, 1, 1, 1, 1, 1, 0],
+        "segment_ids": [0, 0, 0, 0, 0, 1, 1, 1, 0],
+        "masked_lm_positions": [2, 5, 0],
+        "masked_lm_ids": [6, 8, 0],
+        "masked_lm_weights": np.array([[1, 1, 0]], np.float32),
+        "next_sentence_labels": [1],
+    } | changes
+    return {name: np.atleast_2d(values) for name, values in one.items()}
+
+
+def plain(**changes):
+    """ "[CLS] a cat [SEP] sat [SEP] [PAD]": no masks, no label."""
+    one = {
+        "input_ids": [2, 5, 6, 3, 8, 3, 0],
+        "input_mask": [1, 1, 1, 1, 1, 1, 0],
+        "segment_ids": [0, 0, 0, 0, 1, 1, 0],
+    } | changes
+    return {name: np.atleast_2d(values) for name, values in one.items()}
+
+
+def packed(**changes):
+    """ "[CLS] a [MASK] [SEP] | [CLS] sat [SEP] [PAD]", the first label random; space for three."""
+    one = {
+        "input_ids": [2, 5, 4, 3, 2, 8, 3, 0],
+        "input_mask": [1, 1, 1, 1, 1, 1, 1, 0],
+        "segment_ids": [0] * 8,
+        "position_ids": [0, 1, 2, 3, 0, 1, 2, 0],
+        "sequence_ids": [1, 1, 1, 1, 2, 2, 2, 0],
+        "masked_lm_positions": [2],
+        "masked_lm_ids": [6],
+        "masked_lm_weights": np.ones((1, 1), np.float32),
+        "next_sentence_positions": [0, 4, 0],
+        "next_sentence_labels": [1, 0, 0],
+        "next_sentence_weights": np.array([[1, 1, 0]], np.float32),
+    } | changes
+    return {name: np.atleast_2d(values) for name, values in one.items()}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(*records, name="a.tfrecord"):
+        (tmp_path / name).write_bytes(b"".join(framed(serialized(each)) for each in records))
+        return tmp_path / name
+
+    return written
+
+
+@pytest.fixture
+def folder(write, tmp_path):
+    """Two shards of two records, and a manifest that fits them."""
+    for number in (0, 2):
+        name = f"train-{number // 2}.tfrecord"
+        write(record_of_text(number), record_of_text(number + 1), name=name)
+    write_manifest(tmp_path)
+    return tmp_path
+
+
+def record_of_text(number):
+    return features(input_ids=[2, 5 + number, 4, 7, 3, 8, 1, 3, 0])
+
+
+def write_manifest(folder, **changes):
+    shards = [
+        {
+            "file": path.name,
+            "records": 2,
+            "bytes": path.stat().st_size,
+            "sha256": sha256(path.read_bytes()).hexdigest(),
+        }
+        for path in sorted(folder.glob("*.tfrecord"))
+    ]
+    manifest = {
+        "format": FORMAT,
+        "settings": {"objective": "nsp"},
+        "schema": asdict(PretrainingSchema(9, 3)),
+        "vocabulary": {"sha256": vocabulary_sha256(VOCABULARY)},
+        "splits": {"train": {"shards": shards}},
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest | changes))
+
+
+def test_counts_and_report(write):
+    path = write(features(), features(next_sentence_labels=[0]))
+    counts = check_records(path, vocabulary=VOCABULARY)
+    assert counts == {
+        **{"files": 1, "manifests": 0, "records": 2, "positions": 18, "tokens": 16},
+        **{"text": 10, "unknown": 2, "labels": 2, "labels_one": 1},
+        **{"predicted": 4, "masked": 2, "kept": 2},
+    }
+    assert [line.split() for line in report(counts).splitlines()] == [
+        ["files", "1"],
+        ["manifest", "none"],
+        ["records", "2"],
+        ["random", "next", "50.00%"],
+        ["padding", "11.11%"],
+        ["predicted", "25.00%"],
+        ["masked", "50.00%"],
+        ["replaced", "0.00%"],
+        ["kept", "50.00%"],
+        ["[UNK]", "in", "the", "text", "20.00%"],
+    ]
+
+
+def test_plain_ids_and_packed_records_are_counted(write):
+    counts = check_records(write(plain(), plain()), vocabulary=VOCABULARY)
+    assert (counts["records"], counts["tokens"]) == (2, 12)
+    names = [line[:24].strip() for line in report(counts).splitlines()]
+    assert names == ["files", "manifest", "records", "padding", "[UNK] in the text"]
+    counts = check_records(write(packed(), packed()), vocabulary=VOCABULARY)
+    assert (counts["records"], counts["sequences"]) == (2, 4)
+    assert (counts["labels"], counts["labels_one"]) == (4, 2)
+    assert "sequences per record            2.00" in report(counts)
+
+
+@pytest.mark.parametrize(
+    ("make", "changes", "message"),
+    [
+        (features, {"input_ids": [2, 5, 9, 7, 3, 8, 1, 3, 0]}, "an id is outside"),
+        (features, {"input_ids": [2, 5, -1, 7, 3, 8, 1, 3, 0]}, "an id is outside"),
+        (features, {"masked_lm_ids": [6, 99, 0]}, "an id is outside the vocabulary of 9 tokens"),
+        (features, {"masked_lm_positions": [2, 8, 0]}, "a masked position is outside"),
+        (features, {"masked_lm_positions": [2, 5, 9]}, "a masked position is outside"),
+        (features, {"masked_lm_positions": [2, -1, 0]}, "a masked position is outside"),
+        (features, {"masked_lm_positions": [2, 2, 0]}, "a position is masked twice"),
+        (features, {"masked_lm_weights": np.zeros(3, np.float32)}, "no position is predicted"),
+        (features, {"input_mask": [1, 1, 1, 0, 1, 1, 1, 1, 0]}, "input_mask is not ones"),
+        (features, {"segment_ids": [0, 0, 0, 0, 0, 1, 1, 2, 0]}, "a segment is neither"),
+        (features, {"input_ids": [5, 5, 4, 7, 3, 8, 1, 3, 0]}, r"does not start with \[CLS\]"),
+        (features, {"next_sentence_labels": [2]}, "a label is neither 0 nor 1"),
+        (packed, {"sequence_ids": [1, 1, 1, 1, 2, 2, 2, 2]}, "not 0 exactly at the padding"),
+        (packed, {"sequence_ids": [1, 1, 1, 1, 3, 3, 3, 0]}, "do not count 1, 2, 3"),
+        (packed, {"sequence_ids": [2, 2, 2, 2, 1, 1, 1, 0]}, "do not count 1, 2, 3"),
+        (packed, {"position_ids": [0, 1, 2, 3, 4, 5, 6, 0]}, "do not restart at 0"),
+        (packed, {"position_ids": [0, 1, 2, 3, 0, 2, 1, 0]}, "do not restart at 0"),
+        (packed, {"input_ids": [2, 5, 4, 3, 8, 8, 3, 0]}, r"does not start with \[CLS\]"),
+        (packed, {"next_sentence_positions": [0, 5, 0]}, r"is not the \[CLS\]"),
+        (packed, {"next_sentence_positions": [4, 0, 0]}, r"is not the \[CLS\]"),
+        (packed, {"next_sentence_positions": [0, 99, 0]}, r"is not the \[CLS\]"),
+        (packed, {"next_sentence_weights": np.float32([1, 0, 0])}, "labels do not match"),
+    ],
+)
+def test_wrong_records_are_named(make, changes, message):
+    records = [make(), make(**changes)]  # after seven records of the file
+    batch = {name: np.concatenate([each[name] for each in records]) for name in records[0]}
+    with pytest.raises(InputError, match=rf"a\.tfrecord, record 9: .*{message}"):
+        verify(batch, file="a.tfrecord", first=7, vocabulary=VOCABULARY)
+
+
+def test_a_wrong_record_of_a_file_is_named(write):
+    path = write(features(), features(input_ids=[2, 5, 9, 7, 3, 8, 1, 3, 0]))
+    with pytest.raises(InputError, match=rf"{path}, record 2: an id is outside"):
+        check_records(path, vocabulary=VOCABULARY)
+    path = write(features(), plain())
+    with pytest.raises(InputError, match=rf"{path} contains a record without"):
+        check_records(path, vocabulary=VOCABULARY)
+
+
+@pytest.mark.parametrize("num_left", [1, 8, 11, 12, 60, -5, -1])
+def test_truncated_files_are_named_without_a_manifest(write, num_left):
+    """The first 12 bytes of the second record are its length and a checksum."""
+    size = len(write(features()).read_bytes())
+    path = write(features(), features())
+    path.write_bytes(path.read_bytes()[: num_left + size * (1 + (num_left < 0))])
+    with pytest.raises(InputError, match=r"a\.tfrecord, record [12] is truncated or corrupt"):
+        check_records(path, vocabulary=VOCABULARY)
+
+
+@pytest.mark.parametrize("length", [2**30, 2**40, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("num_before", [0, 1])
+def test_a_length_that_no_file_has_is_refused(write, length, num_before):
+    """TensorFlow's reader allocates what a length with a right checksum states."""
+    path = write(*[features()] * num_before)
+    path.write_bytes(path.read_bytes() + framed_length(length) + b"data")
+    with pytest.raises(InputError, match=rf"record {num_before + 1} is truncated or corrupt"):
+        check_records(path, vocabulary=VOCABULARY)
+
+
+def test_a_folder_that_matches_its_manifest_passes(folder):
+    counts = check_records(folder, vocabulary=VOCABULARY)
+    assert (counts["records"], counts["manifests"]) == (4, 1)
+    assert "manifest                      agrees" in report(counts)
+    (folder / "train-1.tfrecord").unlink()
+    counts = check_records(folder / "train-0.tfrecord", vocabulary=VOCABULARY)
+    assert counts["records"] == 2  # named files do not need the others
+
+
+def rewrite(folder, change):
+    path = folder / "train-1.tfrecord"
+    path.write_bytes(change(path.read_bytes()))
+
+
+def copy(folder, name):
+    (folder / name).write_bytes((folder / "train-0.tfrecord").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (lambda f: rewrite(f, lambda data: data[:99]), r"train-1\.tfrecord, record 1"),
+        (lambda f: rewrite(f, lambda data: data * 2), r"train-1\.tfrecord was changed"),
+        (lambda f: copy(f, "train-2.tfrecord"), r"train-2\.tfrecord is not named in manifest"),
+        (lambda f: copy(f, "train-2.tfrecord"), r"train-2\.tfrecord contains the same records as"),
+        (lambda f: copy(f, "train-1.tfrecord"), r"train-1\.tfrecord contains the same records as"),
+        (lambda f: (f / "train-1.tfrecord").unlink(), r"train-1\.tfrecord is missing beside"),
+        (lambda f: write_manifest(f, schema=asdict(PretrainingSchema(10, 3))), "10 pos"),
+        (lambda f: write_manifest(f, vocabulary={"sha256": "0"}), "states another vocabulary"),
+        (lambda f: write_manifest(f, format=3), "is no manifest of the format 2"),
+    ],
+)  # fmt: skip
+def test_differences_from_the_manifest_are_named(folder, harm, message):
+    harm(folder)
+    with pytest.raises(InputError, match=message):
+        check_records(folder, vocabulary=VOCABULARY)
+
+
+def test_all_problems_are_reported_together(folder):
+    rewrite(folder, lambda data: data[:-1])
+    copy(folder, "train-2.tfrecord")
+    with pytest.raises(InputError, match=r"^4 problems: .*train-2.*train-1.*train-1.*train-2"):
+        check_records(folder, vocabulary=VOCABULARY)
+
+
+def test_a_folder_whose_name_is_a_pattern(write, tmp_path):
+    for name in ("[ab]", "a"):
+        (tmp_path / name).mkdir()
+    path = write(features(), name="[ab]/1.tfrecord")
+    write(record_of_text(0), name="a/2.tfrecord")
+    assert every_file(tmp_path / "[ab]") == [str(path)]

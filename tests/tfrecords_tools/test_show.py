@@ -1,0 +1,271 @@
+"""Records as text, histograms as text, pages and pictures."""
+
+import io
+import json
+import re
+import struct
+from dataclasses import asdict
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from bert_keras.data.schema import PretrainingSchema
+from bert_keras.errors import InputError
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tfrecords_tools.manifest import FORMAT, MANIFEST
+from tfrecords_tools.records.writer import framed, serialized
+from tfrecords_tools.show import (
+    Histogram,
+    coloured,
+    has_colours,
+    plot,
+    record_histograms,
+    record_text,
+    record_texts,
+    text_bars,
+)
+
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "a", "cat", "##s", "sat"))
+COLOURS = re.compile(r"\x1b\[[0-9;]+m")
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def masked(label=1, first=5):
+    """One record: "[CLS] a [MASK]##s [SEP] sat a [UNK] [SEP] [PAD]", three tokens predicted."""
+    return {
+        "input_ids": np.array([[2, first, 4, 7, 3, 8, 5, 1, 3, 0]]),
+        "input_mask": np.array([[1, 1, 1, 1, 1, 1, 1, 1, 1, 0]]),
+        "segment_ids": np.array([[0, 0, 0, 0, 0, 1, 1, 1, 1, 0]]),
+        "masked_lm_positions": np.array([[2, 5, 6, 0]]),
+        "masked_lm_ids": np.array([[6, 8, 6, 0]]),
+        "masked_lm_weights": np.array([[1, 1, 1, 0]], np.float32),
+        "next_sentence_labels": np.array([[label]]),
+    }
+
+
+def record(*, input_ids, **others):
+    """The features of one record, [n], with a mask and segments that fit."""
+    input_ids = np.array(input_ids)
+    return {
+        "input_ids": input_ids,
+        "input_mask": (input_ids > 0).astype(int),
+        "segment_ids": np.zeros_like(input_ids),
+        **{name: np.array(values) for name, values in others.items()},
+    }
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two files of two records, labelled random, true, random, true."""
+    for name, firsts in (("a", (5, 8)), ("b", (6, 5))):
+        records = [serialized(masked(1 - n, first)) for n, first in enumerate(firsts)]
+        (tmp_path / f"{name}.tfrecord").write_bytes(b"".join(map(framed, records)))
+    return tmp_path
+
+
+def test_records_are_printed_with_original_tokens(files):
+    marks, *texts = record_texts(files, vocabulary=VOCABULARY, count=3)
+    assert marks == "{[MASK]=original} masked, {other=original} replaced, {original=original} kept"
+    assert texts == [
+        f"{name}: {label} next\n  [CLS] {first} {{[MASK]=cat}}s [SEP] {{sat=sat}} {{a=cat}} [UNK] "
+        "[SEP]"
+        for name, label, first in [
+            ("a.tfrecord, record 1", "random", "a"),
+            ("a.tfrecord, record 2", "true", "sat"),
+            ("b.tfrecord, record 1", "random", "cat"),
+        ]
+    ]
+
+
+def test_records_are_numbered_over_all_files(files):
+    _, text = record_texts(files, vocabulary=VOCABULARY, count=1, start=3)
+    assert text.startswith("b.tfrecord, record 1: random next\n  [CLS] cat")
+    _, text = record_texts(files, vocabulary=VOCABULARY, count=9, start=4)
+    assert text.startswith("b.tfrecord, record 2: true next")
+    for start, count, message in ((5, 1, "records is 4"), (0, 1, "start is 0"), (1, -1, "is -1")):
+        with pytest.raises(InputError, match=message):
+            list(record_texts(files, vocabulary=VOCABULARY, count=count, start=start))
+
+
+def test_label_names_depend_on_the_objective(files):
+    manifest = {
+        "format": FORMAT,
+        "settings": {"objective": "sop"},
+        "schema": asdict(PretrainingSchema(10, 4)),
+        "vocabulary": {"sha256": ""},
+        "splits": {},
+    }
+    (files / MANIFEST).write_text(json.dumps(manifest))
+    _, *texts = record_texts(files, vocabulary=VOCABULARY, count=2)
+    heads = [text.splitlines()[0] for text in texts]
+    assert heads == ["a.tfrecord, record 1: changed order", "a.tfrecord, record 2: true order"]
+
+
+def test_masked_replaced_and_kept_have_different_colours(files):
+    legend, plain = record_texts(files, vocabulary=VOCABULARY, count=1)
+    text = coloured(plain)
+    assert COLOURS.sub("", text) == plain
+    colour = {text: code for code, text in re.findall(r"\x1b\[([0-9;]+)m(.*?)\x1b\[0m", text)}
+    assert colour.keys() == {"[CLS]", "[SEP]", "{[MASK]=cat}", "{sat=sat}", "{a=cat}", "[UNK]"}
+    assert len(set(colour.values())) == 5  # [CLS] and [SEP] alike
+    for mark, text in [("masked", "{[MASK]=cat}"), ("replaced", "{a=cat}"), ("kept", "{sat=sat}")]:
+        assert re.search(rf"\x1b\[{colour[text]}m[^\x1b]*\x1b\[0m {mark}", coloured(legend))
+
+
+@pytest.mark.parametrize(
+    ("features", "lines"),
+    [
+        ({"input_ids": [2, 6, 7, 3, 0]}, ["4 tokens", "  [CLS] cats [SEP]"]),
+        (
+            {
+                "input_ids": [2, 7, 5, 4, 8, 7, 3, 7, 3],
+                "masked_lm_positions": [3],
+                "masked_lm_ids": [7],
+                "masked_lm_weights": [1.0],
+            },
+            ["9 tokens", "  [CLS] ##s a{[MASK]=##s} sats [SEP] ##s [SEP]"],
+        ),
+        (
+            {
+                "input_ids": [2, 6, 7, 3, 2, 8, 3, 0],
+                "sequence_ids": [1, 1, 1, 1, 2, 2, 2, 0],
+                "next_sentence_labels": [0, 1, 0],
+                "next_sentence_weights": [1.0, 1.0, 0.0],
+            },
+            [
+                "2 sequences",
+                *("  sequence 1: 4 tokens, true next", "    [CLS] cats [SEP]"),
+                *("  sequence 2: 3 tokens, random next", "    [CLS] sat [SEP]"),
+            ],
+        ),
+    ],
+    ids=["plain ids", "words cut by masks and separators", "packed"],
+)
+def test_text_of_a_record(features, lines):
+    assert record_text(record(**features), vocabulary=VOCABULARY).splitlines() == lines
+
+
+def test_long_lines_are_wrapped_and_control_characters_escaped():
+    lines = record_text(record(input_ids=[2, *[8] * 100, 3]), vocabulary=VOCABULARY, width=40)
+    seen = lines.splitlines()[1:]
+    assert all(36 < len(line) <= 40 for line in seen[:-1])
+    assert " ".join(" ".join(seen).split()) == "[CLS] " + "sat " * 100 + "[SEP]"
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "\x1b[2Ja", "##\x9bb"))
+    text = record_text(record(input_ids=[2, 5, 6, 3]), vocabulary=vocabulary)
+    assert text.splitlines()[-1] == r"  [CLS] \x1b[2Ja\x9bb [SEP]"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environment", "expected"),
+    [
+        (Terminal(), {}, True),
+        (Terminal(), {"NO_COLOR": "1"}, False),
+        (Terminal(), {"NO_COLOR": ""}, True),
+        (Terminal(), {"TERM": "dumb"}, False),
+        (io.StringIO(), {}, False),
+    ],
+)
+def test_only_terminals_have_colours(stream, environment, expected, monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in {"TERM": "xterm", **environment}.items():
+        monkeypatch.setenv(name, value)
+    assert has_colours(stream) is expected
+
+
+def counts(**values):
+    """A histogram in which value n occurs `values["n"]` times."""
+    array = np.zeros(1 + max(int(name[1:]) for name in values), np.int64)
+    for name, count in values.items():
+        array[int(name[1:])] = count
+    return Histogram("tokens in a record", "records", array)
+
+
+def test_values_have_a_bar_each_or_share_bars_of_round_ranges():
+    assert counts(n3=1, n5=2).bars() == [("3", 1), ("4", 0), ("5", 2)]
+    bars = counts(n7=1, n19=2, n20=3, n128=4).bars(14)
+    assert [*bars[:3], bars[-1]] == [("7-9", 1), ("10-19", 2), ("20-29", 3), ("120-128", 4)]
+    assert len(bars) == 13 and sum(count for _, count in bars) == 10
+    empty = Histogram("tokens in a record", "records", np.zeros(0, np.int64))
+    assert empty.bars() == [] and text_bars(empty) == "tokens in a record (0 records)"
+
+
+def test_bars_as_text():
+    text = text_bars(Histogram("next sentence", "labels", np.array([300, 100]), ("true", "random")))
+    assert text.splitlines() == [
+        "next sentence (400 labels)",
+        "    true " + "█" * 40 + "  75.00%          300",
+        "  random " + "█" * 13 + "▍" + " " * 26 + "  25.00%          100",
+    ]
+    assert text_bars(counts(n2=1, n4=3)).startswith("tokens in a record (4 records, mean 3.5)\n")
+
+
+def bars_of(folder):
+    histograms = record_histograms(folder, vocabulary=VOCABULARY)
+    return {(h.title, h.of): [bar for bar in h.bars() if bar[1]] for h in histograms}
+
+
+def test_histograms_of_records(files):
+    assert bars_of(files) == {
+        ("tokens in a record", "records"): [("9", 4)],
+        ("predictions in a record", "records"): [("3", 4)],
+        ("position of predictions", "predictions"): [("2", 4), ("5", 4), ("6", 4)],
+        ("input at predicted positions", "predictions"): [
+            *(("[MASK]", 4), ("another token", 4), ("same token", 4)),
+        ],
+        ("labels", "sequences"): [("true next", 2), ("random next", 2)],
+    }
+
+
+def test_histograms_of_packed_plain_ids(tmp_path):
+    values = {
+        "input_ids": [[2, 5, 3, 2, 5, 6, 3, 0], [2, 5, 6, 3, 0, 0, 0, 0]],
+        "sequence_ids": [[1, 1, 1, 2, 2, 2, 2, 0], [1, 1, 1, 1, 0, 0, 0, 0]],
+        "position_ids": [[0, 1, 2, 0, 1, 2, 3, 0], [0, 1, 2, 3, 0, 0, 0, 0]],
+    }
+    (tmp_path / "a.tfrecord").write_bytes(framed(serialized(record(**values))))
+    assert bars_of(tmp_path) == {
+        ("tokens in a record", "records"): [("4", 1), ("7", 1)],
+        ("sequences in a record", "records"): [("1", 1), ("2", 1)],
+        ("tokens in a sequence", "sequences"): [("3", 1), ("4", 2)],
+    }
+
+
+HISTOGRAMS = [
+    Histogram("tokens in a record", "records", np.arange(129)),
+    Histogram("next <sentence>", "labels", np.array([3, 1]), ("true next", "random next")),
+    Histogram("nothing", "records", np.zeros(0, np.int64)),
+]
+
+
+def test_a_page_has_all_bars_and_no_external_resources(tmp_path):
+    plot(HISTOGRAMS, tmp_path / "a.html", title="records & more")
+    html = (tmp_path / "a.html").read_text("utf-8")
+    assert "<h1>records &amp; more</h1>" in html and "next &lt;sentence&gt;" in html
+    figures = [
+        ElementTree.fromstring(f"<svg{part.partition('</svg>')[0]}</svg>")
+        for part in html.split("<svg")[1:]
+    ]
+    tooltips = [
+        [group.find(f"{SVG}title").text for group in figure.iter(f"{SVG}g")
+         if group.find(f"{SVG}title") is not None]
+        for figure in figures
+    ]  # fmt: skip
+    assert [len(each) for each in tooltips] == [128, 2, 0]
+    assert tooltips[1] == ["true next: 3 (75.00%)", "random next: 1 (25.00%)"]
+    without_names = re.sub(r'xmlns(:xlink)?="[^"]*"', "", html)
+    assert "http:" not in without_names and "https" not in html and "<script" not in html
+
+
+def test_a_picture(tmp_path):
+    plot(HISTOGRAMS[1:], tmp_path / "a.PNG", title="records")
+    data = (tmp_path / "a.PNG").read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", data[16:24])
+    assert width > 900 and height > 300
+    assert [path.name for path in tmp_path.iterdir()] == ["a.PNG"]

@@ -1,0 +1,198 @@
+"""Counted words and the vocabularies that are learnt from them."""
+
+import gzip
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from bert_keras.errors import InputError
+from bert_keras.text.fast_tokenizer import FastTokenizer, vocabulary_from
+from bert_keras.text.tokenizer import WordPieceTokenizer, normalizer
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tfrecords_tools.cli import main
+from tfrecords_tools.inputs.decoding import FilePart
+from tfrecords_tools.vocab import words as counting
+from tfrecords_tools.vocab.train_vocab import (
+    alphabet_of,
+    reserved_tokens,
+    train_byte_pairs,
+    train_unigram,
+    train_vocabulary,
+    train_wordpiece,
+)
+from tfrecords_tools.vocab.words import Reading, WordCounts, count_words, sample, words_of
+
+LICENSE = (Path(__file__).parents[2] / "LICENSE").read_text("utf-8")
+WORDS = Counter({"low": 5, "lower": 2, "newest": 6, "widest": 3})
+LETTERS = "aAbB.,-'é\u0301İßΣςﬁ日本。「あア\u200b\u00a0\u2028\t\x0c\x00🙂1٣" + " " * 10
+
+
+def expected_counts(text, *, lowercase):
+    normalized = normalizer(lowercase=lowercase).normalize_str(text)
+    return Counter(word for word, _ in BertPreTokenizer().pre_tokenize_str(normalized))
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_words_are_counted_as_the_tokenizer_divides_them(lowercase):
+    characters = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+    rare = [each for each in characters if ord(each) < 0x600 or ord(each) % 1601 == 0]
+    texts = [" ".join(f"a{each}b {each} .{each}, {each}A{each}{each}" for each in rare)]
+    texts += ["".join(random.Random(seed).choices(LETTERS, k=4000)) for seed in range(5)]
+    texts += ["The café, the CAFE\u0301! [MASK] 日本 a\u200bb a\tb\x0cc don't", ""]
+    for text in texts:
+        assert words_of([text], lowercase=lowercase) == expected_counts(text, lowercase=lowercase)
+    assert words_of(["a b.", "", "a日 b"], lowercase=True) == {"a": 2, "b": 2, ".": 1, "日": 1}
+
+
+def units(*sizes):
+    return [(FilePart(str(number), "text", 0, size, size),) for number, size in enumerate(sizes)]
+
+
+def test_the_sample_is_spread_evenly_whatever_its_size():
+    for count in (2, 5, 17, 100, 400):
+        chosen = [int(u[0].path) for u in sample(units(*[10] * 1000), sample_bytes=10 * count)]
+        assert len(chosen) == count and chosen == sorted(chosen)
+        gaps = [after - before for before, after in pairwise([*chosen, chosen[0] + 1000])]
+        assert max(gaps) < 3 * 1000 / count
+    assert len(sample(units(5, 5, 5), sample_bytes=15)) == 3
+    assert len(sample(units(5, 5, 5), sample_bytes=1)) == 1
+
+
+def counted(path, **reading):
+    return count_words([path], lowercase=True, words_of=words_of, reading=Reading(**reading))
+
+
+def test_the_counts_of_a_sample_do_not_depend_on_the_processes(tmp_path, monkeypatch):
+    monkeypatch.setattr(counting, "UNIT_BYTES", 400)
+    text = "".join(f"word{n % 7} line{n} the\n\n" for n in range(500))
+    (tmp_path / "a").write_text(text)
+    part = counted(tmp_path / "a", sample_bytes=1000)
+    assert counted(tmp_path / "a", sample_bytes=1000, workers=2) == part
+    assert 10 < part.counts["the"] < 60 and "1,000 bytes" in part.remarks[0]
+    whole = counted(tmp_path / "a")
+    assert whole.counts["the"] == 500 and whole.remarks == []
+    (tmp_path / "a.gz").write_bytes(gzip.compress(text.encode()))
+    assert 0 < counted(tmp_path / "a.gz", sample_bytes=800).counts["the"] < 250
+
+
+def test_rare_words_are_dropped_and_repairs_are_reported(tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(b"good text\nbad \xff text\n")
+    counts = counted(tmp_path / "a", errors="skip")
+    assert counts.counts == {"good": 1, "text": 1} and "UTF-8" in counts.remarks[0]
+    monkeypatch.setattr(counting, "MAX_WORDS", 4)
+    counts = WordCounts()
+    counts.add(WordCounts(Counter({"a": 9, "b": 5, "c": 2, "d": 1})))
+    assert len(counts.counts) == 4 and not counts.remarks
+    counts.add(WordCounts(Counter({"e": 1, "c": 1, "f": 2})))
+    assert counts.counts == {"a": 9, "b": 5} and "rarest" in counts.remarks[0]
+    monkeypatch.setattr(counting, "MAX_LEARNT_WORDS", 2)
+    tokens = train_wordpiece(Counter({"abab": 5, "caca": 4, "dbdb": 4}), size=60).tokens
+    assert {"abab", "caca"} < {*tokens} and "dbdb" not in tokens
+
+
+def test_exact_tokens_of_wordpiece():
+    tokens = train_wordpiece(WORDS, size=45).tokens
+    first, inside = sorted("lowernstid"), sorted("owerstid")
+    assert tokens[: 5 + 10 + 8] == (*SPECIAL_TOKENS, *first, *(f"##{each}" for each in inside))
+    assert tokens[23:26] == ("##es", "##est", "lo")  # 9 each, then 7: ties go to the lower ids
+    assert len(tokens) <= 45 and "newest" in tokens
+    with_unused = train_wordpiece(WORDS, size=35, unused=2).tokens
+    assert with_unused == (*reserved_tokens(2), *train_wordpiece(WORDS, size=33).tokens[5:])
+
+
+def test_rare_characters_and_their_words_are_left_out():
+    words = Counter({"ab": 9, "ac": 5, "d": 1})
+    assert alphabet_of(words, num_tokens=5) == (["a", "b", "c"], ["##b", "##c"])
+    assert alphabet_of(words, num_tokens=4) == (["a", "b"], ["##b"])
+    assert "##c" not in train_wordpiece(Counter({"ab": 9, "ac": 5}), size=9).tokens
+
+
+def test_characters_take_the_tokens_for_which_there_are_no_merges():
+    """Half of 16 tokens are the 5 most frequent syllables, of which only two words consist."""
+    words = Counter({"가나": 9, "다라": 8} | {f"{one}마": 2 for one in "바사아자차카"})
+    tokens = train_wordpiece(words, size=5 + 16).tokens
+    assert len(tokens) == 21 and {"가나", "다라", *"가나다라마바사아자차카"} < {*tokens}
+    assert len(train_wordpiece(words, size=60).tokens) == 5 + 22  # the corpus provides no more
+
+
+def test_a_learnt_vocabulary_covers_its_corpus(corpus, tmp_path):
+    vocabulary = train_vocabulary(corpus, size=150)
+    assert len(vocabulary) <= 150 and "doc" in vocabulary.ids
+    ids = WordPieceTokenizer(vocabulary).encode(corpus[0].read_text()).ids
+    assert vocabulary.unk_id not in ids
+    (tmp_path / "a").write_text("[MASK] [UNK] [unused1] mask 他走了。 你好，世界！\n" * 50, "utf-8")
+    tokens = train_vocabulary([tmp_path / "a"], size=60).tokens
+    assert tokens[:5] == SPECIAL_TOKENS and len(set(tokens)) == len(tokens)
+    assert not any("[" in token and len(token) > 1 for token in tokens[5:])
+    assert {"mask", *"他走了。你好，世界！"} <= {*tokens}
+
+
+def test_unused_tokens_have_the_ids_of_published_vocabularies(shared_data):
+    published = Vocabulary.from_file(shared_data / "vocab/bert-base-uncased-vocab.txt").tokens
+    assert tuple(reserved_tokens(994)) == published[:999]
+    assert reserved_tokens(2) == ["[PAD]", "[unused0]", "[unused1]", *SPECIAL_TOKENS[1:]]
+
+
+def test_tokens_of_byte_pairs_and_unigrams():
+    tokens = train_byte_pairs(WORDS, size=5 + 256 + 3, lowercase=False).tokens
+    assert tokens[:5] == ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+    assert tokens[-3:] == ("es", "est", "lo")  # 9 each, then 7: ties go to the lower ids
+    # SentencePiece skips long lines, so no occurrence of a frequent word is in one.
+    words = Counter({"remarkable": 1_000, "able": 900, "market": 900, "mark": 900})
+    assert "▁remarkable" in train_unigram(words, size=60, lowercase=True).tokens
+
+
+@pytest.mark.parametrize("model", ["wordpiece", "bpe", "unigram"])
+def test_a_new_process_with_other_threads_learns_the_same_bytes(tmp_path, model):
+    rare = "".join(f"w{n % 97}x{n % 89} é{n % 13}日{chr(0x4E00 + n % 50)} " for n in range(1000))
+    (tmp_path / "a").write_text(LICENSE + "naïve 東京 " * 9 + rare, encoding="utf-8")
+    output = tmp_path / ("vocab.txt" if model == "wordpiece" else "tokenizer.json")
+    command = ["vocab", str(tmp_path / "a"), "--model", model, "--size", "420", "--output"]
+    assert main([*command, str(output), "--workers", "1"]) == 0
+    vocabulary, first = vocabulary_from(output), output.read_bytes()
+    output.unlink()
+    subprocess.run(
+        [sys.executable, "-m", "tfrecords_tools.cli", *command, output, "--workers", "1"],
+        env=os.environ | {"RAYON_NUM_THREADS": "3"},
+        check=True,
+        capture_output=True,
+    )
+    assert output.read_bytes() == first
+    assert 300 < len(vocabulary) <= 420
+    if model == "wordpiece":
+        return
+    tokenizer, text = FastTokenizer(vocabulary), "Derivative Works, naïve 東京"
+    expected = text if model == "bpe" else "derivative works, naive 東京"
+    assert tokenizer.decode(tokenizer.encode(text).ids) == expected
+    assert {"ĠWork", "▁work"} & {*vocabulary.tokens}
+    if model == "unigram":
+        assert vocabulary.tokens[:5] == ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")
+        cased = train_vocabulary([tmp_path / "a"], size=420, model="unigram", lowercase=False)
+        assert FastTokenizer(cased).decode(FastTokenizer(cased).encode(text).ids) == text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": 6}, "size is 6; expected 7"),
+        ({"size": 50, "unused": 44}, "size is 50; expected 51"),
+        ({"size": 10**13}, "size is 10000000000000"),
+        ({"size": 50, "unused": -1}, "unused is -1"),
+        ({"size": 200, "model": "bpe"}, "size is 200; expected 262"),
+        ({"size": 9, "model": "unigram"}, "size is 9; expected 15"),
+        ({"size": 16, "model": "unigram"}, "SentencePiece cannot learn 16 tokens"),
+        ({"size": 400, "model": "unigram", "unused": 3}, "do not fit the model unigram"),
+        ({"size": 400, "model": "bpe", "segmenter": "a:b"}, "do not fit the model bpe"),
+        ({"size": 400, "model": "bep"}, "did you mean 'bpe'"),
+    ],
+)
+def test_impossible_vocabularies_are_refused(corpus, options, message):
+    with pytest.raises(InputError, match=message):
+        train_vocabulary(corpus, **options)

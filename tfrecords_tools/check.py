@@ -1,0 +1,274 @@
+"""Verifies every record of files, compares the files with their manifest, and counts the contents.
+
+Records are parsed by TensorFlow, so that it can read every file that passes. Their frames are read
+here, because TensorFlow's reader trusts the lengths in a file.
+"""
+
+import glob
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from bert_keras.data.records import common_schema, record_files
+from bert_keras.data.schema import (
+    LABEL_FEATURE,
+    LABEL_POSITIONS_FEATURE,
+    LABEL_WEIGHTS_FEATURE,
+    WEIGHTS_FEATURE,
+    PretrainingSchema,
+)
+from bert_keras.errors import InputError, check, counted, listed
+from bert_keras.files import StrPath, file_sha256
+from bert_keras.text.fast_tokenizer import vocabulary_sha256
+from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.manifest import MANIFEST, NEXT_SENTENCE, read_manifest, shards_of
+from tfrecords_tools.records.writer import checksums, framed_length
+
+BATCH = 1024  # records
+Features = dict[str, np.ndarray]
+Problem = tuple[str, np.ndarray]  # a description; bool [B,n], which elements are wrong
+
+
+def check_records(
+    records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary
+) -> dict[str, int]:
+    """Verifies records and returns counts over all of them.
+
+    Args:
+        records: A folder, a glob pattern, a file, or a sequence of these.
+        vocabulary: The vocabulary of the records.
+
+    Raises:
+        InputError: A file, a record or a manifest is wrong. The message names the first wrong
+            record of each file.
+    """
+    paths = [records] if isinstance(records, (str, os.PathLike)) else records
+    files = every_file(paths)
+    folders = {Path(file).parent for file in files}
+    manifests = {each: manifest for each in folders if (manifest := read_manifest(each))}
+    counts: Counter[str] = Counter(files=len(files), manifests=len(manifests))
+    schema = schema_of_files(files)
+    problems = []
+    for folder in sorted(manifests):
+        names = {Path(file).name for file in files if Path(file).parent == folder}
+        is_whole = folder in map(Path, filter(os.path.isdir, paths))
+        names = names if is_whole else shards_of(manifests[folder]).keys()
+        problems += _folder_problems(folder, manifests[folder], schema, vocabulary, names)
+    first: dict[str, str] = {}  # file by its digest
+    for file in tqdm(files, desc="check", unit=" file"):
+        try:
+            for batch in verified_batches(file, schema=schema, vocabulary=vocabulary):
+                counts.update(_counts(batch, vocabulary))
+        except InputError as error:
+            problems.append(str(error))
+        sha256, manifest = file_sha256(file), manifests.get(Path(file).parent, {"splits": {}})
+        if shards_of(manifest).get(Path(file).name, {}).get("sha256", sha256) != sha256:
+            problems.append(f"{file} was changed: its SHA-256 is not the one in {MANIFEST}")
+        if first.setdefault(sha256, file) != file:
+            problems.append(f"{file} contains the same records as {first[sha256]}; remove it")
+    check(not problems, f"{counted(len(problems), 'problem')}: {listed(problems)}")
+    return dict(counts)
+
+
+def _folder_problems(
+    folder: Path,
+    manifest: Mapping[str, Any],
+    schema: PretrainingSchema,
+    vocabulary: Vocabulary,
+    names: Set[str],
+) -> Iterator[str]:
+    """Yields differences of a folder with the record files `names` from its manifest."""
+    if manifest["vocabulary"]["sha256"] != vocabulary_sha256(vocabulary):
+        yield f"{folder / MANIFEST} states another vocabulary than this one of {len(vocabulary)}"
+    if (stated := PretrainingSchema(**manifest["schema"])) != schema:
+        yield f"the records in {folder} have {schema}, but {MANIFEST} states {stated}"
+    for name in sorted(shards_of(manifest).keys() ^ names):
+        state = "not named in" if name in names else "missing beside"
+        yield f"{folder / name} is {state} {MANIFEST}"
+
+
+def every_file(records: StrPath | Sequence[StrPath]) -> list[str]:
+    """Returns the named record files; a folder includes all splits, held-out records too."""
+    paths = [records] if isinstance(records, (str, os.PathLike)) else records
+    pattern = "*.tfrecord"
+    return record_files(
+        [
+            os.path.join(glob.escape(os.fspath(path)), pattern) if os.path.isdir(path) else path
+            for path in paths
+        ]
+    )
+
+
+def schema_of_files(files: Sequence[str]) -> PretrainingSchema:
+    """Returns the schema that all files share; raises InputError if a first record is damaged."""
+    for file in files:
+        next(_records_of(file), None)
+    return common_schema(files)
+
+
+def parsed_batches(file: str, *, schema: PretrainingSchema) -> Iterator[Features]:
+    """Yields the features of a file, arrays [B,n], in the order of the file."""
+    import tensorflow as tf
+
+    spec, records = schema.parsing_spec(), _records_of(file)
+    while batch := list(islice(records, BATCH)):
+        try:
+            features = tf.io.parse_example(batch, spec)
+        except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
+            raise InputError(f"{file} contains a record without {schema}") from error
+        yield {name: values.numpy() for name, values in features.items()}
+
+
+def _records_of(file: str) -> Iterator[bytes]:
+    """Yields the data of the records of a file; raises InputError at the first damaged one."""
+    size, number = os.path.getsize(file), 0
+    with open(file, "rb") as stream:
+        while stream.tell() < size:
+            number += 1
+            head = stream.read(12)
+            length = int.from_bytes(head[:8], "little")
+            is_valid = head == framed_length(length) and stream.tell() + length + 4 <= size
+            data = stream.read(length) if is_valid else b""
+            if not is_valid or checksums([data]) != [stream.read(4)]:
+                raise InputError(
+                    f"{file}, record {number} is truncated or corrupt; expected a TFRecord file "
+                    "without compression"
+                )
+            yield data
+
+
+def verified_batches(
+    file: str, *, schema: PretrainingSchema, vocabulary: Vocabulary
+) -> Iterator[Features]:
+    """Yields the features of a file in batches; raises InputError for the first wrong record."""
+    first = 0
+    for features in parsed_batches(file, schema=schema):
+        verify(features, file=file, first=first, vocabulary=vocabulary)
+        yield features
+        first += len(features["input_ids"])
+
+
+def is_labelled(features: Features) -> np.ndarray:
+    """Returns bool [B,S]: which labels are used; without packing all of them."""
+    labels = features[LABEL_FEATURE]
+    return features.get(LABEL_WEIGHTS_FEATURE, np.ones_like(labels)) > 0
+
+
+def verify(features: Features, *, file: str, first: int, vocabulary: Vocabulary) -> None:
+    """Raises InputError for the first wrong record of a batch, which `first` records precede."""
+    for problem, is_wrong in _problems(features, vocabulary):
+        if is_wrong.any():
+            number = first + int(is_wrong.any(axis=1).argmax()) + 1
+            raise InputError(f"{file}, record {number}: {problem}")
+
+
+def _problems(features: Features, vocabulary: Vocabulary) -> Iterator[Problem]:
+    size = len(vocabulary)
+    outside = f"an id is outside the vocabulary of {size} tokens; is it the right one?"
+    ids, mask, segments = (features[n] for n in ("input_ids", "input_mask", "segment_ids"))
+    yield outside, (ids < 0) | (ids >= size)
+    is_real = np.arange(ids.shape[1]) < mask.sum(axis=1, keepdims=True)
+    yield "input_mask is not ones and then zeros", mask != is_real
+    yield "a segment is neither 0 nor 1", (segments != 0) & (segments != 1)
+    yield (
+        "the sequence does not start with [CLS]; is this the right vocabulary?",
+        ids[:, :1] != vocabulary.cls_id,
+    )
+    if WEIGHTS_FEATURE in features:
+        labels = features["masked_lm_ids"]
+        yield outside, (labels < 0) | (labels >= size)
+        yield from _prediction_problems(features)
+    if LABEL_FEATURE in features:
+        labels = features[LABEL_FEATURE]
+        yield "a label is neither 0 nor 1", (labels != 0) & (labels != 1)
+    if "sequence_ids" in features:
+        yield from _packing_problems(features, vocabulary)
+
+
+def _prediction_problems(features: Features) -> Iterator[Problem]:
+    positions, is_counted = features["masked_lm_positions"], features[WEIGHTS_FEATURE] > 0
+    lengths = features["input_mask"].sum(axis=1, keepdims=True)
+    ends = np.where(is_counted, lengths, features["input_mask"].shape[1])
+    slot = np.arange(positions.shape[1])
+    distinct = np.sort(np.where(is_counted, positions, -1 - slot), axis=1)
+    yield "a masked position is outside the sequence", (positions < 0) | (positions >= ends)
+    yield "a position is masked twice", np.diff(distinct, axis=1) == 0
+    yield "no position is predicted", is_counted.sum(axis=1, keepdims=True) == 0
+
+
+def _packing_problems(features: Features, vocabulary: Vocabulary) -> Iterator[Problem]:
+    sequences, is_real = features["sequence_ids"], features["input_mask"] == 1
+    steps = np.diff(sequences, axis=1, prepend=0)
+    yield "sequence_ids are not 0 exactly at the padding", (sequences > 0) != is_real
+    yield "sequence_ids do not count 1, 2, 3 without a gap", is_real & ((steps < 0) | (steps > 1))
+    is_start = is_real & (steps != 0)
+    column = np.arange(sequences.shape[1])
+    starts = np.maximum.accumulate(np.where(is_start, column, 0), axis=1)
+    is_wrong = is_real & (features["position_ids"] != column - starts)
+    yield "position_ids do not restart at 0 in every sequence", is_wrong
+    is_wrong = is_start & (features["input_ids"] != vocabulary.cls_id)
+    yield "a sequence does not start with [CLS]", is_wrong
+    if LABEL_POSITIONS_FEATURE in features:
+        is_counted = features[LABEL_WEIGHTS_FEATURE] > 0
+        number = 1 + np.arange(is_counted.shape[1])
+        is_wrong = is_counted != (number <= sequences.max(axis=1, keepdims=True))
+        yield "the labels do not match the sequences", is_wrong
+        positions = np.clip(features[LABEL_POSITIONS_FEATURE], 0, column[-1])
+        started = np.take_along_axis(np.where(is_start, sequences, 0), positions, axis=1)
+        is_wrong = is_counted & (started != number)
+        yield "the position of a label is not the [CLS] of its sequence", is_wrong
+
+
+def _counts(features: Features, vocabulary: Vocabulary) -> dict[str, int]:
+    """Returns the counts of a batch; features that are absent are not counted."""
+    ids, is_real = features["input_ids"], features["input_mask"] == 1
+    is_text = is_real & (ids != vocabulary.cls_id) & (ids != vocabulary.sep_id)
+    counts = {
+        "records": len(ids),
+        "positions": ids.size,
+        "tokens": is_real.sum(),
+        "text": is_text.sum(),
+        "unknown": (is_text & (ids == vocabulary.unk_id)).sum(),
+    }
+    if WEIGHTS_FEATURE in features:
+        labels, is_counted = features["masked_lm_ids"], features[WEIGHTS_FEATURE] > 0
+        inputs = np.take_along_axis(ids, features["masked_lm_positions"], axis=1)
+        counts["predicted"] = is_counted.sum()
+        counts["masked"] = (is_counted & (inputs == vocabulary.mask_id)).sum()
+        counts["kept"] = (is_counted & (inputs == labels)).sum()
+    if LABEL_FEATURE in features:
+        counts["labels"] = is_labelled(features).sum()
+        counts["labels_one"] = features[LABEL_FEATURE].sum()
+    if "sequence_ids" in features:
+        counts["sequences"] = features["sequence_ids"].max(axis=1).sum()
+    return {name: int(count) for name, count in counts.items()}
+
+
+def report(counts: dict[str, int], *, labels: tuple[str, str] = NEXT_SENTENCE) -> str:
+    """Returns the counts as lines of text; `labels` are the meanings of the labels 0 and 1."""
+    records, predicted = counts["records"], counts.get("predicted", 0)
+    values = {
+        "files": f"{counts['files']:,}",
+        "manifest": "agrees" if counts["manifests"] else "none",
+        "records": f"{records:,}",
+    }
+    if "sequences" in counts:
+        values["sequences per record"] = f"{counts['sequences'] / records:.2f}"
+    rates = {}
+    if counts.get("labels"):
+        rates[labels[1]] = counts["labels_one"] / counts["labels"]
+    rates["padding"] = 1 - counts["tokens"] / counts["positions"]
+    if predicted:
+        rates["predicted"] = predicted / counts["tokens"]
+        rates["  masked"] = counts["masked"] / predicted
+        rates["  replaced"] = (predicted - counts["masked"] - counts["kept"]) / predicted
+        rates["  kept"] = counts["kept"] / predicted
+    rates["[UNK] in the text"] = counts["unknown"] / max(counts["text"], 1)
+    values |= {name: f"{rate:.2%}" for name, rate in rates.items()}
+    return "\n".join(f"{name:<24}{value:>12}" for name, value in values.items())

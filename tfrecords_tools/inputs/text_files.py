@@ -1,0 +1,150 @@
+"""Reads plain text, wikiextractor output and JSON lines as stripped lines; "" ends a document.
+
+A document belongs to the part in which it begins, so adjacent parts contain every document exactly
+once, wherever the boundary is. The readers of both parts find the same first document after it.
+"""
+
+import contextlib
+import html
+import io
+import json
+import math
+import os
+import re
+from collections.abc import Iterator
+from itertools import count
+from typing import Any, BinaryIO
+
+from bert_keras.errors import check
+from bert_keras.files import open_file
+from tfrecords_tools.inputs.decoding import Decoder, FilePart
+
+# A document begins at the end of each match. Some documents begin elsewhere: a line of more than 64
+# blanks also separates documents, but is not matched.
+DOCUMENT_STARTS = {
+    "text": re.compile(rb"\n(?=([ \t\r]{0,64}\n))"),
+    "wikiextractor": re.compile(rb"\n()(?=<doc id=)"),
+    "jsonl": re.compile(rb"\n()"),
+}
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_MAX_MATCH = 80  # bytes; at least the length of a match with its lookahead
+_BLOCK = 1 << 18  # bytes read at once
+_HEAD = 1 << 16  # bytes that are read to recognize a format
+_JSON_NAME = re.compile(r"\.(json|jsonl|ndjson|jsonlines)(\.|$)", re.I)
+_JSON_OBJECT = re.compile(rb'\{\s*"[^"]*"\s*:')
+_TITLE = re.compile(r'title="(.*)"')
+
+
+def compression_of(path: str) -> str | None:
+    """Returns fsspec's name of the compression that the extension of a path states, or None."""
+    from fsspec.utils import infer_compression
+
+    return infer_compression(path)
+
+
+@contextlib.contextmanager
+def open_text(path: str) -> Iterator[BinaryIO]:
+    """Opens a local or remote file and decompresses it, if its extension states a compression."""
+    from fsspec.compression import compr
+
+    with open_file(path) as file:
+        compression = compression_of(path)
+        raw: Any = compr[compression](file, mode="rb") if compression else file
+        yield io.BufferedReader(raw, _BLOCK)
+
+
+def format_of(path: str) -> str:
+    """Returns the format of a file: "parquet", "wikiextractor", "jsonl" or "text"."""
+    with open_text(path) as file:
+        head = file.read(_HEAD).removeprefix(BYTE_ORDER_MARK)
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    head = head.lstrip()
+    if head.startswith(b"<doc id="):
+        return "wikiextractor"
+    is_json = _JSON_NAME.search(os.path.basename(path)) or _JSON_OBJECT.match(head)
+    return "jsonl" if is_json else "text"
+
+
+def plain_text(part: FilePart, decoder: Decoder) -> Iterator[str]:
+    """Reads plain text: a line is a paragraph or a sentence, a blank line ends a document."""
+    for number, line in _numbered_lines(part):
+        yield from decoder.lines(line, number)
+
+
+def articles(part: FilePart, decoder: Decoder) -> Iterator[str]:
+    """Reads the text of wikiextractor: `<doc id= url= title=>`, the title, paragraphs, `</doc>`.
+
+    An article is a document; blank lines do not end it. The line with the title is dropped, because
+    it is not a sentence and wikiextractor's JSON does not contain it.
+    """
+    title = None
+    for line in plain_text(part, decoder):
+        if line.startswith("<doc id="):
+            match = _TITLE.search(line)
+            title = html.unescape(match[1]) if match else None
+            yield ""
+        elif line == "</doc>":
+            yield ""
+        elif line:
+            if line != title:
+                yield line
+            title = None
+
+
+def json_lines(part: FilePart, decoder: Decoder) -> Iterator[str]:
+    """Reads JSON lines: the text of each object is a document; blank lines do not end it."""
+    for number, line in _numbered_lines(part):
+        source = decoder.text(line, number) if line.strip() else None
+        if source is None:
+            continue
+        try:
+            text = json.loads(source)[part.text_field]
+        except (ValueError, RecursionError, KeyError, TypeError) as error:
+            text = error
+        if isinstance(text, str | None):
+            # JSON can spell half of a surrogate pair; as bytes it is treated as other bad UTF-8
+            raw = (text or "").encode("utf-8", "surrogatepass")
+            yield from decoder.document(raw, number, "line")
+        else:
+            field = f'is no JSON object with a text "{part.text_field}" ({text!r:.80})'
+            decoder.drop(number, f"{field}; --text-field names the field")
+
+
+def _numbered_lines(part: FilePart) -> Iterator[tuple[int, bytes]]:
+    """Yields the lines of the documents that begin in a part, numbered from the part's start."""
+    with open_text(part.path) as file:
+        position, end = 0, math.inf
+        if not compression_of(part.path):
+            position, end = _document_bytes(part, file)
+            file.seek(position)
+        for number in count(1):
+            line = file.readline() if position < end else b""
+            if not line:
+                return
+            yield number, line if position else line.removeprefix(BYTE_ORDER_MARK)
+            position += len(line)
+
+
+def _document_bytes(part: FilePart, file: BinaryIO) -> tuple[int, int]:
+    """Returns the first byte of the documents that begin in a part, and the byte after the last."""
+    size = file.seek(0, os.SEEK_END)
+    check(size >= part.end, f"{part.path} became shorter while it was read; run again")
+    pattern = DOCUMENT_STARTS[part.kind]
+    start = _first_start(file, part.start, part.end, pattern) if part.start else 0
+    return start, start if start == part.end else _first_start(file, part.end, size, pattern)
+
+
+def _first_start(file: BinaryIO, start: int, end: int, pattern: re.Pattern) -> int:
+    """Returns the first match of `pattern` in [start, end), or `end` if there is none."""
+    offset = max(0, start - _MAX_MATCH)  # of `data` in the file
+    file.seek(offset)
+    data = b""
+    while offset < end and (read := file.read(_BLOCK)):
+        data += read
+        for match in pattern.finditer(data):
+            if offset + match.end(1) >= start:
+                return min(offset + match.end(1), end)
+        offset += max(0, len(data) - _MAX_MATCH)
+        data = data[-_MAX_MATCH:]
+    return end

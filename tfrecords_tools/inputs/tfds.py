@@ -1,0 +1,121 @@
+"""Reads the texts of a prepared TensorFlow dataset in parts of its splits.
+
+A dataset is named by `tfds:NAME[/CONFIG][:VERSION][?split=SPLIT]`, as in
+`tfds:wikipedia/20230601.en`, or by `tfds:FOLDER` of a prepared dataset. Splits have the syntax of
+TFDS, such as `train[:10%]`.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from bert_keras.errors import InputError, check, import_tensorflow
+from bert_keras.files import is_remote
+from tfrecords_tools.inputs.decoding import Decoder, FilePart
+
+TFDS = "tfds:"  # prefix of the name of a dataset
+_PARTS_OF_SHARD = 8  # at most, because a part reads and skips the preceding examples of its shard
+_BATCH = 64  # examples
+
+
+def example_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]:
+    """Yields parts of adjacent examples, each of up to `unit_bytes` in storage.
+
+    Raises:
+        InputError: There is no such dataset, split or feature.
+    """
+    import tensorflow_datasets as tfds
+
+    builder, split = _builder_and_split(path)
+    features = sorted(builder.info.features or ())
+    check(
+        text_field in features,
+        f'{path} has no feature "{text_field}", only {", ".join(features)}; name the feature of '
+        "the text with --text-field",
+    )
+    for part in tfds.core.ReadInstruction.from_spec(split).to_absolute(builder.info.splits):
+        info = builder.info.splits[part.splitname]
+        split_path = f"{_full_name(path, builder)}?split={part.splitname}"
+        last = info.num_examples if part.to is None else part.to
+        mean = info.num_bytes / max(1, info.num_examples)
+        shard_end = 0
+        for shard in info.shard_lengths:
+            shard_start, shard_end = shard_end, shard_end + shard
+            step = max(1, int(unit_bytes / max(1, mean)), -(-shard // _PARTS_OF_SHARD))
+            for start in range(shard_start, shard_end, step):
+                first = max(start, part.from_ or 0)
+                end = min(start + step, shard_end, last)
+                if first < end:
+                    size = max(1, round(mean * (end - first)))
+                    yield FilePart(split_path, "tfds", first, end, size, text_field)
+
+
+def examples(part: FilePart, decoder: Decoder) -> Iterator[str]:
+    """Reads examples: the text of each is a document; blank lines do not end it."""
+    builder, split = _builder_and_split(part.path)
+    import tensorflow_datasets as tfds
+
+    texts = builder.as_dataset(
+        split=tfds.core.ReadInstruction(split, from_=part.start, to=part.end, unit="abs"),
+        decoders=tfds.decode.PartialDecoding({part.text_field: True}),
+        read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
+    )
+    number = part.start + 1
+    for batch in texts.map(lambda example: example[part.text_field]).batch(_BATCH):
+        for text in batch.numpy():
+            yield from decoder.document(text, number, "example")
+            number += 1
+
+
+def split_files(path: str) -> tuple[str, dict[str, Any], list[str]]:
+    """Describes a split.
+
+    Returns:
+        Its full name with config, version and split; the further entries of the manifest; and its
+        files. The first file is TFDS' description of name, version, shards, lengths and sizes. It
+        stands for the examples, because TFDS never changes a version.
+    """
+    builder, split = _builder_and_split(path)
+    info = builder.info.splits[split]
+    description = os.path.join(builder.data_dir, "dataset_info.json")
+    name = f"{_full_name(path, builder)}?split={split}"
+    return name, {"examples": info.num_examples}, [description, *map(str, info.filepaths)]
+
+
+def _builder_and_split(path: str) -> tuple[Any, str]:
+    """Returns the builder of a prepared dataset and the named split."""
+    import_tensorflow()
+    import tensorflow_datasets as tfds
+
+    match = re.fullmatch(rf"{TFDS}([^?]+)(?:\?split=(.+))?", path)
+    if match is None:
+        raise InputError(f"{path} is not the name of a dataset; expected tfds:NAME?split=SPLIT")
+    name, split = match.groups()
+    if _is_folder(name):
+        builder = tfds.builder_from_directory(name)
+    else:
+        builder = tfds.builder(name, data_dir=os.environ.get("TFDS_DATA_DIR"))
+    splits = builder.info.splits
+    check(
+        splits,
+        f"{path} is not prepared in {builder.data_dir}; prepare it with download_and_prepare(), or "
+        "set TFDS_DATA_DIR to the folder that contains it",
+    )
+    check(
+        split or len(splits) == 1,
+        f"{path} has the splits {', '.join(splits)}; name one: tfds:{name}?split=SPLIT",
+    )
+    return builder, split or next(iter(splits))
+
+
+def _is_folder(name: str) -> bool:
+    return is_remote(name) or os.path.isfile(os.path.join(name, "dataset_info.json"))
+
+
+def _full_name(path: str, builder) -> str:
+    """Returns the name with config and version, so that every job opens the same dataset."""
+    name = path.removeprefix(TFDS).partition("?")[0]
+    if not _is_folder(name):
+        name = ":".join(builder.info.full_name.rsplit("/", 1))
+    return f"{TFDS}{name}"

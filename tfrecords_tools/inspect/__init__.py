@@ -1,1 +1,0 @@
-"""Reports what is in a corpus or in records, and what is wrong with it."""

@@ -1,0 +1,288 @@
+"""Shows records as text with the original tokens of masked positions, or histograms of all."""
+
+import os
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+from tqdm import tqdm
+
+from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
+from bert_keras.errors import InputError, check, counted, printable
+from bert_keras.files import StrPath, write_text
+from bert_keras.reports.charts import DrawChart, bar_chart, save_picture, svg
+from bert_keras.reports.page import render
+from bert_keras.text.fast_tokenizer import readable_tokens
+from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.check import (
+    Features,
+    every_file,
+    is_labelled,
+    schema_of_files,
+    verified_batches,
+)
+from tfrecords_tools.manifest import NEXT_SENTENCE, label_names
+
+WIDTH = 100
+# SGR codes by the input at a predicted position: bold and a colour that is legible on dark and on
+# light backgrounds.
+MASKED, REPLACED, KEPT = "1;36", "1;31", "1;32"
+MASKS = ("[MASK]", "<mask>")
+SPECIALS = {**dict.fromkeys(["[CLS]", "[SEP]", "<s>", "</s>"], "2"), "[UNK]": "1;35"}
+BAR_WIDTH, MAX_BARS = 40, 14  # of a histogram in a terminal
+MAX_DRAWN_BARS = 130  # each of 128 positions has its own bar
+PAGES = (".html", ".htm")
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def record_texts(
+    records: StrPath | Sequence[StrPath],
+    *,
+    vocabulary: Vocabulary,
+    count: int,
+    start: int = 1,
+    width: int = WIDTH,
+) -> Iterator[str]:
+    """Yields the text of records; a predicted token is printed as {input=original}.
+
+    If the records are masked, the first text explains these marks.
+
+    Args:
+        records: A folder, a glob pattern, a file, or a sequence of these.
+        vocabulary: The vocabulary of the records.
+        count: The number of records.
+        start: The first record; records are numbered from 1 over all files.
+        width: The number of characters of a line.
+
+    Raises:
+        InputError: There is no such record, or a record is wrong.
+    """
+    check(start >= 1, f"start is {start}; expected the number of a record, at least 1")
+    check(count >= 1, f"count is {count}; expected at least 1")
+    files = every_file(records)
+    schema, labels = schema_of_files(files), label_names(files[0])
+
+    def texts() -> Iterator[str]:
+        num_preceding = 0
+        for file in files:
+            first = num_preceding
+            for features in verified_batches(file, schema=schema, vocabulary=vocabulary):
+                size = len(features["input_ids"])
+                for row in range(max(start - 1 - num_preceding, 0), size):
+                    text = record_text(
+                        {name: values[row] for name, values in features.items()},
+                        vocabulary=vocabulary,
+                        labels=labels,
+                        width=width,
+                    )
+                    number = num_preceding - first + row + 1
+                    yield f"{printable(os.path.basename(file))}, record {number}: {text}"
+                num_preceding += size
+        if num_preceding < start:
+            raise InputError(f"start is {start}, but the number of records is {num_preceding:,}")
+
+    legend = "{[MASK]=original} masked, {other=original} replaced, {original=original} kept"
+    return chain([legend] if schema.max_predictions else [], islice(texts(), count))
+
+
+def coloured(text: str) -> str:
+    """Returns a text of `record_texts` with escape sequences for colours."""
+
+    def mark(match: re.Match) -> str:
+        colour = SPECIALS.get(match[0])
+        if match["original"]:
+            colour = KEPT if match["token"] == match["original"] else REPLACED
+            colour = MASKED if match["token"] in MASKS else colour
+        return f"\x1b[{colour}m{match[0]}\x1b[0m" if colour else match[0]
+
+    return re.sub(r"{(?P<token>\S+?)=(?P<original>\S+?)}|[\[<]\S+?[\]>]", mark, text)
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Returns whether a stream is a terminal with colours and NO_COLOR is not set."""
+    return (
+        stream.isatty()
+        and not os.environ.get("NO_COLOR")  # no-color.org: set and not empty
+        and os.environ.get("TERM") != "dumb"
+    )
+
+
+def record_text(
+    record: Features,
+    *,
+    vocabulary: Vocabulary,
+    labels: tuple[str, str] = NEXT_SENTENCE,
+    width: int = WIDTH,
+) -> str:
+    """Formats one record, features [n]: its label, then the words, wrapped to `width`.
+
+    The sequences of a packed record are printed one below the other.
+    """
+    length = int(record["input_mask"].sum())
+    names = []  # of the labels that are used
+    if LABEL_FEATURE in record:
+        names = [labels[label] for label in record[LABEL_FEATURE][is_labelled(record)]]
+    tokens = _token_texts(record, length, vocabulary)
+    if "sequence_ids" not in record:
+        return f"{names[0] if names else f'{length} tokens'}\n{_wrapped(tokens, '  ', width)}"
+    sequence_ids = record["sequence_ids"][:length]
+    num_sequences = int(sequence_ids.max(initial=0))
+    text = [counted(num_sequences, "sequence")]
+    for number in range(1, num_sequences + 1):
+        of_sequence = [tokens[position] for position in np.nonzero(sequence_ids == number)[0]]
+        label = f", {names[number - 1]}" if names else ""
+        text.append(f"  sequence {number}: {len(of_sequence)} tokens{label}")
+        text.append(_wrapped(of_sequence, "    ", width))
+    return "\n".join(text)
+
+
+def _token_texts(record: Features, length: int, vocabulary: Vocabulary) -> list[str]:
+    """Returns the text of each token with a blank before it, unless it continues a word."""
+    original_ids = {}
+    if WEIGHTS_FEATURE in record:
+        is_counted = record[WEIGHTS_FEATURE] > 0
+        positions = record["masked_lm_positions"][is_counted].tolist()
+        labels = record["masked_lm_ids"][is_counted].tolist()
+        original_ids = dict(zip(positions, labels, strict=True))
+    tokens, texts, can_continue = readable_tokens(vocabulary), [], False
+    for position, token_id in enumerate(record["input_ids"][:length].tolist()):
+        original = tokens[original_ids.get(position, token_id)]
+        is_continued = can_continue and original.startswith("##")
+        text = tokens[token_id]
+        if position in original_ids:
+            text = f"{{{text}={original}}}"
+        elif is_continued or vocabulary.rules:  # a text without a blank starts with "##"
+            text = text.removeprefix("##")
+        texts.append(" " * (not is_continued) + printable(text))
+        can_continue = token_id not in (vocabulary.cls_id, vocabulary.sep_id)
+    return texts
+
+
+def _wrapped(tokens: Sequence[str], indent: str, width: int) -> str:
+    return textwrap.fill(
+        "".join(tokens).strip(),
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """The frequencies of the values 0, 1, 2 ...: {counts[n]} {of} have {n} {title}."""
+
+    title: str
+    of: str  # the things that have a value, such as "sequences"
+    counts: np.ndarray  # int64 [N]
+    names: tuple[str, ...] = ()  # of the values, if they are not numbers
+
+    def bars(self, max_bars: int = MAX_BARS) -> list[tuple[str, int]]:
+        """Returns about `max_bars` pairs (name, count); ranges have 1, 2, 5, 10 ... values."""
+        if self.names:
+            return list(zip(self.names, self.counts.tolist(), strict=True))
+        used = np.nonzero(self.counts)[0]
+        if not len(used):
+            return []
+        first, last = int(used[0]), int(used[-1])
+        widths = (step * 10**power for power in range(19) for step in (1, 2, 5))
+        width = next(w for w in widths if last // w - first // w < max_bars)
+        bars = []
+        for start in range(first - first % width, last + 1, width):
+            low, high = max(start, first), min(start + width - 1, last)
+            name = f"{low}" if low == high else f"{low}-{high}"
+            bars.append((name, int(self.counts[start : start + width].sum())))
+        return bars
+
+    def summary(self) -> str:
+        """Returns a line with the title, the total count and, for numbers, the mean."""
+        total = int(self.counts.sum())
+        if self.names or not total:
+            return f"{self.title} ({total:,} {self.of})"
+        mean = float(self.counts @ np.arange(len(self.counts))) / total
+        return f"{self.title} ({total:,} {self.of}, mean {mean:.1f})"
+
+
+def record_histograms(
+    records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary
+) -> list[Histogram]:
+    """Reads all records and returns histograms of lengths, predictions, labels and sequences."""
+    files = every_file(records)
+    schema = schema_of_files(files)
+    names = {
+        "labels": label_names(files[0]),
+        "input at predicted positions": ("[MASK]", "another token", "same token"),
+    }
+    totals: dict[tuple[str, str], np.ndarray] = {}
+    for file in tqdm(files, desc="read", unit=" file"):
+        for features in verified_batches(file, schema=schema, vocabulary=vocabulary):
+            for title, values in _values(features, vocabulary).items():
+                total = totals.get(title, np.zeros(len(names.get(title[0], ())), np.int64))
+                counts = np.bincount(values.ravel(), minlength=len(total))
+                counts[: len(total)] += total
+                totals[title] = counts
+    return [Histogram(*title, counts, names.get(title[0], ())) for title, counts in totals.items()]
+
+
+def _values(features: Features, vocabulary: Vocabulary) -> dict[tuple[str, str], np.ndarray]:
+    """Returns the values of a batch by the title of their histogram and what is counted."""
+    ids = features["input_ids"]
+    values = {("tokens in a record", "records"): features["input_mask"].sum(axis=1)}
+    if "sequence_ids" in features:
+        sequences = features["sequence_ids"]
+        values["sequences in a record", "records"] = sequences.max(axis=1)
+        rows = np.arange(len(ids))[:, None] * (ids.shape[1] + 1)
+        lengths = np.bincount((rows + sequences)[sequences > 0])
+        values["tokens in a sequence", "sequences"] = lengths[lengths > 0]
+    if WEIGHTS_FEATURE in features:
+        is_counted, positions = features[WEIGHTS_FEATURE] > 0, features["masked_lm_positions"]
+        inputs = np.take_along_axis(ids, positions, axis=1)
+        is_kept = inputs == features["masked_lm_ids"]
+        kinds = np.where(inputs == vocabulary.mask_id, 0, np.where(is_kept, 2, 1))
+        values["predictions in a record", "records"] = is_counted.sum(axis=1)
+        values["position of predictions", "predictions"] = positions[is_counted]
+        values["input at predicted positions", "predictions"] = kinds[is_counted]
+    if LABEL_FEATURE in features:
+        values["labels", "sequences"] = features[LABEL_FEATURE][is_labelled(features)]
+    return values
+
+
+def text_bars(histogram: Histogram) -> str:
+    """Returns a histogram as lines of Unicode bars."""
+    bars = histogram.bars()
+    total = max(sum(count for _, count in bars), 1)
+    largest = max((count for _, count in bars), default=1)
+    width = max((len(name) for name, _ in bars), default=0)
+    lines = [histogram.summary()]
+    for name, count in bars:
+        eighths = round(count / largest * BAR_WIDTH * 8)
+        bar = "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+        lines.append(f"  {name:>{width}} {bar:<{BAR_WIDTH}} {count / total:>7.2%} {count:>12,}")
+    return "\n".join(lines)
+
+
+def plot(histograms: Sequence[Histogram], path: StrPath, *, title: str) -> None:
+    """Writes one chart for each histogram to a file; the suffix of `path` decides its format.
+
+    A page has tooltips with the values of the bars.
+    """
+    if Path(path).suffix.lower() not in PAGES:
+        charts = [_chart(histogram, title=histogram.title) for histogram in histograms]
+        save_picture(charts, path, title=title)
+        return
+    figures = []
+    for histogram in histograms:
+        caption, _, note = histogram.summary().partition(" (")
+        figures.append((caption, note.removesuffix(")"), svg(_chart(histogram))))
+    write_text(path, render("charts.html", title=title, figures=figures))
+
+
+def _chart(histogram: Histogram, *, title: str = "") -> DrawChart:
+    bars = histogram.bars(MAX_DRAWN_BARS)
+    return bar_chart(title, bars, of=histogram.of, is_range=not histogram.names)
