@@ -1,6 +1,7 @@
 """Defines the command list, which prints the names of tasks, recipes and models."""
 
 import argparse
+import sys
 
 from bert_keras.cli.program import argument, command
 from bert_keras.presets import PRESETS
@@ -39,6 +40,12 @@ TASKS = {
     "simcse": "your texts: embeddings without labels",
     "retrieval": "your table: embeddings of queries and passages",
 }
+
+
+def task_names() -> list[str]:
+    """Returns the names of all tasks, with those that a program has added to the catalog."""
+    catalog = sys.modules.get("bert_keras.downstream.catalog")
+    return [*dict.fromkeys([*TASKS, *(catalog.TASKS if catalog else ())])]
 
 
 def _rows(what: str) -> dict[str, str]:

@@ -91,28 +91,19 @@ def convert(options: argparse.Namespace) -> None:
         "texts",
         "TEXT",
         "one text or a pair; without a [MASK], each token is masked in turn",
-        nargs="*",
+        nargs="+",
     ),
     argument(("-o", "--output"), "PAGE", "the .html file to write", required=True),
     argument("--top-k", "N", "tokens to show at each masked position", default=10),
-    argument("--word", "WORD", "compare its vectors in --sentences"),
-    argument("--sentences", "FILE", "a UTF-8 file with a sentence that contains WORD on each line"),
     examples="""
   bert-keras inspect runs/tiny/model "The capital of France is [MASK]." -o page.html
   bert-keras inspect minilm "He sat by the river." "The water was cold." -o page.html""",
 )
 def inspect(options: argparse.Namespace) -> None:
-    """Write a page with the attention and masked words of a text, and the vectors of a word."""
+    """Write a page with the attention and the masked words of a text."""
     from bert_keras.reports.inspection import inspect_texts
 
-    inspect_texts(
-        options.model,
-        options.texts,
-        output=options.output,
-        word=options.word,
-        sentences=options.sentences,
-        num_tokens=options.top_k,
-    )
+    inspect_texts(options.model, options.texts, output=options.output, num_tokens=options.top_k)
     print(f"page: {options.output}")
 
 

@@ -76,13 +76,12 @@ def argument(
     return flags, {"metavar": metavar, "help": help, **details}
 
 
-def one_of(names: Iterable[str], *, what: str) -> Callable[[str], str]:
-    """Returns the type of an argument that is one of several names."""
-    known = [*names]
+def one_of(names: Callable[[], Iterable[str]], *, what: str) -> Callable[[str], str]:
+    """Returns the type of an argument that is one of the `names` at the time of the call."""
 
     def name(text: str) -> str:
         try:
-            check_name(text, known, what=what)
+            check_name(text, names(), what=what)
         except InputError as error:
             raise argparse.ArgumentTypeError(str(error)) from error
         return text

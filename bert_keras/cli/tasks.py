@@ -4,12 +4,12 @@ import argparse
 import json
 import os
 
-from bert_keras.cli.listing import TASKS
+from bert_keras.cli.listing import task_names
 from bert_keras.cli.program import argument, command, one_of
 from bert_keras.errors import counted, printable
 
 TASK = argument(
-    "task", "TASK", "a task; see bert-keras list tasks", type=one_of(TASKS, what="task")
+    "task", "TASK", "a task; see bert-keras list tasks", type=one_of(task_names, what="task")
 )
 DATA = argument(
     "--data", "FILE", "a file of the task, or a folder or tfds:NAME with a --split", required=True

@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from bert_keras.cli.listing import TASKS
+from bert_keras.cli.listing import task_names
 from bert_keras.cli.program import DEVICES, argument, command, devices, one_of
 from bert_keras.cli.tasks import print_table
 from bert_keras.errors import InputError, check
@@ -81,7 +81,7 @@ def demo(options: argparse.Namespace) -> None:
         "recipe",
         "RECIPE",
         "a recipe; see bert-keras list recipes",
-        type=one_of(PRETRAIN, what="recipe"),
+        type=one_of(PRETRAIN.keys, what="recipe"),
     ),
     argument("--records", "DIR", "a folder that bert-tfrecords build wrote", required=True),
     argument(
@@ -128,7 +128,9 @@ def pretrain(options: argparse.Namespace) -> None:
 
 
 @command(
-    argument("task", "TASK", "a task; see bert-keras list tasks", type=one_of(TASKS, what="task")),
+    argument(
+        "task", "TASK", "a task; see bert-keras list tasks", type=one_of(task_names, what="task")
+    ),
     argument(
         "--from",
         "DIR",
@@ -145,7 +147,7 @@ def pretrain(options: argparse.Namespace) -> None:
         "NAME",
         "paper, small-models for hidden sizes under 768, laptop for models of laptop-10min, "
         "or demo",
-        type=one_of(FINETUNE, what="recipe"),
+        type=one_of(FINETUNE.keys, what="recipe"),
         default="paper",
     ),
     argument(

@@ -1,12 +1,12 @@
 """Defines the paper's tables as data: arms (recipe changes), columns (tasks), published scores."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bert_keras.downstream.catalog import named_task
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check
+from bert_keras.files import StrPath
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,17 +42,7 @@ class ScoreColumn:
         return 1 if named_task(self.task).is_metric_percentage else 100
 
     def files(self, data: Path) -> dict[str, str]:
-        """Returns the files of the first of `folders` that exists.
-
-        Args:
-            data: The data folder.
-
-        Returns:
-            The files as `Task.files` returns them.
-
-        Raises:
-            InputError: None of the folders exists, or a file is missing.
-        """
+        """Returns the files, as `Task.files` does, of the first of `folders` that exists."""
         for folder in self.folders:
             if (data / folder).is_dir():
                 return named_task(self.task).files(data / folder)
@@ -85,42 +75,27 @@ class Experiment:
     @property
     def models(self) -> dict[str, Arm]:
         """The models to pretrain: their name and the first arm that uses each."""
-        models: dict[str, Arm] = {}
-        for arm in self.arms:
-            models.setdefault(arm.pretraining_name, arm)
-        return models
+        return {arm.pretraining_name: arm for arm in reversed(self.arms)}
 
-    def inputs(
-        self, data: str | os.PathLike
-    ) -> tuple[list[str], dict[str, dict[str, str]], list[str]]:
-        """Finds the corpus and the task files in a data folder.
-
-        Args:
-            data: A folder with corpus/*.txt and folders of tasks.
+    def inputs(self, data: StrPath) -> tuple[list[str], dict[str, dict[str, str]], list[str]]:
+        """Finds the corpus and the task files in a folder with corpus/*.txt and folders of tasks.
 
         Returns:
             The corpus files, the task files by column name, and a sentence for each column without
             files.
 
         Raises:
-            InputError: `data` is not a folder, has no corpus, or has no task of this experiment.
+            InputError: `data` has no corpus, or no task of this experiment.
         """
-        folder = Path(data)
-        if not folder.is_dir():
-            raise InputError(
-                f"{data} is not a folder; expected one with corpus/*.txt and folders such as "
-                f"{', '.join(column.folders[0] for column in self.columns)}"
-            )
-        files, missing = {}, []
+        folder, files, missing = Path(data), {}, []
         for column in self.columns:
             try:
                 files[column.name] = column.files(folder)
             except InputError as error:
                 missing.append(f"{column.name} is omitted: {error}")
-        if not files:
-            raise InputError(f"{data} contains no task of {self.title}: {'; '.join(missing)}")
-        if not (corpus := sorted(map(str, folder.glob("corpus/*.txt")))):
-            raise InputError(f"{data} has no corpus/*.txt; put UTF-8 text for pretraining there")
+        check(files, f"{data} contains no task of {self.title}: {'; '.join(missing)}")
+        corpus = sorted(map(str, folder.glob("corpus/*.txt")))
+        check(corpus, f"{data} has no corpus/*.txt; put UTF-8 text for pretraining there")
         return corpus, files, missing
 
 

@@ -1,27 +1,27 @@
 """Writes the report of an experiment: its scores next to the paper's, curves and costs."""
 
-import dataclasses
-import json
 import math
+import statistics
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 from markupsafe import Markup
+from scipy.stats import kendalltau
 
-from bert_keras.experiments.experiments import slug
-from bert_keras.experiments.results import Results
-from bert_keras.files import write_text
+from bert_keras.experiments.experiments import Experiment, ScoreColumn, slug
+from bert_keras.files import write_json
 from bert_keras.reports.charts import Line, line_chart, svg
 from bert_keras.reports.page import Report, Section, Table
+from bert_keras.training.curves import Curve
 
 SCORES = "Scores on the dev sets in percent: the mean over the seeds ± standard deviation."
 PUBLISHED = "The paper's scores are for other, larger files."
-NOISE = (
-    "Each row compares two arms that are neighbours in the paper's order, the better one of the "
-    "paper first. A measured difference below 0 reverses this order. A difference is above the "
-    "noise of the seeds if p < 0.05 in Tukey's range test, which pools the variance between the "
-    "seeds of all compared arms and allows for the number of pairs. The seeds are those of the "
-    "fine-tuning; each model is pretrained once, so its own seed is part of every difference."
+ORDER = (
+    "The arms of each task by their mean, and by the paper's score. Differences within the spread "
+    "of the seeds have no meaning; each model is pretrained once, so its own seed is part of every "
+    "difference."
 )
 PRETRAINING = (
     "All models read the same records. The processor time is that of all threads, with the scoring "
@@ -35,32 +35,69 @@ CURVES = (
 )
 
 
-def write_page(output: Path, results: Results) -> None:
-    """Writes the report of an experiment.
+@dataclass(frozen=True)
+class Score:
+    """The score of one arm in one column at its best learning rate."""
 
-    Args:
-        output: The folder for report.html, report.md with its charts, and results.json with all
-            numbers.
-        results: The results so far.
-    """
+    seeds: tuple[float, ...]  # the score of each seed that did not diverge, in percent
+    learning_rate: float
+    diverged: int  # number of runs that diverged
+    curves: tuple[Curve, ...] = ()  # the dev score of each seed by step
+
+    @property
+    def mean(self) -> float:
+        """The mean over the seeds."""
+        return statistics.mean(self.seeds)
+
+    def __str__(self) -> str:
+        deviation = f" ± {statistics.stdev(self.seeds):.1f}" if len(self.seeds) > 1 else ""
+        return f"{self.mean:.1f}{deviation}"
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """The scores and curves of one pretrained model."""
+
+    scores: dict
+    curves: dict[tuple[str, str], Curve]  # by (side, tag), such as ("held_out", "loss/masked_lm")
+
+
+@dataclass(kw_only=True)
+class Results:
+    """The results of an experiment, which are added as runs end."""
+
+    experiment: Experiment
+    columns: tuple[ScoreColumn, ...]  # the columns whose files exist
+    remarks: tuple[str, ...]  # sentences about the scale and missing columns
+    steps: dict[str, int] = field(default_factory=dict)  # pretraining steps, by arm
+    pretrainings: dict[str, Pretraining] = field(default_factory=dict)  # by model
+    scores: dict[tuple[str, str], Score] = field(default_factory=dict)  # by arm and column
+    # Seconds by the clock and of all threads, by stage.
+    costs: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+
+def write_page(output: Path, results: Results) -> None:
+    """Writes report.html, report.md with its charts, and results.json with all numbers."""
     is_published = any(arm.published for arm in results.experiment.arms)
-    notes = [SCORES, PUBLISHED] if is_published else [SCORES]
-    scores = _score_table(results, is_published=is_published)
+    orders = _orders(results)
+    header = ["", "measured, best first", "paper", "Kendall's tau"]
     sections = [
-        Section(heading="Scores", notes=notes, table=scores),
-        Section(heading="Order", table=_order_table(results)),
-        Section(heading="Differences", notes=[NOISE], table=_difference_table(results)),
+        Section(
+            heading="Scores",
+            notes=[SCORES, PUBLISHED] if is_published else [SCORES],
+            table=_score_table(results, is_published=is_published),
+        ),
+        Section(heading="Order", notes=[ORDER], table=Table(header, orders)),
         Section(heading="Curves", notes=[CURVES], charts=_charts(results)),
         Section(heading="Pretraining", notes=[PRETRAINING], table=_pretraining_table(results)),
         Section(heading="Seeds", table=_seed_table(results)),
         Section(heading="Cost", table=_cost_table(results)),
     ]
-    report = Report(
+    Report(
         title=results.experiment.title,
         lead=_lead(results),
         sections=[each for each in sections if each.table is None or each.table.rows],
-    )
-    report.write(output)
+    ).write(output)
     values = {
         "table": results.experiment.name,
         "cells": [
@@ -70,45 +107,28 @@ def write_page(output: Path, results: Results) -> None:
                 "paper": results.experiment.published(arm, column),
                 "seeds": score.seeds,
                 "learning_rate": score.learning_rate,
-                "degenerate": score.degenerate,
+                "diverged": score.diverged,
             }
             for arm in results.experiment.arms
             for column in results.columns
-            if (score := results.score(arm, column)) is not None
+            if (score := results.scores.get((arm.name, column.name))) is not None
         ],
-        "kendall_tau": {each.name: each.agreement for each in results.comparisons()},
-        "differences": [
-            {
-                "comparison": comparison.name,
-                "better": difference.better.arm.name,
-                "worse": difference.worse.arm.name,
-                "paper": difference.published,
-                "measured": difference.measured,
-                "p": None if math.isnan(difference.p_value) else difference.p_value,
-            }
-            for comparison in results.comparisons()
-            for difference in comparison.differences()
-        ],
+        "kendall_tau": {name: float(tau) for name, *_, tau in orders},
         "pretraining": {name: model.scores for name, model in results.pretrainings.items()},
-        **dataclasses.asdict(results.costs),
+        "costs": results.costs,
     }
-    write_text(output / "results.json", json.dumps(values, indent=2) + "\n")
+    write_json(output / "results.json", values)
 
 
 def _lead(results: Results) -> list[str]:
-    num_cells = len(results.experiment.arms) * len(results.columns)
-    lines = [f"Scale: {results.note}", *results.remarks]
+    num_cells, lines = len(results.experiment.arms) * len(results.columns), [*results.remarks]
     if len(results.scores) < num_cells:
         lines.append(f"{len(results.scores)} of {num_cells} cells have a score so far.")
-    failed = [
-        f"{arm} on {column} ({score.degenerate} of {len(score.seeds)} seeds)"
+    return lines + [
+        f"Diverged: {score.diverged} of the runs of {arm} on {column}."
         for (arm, column), score in results.scores.items()
-        if score.degenerate
+        if score.diverged
     ]
-    if failed:
-        meaning = "the model learns nothing or is not better than a constant prediction"
-        lines.append(f"Degenerate runs ({meaning}): {', '.join(failed)}.")
-    return lines
 
 
 def _score_table(results: Results, *, is_published: bool) -> Table:
@@ -117,53 +137,48 @@ def _score_table(results: Results, *, is_published: bool) -> Table:
     for arm in results.experiment.arms:
         row = [arm.name]
         for column in results.columns:
-            row.append(str(results.score(arm, column) or "–"))
+            row.append(str(results.scores.get((arm.name, column.name), "–")))
             if arm.published:
                 row.append(f"{results.experiment.published(arm, column):.1f}")
         rows.append(row)
     return Table(["", *(f"{column.name}{s}" for column in results.columns for s in suffixes)], rows)
 
 
-def _order_table(results: Results) -> Table:
+def _orders(results: Results) -> list[list[str]]:
+    """Returns the measured and the paper's order of the arms, and Kendall's tau-b of both.
+
+    Columns are left out until all arms have a score, and where all scores are equal.
+    """
     rows = []
-    for each in results.comparisons():
-        if (tau := each.agreement) is not None:
-            measured = sorted(each.rows, key=lambda row: row.score.mean, reverse=True)
-            published = sorted(each.rows, key=lambda row: row.published, reverse=True)
-            orders = (" > ".join(row.arm.name for row in order) for order in (measured, published))
-            rows.append([each.name, *orders, f"{tau:+.2f}", _yes_or_no(each.is_significant)])
-    header = ["", "measured, best first", "paper", "Kendall's tau", "arms differ more than seeds"]
-    return Table(header, rows)
-
-
-def _difference_table(results: Results) -> Table:
-    rows = [
-        [
-            comparison.name,
-            f"{each.better.arm.name} > {each.worse.arm.name}",
-            f"{each.published:+.1f}",
-            f"{each.measured:+.1f}",
-            "–" if math.isnan(each.p_value) else f"{each.p_value:.3f}",
-            _yes_or_no(each.is_significant),
-        ]
-        for comparison in results.comparisons()
-        for each in comparison.differences()
-    ]
-    return Table(["", "order in the paper", "paper", "measured", "p", "above the noise"], rows)
-
-
-def _yes_or_no(value: bool) -> str:
-    return "yes" if value else "no"
+    for column in results.columns:
+        for suffix, arms in results.experiment.groups.items():
+            scores = [results.scores.get((arm.name, column.name)) for arm in arms]
+            if not all(scores) or not all(arm.published for arm in arms):
+                continue
+            means = [score.mean for score in scores if score]
+            index = results.experiment.columns.index(column)
+            published = [arm.published[index] for arm in arms]
+            tau = cast(Any, kendalltau(means, published)).statistic
+            if not math.isnan(tau):
+                orders = (
+                    " > ".join(arms[i].name for i in sorted(range(len(arms)), key=lambda i: -v[i]))
+                    for v in (means, published)
+                )
+                rows.append([column.name + suffix, *orders, f"{tau:+.2f}"])
+    return rows
 
 
 def _pretraining_table(results: Results) -> Table:
     """Returns the scores of the pretrained models, with perplexities if the paper has them."""
     arms, models = results.experiment.models, results.pretrainings
     names = dict.fromkeys(name for model in models.values() for name in model.scores)
-    seconds = results.costs.processor_seconds
     header = ["model", "processor time", *(name.replace("_", " ") for name in names)]
     rows = [
-        [model, _duration(seconds.get(f"pretrain {model}", 0)), *map(each.scores.get, names)]
+        [
+            model,
+            _duration(results.costs.get(f"pretrain {model}", (0, 0))[1]),
+            *map(each.scores.get, names),
+        ]
         for model, each in models.items()
     ]
     if all(arm.perplexity for arm in arms.values()):
@@ -183,11 +198,9 @@ def _seed_table(results: Results) -> Table:
 
 
 def _cost_table(results: Results) -> Table:
-    columns = [
-        costs | {"all": sum(costs.values())}
-        for costs in (results.costs.seconds, results.costs.processor_seconds)
-    ]
-    rows = [[stage, *(_duration(costs[stage]) for costs in columns)] for stage in columns[0]]
+    rows = [[stage, *map(_duration, times)] for stage, times in results.costs.items()]
+    if rows:
+        rows.append(["all", *map(_duration, map(sum, zip(*results.costs.values(), strict=True)))])
     return Table(["stage", "time", "processor time of all threads"], rows)
 
 
@@ -215,7 +228,7 @@ def _charts(results: Results) -> dict[str, Markup]:
         seeds: list[Line] = []
         by_steps: dict[str, list[tuple[float, float]]] = {}
         for arm in results.experiment.arms:
-            if (score := results.score(arm, column)) is not None:
+            if (score := results.scores.get((arm.name, column.name))) is not None:
                 for seed, points in enumerate(score.curves, start=1):
                     seeds.append(Line(f"{arm.name}, seed {seed}", arm.name, points))
                 steps = results.steps.get(arm.name, 0)

@@ -1,7 +1,6 @@
 """Estimates the duration of an experiment on this machine."""
 
 import dataclasses
-import os
 import statistics
 import sys
 import tempfile
@@ -10,12 +9,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from bert_keras.experiments.experiments import Experiment
 from bert_keras.experiments.run import Runs, cell_task
 from bert_keras.experiments.scales import Scale
-from bert_keras.files import text_lines
+from bert_keras.files import StrPath, text_lines
 from bert_keras.models.pretrained import save_model
 from bert_keras.reports.page import Table
 from bert_keras.runs.forecast import step_seconds
@@ -26,31 +24,15 @@ from bert_keras.runs.task_run import TaskRun
 SAMPLE_CHARACTERS = 2_000_000  # size of the corpus sample for the vocabulary and the timed steps
 
 
-class Stage(NamedTuple):
-    """A part of an experiment."""
-
-    name: str
-    steps: int
-    seconds: float  # per step
+Stage = tuple[str, int, float]  # name, steps, seconds of a step
 
 
-def plan(experiment: Experiment, scale: Scale, *, data: str | os.PathLike) -> str:
-    """Estimates the duration of each stage of `reproduce` from measured steps on a sample of the
-    corpus.
+def plan(experiment: Experiment, scale: Scale, *, data: StrPath) -> str:
+    """Returns a table of the duration of each stage of `reproduce`, for the terminal.
 
-    The estimate does not include scoring and the tokenization of the whole corpus. Writes no files
-    except temporary ones.
-
-    Args:
-        experiment: The table or figure.
-        scale: The sizes and recipes of its runs.
-        data: A folder with corpus/*.txt and folders of tasks.
-
-    Returns:
-        A table for the terminal.
-
-    Raises:
-        InputError: See `Scale.adapted` and `Experiment.inputs`.
+    The times are those of measured steps on a sample of the corpus. They do not include scoring
+    and the tokenization of the whole corpus. Writes no files except temporary ones; see `reproduce`
+    for arguments and errors.
     """
     experiment = scale.adapted(experiment)
     corpus, files, missing = experiment.inputs(data)
@@ -61,19 +43,19 @@ def plan(experiment: Experiment, scale: Scale, *, data: str | os.PathLike) -> st
         sample_scale = dataclasses.replace(scale, duplicates=1, held_out_rate=0.0)
         sample = Runs(Path(folder), sample_scale, [str(text)])
         pretrainings = _pretraining_stages(experiment, scale, sample)
-        for stage in chain(pretrainings, _finetuning_stages(experiment, scale, sample, files)):
-            seconds = stage.steps * stage.seconds
-            total += seconds
-            time = str(timedelta(seconds=round(seconds)))
-            rows.append([stage.name, f"{stage.steps:,}", f"{1000 * stage.seconds:,.0f} ms", time])
+        for name, steps, seconds in chain(
+            pretrainings, _finetuning_stages(experiment, scale, sample, files)
+        ):
+            total += steps * seconds
+            time = str(timedelta(seconds=round(steps * seconds)))
+            rows.append([name, f"{steps:,}", f"{1000 * seconds:,.0f} ms", time])
             print(f"measured: {', '.join(rows[-1])}", file=sys.stderr, flush=True)
-    table = Table(["stage", "steps", "time per step", "time"], rows)
     arms = ", ".join(arm.name for arm in experiment.arms)
     return "\n".join(
         [
             f"{experiment.title}; {len(experiment.arms)} arms: {arms}",
             *missing,
-            *table.aligned(first=str.ljust),
+            *Table(["stage", "steps", "time per step", "time"], rows).aligned(first=str.ljust),
             f"about {timedelta(seconds=round(total))} (hours:minutes:seconds) in total, without "
             "scoring and saving",
         ]
@@ -100,7 +82,7 @@ def _pretraining_stages(experiment: Experiment, scale: Scale, sample: Runs) -> I
             model = compiled_pretrainer(inputs, resumes=False)
             seconds = statistics.median(step_seconds(model, inputs.training_batches()))
             stage = f"pretrain {name}, length {phase.max_length}"
-            yield Stage(stage, phase.recipe.end - start, seconds)
+            yield stage, phase.recipe.end - start, seconds
             start = phase.recipe.end
         save_model(
             model, sample.folder / name, metadata=inputs.metadata, vocabulary=inputs.vocabulary
@@ -110,10 +92,7 @@ def _pretraining_stages(experiment: Experiment, scale: Scale, sample: Runs) -> I
 def _finetuning_stages(
     experiment: Experiment, scale: Scale, sample: Runs, files: dict[str, dict[str, str]]
 ) -> Iterator[Stage]:
-    """Times steps of the fine-tuning of each task.
-
-    Arms of the same model size and fine-tuning recipe share one measurement.
-    """
+    """Times steps of each task; arms of the same size and recipe share one measurement."""
     groups = defaultdict(list)
     for arm in experiment.arms:
         groups[scale.pretraining(arm)[-1].recipe.size, arm.finetuning].append(arm)
@@ -132,4 +111,4 @@ def _finetuning_stages(
             seconds = statistics.median(step_seconds(run.trained, run.train))
             runs = len(arms) * scale.num_seeds * len(recipe.learning_rates)
             stage = ", ".join((f"fine-tune {column.name}", size, *changes, f"runs: {runs}"))
-            yield Stage(stage, runs * run.num_steps, seconds)
+            yield stage, runs * run.num_steps, seconds

@@ -1,8 +1,6 @@
 """Runs an experiment: vocabulary, records, pretraining, fine-tuning and the report."""
 
 import contextlib
-import dataclasses
-import json
 import os
 import sys
 import time
@@ -13,10 +11,9 @@ from bert_keras.distribution.strategy import check_one_machine
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.task import Task
 from bert_keras.experiments.experiments import Arm, Experiment, ScoreColumn, slug
-from bert_keras.experiments.page import write_page
-from bert_keras.experiments.results import Costs, Pretraining, Results, Score
+from bert_keras.experiments.page import Pretraining, Results, Score, write_page
 from bert_keras.experiments.scales import Phase, Scale
-from bert_keras.files import file_sha256, json_object, write_text
+from bert_keras.files import StrPath, file_sha256, json_object, write_json
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.outcome import claimed_output, read_scores
 from bert_keras.runs.pretrain import pretrain
@@ -30,9 +27,7 @@ from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 
-def reproduce(
-    experiment: Experiment, scale: Scale, *, data: str | os.PathLike, output: str | os.PathLike
-) -> Results:
+def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: StrPath) -> Results:
     """Runs an experiment. A second call with the same arguments continues an interrupted one.
 
     Args:
@@ -58,19 +53,16 @@ def reproduce(
         task = named_task(column.task)
         task = task.with_labels_of(task.read(files[column.name]["train"], split="train"))
         task.read(files[column.name]["dev"], split="dev")
-    needed = scale.needed(experiment)
-    source = {"table": experiment.name, "data": os.path.realpath(data)}
     results = Results(
         experiment=experiment,
         columns=columns,
-        note=scale.note,
-        remarks=(*missing, *needed.remarks()),
+        remarks=(f"Scale: {scale.note}", *missing, *scale.remarks(experiment)),
         steps={arm.name: scale.step(arm) for arm in experiment.arms},
     )
     digests = {os.path.relpath(file, data): file_sha256(file) for file in corpus}
-    with claimed_output(output, recipe=needed, files=digests, **source) as folder:
-        for line in missing:
-            print(line, file=sys.stderr)
+    source = {"table": experiment.name, "data": os.path.realpath(data)}
+    with claimed_output(output, recipe=scale, files=digests, **source) as folder:
+        print(*missing, sep="\n", file=sys.stderr)
         _fill(results, Runs(folder, scale, corpus), files=files)
     return results
 
@@ -127,12 +119,7 @@ class Runs:
     def pretrained(
         self, name: str, arm: Arm, *, ends: Sequence[int]
     ) -> tuple[dict[int, Path], Pretraining]:
-        """Pretrains the model of an arm.
-
-        Args:
-            name: The name of the model.
-            arm: An arm that uses the model.
-            ends: Steps at which the model is saved too.
+        """Pretrains the model of an arm, and saves it at the steps `ends`, too.
 
         Returns:
             The model folders by step, and the scores and curves of the last model.
@@ -160,11 +147,9 @@ class Runs:
         def run(recipe: FinetuneRecipe, output: Path) -> dict:
             if (scores := read_scores(output)) is not None:
                 return scores
-            features = folder / "features"
+            arguments = {"pretrained": model, "data": files, "features": folder / "features"}
             with self._timed(f"fine-tune {column.name}"):
-                return finetune(
-                    task, recipe, pretrained=model, data=files, output=output, features=features
-                ).scores
+                return finetune(task, recipe, output=output, **arguments).scores
 
         path = folder / "study.json"
         outcome = json_object(path) if path.is_file() else None
@@ -175,31 +160,25 @@ class Runs:
 
     @contextlib.contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
-        """Adds the times of the context to the costs of a stage, also if the context raises an
-        error.
-        """
-        start, processor_start = time.monotonic(), _processor_seconds()
+        """Adds the times of the block to the costs of a stage, also if it raises an error."""
+
+        def times() -> tuple[float, float]:
+            return time.monotonic(), sum(os.times()[:4])
+
+        start = times()
         try:
             yield
         finally:
             costs = self.costs()
-            costs.add(
-                stage,
-                seconds=time.monotonic() - start,
-                processor_seconds=_processor_seconds() - processor_start,
-            )
-            text = json.dumps(dataclasses.asdict(costs), indent=2)
-            write_text(self.folder / "costs.json", text + "\n")
+            before = costs.get(stage, (0.0, 0.0))
+            spent = [end - begin for begin, end in zip(start, times(), strict=True)]
+            costs[stage] = (before[0] + spent[0], before[1] + spent[1])
+            write_json(self.folder / "costs.json", costs)
 
-    def costs(self) -> Costs:
+    def costs(self) -> dict[str, tuple[float, float]]:
         """Returns the costs of all calls for this folder."""
         path = self.folder / "costs.json"
-        return Costs(**json_object(path)) if path.is_file() else Costs()
-
-
-def _processor_seconds() -> float:
-    """Returns the processor time of this process and of the workers that it has started."""
-    return sum(os.times()[:4])
+        return {k: (v[0], v[1]) for k, v in json_object(path).items()} if path.is_file() else {}
 
 
 def cell_task(scale: Scale, arm: Arm, column: ScoreColumn) -> tuple[Task, FinetuneRecipe]:
@@ -214,20 +193,15 @@ def cell_task(scale: Scale, arm: Arm, column: ScoreColumn) -> tuple[Task, Finetu
 
 
 def score_of(folder: Path, column: ScoreColumn) -> Score:
-    """Returns the score of a study from its runs with the best learning rate that have scores.
-
-    Args:
-        folder: The folder of the study.
-        column: The column of the cell.
-    """
+    """Returns the score of a study from its runs with the best learning rate that have scores."""
     outcome, tag = json_object(folder / "study.json"), f"score/{column.score}"
     best = outcome["best_learning_rate"]
     runs = [run for run in outcome["runs"] if run["learning_rate"] == best]
-    finished = [run for run in runs if run["scores"]]  # the others have diverged
+    finished = [run for run in runs if run["scores"]]
     logs = [read_curves(folder / run["folder"] / "logs") for run in finished]
     return Score(
         seeds=tuple(column.factor * run["scores"][column.score] for run in finished),
         learning_rate=best,
-        degenerate=sum(bool(run["degenerate"]) for run in runs),
+        diverged=len(runs) - len(finished),
         curves=tuple(curves["held_out"][tag] for curves in logs),
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from bert_keras.errors import InputError
+from bert_keras.errors import check
 from bert_keras.experiments.experiments import Arm, Experiment
 from bert_keras.runs.recipes import (
     LAPTOP_TASKS,
@@ -59,45 +59,46 @@ class Scale:
 
         Each arm with a change in `step_costs` gets a shorter one, with fewer pretraining steps.
 
-        Args:
-            experiment: The experiment.
-
         Raises:
             InputError: This scale does not include the experiment.
         """
-        if experiment.name not in self.tables:
-            raise InputError(
-                f"this scale has {' and '.join(self.tables)}, but not {experiment.name}; choose "
-                "one of these or another scale"
-            )
-        longer = [arm for arm in experiment.arms if self.step_cost(arm) > 1]
-        return replace(experiment, arms=(*experiment.arms, *map(self._shortened, longer)))
-
-    def step_cost(self, arm: Arm) -> float:
-        """Returns the processor time of a pretraining step of an arm; 1 is that of BERT."""
-        return max(self.step_costs.get(change, 1.0) for change in ("", *arm.pretraining))
-
-    def _shortened(self, arm: Arm) -> Arm:
-        recipe, cost = self.phases[-1].recipe, self.step_cost(arm)
-        steps, warmup = round(recipe.num_steps / cost), round(recipe.num_warmup_steps / cost)
-        return replace(
-            arm,
-            name=f"{arm.name}, equal time",
-            pretraining=(*arm.pretraining, f"num_steps={steps}", f"num_warmup_steps={warmup}"),
-            longer_arm=arm.name,
+        check(
+            experiment.name in self.tables,
+            f"this scale has {' and '.join(self.tables)}, but not {experiment.name}; choose one of "
+            "these or another scale",
         )
+        arms = [*experiment.arms]
+        for arm in experiment.arms:
+            cost = max(self.step_costs.get(change, 1.0) for change in ("", *arm.pretraining))
+            if cost > 1:
+                recipe = self.phases[-1].recipe
+                steps = {
+                    name: round(getattr(recipe, name) / cost)
+                    for name in ("num_steps", "num_warmup_steps")
+                }
+                changes = (f"{name}={value}" for name, value in steps.items())
+                arms.append(
+                    replace(
+                        arm,
+                        name=f"{arm.name}, equal time",
+                        pretraining=(*arm.pretraining, *changes),
+                        longer_arm=arm.name,
+                    )
+                )
+        return replace(experiment, arms=tuple(arms))
 
-    def remarks(self) -> list[str]:
+    def remarks(self, experiment: Experiment) -> list[str]:
         """Returns sentences about what differs from the paper."""
-        return [
-            *(f"{new} replaces {old}." for old, new in self.stand_ins.items()),
-            *(
-                f"A pretraining step with {change} takes {cost:g} times the processor time of a "
-                'step of BERT. The arms "equal time" take fewer steps, in the processor time of '
-                "BERT; all other arms read as many tokens as BERT."
-                for change, cost in self.step_costs.items()
-            ),
-        ]
+        used = {change for arm in experiment.arms for change in arm.pretraining}
+        remarks = [f"{new} replaces {old}." for old, new in self.stand_ins.items() if old in used]
+        for change, cost in self.step_costs.items():
+            if change in used:
+                remarks.append(
+                    f"A pretraining step with {change} takes {cost:g} times the processor time of "
+                    'a step of BERT. The arms "equal time" take fewer steps, in the processor time '
+                    "of BERT; all other arms read as many tokens as BERT."
+                )
+        return remarks
 
     def tuning(self, task: str) -> Tuning:
         """Returns the fine-tuning of a task."""
@@ -108,14 +109,9 @@ class Scale:
         return round(arm.step_fraction * self.pretraining(arm)[-1].recipe.end)
 
     def pretraining(self, arm: Arm, *, ends: Iterable[int] = ()) -> list[Phase]:
-        """Returns the pretraining phases of an arm, split at additional steps.
+        """Returns the pretraining phases of an arm, split at the steps `ends`.
 
-        Each part of a phase has a different seed. Every part reads the records from their start,
-        and the seed changes their order.
-
-        Args:
-            arm: The arm, whose changes are applied to the recipes.
-            ends: The steps at which phases are split.
+        Every part of a phase reads the records from their start, in the order of its own seed.
         """
         parts, start = [], 0
         for phase in self.phases:
@@ -128,19 +124,6 @@ class Scale:
                 parts.append(replace(phase, recipe=part))
             start = recipe.end
         return parts
-
-    def needed(self, experiment: Experiment) -> "Scale":
-        """Returns a copy with only those settings that affect the results of an experiment."""
-        tasks = {column.task for column in experiment.columns}
-        changes = {change for arm in experiment.arms for change in arm.pretraining}
-        return replace(
-            self,
-            note="",
-            tunings={task: self.tuning(task) for task in sorted(tasks)},
-            stand_ins={old: new for old, new in self.stand_ins.items() if old in changes},
-            step_costs={name: cost for name, cost in self.step_costs.items() if name in changes},
-            tables=(),
-        )
 
 
 def _accumulating(name: str) -> PretrainRecipe:

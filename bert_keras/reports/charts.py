@@ -55,7 +55,6 @@ class Line(NamedTuple):
     label: str  # tooltip
     group: str  # determines the colour and has one legend entry
     points: Sequence[tuple[float, float]]
-    dashed: bool = False
 
 
 # Draws one chart and returns the tooltips of its elements by their gid.
@@ -75,13 +74,11 @@ def line_chart(title: str, lines: Sequence[Line]) -> DrawChart:
             (drawn,) = axes.plot(
                 *points.T,
                 color=COLORS[groups.index(line.group) % len(COLORS)],
-                linestyle="--" if line.dashed else "-",
                 marker="o" if len(points) == 1 else "",
                 markersize=4,
                 gid=f"line-{index}",
             )
-            if not line.dashed or line.group not in handles:
-                handles[line.group] = drawn
+            handles.setdefault(line.group, drawn)
         if not any(len(_finite(line.points)) for line in lines):
             axes.set(xticks=[], yticks=[])
             axes.text(0.5, 0.5, "no values", transform=axes.transAxes, ha="center")

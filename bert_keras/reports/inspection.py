@@ -1,4 +1,4 @@
-"""Writes the page of `bert-keras inspect`: attention, masked words and vectors of a word."""
+"""Writes the page of `bert-keras inspect`: attention and masked words of a text."""
 
 import base64
 import os
@@ -11,13 +11,12 @@ from keras import ops
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.downstream.task import softmax
-from bert_keras.errors import InputError
-from bert_keras.files import check_output, write_text
-from bert_keras.models import load_model
+from bert_keras.errors import check
+from bert_keras.files import StrPath, check_output, write_text
+from bert_keras.models import MODELS
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
-from bert_keras.reports.neighbours import neighbours
 from bert_keras.reports.page import render
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer, ids_with_masks
@@ -28,13 +27,7 @@ STEPS = 65_535  # probabilities are quantized to this many steps, two bytes each
 
 
 def inspect_texts(
-    pretrained: str | os.PathLike,
-    texts: Sequence[str] = (),
-    *,
-    output: str | os.PathLike,
-    word: str | None = None,
-    sentences: str | os.PathLike | None = None,
-    num_tokens: int = 10,
+    pretrained: StrPath, texts: Sequence[str], *, output: StrPath, num_tokens: int = 10
 ) -> None:
     """Writes the page of a checkpoint of any format.
 
@@ -43,42 +36,34 @@ def inspect_texts(
         texts: A text or a pair of texts. The page shows its attention and, if the model has a
             masked-LM head, predictions of its masked words.
         output: The HTML file to write.
-        word: A word whose vectors in the lines of `sentences` are compared by their cosines.
-        sentences: A text file with the word in every line.
         num_tokens: The number of most probable tokens shown for a masked token.
 
     Raises:
-        InputError: There is nothing to show, or a text, word or file cannot be shown.
+        InputError: A text cannot be shown.
     """
-    if not texts and word is None and sentences is None:
-        raise InputError("there is nothing to show; give a text, or a word and a file of sentences")
-    if (word is None) != (sentences is None):
-        raise InputError("a word needs a file of sentences, and a file a word; give both or none")
-    if num_tokens < 1:
-        raise InputError(f"the number of tokens to show is {num_tokens}; expected at least 1")
+    check(num_tokens >= 1, f"the number of tokens to show is {num_tokens}; expected at least 1")
     check_output(output)
     checkpoint = open_text_checkpoint(pretrained)
-    metadata, tokenizer = checkpoint.metadata, checkpoint.tokenizer
+    metadata, vocabulary = checkpoint.metadata, checkpoint.vocabulary
     # Invalid texts raise an error before the weights are read.
-    inputs = _inputs(texts, tokenizer, metadata=metadata) if texts else None
-    model, vocabulary = load_model(pretrained), tokenizer.vocabulary
+    inputs = _inputs(texts, checkpoint.tokenizer, metadata=metadata)
+    model = MODELS[metadata.model].from_checkpoint(checkpoint, metadata=metadata, source=pretrained)
     encoder = cast(BertEncoder, getattr(model, "encoder", model))
     sizes = ("num_layers", "num_heads", "hidden_size")
     data: dict = {
         "model": metadata.model,
         "num_tokens": len(vocabulary),
-        "lowercase": tokenizer.lowercase,
+        "lowercase": metadata.lowercase,
         **{name: getattr(metadata.config, name) for name in sizes},
+        "attention": _attention(encoder, inputs, vocabulary),
+        "masked": _masked_words(model, inputs, vocabulary, num_tokens=num_tokens),
     }
     if isinstance(model, BertSentenceEncoder):
-        data["embedding"] = _embedding(model, texts)
-    if inputs is not None:
-        data["attention"] = _attention(encoder, inputs, vocabulary)
-        data["masked"] = _masked_words(model, inputs, vocabulary, num_tokens=num_tokens)
-    if word is not None and sentences is not None:
-        data["neighbours"] = neighbours(
-            encoder, tokenizer, word=word, sentences=sentences, max_length=metadata.max_length
-        )
+        data["embedding"] = {"summary": model.embedding.summary, "cosine": None}
+        if len(texts) == 2:
+            one, other = model.encode(texts)
+            lengths = np.linalg.norm(one) * np.linalg.norm(other)
+            data["embedding"]["cosine"] = float(one @ other / lengths)
     title = f"Inspection of {os.fspath(pretrained)}"
     write_text(output, render("inspection.html", title=title, data=data))
 
@@ -86,45 +71,18 @@ def inspect_texts(
 def _inputs(
     texts: Sequence[str], tokenizer: TextTokenizer, *, metadata: ModelMetadata
 ) -> dict[str, np.ndarray]:
-    """Packs a text or a pair, which may contain [MASK], into int32 arrays [1, T]. Nothing is
-    truncated.
-
-    Raises:
-        InputError: There are more than two texts, a text has no word, or the model cannot read a
-            pair or a text of this length.
-    """
-    if len(texts) > 2:
-        raise InputError(f"received {len(texts)} texts; expected one text or a pair")
-    for text in texts:
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(f"the text {text!r} is not valid UTF-8; correct it") from error
+    """Packs a text or a pair, which may contain [MASK], into int32 arrays [1, T]."""
+    check(len(texts) in (1, 2), f"received {len(texts)} texts; expected one text or a pair")
     vocabulary, ids = tokenizer.vocabulary, ids_with_masks(texts, tokenizer)
     for text, tokens in zip(texts, ids, strict=True):
-        if not tokens:
-            raise InputError(f"the text {text!r} contains no word; expected at least one")
+        check(tokens, f"the text {text!r} contains no word; expected at least one")
     limit = min(MAX_TOKENS, metadata.max_length)
     length = sum(map(len, ids)) + vocabulary.num_specials(len(texts))
-    if length > limit:
-        raise InputError(
-            f"the text has {length} tokens, with [CLS] and [SEP]; shorten it to at most {limit}"
-        )
+    check(
+        length <= limit,
+        f"the text has {length} tokens, with [CLS] and [SEP]; shorten it to at most {limit}",
+    )
     return pack(*([each] for each in ids), vocabulary=vocabulary, max_length=limit)
-
-
-def _embedding(model: BertSentenceEncoder, texts: Sequence[str]) -> dict:
-    """Describes how a sentence encoder embeds a text, and returns the cosine of a pair.
-
-    Returns:
-        `summary`, the steps; `cosine`, a float, None without a pair.
-    """
-    embedding = {"summary": model.embedding.summary, "cosine": None}
-    if len(texts) == 2:
-        one, other = model.encode(texts)
-        lengths = np.linalg.norm(one) * np.linalg.norm(other)
-        embedding["cosine"] = float(one @ other / lengths)
-    return embedding
 
 
 def _attention(encoder: BertEncoder, inputs: dict[str, np.ndarray], vocabulary: Vocabulary) -> dict:

@@ -55,7 +55,7 @@ def test_an_interrupted_table_continues_and_a_finished_one_does_not_run_again(
     interrupt(6 + 3)
     for stage in ("train_vocabulary", "build"):
         monkeypatch.setattr(run, stage, refused)
-    processor_seconds = json.loads((output / "costs.json").read_text())["processor_seconds"]
+    before = json.loads((output / "costs.json").read_text())
     interrupt(4 + 3 + 6 + 5)
     assert "1 of 3 cells have a score so far" in (output / "report.md").read_text()
     with monkeypatch.context() as patch:
@@ -71,9 +71,8 @@ def test_an_interrupted_table_continues_and_a_finished_one_does_not_run_again(
     arms = ("No NSP", "+ BiLSTM", "+ BiLSTM, equal time")
     assert results.scores.keys() == {(arm, "MNLI-m") for arm in arms}
     stages = {"vocabulary", "records", "fine-tune MNLI-m", "pretrain left-to-right"}
-    assert stages <= costs["seconds"].keys() == costs["processor_seconds"].keys()
-    interrupted = "pretrain left-to-right"
-    assert costs["processor_seconds"][interrupted] > processor_seconds[interrupted] > 0
+    assert stages <= costs.keys()
+    assert costs["pretrain left-to-right"][1] > before["pretrain left-to-right"][1] > 0
     report = (output / "report.md").read_text()
     assert "QNLI is omitted" in report and "MRPC is omitted" in report
     curve = results.pretrainings["left-to-right"].curves["train", "loss/total"]
@@ -107,9 +106,8 @@ def test_each_experiment_runs(data, scale, name, tmp_path):
     assert page.count("<svg") == 2 + len(columns) + (name == "c1")
     values = json.loads((output / "results.json").read_text())
     assert len(values["cells"]) == len(cells)
-    assert {name.partition(",")[0] for name in values["kendall_tau"]} == (
-        set() if name == "c1" else set(columns)
-    )
+    compared = {each.partition(",")[0] for each in values["kendall_tau"]}  # unless all are equal
+    assert compared <= (set() if name == "c1" else set(columns))
     check = {"table5": _check_arms_of_table5, "table6": _check_sizes, "c1": _check_steps}
     check.get(name, lambda output: None)(output)
 
@@ -199,7 +197,7 @@ def test_a_plan_lists_arms_steps_and_time(data, scale, monkeypatch, is_timed):
 @pytest.mark.parametrize(
     ("folder", "message"),
     [
-        ("nowhere", r"nowhere is not a folder; expected one with corpus/\*\.txt and folders such"),
+        ("nowhere", "nowhere contains no task"),
         ("glue", r"glue has no corpus/\*\.txt; put UTF-8 text for pretraining there"),
         (
             "corpus",
@@ -226,7 +224,7 @@ def test_several_workers_are_refused_before_anything_is_written(data, scale, tmp
 
 
 def test_an_experiment_continues_with_its_corpus_alone(data, scale, tmp_path, monkeypatch):
-    """A task may be added; a folder of an earlier version recorded no corpus."""
+    """A task may be added."""
 
     def fill(results, runs, *, files):
         (runs.folder / "vocab.txt").touch()
@@ -246,14 +244,12 @@ def test_an_experiment_continues_with_its_corpus_alone(data, scale, tmp_path, mo
         reproduce(TABLE5, scale, data=copy, output=output)
     recipe = json.loads((output / "recipe.json").read_text())
     assert recipe["files"] == {"corpus/text.txt": hashlib.sha256(content).hexdigest()}
-    (output / "recipe.json").write_text(json.dumps(recipe | {"files": {}}))
-    reproduce(TABLE5, scale, data=copy, output=output)
 
 
 def test_invalid_task_rows_are_reported_before_the_pretraining(data, scale, tmp_path):
     copy = shutil.copytree(data, tmp_path / "data")
     dev = copy / "glue" / "MNLI" / "dev_matched.tsv"
     dev.write_text(dev.read_text().replace("neutral", "perhaps", 1))
-    with pytest.raises(InputError, match=r"dev_matched.tsv, line 2 has the label 'perhaps'; known"):
+    with pytest.raises(InputError, match=r"dev_matched.tsv, line 2 has the unknown label"):
         reproduce(TABLE5, scale, data=copy, output=tmp_path / "run")
     assert not (tmp_path / "run").exists()

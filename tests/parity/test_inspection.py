@@ -44,24 +44,6 @@ def test_attention_with_real_weights(real_weights, tmp_path, texts):
     assert data["masked"] == {"missing": "BertSentenceEncoder"}
 
 
-def test_neighbours_with_real_weights(real_weights, tmp_path):
-    (tmp_path / "banks.txt").write_text("\n".join(TEXTS), "utf-8")
-    inspect_texts(
-        real_weights, output=tmp_path / "page.html", word="bank", sentences=tmp_path / "banks.txt"
-    )
-    reference, vectors = their_side.real_reference("BertEncoder", real_weights), []
-    for text in TEXTS:
-        batch, tokens = encoded(real_weights, text)
-        outputs = their_side.outputs(reference, batch)
-        states = [outputs[f"hidden_states/{layer}"] for layer in range(7)]
-        vectors.append([each[0, tokens.index("bank")] for each in states])
-    first, second = np.stack(vectors)
-    lengths = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)
-    cosines = np.array(data_of(tmp_path / "page.html")["neighbours"]["cosines"])
-    np.testing.assert_allclose(cosines[:, 0, 1], (first * second).sum(-1) / lengths, atol=1e-4)
-    np.testing.assert_allclose(cosines[:, [0, 1], [0, 1]], 1)
-
-
 def test_masked_words_with_a_random_head(real_weights, tmp_path):
     reference = their_side.real_reference("BertMaskedLM", real_weights)
     reference.save_pretrained(tmp_path / "model")

@@ -21,7 +21,7 @@ def tooltips(chart):
 
 def test_lines_have_tooltips_and_omit_values_that_are_not_finite():
     lines = [Line("a, seed <1>", "a & b", [(1, 0.5), (2, float("nan")), (3, 0.1)]),
-             Line("seed 2", "$c", [(5, 2.0)], dashed=True)]  # fmt: skip
+             Line("seed 2", "$c", [(5, 2.0)])]  # fmt: skip
     chart = svg(line_chart("loss <b>", lines))
     paths = tooltips(chart)
     assert paths.keys() == {"a, seed <1>", "seed 2"}

@@ -12,11 +12,10 @@ from bert_keras.cli import main
 from bert_keras.downstream.task import softmax
 from bert_keras.models import BertEncoder, BertMaskedLM
 from bert_keras.reports.inspection import STEPS, inspect_texts
-from bert_keras.reports.neighbours import similarity_order
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 from bert_keras.text.packing import pack
 from tests.inspected import data_of, weights_of
-from tests.reports.conftest import CONFIG, SENTENCES, TEXT, TOKENIZER, VOCABULARY
+from tests.reports.conftest import CONFIG, TEXT, TOKENIZER, VOCABULARY
 
 
 @pytest.fixture(scope="module")
@@ -126,51 +125,6 @@ def test_a_model_without_a_masked_lm_head_predicts_nothing(page_of):
 
 
 @pytest.mark.parametrize(
-    ("word", "spans"),
-    [
-        ("bank", [(0, "bank"), (1, "bank"), (1, "bank"), (2, "Bank")]),
-        ("of a", [(1, "of a"), (2, "of a")]),
-    ],
-)
-def test_cosines_of_a_word(page_of, folders, tmp_path, word, spans):
-    lines = [each for each in SENTENCES if word in each.lower()]
-    path = tmp_path / "lines.txt"
-    path.write_text("\n".join(lines), "utf-8")
-    data = page_of("masked-lm", word=word, sentences=path)
-    assert "attention" not in data and "masked" not in data
-    near, vectors = data["neighbours"], []
-    for line in lines:
-        inputs = inputs_of(line)
-        names = [VOCABULARY.tokens[each] for each in inputs["input_ids"][0]]
-        states = folders["masked-lm"][1].encoder.states(inputs).hidden_states
-        for at in range(len(names)):
-            if names[at : at + len(word.split())] == word.split():
-                subwords = [np.asarray(each)[0, at : at + len(word.split())] for each in states]
-                vectors.append(np.mean(subwords, axis=1))
-    vectors = np.stack(vectors, axis=1)
-    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
-    expected = vectors @ vectors.transpose(0, 2, 1)
-    np.testing.assert_allclose(near["cosines"], expected, atol=1e-4)
-    assert expected.min() < 0.95
-    assert near["num_tokens"] == len(word.split())
-    occurrences = near["occurrences"]
-    assert [
-        (SENTENCES.index(lines[each["line"] - 1]), each["word"]) for each in occurrences
-    ] == spans
-    for each in occurrences:
-        assert each["before"] + each["word"] + each["after"] == lines[each["line"] - 1]
-    assert [sorted(each) for each in near["orders"]] == [[*range(len(spans))]] * 3
-
-
-def test_a_part_of_a_longer_word_is_no_occurrence(page_of, tmp_path):
-    path = tmp_path / "lines.txt"
-    path.write_text("lend lends lender lend\n", "utf-8")
-    near = page_of("encoder", word="lend", sentences=path)["neighbours"]
-    assert [each["before"] for each in near["occurrences"]] == ["", "lend lends lender "]
-    assert near["occurrences"][0]["after"] == " lends lender lend"
-
-
-@pytest.mark.parametrize(
     ("family", "changes", "pair"),
     [
         ("roberta", {"position_offset": 2, "num_segments": 1}, "<s>0 | </s>0</s>1 | </s>1"),
@@ -182,14 +136,8 @@ def test_pages_of_relatives_show_their_tokens(subwords, tmp_path, family, change
     tokenizer = tokenizer_of(vocabulary, lowercase=False)
     model = BertMaskedLM(dataclasses.replace(CONFIG, vocab_size=len(vocabulary), **changes))
     model.save_pretrained(tmp_path / "model", tokenizer=tokenizer)
-    (tmp_path / "lines.txt").write_text("work, works and a work\nnetwork work.\n", "utf-8")
-    inspect_texts(
-        tmp_path / "model",
-        ["The license [MASK].", "Any work."],
-        output=tmp_path / "page.html",
-        word="work",
-        sentences=tmp_path / "lines.txt",
-    )
+    texts = ["The license [MASK].", "Any work."]
+    inspect_texts(tmp_path / "model", texts, output=tmp_path / "page.html")
     data = data_of(tmp_path / "page.html")
     shown = data["attention"]
     specials = {shown["cls"], shown["sep"]}
@@ -201,12 +149,6 @@ def test_pages_of_relatives_show_their_tokens(subwords, tmp_path, family, change
     (masked,) = data["masked"]["predictions"]
     assert shown["tokens"][masked["position"]] == vocabulary.tokens[vocabulary.mask_id]
     assert 0 < data["masked"].get("is_next", 0.5) < 1
-    occurrences = data["neighbours"]["occurrences"]
-    assert [(each["before"], each["word"]) for each in occurrences] == [
-        ("", "work"),
-        ("work, works and a ", "work"),
-        ("network ", "work"),
-    ]
 
 
 @pytest.mark.parametrize("num_segments", [0, 1])
@@ -216,12 +158,6 @@ def test_a_model_without_a_second_segment_shows_a_pair(tmp_path, num_segments):
     page = tmp_path / "page.html"
     assert main(["inspect", str(tmp_path / "model"), "money", "bank", "-o", str(page)]) == 0
     assert data_of(page)["attention"]["texts"] == [0, 0, 0, 1, 1]
-
-
-def test_similar_vectors_are_next_to_each_other():
-    group = np.array([0, 1, 0, 1, 1, 0])
-    cosines = np.where(group[:, None] == group, 0.9, 0.2) + 0.1 * np.eye(6)
-    assert "".join(map(str, group[similarity_order(cosines)])) in ("000111", "111000")
 
 
 def test_a_sentence_encoder_shows_its_embedding(folders, tmp_path):

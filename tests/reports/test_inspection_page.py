@@ -4,84 +4,44 @@ import html
 import re
 import shlex
 
-import numpy as np
 import pytest
 
-from bert_keras.checkpoints.metadata import ModelMetadata
 from bert_keras.cli import main
-from bert_keras.models.pretrained import save_model
 from bert_keras.reports.inspection import MAX_TOKENS, inspect_texts
 from tests.browser import browser_page
 from tests.inspected import data_of, weights_of
-from tests.reports.conftest import CONFIG, SENTENCES, TEXT
+from tests.reports.conftest import TEXT
 
 UNSAFE = "</script><script>document.title='broken'</script>{{data}} bank"
 
 
 def test_the_page_loads_no_other_files_and_escapes_texts(folders, tmp_path):
     output = tmp_path / "new" / "page.html"
-    (tmp_path / "lines.txt").write_text(f"{UNSAFE}\n{UNSAFE}\n", "utf-8")
-    inspect_texts(
-        folders["pretrainer"][0],
-        [UNSAFE],
-        output=output,
-        word="bank",
-        sentences=tmp_path / "lines.txt",
-    )
+    inspect_texts(folders["pretrainer"][0], [UNSAFE], output=output)
     page = output.read_text("utf-8")
     assert not re.search(r"https?://|src=|@import|url\(|\bfetch\(|\bimport\(", page)
     assert "default-src 'none'" in page
     assert page.count("<script") == page.count("</script>") == 2
-    assert data_of(output)["neighbours"]["occurrences"][0]["before"] == UNSAFE.removesuffix("bank")
     assert html.escape(str(folders["pretrainer"][0])) in page
 
 
-LONG = " ".join(["money"] * MAX_TOKENS)
-
-
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "word"),
     [
-        ("{folder}", "there is nothing to show; give a text"),
-        ("{folder} a b money", "received 3 texts; expected one text or a pair"),
-        ("{folder} money ' '", "the text ' ' contains no word"),
-        (f"{{folder}} '{LONG}'", f"has {MAX_TOKENS + 2} tokens, with [CLS] and [SEP]"),
-        ("{folder} money --top-k 0", "tokens to show is 0; expected at least 1"),
-        ("{folder} money --word bank", "and a file a word; give both or none"),
-        ("{folder} money --sentences {tmp}/banks.txt", "and a file a word; give both or none"),
-        ("{folder} --word bank --sentences {tmp}/none.txt", "does not exist; expected a file"),
-        ("{folder} --word river --sentences {tmp}/banks.txt", "line 1 does not contain 'river'"),
-        ("{folder} --word zebra --sentences {tmp}/banks.txt", "no tokens for 'zebra'"),
-        ("{folder} --word ' ' --sentences {tmp}/banks.txt", "no tokens for ' '"),
-        ("{folder} --word muddy --sentences {tmp}/one.txt", "1 time; expected 2 to 100"),
-        ("{folder} --word muddy --sentences {tmp}/many.txt", "101 times; expected 2 to 100"),
-        ("{folder} --word muddy --sentences {tmp}/long.txt", "line 2 has 189 tokens; expected"),
-        ("{tmp} money", "contains no known checkpoint"),
+        ("{folder} a b money", "3 texts"),
+        ("{folder} money ' '", "' '"),
+        (f"{{folder}} '{' '.join(['money'] * MAX_TOKENS)}'", f"has {MAX_TOKENS + 2} tokens"),
+        ("{folder} money --top-k 0", "0"),
+        ("{tmp} money", "known checkpoint"),
         ("{tmp}/nowhere money", "does not exist"),
     ],
 )
-def test_wrong_arguments_are_refused(folders, tmp_path, capsys, arguments, message):
-    folder, _ = folders["encoder"]
-    (tmp_path / "banks.txt").write_text("\n".join(SENTENCES), "utf-8")
-    (tmp_path / "one.txt").write_text("A muddy bank.\n", "utf-8")
-    (tmp_path / "many.txt").write_text("A muddy bank.\n" * 101, "utf-8")
-    (tmp_path / "long.txt").write_text("muddy\n" + "muddy " * 189, "utf-8")
-    arguments = shlex.split(arguments.format(folder=folder, tmp=tmp_path))
+def test_wrong_arguments_are_refused(folders, tmp_path, capsys, arguments, word):
+    arguments = shlex.split(arguments.format(folder=folders["encoder"][0], tmp=tmp_path))
     assert main(["inspect", *arguments, "-o", str(tmp_path / "page.html")]) == 2
     printed = capsys.readouterr()
-    assert message in printed.err and printed.err.count("\n") == 1 and not printed.out
-    assert printed.err.startswith("bert-keras inspect: ")
+    assert word in printed.err and printed.err.count("\n") == 1 and not printed.out
     assert not (tmp_path / "page.html").exists()
-
-
-def test_a_folder_as_output_and_a_model_without_a_vocabulary_are_refused(folders, tmp_path, capsys):
-    folder, model = folders["encoder"]
-    assert main(["inspect", str(folder), "money", "-o", str(tmp_path)]) == 2
-    assert "is a folder; name a file to write" in capsys.readouterr().err
-    metadata = ModelMetadata(model="BertEncoder", config=CONFIG, lowercase=True, max_length=190)
-    save_model(model, tmp_path / "model", metadata=metadata, vocabulary=None)
-    assert main(["inspect", str(tmp_path / "model"), "money", "-o", str(tmp_path / "p.html")]) == 2
-    assert "has no vocabulary" in capsys.readouterr().err
 
 
 def test_the_command_prints_the_path_of_the_page(folders, tmp_path, capsys):
@@ -124,21 +84,14 @@ def percent(fraction):
 
 @pytest.mark.slow
 def test_a_browser_shows_the_page_and_keys_select_maps_and_tokens(folders, tmp_path):
-    output, lines = tmp_path / "page.html", tmp_path / "lines.txt"
-    lines.write_text("\n".join([*SENTENCES, UNSAFE]), "utf-8")
-    inspect_texts(
-        folders["pretrainer"][0],
-        ["The bank of the [MASK].", UNSAFE],
-        output=output,
-        word="bank",
-        sentences=lines,
-    )
+    output = tmp_path / "page.html"
+    inspect_texts(folders["pretrainer"][0], ["The bank of the [MASK].", UNSAFE], output=output)
     data = data_of(output)
     weights, tokens = weights_of(data), data["attention"]["tokens"]
     last = len(tokens) - 1
     with browser_page(width=1200, height=900) as page:
         page.open(output.as_uri())
-        text = page.wait_for("Attention", "Masked words", "“bank” in 4 sentences")
+        text = page.wait_for("Attention", "Masked words")
         assert "BertPretrainer: 2 layers of 4 heads, hidden size 24" in text
         assert "The second text follows the first with a probability of" in text
         assert percent(data["masked"]["predictions"][0]["top"][0][1]) in text
@@ -174,15 +127,6 @@ def test_a_browser_shows_the_page_and_keys_select_maps_and_tokens(folders, tmp_p
         choose(page, "head", "0")
         page.wait_for("bank (2) is not among the shown tokens", "mean of the heads")
         choose(page, "side", "row")
-        cosines = np.array(data["neighbours"]["cosines"][0])
-        choose(page, "depth", "0")
-        choose(page, "order", "nearest")
-        page.run("document.querySelector('#near input[value=\"3\"]').click()")
-        lines_shown = page.run(
-            "[...document.querySelectorAll('#near tbody tr')].map(row => "
-            "+row.querySelector('input').value)"
-        )
-        assert lines_shown == sorted(range(5), key=lambda each: -cosines[3, each])
         page.picture(tmp_path / "page.png")
         assert (tmp_path / "page.png").stat().st_size > 20_000
         assert page.run("document.title") == f"Inspection of {folders['pretrainer'][0]}"
@@ -200,5 +144,4 @@ def test_a_browser_shows_the_least_probable_token_first(folders, tmp_path):
         assert f"rank {least['original'][2]}" in text
         page.run("document.querySelector('#masked button').focus()")
         page.wait_for(f"Predictions for {predictions[0]['original'][0]} (1)")
-        assert page.run("document.getElementById('neighbours').hidden")
         assert page.run("document.documentElement.scrollWidth") <= 500

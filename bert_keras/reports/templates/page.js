@@ -1,7 +1,6 @@
 // Functions and constants that the sections of the page share.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const MAX_NAMED = 5;  // maximum number of tokens that a sentence lists
-const MAX_COLUMNS = 24;  // maximum columns of a table that shows numbers in its cells
 const $ = id => document.getElementById(id);
 
 /** Creates an element. Strings become text nodes, so content is never parsed as HTML. */
