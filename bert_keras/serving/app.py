@@ -26,7 +26,6 @@ from starlette.types import Receive, Scope, Send
 
 from bert_keras.serving.embeddings_api import (
     COUNTS,
-    EMBEDDINGS_PATH,
     check_signatures,
     embeddings_response,
     error_response,
@@ -106,7 +105,7 @@ class _Server:
 
     async def respond(self, request: Request) -> Response:
         """Responds to a request for the HTML page, the Prometheus metrics or one of the APIs."""
-        path = only_path = request.scope["raw_path"].decode("utf-8", "replace")
+        path = request.scope["raw_path"].decode("utf-8", "replace")
         if query := request.scope["query_string"].decode("utf-8", "replace"):
             path = f"{path}?{query}"
         if (request.method, path) == ("GET", "/") and "html" in request.headers.get("accept", ""):
@@ -117,35 +116,26 @@ class _Server:
             return HTMLResponse(_NOT_FOUND, status_code=404)
         if request.method == "OPTIONS":
             return HTMLResponse("", status_code=400)
-        is_embeddings = (request.method, only_path) == ("POST", EMBEDDINGS_PATH)
-        start, model, api = time.perf_counter(), self._versions.name, ""
+        start, call, status = time.perf_counter(), Call(""), 200
         try:
-            if is_embeddings:
-                api = "embeddings"
-                status, content = 200, await self._in_time(request, self._embed)
-            else:
-                call = read_call(request.method, path)
-                model = call.model
-                api = call.verb if request.method == "POST" else ""
-                status, content = 200, await self._content(request, call)
+            call = read_call(request.method, path)
+            content = await self._content(request, call)
         except (Refusal, asyncio.CancelledError) as error:
             # uvicorn cancels the requests that still run at the end of its grace time.
             refusal = error if isinstance(error, Refusal) else Refusal(_SHUTDOWN, status=503)
-            status = refusal.status
-            message = error_response(refusal) if is_embeddings else {"error": str(refusal)}
-            content = json_bytes(message)
+            status, is_openai = refusal.status, call.verb == "embeddings"
+            content = json_bytes(error_response(refusal) if is_openai else {"error": str(refusal)})
         self._monitoring.count_request(
-            model if model == self._versions.name else "",  # clients can invent any other name
-            api=api,
+            "" if call.model not in ("", self._versions.name) else self._versions.name,
+            api=call.verb,
             status=status,
             seconds=time.perf_counter() - start,
         )
         return Response(content, status_code=status, media_type="application/json")
 
     async def _content(self, request: Request, call: Call) -> bytes:
-        """Returns the response body of TF Serving's API."""
-        if call.verb == "predict":
-            return await self._in_time(request, partial(self._predict, call))
+        if respond := {"predict": self._predict, "embeddings": self._embed}.get(call.verb):
+            return await self._in_time(request, partial(respond, call))
         if call.verb == "status":
             document: dict[str, Any] = {"model_version_status": self._versions.statuses(call)}
         else:
@@ -192,7 +182,7 @@ class _Server:
             outputs = await asyncio.wrap_future(batcher.submit(queued))
         return await self._written(outputs, lambda: predictions(outputs, by_row=by_row))
 
-    async def _embed(self, body: bytes) -> bytes:
+    async def _embed(self, _: Call, body: bytes) -> bytes:
         model, is_short = self._versions.name, len(body) <= _MAX_BYTES_INLINE
         request = await self._step(is_short, lambda: read_embeddings_request(body, model))
         with self._versions.serving(Call(model)) as (_, batcher):
@@ -236,11 +226,5 @@ def page_response(model: str) -> HTMLResponse:
         "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
         "frame-ancestors 'none'"
     )
-    headers = {
-        "Content-Security-Policy": policy,
-        "Referrer-Policy": "no-referrer",
-        "X-Content-Type-Options": "nosniff",
-        "Cache-Control": "no-cache",
-        "Vary": "Accept",
-    }
+    headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache", "Vary": "Accept"}
     return HTMLResponse(Template(text, autoescape=True).render(model=model), headers=headers)

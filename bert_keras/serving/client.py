@@ -31,9 +31,13 @@ class _UnavailableError(InputError):
 class _BaseClient:
     """The arguments, requests, predictions and errors of `Client` and `AsyncClient`."""
 
+    _http_class: str  # of httpx
+
     def __init__(
         self, url: str, *, timeout: float = 60.0, num_attempts: int = 4, batch_size: int = 32
     ):
+        import httpx
+
         self.timeout, self.num_attempts, self.batch_size = timeout, num_attempts, batch_size
         check_least(self, 1, "num_attempts", "batch_size")
         check(0 < timeout <= _MAX_SECONDS, f"timeout is {timeout}; expected up to {_MAX_SECONDS} s")
@@ -44,14 +48,11 @@ class _BaseClient:
                 "followed by /versions/N to select one version"
             )
         self._url = f"{match[1]}:predict"
-        self._http = self._connected(
+        self._http: Any = getattr(httpx, self._http_class)(
             headers={"Content-Type": "application/json"},
             timeout=timeout,
             verify=url.startswith("https:"),  # reading the certificates takes 40 ms
         )
-
-    def _connected(self, **settings: Any) -> Any:
-        raise NotImplementedError
 
     def _requests(
         self, instances: Iterable, signature_name: str | None
@@ -125,7 +126,7 @@ class _BaseClient:
             ) from error
 
 
-class Client(_BaseClient):
+class Client(_BaseClient, contextlib.AbstractContextManager):
     """Sends instances to one model and keeps the connections open. Threads may share a client.
 
     Args:
@@ -149,10 +150,7 @@ class Client(_BaseClient):
     ```
     """
 
-    def _connected(self, **settings: Any) -> "httpx.Client":
-        import httpx
-
-        return httpx.Client(**settings)
+    _http_class = "Client"
 
     def predict(self, instances: Iterable, *, signature_name: str | None = None) -> list:
         """Return one prediction for each instance, in the order of the instances.
@@ -189,14 +187,11 @@ class Client(_BaseClient):
         """Close the connections."""
         self._http.close()
 
-    def __enter__(self) -> "Client":
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-class AsyncClient(_BaseClient):
+class AsyncClient(_BaseClient, contextlib.AbstractAsyncContextManager):
     """Same as `Client`, with the same arguments, but for asyncio.
 
     Many calls of `predict` may be awaited at the same time.
@@ -217,10 +212,7 @@ class AsyncClient(_BaseClient):
     ```
     """
 
-    def _connected(self, **settings: Any) -> "httpx.AsyncClient":
-        import httpx
-
-        return httpx.AsyncClient(**settings)
+    _http_class = "AsyncClient"
 
     async def predict(self, instances: Iterable, *, signature_name: str | None = None) -> list:
         """Same as `Client.predict`, but asynchronous."""
@@ -244,9 +236,6 @@ class AsyncClient(_BaseClient):
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()
-
-    async def __aenter__(self) -> "AsyncClient":
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()

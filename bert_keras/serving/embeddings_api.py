@@ -13,12 +13,10 @@ import numpy as np
 from bert_keras.serving.requests import DEFAULT_SIGNATURE, Refusal, read_document, string_bytes
 from bert_keras.serving.responses import json_values
 
-EMBEDDINGS_PATH = "/v1/embeddings"
 COUNTS = "num_tokens"  # the signature that counts the tokens of a text, and its output
 
 _MAX_TEXTS = 2048  # of a request, as in OpenAI's API
 _PARAMETERS = ("input", "model", "dimensions", "encoding_format", "user")
-_FORMATS = (None, "float", "base64")
 _UNIT_TOLERANCE = 1e-3  # of the length of an embedding that the model scales to length 1
 
 
@@ -38,11 +36,24 @@ def read_embeddings_request(body: bytes, model: str) -> EmbeddingsRequest:
         Refusal: A parameter is missing, unknown, or has a wrong value.
     """
     document = read_document(body)
-    if unknown := [name for name in document if name not in _PARAMETERS]:
-        raise Refusal(
-            f"Unrecognized request argument: {unknown[0]}; expected {', '.join(_PARAMETERS)}",
-            param=unknown[0],
-        )
+    texts, dimensions = document.get("input"), document.get("dimensions")
+    texts = texts if isinstance(texts, list) else [texts]
+    encoding = document.get("encoding_format")
+    checks = {
+        "input": (
+            1 <= len(texts) <= _MAX_TEXTS and all(isinstance(each, str) and each for each in texts),
+            f"1 to {_MAX_TEXTS} texts that are not empty; token ids are of another vocabulary",
+        ),
+        "dimensions": (
+            dimensions is None or (type(dimensions) is int and dimensions >= 1),
+            "an integer, at least 1",
+        ),
+        "encoding_format": (encoding in (None, "float", "base64"), "float or base64"),
+        **{name: (False, "no such parameter") for name in document if name not in _PARAMETERS},
+    }
+    for param, (is_valid, expected) in checks.items():
+        if not is_valid:
+            raise Refusal(f"{param}: expected {expected}", param=param)
     if document.get("model") != model:
         raise Refusal(
             f"The model {document.get('model')!s:.100} does not exist; expected {model!r}",
@@ -50,21 +61,6 @@ def read_embeddings_request(body: bytes, model: str) -> EmbeddingsRequest:
             param="model",
             code="model_not_found",
         )
-    texts, dimensions = document.get("input"), document.get("dimensions")
-    texts = [texts] if isinstance(texts, str) else texts
-    if not isinstance(texts, list) or not 1 <= len(texts) <= _MAX_TEXTS:
-        raise Refusal(f"input: expected a text or a list of 1 to {_MAX_TEXTS} texts", param="input")
-    if not all(isinstance(text, str) and text for text in texts):
-        raise Refusal(
-            "input contains a value that is not a text, or is empty; token ids of another "
-            "vocabulary would give wrong vectors",
-            param="input",
-        )
-    if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
-        raise Refusal("dimensions: expected an integer, at least 1", param="dimensions")
-    encoding = document.get("encoding_format")
-    if encoding not in _FORMATS:
-        raise Refusal("encoding_format: expected float or base64", param="encoding_format")
     texts = np.array([string_bytes(text) for text in texts], object)
     return EmbeddingsRequest(texts, dimensions, encoding == "base64")
 

@@ -48,7 +48,7 @@ class Monitoring:
         ).labels(model_name)
 
     def count_request(self, model_name: str, *, api: str, status: int, seconds: float) -> None:
-        """Counts a request; `api` is "predict", "embeddings", or "" for a GET request."""
+        """Counts a request; `api` is the verb of its `Call`."""
         self._requests.labels(model_name, CODES.get(status, "UNKNOWN")).inc()
         if status == 200:
             self._latency.labels(model_name, api, "REST").observe(seconds * 1e6)

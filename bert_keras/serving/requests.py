@@ -21,11 +21,7 @@ _PATH = re.compile(
     r"/v1/models/(?P<model>[^/:]+)"
     r"(?:/versions/(?P<version>[0-9]{1,18})|/labels/(?P<label>[^/:]+))?(?P<verb>/metadata|:predict)?"
 )
-_VERBS = {
-    ("GET", None): "status",
-    ("GET", "/metadata"): "metadata",
-    ("POST", ":predict"): "predict",
-}
+_VERBS = {"GET": "status", "GET /metadata": "metadata", "POST :predict": "predict"}
 _MAX_CONTAINERS = 2**18  # lists and objects of a body; each takes up to 64 bytes
 _SHOWN_LENGTH = 256  # characters of a JSON value in a message
 _TYPE_NAMES = {dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"}
@@ -55,9 +51,9 @@ class Refusal(Exception):
 class Call:
     """A parsed request line."""
 
-    model: str  # name of the model
+    model: str  # name of the model; "" if the path does not contain it
     version: int | None = None  # None: the latest version
-    verb: str = "predict"  # or status, metadata
+    verb: str = ""  # status, metadata, predict or embeddings
 
 
 def read_call(method: str, path: str) -> Call:
@@ -66,8 +62,10 @@ def read_call(method: str, path: str) -> Call:
     Raises:
         Refusal: The server has no such request (400).
     """
+    if (method, path.partition("?")[0]) == ("POST", "/v1/embeddings"):  # of OpenAI's API
+        return Call("", verb="embeddings")
     match = _PATH.fullmatch(path)
-    verb = match and _VERBS.get((method, match["verb"]))
+    verb = match and _VERBS.get(f"{method} {match['verb'] or ''}".strip())
     if not match or not verb:
         raise Refusal(f"Malformed request: {method} {path}")
     if match["label"] and verb != "status":  # TF Serving's status ignores labels
@@ -121,7 +119,7 @@ def read_predict(
     """
     name = document.get("signature_name") or DEFAULT_SIGNATURE
     if not isinstance(name, str) or name not in signatures:
-        raise Refusal(f'Serving signature name: "{name}" not found in signature def')
+        raise Refusal(f"Serving signature name: {_shown(name)} not found in signature def")
     if "instances" in document and "inputs" in document:
         raise Refusal("expecting only one of 'inputs' or 'instances' keys to exist")
     if "instances" in document:
@@ -147,9 +145,10 @@ def _read_rows(document: dict[str, Any], inputs: Mapping[str, str]) -> dict[str,
     for number, row in enumerate(rows):
         if not _has_names(row):
             raise Refusal(f"Expecting object but got list at item {number} of input list")
-        if unknown := [name for name in row if name not in inputs]:
-            message = f"JSON object: does not have named input: {unknown[0]}"
-            raise _row_error(number, message, key=unknown[0])
+        for name in row:
+            if name not in inputs:
+                message = f"JSON object: does not have named input: {name}"
+                raise _row_error(number, message, key=name)
         if len(row) < len(inputs):
             raise Refusal(
                 f"Failed to process element: {number} of 'instances' list. JSON object: "
@@ -175,7 +174,7 @@ def _is_base64(value: object) -> bool:
 
 
 def _has_names(value: object) -> bool:
-    """Whether `value` maps input names to tensors, unlike {"b64": text}, which is a string."""
+    """Returns whether `value` maps input names to tensors, unlike {"b64": text}, a string."""
     return isinstance(value, dict) and not _is_base64(value)
 
 
@@ -220,12 +219,8 @@ def _array(value: Any, dtype: str) -> np.ndarray:
         leaves = [*array.flat]  # at most 32 dimensions
     except (RuntimeError, ValueError) as error:
         raise Refusal(f"Expecting lists of one shape: {error}") from None
-    for wrong in set(map(type, leaves)) - types:
-        leaf = next(leaf for leaf in leaves if type(leaf) is wrong)
-        if wrong is list:
-            raise Refusal(f"Expecting lists of one shape, but got: {_shown(leaf)} in a list")
-        name = _TYPE_NAMES.get(wrong, str(leaf).replace("None", "Null"))
-        raise Refusal(f"JSON Value: {_shown(leaf)} Type: {name} is not of expected type: {dtype}")
+    if not types.issuperset(map(type, leaves)):
+        raise _type_error(next(leaf for leaf in leaves if type(leaf) not in types), dtype)
     if dtype == "string":
         strings = np.empty(array.size, object)
         strings[:] = [string_bytes(leaf) for leaf in leaves]
@@ -234,10 +229,12 @@ def _array(value: Any, dtype: str) -> np.ndarray:
         with np.errstate(over="ignore"):  # 1e60 becomes Infinity as a float32
             return array.astype(numpy_dtype)
     except OverflowError:
-        largest = _shown(max(leaves, key=abs))
-        raise Refusal(
-            f"JSON Value: {largest} Type: Number is not of expected type: {dtype}"
-        ) from None
+        raise _type_error(max(leaves, key=abs), dtype) from None
+
+
+def _type_error(value: object, dtype: str) -> Refusal:
+    name = _TYPE_NAMES.get(type(value), str(value).replace("None", "Null"))
+    return Refusal(f"JSON Value: {_shown(value)} Type: {name} is not of expected type: {dtype}")
 
 
 def string_bytes(value: str | dict[str, Any]) -> bytes:
