@@ -58,11 +58,7 @@ T = TypeVar("T")
 def create_app(
     model_folder: str | os.PathLike, *, versions: Sequence[int] = (), limits: Limits | None = None
 ) -> Starlette:
-    """Loads a model and returns its HTTP APIs; the arguments are those of `serve`.
-
-    Raises:
-        InputError: A version is missing or is not a SavedModel that TensorFlow can load.
-    """
+    """Loads a model and returns its HTTP APIs; the arguments are those of `serve`."""
     limits = limits or Limits()
     monitoring = Monitoring(Path(model_folder).resolve().name)
     load = partial(load_version, limits=limits, on_run=monitoring.count_run)

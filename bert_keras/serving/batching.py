@@ -59,10 +59,8 @@ class _Part:
 
     @property
     def tensors(self) -> Tensors:
-        tensors = self.request.tensors
-        if self.rows is None:
-            return tensors
-        return {name: array[self.rows] for name, array in tensors.items()}
+        rows = ... if self.rows is None else self.rows
+        return {name: array[rows] for name, array in self.request.tensors.items()}
 
 
 class Batcher:
@@ -70,13 +68,7 @@ class Batcher:
 
     A thread never waits for a batch to fill, so a single request runs at once. If a request has
     more rows than one run takes, its longest rows run first, and its remaining rows run after the
-    other queued requests.
-
-    Args:
-        model: The model, which is closed after the last run.
-        limits: The most rows of a run and bytes of a text.
-        on_run: Called after each run with the arguments `num_requests` and `seconds`.
-        num_threads: Number of runs at the same time.
+    other queued requests. `on_run` gets `num_requests` and `seconds` of each run.
     """
 
     def __init__(
@@ -103,12 +95,7 @@ class Batcher:
             thread.start()
 
     def prepare(self, signature_name: str, tensors: Tensors) -> QueuedRequest:
-        """Orders the rows of a request for `submit`. Millions of rows take about a second.
-
-        Raises:
-            Refusal: A text is too long, or the request has too many rows for one run and its rows
-                cannot be split.
-        """
+        """Orders the rows of a request for `submit`. Millions of rows take about a second."""
         request = QueuedRequest(signature_name, tensors)
         lengths = [_lengths(array) for array in tensors.values()]
         longest = max(int(each.max(initial=1)) for each in lengths)
@@ -150,13 +137,7 @@ class Batcher:
             start += len(rows)
 
     def submit(self, request: QueuedRequest) -> Future:
-        """Queues a request; returns a future of its outputs, or of the `Refusal` of the run.
-
-        If the future is cancelled before the request runs, the request is not run.
-
-        Raises:
-            Refusal: The batcher is closed (503).
-        """
+        """Returns a future of the outputs. If it is cancelled before, the request does not run."""
         with self._changed:
             if self._closed:
                 raise Refusal("The server is shutting down", status=503)

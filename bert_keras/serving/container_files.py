@@ -24,12 +24,7 @@ def check_name(name: str) -> None:
 
 
 def write_container_files(model_folder: str | os.PathLike, folder: str | os.PathLike) -> None:
-    """Fills the templates for a model.
-
-    Args:
-        model_folder: saved_models/NAME.
-        folder: An existing folder for the files, which refer to `model_folder` by a relative path.
-    """
+    """Fills the templates for saved_models/NAME; the path of the model is relative to `folder`."""
     model, folder = Path(model_folder).resolve(), Path(folder).resolve()
     dns_name = re.sub("[^a-z0-9]+", "-", model.name.lower())  # as a DNS label has to be (RFC 1035)
     dns_name = dns_name if dns_name[0].isalpha() else f"model-{dns_name}"

@@ -17,7 +17,6 @@ COUNTS = "num_tokens"  # the signature that counts the tokens of a text, and its
 
 _MAX_TEXTS = 2048  # of a request, as in OpenAI's API
 _PARAMETERS = ("input", "model", "dimensions", "encoding_format", "user")
-_UNIT_TOLERANCE = 1e-3  # of the length of an embedding that the model scales to length 1
 
 
 @dataclass(frozen=True)
@@ -30,11 +29,7 @@ class EmbeddingsRequest:
 
 
 def read_embeddings_request(body: bytes, model: str) -> EmbeddingsRequest:
-    """Parses a request to the served `model`. A parameter of the value null counts as missing.
-
-    Raises:
-        Refusal: A parameter is missing, unknown, or has a wrong value.
-    """
+    """Parses a request to the served `model`. A parameter of the value null counts as missing."""
     document = read_document(body)
     texts, dimensions = document.get("input"), document.get("dimensions")
     texts = texts if isinstance(texts, list) else [texts]
@@ -80,17 +75,7 @@ def check_signatures(model: str, signatures: Mapping[str, Any]) -> None:
 def embeddings_response(
     request: EmbeddingsRequest, embeddings: np.ndarray, num_tokens: np.ndarray, *, model: str
 ) -> dict[str, Any]:
-    """Returns the response.
-
-    Args:
-        request: The request.
-        embeddings: float32 [num_texts, E].
-        num_tokens: The tokens of each text, int32 [num_texts].
-        model: Name of the served model.
-
-    Raises:
-        Refusal: The request asks for more dimensions than E, or a value is not finite (500).
-    """
+    """Returns the response for embeddings [num_texts, E] and counts [num_texts]."""
     if request.dimensions is not None:
         if request.dimensions > embeddings.shape[1]:
             raise Refusal(
@@ -108,8 +93,7 @@ def embeddings_response(
     data = [
         {"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)
     ]
-    total = int(num_tokens.sum())
-    usage = {"prompt_tokens": total, "total_tokens": total}
+    usage = dict.fromkeys(("prompt_tokens", "total_tokens"), int(num_tokens.sum()))
     return {"object": "list", "data": data, "model": model, "usage": usage}
 
 
@@ -117,7 +101,7 @@ def _shortened(embeddings: np.ndarray, dimensions: int) -> np.ndarray:
     """Returns the first values of each embedding, at length 1 if the embedding has length 1."""
     first = embeddings[:, :dimensions]
     norms = np.maximum(np.linalg.norm(first, axis=1, keepdims=True), 1e-12)
-    is_unit = np.abs(np.linalg.norm(embeddings, axis=1, keepdims=True) - 1) < _UNIT_TOLERANCE
+    is_unit = np.abs(np.linalg.norm(embeddings, axis=1, keepdims=True) - 1) < 1e-3
     return first / np.where(is_unit, norms, np.float32(1))
 
 

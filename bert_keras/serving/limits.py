@@ -52,12 +52,7 @@ class BodyReader:
 
     @contextlib.asynccontextmanager
     async def body(self, request: Request) -> AsyncIterator[bytes]:
-        """Yields the decompressed body of a request, which counts towards the limits meanwhile.
-
-        Raises:
-            Refusal: The body is too large (413) or arrives too slowly (408), or the server has too
-                many requests or too many bytes of them in memory (503).
-        """
+        """Yields the decompressed body of a request, which counts towards the limits meanwhile."""
         if self._num_requests >= self._limits.max_requests:
             raise Refusal(_FULL, status=503)
         size = 0  # bytes that this request has in memory

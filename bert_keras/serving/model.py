@@ -32,19 +32,11 @@ class LoadError(Exception):
 class ServedModel:
     """One loaded version of a model. Many threads may call it at the same time.
 
-    Args:
-        folder: saved_models/NAME/VERSION.
-        seconds: The most seconds that one run may take.
-
-    Attributes:
-        signatures: Signature name -> SignatureDef.
-        inputs: Name of each signature with inputs -> input name -> dtype, as for `read_predict`.
-
-    Raises:
-        LoadError: TensorFlow cannot load the folder.
+    A run may take `seconds`. If TensorFlow cannot load the folder, it raises LoadError.
     """
 
-    signatures: dict[str, Any]
+    signatures: dict[str, Any]  # signature name -> SignatureDef
+    # Name of each signature with inputs -> input name -> dtype, as for `read_predict`
     inputs: dict[str, dict[str, str]]
 
     def __init__(self, folder: Path, *, seconds: float = 30.0):
@@ -126,11 +118,7 @@ class ServedModel:
         )
 
     def predict(self, signature_name: str, tensors: Tensors) -> Tensors:
-        """Runs a signature, one of `inputs`; returns its outputs in alphabetical order.
-
-        Raises:
-            Refusal: An op fails, with the op's message and the matching HTTP status.
-        """
+        """Runs a signature; if an op fails, the Refusal has the op's message."""
         from tensorflow import errors
 
         try:

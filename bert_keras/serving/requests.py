@@ -57,11 +57,7 @@ class Call:
 
 
 def read_call(method: str, path: str) -> Call:
-    """Parses an HTTP method and a percent-encoded path with its query.
-
-    Raises:
-        Refusal: The server has no such request (400).
-    """
+    """Parses an HTTP method and a percent-encoded path with its query."""
     if (method, path.partition("?")[0]) == ("POST", "/v1/embeddings"):  # of OpenAI's API
         return Call("", verb="embeddings")
     match = _PATH.fullmatch(path)
@@ -74,11 +70,7 @@ def read_call(method: str, path: str) -> Call:
 
 
 def read_document(body: bytes) -> dict[str, Any]:
-    """Parses the JSON object of a body. Text after the object is ignored, as by TF Serving.
-
-    Raises:
-        Refusal: The body is not a JSON object in UTF-8 (400), or has too many values (413).
-    """
+    """Parses the JSON object of a body. Text after the object is ignored, as by TF Serving."""
     if body.count(b"{") + body.count(b"[") > _MAX_CONTAINERS:
         raise Refusal(f"The body has more than {_MAX_CONTAINERS} lists and objects", status=413)
     try:
@@ -113,9 +105,6 @@ def read_predict(
 
     Returns:
         The name of the signature, and arrays by input name.
-
-    Raises:
-        Refusal: The signature or an input is missing, or a value has the wrong type or shape.
     """
     name = document.get("signature_name") or DEFAULT_SIGNATURE
     if not isinstance(name, str) or name not in signatures:

@@ -31,15 +31,12 @@ def metadata(model: str, *, version: int, signatures: Mapping[str, Any]) -> dict
 
 
 def predictions(outputs: Mapping[str, np.ndarray], *, by_row: bool) -> dict[str, Any]:
-    """Returns the response to a predict request.
+    """Returns the response to a predict request, in which a single output has no name.
 
     Args:
         outputs: Arrays by output name.
         by_row: Whether to return one item for each row, as for "instances", instead of one tensor
-            for each output, as for "inputs". A single output has no name in the response.
-
-    Raises:
-        Refusal: `by_row` and an output is a scalar, or the outputs differ in their first dimension.
+            for each output, as for "inputs".
     """
     num_rows = None
     for name, array in outputs.items() if by_row else ():

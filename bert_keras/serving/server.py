@@ -72,9 +72,6 @@ def running_server(
     Yields:
         "http://127.0.0.1:PORT"
 
-    Raises:
-        InputError: As `serve` does.
-
     Example:
 
     ```python

@@ -18,21 +18,12 @@ from bert_keras.serving.requests import DEFAULT_SIGNATURE, Call, Refusal
 
 _POLL_SECONDS = 1.0  # default of TF Serving's --file_system_poll_wait_seconds
 _STOP_SECONDS = 5.0  # for a version that is still loading when the server stops
-_TIMEOUT_STATUS = 504  # HTTP status of a run that exceeded the time limit
 
 
 def chosen_versions(
     model_folder: str | os.PathLike, numbers: Sequence[int] = ()
 ) -> dict[int, Path]:
-    """Returns the version folders of a model to serve at the start, by number.
-
-    Args:
-        model_folder: saved_models/NAME.
-        numbers: The versions to choose; if empty, the latest.
-
-    Raises:
-        InputError: The folder holds no version, or lacks one of `numbers`.
-    """
+    """Returns the folders of the versions `numbers` of saved_models/NAME, by default the latest."""
     folder = Path(model_folder)
     chosen = _selected(folder, numbers) if folder.is_dir() else {}
     missing = sorted({*numbers} - chosen.keys())
@@ -57,12 +48,8 @@ def _selected(folder: Path, numbers: Sequence[int]) -> dict[int, Path]:
 def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -> Batcher:
     """Loads saved_models/NAME/VERSION, runs its warm-up requests and starts its batcher.
 
-    TensorFlow allocates memory and chooses kernels in the first run of a signature. The warm-up
-    requests move this time to the start of the server.
-
-    Raises:
-        LoadError: TensorFlow cannot load the folder, or a warm-up request fails, as in TF Serving.
-            A request that exceeds the time limit is no failure.
+    In the first run of a signature, TensorFlow allocates memory and chooses kernels. As in TF
+    Serving, a version whose warm-up requests fail cannot be loaded (LoadError).
     """
     from bert_keras.exporting.warmup import warmup_requests
 
@@ -83,7 +70,7 @@ def _warm_up(model: ServedModel, signature_name: str, inputs: Tensors) -> None:
             raise Refusal(f"its inputs are {', '.join(sorted(inputs))}")
         model.predict(signature_name, inputs)
     except Refusal as error:
-        if error.status != _TIMEOUT_STATUS:
+        if error.status != 504:  # a run that exceeds the time limit is no failure
             message = f"a warm-up request of {signature_name} fails: {error}"
             raise LoadError(CODES.get(error.status, "UNKNOWN"), message) from error
 
@@ -104,16 +91,8 @@ class Versions:
     A version is loaded once two successive checks find the same files, so that no version is loaded
     while it is being copied. A version that cannot be loaded is tried again when its files change.
     The old version serves requests until the new one is available. It is closed after the requests
-    that use it have ended.
-
-    Args:
-        model_folder: saved_models/NAME.
-        numbers: Numbers of the versions to serve (TF Serving's policy "specific"). If empty, the
-            latest version is served.
-        load: Loads a version folder; raises LoadError if it cannot.
-
-    Raises:
-        InputError: A version to serve at the start is missing or cannot be loaded.
+    that use it have ended. With `numbers`, these versions are served instead of the latest one.
+    `load` loads a version folder or raises LoadError.
     """
 
     def __init__(
@@ -193,11 +172,7 @@ class Versions:
 
     @contextlib.contextmanager
     def serving(self, call: Call) -> Iterator[tuple[int, Batcher]]:
-        """Keeps the version that `call` requests open; yields its number and its `Batcher`.
-
-        Raises:
-            Refusal: No such version is served (404).
-        """
+        """Keeps the version that `call` requests open; yields its number and its `Batcher`."""
         with self._changed:
             candidates = [each for each in self._available() if call.version in (None, each.number)]
             if call.model != self.name or not candidates:
@@ -219,11 +194,7 @@ class Versions:
         return [version for version in versions if version.state == "AVAILABLE"]
 
     def statuses(self, call: Call) -> list[dict[str, object]]:
-        """Returns the states of the requested versions, newest first.
-
-        Raises:
-            Refusal: The model has no such version (404).
-        """
+        """Returns the states of the requested versions, newest first."""
         versions = sorted(self._versions.items(), reverse=True) if call.model == self.name else ()
         states = [
             {

@@ -92,14 +92,10 @@ def values(future):
     return future.result(10)["y"].tolist()
 
 
-def test_a_single_request_runs_at_once_and_only_once(model):
-    with batching(model) as batcher:
-        assert values(submit(batcher, "f", floats(1, 2, 3))) == [2, 4, 6]
-    assert model.runs == [3]
-
-
 def test_queued_requests_are_joined_and_their_outputs_split(model):
     with batching(model) as batcher:
+        assert values(submit(batcher, "f", floats(1, 2, 3))) == [2, 4, 6]
+        assert model.runs == [3]  # at once and only once
         with busy(model, batcher):
             futures = [submit(batcher, "f", floats(*row)) for row in ([1], [7, 8, 9], [4])]
         assert [*map(values, futures)] == [[2], [14, 16, 18], [8]]
@@ -163,14 +159,6 @@ def test_a_slow_request_leaves_a_thread_to_other_requests(model):
         model.predict = lambda name, tensors: {"y": 3 * tensors["x"]}
         assert values(submit(batcher, "f", floats(1))) == [3]
         assert not slow.done()
-
-
-def test_long_rows_make_small_batches(model):
-    with batching(model) as batcher:
-        with busy(model, batcher):
-            futures = [submit(batcher, "f", np.ones([1, 128])) for _ in range(4)]
-        assert all(future.result(10)["y"].shape == (1, 128) for future in futures)
-        assert batcher.shared[1:] == [2, 2]
 
 
 def test_a_request_that_cannot_be_split_runs_alone_and_has_a_row_limit(model):

@@ -1,6 +1,5 @@
 """TF Serving, Docker and Kubernetes can read the files of `export --serving-config`."""
 
-import os
 import subprocess
 
 import pytest
@@ -22,6 +21,11 @@ def written_files(model_folder, folder):
     folder.mkdir(parents=True)
     write_container_files(model_folder, folder)
     return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def compose_service(files):
+    (service,) = yaml.safe_load(files["compose.yaml"])["services"].values()
+    return service
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +55,8 @@ def test_the_name_in_containers_is_a_dns_label(tmp_path, name, expected):
     assert list(yaml.safe_load(files["compose.yaml"])["services"]) == [expected]
 
 
-def test_compose(written):
-    service = yaml.safe_load(written["compose.yaml"])["services"]["my-model-2"]
+def test_docker_and_kserve(written):
+    service = compose_service(written)
     assert service["image"] == IMAGE
     assert service["ports"] == ["127.0.0.1:8501:8501", "127.0.0.1:8500:8500"]
     model, config = service["volumes"]
@@ -60,6 +64,9 @@ def test_compose(written):
     assert (model["target"], model["read_only"]) == ("/models/My_model.2", True)
     assert (config["source"], config["target"], config["read_only"]) == (".", "/config", True)
     assert "--batching_parameters_file=/config/batching_parameters.txt" in service["command"]
+    kserve = yaml.safe_load(written["kserve.yaml"])["spec"]["predictor"]["model"]
+    assert kserve["storageUri"] == "pvc://saved-models/My_model.2"
+    assert IMAGE.endswith(f":{kserve['runtimeVersion']}")
 
 
 def test_kubernetes(written):
@@ -72,68 +79,37 @@ def test_kubernetes(written):
     assert container["readinessProbe"]["httpGet"]["path"] == "/v1/models/My_model.2"
     mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert mounted == {"models": "/models", "config": "/config"}
-    assert {volume["name"] for volume in pod["spec"]["volumes"]} == set(mounted)
     assert pod["spec"]["volumes"][1]["configMap"]["name"] == files["metadata"]["name"]
-    named = {port["name"]: port["containerPort"] for port in container["ports"]}
-    for port in service["spec"]["ports"]:
-        assert named[port["targetPort"]] == port["port"]
-
-
-def test_kserve(written):
-    service = yaml.safe_load(written["kserve.yaml"])
-    assert (service["kind"], service["metadata"]["name"]) == ("InferenceService", "my-model-2")
-    model = service["spec"]["predictor"]["model"]
-    assert model["storageUri"] == "pvc://saved-models/My_model.2"
-    assert IMAGE.endswith(f":{model['runtimeVersion']}")
 
 
 @pytest.mark.parametrize(("name", "code"), [("keras_tiny", 0), ("other", 1)])
 def test_the_health_check_fails_unless_the_model_is_available(server_of, tmp_path, name, code):
     files = written_files(tmp_path / name, tmp_path / "files")
-    (service,) = yaml.safe_load(files["compose.yaml"])["services"].values()
-    *_, command = service["healthcheck"]["test"]
+    *_, command = compose_service(files)["healthcheck"]["test"]
     command = command.replace("8501", server_of("keras_tiny").rpartition(":")[2])
     assert subprocess.run(["bash", "-c", command], timeout=20).returncode == code
 
 
-@pytest.fixture
-def exports(monkeypatch, tmp_path):
-    """Replaces the export; returns the list of exported models."""
+def test_the_command(tmp_path, monkeypatch, capsys):
     exported = []
-
-    def export(model, folder, **_):
-        exported.append(model)
-        os.makedirs(folder)
-        return folder
-
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("bert_keras.exporting.export.export", export)
-    return exported
-
-
-def test_an_export_is_written_with_its_files(tmp_path, exports, capsys):
-    assert main(["export", "runs/sst2/model", "sst2", "--serving-config", "serving/sst2"]) == 0
+    monkeypatch.setattr(
+        "bert_keras.exporting.export.export",
+        lambda model, folder, **_: exported.append(folder.mkdir(parents=True)) or folder,
+    )
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine").touch()
+    for arguments, word in (
+        ("sst2 --serving-config taken", "taken"),
+        ("ß --serving-config n", "ß"),
+    ):
+        assert main(f"export model {arguments}".split()) == 2
+        assert word in capsys.readouterr().err
+    assert not exported  # the long export comes after the checks
+    assert main(["export", "model", "sst2", "--serving-config", "serving/sst2"]) == 0
     written = {path.name: path.read_text() for path in (tmp_path / "serving/sst2").iterdir()}
     assert written.keys() == {*CONFIG_FILES, *CONTAINER_FILES}
-    (service,) = yaml.safe_load(written["compose.yaml"])["services"].values()
-    assert service["volumes"][0]["source"] == "../../saved_models/sst2"
+    assert compose_service(written)["volumes"][0]["source"] == "../../saved_models/sst2"
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "saved_models/sst2/1"
     assert lines[-1].endswith("docker compose -f serving/sst2/compose.yaml up")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("sst2 --serving-config taken", "taken exists already"),
-        ("größe --serving-config n", "größe"),
-    ],
-)
-def test_invalid_options_are_refused_before_the_export(
-    tmp_path, exports, capsys, arguments, message
-):
-    (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "mine").touch()
-    assert main(f"export model {arguments}".split()) == 2
-    assert message in capsys.readouterr().err
-    assert not exports

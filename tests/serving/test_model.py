@@ -12,6 +12,7 @@ from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError, ServedModel
 from bert_keras.serving.requests import Refusal
 from bert_keras.serving.versions import load_version
+from tests.serving.conftest import save, spec
 
 DOUBLED = {"signature": "strict", "inputs": {"x": [1.0, 2.0]}}
 NEGATIVE = {"signature": "strict", "inputs": {"x": [-1.0]}}
@@ -76,11 +77,8 @@ def test_a_run_has_a_time_limit(odd):
 
 
 def test_an_op_whose_message_is_not_utf8(tmp_path):
-    module = tf.Module()
-    module.number = tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])(
-        lambda text: {"number": tf.strings.to_number(text)}
-    )
-    tf.saved_model.save(module, tmp_path / "1", signatures={"number": module.number})
+    texts = spec("text", tf.string, None)
+    save(tmp_path / "1", {"number": (lambda text: {"number": tf.strings.to_number(text)}, texts)})
     model = ServedModel(tmp_path / "1")
     with pytest.raises(Refusal, match="could not correctly convert string: n\ufffd") as refusal:
         model.predict("number", {"text": np.array([b"n\xff"], object)})
@@ -89,10 +87,14 @@ def test_an_op_whose_message_is_not_utf8(tmp_path):
     model.close()
 
 
-def test_every_warm_up_request_is_run(odd, monkeypatch):
+def test_every_warm_up_request_is_run_and_a_slow_one_is_no_error(odd, monkeypatch):
+    def predict(self, name, inputs):
+        runs.append(name)
+        raise Refusal("slow", status=504)
+
     write_warmup(odd, [DOUBLED, {"signature": "words", "inputs": {"text": ["a"]}}], name="odd")
     runs = []
-    monkeypatch.setattr(ServedModel, "predict", lambda self, name, inputs: runs.append(name))
+    monkeypatch.setattr(ServedModel, "predict", predict)
     load_version(odd, limits=Limits(), on_run=print).close()
     assert runs == ["strict", "words"]
 
@@ -111,12 +113,6 @@ def test_a_version_whose_warm_up_request_fails_is_not_loaded(odd, request_, code
     with pytest.raises(LoadError, match=f"(?s){message}") as error:
         load_version(odd, limits=Limits(), on_run=print)
     assert error.value.code == code
-
-
-def test_a_slow_warm_up_request_is_no_error(odd):
-    slow = {"signature": "slow", "inputs": {"n": np.int32([2**31 - 1])}}
-    write_warmup(odd, [slow], name="odd")
-    load_version(odd, limits=Limits(seconds=0.2), on_run=print).close()
 
 
 def test_an_incomplete_warm_up_file_is_an_error(odd):

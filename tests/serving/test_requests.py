@@ -77,6 +77,7 @@ def test_rows_and_columns(document, expected):
         ({"signature_name": "two", "inputs": {"ids": 1, "text": {"b": 1}}}, "base64"),
         ({"signature_name": "two", "inputs": {"ids": 1, "text": "\ud800"}}, "surrogate"),
         ({"signature_name": "half", "inputs": 1}, "to type: half"),
+        ({"inputs": eval("[" * 80 + "1" + "]" * 80)}, "one shape"),  # NumPy's iterator has 32
     ],
 )
 def test_values_of_a_wrong_type_or_shape_are_refused(document, message):
@@ -84,23 +85,9 @@ def test_values_of_a_wrong_type_or_shape_are_refused(document, message):
         tensors(**document)
 
 
-def test_more_dimensions_than_numpy_has_are_refused():
-    value = 1
-    for _ in range(80):
-        value = [value]
-    with pytest.raises(Refusal, match="one shape"):
-        tensors(inputs=value)
-
-
-@pytest.mark.parametrize(
-    ("body", "value"),
-    [
-        (b' {"a": [1, -3e2, true, null, Infinity]} x', {"a": [1, -300.0, True, None, math.inf]}),
-        (b'\xef\xbb\xbf{"a": "\\ud83d\\ude00"}', {"a": "\U0001f600"}),
-    ],
-)
-def test_documents(body, value):
-    assert read_document(body) == value
+def test_documents():
+    body = b'\xef\xbb\xbf {"a": [1, -3e2, true, null, Infinity, "\\ud83d\\ude00"]} x'
+    assert read_document(body) == {"a": [1, -300.0, True, None, math.inf, "\U0001f600"]}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +100,6 @@ def test_documents(body, value):
         b'{"a": [1, 1e600]}',
         b'{"a": ' + b"9" * 100_000 + b"}",
         b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-        b'{"a": ' * 100_000,
         b'{"a": [' + b"1," * 500_000 + b"1e999]}",
     ],
     ids=lambda body: repr(body[:16]),
@@ -132,35 +118,19 @@ def test_the_number_of_objects_is_limited():
     assert refusal.value.status == 413
 
 
-@pytest.mark.parametrize(
-    ("line", "call"),
-    [
-        ("GET /v1/models/m", Call("m", None, "status")),
-        ("GET /v1/models/a%0Ab/versions/07", Call("a\nb", 7, "status")),
-        ("GET /v1/models/m/labels/any", Call("m", None, "status")),
-        ("GET /v1/models/m/versions/3/metadata", Call("m", 3, "metadata")),
-        ("POST /v1/models/..%2fm:predict", Call("../m", None, "predict")),
-    ],
-)
-def test_calls(line, call):
-    assert read_call(*line.split()) == call
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "GET /v1/models",
-        "GET /v1/models/m:predict",
-        "POST /v1/models/m:classify",
-        "POST /v1/models/m:predict?x=1",
-        "DELETE /v1/x",
-        "GET /v1/models/m/../m",
-        f"GET /v1/models/m/versions/{2**63}",
-    ],
-)
-def test_other_calls_are_refused(line):
-    with pytest.raises(Refusal, match=r"^Malformed request: "):
-        read_call(*line.split())
+def test_calls():
+    for line, call in {
+        "GET /v1/models/m": Call("m", None, "status"),
+        "GET /v1/models/a%0Ab/versions/07": Call("a\nb", 7, "status"),
+        "GET /v1/models/m/labels/any": Call("m", None, "status"),
+        "GET /v1/models/m/versions/3/metadata": Call("m", 3, "metadata"),
+        "POST /v1/models/..%2fm:predict": Call("../m", None, "predict"),
+        "POST /v1/embeddings?api-version=1": Call("", None, "embeddings"),
+    }.items():
+        assert read_call(*line.split()) == call
+    for path in ("m:predict", "", "m/", "m/../m", f"m/versions/{2**63}", "m/versions/abc"):
+        with pytest.raises(Refusal, match=r"^Malformed request: "):
+            read_call("GET", f"/v1/models/{path}")
 
 
 def test_numbers_and_strings_of_responses():

@@ -20,30 +20,9 @@ from bert_keras.cli import main
 from bert_keras.errors import InputError
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.serving.client import Client
+from bert_keras.serving.limits import Limits
 from bert_keras.serving.server import running_server, serve
-
-BODIES = [
-    b'{"instances": [1.0]}',
-    b'{"instances": [1.0',
-    b'{"instances": ["x"]}',
-    b'{"instances": [' + b"[" * 5000,
-    b'{"instances": ' + b"[" * 700 + b"]" * 700 + b"}",
-    b'{"inputs": ' + b"[" * 80 + b"1" + b"]" * 80 + b"}",
-    bytes(range(256)),
-    b'{"instances": [1], "signature_name": "no\xff"}',
-    b'{"inputs": [' + b"1," * 20000 + b"1]}",
-    b"\0",
-]
-
-
-def test_100_concurrent_requests_of_all_kinds(server_of, send):
-    url, path = server_of("half_plus_two"), "/v1/models/half_plus_two:predict"
-    with ThreadPoolExecutor(20) as pool:
-        answers = list(pool.map(lambda n: send(url, "POST", path, BODIES[n % 10]), range(100)))
-    expected = [200 if n % 10 in (0, 8) else 400 for n in range(100)]
-    assert [answer.status for answer in answers] == expected
-    assert all("error" in answer.json for answer in answers if answer.status == 400)
-    assert send(url, "POST", path, BODIES[0]).json == {"predictions": [2.5]}
+from tests.serving.conftest import save, spec
 
 
 def test_invalid_http_does_not_stop_the_server(server_of, send):
@@ -102,26 +81,14 @@ def value_in_server(expression, *words):
     return ran.stdout.splitlines()[-1]
 
 
-@pytest.mark.slow
-def test_the_command_does_not_import_keras(models):
-    imported = '{"keras", "jax", "torch"} & set(sys.modules)'
-    assert value_in_server(imported, models / "texty") == "set()"
-
-
 def product_model(folder, factor, variant):
     """A SavedModel that multiplies rows of bfloat16 by a kernel; its metadata names a variant."""
+    kernel = tf.Variable(tf.fill([64, 1], tf.cast(factor, "bfloat16")))
 
-    class Product(tf.Module):
-        def __init__(self):
-            super().__init__()
-            self.kernel = tf.Variable(tf.fill([64, 1], tf.cast(factor, "bfloat16")))
+    def product(x):
+        return {"y": tf.cast(tf.cast(x, "bfloat16") @ kernel, "float32")}
 
-        @tf.function(input_signature=[tf.TensorSpec([None, 64], tf.float32, "x")])
-        def __call__(self, x):
-            return {"y": tf.cast(tf.cast(x, "bfloat16") @ self.kernel, "float32")}
-
-    module = Product()
-    tf.saved_model.save(module, folder, {"serving_default": module.__call__})
+    save(folder, {"serving_default": (product, spec("x", tf.float32, None, 64))}, kernel)
     (folder / METADATA).parent.mkdir()
     (folder / METADATA).write_text(json.dumps({"variant": {"name": variant}}))
 
@@ -130,9 +97,9 @@ def product_model(folder, factor, variant):
 def test_kernels_keep_the_layout_of_onednn_if_all_versions_are_bfloat16(tmp_path):
     for version, variant in (1, "bfloat16"), (2, "bfloat16"), (3, "int8"):
         product_model(tmp_path / "name" / str(version), version, variant)
-    variable = 'os.getenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS")'
-    for versions, value in ("12", "1"), ("23", "None"):
-        assert value_in_server(variable, tmp_path / "name", "--versions", *versions) == value
+    values = 'os.getenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"), {"keras", "torch"} & set(sys.modules)'
+    for versions, value in ("12", "1 set()"), ("23", "None set()"):
+        assert value_in_server(values, tmp_path / "name", "--versions", *versions) == value
 
 
 @pytest.mark.slow
@@ -172,6 +139,21 @@ def test_it_finishes_running_requests_and_exits_quietly_on_a_signal(models, send
         assert "Traceback" not in process.stderr.read()
 
 
+def test_requests_that_still_run_at_the_end_are_answered(models, send, monkeypatch, caplog):
+    monkeypatch.setattr("bert_keras.serving.server._GRACE_SECONDS", 0.1)
+    monkeypatch.setattr("bert_keras.serving.batching._CLOSE_SECONDS", 0)
+    body = '{"signature_name": "slow", "instances": [2147483647]}'
+    with ThreadPoolExecutor(4) as pool:
+        with running_server(models / "odd", limits=Limits(seconds=5)) as url:
+            running = [
+                pool.submit(send, url, "POST", "/v1/models/odd:predict", body) for _ in range(4)
+            ]
+            time.sleep(0.5)
+        for each in running:
+            assert each.result(20).status == 503
+    assert len(caplog.records) == 1 and not caplog.records[0].exc_info
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -193,7 +175,7 @@ def test_responses_on_an_open_connection_do_not_wait_for_acknowledgements(server
     with contextlib.closing(connection):
         for _ in range(20):
             start = time.perf_counter()
-            connection.request("POST", "/v1/models/half_plus_two:predict", BODIES[0])
+            connection.request("POST", "/v1/models/half_plus_two:predict", b'{"instances": [1.0]}')
             connection.getresponse().read()
             seconds.append(time.perf_counter() - start)
     assert min(seconds) < 0.03  # 0.04 and more when the kernel holds the second packet back

@@ -4,13 +4,11 @@ import contextlib
 import shutil
 import threading
 import time
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.serving.model import LoadError, ServedModel
+from bert_keras.serving.model import LoadError
 from bert_keras.serving.requests import Call, Refusal
 from bert_keras.serving.versions import Versions
 
@@ -18,13 +16,17 @@ LATEST = Call("demo")
 
 
 class Loaded:
-    """A model with the text of its file; a file with the text "bad" cannot be loaded."""
+    """A model with the text of its file; "bad" cannot be loaded, "bug" shows a bug."""
+
+    texts: tuple[str, ...] = ()  # of all folders that were loaded
 
     def __init__(self, folder):
-        self.text = (folder / "saved_model.pb").read_text()
-        if self.text.startswith("bad"):
+        self.text, self.closed = (folder / "saved_model.pb").read_text(), False
+        Loaded.texts += (self.text,)
+        if self.text == "bad":
             raise LoadError("DATA_LOSS", "it is bad")
-        self.closed = False
+        if self.text == "bug":
+            raise TypeError("a bug")
 
     def close(self):
         self.closed = True
@@ -36,13 +38,11 @@ def write(folder, text):
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("bert_keras.serving.versions._POLL_SECONDS", 0.01)
+    monkeypatch.setattr(Loaded, "texts", ())
     write(tmp_path / "demo" / "1", "one")
     return tmp_path / "demo"
-
-
-def made(folder, load=Loaded, **kwargs):
-    return Versions(folder, load=load, **kwargs)
 
 
 def look_twice(versions):
@@ -50,164 +50,11 @@ def look_twice(versions):
     versions.check_folder()
 
 
-def prediction(versions, call=LATEST):
-    with versions.serving(call) as (_, servable):
-        return servable.text
-
-
-def states(versions):
-    found_versions = versions.statuses(LATEST)
-    return {int(version["version"]): version["state"] for version in found_versions}
-
-
-def test_a_new_version_replaces_the_old_one(folder):
-    versions = made(folder)
-    with versions.serving(LATEST) as (_, old):
-        pass
-    write(folder / "2", "two")
-    versions.check_folder()
-    assert (prediction(versions), states(versions)) == ("one", {1: "AVAILABLE"})
-    versions.check_folder()
-    assert (prediction(versions), states(versions)) == ("two", {2: "AVAILABLE", 1: "END"})
-    assert old.closed
-    with pytest.raises(Refusal, match=r"^Servable not found for request: Specific\(demo, 1\)$"):
-        prediction(versions, Call("demo", 1))
-
-
-def test_the_previous_version_is_served_after_the_latest_is_removed(folder):
-    write(folder / "2", "two")
-    versions = made(folder)
-    shutil.rmtree(folder / "2")
-    look_twice(versions)
-    assert (prediction(versions), states(versions)) == ("one", {2: "END", 1: "AVAILABLE"})
-    shutil.rmtree(folder / "1")
-    look_twice(versions)
-    assert states(versions) == {2: "END", 1: "END"}
-    with pytest.raises(Refusal, match=r"Servable not found for request: Latest\(demo\)") as refusal:
-        prediction(versions)
-    assert refusal.value.status == 404
-
-
-def test_a_version_is_loaded_only_after_its_copy_is_complete(folder):
-    versions = made(folder)
-    for text in ("t", "tw", "two"):
-        write(folder / "2", text)
-        versions.check_folder()
-        assert prediction(versions) == "one"
-    versions.check_folder()
-    assert prediction(versions) == "two"
-
-
-def test_a_broken_version_is_tried_again_only_after_its_files_change(folder):
-    loads = []
-
-    def load(version):
-        loads.append(version.name)
-        return Loaded(version)
-
-    versions = made(folder, load)
-    write(folder / "2", "bad")
-    for _ in range(5):
-        versions.check_folder()
-    assert loads == ["1", "2"]
-    assert prediction(versions) == "one"
-    assert versions.statuses(Call("demo", 2)) == [
-        {
-            "version": "2",
-            "state": "END",
-            "status": {"error_code": "DATA_LOSS", "error_message": "it is bad"},
-        }
-    ]
-    write(folder / "2", "good")
-    look_twice(versions)
-    assert (prediction(versions), states(versions)) == ("good", {2: "AVAILABLE", 1: "END"})
-
-
-def test_a_bug_in_loading_does_not_end_the_watch(folder, monkeypatch, caplog):
-    def load(version):
-        if version.name == "2":
-            raise TypeError("a bug")
-        return Loaded(version)
-
-    monkeypatch.setattr("bert_keras.serving.versions._POLL_SECONDS", 0.01)
-    versions = made(folder, load)
-    versions.watch()
-    with contextlib.closing(versions):
-        write(folder / "2", "two")
-        wait_for(lambda: states(versions) == {2: "END", 1: "AVAILABLE"})
-        write(folder / "3", "three")
-        wait_for(lambda: prediction(versions) == "three")
-    (record,) = caplog.records
-    assert "cannot check" in record.message and record.exc_info
-    status = versions.statuses(Call("demo", 2))[0]["status"]
-    assert status == {"error_code": "UNKNOWN", "error_message": "a bug"}
-
-
-def cut(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def turn_a_byte(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 255
-    path.write_bytes(content)
-
-
-@pytest.mark.parametrize("damage", [cut, turn_a_byte, Path.unlink])
-@pytest.mark.parametrize("name", ["variables.index", "variables.data-00000-of-00001"])
-def test_a_damaged_file_of_a_new_version_keeps_the_old_one(models, tmp_path, damage, name):
-    folder = tmp_path / "demo"
-    shutil.copytree(models / "keras_tiny" / "1", folder / "1")
-    versions = Versions(folder, load=ServedModel)
-    shutil.copytree(folder / "1", folder / "2")
-    damage(folder / "2" / "variables" / name)
-    look_twice(versions)
-    assert states(versions) == {2: "END", 1: "AVAILABLE"}
-    with versions.serving(LATEST) as (_, servable):
-        prediction = servable.predict("serving_default", {"x": np.float32([[1, 2, 3]])})
-    assert prediction["output_0"].tolist() == [[7.0, 7.0]]
-
-
-def test_a_folder_without_files_is_not_loaded(folder):
-    versions = made(folder)
-    (folder / "2").mkdir()
-    look_twice(versions)
-    assert states(versions) == {1: "AVAILABLE"}
-
-
-def test_running_requests_finish_before_a_version_is_closed(folder):
-    versions = made(folder)
-    write(folder / "2", "two")
-    with versions.serving(LATEST) as (_, old):
-        thread = threading.Thread(target=look_twice, args=[versions])
-        thread.start()
-        wait_for(lambda: states(versions) == {2: "AVAILABLE", 1: "UNLOADING"})
-        assert prediction(versions) == "two"
-        assert not old.closed
-    thread.join(10)
-    assert old.closed
-    assert states(versions)[1] == "END"
-
-
-def test_a_version_that_is_loaded_after_the_end_is_closed(folder, monkeypatch):
-    loaded, go = [], threading.Event()
-
-    def load(version):
-        if version.name == "2":
-            loaded.append(Loaded(version))
-            assert go.wait(10)
-            return loaded[0]
-        return Loaded(version)
-
-    monkeypatch.setattr("bert_keras.serving.versions._POLL_SECONDS", 0.01)
-    monkeypatch.setattr("bert_keras.serving.versions._STOP_SECONDS", 0)
-    versions = made(folder, load)
-    versions.watch()
-    write(folder / "2", "two")
-    wait_for(lambda: loaded)
-    versions.close()
-    go.set()
-    wait_for(lambda: loaded[0].closed)
+def seen(versions):
+    """The text that is served, and the states of all versions."""
+    states = {int(each["version"]): each["state"] for each in versions.statuses(LATEST)}
+    with versions.serving(LATEST) as (_, served):
+        return served.text, states
 
 
 def wait_for(happened):
@@ -217,29 +64,107 @@ def wait_for(happened):
         time.sleep(0.01)
 
 
+def test_the_latest_version_replaces_the_old_one_and_back(folder):
+    versions = Versions(folder, load=Loaded)
+    with versions.serving(LATEST) as (_, old):
+        pass
+    for text in ("t", "tw", "two"):  # a copy that is not complete yet
+        write(folder / "2", text)
+        versions.check_folder()
+        assert seen(versions) == ("one", {1: "AVAILABLE"})
+    versions.check_folder()
+    assert seen(versions) == ("two", {2: "AVAILABLE", 1: "END"})
+    assert old.closed
+    with pytest.raises(Refusal, match=r"^Servable not found for request: Specific\(demo, 1\)$"):
+        versions.serving(Call("demo", 1)).__enter__()
+    shutil.rmtree(folder / "2")
+    look_twice(versions)
+    assert seen(versions) == ("one", {2: "END", 1: "AVAILABLE"})
+    shutil.rmtree(folder / "1")
+    look_twice(versions)
+    with pytest.raises(Refusal, match=r"Servable not found for request: Latest\(demo\)") as refusal:
+        seen(versions)
+    assert refusal.value.status == 404
+
+
+def test_a_broken_version_is_tried_again_only_after_its_files_change(folder):
+    versions = Versions(folder, load=Loaded)
+    write(folder / "2", "bad")
+    (folder / "3").mkdir()  # without files
+    for _ in range(5):
+        versions.check_folder()
+    (folder / "3").rmdir()
+    look_twice(versions)
+    look_twice(versions)
+    assert Loaded.texts == ("one", "bad")
+    assert seen(versions) == ("one", {2: "END", 1: "AVAILABLE"})
+    status = {"error_code": "DATA_LOSS", "error_message": "it is bad"}
+    assert versions.statuses(Call("demo", 2)) == [
+        {"version": "2", "state": "END", "status": status}
+    ]
+    write(folder / "2", "good")
+    look_twice(versions)
+    assert seen(versions) == ("good", {2: "AVAILABLE", 1: "END"})
+
+
+def test_the_watch_goes_on_after_a_bug_and_while_the_folder_is_away(folder, caplog):
+    versions = Versions(folder, load=Loaded)
+    versions.watch()
+    with contextlib.closing(versions):
+        write(folder / "2", "bug")
+        wait_for(lambda: seen(versions) == ("one", {2: "END", 1: "AVAILABLE"}))
+        folder.rename(folder.with_name("moved"))
+        time.sleep(0.1)
+        assert seen(versions)[0] == "one"
+        folder.with_name("moved").rename(folder)
+        write(folder / "3", "three")
+        wait_for(lambda: seen(versions)[0] == "three")
+    (record,) = caplog.records
+    assert "cannot check" in record.message and record.exc_info
+    status = versions.statuses(Call("demo", 2))[0]["status"]
+    assert status == {"error_code": "UNKNOWN", "error_message": "a bug"}
+
+
+def test_running_requests_finish_before_a_version_is_closed(folder):
+    versions = Versions(folder, load=Loaded)
+    write(folder / "2", "two")
+    with versions.serving(LATEST) as (_, old):
+        thread = threading.Thread(target=look_twice, args=[versions])
+        thread.start()
+        wait_for(lambda: seen(versions) == ("two", {2: "AVAILABLE", 1: "UNLOADING"}))
+        assert not old.closed
+    thread.join(10)
+    assert old.closed and seen(versions)[1][1] == "END"
+
+
+def test_a_version_that_is_loaded_after_the_end_is_closed(folder, monkeypatch):
+    loaded, go = [], threading.Event()
+
+    def load(version):
+        loaded.append(Loaded(version))
+        assert version.name == "1" or go.wait(10)
+        return loaded[-1]
+
+    monkeypatch.setattr("bert_keras.serving.versions._STOP_SECONDS", 0)
+    versions = Versions(folder, load=load)
+    versions.watch()
+    write(folder / "2", "two")
+    wait_for(lambda: len(loaded) == 2)
+    versions.close()
+    go.set()
+    wait_for(lambda: loaded[1].closed)
+
+
 def test_chosen_versions(folder):
     write(folder / "2", "two")
     write(folder / "3", "three")
-    versions = made(folder, numbers=[1, 2])
-    assert states(versions) == {2: "AVAILABLE", 1: "AVAILABLE"}
-    assert (prediction(versions), prediction(versions, Call("demo", 1))) == ("two", "one")
-    write(folder / "4", "four")
+    versions = Versions(folder, load=Loaded, numbers=[1, 2])
+    assert seen(versions) == ("two", {2: "AVAILABLE", 1: "AVAILABLE"})
+    with versions.serving(Call("demo", 1)) as (number, served):
+        assert (number, served.text) == (1, "one")
     shutil.rmtree(folder / "1")
     look_twice(versions)
-    assert states(versions) == {2: "AVAILABLE", 1: "END"}
-
-
-def test_an_unreachable_folder_changes_nothing(folder, monkeypatch):
-    monkeypatch.setattr("bert_keras.serving.versions._POLL_SECONDS", 0.01)
-    versions = made(folder)
-    versions.watch()
-    with contextlib.closing(versions):
-        folder.rename(folder.with_name("moved"))
-        time.sleep(0.1)
-        assert prediction(versions) == "one"
-        folder.with_name("moved").rename(folder)
-        write(folder / "2", "two")
-        wait_for(lambda: prediction(versions) == "two")
+    assert seen(versions) == ("two", {2: "AVAILABLE", 1: "END"})
 
 
 @pytest.mark.parametrize(
@@ -255,4 +180,4 @@ def test_an_unreachable_folder_changes_nothing(folder, monkeypatch):
 def test_unsuitable_start_versions_are_refused(folder, name, numbers, message):
     write(folder / "2", "bad")
     with pytest.raises(InputError, match=message):
-        made(folder.parent / name, numbers=numbers)
+        Versions(folder.parent / name, load=Loaded, numbers=numbers)
