@@ -6,7 +6,7 @@ from functools import partial
 from shlex import quote
 
 from bert_keras.cli.program import argument, command
-from bert_keras.errors import check, printable
+from bert_keras.errors import check, import_tensorflow, printable
 
 MODEL = argument(
     "model", "MODEL_DIR", "OUTPUT/model of a run, or a checkpoint of any format (see convert)"
@@ -214,6 +214,7 @@ def export(options: argparse.Namespace) -> None:
         "--max-batch-size", "N", "the most rows of a batch; fewer if they are long", default=32
     ),
     argument("--timeout", "SECONDS", "the time limit of a request", default=30.0),
+    needs_tensorflow=False,  # it imports TensorFlow itself, after the folders are checked
     examples="""
   bert-keras serve saved_models/sst2 --port 8501
   bert-keras serve saved_models/sst2 --versions 3 4""",
@@ -230,6 +231,8 @@ def serve(options: argparse.Namespace) -> None:
         # No weight changes in this process, so oneDNN may keep each kernel in its own layout.
         # Short texts take 0.7 of the time with it, in bfloat16 alone.
         os.environ.setdefault("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "1")
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # TensorFlow then imports no Keras: 2 s
+    import_tensorflow()
     serve(
         options.model,
         port=options.port,

@@ -148,7 +148,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     def run_chosen() -> None:
         if chosen.needs_tensorflow:
             import_tensorflow()
-            if options.command != "serve" and getattr(options, "strategy", "") != "tpu":
+            if getattr(options, "strategy", "") != "tpu":
                 from bert_keras.distribution.numerics import add_in_one_order
 
                 add_in_one_order()
