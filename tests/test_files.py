@@ -1,5 +1,7 @@
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from bert_keras.files import (
     readable_size,
     resumed_folder,
     text_lines,
+    write_text,
 )
 
 
@@ -43,6 +46,26 @@ def test_a_file_is_written_completely_or_not_at_all(tmp_path):
         partial.write_text("half")
         raise RuntimeError
     assert target.read_text() == "new" and names(target.parent) == ["file"]
+
+
+def test_a_file_behind_a_link_is_replaced_and_the_standard_output_written(tmp_path, capfdbinary):
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "link").symlink_to("file")
+    write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == "new"
+    for path in ("-", "/dev/stdout"):
+        write_text(path, "written")
+    assert capfdbinary.readouterr().out == b"writtenwritten"
+    assert names(tmp_path) == ["file", "link"] and not Path("-").exists()
+
+
+def test_devices_are_never_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for path in (tmp_path / "pipe", tmp_path / "link", "/dev/null"):
+        with pytest.raises(InputError, match="no regular file"):
+            write_text(path, "text")
+    assert (tmp_path / "pipe").is_fifo() and not Path("/dev/null").is_file()
 
 
 @pytest.mark.parametrize("write", [atomic_file, atomic_folder, resumed_folder])

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import sys
 
 from bert_keras.cli.listing import task_names
 from bert_keras.cli.program import argument, command, one_of
@@ -83,7 +84,7 @@ def predict(options: argparse.Namespace) -> None:
     from bert_keras.downstream.catalog import named_task
     from bert_keras.downstream.glue import submission_zip
     from bert_keras.downstream.task import examples_file
-    from bert_keras.files import check_output
+    from bert_keras.files import check_output, is_stdout
     from bert_keras.runs.evaluate import model_predictions
 
     check_output(options.output)
@@ -92,7 +93,8 @@ def predict(options: argparse.Namespace) -> None:
         options.task, model=options.model, data=data, split=options.split, changes=options.changes
     )
     result.write(options.output)
-    print(f"{counted(len(result.examples), 'prediction')}: {options.output}")
+    counts = f"{counted(len(result.examples), 'prediction')}: {options.output}"
+    print(counts, file=sys.stderr if is_stdout(options.output) else None)
     if options.submission:
         submission_zip(os.path.dirname(os.path.abspath(options.output)), options.submission)
         print(options.submission)

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Lowest first. A file imports from its own package and from those listed before it.
 ORDER = (
-    *("errors", "options", "commands", "progress", "files", "text"),
+    *("errors", "progress", "files", "text"),
     *("config", "embedding", "presets", "architectures", "family", "families"),
     *("data", "checkpoints", "layers", "distribution", "models", "training"),
     *("downstream", "reports", "runs", "exporting", "serving", "experiments", "demo", "cli"),
