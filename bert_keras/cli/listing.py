@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from bert_keras.cli.program import argument, command
+from bert_keras.cli.program import command, option
 from bert_keras.presets import PRESETS
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 
@@ -73,7 +73,7 @@ def _rows(what: str) -> dict[str, str]:
 
 
 @command(
-    argument(
+    option(
         "what",
         "WHAT",
         "tasks, recipes or models (sizes and relatives of BERT)",

@@ -5,60 +5,29 @@ import os
 from functools import partial
 from shlex import quote
 
-from bert_keras.cli.program import argument, command
+from bert_keras.cli.program import command, flag, option, required
 from bert_keras.errors import check, import_tensorflow, printable
 
-MODEL = argument(
-    "model", "MODEL_DIR", "OUTPUT/model of a run, or a checkpoint of any format (see convert)"
-)
+MODEL = option("model", "MODEL_DIR", "OUTPUT/model of a run, or a checkpoint of any format")
+FORMATS = ("bert-keras", "google", "huggingface", "keras-hub", "sentence-transformers")
+VARIANTS = ("float16", "bfloat16", "int8", "litert")
 
 
 @command(
-    argument(
-        "source",
-        "SRC",
-        "a checkpoint folder of bert-keras, Google, Hugging Face or KerasHub, the path of a "
-        "TF1 checkpoint without .index, or a preset of KerasHub: bert_base_en_uncased, "
-        "hf://...",
-    ),
-    argument("destination", "DST", "a new folder"),
-    argument(
-        "--to",
-        "FORMAT",
-        "bert-keras, google, huggingface, keras-hub or sentence-transformers",
-        choices=("bert-keras", "google", "huggingface", "keras-hub", "sentence-transformers"),
-        default="bert-keras",
-    ),
-    argument(
-        "--model",
-        "NAME",
-        "the part of SRC to convert, such as BertEncoder or BertMaskedLM of a BertPretrainer "
-        "(default: all parts)",
-    ),
-    argument(
-        "--layers",
-        "N",
-        "convert N evenly spaced layers and no pooler, as a student for --teacher",
-        type=int,
-    ),
-    argument(
-        "--extend-vocabulary",
-        "FILE",
-        "add the tokens of FILE, one on each line, to a WordPiece vocabulary; the embedding "
-        "of each is the mean of those of its former subtokens",
-    ),
-    argument(
+    option("source", "SRC", "a checkpoint of any format, or a preset of KerasHub or hf://..."),
+    option("destination", "DST", "a new folder"),
+    option("--to", "FORMAT", ", ".join(FORMATS), "bert-keras", choices=FORMATS),
+    option("--model", "NAME", "the part of SRC to convert, such as BertEncoder or BertMaskedLM"),
+    option("--layers", "N", "N evenly spaced layers and no pooler, as a student", type=int),
+    option("--extend-vocabulary", "FILE", "tokens, one a line, to add to a WordPiece vocabulary"),
+    option(
         "--ignore",
         "NAME",
-        "a tensor of SRC to omit, or a rule that an error message names; may be repeated",
+        "a tensor or rule of SRC to omit, as an error names it",
+        [],
         action="append",
-        default=[],
     ),
-    argument(
-        "--pad-vocabulary",
-        "",
-        "add unused tokens if the token table has more rows than the vocabulary",
-    ),
+    flag("--pad-vocabulary", "add unused tokens if the token table has more rows"),
     examples="""
   bert-keras convert uncased_L-12_H-768_A-12 bert-base --to huggingface
   bert-keras convert bert-base-uncased runs/base
@@ -87,14 +56,11 @@ def convert(options: argparse.Namespace) -> None:
 
 @command(
     MODEL,
-    argument(
-        "texts",
-        "TEXT",
-        "one text or a pair; without a [MASK], each token is masked in turn",
-        nargs="+",
+    option(
+        "texts", "TEXT", "one text or a pair; without a [MASK], each token is masked", nargs="+"
     ),
-    argument(("-o", "--output"), "PAGE", "the .html file to write", required=True),
-    argument("--top-k", "N", "tokens to show at each masked position", default=10),
+    required("-o --output", "PAGE", "the .html file to write"),
+    option("--top-k", "N", "tokens to show at each masked position", 10),
     examples="""
   bert-keras inspect runs/tiny/model "The capital of France is [MASK]." -o page.html
   bert-keras inspect minilm "He sat by the river." "The water was cold." -o page.html""",
@@ -109,43 +75,21 @@ def inspect(options: argparse.Namespace) -> None:
 
 @command(
     MODEL,
-    argument("name", "NAME", "the name of the model on the server"),
-    argument("--version", "N", "the version (default: the latest version plus 1)", type=int),
-    argument(
-        "--texts",
-        "N",
-        "number of input texts of a classifier (default: as in the model metadata, or else 1)",
-        type=int,
-        choices=(1, 2),
-    ),
-    argument(
-        "--dimensions",
-        "N",
-        "values to keep of each embedding of a sentence encoder (default: all)",
-        type=int,
-    ),
-    argument("--to", "DIR", "the folder of all exported models", default="saved_models"),
-    argument(
-        "--serving-config",
-        "DIR",
-        "also write the files that run TF Serving with the model in Docker, Kubernetes or KServe",
-    ),
-    argument(
+    option("name", "NAME", "the name of the model on the server"),
+    option("--version", "N", "the version (default: the latest version plus 1)", type=int),
+    option("--texts", "N", "number of input texts of a classifier", type=int, choices=(1, 2)),
+    option("--dimensions", "N", "values to keep of each embedding (default: all)", type=int),
+    option("--to", "DIR", "the folder of all exported models", "saved_models"),
+    option("--serving-config", "DIR", "also write files for Docker, Kubernetes and KServe"),
+    option(
         "--variant",
         "VARIANT",
-        "a smaller or faster variant: float16, bfloat16, int8 or litert; written only if it "
-        "improves on float32",
-        choices=("float16", "bfloat16", "int8", "litert"),
+        f"{', '.join(VARIANTS)}; written only if it improves on float32",
+        choices=VARIANTS,
     ),
-    argument(
-        "--data",
-        "DIR",
-        "the examples to score a variant on: a file, or a folder of the task with a dev split",
-    ),
-    argument("--task", "TASK", "the task of the variant (default: the task of its fine-tuning)"),
-    argument(
-        "--accept-loss", "POINTS", "the points, of 100, by which the score may drop", default=0.5
-    ),
+    option("--data", "DIR", "the examples to score a variant on: a file, or a folder of the task"),
+    option("--task", "TASK", "the task of the variant (default: that of its fine-tuning)"),
+    option("--accept-loss", "POINTS", "points, of 100, by which the score may drop", 0.5),
     examples="""
   bert-keras export runs/sst2/model sst2
   bert-keras export runs/sst2/model sst2-int8 --variant int8 --data glue/SST-2""",
@@ -194,26 +138,19 @@ def export(options: argparse.Namespace) -> None:
 
 
 @command(
-    argument("model", "saved_models/NAME", "a folder with one folder a version"),
-    argument("--port", "N", "the TCP port", default=8501),
-    argument(
-        "--host",
-        "ADDRESS",
-        "the address to listen on; 127.0.0.1 is this machine only",
-        default="127.0.0.1",
-    ),
-    argument(
+    option("model", "saved_models/NAME", "a folder with one folder a version"),
+    option("--port", "N", "the TCP port", 8501),
+    option("--host", "ADDRESS", "the address to listen on", "127.0.0.1"),
+    option(
         "--versions",
         "N",
-        "the versions to serve (default: always the latest version)",
+        "the versions to serve (default: always the latest)",
+        [],
         type=int,
         nargs="+",
-        default=[],
     ),
-    argument(
-        "--max-batch-size", "N", "the most rows of a batch; fewer if they are long", default=32
-    ),
-    argument("--timeout", "SECONDS", "the time limit of a request", default=30.0),
+    option("--max-batch-size", "N", "the most rows of a batch; fewer if they are long", 32),
+    option("--timeout", "SECONDS", "the time limit of a request", 30.0),
     needs_tensorflow=False,  # it imports TensorFlow itself, after the folders are checked
     examples="""
   bert-keras serve saved_models/sst2 --port 8501

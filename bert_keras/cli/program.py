@@ -41,7 +41,7 @@ def command(
     def register(run: Callable) -> Callable:
         COMMANDS[run.__name__.rstrip("_")] = Command(
             run=run,
-            arguments=[*arguments, argument("--debug", "", "print the traceback of an error")],
+            arguments=[*arguments, flag("--debug", "print the traceback of an error")],
             examples=examples,
             is_continued=is_continued,
             needs_tensorflow=needs_tensorflow,
@@ -51,29 +51,37 @@ def command(
     return register
 
 
-def argument(
-    flags: str | tuple[str, ...], metavar: str, help: str, **details: Any
+def option(
+    names: str, metavar: str, help: str, default: Any = None, **details: Any
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Returns an argument of a command for `ArgumentParser.add_argument`.
+    """Returns the arguments of `add_argument` for an option or a positional argument.
 
-    A value is a text that is not empty, or of the type of the default. A flag that takes several
+    A value is a text that is not empty, or has the type of the default. An option with several
     values may be given several times. The help text states the default.
 
     Args:
-        flags: The name of a positional argument, or one or more flags.
-        metavar: The name of the value in the help text; "" for a flag without a value.
+        names: The flags, such as "-o --output", or the name of a positional argument.
+        metavar: The name of the value in the help text.
         help: The help text.
+        default: The value if the option is not given.
         **details: Other arguments of `add_argument`.
     """
-    flags, default = (flags,) if isinstance(flags, str) else flags, details.get("default")
-    if not metavar:
-        return flags, {"action": "store_true", "help": help, **details}
-    if details.get("nargs") in ("*", "+") and flags[0].startswith("-"):
+    if details.get("nargs") in ("*", "+") and names.startswith("-"):
         details.setdefault("action", "extend")
     details.setdefault("type", _text if default in (None, []) else type(default))
     if default not in (None, []):
         help += f" (default: {default})"
-    return flags, {"metavar": metavar, "help": help, **details}
+    return tuple(names.split()), {"metavar": metavar, "help": help, "default": default, **details}
+
+
+def required(names: str, metavar: str, help: str, **details: Any) -> Any:
+    """Returns an option that must be given; see `option`."""
+    return option(names, metavar, help, required=True, **details)
+
+
+def flag(name: str, help: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Returns an option without a value."""
+    return (name,), {"action": "store_true", "help": help}
 
 
 def one_of(names: Callable[[], Iterable[str]], *, what: str) -> Callable[[str], str]:
@@ -163,19 +171,8 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 DEVICES = (
-    argument(
-        "--strategy",
-        "NAME",
-        "auto (all GPUs, or the workers of TF_CONFIG), one, mirrored, multiworker or tpu",
-        default="auto",
-    ),
-    argument(
-        "--precision",
-        "NAME",
-        "auto (bfloat16 on TPUs, and on GPUs and, for hidden sizes from 256, processors that "
-        "support it), float32, bfloat16 or float16",
-        default="auto",
-    ),
+    option("--strategy", "NAME", "auto, one, mirrored, multiworker or tpu", "auto"),
+    option("--precision", "NAME", "auto, float32, bfloat16 or float16", "auto"),
 )
 
 

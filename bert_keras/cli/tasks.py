@@ -6,19 +6,12 @@ import os
 import sys
 
 from bert_keras.cli.listing import task_names
-from bert_keras.cli.program import argument, command, one_of
+from bert_keras.cli.program import command, flag, one_of, option, required
 from bert_keras.errors import counted, printable
 
-TASK = argument(
-    "task", "TASK", "a task; see bert-keras list tasks", type=one_of(task_names, what="task")
-)
-DATA = argument(
-    "--data", "FILE", "a file of the task, or a folder or tfds:NAME with a --split", required=True
-)
-CHANGES = argument(
-    "--set", "FIELD=VALUE", "change settings of the task", dest="changes", default=[], nargs="+"
-)
-MODEL = argument("--model", "DIR", "OUTPUT/model of a fine-tuning run")
+TASK = option("task", "TASK", "see bert-keras list tasks", type=one_of(task_names, what="task"))
+DATA = required("--data", "FILE", "a file of the task, or a folder or tfds:NAME with a --split")
+CHANGES = option("--set", "FIELD=VALUE", "settings of the task", [], dest="changes", nargs="+")
 
 
 def print_table(scores: dict) -> None:
@@ -30,13 +23,13 @@ def print_table(scores: dict) -> None:
 
 @command(
     TASK,
-    MODEL,
-    argument("--predictions", "FILE", "a file that predict wrote, without --model"),
+    option("--model", "DIR", "OUTPUT/model of a fine-tuning run"),
+    option("--predictions", "FILE", "a file that predict wrote, in place of --model"),
     DATA,
-    argument("--split", "NAME", "the split of the folder or of tfds:NAME", default="dev"),
+    option("--split", "NAME", "the split of the folder or of tfds:NAME", "dev"),
     CHANGES,
-    argument("--json", "", "print the scores as JSON"),
-    argument("--report", "PAGE", "write an HTML page with scores and errors"),
+    flag("--json", "print the scores as JSON"),
+    option("--report", "PAGE", "write an HTML page with scores and errors"),
     examples="""
   bert-keras evaluate mrpc --model runs/mrpc/model --data glue/MRPC --report mrpc.html
   bert-keras evaluate squad1 --predictions predictions.json --data dev-v1.1.json --json""",
@@ -64,16 +57,12 @@ def evaluate(options: argparse.Namespace) -> None:
 
 @command(
     TASK,
-    argument("--model", "DIR", "OUTPUT/model of a fine-tuning run", required=True),
+    required("--model", "DIR", "OUTPUT/model of a fine-tuning run"),
     DATA,
-    argument("--split", "NAME", "the split of the folder or of tfds:NAME", default="test"),
+    option("--split", "NAME", "the split of the folder or of tfds:NAME", "test"),
     CHANGES,
-    argument("--output", "FILE", "the file of predictions to write", required=True),
-    argument(
-        "--submission",
-        "ZIP",
-        "also pack the eleven prediction files of GLUE in the folder of --output for its server",
-    ),
+    required("--output", "FILE", "the file of predictions to write"),
+    option("--submission", "ZIP", "also pack the folder of --output for the server of GLUE"),
     examples="""
   bert-keras predict mrpc --model runs/mrpc/model --data glue/MRPC --output MRPC.tsv
   bert-keras predict mnli --model runs/mnli/model --data glue/MNLI --split ax \\
@@ -101,35 +90,22 @@ def predict(options: argparse.Namespace) -> None:
 
 
 @command(
-    argument(
-        "--from",
-        "DIR",
-        "a checkpoint of any format (see convert)",
-        dest="pretrained",
-        required=True,
-    ),
-    argument("--texts", "FILE", "a UTF-8 file with one text on each line", required=True),
-    argument(
-        "--output",
-        "FILE",
-        "an .npz file, or a .jsonl file as of Google's extract_features.py",
-        required=True,
-    ),
-    argument(
+    required("--from", "DIR", "a checkpoint of any format", dest="pretrained"),
+    required("--texts", "FILE", "a UTF-8 file with one text on each line"),
+    required("--output", "FILE", "an .npz file, or a .jsonl file as of extract_features.py"),
+    option(
         "--layers",
         "N",
-        "layers to write: 0 is the embeddings, 1 the first layer, -1 the last layer (default:"
-        " -1 -2 -3 -4, as far as they exist)",
+        "0 is the embeddings, -1 the last layer (default: -1 -2 -3 -4)",
         type=int,
         nargs="+",
     ),
-    argument(
+    option(
         "--of",
         "UNIT",
-        "tokens (each token), words (the first token of each) or texts (mean of the tokens, "
-        "or the embedding of a sentence encoder)",
+        "tokens, words (first token of each) or texts (mean or embedding)",
+        "tokens",
         choices=("tokens", "words", "texts"),
-        default="tokens",
     ),
     examples="""
   bert-keras features --from bert-base-uncased --texts lines.txt --output lines.npz
@@ -147,31 +123,11 @@ def features(options: argparse.Namespace) -> None:
 
 
 @command(
-    argument("texts", "FILE", "a UTF-8 file with one text on each line"),
-    argument(
-        "--model",
-        "DIR",
-        "a folder of sentence-transformers or a checkpoint of any format (see convert)",
-        required=True,
-    ),
-    argument(
-        "--output",
-        "FILE",
-        "a .npy file, or a .parquet file with the texts",
-        required=True,
-    ),
-    argument(
-        "--dimensions",
-        "N",
-        "keep the first N values of each embedding, and scale them to length 1 if the model does",
-        type=int,
-    ),
-    argument(
-        "--prompt",
-        "NAME",
-        "the prompt of the model to put before each text (default: the default prompt of the "
-        "model, if it has one)",
-    ),
+    option("texts", "FILE", "a UTF-8 file with one text on each line"),
+    required("--model", "DIR", "a folder of sentence-transformers, or a checkpoint of any format"),
+    required("--output", "FILE", "a .npy file, or a .parquet file with the texts"),
+    option("--dimensions", "N", "values of each embedding to keep (default: all)", type=int),
+    option("--prompt", "NAME", "the prompt before each text (default: that of the model)"),
     is_continued=True,
     examples="""
   bert-keras embed lines.txt --model all-MiniLM-L6-v2 --output vectors.npy

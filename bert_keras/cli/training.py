@@ -4,29 +4,24 @@ import argparse
 import os
 
 from bert_keras.cli.listing import task_names
-from bert_keras.cli.program import DEVICES, argument, command, devices, one_of
+from bert_keras.cli.program import DEVICES, command, devices, flag, one_of, option, required
 from bert_keras.cli.tasks import print_table
 from bert_keras.errors import InputError, check
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 
 TRAINING = (
-    argument(
+    option(
         "--set",
         "FIELD=VALUE",
-        "change fields of the recipe or task, such as num_epochs=4 max_length=256 seed=2",
+        "fields of the recipe or task, such as patience=2",
+        [],
         dest="changes",
-        default=[],
         nargs="+",
     ),
-    argument("--learning-rate", "RATE", "--set learning_rate=RATE", type=float),
-    argument("--batch-size", "N", "--set batch_size=N", type=int),
-    argument("--seed", "N", "--set seed=N", type=int),
-    argument(
-        "--teacher",
-        "DIR",
-        "a model of the same kind for distillation; see --set temperature, alpha_soft, "
-        "alpha_labels, alpha_cosine",
-    ),
+    option("--learning-rate", "RATE", "--set learning_rate=RATE", type=float),
+    option("--batch-size", "N", "--set batch_size=N", type=int),
+    option("--seed", "N", "--set seed=N", type=int),
+    option("--teacher", "DIR", "a model of the same kind for distillation; see --set alpha_soft"),
     *DEVICES,
 )
 
@@ -53,18 +48,10 @@ def _print_scores(scores: dict, output: str) -> None:
 
 
 @command(
-    argument(
-        "--corpus",
-        "FILE",
-        "texts, a paragraph a line, a blank line between documents (default: CPython's reference)",
-        default=[],
-        nargs="+",
-    ),
-    argument("--output", "DIR", "the parent folder of all demos", default="demo"),
-    argument(
-        "--steps", "N", "the number of pretraining steps (default: that of the recipe)", type=int
-    ),
-    argument("--seed", "N", "the seed of all random numbers", default=1),
+    option("--corpus", "FILE", "a paragraph a line, a blank line between documents", [], nargs="+"),
+    option("--output", "DIR", "the parent folder of all demos", "demo"),
+    option("--steps", "N", "number of pretraining steps (default: that of the recipe)", type=int),
+    option("--seed", "N", "the seed of all random numbers", 1),
     examples="""
   bert-keras demo --steps 300
   bert-keras demo --corpus wiki.txt books.txt --output demo""",
@@ -77,23 +64,15 @@ def demo(options: argparse.Namespace) -> None:
 
 
 @command(
-    argument(
-        "recipe",
-        "RECIPE",
-        "a recipe; see bert-keras list recipes",
-        type=one_of(PRETRAIN.keys, what="recipe"),
+    option(
+        "recipe", "RECIPE", "see bert-keras list recipes", type=one_of(PRETRAIN.keys, what="recipe")
     ),
-    argument("--records", "DIR", "a folder that bert-tfrecords build wrote", required=True),
-    argument(
-        "--from",
-        "DIR",
-        "a checkpoint to continue from, at its step if it has a training state",
-        dest="start",
-    ),
-    argument("--output", "DIR", "the folder of the run"),
-    argument("--profile", "FIRST:LAST", "the steps to profile in TensorBoard, such as 20:25"),
-    argument("--dry-run", "", "take ten steps, print the cost of the run, write nothing"),
-    argument("--steps", "N", "--set num_steps=N", dest="num_steps", type=int),
+    required("--records", "DIR", "a folder that bert-tfrecords build wrote"),
+    option("--from", "DIR", "a checkpoint to continue from, with its training state", dest="start"),
+    option("--output", "DIR", "the folder of the run"),
+    option("--profile", "FIRST:LAST", "the steps to profile in TensorBoard, such as 20:25"),
+    flag("--dry-run", "take ten steps, print the cost of the run, write nothing"),
+    option("--steps", "N", "--set num_steps=N", dest="num_steps", type=int),
     *TRAINING,
     is_continued=True,
     examples="""
@@ -128,44 +107,30 @@ def pretrain(options: argparse.Namespace) -> None:
 
 
 @command(
-    argument(
-        "task", "TASK", "a task; see bert-keras list tasks", type=one_of(task_names, what="task")
-    ),
-    argument(
-        "--from",
-        "DIR",
-        "OUTPUT/model of a run, or a checkpoint of any format (see convert)",
-        dest="pretrained",
-        required=True,
-    ),
-    argument("--data", "DIR", "a folder of the task's official files, or tfds:NAME"),
-    argument("--train", "FILE", "a training file in place of --data; needs --dev"),
-    argument("--dev", "FILE", "a file of held-out examples"),
-    argument("--output", "DIR", "the folder of the run", required=True),
-    argument(
+    option("task", "TASK", "see bert-keras list tasks", type=one_of(task_names, what="task")),
+    required("--from", "DIR", "OUTPUT/model of a run, or any checkpoint", dest="pretrained"),
+    option("--data", "DIR", "a folder of the task's official files, or tfds:NAME"),
+    option("--train", "FILE", "a training file in place of --data; needs --dev"),
+    option("--dev", "FILE", "a file of held-out examples"),
+    required("--output", "DIR", "the folder of the run"),
+    option(
         "--recipe",
         "NAME",
-        "paper, small-models for hidden sizes under 768, laptop for models of laptop-10min, "
-        "or demo",
+        "see bert-keras list recipes",
+        "paper",
         type=one_of(FINETUNE.keys, what="recipe"),
-        default="paper",
     ),
-    argument(
-        "--seeds",
-        "N",
-        "train with each of the seeds 1 to N; report median, best and spread",
-        default=1,
-    ),
-    argument(
+    option("--seeds", "N", "train with the seeds 1 to N; report median, best and spread", 1),
+    option(
         "--learning-rates",
         "RATE",
-        "train with each RATE, or with those of the recipe",
+        "train with each, or with those of the recipe",
         type=float,
         nargs="*",
     ),
-    argument("--epochs", "N", "--set num_epochs=N", dest="num_epochs", type=int),
-    argument("--max-length", "N", "--set max_length=N", type=int),
-    argument("--warmup", "RATE", "--set warmup_rate", dest="warmup_rate", type=float),
+    option("--epochs", "N", "--set num_epochs=N", dest="num_epochs", type=int),
+    option("--max-length", "N", "--set max_length=N", type=int),
+    option("--warmup", "RATE", "--set warmup_rate=RATE", dest="warmup_rate", type=float),
     *TRAINING,
     is_continued=True,
     examples="""
@@ -229,34 +194,22 @@ def finetune(options: argparse.Namespace) -> None:
 
 
 @command(
-    argument(
+    option(
         "table",
         "TABLE",
-        "table5 (pretraining tasks), table6 (model size), c1 (number of steps) or c2 (masking"
-        " strategies)",
+        "table5 (tasks), table6 (sizes), c1 (steps) or c2 (masking)",
         choices=("table5", "table6", "c1", "c2"),
     ),
-    argument(
+    option(
         "--scale",
         "SCALE",
-        "tiny (about an hour on two CPU cores), small (table5 and c2, at most six hours for "
-        "both on two CPU cores) or paper (needs GPUs or TPUs)",
+        "tiny (an hour), small (some hours, table5 and c2) or paper (GPUs)",
+        "tiny",
         choices=("tiny", "small", "paper"),
-        default="tiny",
     ),
-    argument(
-        "--data",
-        "DIR",
-        "a folder with corpus/*.txt and any of glue/MNLI, glue/QNLI, glue/MRPC, glue/SST-2, "
-        "squad and ner/conll2003",
-        required=True,
-    ),
-    argument(("-o", "--output"), "DIR", "the folder of all runs"),
-    argument(
-        "--dry-run",
-        "",
-        "take a few steps of each kind, print the runs and their duration, write nothing",
-    ),
+    required("--data", "DIR", "a folder with corpus/*.txt and any of glue/MNLI, squad, ..."),
+    option("-o --output", "DIR", "the folder of all runs"),
+    flag("--dry-run", "take a few steps of each kind and print the duration of the runs"),
     *DEVICES,
     is_continued=True,
     examples="""
