@@ -24,7 +24,7 @@ _SHORT_ROW = 64
 # A run is padded to its longest row. The rows of a request that are shorter than half of it run
 # later, unless the run would have fewer positions than this, which take hardly less time.
 _SMALL_RUN = 256
-_SHORTEST_CLASS = 5  # texts under 64 bytes share runs, longer ones with those of up to half as long
+_SHORTEST_CLASS = 4  # texts under 60 bytes share runs, longer ones with those of up to half as long
 # A request that cannot be split may have this many times the positions of a normal run.
 _MAX_RUNS = 16
 
@@ -131,7 +131,7 @@ class Batcher:
         while start < len(order):
             # A run is padded to its longest row, so it has only rows of similar length.
             length_class = max(int(lengths[start]).bit_length(), _SHORTEST_CLASS)
-            key = (request.signature_name, kinds, length_class)
+            key = (length_class, request.signature_name, kinds)
             rows = order[start : start + max_rows[start]]
             request.parts.append(_Part(request, rows, max_rows[start], key))
             start += len(rows)
@@ -179,8 +179,8 @@ class Batcher:
         if first.key is not None:
             num_free = first.max_rows - len(first.rows)
             for part in self._queue:
-                is_alike = part.key == first.key and not part.request.future.done()
-                if is_alike and len(part.rows) <= num_free:
+                fits = len(part.rows) <= num_free and part.key == first.key
+                if fits and not part.request.future.done():
                     num_free -= len(part.rows)
                     batch.append(part)
                 else:
