@@ -1,14 +1,12 @@
 """Builds a folder of pretraining records from text files and a vocabulary, on one machine.
 
-Each stage is a set of jobs that write files to the folder OUTPUT.partial/work. A finished job is
-not run again, so an interrupted build continues and its records have the same bytes.
+Each stage is a set of jobs that write files to the folder OUTPUT.partial/work.
 """
 
 import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,7 @@ from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.google.write import write_google
 from tfrecords_tools.inputs.corpus import digest, files, fingerprint, units
 from tfrecords_tools.inputs.decoding import Repairs, Unit
-from tfrecords_tools.jobs import Workers, result_of
+from tfrecords_tools.jobs import Workers, result_of, write_receipt
 from tfrecords_tools.manifest import (
     FORMAT,
     MANIFEST,
@@ -111,12 +109,7 @@ def build(
 def _checked_head(
     work: Path, inputs: Fingerprints, settings: Settings, vocabulary: Vocabulary
 ) -> dict[str, Any]:
-    """Returns the head of the manifest and stores it, or compares it with that of the first run.
-
-    Raises:
-        InputError: The interrupted run had other settings, inputs or versions, or the folder has
-            files that no build wrote.
-    """
+    """Returns the head of the manifest and stores it, or compares it with that of the first run."""
     folder, plan = work.parent, work / "plan.json"
     begun = next((path for path in (plan, folder / MANIFEST) if path.exists()), None)
     old = json_object(begun) if begun else {}
@@ -191,20 +184,6 @@ def _splits(
     return {**tokenized["entries"], "splits": splits}
 
 
-@dataclass(frozen=True)
-class _JoinStores:
-    """A job that joins the token stores of all units into one."""
-
-    output: Path
-    stores: Sequence[Path]
-    result: dict[str, Any]
-    size: int = 1
-
-    def __call__(self) -> dict[str, Any]:
-        join_stores(self.stores, self.output)
-        return self.result
-
-
 def _tokenize(
     work: Path, inputs: Fingerprints, vocabulary: Path, settings: BuildSettings, pool: Workers
 ) -> dict[str, Any]:
@@ -217,10 +196,10 @@ def _tokenize(
     expect_unchanged(inputs)
     documents = [each["documents"] for each in results]
     result = {"unit_documents": documents, "entries": text_entries(results)}
-    stores = [job.output for job in jobs]
-    Workers(1).run([_JoinStores(work / "store", stores, result)], stage="", unit="")
-    for store in stores:
-        shutil.rmtree(store)
+    join_stores([job.output for job in jobs], work / "store")
+    write_receipt(work / "store", result)
+    for job in jobs:
+        shutil.rmtree(job.output)
     return result
 
 
@@ -231,11 +210,7 @@ def units_of(inputs: Fingerprints, *, text_field: str) -> list[Unit]:
 
 
 def text_entries(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Combines the results of `TokenizeUnit` to the entries of the manifest about the text.
-
-    Raises:
-        InputError: The corpus has no text.
-    """
+    """Combines the results of `TokenizeUnit` to the entries of the manifest about the text."""
     counts, repairs = Counter(), Repairs()
     for result in results:
         counts.update(result["counts"])

@@ -1,7 +1,6 @@
 """Verifies every record of files, compares the files with their manifest, and counts the contents.
 
-Records are parsed by TensorFlow, so that it can read every file that passes. Their frames are read
-here, because TensorFlow's reader trusts the lengths in a file.
+TensorFlow parses the records. Their frames are read here: its reader trusts lengths in a file.
 """
 
 import glob

@@ -43,8 +43,6 @@ VOCAB_OPTIONS: tuple[Option, ...] = (
     ("--unused", int, "N", "number of tokens [unused0], [unused1] ... reserved for words that are "
      "added later (default: 100 for wordpiece, else 0)"),
     ("--segmenter", str, "NAME", "morphemes of a word: module:function"),
-    ("--sample", float, "MB", "size of the sample that is read of a larger corpus, spread evenly "
-     "over it (default: 512)"),
 )  # fmt: skip
 BUILD_OPTIONS: tuple[Option, ...] = (
     ("--splitter", str, "NAME", "splits lines into sentences: a language, lines (no splitting), or "
@@ -163,8 +161,6 @@ def vocab(options: dict[str, Any]) -> None:
     expected = "vocab.txt" if is_wordpiece else "tokenizer.json"
     is_named = is_wordpiece != output.endswith(".json")
     check(is_named, f"{output} does not fit --model {model}; name it {expected}")
-    sample = options.get("sample", 512)
-    check(0 < sample < 1e12, f"sample is {sample}; expected a number of megabytes above 0")
     vocabulary = train_vocabulary(
         options["files"],
         size=size,
@@ -173,7 +169,6 @@ def vocab(options: dict[str, Any]) -> None:
         segmenter=options.get("segmenter"),
         lowercase="cased" not in options,
         reading=Reading(
-            sample_bytes=int(sample * 1e6),
             workers=options.get("workers", _num_cores()),
             **{name: options[name] for name in ("errors", "text_field") if name in options},
         ),

@@ -2,8 +2,7 @@
 
 A job writes one file or folder. Its receipt, a file OUTPUT.json beside it, holds the values that
 the job returned, and the size and the checksum of each file that it wrote. A job whose receipt fits
-its files is not run again. The output of a job does not depend on other jobs of its stage, so the
-number of processes does not change it.
+its files is not run again.
 """
 
 import json
@@ -34,14 +33,10 @@ class Job(Protocol):
     """Writes `output`, which no other job writes, and returns values that JSON can hold."""
 
     @property
-    def output(self) -> Path:
-        """The file or folder that the job writes."""
-        ...
+    def output(self) -> Path: ...
 
     @property
-    def size(self) -> int:
-        """The amount of work in the unit of the stage."""
-        ...
+    def size(self) -> int: ...  # the amount of work in the unit of the stage
 
     def __call__(self) -> dict[str, Any]: ...
 
@@ -99,10 +94,7 @@ class Workers:
     def run(self, jobs: Sequence[Job], *, stage: str, unit: str) -> list[dict[str, Any]]:
         """Runs the jobs without a valid receipt and returns the results of all jobs in order.
 
-        Args:
-            jobs: The jobs, each with another output.
-            stage: The label of the progress bar; "" shows none.
-            unit: The unit of the sizes of the jobs.
+        The progress bar has the label `stage`, or is not shown if it is "".
         """
         results = [result_of(job.output) for job in jobs]
         missing = [number for number, result in enumerate(results) if result is None]
@@ -125,19 +117,22 @@ def result_of(output: Path) -> dict[str, Any] | None:
     try:
         checksum, text = _receipt(output).read_text("utf-8").split(" ", 1)
         result, files = json.loads(text)
-        is_valid = int(checksum) == _checksum([text.encode()]) and files == _files_of(output)
+        is_whole = int(checksum) == google_crc32c.value(text.encode())
+        return result if is_whole and files == _files_of(output) else None
     except (OSError, ValueError):
         return None
-    return result if is_valid else None
+
+
+def write_receipt(output: Path, result: dict[str, Any]) -> dict[str, Any]:
+    """Writes the receipt of a complete output and returns the result."""
+    text = json.dumps([result, _files_of(output)])
+    _receipt(output).write_text(f"{google_crc32c.value(text.encode())} {text}", "utf-8")
+    return result
 
 
 def _run_job(job: Job) -> dict[str, Any]:
-    if job.output.is_dir():  # of an interrupted run
-        shutil.rmtree(job.output)
-    result = job()
-    text = json.dumps([result, _files_of(job.output)])
-    _receipt(job.output).write_text(f"{_checksum([text.encode()])} {text}", "utf-8")
-    return result
+    shutil.rmtree(job.output, ignore_errors=True)  # a folder of an interrupted run
+    return write_receipt(job.output, job())
 
 
 def _receipt(output: Path) -> Path:
@@ -149,16 +144,11 @@ def _files_of(output: Path) -> list:
     files = []
     for path in sorted(output.iterdir()) if output.is_dir() else [output]:
         with path.open("rb") as file:
-            checksum = _checksum(iter(lambda: file.read(_BLOCK), b""))
+            checksum = 0
+            while block := file.read(_BLOCK):
+                checksum = google_crc32c.extend(checksum, block)
             files.append([path.name, file.tell(), checksum])
     return files
-
-
-def _checksum(blocks: Iterable[bytes]) -> int:
-    checksum = 0
-    for block in blocks:
-        checksum = google_crc32c.extend(checksum, block)
-    return checksum
 
 
 def _start_worker(parent: Connection) -> None:

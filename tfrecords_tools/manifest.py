@@ -1,8 +1,6 @@
 """Describes a folder of records: for `check` and later builds, and for TensorFlow Datasets.
 
-The head of a manifest states inputs, settings and versions. `build` writes it to its work folder
-first, and a run that continues must have the same head. The manifest is written last, so a folder
-with a manifest is complete.
+The manifest is written last, so a folder with a manifest is complete.
 """
 
 import glob
@@ -37,11 +35,7 @@ _TENSOR = "tensorflow_datasets.core.features.tensor_feature.Tensor"
 
 
 def read_manifest(folder: StrPath) -> dict[str, Any] | None:
-    """Reads the manifest of a folder, or returns None if there is none.
-
-    Raises:
-        InputError: The file was not written by this version of `build`.
-    """
+    """Reads the manifest of a folder; returns None without one."""
     path = Path(folder) / MANIFEST
     if not path.is_file():
         return None
@@ -63,20 +57,13 @@ def shards_of(manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def label_names(file: StrPath) -> tuple[str, str]:
-    """Returns the meanings of the labels 0 and 1 of a record file.
-
-    Without a manifest they are the labels of next sentence prediction.
-    """
+    """Returns the meanings of labels 0 and 1; without a manifest those of next sentences."""
     manifest = read_manifest(Path(file).parent) or {"settings": {}}
     return _LABELS.get(manifest["settings"].get("objective"), NEXT_SENTENCE)
 
 
 def records_vocabulary(records: Sequence[StrPath], *, file: str | None = None) -> Vocabulary:
-    """Reads a vocabulary file, or if `file` is None, the file in the folder of the first records.
-
-    Raises:
-        InputError: There is no such file.
-    """
+    """Reads a vocabulary `file`, by default that in the folder of the first records."""
     if file:
         return vocabulary_from(file)
     pattern = os.fspath(records[0])
@@ -146,9 +133,8 @@ def split_summary(shards: Sequence[dict], *, summed: Sequence[str], **totals: in
 def folder_files(manifest: Mapping[str, Any], vocabulary: Vocabulary) -> dict[str, str]:
     """Returns the texts of all files of a folder beside its records, by name; the manifest is last.
 
-    `features.json` and `dataset_info.json` have the format of TFDS' `write_metadata`, which is not
-    called because importing TFDS takes longer than a small build. `tfds.builder_from_directory`
-    reads them.
+    `tfds.builder_from_directory` reads `features.json` and `dataset_info.json`. TFDS itself is not
+    called, because importing it takes longer than a small build.
     """
     schema = PretrainingSchema(**manifest["schema"])
     features = {

@@ -135,7 +135,7 @@ def test_runner_options_do_not_change_the_records(
     [
         (b"a\n\nb\n\n\xff\n", {}, r"bad.txt, line 5 .*UTF-8"),
         (b"ada\n\nben\n", {"shards": 99}, r"too few records \(train\) for 99 shards"),
-        pytest.param(b"\n", {}, r"contains no text .*bad.txt", marks=SLOW),
+        pytest.param(b"\n", {}, r"contains no text .*a line$", marks=SLOW),
         pytest.param(b"ada sees\nben likes\n", {}, "needs at least two documents", marks=SLOW),
         pytest.param(
             b"ada\n\nben\n", {"held_out_rate": 0.5}, "has 2 documents, too few to", marks=SLOW
@@ -190,7 +190,7 @@ def test_an_input_that_changes_is_refused(beam, corpus, vocabulary, tmp_path, mo
 
 @pytest.mark.extra
 def test_compat_google_and_unknown_options_are_refused(beam, corpus, vocabulary, tmp_path):
-    with pytest.raises(InputError, match=r"--compat google .* omit --beam"):
+    with pytest.raises(InputError, match=r"--compat google; leave out --beam"):
         built_on_beam(corpus, vocabulary, tmp_path / "records", GoogleSettings())
     with pytest.raises((ValueError, ImportError), match="Valid values are"):
         built_on_beam(corpus, vocabulary, tmp_path / "records", SMALL, ["--runner=Tortoise"])

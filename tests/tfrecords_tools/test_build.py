@@ -100,7 +100,7 @@ def test_train_and_held_out_documents_are_disjoint(corpus, vocabulary, tmp_path)
         ("a b c\nd e f\ng h\n", {}, "needs at least two documents"),
         ("ada\n\nben\n\ncy\n", {"held_out_rate": 0.5}, "has 3 documents, too few"),
         ("ada\n\nben\n\ncy\n", {"shards": 99}, "too few records .* for 99 shards"),
-        ("ada\n\nben\n\ncy\n", {"objective": "sop"}, "has one sentence, but sentence order"),
+        ("ada\n\nben\n\ncy\n", {"objective": "sop"}, "sop needs documents of two"),
         ("\n \n\u2003\n", {}, "contains no text"),
         ("ada\n\nben\n", {"splitter": "no_such:thing"}, "no_such"),
         ("ada\n\nben\n", {"splitter": "jp"}, "no sentence rules for 'jp'"),

@@ -99,7 +99,6 @@ BUILD = "build one.txt --vocab vocab.txt --output new"
         (f"vocab one.txt --output {'v' * 254}", "too long"),
         ("vocab one.txt --output v.json", "v.json does not fit --model wordpiece"),
         ("vocab one.txt --output v --size 6", "size is 6"),
-        ("vocab one.txt --output v --sample nan", "sample is nan"),
         ("vocab one.txt full ./one.txt --output v", "one.txt twice"),
         ("build empty.txt --vocab vocab.txt --output new", "the corpus contains no text"),
         ("build single.txt --vocab vocab.txt --output new", "needs at least two documents"),

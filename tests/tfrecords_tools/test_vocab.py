@@ -1,12 +1,10 @@
 """Counted words and the vocabularies that are learnt from them."""
 
-import gzip
 import os
 import random
 import subprocess
 import sys
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ from bert_keras.text.fast_tokenizer import FastTokenizer, vocabulary_from
 from bert_keras.text.tokenizer import WordPieceTokenizer, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.cli import main
-from tfrecords_tools.inputs.decoding import FilePart
 from tfrecords_tools.vocab import words as counting
 from tfrecords_tools.vocab.train_vocab import (
     alphabet_of,
@@ -27,7 +24,7 @@ from tfrecords_tools.vocab.train_vocab import (
     train_vocabulary,
     train_wordpiece,
 )
-from tfrecords_tools.vocab.words import Reading, WordCounts, count_words, sample, words_of
+from tfrecords_tools.vocab.words import Reading, count_words, words_of
 
 LICENSE = (Path(__file__).parents[2] / "LICENSE").read_text("utf-8")
 WORDS = Counter({"low": 5, "lower": 2, "newest": 6, "widest": 3})
@@ -51,47 +48,26 @@ def test_words_are_counted_as_the_tokenizer_divides_them(lowercase):
     assert words_of(["a b.", "", "a日 b"], lowercase=True) == {"a": 2, "b": 2, ".": 1, "日": 1}
 
 
-def units(*sizes):
-    return [(FilePart(str(number), "text", 0, size, size),) for number, size in enumerate(sizes)]
-
-
-def test_the_sample_is_spread_evenly_whatever_its_size():
-    for count in (2, 5, 17, 100, 400):
-        chosen = [int(u[0].path) for u in sample(units(*[10] * 1000), sample_bytes=10 * count)]
-        assert len(chosen) == count and chosen == sorted(chosen)
-        gaps = [after - before for before, after in pairwise([*chosen, chosen[0] + 1000])]
-        assert max(gaps) < 3 * 1000 / count
-    assert len(sample(units(5, 5, 5), sample_bytes=15)) == 3
-    assert len(sample(units(5, 5, 5), sample_bytes=1)) == 1
-
-
 def counted(path, **reading):
     return count_words([path], lowercase=True, words_of=words_of, reading=Reading(**reading))
 
 
-def test_the_counts_of_a_sample_do_not_depend_on_the_processes(tmp_path, monkeypatch):
+def test_the_counts_do_not_depend_on_the_processes(tmp_path, monkeypatch):
     monkeypatch.setattr(counting, "UNIT_BYTES", 400)
-    text = "".join(f"word{n % 7} line{n} the\n\n" for n in range(500))
-    (tmp_path / "a").write_text(text)
-    part = counted(tmp_path / "a", sample_bytes=1000)
-    assert counted(tmp_path / "a", sample_bytes=1000, workers=2) == part
-    assert 10 < part.counts["the"] < 60 and "1,000 bytes" in part.remarks[0]
-    whole = counted(tmp_path / "a")
-    assert whole.counts["the"] == 500 and whole.remarks == []
-    (tmp_path / "a.gz").write_bytes(gzip.compress(text.encode()))
-    assert 0 < counted(tmp_path / "a.gz", sample_bytes=800).counts["the"] < 250
+    (tmp_path / "a").write_text("".join(f"word{n % 7} line{n} the\n\n" for n in range(500)))
+    words, remarks = counted(tmp_path / "a")
+    assert words["the"] == 500 and words["word3"] == 71 and remarks == []
+    assert counted(tmp_path / "a", workers=2) == (words, [])
 
 
 def test_rare_words_are_dropped_and_repairs_are_reported(tmp_path, monkeypatch):
     (tmp_path / "a").write_bytes(b"good text\nbad \xff text\n")
-    counts = counted(tmp_path / "a", errors="skip")
-    assert counts.counts == {"good": 1, "text": 1} and "UTF-8" in counts.remarks[0]
+    words, (remark,) = counted(tmp_path / "a", errors="skip")
+    assert words == {"good": 1, "text": 1} and "UTF-8" in remark
     monkeypatch.setattr(counting, "MAX_WORDS", 4)
-    counts = WordCounts()
-    counts.add(WordCounts(Counter({"a": 9, "b": 5, "c": 2, "d": 1})))
-    assert len(counts.counts) == 4 and not counts.remarks
-    counts.add(WordCounts(Counter({"e": 1, "c": 1, "f": 2})))
-    assert counts.counts == {"a": 9, "b": 5} and "rarest" in counts.remarks[0]
+    (tmp_path / "b").write_text("a a a b b c d e\n")
+    words, (remark,) = counted(tmp_path / "b")
+    assert words == {"a": 3, "b": 2} and "rarest" in remark
     monkeypatch.setattr(counting, "MAX_LEARNT_WORDS", 2)
     tokens = train_wordpiece(Counter({"abab": 5, "caca": 4, "dbdb": 4}), size=60).tokens
     assert {"abab", "caca"} < {*tokens} and "dbdb" not in tokens

@@ -12,23 +12,21 @@ distributed.
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
+from apache_beam.pvalue import AsList, AsSingleton
 
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, file_system, open_file
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.beam.ranges import (
+    REPORTS,
+    Job,
     Key,
     Plan,
-    RangeTokens,
-    SpanBytes,
-    UnitReport,
     plan_of,
     requested_spans,
     requests_of_range,
@@ -41,20 +39,8 @@ from tfrecords_tools.inputs.decoding import Unit
 from tfrecords_tools.manifest import MANIFEST, folder_files, manifest_head
 from tfrecords_tools.settings import BuildSettings, Settings
 
-_REPORTS = "reports"
 # Runners report the exception of a step as a text that ends so.
 _STEP_ERROR = re.compile(r"InputError: (.*?)(?: \[while running|\n|$)", re.S)
-
-
-@dataclass(frozen=True)
-class Job:
-    """The values that every step receives."""
-
-    fingerprints: tuple[dict[str, Any], ...]  # of the inputs
-    vocabulary: Vocabulary
-    settings: BuildSettings
-    partial: str  # the folder that the job writes to before it gets the name `output`
-    output: str
 
 
 def build_on_beam(
@@ -81,10 +67,7 @@ def build_on_beam(
         InputError: The settings, the options or the corpus are not usable.
     """
     if not isinstance(settings, BuildSettings):
-        raise InputError(
-            "each record of --compat google depends on all earlier random draws, so one machine "
-            "writes them; omit --beam or --compat google"
-        )
+        raise InputError("one machine writes the records of --compat google; leave out --beam")
     settings = settings.for_vocabulary(vocabulary)
     pipeline = beam.Pipeline(options=PipelineOptions(list(pipeline_options)))
     paths = files(list(corpus))  # the pipeline's options may configure the access to them
@@ -100,21 +83,16 @@ def build_on_beam(
     job = Job(tuple(map(fingerprint, paths)), vocabulary, settings, partial, output)
     try:
         add_steps(pipeline, units_of(job.fingerprints, text_field=settings.text_field), job)
-        state = pipeline.run().wait_until_finish()
-        with open_file(f"{output}/{MANIFEST}") as file:
-            return json.load(file)
-    except FileNotFoundError as error:
-        raise ChildProcessError(
-            f"the job ended ({state}) without {output}/{MANIFEST}; read the log of its runner, and "
-            "give an output that all workers and this machine can access"
-        ) from error
+        pipeline.run().wait_until_finish()
     except Exception as error:
-        if message := _STEP_ERROR.search(str(error)):
+        if message := _STEP_ERROR.search(f"{type(error).__name__}: {error}"):
             raise InputError(message[1]) from error
         raise
     finally:
         if system.exists(folder):
             system.rm(folder, recursive=True)
+    with open_file(f"{output}/{MANIFEST}") as file:
+        return json.load(file)
 
 
 def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], job: Job) -> None:
@@ -123,17 +101,17 @@ def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], job: Job) -> None:
         pipeline
         | "units" >> beam.Create(list(enumerate(units)))
         | "spread units" >> beam.Reshuffle()
-        | "tokenize" >> beam.FlatMap(_tokenize, job).with_outputs(_REPORTS, main="ranges")
+        | "tokenize" >> beam.FlatMap(tokenized_ranges, job).with_outputs(REPORTS, main="ranges")
     )
     ranges |= "store ranges" >> beam.Reshuffle()  # several steps read them; they are computed once
-    plan = reports | "all units" >> beam.combiners.ToList() | "plan" >> beam.Map(_plan, job)
-    requests = ranges | "draw instances" >> beam.FlatMap(_draw, AsSingleton(plan))
+    plan = reports | "all units" >> beam.combiners.ToList() | "plan" >> beam.Map(plan_of, job)
+    requests = ranges | "draw instances" >> beam.FlatMap(requests_of_range, AsSingleton(plan))
     shards = (
         {"ranges": ranges, "requests": requests}
         | "group requests" >> beam.CoGroupByKey()
-        | "read spans" >> beam.FlatMap(_read, AsSingleton(plan))
+        | "read spans" >> beam.FlatMap(requested_spans, AsSingleton(plan))
         | "group spans" >> beam.GroupByKey()
-        | "write shards" >> beam.Map(_write, AsSingleton(plan), job)
+        | "write shards" >> beam.Map(write_shard, AsSingleton(plan), job)
     )
     inputs = (
         pipeline
@@ -146,38 +124,6 @@ def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], job: Job) -> None:
         | "end" >> beam.Create([job])
         | "finish" >> beam.Map(_finish, AsSingleton(plan), AsList(shards), AsList(inputs))
     )
-
-
-def _tokenize(numbered: tuple[int, Unit], job: Job) -> Iterator:
-    number, unit = numbered
-    for result in tokenized_ranges(number, unit, vocabulary=job.vocabulary, settings=job.settings):
-        if isinstance(result, UnitReport):
-            yield TaggedOutput(_REPORTS, result)
-        else:
-            yield (result.range.unit, result.range.part), result
-
-
-def _plan(reports: Sequence[UnitReport], job: Job) -> Plan:
-    separators = job.vocabulary.specials.num_separators
-    return plan_of(reports, settings=job.settings, num_separators=separators)
-
-
-def _draw(keyed: tuple[Key, RangeTokens], plan: Plan) -> Iterator[tuple[Key, bytes]]:
-    yield from requests_of_range(keyed[1], plan)
-
-
-def _read(grouped: tuple[Key, dict], plan: Plan) -> Iterator[tuple[Key, SpanBytes]]:
-    for tokens in grouped[1]["ranges"]:
-        yield from requested_spans(tokens, grouped[1]["requests"], plan)
-
-
-def _write(
-    grouped: tuple[Key, Iterable[SpanBytes]], plan: Plan, job: Job
-) -> tuple[Key, dict[str, Any]]:
-    (split, shard), spans = grouped
-    layout = plan.layouts[split]
-    entry = write_shard(shard, spans, layout=layout, vocabulary=job.vocabulary, folder=job.partial)
-    return (split, shard), entry
 
 
 def _finish(

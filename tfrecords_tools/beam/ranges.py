@@ -1,13 +1,10 @@
 """Divides the corpus into ranges of documents, whose spans of instances are sent to shards.
 
-The output of `TokenizeUnit` is divided into the ranges that `FindInstances` reads, so that no
-machine needs the folder of another one. Every worker receives the plan, which is small: 40 bytes a
-range of documents and 8 bytes a held-out document.
-
-A range draws its instances and sends a request for each of their spans to the range that contains
-it: to itself, or for a text of another document to the range of the document and of the start of
-the text (a fraction of the document), which were drawn. Spans arrive at the shards in any order and
-are sorted as in the local build: by unit, part, instance and span.
+No machine needs the folder of another one. Every worker receives the plan: 40 bytes a range of
+documents and 8 bytes a held-out document. A range draws its instances and sends a request for each
+of their spans to the range that contains it: to itself, or for a text of another document to the
+range of the document and of the start of the text (a fraction of the document), which were drawn.
+Spans arrive at the shards in any order and are sorted as in the local build.
 """
 
 import atexit
@@ -23,6 +20,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
+from apache_beam.pvalue import TaggedOutput
 
 from bert_keras.files import file_system
 from bert_keras.text.fast_tokenizer import write_vocabulary
@@ -47,7 +45,19 @@ _ROW = np.dtype([*SPAN.descr, ("start", INDEX_DTYPE)])
 _TEXT = [("start", "<i8"), ("fraction", "<f8"), ("num_tokens", "<i8")]
 REQUEST = np.dtype([*_KEY, ("split", "<i4"), *_TEXT])
 _BATCH_TOKENS = 1 << 20  # about; of one element that is sent to a shard
-_BATCH_REQUESTS = 1 << 16
+_BATCH_BYTES = 1 << 22  # of requests that are answered at once
+REPORTS = "reports"  # the name of an output of `tokenized_ranges`
+
+
+@dataclass(frozen=True)
+class Job:
+    """The values that every step receives."""
+
+    fingerprints: tuple[dict[str, Any], ...]  # of the inputs
+    vocabulary: Vocabulary
+    settings: BuildSettings
+    partial: str  # the folder that the job writes to before it gets the name `output`
+    output: str
 
 
 @dataclass(frozen=True)
@@ -98,33 +108,25 @@ class UnitReport(NamedTuple):
     ranges: tuple[Range, ...]
 
 
-def tokenized_ranges(
-    number: int, unit: Unit, *, vocabulary: Vocabulary, settings: BuildSettings
-) -> Iterator[RangeTokens | UnitReport]:
-    """Yields the ranges of a unit in order, and then its report.
-
-    Raises:
-        InputError: A file cannot be read; see `TokenizeUnit`.
-    """
+def tokenized_ranges(numbered: tuple[int, Unit], job: Job) -> Iterator:
+    """Yields the ranges of a unit in order by their keys, and then its report to `REPORTS`."""
+    (number, unit), settings = numbered, job.settings
     with tempfile.TemporaryDirectory() as work:
-        job = TokenizeUnit(unit, Path(work) / "tokens", local_vocabulary(vocabulary), settings)
-        result = job()
-        store = TokenStore(job.output)
+        folder, vocabulary = Path(work) / "tokens", local_vocabulary(job.vocabulary)
+        result = TokenizeUnit(unit, folder, vocabulary, settings)()
+        store = TokenStore(folder)
         ranges = [each._replace(unit=number) for each in ranges_of(store, [store.num_documents])]
-        for documents in ranges:
-            yield RangeTokens.of(store, documents, longest=settings.max_length)
+        for each in ranges:
+            yield each[:2], RangeTokens.of(store, each, longest=settings.max_length)
         starts = np.array(store.documents(0, store.num_documents))
         first_tokens = np.array(store.sentences(0, store.num_sentences))[starts]
         sizes = np.stack([np.diff(starts), np.diff(first_tokens)])
-        yield UnitReport(number, result, sizes, tuple(ranges))
+        yield TaggedOutput(REPORTS, UnitReport(number, result, sizes, tuple(ranges)))
 
 
 @cache
 def local_vocabulary(vocabulary: Vocabulary) -> Path:
-    """Writes the vocabulary to a temporary folder of this process and returns the path.
-
-    A worker has no access to the original file.
-    """
+    """Writes the vocabulary to a temporary folder of this worker, which cannot read the file."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return write_vocabulary(vocabulary, Path(folder))
@@ -138,11 +140,6 @@ class RangeTable(NamedTuple):
     first_documents: np.ndarray  # numbered over the corpus
     starts: np.ndarray  # first sentence, numbered within the unit
     ends: np.ndarray
-
-    def index_of(self, documents: Range) -> int:
-        """Returns the index of a range."""
-        is_range = (self.units == documents.unit) & (self.parts == documents.part)
-        return int(np.flatnonzero(is_range)[0])
 
     def indices_of(self, documents: np.ndarray, fractions: np.ndarray) -> np.ndarray:
         """Returns the ranges, int64 [n], with the sentences at `fractions` of `documents`."""
@@ -172,12 +169,8 @@ class Plan:
         return replace(tokens, range=documents._replace(first=first, last=last))
 
 
-def plan_of(reports: Sequence[UnitReport], *, settings: BuildSettings, num_separators: int) -> Plan:
-    """Plans the records from the reports of all units, which may be in any order.
-
-    Raises:
-        InputError: The corpus has too little text.
-    """
+def plan_of(reports: Sequence[UnitReport], job: Job) -> Plan:
+    """Plans the records from the reports of all units, which may be in any order."""
     reports = sorted(reports, key=attrgetter("unit"))
     entries = text_entries(report.result for report in reports)
     sizes = np.concatenate([report.sizes for report in reports], axis=1)
@@ -188,22 +181,22 @@ def plan_of(reports: Sequence[UnitReport], *, settings: BuildSettings, num_separ
         for report in reports
         for each in report.ranges
     ]
-    layouts = []
+    settings, layouts = job.settings, []
+    separators = job.vocabulary.specials.num_separators
     for split in splits_of(
         sizes.shape[1], held_out_rate=settings.held_out_rate, seed=settings.seed
     ):
         held_out = sizes[:, np.array(split.held_out, np.int64)].sum(axis=1)
         size = held_out if split.name == HELD_OUT else sizes.sum(axis=1) - held_out
-        options = {"settings": settings, "num_separators": num_separators}
+        options = {"settings": settings, "num_separators": separators}
         layouts.append(layout_of(split, *size.tolist(), **options))
     columns = np.array(rows, np.int64).reshape(-1, len(RangeTable._fields)).T
     return Plan(entries, first_documents, RangeTable(*columns), tuple(layouts))
 
 
-def requests_of_range(tokens: RangeTokens, plan: Plan) -> Iterator[tuple[Key, bytes]]:
-    """Draws the instances of a range and yields requests, rows of REQUEST, for other ranges."""
-    tokens = plan.renumbered(tokens)
-    here = plan.ranges.index_of(tokens.range)
+def requests_of_range(keyed: tuple[Key, RangeTokens], plan: Plan) -> Iterator[tuple[Key, bytes]]:
+    """Draws the instances of a range and yields requests, rows of REQUEST, for ranges."""
+    here, tokens = keyed[0], plan.renumbered(keyed[1])
     for split, layout in enumerate(plan.layouts):
         generator = np.random.default_rng(layout.seeds_of_range(tokens.range))
         random = Random(int(generator.integers(2**62)))
@@ -213,28 +206,27 @@ def requests_of_range(tokens: RangeTokens, plan: Plan) -> Iterator[tuple[Key, by
         buckets = generator.integers(layout.num_buckets, size=len(instances)).tolist()
         rows = np.array(
             [
-                (buckets[n], tokens.range.unit, tokens.range.part, n, index, label, split,
+                (buckets[n], *here, n, index, label, split,
                  *(text if len(text) == 3 else (text[0], -1, text[1] - text[0])))
                 for n, (texts, label) in enumerate(instances)
                 for index, text in enumerate(texts)
             ],
             REQUEST,
         )  # fmt: skip
-        is_other = rows["fraction"] >= 0
-        ranges = np.full(len(rows), here)
-        others = rows[is_other]
-        ranges[is_other] = plan.ranges.indices_of(others["start"], others["fraction"])
+        others = rows[rows["fraction"] >= 0]
+        yield here, rows[rows["fraction"] < 0].tobytes()
+        ranges = plan.ranges.indices_of(others["start"], others["fraction"])
         for index in np.unique(ranges).tolist():
             key = int(plan.ranges.units[index]), int(plan.ranges.parts[index])
-            yield key, rows[ranges == index].tobytes()
+            yield key, others[ranges == index].tobytes()
 
 
 def requested_spans(
-    tokens: RangeTokens, requests: Iterable[bytes], plan: Plan
+    keyed: tuple[Key, dict[str, Any]], plan: Plan
 ) -> Iterator[tuple[Key, SpanBytes]]:
-    """Yields the texts of this range that were requested, with their shards."""
-    tokens = plan.renumbered(tokens)
-    for batch in grouped(requests, size_of=len, most=_BATCH_REQUESTS * REQUEST.itemsize):
+    """Yields the texts of a range that were requested, with their shards."""
+    (tokens,) = map(plan.renumbered, keyed[1]["ranges"])
+    for batch in grouped(keyed[1]["requests"], size_of=len, most=_BATCH_BYTES):
         rows = np.frombuffer(b"".join(batch), REQUEST)
         spans = np.array(
             [
@@ -268,17 +260,18 @@ def _by_shard(
 
 
 def write_shard(
-    shard: int, spans: Iterable[SpanBytes], *, layout: Layout, vocabulary: Vocabulary, folder: str
-) -> dict[str, Any]:
-    """Writes a shard of the split to `folder` and returns its entry of the manifest."""
-    path = local_vocabulary(vocabulary)
+    keyed: tuple[Key, Iterable[SpanBytes]], plan: Plan, job: Job
+) -> tuple[Key, dict[str, Any]]:
+    """Writes a shard of a split and returns its entry of the manifest."""
+    (split, shard), spans = keyed
+    layout, path = plan.layouts[split], local_vocabulary(job.vocabulary)
     dtype = store_dtype(layout.settings, path)
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         _store_spans(spans, work, dtype=dtype)
         tables = (_table(work / f"bucket-{bucket}") for bucket in range(layout.num_buckets))
         write_buckets(work / "instances", tables, num_buckets=layout.num_buckets)
-        job = WriteShard(
+        write = WriteShard(
             output=work / layout.file(shard),
             instances=(work / "instances",),
             layout=layout,
@@ -287,12 +280,12 @@ def write_shard(
             vocabulary=path,
             size=0,
         )
-        entry = job()
-        system, target = file_system(f"{folder}/{job.output.name}")
+        entry = write()
+        system, target = file_system(f"{job.partial}/{write.output.name}")
         part = f"{target}.{uuid.uuid4().hex}.part"  # a runner may run a step twice at a time
-        system.put_file(str(job.output), part)
+        system.put_file(str(write.output), part)
         system.mv(part, target)
-        return entry
+        return (split, shard), entry
 
 
 def _store_spans(spans: Iterable[SpanBytes], work: Path, *, dtype: np.dtype) -> None:

@@ -5,17 +5,12 @@ files, vocabulary, seed and options. The known errors of the script are kept: fo
 next text may come from the same document if ten draws find no other, and a short length applies to
 a whole document. The tokens of rare characters differ as described in `bert_keras.text.tokenizer`.
 
-The module refuses: a corpus with fewer records than shards (the original writes empty files), input
-that is not plain text, a vocabulary that contains a token twice, and input on which the original
-fails (text that is not UTF-8, lengths under 5).
-
 One process does all the work, because every draw depends on all preceding draws. Ids and instances
 are kept on disk. Memory holds 4 bytes a document while the instances are drawn, 4 bytes a record
 while they are shuffled, and the longest line.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from os import pread
 from pathlib import Path
@@ -37,10 +32,10 @@ from tfrecords_tools.google.sampling import (
     replacement_ids,
 )
 from tfrecords_tools.inputs.corpus import fingerprint
-from tfrecords_tools.inputs.decoding import grouped
-from tfrecords_tools.inputs.text_files import format_of, open_text
+from tfrecords_tools.inputs.decoding import grouped, open_text
+from tfrecords_tools.inputs.text_files import format_of
 from tfrecords_tools.inputs.tfds import TFDS
-from tfrecords_tools.jobs import Workers
+from tfrecords_tools.jobs import result_of, write_receipt
 from tfrecords_tools.manifest import split_summary
 from tfrecords_tools.records.writer import write_record_file
 from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings
@@ -51,40 +46,27 @@ BATCH_ROWS = 1024  # each leaves some 64 kB of the store in memory
 BATCH_RECORDS = 1024  # encoded at once; their arrays fit a processor's cache
 
 
-@dataclass(frozen=True)
-class TokenizeFiles:
-    """A job that writes the token store of all files, in their order.
+def _tokenize(
+    files: Sequence[str], output: Path, vocabulary: Vocabulary, *, lowercase: bool
+) -> None:
+    """Writes the token store of all files, in their order.
 
     Only a blank line ends a document; the end of a file does not. All carriage returns are removed.
     TensorFlow's GFile, which the original uses, does the same.
     """
-
-    output: Path
-    files: tuple[str, ...]
-    vocabulary: Vocabulary
-    lowercase: bool
-
-    @property
-    def size(self) -> int:
-        return sum(fingerprint(file)["bytes"] for file in self.files)
-
-    def __call__(self) -> dict[str, Any]:
-        num_tokens, dtype = 0, token_dtype(len(self.vocabulary))
-        tokenizer = WordPieceTokenizer(self.vocabulary, lowercase=self.lowercase)
-        with (
-            TokenWriter(self.output, dtype=dtype) as writer,
-            tqdm(desc="tokenize", unit=" B", unit_scale=True, total=self.size) as bar,
-        ):
-            lines = chain.from_iterable(map(_lines, self.files))
-            for texts in grouped(lines, size_of=lambda text: len(text) + 1, most=BATCH_CHARACTERS):
-                ids, lengths = tokenizer.flat_ids(texts)
-                # A blank line counts as an empty sentence that starts a document.
-                writer.add(ids, lengths, np.array([not text for text in texts]))
-                num_tokens += len(ids)
-                bar.update(sum(map(len, texts)))
-        names = ", ".join(self.files)
-        check(num_tokens, f"the corpus contains no text ({names}); expected one sentence per line")
-        return {}
+    tokenizer = WordPieceTokenizer(vocabulary, lowercase=lowercase)
+    num_bytes = sum(fingerprint(file)["bytes"] for file in files)
+    with (
+        TokenWriter(output, dtype=token_dtype(len(vocabulary))) as writer,
+        tqdm(desc="tokenize", unit=" B", unit_scale=True, total=num_bytes) as bar,
+    ):
+        lines = chain.from_iterable(map(_lines, files))
+        for texts in grouped(lines, size_of=lambda text: len(text) + 1, most=BATCH_CHARACTERS):
+            # A blank line counts as an empty sentence that starts a document.
+            writer.add(*tokenizer.flat_ids(texts), np.array([not text for text in texts]))
+            bar.update(sum(map(len, texts)))
+    names, has_text = ", ".join(files), writer.num_documents > 0
+    check(has_text, f"the corpus contains no text ({names}); expected one sentence per line")
 
 
 def _lines(path: str) -> Iterator[str]:
@@ -113,12 +95,10 @@ def write_google(
 
     `work` is a folder for intermediate files: 2 bytes a token, 52 bytes a record and 16 more bytes
     a prediction.
-
-    Raises:
-        InputError: There are fewer records than outputs, or the files contain no text.
     """
-    tokenize = TokenizeFiles(work / "store", tuple(files), vocabulary, settings.lowercase)
-    Workers(1).run([tokenize], stage="", unit="")
+    if result_of(work / "store") is None:
+        _tokenize(files, work / "store", vocabulary, lowercase=settings.lowercase)
+        write_receipt(work / "store", {})
     store, generator = TokenStore(work / "store"), FastRandom(settings.seed)
     num_records, instances = 0, _instances(store, vocabulary, settings, generator)
     with (work / "instances").open("wb") as file:

@@ -1,7 +1,6 @@
 """Finds the files of a corpus, divides them into units of work and reads the lines of a unit.
 
-A unit is the part of the corpus that one job reads. A document is never divided between two units,
-so the lines of all units in order are the lines of the corpus, however it is divided.
+A document is never divided between two units.
 """
 
 import contextlib
@@ -16,23 +15,24 @@ from tqdm import tqdm
 
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, file_system, is_remote, open_file
-from tfrecords_tools.inputs import parquet, tfds
-from tfrecords_tools.inputs.decoding import Decoder, FilePart, Repairs, Unit, grouped, num_bytes_of
-from tfrecords_tools.inputs.text_files import (
-    articles,
+from tfrecords_tools.inputs import parquet, text_files, tfds
+from tfrecords_tools.inputs.decoding import (
+    Decoder,
+    FilePart,
+    Repairs,
+    Unit,
     compression_of,
-    format_of,
-    json_lines,
-    plain_text,
+    grouped,
+    num_bytes_of,
 )
 from tfrecords_tools.inputs.tfds import TFDS
 
 _SKIPPED = (".", "_")  # prefixes of files and folders that other programs write
 _UNIT_BYTES = 1 << 20  # if one process reads the corpus; the step of its progress bar
 READERS: dict[str, Callable[[FilePart, Decoder], Iterator[str]]] = {
-    "text": plain_text,
-    "wikiextractor": articles,
-    "jsonl": json_lines,
+    "text": text_files.plain_text,
+    "wikiextractor": text_files.articles,
+    "jsonl": text_files.json_lines,
     "parquet": parquet.rows,
     "tfds": tfds.examples,
 }
@@ -42,11 +42,8 @@ def files(corpus: Sequence[StrPath]) -> list[str]:
     """Returns all files of a corpus.
 
     The order of `corpus` is kept; the files of a folder or a glob are sorted by path. In folders,
-    names that begin with "." or "_" are skipped, because other programs write such files.
-
-    Args:
-        corpus: Files, folders, globs and URLs. Names that begin with "tfds:" are returned
-            unchanged.
+    names that begin with "." or "_" are skipped, because other programs write such files. Names
+    that begin with "tfds:" are returned unchanged.
 
     Raises:
         InputError: A file does not exist, or there are no files, or a file occurs twice.
@@ -138,11 +135,7 @@ def digest(path: str) -> dict[str, Any]:
 
 
 def units(corpus: Sequence[StrPath], *, unit_bytes: int, text_field: str = "text") -> list[Unit]:
-    """Divides a corpus into units of about `unit_bytes`, in a fixed order.
-
-    Raises:
-        InputError: A file does not exist, or has no such field.
-    """
+    """Divides a corpus into units of about `unit_bytes`, in a fixed order."""
     parts: list[FilePart] = []
     for path in files(corpus):
         with _named_errors(path):
@@ -165,7 +158,7 @@ def _named_errors(path: str) -> Iterator[None]:
 def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]:
     if path.startswith(TFDS):
         return tfds.example_parts(path, unit_bytes=unit_bytes, text_field=text_field)
-    size, kind = fingerprint(path)["bytes"], format_of(path)
+    size, kind = fingerprint(path)["bytes"], text_files.format_of(path)
     if kind == "parquet":
         return parquet.row_group_parts(path, unit_bytes=unit_bytes, text_field=text_field)
     step = max(1, size if compression_of(path) else unit_bytes)
@@ -180,9 +173,6 @@ def lines_of(unit: Unit, *, repairs: Repairs, errors: str = "fail") -> Iterator[
 
     The end of a file ends a document. `repairs` receives the counts of lines, of dropped and of
     repaired ones.
-
-    Raises:
-        InputError: A file cannot be read, or a line is not UTF-8 and `errors` is "fail".
     """
     for part in unit:
         is_in_document = False
@@ -197,11 +187,7 @@ def lines_of(unit: Unit, *, repairs: Repairs, errors: str = "fail") -> Iterator[
 
 
 def documents(corpus: Sequence[StrPath], *, stage: str) -> Iterator[list[str]]:
-    """Yields the list of lines of each document of a whole corpus, with a progress bar.
-
-    Raises:
-        InputError: The corpus has no text.
-    """
+    """Yields the list of lines of each document of a whole corpus, with a progress bar."""
     repairs, all_units = Repairs(), units(corpus, unit_bytes=_UNIT_BYTES)
     document: list[str] = []
     total = sum(map(num_bytes_of, all_units))

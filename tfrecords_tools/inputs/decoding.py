@@ -1,12 +1,14 @@
 """Decodes the lines, rows and examples of a part of a file, and counts those that it repairs."""
 
+import contextlib
+import io
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, BinaryIO, TypeVar
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check
 from bert_keras.files import open_file
 
 REMARKS = {  # name in the manifest: description
@@ -18,7 +20,27 @@ REMARKS = {  # name in the manifest: description
 }
 ERRORS = ("fail", "skip", "replace")  # what to do with lines that are not UTF-8
 LONGEST_LINE = 1 << 22  # characters; a longer line is divided
+BLOCK = 1 << 18  # bytes read at once
+_NOUNS = {"parquet": "row", "tfds": "example"}  # by the kind of a file; others have lines
 Item = TypeVar("Item")
+
+
+def compression_of(path: str) -> str | None:
+    """Returns fsspec's name of the compression that the extension of a path states, or None."""
+    from fsspec.utils import infer_compression
+
+    return infer_compression(path)
+
+
+@contextlib.contextmanager
+def open_text(path: str) -> Iterator[BinaryIO]:
+    """Opens a local or remote file and decompresses it, if its extension states a compression."""
+    from fsspec.compression import compr
+
+    with open_file(path) as file:
+        compression = compression_of(path)
+        raw: Any = compr[compression](file, mode="rb") if compression else file
+        yield io.BufferedReader(raw, BLOCK)
 
 
 @dataclass(frozen=True)
@@ -86,16 +108,15 @@ class Repairs:
 
     def expect_text(self) -> None:
         """Raises InputError if no line of text was read."""
-        if not self.num_lines:
-            reasons = "; ".join(self.remarks()) or "no lines but blank ones"
-            raise InputError(
-                f"the corpus contains no text ({reasons}); expected a paragraph a line"
-            )
+        reasons = "; ".join(self.remarks()) or "no lines but blank ones"
+        check(
+            self.num_lines, f"the corpus contains no text ({reasons}); expected a paragraph a line"
+        )
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """Decodes the lines, rows or examples of a part, which are numbered from 1 or from `first`.
+    """Decodes the lines of a text file by their first byte, or rows or examples by their number.
 
     `errors` is the treatment of a line that is not UTF-8: "fail" raises an InputError, "skip" drops
     the line, "replace" inserts U+FFFD instead of invalid bytes.
@@ -105,67 +126,62 @@ class Decoder:
     repairs: Repairs
     errors: str = "fail"
 
-    def text(self, raw: bytes, number: int, noun: str = "line") -> str | None:
-        """Decodes line, row or example `number`; returns None if it is dropped."""
+    def text(self, raw: bytes, place: int) -> str | None:
+        """Decodes a line, row or example; returns None if it is dropped."""
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
             if self.errors == "fail":
                 raise InputError(
-                    f"{self._location(number, noun)} is not UTF-8 (byte {raw[error.start]:#04x} at "
-                    f"column {error.start + 1}); convert the file to UTF-8, or drop such lines "
-                    "with --errors skip or keep them with --errors replace"
+                    f"{self._location(place)} is not UTF-8 (byte {raw[error.start]:#04x} at column "
+                    f"{error.start + 1}); convert the file to UTF-8, or drop such lines with "
+                    "--errors skip or keep them with --errors replace"
                 ) from error
         is_dropped = self.errors == "skip"
-        self._note(f"lines_not_utf8_{'dropped' if is_dropped else 'replaced'}", number, noun)
+        self._note(f"lines_not_utf8_{'dropped' if is_dropped else 'replaced'}", place)
         return None if is_dropped else raw.decode(errors="replace")
 
-    def lines(self, raw: bytes, number: int, noun: str = "line") -> Iterator[str]:
-        """Yields a line in NFC and stripped, a very long one in parts; nothing if it is dropped.
-
-        A cased vocabulary has no decomposed letters.
-        """
-        text = self.text(raw, number, noun)
+    def lines(self, raw: bytes, place: int) -> Iterator[str]:
+        """Yields a line stripped and in NFC, a very long one in parts; nothing if it is dropped."""
+        text = self.text(raw, place)
         if text is None:
             return
-        if not unicodedata.is_normalized("NFC", text):
-            self._note("lines_decomposed", number, noun)
+        if not unicodedata.is_normalized("NFC", text):  # a cased vocabulary has composed letters
+            self._note("lines_decomposed", place)
             text = unicodedata.normalize("NFC", text)
         if len(text) > LONGEST_LINE:
-            self._note("long_lines_cut", number, noun)
+            self._note("long_lines_cut", place)
         while len(text) > LONGEST_LINE:
-            end = text.rfind(" ", 1, LONGEST_LINE)
-            end = end if end > 0 else LONGEST_LINE
+            end = max(text.rfind(" ", 0, LONGEST_LINE), 0) or LONGEST_LINE
             if part := text[:end].strip():
                 yield part
             text = text[end:].lstrip()
         yield text.strip()
 
-    def document(self, raw: bytes, number: int, noun: str) -> Iterator[str]:
+    def document(self, raw: bytes, place: int) -> Iterator[str]:
         """Yields the lines of a record, then ""; blank lines in it do not end a document."""
         for line in raw.split(b"\n"):
-            yield from filter(None, self.lines(line, number, noun))
+            yield from filter(None, self.lines(line, place))
         yield ""
 
-    def drop(self, number: int, reason: str) -> None:
+    def drop(self, place: int, reason: str) -> None:
         """Drops a record, or raises InputError with the reason if `errors` is "fail"."""
         if self.errors == "fail":
-            raise InputError(
-                f"{self._location(number)} {reason}; correct it, or drop it with --errors skip"
-            )
-        self._note("records_damaged_dropped", number, "line")
+            location = self._location(place)
+            raise InputError(f"{location} {reason}; correct it, or drop it with --errors skip")
+        self._note("records_damaged_dropped", place)
 
-    def _note(self, name: str, number: int, noun: str) -> None:
-        after = f" after byte {self.part.start:,}" if noun == "line" and self.part.start else ""
-        self.repairs.first.setdefault(name, f"{self.part.path}, {noun} {number:,}{after}")
+    def _note(self, name: str, place: int) -> None:
+        noun = _NOUNS.get(self.part.kind, "byte")
+        self.repairs.first.setdefault(name, f"{self.part.path}, {noun} {place:,}")
         self.repairs.counts[name] = self.repairs.counts.get(name, 0) + 1
 
-    def _location(self, number: int, noun: str = "line") -> str:
-        """Returns the path and the number, of lines counted from the beginning of the file."""
-        remaining = self.part.start if noun == "line" else 0
-        if remaining:
-            with open_file(self.part.path) as file:
-                while data := file.read(min(remaining, 1 << 20)):
-                    number += data.count(b"\n")
-                    remaining -= len(data)
-        return f"{self.part.path}, {noun} {number:,}"
+    def _location(self, place: int) -> str:
+        if noun := _NOUNS.get(self.part.kind):
+            return f"{self.part.path}, {noun} {place:,}"
+        number, remaining = 1, place
+        with open_text(self.part.path) as file:
+            while data := file.read(min(remaining, BLOCK)):
+                number += data.count(b"\n")
+                remaining -= len(data)
+        return f"{self.part.path}, line {number:,}"

@@ -12,11 +12,7 @@ _BATCH = 16  # rows that are decoded at once
 
 
 def row_group_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]:
-    """Yields parts of adjacent row groups, each of up to `unit_bytes` of text in storage.
-
-    Raises:
-        InputError: The file has no column `text_field`.
-    """
+    """Yields parts of adjacent row groups, each of up to `unit_bytes` of text in storage."""
     with _open_table(path) as table:
         metadata, names = table.metadata, table.schema_arrow.names
         check(
@@ -47,7 +43,7 @@ def rows(part: FilePart, decoder: Decoder) -> Iterator[str]:
             use_threads=False,
         ):
             for text in batch.column(0).cast(pa.large_binary()).to_pylist():
-                yield from decoder.document(text or b"", number, "row")
+                yield from decoder.document(text or b"", number)
                 number += 1
 
 

@@ -1,23 +1,18 @@
 """Reads plain text, wikiextractor output and JSON lines as stripped lines; "" ends a document.
 
-A document belongs to the part in which it begins, so adjacent parts contain every document exactly
-once, wherever the boundary is. The readers of both parts find the same first document after it.
+A document belongs to the part in which it begins, so adjacent parts contain every document once.
 """
 
-import contextlib
 import html
-import io
 import json
 import math
 import os
 import re
 from collections.abc import Iterator
-from itertools import count
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from bert_keras.errors import check
-from bert_keras.files import open_file
-from tfrecords_tools.inputs.decoding import Decoder, FilePart
+from tfrecords_tools.inputs.decoding import BLOCK, Decoder, FilePart, compression_of, open_text
 
 # A document begins at the end of each match. Some documents begin elsewhere: a line of more than 64
 # blanks also separates documents, but is not matched.
@@ -28,29 +23,10 @@ DOCUMENT_STARTS = {
 }
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MAX_MATCH = 80  # bytes; at least the length of a match with its lookahead
-_BLOCK = 1 << 18  # bytes read at once
 _HEAD = 1 << 16  # bytes that are read to recognize a format
 _JSON_NAME = re.compile(r"\.(json|jsonl|ndjson|jsonlines)(\.|$)", re.I)
 _JSON_OBJECT = re.compile(rb'\{\s*"[^"]*"\s*:')
 _TITLE = re.compile(r'title="(.*)"')
-
-
-def compression_of(path: str) -> str | None:
-    """Returns fsspec's name of the compression that the extension of a path states, or None."""
-    from fsspec.utils import infer_compression
-
-    return infer_compression(path)
-
-
-@contextlib.contextmanager
-def open_text(path: str) -> Iterator[BinaryIO]:
-    """Opens a local or remote file and decompresses it, if its extension states a compression."""
-    from fsspec.compression import compr
-
-    with open_file(path) as file:
-        compression = compression_of(path)
-        raw: Any = compr[compression](file, mode="rb") if compression else file
-        yield io.BufferedReader(raw, _BLOCK)
 
 
 def format_of(path: str) -> str:
@@ -68,8 +44,8 @@ def format_of(path: str) -> str:
 
 def plain_text(part: FilePart, decoder: Decoder) -> Iterator[str]:
     """Reads plain text: a line is a paragraph or a sentence, a blank line ends a document."""
-    for number, line in _numbered_lines(part):
-        yield from decoder.lines(line, number)
+    for position, line in _lines(part):
+        yield from decoder.lines(line, position)
 
 
 def articles(part: FilePart, decoder: Decoder) -> Iterator[str]:
@@ -94,8 +70,8 @@ def articles(part: FilePart, decoder: Decoder) -> Iterator[str]:
 
 def json_lines(part: FilePart, decoder: Decoder) -> Iterator[str]:
     """Reads JSON lines: the text of each object is a document; blank lines do not end it."""
-    for number, line in _numbered_lines(part):
-        source = decoder.text(line, number) if line.strip() else None
+    for position, line in _lines(part):
+        source = decoder.text(line, position) if line.strip() else None
         if source is None:
             continue
         try:
@@ -104,25 +80,21 @@ def json_lines(part: FilePart, decoder: Decoder) -> Iterator[str]:
             text = error
         if isinstance(text, str | None):
             # JSON can spell half of a surrogate pair; as bytes it is treated as other bad UTF-8
-            raw = (text or "").encode("utf-8", "surrogatepass")
-            yield from decoder.document(raw, number, "line")
+            yield from decoder.document((text or "").encode("utf-8", "surrogatepass"), position)
         else:
-            field = f'is no JSON object with a text "{part.text_field}" ({text!r:.80})'
-            decoder.drop(number, f"{field}; --text-field names the field")
+            reason = f'is no JSON object with a text "{part.text_field}" ({text!r:.80})'
+            decoder.drop(position, f"{reason}; --text-field names the field")
 
 
-def _numbered_lines(part: FilePart) -> Iterator[tuple[int, bytes]]:
-    """Yields the lines of the documents that begin in a part, numbered from the part's start."""
+def _lines(part: FilePart) -> Iterator[tuple[int, bytes]]:
+    """Yields the lines of the documents that begin in a part, each with the number of its byte."""
     with open_text(part.path) as file:
         position, end = 0, math.inf
         if not compression_of(part.path):
             position, end = _document_bytes(part, file)
             file.seek(position)
-        for number in count(1):
-            line = file.readline() if position < end else b""
-            if not line:
-                return
-            yield number, line if position else line.removeprefix(BYTE_ORDER_MARK)
+        while position < end and (line := file.readline()):
+            yield position, line if position else line.removeprefix(BYTE_ORDER_MARK)
             position += len(line)
 
 
@@ -140,7 +112,7 @@ def _first_start(file: BinaryIO, start: int, end: int, pattern: re.Pattern) -> i
     offset = max(0, start - _MAX_MATCH)  # of `data` in the file
     file.seek(offset)
     data = b""
-    while offset < end and (read := file.read(_BLOCK)):
+    while offset < end and (read := file.read(BLOCK)):
         data += read
         for match in pattern.finditer(data):
             if offset + match.end(1) >= start:

@@ -20,11 +20,7 @@ _BATCH = 64  # examples
 
 
 def example_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]:
-    """Yields parts of adjacent examples, each of up to `unit_bytes` in storage.
-
-    Raises:
-        InputError: There is no such dataset, split or feature.
-    """
+    """Yields parts of adjacent examples, each of up to `unit_bytes` in storage."""
     import tensorflow_datasets as tfds
 
     builder, split = _builder_and_split(path)
@@ -64,17 +60,15 @@ def examples(part: FilePart, decoder: Decoder) -> Iterator[str]:
     number = part.start + 1
     for batch in texts.map(lambda example: example[part.text_field]).batch(_BATCH):
         for text in batch.numpy():
-            yield from decoder.document(text, number, "example")
+            yield from decoder.document(text, number)
             number += 1
 
 
 def split_files(path: str) -> tuple[str, dict[str, Any], list[str]]:
-    """Describes a split.
+    """Returns the full name of a split, further entries of the manifest, and its files.
 
-    Returns:
-        Its full name with config, version and split; the further entries of the manifest; and its
-        files. The first file is TFDS' description of name, version, shards, lengths and sizes. It
-        stands for the examples, because TFDS never changes a version.
+    The first file is TFDS' description of name, version, shards, lengths and sizes. It stands for
+    the examples, because TFDS never changes a version.
     """
     builder, split = _builder_and_split(path)
     info = builder.info.splits[split]

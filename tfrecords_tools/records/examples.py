@@ -1,11 +1,9 @@
 """Draws the instances of all passes over a range of documents and stores them in random buckets.
 
 A file of buckets contains the index at which each bucket begins, and then the spans of all buckets,
-int64 [n,4]: number of the instance in the file, label, start and end in the store. The spans of an
-instance are adjacent and in order.
-
-Instances that are assigned to buckets independently and shuffled within each bucket are shuffled as
-a whole (Rao 1961; Sandelius 1962), although they are never in memory together.
+int64 [n,4]: number of the instance in the file, label, start and end in the store. Instances that
+are assigned to buckets independently and shuffled within each bucket are shuffled as a whole (Rao
+1961; Sandelius 1962), although they are never in memory together.
 """
 
 from bisect import bisect_left
@@ -73,11 +71,7 @@ def instances_of(
     random: Random,
     text_at: Callable[[int, float, int], Any],
 ) -> Iterator[Instance]:
-    """Draws the instances of a range.
-
-    `text_at(document, fraction, num_tokens)` returns a text of another document: a `TextSpan`, or
-    an object that represents one.
-    """
+    """Draws the instances of a range; `text_at` is the function below or one that stands for it."""
     split, settings = layout.split, layout.settings
     split_documents = [
         (number, bounds)

@@ -1,8 +1,4 @@
-"""Divides documents into splits and ranges, and the records of a split into buckets and shards.
-
-A range is a part of one unit of the corpus, from which one job draws instances. Neighbouring
-buckets, which are random sets of instances, fill a shard.
-"""
+"""Divides documents into splits and ranges, and the records of a split into buckets and shards."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -13,7 +9,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from bert_keras.errors import InputError, check, counted
+from bert_keras.errors import check, counted
 from tfrecords_tools.manifest import split_summary
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text.store import TokenSource, TokenStore
@@ -61,13 +57,7 @@ class Split:
 
 
 def splits_of(num_documents: int, *, held_out_rate: float, seed: int) -> list[Split]:
-    """Returns the split `train` and, if the rate is positive, `held-out`.
-
-    The seed chooses the held-out documents.
-
-    Raises:
-        InputError: There are too few documents to hold some out.
-    """
+    """Returns the split `train` and, if the rate is positive, `held-out`; the seed chooses it."""
     if held_out_rate == 0:
         return [Split(TRAIN, num_documents, array("q"))]
     count = max(2, round(held_out_rate * num_documents))
@@ -127,10 +117,7 @@ def _ranges(store: TokenStore, first: int, last: int) -> Iterator[tuple[int, int
 
 
 def documents_of(store: TokenSource, documents: Range) -> Iterator[tuple[int, list[int]]]:
-    """Yields (number, bounds) of each document of a range.
-
-    The bounds are token indices: the start of each sentence, and the end of the last one.
-    """
+    """Yields (number, bounds) of each document of a range, as objectives read them."""
     starts = store.documents(documents.first, documents.last).tolist()
     starts[0], starts[-1] = documents.start, documents.end
     bounds = store.sentences(documents.start, documents.end).tolist()
@@ -169,16 +156,11 @@ class Layout:
 
     def expect_records(self, has_records: Iterable[bool]) -> None:
         """Raises InputError unless all of the shards have records."""
-        has_records = [*has_records]
-        if self.settings.objective == "sop" and not any(has_records):
-            raise InputError(
-                f"each document ({self.split.name}) has one sentence, but sentence order "
-                "prediction needs two; remove blank lines within documents or use another objective"
-            )
+        needs = "; sop needs documents of two sentences" * (self.settings.objective == "sop")
         check(
             all(has_records),
             f"the corpus gives too few records ({self.split.name}) for "
-            f"{counted(len(self.shards), 'shard')}; add text or request fewer shards",
+            f"{counted(len(self.shards), 'shard')}{needs}; add text or request fewer shards",
         )
 
     def summary(self, shards: Sequence[dict]) -> dict:
@@ -206,11 +188,7 @@ def layout_of(
     settings: BuildSettings,
     num_separators: int,
 ) -> Layout:
-    """Chooses the number of buckets and shards of a split.
-
-    Raises:
-        InputError: The objective needs more documents.
-    """
+    """Chooses the number of buckets and shards of a split."""
     check(
         settings.objective != "nsp" or split.num_documents >= 2,
         "next sentence prediction needs at least two documents, because a random next text comes "

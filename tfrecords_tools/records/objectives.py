@@ -1,17 +1,7 @@
 """Defines the pretraining objectives, which turn documents into instances of spans and a label.
 
-A document is a tuple (number, bounds). The bounds are token indices in the store: the start of each
-sentence, and the end of the last one. An objective reads the documents once. Every instance fits
-into a record, except for pairs, which `instances.cut` shortens when they are written.
-
-- `next_sentence`: BERT, appendix A.2. B follows A (label 0) or comes from another document (label
-  1).
-- `sentence_order`: ALBERT, section 3.1. B follows A (label 0), or A and B are swapped (label 1).
-- `full_sentences`, `doc_sentences`: RoBERTa, section 4.2. An instance has as many sentences as fit
-  and no label. `full_sentences` continues into the next document, whose text is another span;
-  `doc_sentences` does not.
-
-Texts are paired as in google-research/bert `create_pretraining_data.py`, with these corrections:
+Every instance fits into a record, except for pairs, which `shards.cut` shortens when they are
+written. Texts are paired as in google-research/bert `create_pretraining_data.py`, with corrections:
 
 - The short length is drawn for each pair, not once for a document.
 - Both labels are equally frequent in each range of documents.
@@ -29,6 +19,7 @@ from typing import NamedTuple
 # only occurs with too few sentences.
 _MOST_REPEATED = 4
 _SHORTEST_PART = 8  # tokens of a part of a sentence that is cut
+# Number and bounds, indices of tokens: the start of each sentence, and the end of the last one.
 Document = tuple[int, list[int]]
 TextSpan = tuple[int, int]
 
@@ -57,7 +48,7 @@ class PairChoices(NamedTuple):
 
 
 def next_sentence(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
-    """Yields pairs of texts; half of the second texts are the true next one, half are random."""
+    """Yields pairs; B is the next text (label 0) or of another document (BERT, appendix A.2)."""
     random = pair_choices.random
     balance = 0  # number of random next texts minus number of true ones
     latest = {True: deque(maxlen=_MOST_REPEATED), False: deque(maxlen=_MOST_REPEATED)}
@@ -88,7 +79,7 @@ def next_sentence(documents: Iterable[Document], pair_choices: PairChoices) -> I
 
 
 def sentence_order(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
-    """Yields pairs of adjacent texts; half of the pairs are swapped.
+    """Yields pairs of adjacent texts, half of them swapped (label 1; ALBERT, section 3.1).
 
     A document of a single sentence yields no pair.
     """
@@ -110,7 +101,7 @@ def sentence_order(documents: Iterable[Document], pair_choices: PairChoices) -> 
 
 
 def full_sentences(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
-    """Yields as many sentences as fit into a record, across documents.
+    """Yields as many sentences as fit, across documents, a span for each (RoBERTa, section 4.2).
 
     If `fills_records`, a sentence that does not fit is cut and continues in the next instance.
     """

@@ -264,10 +264,8 @@ def filled_rows(
     """Distributes sequences over records so that little padding is needed.
 
     A row takes the largest remaining sequence, then repeatedly the largest one that fits, up to
-    `most` sequences. The rows, and the sequences of a row, are in random order.
-
-    Returns:
-        The order of the sequences, int [N], and in that order the row and the column of each.
+    `most` sequences. The rows, and the sequences of a row, are in random order. Returns the order
+    of the sequences, int [N], and in that order the row and the column of each.
     """
     of_size: list[list[int]] = [[] for _ in range(length + 1)]
     for number, size in enumerate(sizes.tolist()):

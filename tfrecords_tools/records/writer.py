@@ -1,7 +1,6 @@
-"""Writes batches of features as TFRecord files of `tf.train.Example`s.
+"""Writes batches of features as TFRecord files of `tf.train.Example`s, without TensorFlow.
 
-The same features give the same bytes: they are sorted by name. Examples are encoded a batch at a
-time and without TensorFlow, whose import would also import Keras. Formats: protobuf wire format;
+Features are sorted by name, so the same ones give the same bytes. Formats: protobuf wire format;
 tensorflow/core/lib/io/record_writer.h.
 """
 

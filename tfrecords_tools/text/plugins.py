@@ -1,8 +1,4 @@
-"""Imports functions of the user, such as "jieba:lcut", that split text into sentences or words.
-
-The tokenizer splits Chinese into single characters, so masking whole words needs a segmenter that
-finds the words. The same holds for other languages without spaces.
-"""
+"""Imports functions of the user, such as "jieba:lcut", that split text into sentences or words."""
 
 import importlib
 from bisect import bisect_right

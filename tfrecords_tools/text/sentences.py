@@ -3,12 +3,9 @@
 The library `sentencex` (Wikimedia) decides where a sentence ends. It has rules for abbreviations,
 initials, numbers, quotations and the punctuation of many scripts. This module adds four steps:
 
-- It replaces white space by plain spaces, because `sentencex` panics at an initial that is followed
-  by a no-break space.
-- It divides long lines into windows, because the time of `sentencex` grows with the square of the
-  length of a line without spaces.
-- It splits long quotations, which `sentencex` keeps whole, because one quotation could fill most of
-  a training example.
+- It replaces white space by plain spaces: `sentencex` panics at an initial before a no-break space.
+- It divides long lines into windows: the time of `sentencex` grows with the square of a length.
+- It splits long quotations, which `sentencex` keeps whole and which could fill a training example.
 - It joins what `sentencex`, which has no rules for Korean, divides in Korean: dates such as
   "2023. 5. 12.", numbered items, and quotations that a particle follows ("..."라고).
 """

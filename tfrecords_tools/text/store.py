@@ -80,13 +80,9 @@ class TokenWriter:
 class TokenSource(Protocol):
     """The boundaries of documents and sentences: a `TokenStore`, or the part of a Beam step."""
 
-    def documents(self, first: int, last: int) -> memoryview:
-        """Returns the first sentence of each document from `first` to `last`, `last` included."""
-        ...
+    def documents(self, first: int, last: int) -> memoryview: ...
 
-    def sentences(self, first: int, last: int) -> memoryview:
-        """Returns the first token of each sentence from `first` to `last`, `last` included."""
-        ...
+    def sentences(self, first: int, last: int) -> memoryview: ...
 
 
 class TokenStore:
@@ -139,7 +135,7 @@ def _mapped(path: Path) -> mmap | bytes:
 
 def join_stores(folders: Sequence[Path], output: Path) -> None:
     """Joins stores into one, in their order."""
-    output.mkdir()
+    output.mkdir(exist_ok=True)
     for name in FILES:
         with (output / name).open("wb") as out:
             end = 0

@@ -1,11 +1,9 @@
 """Learns a vocabulary from a corpus; the same text gives the same vocabulary.
 
-Words are counted first. The WordPiece trainer of `tokenizers` numbers characters in the order of a
-hash map and breaks ties between equally frequent pairs by these numbers, so its results differ from
-run to run. This module passes all characters in a fixed order, so that every number and every tie
-depends on the text alone. The 256 letters of byte-level BPE have such an order. The Unigram trainer
-of `tokenizers` gives other tokens in every process, so Unigram is learnt by SentencePiece, on one
-thread and from words in a fixed order.
+The WordPiece trainer of `tokenizers` numbers characters in the order of a hash map and breaks ties
+between equally frequent pairs by these numbers, so it receives all characters in a fixed order
+here. The Unigram trainer of `tokenizers` gives other tokens in every process, so SentencePiece
+learns Unigram, on one thread and from words in a fixed order.
 """
 
 import io
@@ -74,7 +72,7 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
         segmenter: "module:function" that divides a word into parts, such as morphemes; no token
             crosses their limits. WordPiece only.
         reading: How the corpus is read.
-        log: Receives a sentence about each kind of sampling, dropped words and repairs.
+        log: Receives a sentence about each kind of dropped words and repairs.
 
     Raises:
         InputError: `size` is too small, `unused` or `segmenter` does not fit the model or fails,
@@ -94,17 +92,16 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
         + f" with {unused} unused tokens" * is_wordpiece,
     )
     segment = import_function(segmenter) if segmenter else None
-    words = count_words(paths, words_of=words_of, lowercase=lowercase, reading=reading)
-    for remark in words.remarks:
+    words, remarks = count_words(paths, words_of=words_of, lowercase=lowercase, reading=reading)
+    for remark in remarks:
         log(remark)
-    if lowercase and is_wordpiece and any(_JAMO.search(word) for word in words.counts):
+    if lowercase and is_wordpiece and any(map(_JAMO.search, words)):
         log(
             "Hangul is learnt as jamo, because lower-casing strips accents and so decomposes "
             "syllables; add --cased to learn syllables"
         )
     options = {"unused": unused} if is_wordpiece else {"lowercase": lowercase}
-    counts = divided(words.counts, segment) if segment else words.counts
-    return learn(counts, size=size, **options)
+    return learn(divided(words, segment) if segment else words, size=size, **options)
 
 
 def divided(words: Counter[str], segment: TextParts) -> Counter[str]:
@@ -129,9 +126,8 @@ def reserved_tokens(unused: int) -> list[str]:
 
 
 def train_wordpiece(words: Mapping[str, int], *, size: int, unused: int = 0) -> Vocabulary:
-    """Learns a WordPiece vocabulary of at most `size` tokens from counted words.
+    """Learns WordPiece; its order: `reserved_tokens`, characters, "##" characters, the merges.
 
-    Its order: `reserved_tokens`, characters, "##" characters, merges in the order of learning.
     Characters take at most half of the other tokens, or more if there are fewer merges than that.
     """
     reserved = reserved_tokens(unused)
@@ -192,10 +188,7 @@ def alphabet_of(words: Mapping[str, int], *, num_tokens: int) -> tuple[list[str]
 
 
 def train_byte_pairs(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vocabulary:
-    """Learns a byte-level BPE vocabulary of at most `size` tokens.
-
-    Its order: special tokens, a letter for each byte, merges in the order of learning.
-    """
+    """Learns byte-level BPE; its order: special tokens, a letter for each byte, the merges."""
     trainer = BpeTrainer(
         vocab_size=size,
         min_frequency=MIN_COUNT,
@@ -208,10 +201,7 @@ def train_byte_pairs(words: Mapping[str, int], *, size: int, lowercase: bool) ->
 
 
 def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vocabulary:
-    """Learns a Unigram vocabulary of at most `size` tokens.
-
-    Its order: special tokens, `MARKS`, which are always single tokens, the others by probability.
-    """
+    """Learns Unigram; its order: special tokens, `MARKS`, the others by probability."""
     from sentencepiece import SentencePieceTrainer
     from sentencepiece.sentencepiece_model_pb2 import (
         ModelProto,  # pyright: ignore[reportAttributeAccessIssue] - made at run time
@@ -248,11 +238,9 @@ def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vo
 
 
 def _shuffled_lines(words: Mapping[str, int]) -> Iterator[str]:
-    """Yields lines of shuffled words; each word occurs as often as it was counted.
+    """Yields lines of shuffled words: SentencePiece needs quadratic time for a repeated word.
 
-    The words are shuffled because SentencePiece needs quadratic time for a repeated word. If the
-    words have more than `MAX_CHARACTERS`, each occurs the same fraction of its count, at least
-    once.
+    If the words have more than `MAX_CHARACTERS`, each occurs a fraction of its count, but once.
     """
     size = sum((len(word) + 1) * count for word, count in words.items())
     rate = min(1.0, MAX_CHARACTERS / max(size, 1))

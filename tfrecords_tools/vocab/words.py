@@ -1,14 +1,13 @@
-"""Counts the words of a corpus, or of a sample of it, as a tokenizer divides them.
+"""Counts the words of a corpus as a tokenizer divides them, in several processes.
 
-The trainers of `tokenizers` can count words themselves, but the ids, and with them the ties between
-equally frequent pairs, then differ from run to run, and one process reads the text. Here several
-processes count, and the result depends on the text alone.
+The trainers of `tokenizers` can count words themselves, but then the ids, and with them the ties
+between equally frequent pairs, differ from run to run, and one process reads the text.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
@@ -38,8 +37,8 @@ WordsOf = Callable[..., Counter[str]]  # called with lines and `lowercase`
 def words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
     """Counts the words that BERT's tokenizer finds in lines.
 
-    Normalization treats each chunk between spaces separately. To save time, equal chunks are
-    counted first, and chunks of equal frequency are then normalized together.
+    To save time, equal chunks between spaces are counted first, and chunks of equal frequency are
+    then normalized together.
     """
     words: Counter[str] = Counter()
     groups: dict[tuple[int, bool], list[str]] = {}
@@ -100,82 +99,49 @@ def _word_counts(chunks: Counter[str], split: Callable[[str], list[str]]) -> Cou
 class Reading:
     """How a corpus is read."""
 
-    sample_bytes: int = 512 << 20  # at most
     workers: int = 1  # processes
     errors: str = "fail"  # for lines that are not UTF-8
     text_field: str = "text"  # of JSON lines, parquet and TFDS
 
 
-@dataclass
-class WordCounts:
-    """The counts of words, with sentences about what was left out."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    repairs: Repairs = field(default_factory=Repairs)
-    remarks: list[str] = field(default_factory=list)
-
-    def add(self, other: "WordCounts") -> None:
-        """Adds counts, and keeps the more frequent half if there are more than `MAX_WORDS`."""
-        self.counts.update(other.counts)
-        self.repairs.add(other.repairs)
-        if len(self.counts) > MAX_WORDS:
-            self.counts = Counter(dict(self.counts.most_common(MAX_WORDS // 2)))
-            self.remarks = [f"dropped the rarest of more than {MAX_WORDS:,} different words"]
-
-
 def count_words(
     paths: Sequence[StrPath], *, lowercase: bool, words_of: WordsOf, reading: Reading
-) -> WordCounts:
-    """Counts the words of a corpus or of a sample of it; `words_of` counts those of lines.
+) -> tuple[Counter[str], list[str]]:
+    """Counts the words of a corpus; `words_of` counts those of lines.
+
+    Returns:
+        The counts, and a sentence about each kind of words that were dropped or repaired.
 
     Raises:
         InputError: The corpus contains no text.
     """
     corpus = units(paths, unit_bytes=UNIT_BYTES, text_field=reading.text_field)
-    sampled, total = sample(corpus, sample_bytes=reading.sample_bytes), WordCounts()
-    count = partial(_count_unit, words_of=words_of, lowercase=lowercase, reading=reading)
-    num_bytes, num_read = sum(map(num_bytes_of, corpus)), sum(map(num_bytes_of, sampled))
+    count = partial(_count_unit, words_of=words_of, lowercase=lowercase, errors=reading.errors)
+    words, repairs, remarks = Counter(), Repairs(), []
+    total = sum(map(num_bytes_of, corpus))
     with (
         Workers(reading.workers) as processes,
-        tqdm(desc="count words", unit=" B", unit_scale=True, total=num_read) as bar,
+        tqdm(desc="count words", unit=" B", unit_scale=True, total=total) as bar,
     ):
-        for unit, counts in zip(sampled, processes.map(count, sampled), strict=True):
-            total.add(counts)
+        for unit, counted in zip(corpus, processes.map(count, corpus), strict=True):
+            words.update(counted[0])
+            repairs.add(counted[1])
+            if len(words) > MAX_WORDS:
+                words = Counter(dict(words.most_common(MAX_WORDS // 2)))
+                remarks = [f"dropped the rarest of more than {MAX_WORDS:,} different words"]
             bar.update(num_bytes_of(unit))
-    if num_read < num_bytes or num_read > reading.sample_bytes:
-        total.remarks.append(f"read a sample of {reading.sample_bytes:,} bytes of {num_bytes:,}")
-    if not total.counts:
-        total.repairs.expect_text()
-    total.remarks += total.repairs.remarks()
-    return total
+    repairs.expect_text()
+    return words, remarks + repairs.remarks()
 
 
-def sample(corpus: list[Unit], *, sample_bytes: int) -> list[Unit]:
-    """Selects units spread evenly over the corpus, at least one and at most `sample_bytes`.
-
-    The units keep the order of the corpus. They are selected by multiples of the golden ratio
-    modulo 1, because any number of these is spread evenly.
-    """
-    order = sorted(range(len(corpus)), key=lambda index: index * 11400714819323198485 % 2**64)
-    selected, num_bytes = [], 0
-    for index in order:
-        num_bytes += num_bytes_of(corpus[index])
-        if num_bytes > sample_bytes and selected:
-            break
-        selected.append(index)
-    return [corpus[index] for index in sorted(selected)]
-
-
-def _count_unit(unit: Unit, *, words_of: WordsOf, lowercase: bool, reading: Reading) -> WordCounts:
-    """Counts the words of a unit; one that is larger than the sample is read only that far."""
-    total, remaining = WordCounts(), reading.sample_bytes
-    lines = lines_of(unit, repairs=total.repairs, errors=reading.errors)
+def _count_unit(
+    unit: Unit, *, words_of: WordsOf, lowercase: bool, errors: str
+) -> tuple[Counter[str], Repairs]:
+    words, repairs = Counter(), Repairs()
+    lines = lines_of(unit, repairs=repairs, errors=errors)
     for block in grouped(lines, size_of=lambda line: len(line) + 1, most=UNIT_BYTES):
-        total.add(WordCounts(words_of(block, lowercase=lowercase)))
-        remaining -= sum(len(line.encode()) + 1 for line in block)
-        if remaining <= 0:
-            break
-    return total
+        words.update(words_of(block, lowercase=lowercase))
+    return words, repairs
 
 
 def most_frequent(words: Mapping[str, int]) -> dict[str, int]:

@@ -112,7 +112,7 @@ def test_remote_files_are_read_like_local_files(remote):
     assert before["bytes"] == 1 and fingerprint(f"{remote}/a.txt") == before
     fsspec.filesystem("memory").pipe("/corpus/a.txt", b"b")
     assert fingerprint(f"{remote}/a.txt") != before
-    fsspec.filesystem("memory").pipe("/corpus/c.txt", b"b\n\n" * 20 + b"\xff\n")
+    fsspec.filesystem("memory").pipe("/corpus/c.txt", b"bb\n\n" * 20 + b"\xff\n")
     with pytest.raises(InputError, match=r"corpus/c\.txt, line 41 is not UTF-8"):
         read(f"{remote}/c.txt", unit_bytes=9)
 
@@ -158,7 +158,7 @@ def json_of(generator):
     ],
 )
 def test_the_unit_size_does_not_change_the_lines(file, monkeypatch, make, block, seeds):
-    monkeypatch.setattr(text_files, "_BLOCK", block)
+    monkeypatch.setattr(text_files, "BLOCK", block)
     monkeypatch.setattr(decoding, "LONGEST_LINE", 64)
     for seed in seeds:
         content = make(random.Random(seed)).encode()
@@ -283,16 +283,19 @@ def test_damaged_json_lines_are_refused_or_dropped(file, line, message):
         assert repairs.counts == {"records_damaged_dropped": 1}
 
 
-@pytest.mark.parametrize("unit_bytes", [1 << 20, 7])
+@pytest.mark.parametrize("unit_bytes", [1 << 20, 7, 4])
 def test_lines_that_are_not_utf8_are_refused_dropped_or_repaired(file, unit_bytes):
-    path = file(b"fine\n\n\ncaf\xe9 au lait\nmore\n\n\xff\n")
+    content = b"fine\n\n\ncaf\xe9 au lait\nmore\n\n\xff\n"
+    path, packed = file(content), file(gzip.compress(content), "packed.gz")
     with pytest.raises(InputError, match=r"file, line 4 is not UTF-8 \(byte 0xe9 at column 4\)"):
         read(path, unit_bytes=unit_bytes)
+    with pytest.raises(InputError, match=r"packed.gz, line 4 is not UTF-8"):
+        read(packed)
     lines, repairs = read(path, unit_bytes=unit_bytes, errors="skip")
     assert lines == ["fine", "", "more", ""]
     assert repairs.counts == {"lines_not_utf8_dropped": 2}
     (remark,) = repairs.remarks()
-    assert "dropped: 2" in remark and f"{path}, line " in remark
+    assert "dropped: 2" in remark and f"{path}, byte 7" in remark
     lines, _ = read(path, unit_bytes=unit_bytes, errors="replace")
     assert lines == ["fine", "", "caf\ufffd au lait", "more", "", "\ufffd", ""]
 
