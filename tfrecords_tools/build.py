@@ -36,16 +36,8 @@ from tfrecords_tools.manifest import (
     manifest_head,
     shards_of,
 )
+from tfrecords_tools.records import layout as layouts
 from tfrecords_tools.records.examples import FindInstances
-from tfrecords_tools.records.layout import (
-    TRAIN,
-    Layout,
-    layout_of,
-    ranges_of,
-    shard_file,
-    split_size,
-    splits_of,
-)
 from tfrecords_tools.records.shards import WriteShard
 from tfrecords_tools.settings import BuildSettings, GoogleSettings, Settings
 from tfrecords_tools.text.store import TokenStore, join_stores
@@ -144,11 +136,14 @@ def _google_splits(
         [each["path"] for each in inputs],
         vocabulary=vocabulary,
         settings=settings,
-        outputs=[work / shard_file(TRAIN, n, settings.shards) for n in range(settings.shards)],
+        outputs=[
+            work / layouts.shard_file(layouts.TRAIN, n, settings.shards)
+            for n in range(settings.shards)
+        ],
         work=work,
     )
     expect_unchanged(inputs)
-    return {"remarks": [], "splits": {TRAIN: split}}
+    return {"remarks": [], "splits": {layouts.TRAIN: split}}
 
 
 def _splits(
@@ -162,12 +157,12 @@ def _splits(
     file = write_vocabulary(vocabulary, work)
     tokenized = result_of(work / "store") or _tokenize(work, inputs, file, settings, pool)
     store, splits = TokenStore(work / "store"), {}
-    for split in splits_of(
+    for split in layouts.splits_of(
         store.num_documents, held_out_rate=settings.held_out_rate, seed=settings.seed
     ):
-        layout = layout_of(
+        layout = layouts.layout_of(
             split,
-            *split_size(split, store),
+            *layouts.split_size(split, store),
             settings=settings,
             num_separators=vocabulary.specials.num_separators,
         )
@@ -178,7 +173,7 @@ def _splits(
                 output=work / f"instances-{split.name}-{documents.unit:05d}-{documents.part:05d}",
                 store=work / "store",
             )
-            for documents in ranges_of(store, tokenized["unit_documents"])
+            for documents in layouts.ranges_of(store, tokenized["unit_documents"])
         ]
         splits[split.name] = _write_split(find, layout, file, pool)
     return {**tokenized["entries"], "splits": splits}
@@ -224,7 +219,7 @@ def text_entries(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _write_split(
-    find: Sequence[FindInstances], layout: Layout, vocabulary: Path, pool: Workers
+    find: Sequence[FindInstances], layout: layouts.Layout, vocabulary: Path, pool: Workers
 ) -> dict[str, Any]:
     """Writes the shards of a split and returns its entry of the manifest."""
     work, name = vocabulary.parent, layout.split.name

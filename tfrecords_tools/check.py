@@ -6,7 +6,7 @@ TensorFlow parses the records. Their frames are read here: its reader trusts len
 import glob
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from bert_keras.data.schema import (
     WEIGHTS_FEATURE,
     PretrainingSchema,
 )
-from bert_keras.errors import InputError, check, counted, listed
+from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, file_sha256
 from bert_keras.text.fast_tokenizer import vocabulary_sha256
 from bert_keras.text.vocab import Vocabulary
@@ -44,64 +44,70 @@ def check_records(
         vocabulary: The vocabulary of the records.
 
     Raises:
-        InputError: A file, a record or a manifest is wrong. The message names the first wrong
-            record of each file.
+        InputError: A file, a record or a manifest is wrong; the message names the first one.
     """
+    files, counts = every_file(records), Counter()
+    for _, _, features in verified_batches(files, vocabulary=vocabulary, stage="check"):
+        counts.update(_counts(features, vocabulary))
     paths = [records] if isinstance(records, (str, os.PathLike)) else records
-    files = every_file(paths)
-    folders = {Path(file).parent for file in files}
-    manifests = {each: manifest for each in folders if (manifest := read_manifest(each))}
-    counts: Counter[str] = Counter(files=len(files), manifests=len(manifests))
-    schema = schema_of_files(files)
-    problems = []
-    for folder in sorted(manifests):
-        names = {Path(file).name for file in files if Path(file).parent == folder}
-        is_whole = folder in map(Path, filter(os.path.isdir, paths))
-        names = names if is_whole else shards_of(manifests[folder]).keys()
-        problems += _folder_problems(folder, manifests[folder], schema, vocabulary, names)
     first: dict[str, str] = {}  # file by its digest
-    for file in tqdm(files, desc="check", unit=" file"):
-        try:
-            for batch in verified_batches(file, schema=schema, vocabulary=vocabulary):
-                counts.update(_counts(batch, vocabulary))
-        except InputError as error:
-            problems.append(str(error))
-        sha256, manifest = file_sha256(file), manifests.get(Path(file).parent, {"splits": {}})
-        if shards_of(manifest).get(Path(file).name, {}).get("sha256", sha256) != sha256:
-            problems.append(f"{file} was changed: its SHA-256 is not the one in {MANIFEST}")
-        if first.setdefault(sha256, file) != file:
-            problems.append(f"{file} contains the same records as {first[sha256]}; remove it")
-    check(not problems, f"{counted(len(problems), 'problem')}: {listed(problems)}")
-    return dict(counts)
+    for file in files:
+        same = first.setdefault(file_sha256(file), file)
+        check(same == file, f"{file} contains the same records as {same}; remove one of them")
+    digests = {file: sha256 for sha256, file in first.items()}
+    num_manifests, schema = 0, schema_of_files(files)
+    for folder in sorted({Path(file).parent for file in files}):
+        if manifest := read_manifest(folder):
+            found = {
+                Path(file).name: digests[file] for file in files if Path(file).parent == folder
+            }
+            is_whole = folder in map(Path, filter(os.path.isdir, paths))
+            _compare(folder, manifest, schema, vocabulary, found, is_whole=is_whole)
+            num_manifests += 1
+    return {"files": len(files), "manifests": num_manifests, **counts}
 
 
-def _folder_problems(
+def _compare(
     folder: Path,
     manifest: Mapping[str, Any],
     schema: PretrainingSchema,
     vocabulary: Vocabulary,
-    names: Set[str],
-) -> Iterator[str]:
-    """Yields differences of a folder with the record files `names` from its manifest."""
-    if manifest["vocabulary"]["sha256"] != vocabulary_sha256(vocabulary):
-        yield f"{folder / MANIFEST} states another vocabulary than this one of {len(vocabulary)}"
-    if (stated := PretrainingSchema(**manifest["schema"])) != schema:
-        yield f"the records in {folder} have {schema}, but {MANIFEST} states {stated}"
-    for name in sorted(shards_of(manifest).keys() ^ names):
-        state = "not named in" if name in names else "missing beside"
-        yield f"{folder / name} is {state} {MANIFEST}"
+    found: Mapping[str, str],
+    *,
+    is_whole: bool,
+) -> None:
+    """Raises InputError if record files, digests by their names, differ from their manifest."""
+    path, shards = folder / MANIFEST, shards_of(manifest)
+    is_same = manifest["vocabulary"]["sha256"] == vocabulary_sha256(vocabulary)
+    check(is_same, f"{path} states another vocabulary than this one of {len(vocabulary)} tokens")
+    stated = PretrainingSchema(**manifest["schema"])
+    check(stated == schema, f"the records have {schema}, but {path} states {stated}")
+    for name in sorted(found.keys() | shards.keys() if is_whole else found):
+        check(name in found, f"{folder / name} is missing; write the records again")
+        check(name in shards, f"{folder / name} is not named in {MANIFEST}; remove it")
+        is_same = shards[name]["sha256"] == found[name]
+        check(is_same, f"{folder / name} was changed: its SHA-256 is not the one in {MANIFEST}")
 
 
 def every_file(records: StrPath | Sequence[StrPath]) -> list[str]:
     """Returns the named record files; a folder includes all splits, held-out records too."""
     paths = [records] if isinstance(records, (str, os.PathLike)) else records
-    pattern = "*.tfrecord"
     return record_files(
-        [
-            os.path.join(glob.escape(os.fspath(path)), pattern) if os.path.isdir(path) else path
-            for path in paths
-        ]
+        [f"{glob.escape(os.fspath(p))}/*.tfrecord" if os.path.isdir(p) else p for p in paths]
     )
+
+
+def verified_batches(
+    files: Sequence[str], *, vocabulary: Vocabulary, stage: str
+) -> Iterator[tuple[str, int, Features]]:
+    """Yields verified batches, each with its file and the number of preceding records in it."""
+    schema = schema_of_files(files)
+    for file in tqdm(files, desc=stage, unit=" file", disable=not stage):
+        first = 0
+        for features in parsed_batches(file, schema=schema):
+            verify(features, file=file, first=first, vocabulary=vocabulary)
+            yield file, first, features
+            first += len(features["input_ids"])
 
 
 def schema_of_files(files: Sequence[str]) -> PretrainingSchema:
@@ -132,25 +138,15 @@ def _records_of(file: str) -> Iterator[bytes]:
             number += 1
             head = stream.read(12)
             length = int.from_bytes(head[:8], "little")
-            is_valid = head == framed_length(length) and stream.tell() + length + 4 <= size
-            data = stream.read(length) if is_valid else b""
-            if not is_valid or checksums([data]) != [stream.read(4)]:
-                raise InputError(
-                    f"{file}, record {number} is truncated or corrupt; expected a TFRecord file "
-                    "without compression"
-                )
+            is_whole = head == framed_length(length) and stream.tell() + length + 4 <= size
+            data = stream.read(length) if is_whole else b""
+            is_valid = is_whole and checksums([data]) == [stream.read(4)]
+            check(
+                is_valid,
+                f"{file}, record {number} is truncated or corrupt; expected an uncompressed "
+                "TFRecord file",
+            )
             yield data
-
-
-def verified_batches(
-    file: str, *, schema: PretrainingSchema, vocabulary: Vocabulary
-) -> Iterator[Features]:
-    """Yields the features of a file in batches; raises InputError for the first wrong record."""
-    first = 0
-    for features in parsed_batches(file, schema=schema):
-        verify(features, file=file, first=first, vocabulary=vocabulary)
-        yield features
-        first += len(features["input_ids"])
 
 
 def is_labelled(features: Features) -> np.ndarray:

@@ -4,7 +4,7 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NoReturn
 
@@ -26,37 +26,53 @@ examples:
 A corpus is files, folders or globs of text, wikiextractor output, JSON lines or parquet, compressed
 or not, or tfds:NAME. In text, a blank line or the end of a file ends a document.
 """
-_CORPUS = "files, folders, globs, or tfds:NAME (bert-tfrecords --help)"
-_VOCAB = "vocabulary of the records (default: the file in their folder)"
-
-# Rows of options: the flag, the type or the choices, the name of the value, and the help text.
-Option = tuple[str, Any, str | None, str]
+# Rows of options: the flag, the type (None for a switch) or the choices, the name of the value, and
+# the help text.
+Option = tuple[str, Any, str, str]
+REQUIRED = {"vocab": ["--output"], "build": ["--vocab", "--output"]}
+CORPUS: Option = (
+    "files",
+    str,
+    "CORPUS",
+    "files, folders, globs, or tfds:NAME (bert-tfrecords --help)",
+)
+RECORDS: tuple[Option, ...] = (
+    ("files", str, "RECORDS", "a folder, or record files"),
+    ("--vocab", str, "FILE", "vocabulary of the records (default: the file in their folder)"),
+)
 TEXT_OPTIONS: tuple[Option, ...] = (
+    ("--cased", None, "", "keep upper case and accents"),
     ("--text-field", str, "NAME", "field of JSON, parquet and TFDS with the text (default: text)"),
-    ("--errors", ERRORS, None, "what to do with lines that are not UTF-8 (default: fail)"),
+    ("--errors", ERRORS, "", "what to do with lines that are not UTF-8 (default: fail)"),
     ("--workers", int, "N", "number of processes, without effect on the result (default: cores)"),
 )
 VOCAB_OPTIONS: tuple[Option, ...] = (
-    ("--model", ("wordpiece", "bpe", "unigram"), None,
+    CORPUS,
+    ("--output", str, "FILE", "vocab.txt for wordpiece, otherwise tokenizer.json"),
+    ("--model", ("wordpiece", "bpe", "unigram"), "",
      "WordPiece (BERT), byte-level BPE (RoBERTa) or Unigram (ALBERT) (default: wordpiece)"),
     ("--size", int, "N", "largest number of tokens (default: 30000)"),
     ("--unused", int, "N", "number of tokens [unused0], [unused1] ... reserved for words that are "
      "added later (default: 100 for wordpiece, else 0)"),
     ("--segmenter", str, "NAME", "morphemes of a word: module:function"),
+    *TEXT_OPTIONS,
 )  # fmt: skip
 BUILD_OPTIONS: tuple[Option, ...] = (
+    CORPUS,
+    ("--vocab", str, "FILE", "a vocab.txt, or a tokenizer.json (BPE or Unigram)"),
+    ("--output", str, "DIR", "new folder; repeat the command to continue a build"),
     ("--splitter", str, "NAME", "splits lines into sentences: a language, lines (no splitting), or "
      "module:function (default: en)"),
     ("--segmenter", str, "NAME", "splits text into words for whole-word masking: module:function"),
-    ("--objective", tuple(RECORD_OBJECTIVES), None,
+    ("--objective", tuple(RECORD_OBJECTIVES), "",
      "pretraining objective of the records (default: nsp)"),
     ("--max-length", int, "N", "positions per record (default: 128)"),
     ("--max-predictions", int, "N",
      "largest number of masked positions; with 0, training draws the masks (default: 20)"),
     ("--mask-rate", float, "RATE", "fraction of masked tokens (default: 0.15)"),
-    ("--mask-unit", UNITS, None, "masks subwords (piece) or whole words (default: piece)"),
+    ("--mask-unit", UNITS, "", "masks subwords (piece) or whole words (default: piece)"),
     ("--max-ngram", int, "N", "largest number of units masked in a row (default: 1)"),
-    ("--replacement", tuple(REPLACEMENTS), None,
+    ("--replacement", tuple(REPLACEMENTS), "",
      "percentages of [MASK], same, random token (default: 80-10-10)"),
     ("--sequences-per-record", int, "N", "most sequences that share a record (default: 1)"),
     ("--duplicates", int, "N", "passes over the training documents (default: 5; 1 if all passes "
@@ -67,9 +83,17 @@ BUILD_OPTIONS: tuple[Option, ...] = (
     ("--shards", int, "N", "number of training files (default: one per 100,000 records; 1 for "
      "google)"),
     ("--seed", int, "N", "the same seed gives the same bytes (default: 12345)"),
-    ("--compat", ("google",), None,
+    ("--compat", ("google",), "",
      "write exactly the records of google-research/bert, from one sentence per line"),
+    *TEXT_OPTIONS,
 )  # fmt: skip
+SHOW_OPTIONS: tuple[Option, ...] = (
+    *RECORDS,
+    ("--count", int, "N", "number of records to print (default: 3)"),
+    ("--start", int, "N", "number of the first record to print (default: 1)"),
+    ("--stats", None, "", "print histograms of all records"),
+    ("--plot", str, "FILE", "histograms as FILE.png or FILE.html"),
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -96,11 +120,12 @@ def command_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(required=True, metavar="vocab | build | check | show")
-
-    def added(
-        name: str, command: Callable[[dict[str, Any]], None], example: str, rows: Iterable[Option]
-    ) -> Callable[..., argparse.Action]:
-        """Adds a command; its parsed arguments contain only the options that the user gives."""
+    for name, command, example, options in (
+        ("vocab", vocab, "wiki.txt books.txt --output vocab.txt --size 30000", VOCAB_OPTIONS),
+        ("build", build, "corpus.txt --vocab vocab.txt --output records", BUILD_OPTIONS),
+        ("check", verify, "records", RECORDS),
+        ("show", show, "records --count 3", SHOW_OPTIONS),
+    ):
         sub = commands.add_parser(
             name,
             help=command.__doc__,
@@ -108,44 +133,23 @@ def command_parser() -> argparse.ArgumentParser:
             epilog=f"example:\n  {PROGRAM} {name} {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
-            argument_default=argparse.SUPPRESS,
+            argument_default=argparse.SUPPRESS,  # the parsed arguments are those that are given
         )
         sub.set_defaults(command=command)
-        is_of_text = name in ("vocab", "build")
-        corpus = ("CORPUS", _CORPUS) if is_of_text else ("RECORDS", "a folder, or record files")
-        sub.add_argument("files", nargs="+", metavar=corpus[0], help=corpus[1])
-        for flag, kind, metavar, text in rows:
-            is_choice = isinstance(kind, tuple)
-            details: dict[str, Any] = (
-                {"choices": kind} if is_choice else {"type": kind, "metavar": metavar}
-            )
+        for flag, kind, metavar, text in (*options, ("--debug", None, "", "print tracebacks")):
+            details: dict[str, Any] = {"type": kind, "metavar": metavar}
+            if kind is None:
+                details = {"action": "store_true"}
+            elif isinstance(kind, tuple):
+                details = {"choices": kind}
+            if flag == "files":
+                details["nargs"] = "+"
+            elif flag in REQUIRED.get(name, ()):
+                details["required"] = True
             sub.add_argument(flag, help=text, **details)
-        sub.add_argument("--debug", action="store_true", help="print the traceback of an error")
-        return sub.add_argument
-
-    rows = (*VOCAB_OPTIONS, *TEXT_OPTIONS)
-    option = added("vocab", vocab, "wiki.txt books.txt --output vocab.txt --size 30000", rows)
-    text = "vocab.txt for wordpiece, otherwise tokenizer.json"
-    option("--output", required=True, metavar="FILE", help=text)
-    option("--cased", action="store_true", help="keep upper case and accents")
-    example = "corpus.txt --vocab vocab.txt --output records --held-out 0.02"
-    option = added("build", build, example, (*BUILD_OPTIONS, *TEXT_OPTIONS))
-    text = "a vocab.txt, or a tokenizer.json (BPE or Unigram)"
-    option("--vocab", required=True, metavar="FILE", help=text)
-    text = "new folder; repeat the command to continue a build"
-    option("--output", required=True, metavar="DIR", help=text)
-    option("--cased", action="store_true", help="keep upper case and accents")
-    text = "run as an Apache Beam job; all arguments after it are options of Beam"
-    option("--beam", nargs=argparse.REMAINDER, metavar="OPTION", help=text)
-    rows = [("--vocab", str, "FILE", _VOCAB)]
-    added("check", verify, "records", rows)
-    rows += [
-        ("--count", int, "N", "number of records to print (default: 3)"),
-        ("--start", int, "N", "number of the first record to print (default: 1)"),
-        ("--plot", str, "FILE", "histograms as FILE.png or FILE.html"),
-    ]
-    option = added("show", show, "records --count 3", rows)
-    option("--stats", action="store_true", help="print histograms of all records")
+        if name == "build":
+            text = "run as an Apache Beam job; all arguments after it are options of Beam"
+            sub.add_argument("--beam", nargs=argparse.REMAINDER, metavar="OPTION", help=text)
     return parser
 
 

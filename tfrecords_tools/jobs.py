@@ -44,8 +44,8 @@ class Job(Protocol):
 class Workers:
     """Maps functions in `number` processes, or in this one if `number` is 1; a context manager.
 
-    Processes are spawned, not forked, so a script that uses several needs the usual
-    `if __name__ == "__main__":`. They end when this process ends for any reason.
+    Processes are spawned, so a script that uses several needs `if __name__ == "__main__":`. They
+    end when this process ends for any reason.
     """
 
     def __init__(self, number: int):

@@ -28,11 +28,7 @@ _MOST_SHARDS = 99_999  # the name of a file has five digits
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """The settings that affect the bytes of the records, except for corpus and vocabulary.
-
-    Raises:
-        InputError: A field has an impossible value; the message names it.
-    """
+    """The settings that affect the bytes of the records, except for corpus and vocabulary."""
 
     lowercase: bool = True  # lower-cases the text and strips accents
     text_field: str = "text"  # field of JSON, parquet and TFDS that contains the text
@@ -103,11 +99,7 @@ class BuildSettings:
         )
 
     def for_vocabulary(self, vocabulary: Vocabulary) -> "BuildSettings":
-        """Returns these settings with the vocabulary's own letter case, if its rules state one.
-
-        Raises:
-            InputError: The settings do not fit the vocabulary.
-        """
+        """Returns these settings with the vocabulary's own letter case, if its rules state one."""
         min_length = vocabulary.num_specials(2) + 2
         check(
             self.max_length >= min_length,
@@ -124,11 +116,7 @@ class BuildSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class GoogleSettings:
-    """The options of the original writer, with its defaults and the names of `BuildSettings`.
-
-    Raises:
-        InputError: A field has an impossible value; the message names it.
-    """
+    """The options of the original writer, with its defaults and the names of `BuildSettings`."""
 
     lowercase: bool = True
     max_length: int = 128
@@ -163,15 +151,7 @@ Settings = BuildSettings | GoogleSettings
 
 
 def settings_of(options: Mapping[str, Any], *, compat: str | None = None) -> Settings:
-    """Creates the settings from values of fields of `BuildSettings`.
-
-    Args:
-        options: Values of fields by name.
-        compat: "google" for the settings of the original writer.
-
-    Raises:
-        InputError: The original writer does not have one of the options.
-    """
+    """Creates the settings from values of fields of `BuildSettings`, or `compat="google"` ones."""
     if not compat:
         return BuildSettings(**options)
     unknown = sorted(options.keys() - {each.name for each in fields(GoogleSettings)})

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TextIO
 
 import numpy as np
-from tqdm import tqdm
 
 from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
-from bert_keras.errors import InputError, check, counted, printable
+from bert_keras.errors import check, counted, printable
 from bert_keras.files import StrPath, write_text
 from bert_keras.reports.charts import DrawChart, bar_chart, save_picture, svg
 from bert_keras.reports.page import render
@@ -48,46 +47,32 @@ def record_texts(
     start: int = 1,
     width: int = WIDTH,
 ) -> Iterator[str]:
-    """Yields the text of records; a predicted token is printed as {input=original}.
+    """Yields the text of `count` records; a predicted token is printed as {input=original}.
 
-    If the records are masked, the first text explains these marks.
-
-    Args:
-        records: A folder, a glob pattern, a file, or a sequence of these.
-        vocabulary: The vocabulary of the records.
-        count: The number of records.
-        start: The first record; records are numbered from 1 over all files.
-        width: The number of characters of a line.
-
-    Raises:
-        InputError: There is no such record, or a record is wrong.
+    If the records are masked, the first text explains these marks. Records are numbered from 1 over
+    all files. A line has up to `width` characters.
     """
     check(start >= 1, f"start is {start}; expected the number of a record, at least 1")
     check(count >= 1, f"count is {count}; expected at least 1")
-    files = every_file(records)
-    schema, labels = schema_of_files(files), label_names(files[0])
+    files, labels = every_file(records), label_names(every_file(records)[0])
 
     def texts() -> Iterator[str]:
         num_preceding = 0
-        for file in files:
-            first = num_preceding
-            for features in verified_batches(file, schema=schema, vocabulary=vocabulary):
-                size = len(features["input_ids"])
-                for row in range(max(start - 1 - num_preceding, 0), size):
-                    text = record_text(
-                        {name: values[row] for name, values in features.items()},
-                        vocabulary=vocabulary,
-                        labels=labels,
-                        width=width,
-                    )
-                    number = num_preceding - first + row + 1
-                    yield f"{printable(os.path.basename(file))}, record {number}: {text}"
-                num_preceding += size
-        if num_preceding < start:
-            raise InputError(f"start is {start}, but the number of records is {num_preceding:,}")
+        for file, first, features in verified_batches(files, vocabulary=vocabulary, stage=""):
+            size = len(features["input_ids"])
+            for row in range(max(start - 1 - num_preceding, 0), size):
+                record = {name: values[row] for name, values in features.items()}
+                text = record_text(record, vocabulary=vocabulary, labels=labels, width=width)
+                yield f"{printable(os.path.basename(file))}, record {first + row + 1}: {text}"
+            num_preceding += size
+        check(
+            num_preceding >= start,
+            f"start is {start}, but the number of records is {num_preceding:,}",
+        )
 
     legend = "{[MASK]=original} masked, {other=original} replaced, {original=original} kept"
-    return chain([legend] if schema.max_predictions else [], islice(texts(), count))
+    has_masks = schema_of_files(files).max_predictions > 0
+    return chain([legend] * has_masks, islice(texts(), count))
 
 
 def coloured(text: str) -> str:
@@ -214,19 +199,16 @@ def record_histograms(
 ) -> list[Histogram]:
     """Reads all records and returns histograms of lengths, predictions, labels and sequences."""
     files = every_file(records)
-    schema = schema_of_files(files)
     names = {
         "labels": label_names(files[0]),
         "input at predicted positions": ("[MASK]", "another token", "same token"),
     }
     totals: dict[tuple[str, str], np.ndarray] = {}
-    for file in tqdm(files, desc="read", unit=" file"):
-        for features in verified_batches(file, schema=schema, vocabulary=vocabulary):
-            for title, values in _values(features, vocabulary).items():
-                total = totals.get(title, np.zeros(len(names.get(title[0], ())), np.int64))
-                counts = np.bincount(values.ravel(), minlength=len(total))
-                counts[: len(total)] += total
-                totals[title] = counts
+    for _, _, features in verified_batches(files, vocabulary=vocabulary, stage="read"):
+        for title, values in _values(features, vocabulary).items():
+            total = totals.get(title, np.zeros(len(names.get(title[0], ())), np.int64))
+            totals[title] = np.bincount(values.ravel(), minlength=len(total))
+            totals[title][: len(total)] += total
     return [Histogram(*title, counts, names.get(title[0], ())) for title, counts in totals.items()]
 
 
@@ -268,10 +250,7 @@ def text_bars(histogram: Histogram) -> str:
 
 
 def plot(histograms: Sequence[Histogram], path: StrPath, *, title: str) -> None:
-    """Writes one chart for each histogram to a file; the suffix of `path` decides its format.
-
-    A page has tooltips with the values of the bars.
-    """
+    """Writes one chart for each histogram to a picture or, with tooltips, to a page."""
     if Path(path).suffix.lower() not in PAGES:
         charts = [_chart(histogram, title=histogram.title) for histogram in histograms]
         save_picture(charts, path, title=title)

@@ -222,10 +222,10 @@ def copy(folder, name):
     [
         (lambda f: rewrite(f, lambda data: data[:99]), r"train-1\.tfrecord, record 1"),
         (lambda f: rewrite(f, lambda data: data * 2), r"train-1\.tfrecord was changed"),
-        (lambda f: copy(f, "train-2.tfrecord"), r"train-2\.tfrecord is not named in manifest"),
+        (lambda f: (f / "train-1.tfrecord").rename(f / "c.tfrecord"), r"c\.tfrecord is not named"),
         (lambda f: copy(f, "train-2.tfrecord"), r"train-2\.tfrecord contains the same records as"),
         (lambda f: copy(f, "train-1.tfrecord"), r"train-1\.tfrecord contains the same records as"),
-        (lambda f: (f / "train-1.tfrecord").unlink(), r"train-1\.tfrecord is missing beside"),
+        (lambda f: (f / "train-1.tfrecord").unlink(), r"train-1\.tfrecord is missing"),
         (lambda f: write_manifest(f, schema=asdict(PretrainingSchema(10, 3))), "10 pos"),
         (lambda f: write_manifest(f, vocabulary={"sha256": "0"}), "states another vocabulary"),
         (lambda f: write_manifest(f, format=3), "is no manifest of the format 2"),
@@ -234,13 +234,6 @@ def copy(folder, name):
 def test_differences_from_the_manifest_are_named(folder, harm, message):
     harm(folder)
     with pytest.raises(InputError, match=message):
-        check_records(folder, vocabulary=VOCABULARY)
-
-
-def test_all_problems_are_reported_together(folder):
-    rewrite(folder, lambda data: data[:-1])
-    copy(folder, "train-2.tfrecord")
-    with pytest.raises(InputError, match=r"^4 problems: .*train-2.*train-1.*train-1.*train-2"):
         check_records(folder, vocabulary=VOCABULARY)
 
 

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, file_system, is_remote, open_file
-from tfrecords_tools.inputs import parquet, text_files, tfds
+from tfrecords_tools.inputs import tables, text_files
 from tfrecords_tools.inputs.decoding import (
     Decoder,
     FilePart,
@@ -25,7 +25,7 @@ from tfrecords_tools.inputs.decoding import (
     grouped,
     num_bytes_of,
 )
-from tfrecords_tools.inputs.tfds import TFDS
+from tfrecords_tools.inputs.tables import TFDS
 
 _SKIPPED = (".", "_")  # prefixes of files and folders that other programs write
 _UNIT_BYTES = 1 << 20  # if one process reads the corpus; the step of its progress bar
@@ -33,8 +33,8 @@ READERS: dict[str, Callable[[FilePart, Decoder], Iterator[str]]] = {
     "text": text_files.plain_text,
     "wikiextractor": text_files.articles,
     "jsonl": text_files.json_lines,
-    "parquet": parquet.rows,
-    "tfds": tfds.examples,
+    "parquet": tables.rows,
+    "tfds": tables.examples,
 }
 
 
@@ -112,7 +112,7 @@ def _remote_contents(pattern: str) -> dict[str, list[str]]:
 def fingerprint(path: str) -> dict[str, Any]:
     """Returns "path", "bytes" and "modified" (ns), which change if an input is changed."""
     if path.startswith(TFDS):
-        parts = list(map(fingerprint, tfds.split_files(path)[2][1:]))
+        parts = list(map(fingerprint, tables.split_files(path)[2][1:]))
         modified = max(part["modified"] for part in parts)
         return {"path": path, "bytes": sum(p["bytes"] for p in parts), "modified": modified}
     if is_remote(path):
@@ -126,7 +126,7 @@ def fingerprint(path: str) -> dict[str, Any]:
 def digest(path: str) -> dict[str, Any]:
     """Returns the entry of an input in the manifest: "path", "bytes" and "sha256"."""
     if path.startswith(TFDS):
-        name, entries, (description, *_) = tfds.split_files(path)
+        name, entries, (description, *_) = tables.split_files(path)
         sizes = {"path": name, "bytes": fingerprint(path)["bytes"]}
         return {**sizes, "sha256": digest(description)["sha256"], **entries}
     with open_file(path) as file:
@@ -157,10 +157,10 @@ def _named_errors(path: str) -> Iterator[None]:
 
 def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]:
     if path.startswith(TFDS):
-        return tfds.example_parts(path, unit_bytes=unit_bytes, text_field=text_field)
+        return tables.example_parts(path, unit_bytes=unit_bytes, text_field=text_field)
     size, kind = fingerprint(path)["bytes"], text_files.format_of(path)
     if kind == "parquet":
-        return parquet.row_group_parts(path, unit_bytes=unit_bytes, text_field=text_field)
+        return tables.row_group_parts(path, unit_bytes=unit_bytes, text_field=text_field)
     step = max(1, size if compression_of(path) else unit_bytes)
     return (
         FilePart(path, kind, start, min(start + step, size), min(step, size - start), text_field)

@@ -83,10 +83,7 @@ def grouped(
 
 @dataclass
 class Repairs:
-    """Counts what was repaired; the sum over all units does not depend on their number.
-
-    It is converted to and from JSON by `asdict` and `Repairs(**values)`.
-    """
+    """Counts what was repaired; it is converted to and from JSON by `asdict` and `**values`."""
 
     counts: dict[str, int] = field(default_factory=dict)  # by the names of `REMARKS`
     first: dict[str, str] = field(default_factory=dict)  # location of the first of each kind

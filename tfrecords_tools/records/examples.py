@@ -21,7 +21,6 @@ from tfrecords_tools.records.objectives import RECORD_OBJECTIVES, Instance, Pair
 from tfrecords_tools.text.store import INDEX_DTYPE, TokenSource, TokenStore
 
 _RELEASE_INTERVAL = 1000  # instances
-_LOOKUP_SENTENCES = 32  # read first for a text of another document
 
 
 @dataclass(frozen=True)
@@ -102,15 +101,9 @@ def text_at(store: TokenSource, document: int, fraction: float, num_tokens: int)
     ends.
     """
     start, end = store.documents(document, document + 1)
-    first, count = start + int(fraction * (end - start)), _LOOKUP_SENTENCES
-    while True:
-        starts = store.sentences(first, min(end, first + count))
-        last = bisect_left(starts, starts[0] + num_tokens, 1)
-        if last < len(starts):
-            return starts[0], starts[last]
-        if first + count >= end:
-            return starts[0], starts[-1]
-        count *= 2
+    starts = store.sentences(start + int(fraction * (end - start)), end)
+    last = min(bisect_left(starts, starts[0] + num_tokens, 1), len(starts) - 1)
+    return starts[0], starts[last]
 
 
 class SpanTable(NamedTuple):

@@ -113,10 +113,7 @@ def sequences_of(
     generator: np.random.Generator,
     num_separators: int = 1,
 ) -> Sequences:
-    """Shuffles the instances of a bucket and cuts each until it fits into a record.
-
-    If a record takes several sequences, their sizes decide which sequences share a record.
-    """
+    """Shuffles the instances of a bucket, cuts each until it fits, and distributes them."""
     first_spans = np.flatnonzero(np.diff(table.instances, prepend=-1))
     order = generator.permutation(len(first_spans))
     spans, bounds = _reordered(np.append(first_spans, len(table.instances)), order)
@@ -153,8 +150,7 @@ def cut(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Shortens the pairs that are too long and returns the starts and lengths of all spans.
 
-    The longer text of a pair loses tokens at both ends, at random. Each text keeps about half of
-    the tokens that fit, or all of its tokens. Only pairs can be too long.
+    The longer text of a pair loses tokens at both ends, at random.
     """
     sizes = sizes_of(lengths, bounds, num_separators=num_separators)
     long = bounds[:-1][sizes > max_length]
@@ -190,11 +186,10 @@ def features(
     masker: Masker | None,
     generator: np.random.Generator,
 ) -> dict[str, np.ndarray]:
-    """Returns the features of a batch of records by the names of the schema.
+    """Returns the features of a batch of records; without a `masker` they are plain ids.
 
     `tokens` are the ids of all spans, concatenated. Ids of at least the size of the vocabulary are
-    tokens that continue a word; see `tfrecords_tools.text.tokens`. Without a `masker` the features
-    are plain ids.
+    tokens that continue a word; see `tfrecords_tools.text.tokens`.
     """
     num_rows, size = sequences.num_rows, len(vocabulary)
     num_separators = vocabulary.specials.num_separators
@@ -261,11 +256,10 @@ def _reordered(bounds: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.nd
 def filled_rows(
     sizes: np.ndarray, *, length: int, most: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distributes sequences over records so that little padding is needed.
+    """Returns a random order of sequences and, in that order, the row and the column of each.
 
     A row takes the largest remaining sequence, then repeatedly the largest one that fits, up to
-    `most` sequences. The rows, and the sequences of a row, are in random order. Returns the order
-    of the sequences, int [N], and in that order the row and the column of each.
+    `most` sequences.
     """
     of_size: list[list[int]] = [[] for _ in range(length + 1)]
     for number, size in enumerate(sizes.tolist()):

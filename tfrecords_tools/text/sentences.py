@@ -1,4 +1,4 @@
-"""Splits lines of text into sentences.
+"""Splits lines of text into sentences, and finds the words of a segmenter in tokens.
 
 The library `sentencex` (Wikimedia) decides where a sentence ends. It has rules for abbreviations,
 initials, numbers, quotations and the punctuation of many scripts. This module adds four steps:
@@ -10,15 +10,18 @@ initials, numbers, quotations and the punctuation of many scripts. This module a
   "2023. 5. 12.", numbered items, and quotations that a particle follows ("..."라고).
 """
 
+import importlib
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import partial, wraps
 
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] - of a Rust module
 
-from bert_keras.errors import InputError
-from tfrecords_tools.text.plugins import import_function
+from bert_keras.errors import InputError, check
+from bert_keras.text.tokenizer import TokenizedText
 
+TextParts = Callable[[str], list[str]]
 LANGUAGES = (  # sentencex has rules or tests for these, but for ko
     "am ar bg bn ca da de el en es fi fr gu he hi hy it ja kk kn ko ml mr my nl pa pl pt ru sk ta "
     "te uk ur zh"
@@ -33,15 +36,11 @@ _CONTINUES_IN_KOREAN = re.compile(r"(?:\d|^\w)\.\s*$|[\"'”’)\]」』]$")
 _FIRST_LETTER = re.compile(r"[\W_]*(?=[^\W\d_])(?P<letter>.)")
 
 
-def splitter(name: str) -> Callable[[str], list[str]]:
+def splitter(name: str) -> TextParts:
     """Returns the function that splits a line into sentences.
 
-    Args:
-        name: "lines" (each line is one sentence), a language of `LANGUAGES` such as "en", or
-            "module:function" for a function that takes a line and returns a list of sentences.
-
-    Raises:
-        InputError: The language is unknown or the function cannot be imported.
+    `name` is "lines" (each line is one sentence), a language of `LANGUAGES` such as "en", or
+    "module:function".
     """
     if name == "lines":
         return line_as_sentence
@@ -76,10 +75,7 @@ def sentences(line: str, *, language: str = "en") -> list[str]:
 
 
 def _windowed_sentences(text: str, language: str) -> Iterator[tuple[int, str]]:
-    """Yields the start of each sentence and the sentence.
-
-    The last sentence of a window may be incomplete, so the next window begins with it.
-    """
+    """Yields starts and sentences; the last of a window may be incomplete, and begins the next."""
     start = 0
     while start < len(text):
         end = start + WINDOW
@@ -109,8 +105,7 @@ def _korean_sentences(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, s
 def _quoted_lengths(text: str, language: str) -> list[int]:
     """Returns the lengths of the sentences of a text if its quotation marks are ignored.
 
-    No sentence begins in lower case, because a quotation is often followed by words such as
-    "he said".
+    No sentence begins in lower case: words such as "he said" often follow a quotation.
     """
     lengths, start, end = [], 0, 0
     for part in segment(language, _QUOTATION_MARK.sub(" ", text)):
@@ -125,3 +120,49 @@ def _quoted_lengths(text: str, language: str) -> list[int]:
     if start < len(text):
         lengths.append(len(text) - start)
     return lengths
+
+
+def import_function(name: str) -> TextParts:
+    """Imports the function "module:function", which takes a text and returns a list of texts."""
+    module_name, _, function_name = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"{name!r} cannot be imported ({error}); expected module:function, as in jieba:lcut, "
+            "where the module is installed or in a folder on PYTHONPATH"
+        ) from error
+
+    @wraps(function)
+    def checked(text: str) -> list[str]:
+        parts = function(text)
+        is_valid = isinstance(parts, list) and all(isinstance(part, str) for part in parts)
+        check(is_valid, f"{name} returned {parts!r:.60} for {text!r:.40}; expected a list of texts")
+        return parts
+
+    return checked
+
+
+def continues(text: str, tokenized: TokenizedText, words: list[str]) -> list[bool]:
+    """Returns for each token of a text whether it belongs to the same word as the preceding one.
+
+    A token that spans several words belongs to the first of them.
+    """
+    word_starts = part_starts(text, words)
+    indices = [bisect_right(word_starts, start) for start, _ in tokenized.offsets]
+    return [index == previous for index, previous in zip(indices, [0, *indices], strict=False)]
+
+
+def part_starts(text: str, words: list[str]) -> list[int]:
+    """Returns the index of the first character of each word; only white space may be missing."""
+    starts, end = [], 0
+    for word in [*words, ""]:  # nothing but white space follows the last word
+        start = text.find(word, end) if word else len(text)
+        if start < 0 or text[end:start].strip():
+            raise InputError(
+                f"the segmenter's words differ from the text after {text[:end][-20:]!r}: the next "
+                f"word is {word!r}, the text {text[end : end + 20]!r}; expected every word in order"
+            )
+        starts.append(start)
+        end = start + len(word)
+    return starts[:-1]

@@ -54,8 +54,7 @@ class TokenWriter:
     def add(self, ids: np.ndarray, lengths: np.ndarray, is_first: np.ndarray | None = None) -> None:
         """Adds N sentences with the token ids [M] and the lengths [N] in tokens.
 
-        `is_first`, bool [N], is whether a sentence is the first of a document. By default all
-        sentences belong to the current document.
+        `is_first`, bool [N], is whether a sentence is the first of a document; by default none is.
         """
         documents = np.full(len(lengths), self._document)
         if is_first is not None:
@@ -86,10 +85,7 @@ class TokenSource(Protocol):
 
 
 class TokenStore:
-    """Reads a store. Documents, sentences and tokens are numbered from 0 over the whole store.
-
-    The files are memory-mapped; `release` drops the pages that were read from this process.
-    """
+    """Reads a store by memory maps; documents, sentences and tokens are numbered over all of it."""
 
     def __init__(self, folder: Path):
         self._maps = {name: _mapped(folder / name) for name in FILES}

@@ -22,8 +22,7 @@ from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus import lines_of
 from tfrecords_tools.inputs.decoding import Repairs, Unit, grouped, num_bytes_of
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.text.plugins import continues, import_function
-from tfrecords_tools.text.sentences import splitter
+from tfrecords_tools.text.sentences import continues, import_function, splitter
 from tfrecords_tools.text.store import TokenWriter, token_dtype
 
 _BATCH_CHARACTERS = 1 << 17  # tokenized at once
@@ -67,10 +66,9 @@ class TokenizeUnit:
 def cut_to_fit(
     lengths: np.ndarray, is_first: np.ndarray, *, longest: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cuts each sentence of more than `longest` tokens into parts of nearly equal length.
+    """Cuts sentences of more than `longest` tokens into nearly equal parts.
 
-    `lengths`, int [N], are those of sentences; `is_first`, bool [N], is whether one is the first of
-    a document. Returns both for the parts.
+    Args and result: int [N], the lengths, and bool [N], whether one is the first of a document.
     """
     num_parts = np.maximum(1, -(-lengths // longest))
     part = np.arange(num_parts.sum()) - np.repeat(num_parts.cumsum() - num_parts, num_parts)
@@ -79,10 +77,7 @@ def cut_to_fit(
 
 
 def sentence_splitter(name: str, vocabulary: Vocabulary) -> Callable[[str], list[str]]:
-    """Returns the function that splits a line into sentences.
-
-    If the vocabulary is not WordPiece, each sentence keeps the preceding blank.
-    """
+    """Returns a splitter; without WordPiece each sentence keeps the preceding blank."""
     split = splitter(name)
     if not vocabulary.rules:
         return split

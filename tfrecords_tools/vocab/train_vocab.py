@@ -24,7 +24,7 @@ from bert_keras.files import StrPath
 from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, rules_vocabulary
 from bert_keras.text.rules import byte_pair_rules, unigram_rules
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.text.plugins import TextParts, import_function, part_starts
+from tfrecords_tools.text.sentences import TextParts, import_function, part_starts
 from tfrecords_tools.vocab.words import (
     Reading,
     byte_words_of,
@@ -115,10 +115,9 @@ def divided(words: Counter[str], segment: TextParts) -> Counter[str]:
 
 
 def reserved_tokens(unused: int) -> list[str]:
-    """Returns the special tokens and [unused0] to [unusedN-1] in the order of their ids.
+    """Returns the special tokens and [unused0] to [unusedN-1] in the order of Google's BERT.
 
-    As in the vocabularies of Google's BERT, up to 99 unused tokens follow [PAD] and the others
-    follow [MASK]. With 99 or more of them, [UNK], [CLS], [SEP] and [MASK] have the ids 100 to 103.
+    Up to 99 unused tokens follow [PAD], so that [UNK], [CLS], [SEP] and [MASK] are 100 to 103.
     """
     tokens = [f"[unused{number}]" for number in range(unused)]
     pad, *others = SPECIAL_TOKENS
@@ -168,10 +167,7 @@ def _trained(tokenizer: Tokenizer, trainer, words: Mapping[str, int]) -> Tokeniz
 
 
 def alphabet_of(words: Mapping[str, int], *, num_tokens: int) -> tuple[list[str], list[str]]:
-    """Returns the most frequent characters that fit into `num_tokens` tokens, and their "##" forms.
-
-    Both lists are sorted. A character that occurs inside words needs two of these tokens.
-    """
+    """Returns the most frequent characters whose forms fit into `num_tokens`, and "##" forms."""
     counts: Counter[str] = Counter()
     inside: set[str] = set()
     for word, count in words.items():

@@ -13,7 +13,7 @@ from tfrecords_tools.check import every_file, parsed_batches, schema_of_files
 from tfrecords_tools.inputs.corpus import units
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text import store as stores
-from tfrecords_tools.text.plugins import continues, import_function
+from tfrecords_tools.text.sentences import continues, import_function
 from tfrecords_tools.text.store import TokenStore, TokenWriter, join_stores, token_dtype
 from tfrecords_tools.text.tokens import TokenizeUnit, cut_to_fit
 
