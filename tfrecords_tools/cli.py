@@ -251,6 +251,7 @@ def verify(options: dict[str, Any]) -> None:
 
 def show(options: dict[str, Any]) -> None:
     """Print a few records as text, or histograms of all records."""
+    import_tensorflow()
     from bert_keras.reports.charts import check_picture
     from tfrecords_tools import show as showing
 
@@ -259,7 +260,6 @@ def show(options: dict[str, Any]) -> None:
         check_picture(plot, also=showing.PAGES)
         check_output(plot)
     vocabulary = records_vocabulary(records, file=options.get("vocab"))
-    import_tensorflow()
     if not plot and "stats" not in options:
         width = shutil.get_terminal_size((showing.WIDTH, 24)).columns
         texts = showing.record_texts(

@@ -7,9 +7,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from bert_keras.checkpoints.huggingface.rules import read_rules
 from bert_keras.errors import InputError
-from bert_keras.text.fast_tokenizer import rules_vocabulary
 from tfrecords_tools import build as local
 from tfrecords_tools.settings import BuildSettings, GoogleSettings
 
@@ -65,15 +63,6 @@ def test_records_equal_those_of_the_local_build(
     settings = replace(SMALL, **KINDS[kind])
     local_files, beam_files = built_twice(corpus, vocabulary, tmp_path, settings, IN_MEMORY)
     assert beam_files == local_files
-
-
-@pytest.mark.extra
-@SLOW
-def test_records_of_byte_level_bpe_equal_those_of_the_local_build(beam, corpus, subwords, tmp_path):
-    vocabulary = rules_vocabulary(read_rules(subwords["roberta"], {}))
-    settings = replace(SMALL, objective="sop", mask_unit="word", max_length=80)
-    local_files, beam_files = built_twice(corpus, vocabulary, tmp_path, settings, IN_MEMORY)
-    assert beam_files == local_files and "tokenizer.json" in beam_files[0]
 
 
 @pytest.mark.extra
@@ -151,16 +140,6 @@ def test_a_failed_job_reports_the_reason_and_leaves_no_files(
         bad = [tmp_path / "bad.txt"]
         built_on_beam(bad, vocabulary, tmp_path / "records", replace(SMALL, **settings))
     assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"], "files remain"
-
-
-@pytest.mark.extra
-@SLOW
-def test_an_error_of_a_worker_process_is_one_sentence(beam, vocabulary, tmp_path, monkeypatch):
-    monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 10)
-    (tmp_path / "bad.txt").write_bytes(b"ada sees\n\n" * 9 + b"\xff\n\n" * 9)
-    with pytest.raises(InputError, match=r"bad.txt, line 19 is not .*UTF-8"):
-        bad = [tmp_path / "bad.txt"]
-        built_on_beam(bad, vocabulary, tmp_path / "records", SMALL, TWO_PROCESSES)
 
 
 @pytest.mark.extra

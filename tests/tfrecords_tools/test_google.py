@@ -27,32 +27,16 @@ TEXTS += [
     "ΑΣ (ΣΑ) ΑΣ.Α",
 ]
 
-# Settings, the number of outputs, and the start of the SHA-256 of their concatenation.
-CASES = {
+SHORT, ALWAYS = {"short_sequence_rate": 0.5}, {"short_sequence_rate": 1.0}
+CASES = {  # settings, number of outputs, and the start of the SHA-256 of their concatenation
     "as it comes": ({}, 1, "8eb0f4b7af3f908b"),
     "words": ({"mask_unit": "word"}, 3, "c57a79d4958ebc0c"),
     "cased": ({"lowercase": False, "max_length": 64, "seed": 1}, 2, "1c13062ea2077360"),
-    "short": (
-        {"short_sequence_rate": 0.5, "max_length": 32, "max_predictions": 5},
-        5,
-        "5addaef35930657b",
-    ),
-    "always short": (
-        {"short_sequence_rate": 1.0, "mask_unit": "word", "seed": 2**40},
-        1,
-        "68b10ecd6eb134b4",
-    ),
-    "least": (
-        {"max_length": 5, "max_predictions": 1, "short_sequence_rate": 0.5},
-        2,
-        "de8bc8c3800ded52",
-    ),
-    "all masked": (
-        {"mask_rate": 1.0, "max_predictions": 200, "max_length": 16},
-        1,
-        "ef27ee493cebb35c",
-    ),
-    "few masked": ({"mask_rate": 0.0, "duplicates": 1}, 9, "25e8c0ce1c9f5048"),
+    "short": ({**SHORT, "max_length": 32, "max_predictions": 5}, 5, "5addaef35930657b"),
+    "always": ({**ALWAYS, "mask_unit": "word", "seed": 2**40}, 1, "68b10ecd6eb134b4"),
+    "least": ({**SHORT, "max_length": 5, "max_predictions": 1}, 2, "de8bc8c3800ded52"),
+    "all": ({"mask_rate": 1.0, "max_predictions": 200, "max_length": 16}, 1, "ef27ee493cebb35c"),
+    "few": ({"mask_rate": 0.0, "duplicates": 1}, 9, "25e8c0ce1c9f5048"),
     "one document": ({"mask_unit": "word", "max_length": 16}, 1, "88a41e85f88a198b"),
 }
 
@@ -187,19 +171,21 @@ def test_batch_sizes_do_not_change_the_records(files, vocabulary, tmp_path, monk
     assert digest(parts) == digest(expected)
 
 
-def test_only_a_blank_line_ends_a_document(vocabulary, tmp_path):
-    def documents(*texts):
-        paths = [tmp_path / f"{number}.txt" for number in range(len(texts))]
-        for path, text in zip(paths, texts, strict=True):
-            path.write_bytes(text)
-        folder = tmp_path / sha256(repr(texts).encode()).hexdigest()
-        return written(list(map(str, paths)), vocabulary, folder)[1]["documents"]
-
-    assert documents(b"ada\n", b"maps\n") == 1
-    assert documents(b"ada\n\r", b"maps\n") == 1
-    assert documents(b"ada\n\xef\xbb\xbf\n", b"maps\n") == 1
-    assert documents(b"ada\n \r\n", b"maps\n") == 2
-    assert documents(b"\n\nada\n", b"\nmaps") == 2
+@pytest.mark.parametrize(
+    ("texts", "count"),
+    [
+        ((b"ada\n", b"maps\n"), 1),
+        ((b"ada\n\r", b"maps\n"), 1),
+        ((b"ada\n\xef\xbb\xbf\n", b"maps\n"), 1),
+        ((b"ada\n \r\n", b"maps\n"), 2),
+        ((b"\n\nada\n", b"\nmaps"), 2),
+    ],
+)
+def test_only_a_blank_line_ends_a_document(vocabulary, tmp_path, texts, count):
+    paths = [tmp_path / f"{number}.txt" for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_bytes(text)
+    assert written(list(map(str, paths)), vocabulary, tmp_path / "o")[1]["documents"] == count
 
 
 def test_invalid_text_and_settings_are_refused(vocabulary, tmp_path):

@@ -61,6 +61,8 @@ def test_an_error_ends_the_run(tmp_path, number):
     jobs = [Write(tmp_path / "a"), Write(tmp_path / "b", trouble="input")]
     with pytest.raises(InputError, match="b is wrong"), Workers(number) as workers:
         workers.run(jobs, stage="write", unit="file")
+    with pytest.raises(InputError, match="workers is 0"):
+        Workers(0)
     assert not (tmp_path / "b").exists()
 
 
@@ -118,8 +120,3 @@ def wait_until(happened, seconds: float = 30):
     while not happened():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.05)
-
-
-def test_zero_workers_are_refused():
-    with pytest.raises(InputError, match="workers is 0; expected at least 1"):
-        Workers(0)

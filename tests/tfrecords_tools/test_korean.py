@@ -9,9 +9,8 @@ from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.build import build
-from tfrecords_tools.check import every_file, parsed_batches, schema_of_files
 from tfrecords_tools.cli import main
-from tfrecords_tools.settings import BuildSettings, GoogleSettings
+from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab.train_vocab import train_vocabulary
 
 SYLLABLES = Vocabulary(
@@ -38,14 +37,6 @@ TEXT = "\n\n".join(
 
 def decomposed(text):
     return unicodedata.normalize("NFD", text)
-
-
-def records_of(folder):
-    """Yields the features of each record as lists of numbers."""
-    files = every_file(folder)
-    for batch in parsed_batches(files[0], schema=schema_of_files(files)):
-        for row in range(len(batch["input_ids"])):
-            yield {name: array[row].tolist() for name, array in batch.items()}
 
 
 @pytest.fixture
@@ -95,45 +86,6 @@ def test_decomposed_text_gives_the_records_of_composed_text(files, tmp_path, low
     assert shards[0] == shards[1]
     (remark,) = (each for each in manifest["remarks"] if "decomposed" in each)
     assert "composed: 32 (" in remark
-
-
-def test_the_records_of_the_original_keep_decomposed_text(files, tmp_path):
-    unknown = {}
-    for name, paths in files.items():
-        build(
-            paths,
-            vocabulary=SYLLABLES,
-            output=tmp_path / f"{name}-google",
-            settings=GoogleSettings(lowercase=False, max_length=32, mask_rate=0.0),
-        )
-        ids = [each["input_ids"] for each in records_of(tmp_path / f"{name}-google")]
-        unknown[name] = sum(each.count(SYLLABLES.unk_id) for each in ids) / len(ids)
-    assert (
-        unknown["nfc"] < 1 < 3 < unknown["nfd"]
-    )  # the original also draws [UNK] as a random token
-
-
-def test_whole_words_are_eojeol(files, tmp_path):
-    settings = BuildSettings(
-        lowercase=False,
-        splitter="ko",
-        max_length=32,
-        mask_unit="word",
-        replacement="100-0-0",
-        shards=1,
-    )
-    build(files["nfc"], vocabulary=SYLLABLES, output=tmp_path / "words", settings=settings)
-    ids, num_words = SYLLABLES.ids, 0
-    for record in records_of(tmp_path / "words"):
-        positions = record["masked_lm_positions"][: int(sum(record["masked_lm_weights"]))]
-        labels = dict(zip(positions, record["masked_lm_ids"], strict=False))
-        tokens = [labels.get(n, token) for n, token in enumerate(record["input_ids"])]
-        for start in range(len(tokens)):
-            if tokens[start : start + 3] == [ids["서울"], ids["##에서"], ids["##는"]]:
-                masked = [start + n in labels for n in range(3)]
-                assert all(masked) or not any(masked)
-                num_words += all(masked)
-    assert num_words > 10
 
 
 def test_a_cased_vocabulary_is_of_syllables_and_another_of_jamo(files, tmp_path):

@@ -1,19 +1,15 @@
 """Records as text, histograms as text, pages and pictures."""
 
 import io
-import json
 import re
 import struct
-from dataclasses import asdict
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from bert_keras.data.schema import PretrainingSchema
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.manifest import FORMAT, MANIFEST
 from tfrecords_tools.records.writer import framed, serialized
 from tfrecords_tools.show import (
     Histogram,
@@ -88,20 +84,6 @@ def test_records_are_numbered_over_all_files(files):
             list(record_texts(files, vocabulary=VOCABULARY, count=count, start=start))
 
 
-def test_label_names_depend_on_the_objective(files):
-    manifest = {
-        "format": FORMAT,
-        "settings": {"objective": "sop"},
-        "schema": asdict(PretrainingSchema(10, 4)),
-        "vocabulary": {"sha256": ""},
-        "splits": {},
-    }
-    (files / MANIFEST).write_text(json.dumps(manifest))
-    _, *texts = record_texts(files, vocabulary=VOCABULARY, count=2)
-    heads = [text.splitlines()[0] for text in texts]
-    assert heads == ["a.tfrecord, record 1: changed order", "a.tfrecord, record 2: true order"]
-
-
 def test_masked_replaced_and_kept_have_different_colours(files):
     legend, plain = record_texts(files, vocabulary=VOCABULARY, count=1)
     text = coloured(plain)
@@ -156,26 +138,16 @@ def test_long_lines_are_wrapped_and_control_characters_escaped():
     assert text.splitlines()[-1] == r"  [CLS] \x1b[2Ja\x9bb [SEP]"
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-@pytest.mark.parametrize(
-    ("stream", "environment", "expected"),
-    [
-        (Terminal(), {}, True),
-        (Terminal(), {"NO_COLOR": "1"}, False),
-        (Terminal(), {"NO_COLOR": ""}, True),
-        (Terminal(), {"TERM": "dumb"}, False),
-        (io.StringIO(), {}, False),
-    ],
-)
-def test_only_terminals_have_colours(stream, environment, expected, monkeypatch):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    for name, value in {"TERM": "xterm", **environment}.items():
+def test_only_terminals_have_colours(monkeypatch):
+    stream = io.StringIO()
+    assert not has_colours(stream)
+    stream.isatty = lambda: True
+    for name, value, expected in (
+        *(("TERM", "xterm", True), ("NO_COLOR", "", True), ("NO_COLOR", "1", False)),
+        *(("NO_COLOR", "", True), ("TERM", "dumb", False)),
+    ):
         monkeypatch.setenv(name, value)
-    assert has_colours(stream) is expected
+        assert has_colours(stream) is expected
 
 
 def counts(**values):
@@ -186,23 +158,24 @@ def counts(**values):
     return Histogram("tokens in a record", "records", array)
 
 
+HISTOGRAMS = [
+    Histogram("tokens in a record", "records", np.arange(129)),
+    Histogram("next <sentence>", "labels", np.array([3, 1]), ("true next", "random next")),
+    Histogram("nothing", "records", np.zeros(0, np.int64)),
+]
+
+
 def test_values_have_a_bar_each_or_share_bars_of_round_ranges():
     assert counts(n3=1, n5=2).bars() == [("3", 1), ("4", 0), ("5", 2)]
     bars = counts(n7=1, n19=2, n20=3, n128=4).bars(14)
     assert [*bars[:3], bars[-1]] == [("7-9", 1), ("10-19", 2), ("20-29", 3), ("120-128", 4)]
     assert len(bars) == 13 and sum(count for _, count in bars) == 10
-    empty = Histogram("tokens in a record", "records", np.zeros(0, np.int64))
-    assert empty.bars() == [] and text_bars(empty) == "tokens in a record (0 records)"
-
-
-def test_bars_as_text():
-    text = text_bars(Histogram("next sentence", "labels", np.array([300, 100]), ("true", "random")))
-    assert text.splitlines() == [
-        "next sentence (400 labels)",
-        "    true " + "█" * 40 + "  75.00%          300",
-        "  random " + "█" * 13 + "▍" + " " * 26 + "  25.00%          100",
+    assert text_bars(HISTOGRAMS[2]) == "nothing (0 records)"
+    assert text_bars(HISTOGRAMS[1]).splitlines() == [
+        "next <sentence> (4 labels)",
+        "    true next " + "█" * 40 + "  75.00%            3",
+        "  random next " + "█" * 13 + "▍" + " " * 26 + "  25.00%            1",
     ]
-    assert text_bars(counts(n2=1, n4=3)).startswith("tokens in a record (4 records, mean 3.5)\n")
 
 
 def bars_of(folder):
@@ -234,13 +207,6 @@ def test_histograms_of_packed_plain_ids(tmp_path):
         ("sequences in a record", "records"): [("1", 1), ("2", 1)],
         ("tokens in a sequence", "sequences"): [("3", 1), ("4", 2)],
     }
-
-
-HISTOGRAMS = [
-    Histogram("tokens in a record", "records", np.arange(129)),
-    Histogram("next <sentence>", "labels", np.array([3, 1]), ("true next", "random next")),
-    Histogram("nothing", "records", np.zeros(0, np.int64)),
-]
 
 
 def test_a_page_has_all_bars_and_no_external_resources(tmp_path):

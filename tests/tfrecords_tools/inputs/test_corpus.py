@@ -75,14 +75,6 @@ def test_folders_and_globs_are_sorted_here_and_remotely(remote, tmp_path, patter
         assert [os.path.relpath(path, root) for path in found] == FOUND[pattern]
 
 
-def test_arguments_keep_their_order(remote, tmp_path):
-    names = ["sub", "b.txt", "tfds:wikipedia/20230601.en", "a*"]
-    found = files([name if "tfds" in name else tmp_path / name for name in names])
-    assert [os.path.basename(path) for path in found] == [
-        *("d.txt", "g.txt", "empty.txt", "b.txt", "20230601.en", "a.txt")
-    ]
-
-
 def test_paths_without_files_and_files_that_occur_twice_are_refused(remote, tmp_path):
     (tmp_path / "bare").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "b.txt")
@@ -176,13 +168,6 @@ def test_a_document_of_many_units_is_read_by_the_first_unit_only(file):
         list(lines_of(unit, repairs=Repairs())) for unit in units([path], unit_bytes=100)
     ]
     assert [len(lines) for lines in lines_of_units] == [1001, *[0] * 279]
-
-
-def test_small_files_share_units_in_their_order(file):
-    paths = [file(f"document {number}\n", f"{number}.txt") for number in range(10)]  # 11 bytes
-    all_units = units(paths, unit_bytes=35)
-    assert [len(unit) for unit in all_units] == [3, 3, 3, 1]
-    assert [part.path for unit in all_units for part in unit] == paths
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tfrecords_tools.records.objectives import (
-    RECORD_OBJECTIVES,
     PairChoices,
     doc_sentences,
     full_sentences,
@@ -108,12 +107,6 @@ def test_pairs_fill_the_length_and_ten_percent_are_short():
     assert np.mean(np.array(without) >= 125) > 0.99
 
 
-def test_a_single_sentence_may_be_followed_by_its_true_next():
-    corpus = documents(*([200] * 50 for _ in range(4)))
-    labels = [label for _, label in instances_of(next_sentence, corpus, short=0.0)]
-    assert 2 * sum(labels) == len(labels)
-
-
 def test_documents_of_one_sentence_have_only_random_next_texts():
     corpus = documents(*[[5]] * 30)
     assert [label for _, label in instances_of(next_sentence, corpus)] == [1] * 30
@@ -148,22 +141,3 @@ def test_full_sentences_use_every_token_once_in_order(objective, fills_records):
     assert {*sum(spans, ())} <= bounds or fills_records
     if objective is full_sentences:
         assert max(len(instance.spans) for instance in instances) > 1
-
-
-def test_filled_records_are_full():
-    corpus = many()
-    sizes = [
-        1 + sum(end - start + 1 for start, end in instance.spans)
-        for instance in instances_of(full_sentences, corpus, fills_records=True)
-    ]
-    assert min(sizes[:-1]) > 128 - 10
-    assert np.mean(sizes[:-1]) > 127
-    assert np.mean([len(positions(i.spans)) for i in instances_of(full_sentences, corpus)]) < 120
-
-
-@pytest.mark.parametrize("name", RECORD_OBJECTIVES)
-def test_same_seed_same_instances(name):
-    objective = RECORD_OBJECTIVES[name].instances
-    assert instances_of(objective, many(), seed=3) == instances_of(objective, many(), seed=3)
-    if RECORD_OBJECTIVES[name].has_labels:
-        assert instances_of(objective, many(), seed=3) != instances_of(objective, many(), seed=4)

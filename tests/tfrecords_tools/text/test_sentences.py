@@ -1,9 +1,7 @@
-import pickle
 import time
 
 import pytest
 
-from bert_keras.errors import InputError
 from tfrecords_tools.text import sentences as module
 from tfrecords_tools.text.sentences import sentences, splitter
 
@@ -87,11 +85,6 @@ def test_a_long_quotation_is_split_and_its_marks_stay_with_their_sentences():
     ]
 
 
-def test_a_short_quotation_is_not_split():
-    line = "“Go. Run. Hide.” He went."
-    assert sentences(line) == ["“Go. Run. Hide.”", "He went."]
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -112,12 +105,6 @@ def test_sentences_contain_all_characters_of_the_line(line, monkeypatch):
         results = sentences(line)
         assert "".join("".join(results).split()) == "".join(line.split())
         assert all(each == each.strip() != "" for each in results)
-
-
-def test_windows_do_not_change_short_sentences(monkeypatch):
-    expected = [f"Sentence {n} of Mr. Smith cost {n}.50 dollars." for n in range(40)]
-    monkeypatch.setattr(module, "WINDOW", 120)
-    assert sentences(" ".join(expected)) == expected
 
 
 def test_a_window_without_a_sentence_end_is_cut_between_words(monkeypatch):
@@ -146,19 +133,3 @@ def test_the_splitter_lines_keeps_lines():
     assert splitter("lines")(" A b. C d. ") == ["A b. C d."]
     assert splitter("lines")("  ") == []
     assert splitter("en")("  ") == splitter("en")("") == []
-
-
-def test_splitters_can_be_pickled():
-    for name in ("en", "lines"):
-        assert pickle.loads(pickle.dumps(splitter(name)))("A.") == ["A."]
-
-
-def test_a_function_of_the_user(tmp_path, monkeypatch):
-    (tmp_path / "own_rules.py").write_text("def halves(line): return line.split('|')")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert splitter("own_rules:halves")("a.b|c") == ["a.b", "c"]
-
-
-def test_unknown_languages_are_refused():
-    with pytest.raises(InputError, match=r"no sentence rules for 'jp'; expected lines, module:"):
-        splitter("jp")

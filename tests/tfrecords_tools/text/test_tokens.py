@@ -8,8 +8,6 @@ import pytest
 from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.build import build
-from tfrecords_tools.check import every_file, parsed_batches, schema_of_files
 from tfrecords_tools.inputs.corpus import units
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text import store as stores
@@ -163,28 +161,15 @@ def test_words_that_differ_from_the_text_are_refused(words):
         continues(text, TOKENIZER.encode(text), words.split())
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_segmenter_function_masks_whole_chinese_words(tmp_path, plugins, workers):
-    words = ["今天", "北京", "语言", "模型", "学生", "音乐", "朋友", "研究"]  # no character twice
-    lines = ["".join(words[n % 8] for n in range(line, line + 5)) + "。" for line in range(40)]
-    (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, "。", *"".join(words)))
-    settings = BuildSettings(
-        splitter="zh",
-        segmenter="own_plugin:pairs",
-        mask_unit="word",
-        objective="full-sentences",
-        max_length=50,
-    )
-    records, num_words = tmp_path / "records", 0
-    arguments = {"vocabulary": vocabulary, "settings": settings, "workers": workers}
-    build([tmp_path / "a.txt"], output=records, **arguments)
-    files = every_file(records)
-    for batch in (b for file in files for b in parsed_batches(file, schema=schema_of_files(files))):
-        for row, is_counted in enumerate(batch["masked_lm_weights"] > 0):
-            ids = batch["masked_lm_ids"][row][is_counted].tolist()
-            text = "".join(vocabulary.tokens[number] for number in ids).replace("。", "")
-            pairs = [text[n : n + 2] for n in range(0, len(text), 2)]
-            assert set(pairs) <= set(words)
-            num_words += len(pairs)
-    assert num_words > 50
+def test_a_segmenter_raises_the_ids_that_continue_a_word(plugins, tmp_path):
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "。", *"今天北京语言"))
+    options = {"segmenter": "own_plugin:pairs", "mask_unit": "word", "splitter": "zh"}
+    (tmp_path / "a.txt").write_text("今天语言。北京今天。", "utf-8")
+    vocabulary.save(tmp_path / "vocab.txt")
+    (unit,) = units([tmp_path / "a.txt"], unit_bytes=1 << 20)
+    settings = BuildSettings(**options, max_length=50)
+    TokenizeUnit(unit, tmp_path / "tokens", tmp_path / "vocab.txt", settings)()
+    size = len(vocabulary)
+    assert read(tmp_path / "tokens") == [
+        [[6, 7 + size, 10, 11 + size, 5], [8, 9 + size, 6, 7 + size, 5]]
+    ]
