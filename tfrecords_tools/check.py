@@ -27,7 +27,7 @@ from bert_keras.files import StrPath, file_sha256
 from bert_keras.text.fast_tokenizer import vocabulary_sha256
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.manifest import MANIFEST, NEXT_SENTENCE, read_manifest, shards_of
-from tfrecords_tools.records.writer import checksums, framed_length
+from tfrecords_tools.records.writer import checksum, framed_length
 
 BATCH = 1024  # records
 Features = dict[str, np.ndarray]
@@ -140,7 +140,7 @@ def _records_of(file: str) -> Iterator[bytes]:
             length = int.from_bytes(head[:8], "little")
             is_whole = head == framed_length(length) and stream.tell() + length + 4 <= size
             data = stream.read(length) if is_whole else b""
-            is_valid = is_whole and checksums([data]) == [stream.read(4)]
+            is_valid = is_whole and checksum(data) == stream.read(4)
             check(
                 is_valid,
                 f"{file}, record {number} is truncated or corrupt; expected an uncompressed "

@@ -124,7 +124,7 @@ def _varint(number: int) -> bytes:
 
 def framed(records: list[bytes]) -> bytes:
     """Joins records in the format of a TFRecord file: length, its checksum, data, its checksum."""
-    frames = zip(map(framed_length, map(len, records)), records, checksums(records), strict=True)
+    frames = ((framed_length(len(data)), data, checksum(data)) for data in records)
     return b"".join(part for frame in frames for part in frame)
 
 
@@ -132,11 +132,10 @@ def framed(records: list[bytes]) -> bytes:
 def framed_length(length: int) -> bytes:
     """Returns the 12 bytes that precede a record of `length` bytes in a file."""
     message = length.to_bytes(8, "little")
-    return message + checksums([message])[0]
+    return message + checksum(message)
 
 
-def checksums(messages: list[bytes]) -> list[bytes]:
-    """Returns the masked CRC-32C of each message as TFRecord files use it, 4 bytes each."""
-    sums = np.fromiter(map(google_crc32c.value, messages), np.uint32, len(messages))
-    masked = (((sums >> 15) | (sums << 17)) + np.uint32(0xA282EAD8)).astype("<u4").tobytes()
-    return [masked[start : start + 4] for start in range(0, len(masked), 4)]
+def checksum(message: bytes) -> bytes:
+    """Returns the masked CRC-32C of a message as TFRecord files use it."""
+    crc = google_crc32c.value(message)
+    return (((crc >> 15 | crc << 17) + 0xA282EAD8) % (1 << 32)).to_bytes(4, "little")
