@@ -73,7 +73,9 @@ def page():
 
 
 def type_text(page, text, *, field="text"):
-    """Types into a field with input events, as a user does."""
+    """Types into a field with input events, as a user does, once the page has the field."""
+    while not page.run(f"document.getElementsByName({json.dumps(field)}).length"):
+        time.sleep(0.05)
     page.run(f"document.getElementsByName({json.dumps(field)})[0].select()")
     page._call("Input.insertText", text=text)
 
