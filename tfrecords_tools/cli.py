@@ -49,44 +49,34 @@ TEXT_OPTIONS: tuple[Option, ...] = (
 VOCAB_OPTIONS: tuple[Option, ...] = (
     CORPUS,
     ("--output", str, "FILE", "vocab.txt for wordpiece, otherwise tokenizer.json"),
-    ("--model", ("wordpiece", "bpe", "unigram"), "",
-     "WordPiece (BERT), byte-level BPE (RoBERTa) or Unigram (ALBERT) (default: wordpiece)"),
+    ("--model", ("wordpiece", "bpe", "unigram"), "", "of BERT (default), RoBERTa or ALBERT"),
     ("--size", int, "N", "largest number of tokens (default: 30000)"),
-    ("--unused", int, "N", "number of tokens [unused0], [unused1] ... reserved for words that are "
-     "added later (default: 100 for wordpiece, else 0)"),
+    ("--unused", int, "N", "number of tokens [unusedN] for later (default: 100 for wordpiece)"),
     ("--segmenter", str, "NAME", "morphemes of a word: module:function"),
     *TEXT_OPTIONS,
-)  # fmt: skip
+)
 BUILD_OPTIONS: tuple[Option, ...] = (
     CORPUS,
     ("--vocab", str, "FILE", "a vocab.txt, or a tokenizer.json (BPE or Unigram)"),
     ("--output", str, "DIR", "new folder; repeat the command to continue a build"),
-    ("--splitter", str, "NAME", "splits lines into sentences: a language, lines (no splitting), or "
-     "module:function (default: en)"),
+    ("--splitter", str, "NAME", "of sentences: a language, lines, module:function (default: en)"),
     ("--segmenter", str, "NAME", "splits text into words for whole-word masking: module:function"),
-    ("--objective", tuple(RECORD_OBJECTIVES), "",
-     "pretraining objective of the records (default: nsp)"),
+    ("--objective", tuple(RECORD_OBJECTIVES), "", "pretraining objective (default: nsp)"),
     ("--max-length", int, "N", "positions per record (default: 128)"),
-    ("--max-predictions", int, "N",
-     "largest number of masked positions; with 0, training draws the masks (default: 20)"),
+    ("--max-predictions", int, "N", "most masked positions; with 0, training masks (default: 20)"),
     ("--mask-rate", float, "RATE", "fraction of masked tokens (default: 0.15)"),
     ("--mask-unit", UNITS, "", "masks subwords (piece) or whole words (default: piece)"),
     ("--max-ngram", int, "N", "largest number of units masked in a row (default: 1)"),
-    ("--replacement", tuple(REPLACEMENTS), "",
-     "percentages of [MASK], same, random token (default: 80-10-10)"),
+    ("--replacement", tuple(REPLACEMENTS), "", "percentages of [MASK], same, random token"),
     ("--sequences-per-record", int, "N", "most sequences that share a record (default: 1)"),
-    ("--duplicates", int, "N", "passes over the training documents (default: 5; 1 if all passes "
-     "are equal; 10 for google)"),
+    ("--duplicates", int, "N", "passes over the documents (default: 5; 1 if equal; google: 10)"),
     ("--short-sequence-rate", float, "RATE", "fraction of shortened pairs (default: 0.1)"),
-    ("--held-out", float, "RATE", "fraction of the documents that are kept out of training and "
-     "written once (default: 0.0)"),
-    ("--shards", int, "N", "number of training files (default: one per 100,000 records; 1 for "
-     "google)"),
+    ("--held-out", float, "RATE", "fraction of documents kept out of training (default: 0.0)"),
+    ("--shards", int, "N", "number of training files (default: one per 100,000 records)"),
     ("--seed", int, "N", "the same seed gives the same bytes (default: 12345)"),
-    ("--compat", ("google",), "",
-     "write exactly the records of google-research/bert, from one sentence per line"),
+    ("--compat", ("google",), "", "records of google-research/bert, from a sentence per line"),
     *TEXT_OPTIONS,
-)  # fmt: skip
+)
 SHOW_OPTIONS: tuple[Option, ...] = (
     *RECORDS,
     ("--count", int, "N", "number of records to print (default: 3)"),

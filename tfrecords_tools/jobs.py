@@ -1,8 +1,7 @@
 """Runs jobs in one or several processes and keeps a receipt of each, so that a run can continue.
 
-A job writes one file or folder. Its receipt, a file OUTPUT.json beside it, holds the values that
-the job returned, and the size and the checksum of each file that it wrote. A job whose receipt fits
-its files is not run again.
+The receipt of a job, OUTPUT.json beside its output, holds what it returned and the size and the
+checksum of each file that it wrote. A job whose receipt fits its files is not run again.
 """
 
 import json

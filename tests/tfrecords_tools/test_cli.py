@@ -57,14 +57,6 @@ def test_cased_records_keep_capitals_and_documents_of_one_sentence_are_noted(tmp
     assert "Ada" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("verb", ["vocab", "build", "check", "show"])
-def test_help_has_an_example(verb, capsys):
-    with pytest.raises(SystemExit) as stop:
-        run(verb, "--help")
-    assert stop.value.code == 0
-    assert f"example: bert-tfrecords {verb} " in " ".join(capsys.readouterr().out.split())
-
-
 @pytest.fixture
 def bad(tmp_path, corpus, vocab, monkeypatch):
     """A folder with bad inputs beside good ones, and the working directory."""

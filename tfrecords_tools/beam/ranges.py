@@ -64,9 +64,8 @@ class Job:
 class RangeTokens:
     """The part of a token store that a range needs; it is read like a `TokenStore`.
 
-    Sentences and tokens are numbered within the unit, and so are documents, until
-    `Plan.renumbered`. If a document has several ranges, each also contains the following sentences,
-    because a text that begins in the range may need them.
+    Numbers are those within the unit, for documents until `Plan.renumbered`. If a document has
+    several ranges, each also contains the following sentences of a text that begins in it.
     """
 
     range: Range

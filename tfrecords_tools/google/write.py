@@ -1,14 +1,9 @@
 """Writes the records of the original writer, in its order, from text with one sentence a line.
 
 Each feature equals the output of google-research/bert `create_pretraining_data.py` for the same
-files, vocabulary, seed and options. The known errors of the script are kept: for example, a random
-next text may come from the same document if ten draws find no other, and a short length applies to
-a whole document. The tokens of rare characters differ as described in `bert_keras.text.tokenizer`.
-Random numbers are drawn from Python's random.Random in the same order as by the original.
-
-One process does all the work, because every draw depends on all preceding draws. Ids and instances
-are kept on disk. Memory holds 4 bytes a document while the instances are drawn, 4 bytes a record
-while they are shuffled, and the longest line.
+files, vocabulary, seed and options, with its known errors; the tokens of rare characters differ as
+described in `bert_keras.text.tokenizer`. Random numbers are drawn in the same order as there, so
+one process does all the work. Memory holds 4 bytes a document or record, and the longest line.
 """
 
 from array import array
@@ -98,8 +93,7 @@ class Pair(NamedTuple):
 class FastRandom:
     """Draws the numbers of `Random(seed)`; `below` and `shuffle` are faster than in `Random`.
 
-    `Random.randrange(n)` draws as many bits as n has, until they make a number below n. `shuffle`
-    draws a number below the length, then one below the length minus 1, and so on down to 2.
+    `Random.randrange(n)` draws as many bits as n has, until they make a number below n.
     """
 
     def __init__(self, seed: int):

@@ -74,15 +74,14 @@ def splits_of(num_documents: int, *, held_out_rate: float, seed: int) -> list[Sp
 
 def split_size(split: Split, store: TokenStore) -> tuple[int, int]:
     """Returns the number of sentences and of tokens of a split."""
-    num_sentences = num_tokens = 0
-    for document in split.held_out:
-        start, end = store.documents(document, document + 1)
-        num_sentences += end - start
-        starts = store.sentences(start, end)
-        num_tokens += starts[-1] - starts[0]
+    documents = np.asarray(store.documents(0, store.num_documents))
+    sentences = np.asarray(store.sentences(0, store.num_sentences))
+    numbers = np.array(split.held_out, np.int64)
+    first, last = documents[numbers], documents[numbers + 1]
+    held_out = int((last - first).sum()), int((sentences[last] - sentences[first]).sum())
     if split.name == HELD_OUT:
-        return num_sentences, num_tokens
-    return store.num_sentences - num_sentences, store.num_tokens - num_tokens
+        return held_out
+    return store.num_sentences - held_out[0], store.num_tokens - held_out[1]
 
 
 def ranges_of(store: TokenStore, unit_documents: Iterable[int]) -> Iterator[Range]:

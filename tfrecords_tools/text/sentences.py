@@ -1,7 +1,6 @@
 """Splits lines of text into sentences, and finds the words of a segmenter in tokens.
 
-The library `sentencex` (Wikimedia) decides where a sentence ends. It has rules for abbreviations,
-initials, numbers, quotations and the punctuation of many scripts. This module adds four steps:
+The library `sentencex` (Wikimedia) decides where a sentence ends. This module adds four steps:
 
 - It replaces white space by plain spaces: `sentencex` panics at an initial before a no-break space.
 - It divides long lines into windows: the time of `sentencex` grows with the square of a length.

@@ -1,9 +1,7 @@
 """Tokenizes a unit of the corpus and writes the ids of its sentences to a token store.
 
-A sentence that is longer than a record is cut into parts of equal length, because tokens that do
-not fit into a record are lost. Except for the first one, a sentence of a line keeps the blank that
-precedes it, because byte-level tokens include blanks. For whole word masking, the id of a token
-that continues a word is raised by the size of the vocabulary.
+A sentence that is longer than a record is cut into parts of equal length. For whole word masking,
+the id of a token that continues a word is raised by the size of the vocabulary.
 """
 
 from collections import Counter

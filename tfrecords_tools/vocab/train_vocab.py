@@ -47,7 +47,7 @@ WORDS_PER_LINE = 100
 MAX_LINE_BYTES = 1 << 20  # bytes; SentencePiece skips longer lines, its default is 4,192
 _JAMO = re.compile("[\u1100-\u11ff]")
 # The "##" of a part that is not the first of its word is learnt as a token of two characters.
-_WORDPIECE_MARKS = ("##", "###")
+_WORDPIECE_MARKS = {"##", "###"}
 
 
 def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the command
@@ -153,9 +153,8 @@ def _learned_tokens(words: Mapping[str, int], first: list[str], *, size: int) ->
         show_progress=False,
     )
     ids = _trained(Tokenizer(WordPiece(unk_token="[UNK]")), trainer, words).get_vocab()
-    return [each for each in sorted(ids, key=ids.__getitem__) if each not in _WORDPIECE_MARKS][
-        :size
-    ]
+    tokens = sorted(ids.keys() - _WORDPIECE_MARKS, key=ids.__getitem__)
+    return tokens[:size]
 
 
 def _trained(tokenizer: Tokenizer, trainer, words: Mapping[str, int]) -> Tokenizer:

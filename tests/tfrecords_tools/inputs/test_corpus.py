@@ -162,14 +162,6 @@ def test_the_unit_size_does_not_change_the_lines(file, monkeypatch, make, block,
             assert same_repairs.counts == repairs.counts
 
 
-def test_a_document_of_many_units_is_read_by_the_first_unit_only(file):
-    path = file("a line without a blank line\n" * 1000)
-    lines_of_units = [
-        list(lines_of(unit, repairs=Repairs())) for unit in units([path], unit_bytes=100)
-    ]
-    assert [len(lines) for lines in lines_of_units] == [1001, *[0] * 279]
-
-
 @pytest.mark.parametrize(
     ("content", "name", "kind"),
     [
@@ -325,12 +317,3 @@ def test_a_file_that_became_shorter_is_refused(file):
     file("a\n\n" * 60)
     with pytest.raises(InputError, match="file became shorter"):
         [list(lines_of(unit, repairs=Repairs())) for unit in all_units]
-
-
-def test_real_text(shared_data):
-    corpus = shared_data / "corpus"
-    for name, num_documents in {"wiki.txt": 599, "books.txt": 25, "wikiextractor": 37}.items():
-        lines, repairs = read(corpus / name)
-        assert lines.count("") == num_documents
-        assert not repairs.counts
-        assert read(corpus / name, unit_bytes=30_000)[0] == lines

@@ -81,20 +81,6 @@ def test_labels_are_balanced_to_the_pair(objective):
         assert 2 * sum(labels) == len(labels)
 
 
-def test_every_sentence_is_used_and_unused_sentences_begin_the_next_pair():
-    corpus = many()
-    used = set()
-    ends = []
-    pairs = instances_of(next_sentence, corpus, seed=3)
-    for (text_a, text_b), label in pairs:
-        used.update(positions([text_a] if label else [text_a, text_b]))
-        ends.append(text_a[1] if label else text_b[1])
-    assert used == set(range(corpus[-1][1][-1]))
-    starts = {bounds[0] for _, bounds in corpus}
-    for end, ((text_a, _), _) in zip(ends[:-8], pairs[1:-7], strict=True):
-        assert text_a[0] == end or text_a[0] in starts
-
-
 def test_pairs_fill_the_length_and_ten_percent_are_short():
     corpus = documents(*([5] * 4000 for _ in range(3)))
     lengths = np.array([len(positions(spans)) for spans, _ in instances_of(next_sentence, corpus)])

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from tfrecords_tools.records.writer import framed, serialized, varints
@@ -42,16 +41,3 @@ def test_files_equal_those_of_tensorflow(tmp_path):
         for record in records:
             writer.write(record)
     assert framed(records[:20]) + framed(records[20:]) == (tmp_path / "theirs").read_bytes()
-
-
-def test_checksum_of_a_known_message():
-    head = framed([b"123456789"])
-    crc = 0xE3069283  # the published check value of CRC-32C
-    masked = (((crc >> 15) | (crc << 17)) + 0xA282EAD8) % 2**32
-    assert head[-4:] == masked.to_bytes(4, "little")
-
-
-def test_an_empty_batch_gives_an_empty_file(tmp_path):
-    (tmp_path / "none").write_bytes(framed([]))
-    with pytest.raises(StopIteration):
-        next(tf.data.TFRecordDataset([str(tmp_path / "none")]).as_numpy_iterator())
