@@ -14,8 +14,8 @@ from train_batches import synthetic_batches
 from train_keras import hub_backbone, hub_inputs
 from train_torch import model_inputs, pretrainer
 
+from bert_keras.families import preset, presets
 from bert_keras.models import BertEncoder
-from bert_keras.presets import PRESETS, preset
 from bert_keras.training.tensorboard.performance import flops_per_example
 
 NUM_PREDICTIONS = 20
@@ -107,7 +107,7 @@ def show_rate(title: str, times: dict, *, products: int, encoder_flops: int) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", default="base", choices=PRESETS)
+    parser.add_argument("--size", default="base", choices=presets())
     parser.add_argument("--shapes", nargs="+", default=SHAPES, help="batch x length, such as 8x128")
     parser.add_argument("--rounds", type=int, default=15)
     arguments = parser.parse_args()

@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from bert_keras.families import preset, presets
 from bert_keras.models import BertEncoder
-from bert_keras.presets import PRESETS, preset
 
 FLAT = frozenset({"dense layers in two dimensions"})
 RESIDUAL = frozenset({"residuals in two dimensions"})
@@ -119,7 +119,7 @@ def forward(encoder: BertEncoder, techniques: frozenset):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", default="base", choices=PRESETS)
+    parser.add_argument("--size", default="base", choices=presets())
     parser.add_argument("--shapes", nargs="+", default=["1x128", "8x128", "8x384"])
     parser.add_argument("--rounds", type=int, default=15)
     arguments = parser.parse_args()

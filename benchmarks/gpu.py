@@ -27,8 +27,8 @@ from train_batches import LEARNING_RATE, NUM_STEPS, NUM_WARMUP_STEPS, SEED, synt
 from train_optimizer import keras_adamw
 
 from bert_keras.config import BertConfig
+from bert_keras.families import preset, presets
 from bert_keras.models import BertPretrainer
-from bert_keras.presets import PRESETS, preset
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.schedule import LinearWarmupDecay
 from bert_keras.training.tensorboard.performance import flops_per_example
@@ -92,7 +92,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--peak-tflops", type=float, required=True, help="published, dense, bf16")
-    parser.add_argument("--size", default="large", choices=PRESETS)
+    parser.add_argument("--size", default="large", choices=presets())
     parser.add_argument("--batch-sizes", type=int, nargs=2, default=[128, 32], help="at 128, 512")
     parser.add_argument("--dropout", type=float, default=0.1)
     arguments = parser.parse_args()

@@ -30,20 +30,21 @@ from keras import ops
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import MASKED, DynamicMasking, Examples
 from bert_keras.data.records import pretraining_dataset
-from bert_keras.presets import PRESETS
+from bert_keras.families import FAMILIES, presets
 from bert_keras.runs.objectives import evaluate_pretrainer
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.training.losses import MaskedLMLoss
 
-MODERN = dataclasses.replace(PRESETS["modern-tiny"], num_heads=4)
-PRESETS |= {
+MODERN = dataclasses.replace(presets()["modern-tiny"], num_heads=4)
+SIZES = {
     "modern, 4 heads": MODERN,
     "modern, 4 layers": dataclasses.replace(MODERN, num_layers=4),
     "modern, 256": dataclasses.replace(MODERN, hidden_size=256, intermediate_size=1024),
     "modern, gated": dataclasses.replace(MODERN, is_gated=True, intermediate_size=344),
 }
+FAMILIES["bert"].presets.update(SIZES)
 REFERENCE = PretrainRecipe(
     size="modern, 4 heads",
     batch_size=32,

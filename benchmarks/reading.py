@@ -8,8 +8,8 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from bert_keras.data.records import common_schema, pretraining_dataset, record_files
+from bert_keras.families import preset, presets
 from bert_keras.models import BertPretrainer
-from bert_keras.presets import PRESETS, preset
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import BertAdamW
 
@@ -86,12 +86,12 @@ def main() -> None:
     parser.add_argument("records", help="a folder that `bert-tfrecords build` wrote")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=500)
-    parser.add_argument("--presets", nargs="*", default=[], choices=[*PRESETS, "all"])
+    parser.add_argument("--presets", nargs="*", default=[], choices=[*presets(), "all"])
     parser.add_argument("--steps", type=int, default=5)
     arguments = parser.parse_args()
     files = record_files(arguments.records)
     supply = compare_readers(files, rounds=arguments.rounds, num_batches=arguments.batches)
-    names = list(PRESETS) if "all" in arguments.presets else arguments.presets
+    names = list(presets()) if "all" in arguments.presets else arguments.presets
     if names:
         title = "`fit`, records/s"
         print(f"\n{title:<30}{'from memory':>12}{'from files':>12}{'supply is':>12}")

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from train_batches import Work, synthetic_batches
 
-from bert_keras.presets import PRESETS, preset
+from bert_keras.families import preset, presets
 
 OURS = "ours"
 COMPARISONS = {
@@ -198,7 +198,7 @@ def main() -> None:
     )
     parser.add_argument("--compare", default="peers", choices=COMPARISONS)
     parser.add_argument("--only", nargs="+", help="sides to compare; the first is the reference")
-    parser.add_argument("--size", default="base", choices=PRESETS)
+    parser.add_argument("--size", default="base", choices=presets())
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--predictions", type=int, default=20)

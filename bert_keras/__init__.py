@@ -12,7 +12,12 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # also without AVX512-VNNI,
 
 if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.checkpoints.conversion import convert as convert
+    from bert_keras.checkpoints.keras_hub import from_keras_hub as from_keras_hub
+    from bert_keras.checkpoints.keras_hub import to_keras_hub as to_keras_hub
     from bert_keras.config import BertConfig as BertConfig
+    from bert_keras.config import DenseModule as DenseModule
+    from bert_keras.config import EmbeddingConfig as EmbeddingConfig
+    from bert_keras.config import NormalizeModule as NormalizeModule
     from bert_keras.data.masking import Masker as Masker
     from bert_keras.data.masking import MaskingPolicy as MaskingPolicy
     from bert_keras.data.objectives import DynamicMasking as DynamicMasking
@@ -20,20 +25,16 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.data.preprocessor import Preprocessor as Preprocessor
     from bert_keras.data.records import pretraining_dataset as pretraining_dataset
     from bert_keras.downstream.task import Task
-    from bert_keras.embedding import DenseModule as DenseModule
-    from bert_keras.embedding import EmbeddingConfig as EmbeddingConfig
-    from bert_keras.embedding import NormalizeModule as NormalizeModule
     from bert_keras.errors import InputError as InputError
     from bert_keras.exporting.export import export as export
     from bert_keras.exporting.model_folder import export_classifier as export_classifier
+    from bert_keras.families import preset as preset
     from bert_keras.models import load_model as load_model
-    from bert_keras.models.discriminator import BertDiscriminator as BertDiscriminator
     from bert_keras.models.encoder import BertEncoder as BertEncoder
     from bert_keras.models.feature_tagger import BertFeatureTagger as BertFeatureTagger
-    from bert_keras.models.keras_hub import from_keras_hub as from_keras_hub
-    from bert_keras.models.keras_hub import to_keras_hub as to_keras_hub
     from bert_keras.models.pretrainer import BertMaskedLM as BertMaskedLM
     from bert_keras.models.pretrainer import BertPretrainer as BertPretrainer
+    from bert_keras.models.replaced_tokens import BertDiscriminator as BertDiscriminator
     from bert_keras.models.replaced_tokens import (
         BertReplacedTokenPretrainer as BertReplacedTokenPretrainer,
     )
@@ -42,7 +43,6 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.models.task_models import BertMultipleChoice as BertMultipleChoice
     from bert_keras.models.task_models import BertQuestionAnswering as BertQuestionAnswering
     from bert_keras.models.task_models import BertTokenClassifier as BertTokenClassifier
-    from bert_keras.presets import preset as preset
     from bert_keras.runs.evaluate import evaluate as evaluate
     from bert_keras.runs.finetune import finetune as finetune
     from bert_keras.runs.outcome import RunResult as RunResult
@@ -99,10 +99,10 @@ if TYPE_CHECKING:  # for type checkers and editors
 # Public name -> module
 _HOMES = {
     "BertConfig": "bert_keras.config",
-    "EmbeddingConfig": "bert_keras.embedding",
-    "DenseModule": "bert_keras.embedding",
-    "NormalizeModule": "bert_keras.embedding",
-    "preset": "bert_keras.presets",
+    "EmbeddingConfig": "bert_keras.config",
+    "DenseModule": "bert_keras.config",
+    "NormalizeModule": "bert_keras.config",
+    "preset": "bert_keras.families",
     "InputError": "bert_keras.errors",
     "Vocabulary": "bert_keras.text.vocab",
     "WordPieceTokenizer": "bert_keras.text.tokenizer",
@@ -117,7 +117,7 @@ _HOMES = {
     "BertEncoder": "bert_keras.models.encoder",
     "BertPretrainer": "bert_keras.models.pretrainer",
     "BertMaskedLM": "bert_keras.models.pretrainer",
-    "BertDiscriminator": "bert_keras.models.discriminator",
+    "BertDiscriminator": "bert_keras.models.replaced_tokens",
     "BertReplacedTokenPretrainer": "bert_keras.models.replaced_tokens",
     "BertClassifier": "bert_keras.models.task_models",
     "BertTokenClassifier": "bert_keras.models.task_models",
@@ -126,8 +126,8 @@ _HOMES = {
     "BertFeatureTagger": "bert_keras.models.feature_tagger",
     "BertSentenceEncoder": "bert_keras.models.sentence_encoder",
     "load_model": "bert_keras.models",
-    "from_keras_hub": "bert_keras.models.keras_hub",
-    "to_keras_hub": "bert_keras.models.keras_hub",
+    "from_keras_hub": "bert_keras.checkpoints.keras_hub",
+    "to_keras_hub": "bert_keras.checkpoints.keras_hub",
     "read_curves": "bert_keras.training.curves",
     "BertAdamW": "bert_keras.training.optimizer",
     "LinearWarmupDecay": "bert_keras.training.schedule",

@@ -1,17 +1,23 @@
-"""Defines BertConfig, the hyperparameters of an encoder, and checks them on construction."""
+"""Defines what describes a model: its hyperparameters, its embeddings of texts, its metadata."""
 
 import dataclasses
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
 
-from bert_keras.errors import LARGEST_SIZE, InputError, check_choice, check_least
+from bert_keras.errors import (
+    LARGEST_SIZE,
+    InputError,
+    check_choice,
+    check_least,
+    check_name,
+)
 from bert_keras.files import json_object, write_text
 from bert_keras.text.vocab import SPECIAL_TOKENS
 
-ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu", "tanh")
+ACTIVATIONS = ("gelu", "gelu_tanh", "gelu_new", "relu", "silu", "tanh")
 POOLER_ACTIVATIONS = ("tanh", "relu", "gelu", "")
 POOLINGS = ("cls", "mean")
 NORM_POSITIONS = ("post", "pre")
@@ -58,7 +64,8 @@ class BertConfig:
     max_positions: int = 512  # largest number of tokens in an input sequence
     # Number of segment embeddings. 0 means none; with 1, every token has the same one.
     num_segments: int = 2
-    activation: str = "gelu"  # one of ACTIVATIONS; "gelu" is exact (erf), "gelu_tanh" approximate
+    # One of ACTIVATIONS; "gelu" is exact (erf), "gelu_tanh" and its old name "gelu_new" are not.
+    activation: str = "gelu"
     hidden_dropout_rate: float = 0.1  # dropout of the embeddings and of the output of each sublayer
     attention_dropout_rate: float = 0.1  # dropout of the attention probabilities
     layer_norm_epsilon: float = 1e-12  # added to the variance in each LayerNorm
@@ -112,13 +119,13 @@ class BertConfig:
     def __post_init__(self) -> None:
         if self.intermediate_size == 0:
             object.__setattr__(self, "intermediate_size", 4 * self.hidden_size)
-        for field in dataclasses.fields(self):
-            value, kind = getattr(self, field.name), cast(type, field.type)
+        for each in dataclasses.fields(self):
+            value, kind = getattr(self, each.name), cast(type, each.type)
             if type(value) is not kind and not (kind is float and type(value) is int):
-                raise InputError(f"{field.name} is {value!r}; expected {kind.__name__}")
-            minimum = 0 if field.name in ZERO_ALLOWED else 1
+                raise InputError(f"{each.name} is {value!r}; expected {kind.__name__}")
+            minimum = 0 if each.name in ZERO_ALLOWED else 1
             if kind is int:
-                check_least(self, minimum, field.name, most=LARGEST_SIZE)
+                check_least(self, minimum, each.name, most=LARGEST_SIZE)
         check_choice(self, "activation", ACTIVATIONS)
         check_choice(self, "pooler_activation", POOLER_ACTIVATIONS)
         check_choice(self, "masked_lm_activation", ("", *ACTIVATIONS))
@@ -195,10 +202,10 @@ class BertConfig:
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields as JSON values; omits `RELATIVE_FIELDS` at their default value."""
         return {
-            field.name: value
-            for field in dataclasses.fields(self)
-            if (value := getattr(self, field.name)) != field.default
-            or field.name not in RELATIVE_FIELDS
+            each.name: value
+            for each in dataclasses.fields(self)
+            if (value := getattr(self, each.name)) != each.default
+            or each.name not in RELATIVE_FIELDS
         }
 
     @classmethod
@@ -208,7 +215,7 @@ class BertConfig:
         Raises:
             InputError: A name is not a field, or a value has the wrong type or is impossible.
         """
-        known = {field.name for field in dataclasses.fields(cls)}
+        known = {each.name for each in dataclasses.fields(cls)}
         if unknown := sorted(set(values) - known):
             raise InputError(
                 f"BertConfig has no field {', '.join(unknown)}; known: {', '.join(sorted(known))}"
@@ -223,3 +230,242 @@ class BertConfig:
     def load(cls, path: str | os.PathLike) -> "BertConfig":
         """Reads a file that `save` wrote; raises InputError as `from_dict` does."""
         return cls.from_dict(json_object(path))
+
+
+# Ways to compute one vector from the hidden states of a text, under their names in
+# sentence-transformers. "mean_sqrt_len_tokens" divides the sum by the square root of the number of
+# tokens. "weightedmean" weights the states by their position, counted from 1.
+TEXT_POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+DENSE_ACTIVATIONS = ("identity", "tanh", "gelu", "relu")
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseModule:
+    """A dense layer after the pooling.
+
+    Raises:
+        InputError: A field has an impossible value.
+
+    Example:
+
+    ```python
+    config = EmbeddingConfig(modules=(DenseModule(units=256, activation="identity"),))
+    ```
+    """
+
+    units: int  # size of the output
+    activation: str = "tanh"  # one of DENSE_ACTIVATIONS; "gelu" is exact (erf)
+    has_bias: bool = True  # whether the layer adds a bias
+
+    def __post_init__(self) -> None:
+        check_least(self, 1, "units", most=LARGEST_SIZE)
+        check_name(self.activation, DENSE_ACTIVATIONS, what="activation of a dense module")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormalizeModule:
+    """Scales a vector to length 1.
+
+    Example:
+
+    ```python
+    config = EmbeddingConfig(modules=(DenseModule(units=256), NormalizeModule()))
+    ```
+    """
+
+
+Module: TypeAlias = DenseModule | NormalizeModule
+MODULES: dict[str, type[Module]] = {"dense": DenseModule, "normalize": NormalizeModule}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingConfig:
+    """How a sentence encoder computes the embedding of a text from its hidden states.
+
+    The default is the mean of the hidden states of all tokens, scaled to length 1.
+
+    Raises:
+        InputError: A field has an impossible value.
+
+    Example:
+
+    ```python
+    config = EmbeddingConfig(pooling=("cls",), modules=(DenseModule(units=256),))
+    ```
+    """
+
+    pooling: tuple[str, ...] = ("mean",)  # names in TEXT_POOLINGS; several results are concatenated
+    modules: tuple[Module, ...] = (NormalizeModule(),)  # applied to the pooled vector, in order
+    # Texts to put before an input, by name, such as {"query": "query: "}.
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt_name: str | None = None  # prompt of inputs without an explicit one
+    includes_prompt: bool = True  # whether the pooling reads [CLS] and the tokens of the prompt
+    similarity: str = "cosine"  # one of SIMILARITIES, by which embeddings are compared
+
+    def __post_init__(self) -> None:
+        if not self.pooling or len(set(self.pooling)) < len(self.pooling):
+            raise InputError(f"pooling is {self.pooling}; expected one or more different names")
+        for name in self.pooling:
+            check_name(name, TEXT_POOLINGS, what="pooling")
+        check_name(self.similarity, SIMILARITIES, what="similarity")
+        if not all(isinstance(each, str) for each in (*self.prompts, *self.prompts.values())):
+            raise InputError(f"prompts is {self.prompts!r}; expected texts by their names")
+        if self.default_prompt_name is not None:
+            self.prompt(name=self.default_prompt_name)
+
+    def prompt(self, text: str | None = None, *, name: str | None = None) -> str:
+        """Returns the text to put before an input.
+
+        Args:
+            text: The text itself.
+            name: The name of a prompt in `prompts`. Without both, the default prompt is returned,
+                or "" if there is none.
+
+        Raises:
+            InputError: There is no such prompt, or both arguments are given.
+        """
+        if text is not None and name is not None:
+            raise InputError(f"the prompts {text!r} and {name!r} are given; expected one of them")
+        if text is not None:
+            return text
+        name = self.default_prompt_name if name is None else name
+        if name is None:
+            return ""
+        if name not in self.prompts:
+            known = ", ".join(self.prompts) or "none"
+            raise InputError(f"no prompt is called {name!r}; known: {known}")
+        return self.prompts[name]
+
+    def sizes(self, hidden_size: int) -> list[int]:
+        """Returns the size of the pooled vector, then that of the output of each module."""
+        sizes = [len(self.pooling) * hidden_size]
+        for module in self.modules:
+            sizes.append(module.units if isinstance(module, DenseModule) else sizes[-1])
+        return sizes
+
+    @property
+    def is_normalized(self) -> bool:
+        """Whether embeddings have length 1."""
+        return bool(self.modules) and isinstance(self.modules[-1], NormalizeModule)
+
+    @property
+    def summary(self) -> str:
+        """The steps in order, such as "cls pooling, dense to 256 (tanh), scaled to length 1"."""
+        steps = [f"{' and '.join(self.pooling)} pooling"]
+        for module in self.modules:
+            is_dense = isinstance(module, DenseModule)
+            dense = f"dense to {module.units} ({module.activation})" if is_dense else ""
+            steps.append(dense or "scaled to length 1")
+        return ", ".join(steps)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields as values that JSON can store."""
+        kinds = {kind: name for name, kind in MODULES.items()}
+        modules = [{"kind": kinds[type(m)], **dataclasses.asdict(m)} for m in self.modules]
+        return {**vars(self), "prompts": dict(self.prompts), "modules": modules}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "EmbeddingConfig":
+        """Builds the configuration from the result of `to_dict`."""
+        modules = [{**module} for module in values["modules"]]
+        modules = tuple(MODULES[module.pop("kind")](**module) for module in modules)
+        return cls(**{**values, "pooling": tuple(values["pooling"]), "modules": modules})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelMetadata:
+    """What a checkpoint states about a model beside its weights and its vocabulary.
+
+    Raises:
+        InputError: Fields contradict each other, or a value is impossible.
+    """
+
+    model: str  # name of the model class, a key of `bert_keras.models.MODELS`
+    config: BertConfig  # hyperparameters of the encoder
+    lowercase: bool  # whether the tokenizer lower-cases text
+    max_length: int  # maximum length of an input sequence in tokens, special tokens included
+    text_columns: tuple[str, ...] = ()  # names of the one or two texts of a training example
+    labels: tuple[str, ...] = ()  # names of the labels, in the order of the logits
+    problem_type: str = ""  # a problem_type of Hugging Face, such as "regression"; "" if unknown
+    # Name and settings of the task that the model was fine-tuned on, or the size of a generator; {}
+    # without both.
+    task: Mapping[str, Any] = field(default_factory=dict)
+    # How a BertSentenceEncoder computes an embedding from hidden states, where None means
+    # EmbeddingConfig(); None for other models.
+    embedding: EmbeddingConfig | None = None
+
+    def __post_init__(self) -> None:
+        if not 3 <= self.max_length <= self.config.max_positions:
+            raise InputError(
+                f"max_length is {self.max_length}; expected 3 to {self.config.max_positions}, "
+                "the number of positions of the encoder"
+            )
+        is_valid = all(isinstance(label, str) and label for label in self.labels)
+        if not is_valid or len({*self.labels}) < len(self.labels):
+            raise InputError(f"the labels are {self.labels}; expected different texts")
+        if self.model == "BertSentenceEncoder":
+            object.__setattr__(self, "embedding", self.embedding or EmbeddingConfig())
+        elif self.embedding is not None:
+            raise InputError(f"{self.model} has the embedding {self.embedding}; expected None")
+
+    def of_model(self, model: str, *, keeps_head: bool, **changes: Any) -> "ModelMetadata":
+        """Returns the metadata of another model with the same encoder.
+
+        Args:
+            model: The name of the other model class.
+            keeps_head: Whether the other model has the same trained head. If not, the fields that
+                describe the head (labels, text columns, problem type, task) are reset.
+            **changes: Values of other fields.
+        """
+        embedding = self.embedding if model == "BertSentenceEncoder" else None
+        reset: dict[str, Any] = {"labels": (), "text_columns": (), "problem_type": "", "task": {}}
+        reset = {} if keeps_head else reset
+        return dataclasses.replace(self, model=model, **{"embedding": embedding} | reset | changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields as JSON values; omits an `embedding` of None."""
+        values = {**dataclasses.asdict(self), "config": self.config.to_dict()}
+        embedding = values.pop("embedding")
+        return values if embedding is None else {**values, "embedding": self.embedding.to_dict()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "ModelMetadata":
+        """Builds the metadata from the output of `to_dict`.
+
+        Raises:
+            InputError: A field is missing or unknown, or a value has the wrong type.
+        """
+        values = {**values}
+        try:
+            for name, kind in _METADATA_TYPES.items():
+                if type(values.get(name, kind())) is not kind:
+                    raise TypeError(f"{name} is {values[name]!r}")
+            values["config"] = BertConfig.from_dict(values["config"])
+            if "embedding" in values:
+                values["embedding"] = EmbeddingConfig.from_dict(values["embedding"])
+            for name in ("text_columns", "labels"):
+                values[name] = _texts(values.get(name, ()))
+            return cls(**values)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise InputError(f"this is not the metadata of a model ({error!r})") from error
+
+
+_METADATA_TYPES = {
+    "model": str,
+    "lowercase": bool,
+    "max_length": int,
+    "problem_type": str,
+    "task": dict,
+}
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list | tuple) or not all(isinstance(each, str) for each in values):
+        raise TypeError(f"{values!r} is no list of texts")
+    return tuple(values)
+
+
+def numbered_labels(count: int) -> tuple[str, ...]:
+    """Returns Hugging Face's default label names, "LABEL_0" and so on, for `count` labels."""
+    return tuple(f"LABEL_{index}" for index in range(count))

@@ -115,7 +115,7 @@ def klue_tokens() -> list[str]:
 @pytest.fixture(scope="session")
 def vocabulary_of(subwords, klue_tokens):
     """A function that returns a vocabulary in the layout of a relative's, by a name of CHANGES."""
-    from bert_keras.checkpoints.huggingface.rules import read_rules
+    from bert_keras.checkpoints.huggingface.tokenizer import read_rules
     from bert_keras.text.fast_tokenizer import rules_vocabulary
     from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 

@@ -1,8 +1,11 @@
 """What many tests need: a tiny configuration, vocabulary, corpus, records and model."""
 
 from pathlib import Path
+from typing import Any
 
-from bert_keras.config import BertConfig
+import numpy as np
+
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 WORDS = ("the", "a", "good", "bad", "film", "river", "bank", "was", "is", "un", "##s", "##ing", ".")
@@ -40,3 +43,84 @@ def write_records(folder: Path, *, max_length: int = 32, **settings) -> Path:
         settings=BuildSettings(max_length=max_length, **settings),
     )
     return folder / "records"
+
+
+TASKS = {
+    "BertFeatureTagger": {"name": "ner-features", "layers": "weighted-sum-all", "lstm_units": 3},
+    "BertReplacedTokenPretrainer": {"generator_size": 0.5},
+}
+
+
+def random_metadata(model: str, *, config: dict | None = None, **fields: Any) -> ModelMetadata:
+    """Returns the metadata of a tiny model; `config` are changes of its configuration."""
+    from bert_keras.models import MODELS
+
+    cls = MODELS[model]
+    values = {
+        "lowercase": True,
+        "max_length": 12,
+        "text_columns": ("question", "answer") if model == "BertClassifier" else (),
+        "labels": ("no", "yes", "perhaps") if cls.is_labelled else (),
+        "problem_type": "single_label_classification" if model == "BertClassifier" else "",
+        "task": TASKS.get(model, {}),
+    }
+    return ModelMetadata(model=model, config=tiny_config(**(config or {})), **{**values, **fields})
+
+
+def weight_shapes(metadata: ModelMetadata) -> dict[str, tuple[int, ...]]:
+    """Returns the names and shapes of the weights of a model, which are never allocated."""
+    import keras
+
+    from bert_keras.models import MODELS
+    from bert_keras.models.pretrained import named_weights
+
+    with keras.StatelessScope(initialize_variables=False):
+        model = MODELS[metadata.model].from_metadata(metadata)
+        if not model.built:
+            model.build()
+        shapes = {name: tuple(weight.shape) for name, weight in named_weights(model).items()}
+    # Keras would give them values at the end of the next scope.
+    keras.src.backend.common.global_state.set_global_attribute("uninitialized_variables", [])
+    return shapes
+
+
+def random_model(model: str, *, seed: int = 0, **fields: Any):
+    """Returns a tiny model with normally distributed weights and its metadata."""
+    from bert_keras.models import MODELS
+
+    metadata, random = random_metadata(model, **fields), np.random.default_rng(seed)
+    built = MODELS[model].from_metadata(metadata)
+    if not built.built:
+        built.build()
+    for weight in built.weights:
+        weight.assign(random.normal(size=weight.shape) * 0.5)
+    built.metadata = metadata
+    return built
+
+
+def random_checkpoint(
+    model: str, *, seed: int = 0, vocabulary: Vocabulary | None = None, **fields: Any
+):
+    """Returns the checkpoint of a `random_model` with `tiny_vocabulary` or another one."""
+    from bert_keras.checkpoints.checkpoint import Checkpoint
+    from bert_keras.checkpoints.tensors import of_array
+    from bert_keras.models.pretrained import named_weights
+
+    vocabulary = vocabulary or tiny_vocabulary()
+    config = {"vocab_size": len(vocabulary), **fields.pop("config", {})}
+    built = random_model(model, seed=seed, config=config, **fields)
+    arrays = {name: np.array(weight) for name, weight in named_weights(built).items()}
+    tensors = {name: of_array(a.shape, lambda a=a: a) for name, a in arrays.items()}
+    return Checkpoint(metadata=built.metadata, tensors=tensors, vocabulary=vocabulary)
+
+
+def arrays_of(tensors) -> dict[str, np.ndarray]:
+    """Returns the arrays of stored tensors, or of other arrays, by name."""
+    return {name: np.asarray(getattr(t, "read", lambda t=t: t)()) for name, t in tensors.items()}
+
+
+def assert_same_tensors(actual, expected) -> None:
+    """Checks that two collections have the same names and arrays, bit for bit."""
+    assert {*actual} == {*expected}
+    for name, array in arrays_of(expected).items():
+        np.testing.assert_array_equal(arrays_of({name: actual[name]})[name], array, name)

@@ -39,7 +39,7 @@ def test_intermediate_size_follows_hidden_size_unless_given():
         ({"pooler_activation": "silu"}, "pooler_activation is 'silu'; expected one of tanh, "),
         ({"pooling": "max"}, "pooling is 'max'; expected one of cls, mean"),
         ({"pooling": "mean", "is_causal": True}, "pooling is mean; expected cls, with which"),
-        ({"activation": "gelu_new"}, "activation is 'gelu_new'; expected one of"),
+        ({"activation": "mish"}, "activation is 'mish'; expected one of"),
         ({"layer_norm_epsilon": 0.0}, "layer_norm_epsilon is 0.0; expected more than 0"),
         ({"rotary_base": 0.0}, "rotary_base is 0.0; expected more than 0"),
         ({"local_rotary_base": -1.0}, "local_rotary_base is -1.0; expected at least 0"),

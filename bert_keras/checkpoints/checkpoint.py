@@ -1,11 +1,15 @@
 """Defines the contents of a checkpoint, which every format module reads and writes."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.checkpoints.tensors import StoredTensor
-from bert_keras.errors import InputError
+from bert_keras.checkpoints.tensors import StoredTensor, joined
+from bert_keras.config import BertConfig, ModelMetadata
+from bert_keras.errors import InputError, check, listed
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
@@ -22,30 +26,14 @@ class TrainingState:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """One model: its metadata, weights, vocabulary and training state.
+    """One model: its metadata, weights, vocabulary and training state."""
 
-    Raises:
-        InputError: The vocabulary and the token table have different sizes.
-    """
-
-    metadata: ModelMetadata  # metadata of the model
+    metadata: ModelMetadata
     tensors: Mapping[str, StoredTensor]  # weights by their public names
     vocabulary: Vocabulary | None  # None if the checkpoint has no vocabulary
     state: TrainingState | None = None  # None if the checkpoint has no training state
     unused: tuple[str, ...] = ()  # unused names in the file, which the caller allowed
     notes: tuple[str, ...] = ()  # one sentence for each difference from the source format
-
-    def __post_init__(self) -> None:
-        tokens, rows = len(self.vocabulary or ()), self.metadata.config.vocab_size
-        if self.vocabulary is None or tokens == rows:
-            return
-        remedy = "use the vocabulary that the weights were trained with"
-        if tokens < rows:
-            remedy += f", or append {rows - tokens:,} unused tokens: pad_vocabulary=True, or "
-            remedy += "bert-keras convert SRC DST --pad-vocabulary"
-        raise InputError(
-            f"the vocabulary has {tokens:,} tokens, but the token table has {rows:,} rows; {remedy}"
-        )
 
     @property
     def tokenizer(self) -> TextTokenizer | None:
@@ -53,6 +41,18 @@ class Checkpoint:
         if self.vocabulary is None:
             return None
         return tokenizer_of(self.vocabulary, lowercase=self.metadata.lowercase)
+
+    def check_vocabulary(self) -> None:
+        """Raises InputError if the vocabulary and the token table have different sizes."""
+        tokens, rows = len(self.vocabulary or ()), self.metadata.config.vocab_size
+        remedy = "use the vocabulary that the weights were trained with"
+        if tokens < rows:
+            remedy += f", or append {rows - tokens:,} unused tokens: pad_vocabulary=True, or "
+            remedy += "bert-keras convert SRC DST --pad-vocabulary"
+        check(
+            self.vocabulary is None or tokens == rows,
+            f"the vocabulary has {tokens:,} tokens, but the token table {rows:,} rows; {remedy}",
+        )
 
 
 class TextCheckpoint(Checkpoint):
@@ -66,22 +66,6 @@ class TextCheckpoint(Checkpoint):
         return tokenizer_of(self.vocabulary, lowercase=self.metadata.lowercase)
 
 
-def fitted_vocabulary(
-    vocabulary: Vocabulary | None, metadata: ModelMetadata, *, pad_vocabulary: bool
-) -> Vocabulary | None:
-    """Returns the vocabulary, with `pad_vocabulary` padded to the size of the token table.
-
-    Args:
-        vocabulary: The vocabulary of a checkpoint, or None.
-        metadata: The metadata, which states the number of rows of the token table.
-        pad_vocabulary: Whether to append unused tokens to a vocabulary that is smaller.
-    """
-    rows = metadata.config.vocab_size
-    if vocabulary is None or not pad_vocabulary or len(vocabulary) >= rows:
-        return vocabulary
-    return vocabulary.padded(rows)
-
-
 def part(name: str) -> str:
     """Returns the part of a model that contains the weight `name`.
 
@@ -90,3 +74,110 @@ def part(name: str) -> str:
     first, _, rest = name.partition("/")
     second = rest.partition("/")[0]
     return second if first == "encoder" and second in ("bilstm", "pooler") else first
+
+
+def name_table(
+    layers: Mapping[str, str], *, num_blocks: int, suffixes: Sequence[str] | None = None
+) -> dict[str, str]:
+    """Returns the names of weights in another format by public names.
+
+    Args:
+        layers: The names of layers, or of single weights, in the other format by public names.
+            `{}` stands for the index of a block in both. Layers that map to "" are left out.
+        num_blocks: The number of blocks.
+        suffixes: What follows the name of a layer for its kernel or gamma, and for its bias or
+            beta; None repeats these words.
+    """
+    table = {}
+    for ours, theirs in filter(itemgetter(1), layers.items()):
+        weights = ("gamma", "beta") if ours.endswith("norm") else ("kernel", "bias")
+        ends = suffixes or [f"/{weight}" for weight in weights]
+        for index in range(num_blocks if "{}" in ours else 1):
+            layer, other = ours.format(index), theirs.format(index)
+            table[layer] = other
+            table |= {f"{layer}/{w}": f"{other}{end}" for w, end in zip(weights, ends, strict=True)}
+    return table
+
+
+def our_tensors(
+    stored: Mapping[str, StoredTensor],
+    table: Mapping[str, str],
+    *,
+    is_transposed: Callable[[str], bool],
+    ignore: Collection[str] = (),
+) -> dict[str, StoredTensor]:
+    """Translates the tensors of another format to our names and shapes.
+
+    Args:
+        stored: The tensors by the format's names.
+        table: The format's names by public names, as of `name_table`. A tensor that several names
+            share holds their weights one after the other.
+        is_transposed: Returns whether the format stores the transpose of a public name.
+        ignore: The format's names of tensors that may be left out.
+
+    Raises:
+        InputError: There are tensors that `table` does not name; the message names all of them.
+    """
+    names = defaultdict(list)
+    for ours, theirs in table.items():
+        names[theirs].append(ours)
+    unknown = [name for name in stored if name not in names and name not in ignore]
+    check(not unknown, f"the weights are not those of this model: {listed(unknown)} unexpected")
+    tensors = {}
+    for theirs, ours in names.items():
+        if theirs in stored:
+            for name, tensor in zip(ours, stored[theirs].split(len(ours)), strict=True):
+                tensors[name] = tensor.transposed() if is_transposed(name) else tensor
+    return tensors
+
+
+def their_tensors(
+    tensors: Mapping[str, StoredTensor],
+    table: Mapping[str, str],
+    *,
+    is_transposed: Callable[[str], bool],
+    format: str,
+) -> dict[str, StoredTensor]:
+    """Translates tensors to the names and shapes of another format; see `our_tensors`.
+
+    Raises:
+        InputError: The format has no name for a weight.
+    """
+    unknown = [name for name in tensors if name not in table]
+    check(
+        not unknown,
+        f"{format} cannot store {listed(unknown, most=3)} of this model; choose another format, or "
+        f"write only the encoder: bert-keras convert SRC DST --to {format} --model BertEncoder",
+    )
+    parts = defaultdict(list)
+    for name, tensor in tensors.items():
+        parts[table[name]].append(tensor.transposed() if is_transposed(name) else tensor)
+    return {name: joined(each) for name, each in parts.items()}
+
+
+# Key of a JSON file of another format that holds the metadata for which it has no field.
+EXTRA_KEY = "bert_keras"
+_EXTRA_FIELDS = ("lowercase", "max_length", "text_columns", "labels", "problem_type", "task")
+
+
+def extra_values(metadata: ModelMetadata) -> dict[str, Any]:
+    """Returns the metadata for the value of EXTRA_KEY."""
+    return {name: getattr(metadata, name) for name in _EXTRA_FIELDS}
+
+
+def with_extra(metadata: ModelMetadata, extra: Mapping[str, Any]) -> ModelMetadata:
+    """Returns metadata with the fields that the value of EXTRA_KEY states.
+
+    Raises:
+        InputError: A value has the wrong type.
+    """
+    stated = {name: extra[name] for name in _EXTRA_FIELDS if name in extra}
+    return ModelMetadata.from_dict({**metadata.to_dict(), **stated})
+
+
+def config_of(values: Mapping[str, Any], path: Path | str) -> BertConfig:
+    """Builds a BertConfig from values of the file `path`, which an InputError names."""
+    try:
+        return BertConfig(**values)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error

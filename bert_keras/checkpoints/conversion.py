@@ -1,23 +1,38 @@
-"""Converts a checkpoint, or what is made of one (a part, a student), to another format."""
+"""Converts checkpoints to other formats, and makes parts, students and larger vocabularies."""
 
 import dataclasses
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
-from bert_keras.architectures import ARCHITECTURES, MASKED_LM, REPLACED_TOKENS
-from bert_keras.checkpoints.checkpoint import Checkpoint, part
-from bert_keras.checkpoints.extension import extended
+from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.generator import generator_of
-from bert_keras.checkpoints.tensors import StoredTensor
-from bert_keras.checkpoints.weight_rows import rows
-from bert_keras.errors import InputError
-from bert_keras.families import BERT, family_of
+from bert_keras.checkpoints.pretrained import build_model, checkpoint_of_model
+from bert_keras.checkpoints.tensors import StoredTensor, of_array
+from bert_keras.errors import InputError, check, check_name, counted
+from bert_keras.families import FAMILIES, family_of
+from bert_keras.models import MODELS
+from bert_keras.models.replaced_tokens import generator_config, generator_size
+from bert_keras.text.google_words import google_words
+from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
+from bert_keras.text.vocab import Vocabulary, is_unused
+
+Tensors: TypeAlias = Mapping[str, StoredTensor]
+# Model of a student, which has no pooler; of other models the student is the same.
+_STUDENTS = {
+    "BertPretrainer": "BertMaskedLM",
+    "BertClassifier": "BertEncoder",
+    "BertMultipleChoice": "BertEncoder",
+    "BertFeatureTagger": "BertEncoder",  # its head may read more layers than a student has
+}
+# Ends of the names of weights that have a row for each token.
+_VOCABULARY_WEIGHTS = ("embeddings/token", "masked_lm/decoder", "masked_lm/output_bias")
+_NUM_EXAMPLES = 3  # tokens that a note names
 
 
 def convert(  # noqa: PLR0913 - public; each argument is optional
@@ -31,7 +46,7 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
     ignore: Collection[str] = (),
     pad_vocabulary: bool = False,
 ) -> str:
-    """Writes a checkpoint as a folder of another format, reads it back and compares.
+    """Loads a model and saves it as a folder of another format.
 
     `bert-keras convert` calls this function.
 
@@ -55,7 +70,6 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
     Raises:
         InputError: The source cannot be read, lacks a head of `model`, or has a model that the
             format cannot store; or a new token is invalid; or `destination` has contents.
-        RuntimeError: A weight read back from `destination` differs.
 
     Example:
 
@@ -65,17 +79,32 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
     """
     checkpoint = open_checkpoint(source, ignore=ignore, pad_vocabulary=pad_vocabulary)
     if model is not None:
-        checkpoint = _model_part(checkpoint, model)
+        checkpoint = part_of(checkpoint, model)
     if num_layers is not None:
         checkpoint = student_of(checkpoint, num_layers=num_layers)
     if new_tokens:
         checkpoint = extended(checkpoint, new_tokens)
-    notes = write_checkpoint(checkpoint, destination, format=format)
-    written = open_checkpoint(destination)
-    return "\n".join([f"{source} -> {destination}", *_table(checkpoint, written, notes)])
+    metadata = checkpoint.metadata
+    check_name(metadata.model, MODELS, what="model")
+    built = build_model(MODELS[metadata.model], checkpoint, metadata=metadata, source=source)
+    if (state := checkpoint.state) is not None:
+        names = {*built.load_report.loaded}
+        state = _of_weights(state, lambda all: {n: all[n] for n in all if n in names})
+    written = checkpoint_of_model(
+        built, metadata=metadata, vocabulary=checkpoint.vocabulary, state=state
+    )
+    notes = (*checkpoint.notes, *write_checkpoint(written, destination, format=format))
+    has_state = open_checkpoint(destination).state is not None
+    rows = _table(written, has_state=has_state)
+    rows += [("unused", name) for name in built.load_report.unused]
+    rows += [("note", note) for note in notes]
+    width = 2 + max(len(name) for name, _ in rows)
+    return "\n".join(
+        [f"{source} -> {destination}", *(f"  {name:<{width}}{text}" for name, text in rows)]
+    )
 
 
-def _model_part(checkpoint: Checkpoint, model: str) -> Checkpoint:
+def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
     """Returns the checkpoint of `model`, whose heads must be a part of `checkpoint`.
 
     The BertMaskedLM of a replaced-token model is its generator.
@@ -83,37 +112,55 @@ def _model_part(checkpoint: Checkpoint, model: str) -> Checkpoint:
     Raises:
         InputError: `checkpoint` lacks a head of `model`.
     """
-    source, parts = checkpoint.metadata, set(map(part, checkpoint.tensors))
-    if (source.model, model) == (REPLACED_TOKENS.name, MASKED_LM.name):
-        return generator_of(checkpoint)
-    row = ARCHITECTURES.get(model)
-    if absent := set(row.heads if row else ()) - parts:
-        raise InputError(
-            f"a {model} needs weights of {', '.join(sorted(absent))}, which the {source.model} "
-            f"does not have; it has {', '.join(sorted(parts))}"
-        )
+    check_name(model, MODELS, what="model")
+    source, parts = checkpoint.metadata, {*map(part, checkpoint.tensors)}
+    if (source.model, model) == ("BertReplacedTokenPretrainer", "BertMaskedLM"):
+        return _generator_of(checkpoint)
+    absent = {*MODELS[model].heads} - parts
+    check(
+        not absent,
+        f"a {model} needs weights of {', '.join(sorted(absent))}, which the {source.model} does "
+        f"not have; it has {', '.join(sorted(parts))}",
+    )
     metadata = source.of_model(
         model, keeps_head=model == source.model, text_columns=source.text_columns
     )
-    names = {row.name for row in rows(metadata)}
+    return dataclasses.replace(checkpoint, metadata=metadata)
 
-    def selected(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
-        return {name: tensor for name, tensor in tensors.items() if name in names}
 
-    if (state := checkpoint.state) is not None:
-        state = dataclasses.replace(
-            state, momentums=selected(state.momentums), velocities=selected(state.velocities)
-        )
+def _generator_of(checkpoint: Checkpoint) -> Checkpoint:
+    """Returns the generator of a BertReplacedTokenPretrainer.
+
+    It shares the tables and the LayerNorm of the embeddings with its discriminator, but not their
+    projection.
+    """
+    metadata, embeddings, generator = checkpoint.metadata, "encoder/embeddings/", "generator/"
+
+    def selected(tensors: Tensors) -> Tensors:
+        return {
+            name.removeprefix(generator): tensor
+            for name, tensor in tensors.items()
+            if name.startswith((embeddings, generator))
+            and not name.startswith(f"{embeddings}projection/")
+        }
+
+    state = checkpoint.state
+    config = generator_config(metadata.config, generator_size(metadata))
     return dataclasses.replace(
         checkpoint,
-        metadata=metadata,
+        metadata=metadata.of_model("BertMaskedLM", keeps_head=False, config=config),
         tensors=selected(checkpoint.tensors),
-        state=state,
-        unused=(*checkpoint.unused, *(n for n in checkpoint.tensors if n not in names)),
+        state=None if state is None else _of_weights(state, selected),
     )
 
 
-def _table(checkpoint: Checkpoint, written: Checkpoint, notes: tuple[str, ...]) -> list[str]:
+def _of_weights(state: TrainingState, select: Callable[[Tensors], Tensors]) -> TrainingState:
+    return dataclasses.replace(
+        state, momentums=select(state.momentums), velocities=select(state.velocities)
+    )
+
+
+def _table(checkpoint: Checkpoint, *, has_state: bool) -> list[tuple[str, str]]:
     metadata, vocabulary, state = checkpoint.metadata, checkpoint.vocabulary, checkpoint.state
     config, tensors, weights = metadata.config, Counter(), Counter()
     for name, tensor in checkpoint.tensors.items():
@@ -129,13 +176,9 @@ def _table(checkpoint: Checkpoint, written: Checkpoint, notes: tuple[str, ...]) 
     if metadata.labels:
         rows.append(("labels", ", ".join(metadata.labels)))
     if state is not None:
-        averages = "with Adam's averages" if written.state else "which the format cannot store"
+        averages = "with Adam's averages" if has_state else "which the format cannot store"
         rows.append(("training", f"step {state.step:,}, {averages}"))
-    rows += [("unused", name) for name in checkpoint.unused]
-    rows += [("note", note) for note in (*checkpoint.notes, *notes)]
-    rows.append(("read back", "every tensor equal, bit for bit"))
-    width = 2 + max(len(name) for name, _ in rows)
-    return [f"  {name:<{width}}{text}" for name, text in rows]
+    return rows
 
 
 def student_layers(num_layers: int, *, of: int) -> list[int]:
@@ -154,10 +197,10 @@ def student_layers(num_layers: int, *, of: int) -> list[int]:
     Raises:
         InputError: `num_layers` is not between 1 and `of`.
     """
-    if not 1 <= num_layers <= of:
-        raise InputError(
-            f"the student has {num_layers} layers; expected 1 to {of}, the layers of the teacher"
-        )
+    check(
+        1 <= num_layers <= of,
+        f"the student has {num_layers} layers; expected 1 to {of}, the layers of the teacher",
+    )
     return np.linspace(0, of - 1, num_layers).round().astype(int).tolist()
 
 
@@ -183,28 +226,152 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
     layers = student_layers(num_layers, of=config.num_layers)
     indices = ", ".join(map(str, layers))
     notes = [f"the student has layers {indices} of 0 to {config.num_layers - 1}"]
+    tensors = {}
+    for name, tensor in teacher.tensors.items():
+        if (match := re.match(r"encoder/layer_(\d+)/(.*)", name)) and not config.shares_layers:
+            for student, layer in enumerate(layers):
+                if layer == int(match[1]):
+                    tensors[f"encoder/layer_{student}/{match[2]}"] = tensor
+        elif part(name) not in ("pooler", "next_sentence"):
+            tensors[name] = tensor
     changes = {"num_layers": num_layers, "has_pooler": False}
-    if family_of(config) is BERT:
+    if family_of(config) is FAMILIES["bert"]:
         changes |= {"num_segments": 0, "pooler_activation": "relu"}
         notes.append(
             "the student has no segment embeddings; that of segment 0 is added to every position"
         )
-    model = ARCHITECTURES[metadata.model].student or metadata.model
-    student = dataclasses.replace(config, **changes)
-    metadata = metadata.of_model(model, keeps_head=model == metadata.model, config=student)
-
-    def of_teacher(name: str) -> StoredTensor:
-        if not config.shares_layers:
-            name = re.sub(r"(?<=/layer_)\d+", lambda match: str(layers[int(match[0])]), name)
-        return teacher.tensors[name]
-
-    tensors = {row.name: of_teacher(row.name) for row in rows(metadata)}
-    if config.num_segments and not metadata.config.num_segments:
+        segments = tensors.pop("encoder/embeddings/segment")
         positions = tensors["encoder/embeddings/position"]
-        segments = teacher.tensors["encoder/embeddings/segment"]
-        tensors["encoder/embeddings/position"] = StoredTensor(
+        tensors["encoder/embeddings/position"] = of_array(
             positions.shape, lambda: positions.read() + segments.read()[0]
         )
+    model = _STUDENTS.get(metadata.model, metadata.model)
     return dataclasses.replace(
-        teacher, metadata=metadata, tensors=tensors, state=None, notes=(*teacher.notes, *notes)
+        teacher,
+        metadata=metadata.of_model(
+            model,
+            keeps_head=model == metadata.model,
+            config=dataclasses.replace(config, **changes),
+        ),
+        tensors=tensors,
+        state=None,
+        notes=(*teacher.notes, *notes),
     )
+
+
+def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
+    """Adds tokens to the WordPiece vocabulary of a checkpoint.
+
+    A new token replaces the first free [unusedN] token; without one, it is appended. All other
+    tokens keep their ids. In every table with a row for each token, such as the token embeddings
+    and the output bias of the masked LM, the row of a new token is the mean of the rows of the
+    subtokens into which the old vocabulary divides it. The training state is left out.
+
+    Args:
+        checkpoint: The checkpoint, of any model.
+        new_tokens: Words as the tokenizer divides texts, or "##" and the end of such words. Tokens
+            that the vocabulary has already are skipped, and a note of the checkpoint states it.
+
+    Raises:
+        InputError: The checkpoint has no WordPiece vocabulary. Or a new token is blank, contains
+            white space, is given twice or can never occur; or none of them is new.
+    """
+    vocabulary, metadata = checkpoint.vocabulary, checkpoint.metadata
+    if vocabulary is None or vocabulary.rules:
+        raise InputError(
+            "the checkpoint has no WordPiece vocabulary; expected one, the only kind that can be "
+            "extended"
+        )
+    known = [token for token in new_tokens if token in vocabulary.ids]
+    added = [token for token in new_tokens if token not in vocabulary.ids]
+    _check_new(added, lowercase=metadata.lowercase)
+    if not added:
+        raise InputError("the vocabulary has all new tokens already; expected at least one other")
+    unused = [n for n, token in enumerate(vocabulary.tokens) if is_unused(token)][: len(added)]
+    size = len(vocabulary) + len(added) - len(unused)
+    ids = [*unused, *range(len(vocabulary), size)]
+    tokens = dict(enumerate(vocabulary.tokens)) | dict(zip(ids, added, strict=True))
+    subtokens = {n: subtoken_ids(token, vocabulary) for n, token in zip(ids, added, strict=True)}
+    notes = [f"{counted(len(added), 'new token')}, {len(unused):,} of them instead of [unusedN]"]
+    if known:
+        notes.append(f"the vocabulary has already {_examples(known)}")
+    if unknown := [tokens[n] for n in ids if vocabulary.unk_id in subtokens[n]]:
+        notes.append(f"[UNK] is among the former subtokens of {_examples(unknown)}")
+    if checkpoint.state is not None:
+        notes.append("the training state is left out, because it has no averages of new tokens")
+    tensors = dict(checkpoint.tensors)
+    for name in tensors:
+        if name.endswith(_VOCABULARY_WEIGHTS):
+            tensors[name] = _extended_table(tensors[name], subtokens, size=size)
+    return dataclasses.replace(
+        checkpoint,
+        metadata=dataclasses.replace(
+            metadata, config=dataclasses.replace(metadata.config, vocab_size=size)
+        ),
+        vocabulary=dataclasses.replace(vocabulary, tokens=tuple(tokens.values())),
+        tensors=tensors,
+        state=None,
+        notes=(*checkpoint.notes, *notes),
+    )
+
+
+def _check_new(tokens: Sequence[str], *, lowercase: bool) -> None:
+    """Raises InputError for a token that WordPiece cannot have or cannot produce."""
+    counts = Counter(tokens)
+    for token in tokens:
+        if len(token.split()) != 1 or token != token.strip():
+            raise InputError(
+                f"the new token {token!r} is blank or contains white space; write one word on each "
+                "line"
+            )
+        if counts[token] > 1:
+            raise InputError(f"the new token {token!r} is given twice; remove one of them")
+        # A token that continues a word follows a letter.
+        text = f"a{token[2:]}" if token.startswith("##") else token
+        words = [word.text for word in google_words(text, lowercase=lowercase)]
+        if words != [text] or token == "##" or len(text) > MAX_WORD_CHARACTERS:
+            found = f"makes {' '.join(words)[:40]!r} of {text[:40]!r}" if words else "removes it"
+            raise InputError(
+                f"no text contains the new token {token[:40]!r}: the tokenizer {found}; write the "
+                "words that it makes, or leave this token out"
+            )
+
+
+def subtoken_ids(token: str, vocabulary: Vocabulary) -> list[int]:
+    """Returns the ids into which WordPiece divides a word, or the rest of a word after "##".
+
+    As in WordpieceTokenizer of google-research/bert `tokenization.py`, each is the longest that
+    fits. The result is the id of [UNK] if one of them is not in the vocabulary.
+    """
+    ids, rest = [], token
+    while rest.removeprefix("##"):
+        shortest = 3 if rest.startswith("##") else 1
+        fits = (n for n in range(len(rest), shortest - 1, -1) if rest[:n] in vocabulary.ids)
+        if (length := next(fits, None)) is None:
+            return [vocabulary.unk_id]
+        ids.append(vocabulary.ids[rest[:length]])
+        rest = f"##{rest[length:]}"
+    return ids
+
+
+def _extended_table(
+    table: StoredTensor, subtokens: Mapping[int, list[int]], *, size: int
+) -> StoredTensor:
+    """Returns a table of `size` rows, in which new rows are means of rows of the old table."""
+
+    shape = (size, *table.shape[1:])
+
+    def extended() -> np.ndarray:
+        old, new = table.read(), np.empty(shape, np.float32)
+        new[: len(old)] = old
+        for token_id, subtoken_ids in subtokens.items():
+            new[token_id] = old[subtoken_ids].mean(axis=0)
+        return new
+
+    return of_array(shape, extended)
+
+
+def _examples(tokens: Sequence[str]) -> str:
+    """Returns the number of tokens and the first of them."""
+    more = ", ..." if len(tokens) > _NUM_EXAMPLES else ""
+    return f"{len(tokens):,} of the tokens: {', '.join(tokens[:_NUM_EXAMPLES])}{more}"

@@ -7,38 +7,36 @@ written by building the model of keras_hub, assigning its variables and saving i
 import dataclasses
 import functools
 import json
-import os
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import keras
 import numpy as np
 from tokenizers.models import BPE
 
-from bert_keras.architectures import CLASSIFIER, ENCODER, MASKED_LM, class_names
-from bert_keras.checkpoints import foreign
-from bert_keras.checkpoints.checkpoint import Checkpoint, fitted_vocabulary
-from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
-from bert_keras.checkpoints.tensors import StoredTensor
-from bert_keras.config import BertConfig
+from bert_keras.checkpoints.checkpoint import EXTRA_KEY, Checkpoint, extra_values, with_extra
+from bert_keras.checkpoints.pretrained import build_model, checkpoint_of_model
+from bert_keras.checkpoints.tensors import StoredTensor, of_array
+from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
 from bert_keras.errors import InputError, check
-from bert_keras.families import ALBERT, BERT, DISTILBERT, ROBERTA, family_of
-from bert_keras.family import Family
-from bert_keras.files import json_object
-from bert_keras.text.fast_tokenizer import (
-    ALBERT_SPECIALS,
-    ROBERTA_SPECIALS,
-    is_uncased,
-    rules_vocabulary,
-)
+from bert_keras.families import FAMILIES, family_of
+from bert_keras.families.family import Family, KerasHub
+from bert_keras.files import json_object, write_json
+from bert_keras.models import MODELS
+from bert_keras.models.pretrained import Pretrained
+from bert_keras.text.fast_tokenizer import is_uncased, rules_vocabulary
 from bert_keras.text.rules import byte_pair_rules, sentencepiece_rules
 from bert_keras.text.sentencepiece_files import sentencepiece_of
-from bert_keras.text.vocab import BERT_SPECIALS, Specials, Vocabulary
+from bert_keras.text.vocab import Vocabulary
 
-CLASSES = class_names("keras_hub")  # end of the class name in keras_hub, by our model
+# Ends of the class names in keras_hub, by our model classes.
+CLASSES = {
+    "BertEncoder": "Backbone",
+    "BertMaskedLM": "MaskedLM",
+    "BertClassifier": "TextClassifier",
+}
 # Paths of variables in keras_hub, or of the layers that contain them, and our names. `{}` stands
 # for the index of a block.
 BLOCK, ATTENTION = "transformer_layer_{}", "transformer_layer_{}/self_attention_layer"
@@ -79,84 +77,19 @@ FIXED_FIELDS = (
     *("activation", "layer_norm_epsilon", "attention_dropout_rate", "masked_lm_activation"),
     *("masked_lm_epsilon", "initializer_stddev"),
 )
-GELUS = {
-    "gelu": keras.activations.gelu,
-    "gelu_tanh": functools.partial(keras.activations.gelu, approximate=True),
-}
+_GELU_TANH = functools.partial(keras.activations.gelu, approximate=True)
+GELUS = {"gelu": keras.activations.gelu, "gelu_tanh": _GELU_TANH, "gelu_new": _GELU_TANH}
 TOKENIZER_NOTE = (
     "KerasHub's tokenizer differs from ours for rare characters, spaces and special tokens in texts"
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class HubFamily:
-    """The models of one family in keras_hub."""
-
-    family: Family
-    specials: Specials = BERT_SPECIALS  # of its tokenizer
-    has_pooler: bool = True  # whether the backbone has the pooler, not the classifier
-    sizes: Mapping[str, str] = field(default_factory=dict)  # arguments in addition to SIZES
-    prefix: tuple[str, str] = ("", "")  # start of some paths, and what LAYERS has there
-
-    def class_name(self, model: str) -> str:
-        """Returns the name of the class in keras_hub for our model class `model`."""
-        return f"{self.family.class_prefix}{CLASSES[model]}"
-
-
-HUB_FAMILIES = {
-    row.family.kind: row
-    for row in (
-        HubFamily(family=BERT, sizes={"num_segments": "num_segments"}),
-        HubFamily(
-            family=DISTILBERT, has_pooler=False, prefix=("token_and_position_embedding/", "")
-        ),
-        HubFamily(
-            family=ALBERT,
-            specials=ALBERT_SPECIALS,
-            sizes={"num_segments": "num_segments", "embedding_dim": "embedding_size"},
-            prefix=("group_0_inner_layer_0/", "transformer_layer_0/"),
-        ),
-        HubFamily(
-            family=ROBERTA,
-            specials=ROBERTA_SPECIALS,
-            has_pooler=False,
-            prefix=("embeddings/", ""),
-        ),
-    )
-}
+HUB_FAMILIES = {kind: family for kind, family in FAMILIES.items() if family.keras_hub}
 HUB_CLASSES = {
-    row.class_name(model): (row, model) for row in HUB_FAMILIES.values() for model in CLASSES
+    f"{family.class_prefix}{end}": (family, model)
+    for family in HUB_FAMILIES.values()
+    for model, end in CLASSES.items()
 }
-
-
-def may_be_preset(path: str | os.PathLike) -> bool:
-    """Returns whether `path` is a handle, or no existing path and written like a preset's name."""
-    name = os.fspath(path)
-    if name.startswith(("hf://", "kaggle://")):
-        return True
-    is_name = re.fullmatch(r"(albert|bert|distil_bert|roberta)_[a-z0-9_]+", name) is not None
-    return is_name and not os.path.exists(name)
-
-
-def preset_folder(name: str) -> Path | None:
-    """Returns the folder of a preset of keras_hub or a handle, which is downloaded on first use.
-
-    A handle "hf://USER/MODEL" may also name a model of transformers. The folder is in the cache of
-    huggingface_hub or kagglehub. None if no preset has this name.
-    """
-    if name.startswith("hf://"):
-        from huggingface_hub import snapshot_download
-
-        files = ["*.json", "*.txt", "*.h5", "*.safetensors", "*.model", "*.spm"]
-        return Path(snapshot_download(name.removeprefix("hf://"), allow_patterns=files))
-    import kagglehub
-    import keras_hub
-
-    preset = keras_hub.models.Backbone.presets.get(name)
-    handle = preset["kaggle_handle"] if preset else name
-    if not handle.startswith("kaggle://"):
-        return None
-    return Path(kagglehub.model_download(handle.removeprefix("kaggle://")))
 
 
 def recognises(path: Path) -> bool:
@@ -166,15 +99,14 @@ def recognises(path: Path) -> bool:
     return any(f'"{key}"' in text for key in ("registered_name", "class_name"))
 
 
-def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
+def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     """Reads a preset; see `formats.Format`. Nothing in it can be ignored."""
     import keras_hub
 
     task, metadata, extra = path / "task.json", path / "metadata.json", {}
     has_task = task.is_file() and (path / "task.weights.h5").is_file()
     if metadata.is_file():
-        extra = json_object(metadata).get(foreign.EXTRA_KEY, {})
-        extra = foreign.checked_extra(extra, metadata, others=FIXED_FIELDS)
+        extra = json_object(metadata).get(EXTRA_KEY, {})
     check(
         has_task or not extra.get("labels"),
         f"{path} lacks the classifier that {metadata.name} describes; add task.json and "
@@ -187,7 +119,7 @@ def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkp
     preprocessor = getattr(model, "preprocessor", None)
     if preprocessor is None and (path / "tokenizer.json").is_file():
         preprocessor = keras_hub.tokenizers.Tokenizer.from_preset(str(path))
-    return checkpoint_of(model, preprocessor, extra=extra, pad_vocabulary=pad_vocabulary)
+    return checkpoint_of(model, preprocessor, extra=extra)
 
 
 def checkpoint_of(
@@ -195,7 +127,6 @@ def checkpoint_of(
     preprocessor: Any = None,
     *,
     extra: Mapping[str, Any] | None = None,
-    pad_vocabulary: bool = False,
 ) -> Checkpoint:
     """Returns the checkpoint of a model of keras_hub.
 
@@ -203,22 +134,21 @@ def checkpoint_of(
         model: A backbone, text classifier or masked-LM model of a class in HUB_CLASSES.
         preprocessor: A preprocessor or tokenizer of keras_hub; None without one.
         extra: What a preset stores for this package alone.
-        pad_vocabulary: Whether to append unused tokens to a vocabulary that is smaller.
 
     Raises:
         InputError: The model has other variables than ours, such as a quantized one, or the
             tokenizer has other rules.
     """
     extra = extra or {}
-    hub, name = HUB_CLASSES[type(model).__name__]
+    family, name = HUB_CLASSES[type(model).__name__]
     config = _config(model)
     changes = {key: value for key, value in extra.items() if key in FIXED_FIELDS}
-    vocabulary, lowercase, notes = None, extra.get("lowercase", True), []
+    vocabulary, lowercase, notes = None, True, []
     if tokenizer := getattr(preprocessor, "tokenizer", preprocessor):
         vocabulary, lowercase, notes = _vocabulary(tokenizer)
-    labels = tuple(extra.get("labels", ()))
-    if name == CLASSIFIER.name:
-        labels = labels or numbered_labels(model.num_classes)
+    labels = ()
+    if name == "BertClassifier":
+        labels = numbered_labels(model.num_classes)
         if model.activation is not keras.activations.linear:
             name_of = model.activation.__name__
             notes.append(f"KerasHub's classifier returns {name_of} of the logits, ours the logits")
@@ -230,11 +160,14 @@ def checkpoint_of(
         # A preprocessor of keras_hub packs 512 tokens by default, whatever the model has.
         max_length=min(max_length or config.max_positions, config.max_positions),
         labels=labels,
-        **foreign.training_fields(extra),
     )
+    if vocabulary is not None:
+        extra = {key: value for key, value in extra.items() if key != "lowercase"}
+    if preprocessor is not None:
+        extra = {key: value for key, value in extra.items() if key != "max_length"}
     tensors = {}
     for variable in model.weights:
-        weight, shape = _name(variable.path, hub), tuple(variable.shape)
+        weight, shape = _name(variable.path, family), tuple(variable.shape)
         if "/attention/" in weight:  # its shape has an axis for the heads
             shape = (config.hidden_size,) * (2 if weight.endswith("kernel") else 1)
         tensors[weight] = _stored(variable, shape)
@@ -244,9 +177,9 @@ def checkpoint_of(
         tensors[POSITIONS] = _stored(positions, positions.shape)
         tensors[SEGMENTS] = _stored(zeros[:1], zeros[:1].shape)
     return Checkpoint(
-        metadata=metadata,
+        metadata=with_extra(metadata, extra),
         tensors=tensors,
-        vocabulary=fitted_vocabulary(vocabulary, metadata, pad_vocabulary=pad_vocabulary),
+        vocabulary=vocabulary,
         notes=tuple(notes),
     )
 
@@ -274,18 +207,18 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes a preset; see `formats.Format`."""
     model, notes = hub_model(checkpoint)
     model.save_to_preset(str(folder))
-    if checkpoint.vocabulary is not None and checkpoint.metadata.model == ENCODER.name:
+    if checkpoint.vocabulary is not None and checkpoint.metadata.model == "BertEncoder":
         tokenizer = _tokenizer(checkpoint.metadata, checkpoint.vocabulary)
         tokenizer.save_to_preset(str(folder))
     ours, theirs = checkpoint.metadata.config, _config(model)
-    extra = foreign.stored_fields(checkpoint.metadata)
+    extra = extra_values(checkpoint.metadata)
     extra |= {
         name: getattr(ours, name)
         for name in FIXED_FIELDS
         if getattr(ours, name) != getattr(theirs, name)
     }
     metadata = folder / "metadata.json"
-    foreign.write_json(metadata, json_object(metadata) | {foreign.EXTRA_KEY: extra}, indent=4)
+    write_json(metadata, json_object(metadata) | {EXTRA_KEY: extra})
     return notes
 
 
@@ -303,22 +236,23 @@ def hub_model(checkpoint: Checkpoint) -> tuple[Any, tuple[str, ...]]:
 
     checkpoint = storable(checkpoint)
     metadata, config = checkpoint.metadata, checkpoint.metadata.config
-    hub, name = hub_family(metadata, checkpoint.vocabulary), metadata.model
-    sizes = {key: getattr(config, ours) for key, ours in {**SIZES, **hub.sizes}.items()}
-    backbone = getattr(keras_hub.models, hub.class_name(ENCODER.name))
+    family, name = hub_family(metadata, checkpoint.vocabulary), metadata.model
+    sizes = {key: getattr(config, ours) for key, ours in _sizes(family).items()}
+    prefix = family.class_prefix
+    backbone = getattr(keras_hub.models, f"{prefix}Backbone")
     model = backbone(**sizes, dtype="float32")
-    if name != ENCODER.name:
+    if name != "BertEncoder":
         options: dict[str, Any] = {"preprocessor": None}
         if checkpoint.vocabulary is not None:
-            preprocessor = getattr(keras_hub.models, f"{hub.class_name(name)}Preprocessor")
+            preprocessor = getattr(keras_hub.models, f"{prefix}{CLASSES[name]}Preprocessor")
             options["preprocessor"] = preprocessor(
                 _tokenizer(metadata, checkpoint.vocabulary), sequence_length=metadata.max_length
             )
         if metadata.labels:
             options |= {"num_classes": len(metadata.labels), "dropout": config.hidden_dropout_rate}
-        model = getattr(keras_hub.models, hub.class_name(name))(model, **options)
+        model = getattr(keras_hub.models, f"{prefix}{CLASSES[name]}")(model, **options)
     for variable in model.weights:
-        array = checkpoint.tensors[weight := _name(variable.path, hub)].read()
+        array = checkpoint.tensors[weight := _name(variable.path, family)].read()
         array = array[config.position_offset :] if weight == POSITIONS else array
         variable.assign(array.reshape(variable.shape))
     theirs = _computation(_config(model), name)
@@ -332,7 +266,7 @@ def hub_model(checkpoint: Checkpoint) -> tuple[Any, tuple[str, ...]]:
 
 def set_computation(model: Any, config: BertConfig) -> None:
     """Gives a model of keras_hub the GELU and the LayerNorm epsilons of a configuration."""
-    backbone, values = getattr(model, "backbone", model), _computation(config, MASKED_LM.name)
+    backbone, values = getattr(model, "backbone", model), _computation(config, "BertMaskedLM")
     norms = [backbone.embeddings_layer_norm]
     for block in keras.tree.flatten(backbone.transformer_layers):
         norms += [block._self_attention_layer_norm, block._feedforward_layer_norm]
@@ -347,7 +281,7 @@ def set_computation(model: Any, config: BertConfig) -> None:
         head._intermediate_layer_norm.epsilon = head.layer_norm_epsilon
 
 
-def hub_family(metadata: ModelMetadata, vocabulary: Vocabulary | None) -> HubFamily:
+def hub_family(metadata: ModelMetadata, vocabulary: Vocabulary | None) -> Family:
     """Returns the family of a model in keras_hub.
 
     Raises:
@@ -355,48 +289,60 @@ def hub_family(metadata: ModelMetadata, vocabulary: Vocabulary | None) -> HubFam
     """
     config, model = metadata.config, metadata.model
     family = family_of(config, vocabulary)
-    hub = HUB_FAMILIES.get(family.kind if family else "")
-    if hub is None or model not in CLASSES or config.activation not in GELUS:
+    hub = family.keras_hub if family else None
+    if family is None or hub is None or model not in CLASSES or config.activation not in GELUS:
         raise InputError(
             f"KerasHub has no {model} of {family.kind if family else 'this kind of encoder'} with "
             f"the activation {config.activation}; choose another format, or write only the "
-            f"encoder: bert-keras convert SRC DST --to keras-hub --model {ENCODER.name}"
+            "encoder: bert-keras convert SRC DST --to keras-hub --model BertEncoder"
         )
-    has_pooler = hub.has_pooler or model == CLASSIFIER.name
+    name, has_pooler = f"{family.class_prefix}{CLASSES[model]}", _has_pooler(hub, model)
     new = ", new=('pooler',)" if has_pooler else ""
     check(
         config.has_pooler == has_pooler,
-        f"KerasHub's {hub.class_name(model)} has {'a' if has_pooler else 'no'} pooler; load this "
-        f"model with has_pooler={has_pooler}{new}, or choose another format",
+        f"KerasHub's {name} has {'a' if has_pooler else 'no'} pooler; load this model with "
+        f"has_pooler={has_pooler}{new}, or choose another format",
     )
     check(
         config.num_segments < 2 or "num_segments" in hub.sizes,
-        f"KerasHub's {hub.class_name(model)} has no segments and this model has "
-        f"{config.num_segments}; choose another format",
+        f"KerasHub's {name} has no segments and this model has {config.num_segments}; choose "
+        "another format",
     )
     check(
-        vocabulary is None or vocabulary.specials == hub.specials,
-        f"KerasHub's tokenizer of a {hub.class_name(model)} has the special tokens "
-        f"{' '.join(hub.specials.tokens)}, unlike this vocabulary; choose another format",
+        vocabulary is None or vocabulary.specials == family.specials,
+        f"KerasHub's tokenizer of a {name} has the special tokens "
+        f"{' '.join(family.specials.tokens)}, unlike this vocabulary; choose another format",
     )
-    return hub
+    return family
+
+
+def _hub(family: Family) -> KerasHub:
+    return cast(KerasHub, family.keras_hub)
+
+
+def _sizes(family: Family) -> dict[str, str]:
+    return {**SIZES, **_hub(family).sizes}
+
+
+def _has_pooler(hub: KerasHub, model: str) -> bool:
+    return hub.has_pooler or model == "BertClassifier"
 
 
 def _config(model: Any) -> BertConfig:
     """Returns the configuration of a model of keras_hub."""
-    hub, name = HUB_CLASSES[type(model).__name__]
+    family, name = HUB_CLASSES[type(model).__name__]
     backbone = getattr(model, "backbone", model)
     values, block = backbone.get_config(), keras.tree.flatten(backbone.transformer_layers)[0]
-    fields = {ours: values[key] for key, ours in {**SIZES, **hub.sizes}.items()}
+    fields = {ours: values[key] for key, ours in _sizes(family).items()}
     fields |= {
-        "num_segments": fields.get("num_segments", int(hub.family is ROBERTA)),
+        "num_segments": fields.get("num_segments", int("num_segments" in family.sizes)),
         "attention_dropout_rate": values["dropout"],
-        "has_pooler": hub.has_pooler or name == CLASSIFIER.name,
-        **hub.family.traits,
+        "has_pooler": _has_pooler(_hub(family), name),
+        **family.traits,
         "activation": _gelu_name(block.activation),
         "layer_norm_epsilon": backbone.embeddings_layer_norm.epsilon,
     }
-    if name == MASKED_LM.name:
+    if name == "BertMaskedLM":
         head = model.masked_lm_head
         activation, epsilon = _gelu_name(head.intermediate_activation), head.layer_norm_epsilon
         fields["masked_lm_activation"] = "" if activation == fields["activation"] else activation
@@ -411,15 +357,15 @@ def _gelu_name(activation: Any) -> str:
 def _computation(config: BertConfig, model: str) -> dict[str, Any]:
     """Returns the fields of FIXED_FIELDS that decide what a model of our class `model` computes."""
     values = {key: getattr(config, key) for key in FIXED_FIELDS[:3]}
-    if model == MASKED_LM.name:
+    if model == "BertMaskedLM":
         values["masked_lm_activation"] = config.masked_lm_activation or config.activation
         values["masked_lm_epsilon"] = config.masked_lm_epsilon or config.layer_norm_epsilon
     return values
 
 
-def _name(path: str, hub: HubFamily) -> str:
+def _name(path: str, family: Family) -> str:
     """Returns our name of the variable of keras_hub at `path`."""
-    old, new = hub.prefix
+    old, new = _hub(family).prefix
     path = re.sub(f"^{old}", new, path)
     index = "".join(re.findall(r"^transformer_layer_(\d+)/", path))
     path = re.sub(r"^(transformer_layer_)\d+/", r"\1{}/", path)
@@ -435,10 +381,10 @@ def _name(path: str, hub: HubFamily) -> str:
 
 
 def _stored(values: Any, shape: tuple[int, ...]) -> StoredTensor:
-    def read() -> np.ndarray:
+    def array() -> np.ndarray:
         return np.asarray(keras.ops.convert_to_numpy(values), np.float32).reshape(shape)
 
-    return StoredTensor(shape, read)
+    return of_array(shape, array)
 
 
 def _vocabulary(tokenizer: Any) -> tuple[Vocabulary, bool, list[str]]:
@@ -472,7 +418,7 @@ def _tokenizer(metadata: ModelMetadata, vocabulary: Vocabulary) -> Any:
     """Returns the tokenizer of keras_hub for a model with a vocabulary."""
     import keras_hub
 
-    prefix = hub_family(metadata, vocabulary).family.class_prefix
+    prefix = hub_family(metadata, vocabulary).class_prefix
     tokenizer = getattr(keras_hub.models, f"{prefix}Tokenizer")
     if not vocabulary.rules:
         # With lowercase alone KerasHub keeps accents; BERT's tokenizer strips them.
@@ -484,3 +430,91 @@ def _tokenizer(metadata: ModelMetadata, vocabulary: Vocabulary) -> Any:
         is_prefixed = rules["pre_tokenizer"]["add_prefix_space"]
         return tokenizer(dict(vocabulary.ids), merges, add_prefix_space=is_prefixed)
     return tokenizer(sentencepiece_of(vocabulary).SerializeToString())
+
+
+def from_keras_hub(model: keras.Model, *, preprocessor: Any = None) -> Pretrained:
+    """Converts a model of keras_hub to the model of this package with the same outputs.
+
+    Args:
+        model: A backbone, text classifier or masked-LM model of BERT, RoBERTa, ALBERT or
+            DistilBERT, such as a `keras_hub.models.BertTextClassifier`.
+        preprocessor: A preprocessor or tokenizer of keras_hub; None takes that of a task model. A
+            backbone has none.
+
+    Returns:
+        A `BertEncoder`, `BertClassifier` or `BertMaskedLM` with the weights, the tokenizer and the
+        maximum length. The classifier returns logits, also if that of keras_hub has an activation.
+
+    Raises:
+        InputError: `model` is of another class, is quantized, or has a tokenizer of other rules.
+
+    Example:
+
+    ```python
+    import keras_hub
+
+    backbone = keras_hub.models.BertBackbone(
+        vocabulary_size=4_000, num_layers=2, num_heads=2, hidden_dim=128, intermediate_dim=512
+    )
+    encoder = from_keras_hub(backbone)
+    ```
+    """
+    name = type(model).__name__
+    check(
+        name in HUB_CLASSES,
+        f"{name} has no counterpart in bert_keras; expected a model of keras_hub.models: "
+        f"{', '.join(HUB_CLASSES)}",
+    )
+    checkpoint = checkpoint_of(model, preprocessor or getattr(model, "preprocessor", None))
+    converted = build_model(
+        MODELS[checkpoint.metadata.model],
+        checkpoint,
+        metadata=checkpoint.metadata,
+        source=f"keras_hub's {name}",
+    )
+    print(converted.load_report)
+    return converted
+
+
+def to_keras_hub(model: Pretrained) -> Any:
+    """Converts a model of this package to the model of keras_hub with the same outputs.
+
+    The model of keras_hub gets our form of GELU and our LayerNorm epsilon. Its own files cannot
+    state these; the function prints what changes if keras_hub saves the model and loads it again.
+
+    Args:
+        model: A `BertEncoder`, `BertClassifier` or `BertMaskedLM` of one of the families BERT,
+            RoBERTa, ALBERT and DistilBERT.
+
+    Returns:
+        A model of `keras_hub.models`: a backbone, or a text classifier or masked-LM model with its
+        preprocessor if `model` has a tokenizer.
+
+    Raises:
+        InputError: keras_hub has no model of this kind.
+
+    Example:
+
+    ```python
+    classifier = to_keras_hub(BertClassifier.from_pretrained("film-critic"))
+    probabilities = classifier.predict(["a good film"])
+    ```
+    """
+    check(
+        (name := type(model).__name__) in CLASSES,
+        f"{name} has no counterpart in keras_hub; expected a {', '.join(CLASSES)}, such as the "
+        "encoder of this model: to_keras_hub(model.encoder)",
+    )
+    if not model.built:
+        model.build()
+    tokenizer = model.tokenizer
+    checkpoint = checkpoint_of_model(
+        model,
+        metadata=model.stored_metadata(tokenizer),
+        vocabulary=None if tokenizer is None else tokenizer.vocabulary,
+    )
+    converted, notes = hub_model(checkpoint)
+    set_computation(converted, model.config)
+    for note in notes:
+        print(f"{'note':<12}after keras_hub saves and loads the model: {note}")
+    return converted

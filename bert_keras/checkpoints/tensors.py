@@ -1,60 +1,69 @@
-"""Represents arrays that stay in their file until they are read, and reads them without a copy."""
+"""Arrays that stay in their file or variable until they are read, and .safetensors files."""
 
-import itertools
-import math
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check
+from bert_keras.files import existing_file
 
-# Number of rows that a transpose reads at a time. NumPy's transpose of a whole matrix writes
-# consecutive values to different memory pages. Transposing in strips is faster (BERT-base: 0.10 s
-# instead of 0.24 s) and needs no second matrix.
-STRIP_ROWS = 64
-_ALIGNMENT = 64  # bytes; TensorFlow aborts the process if a buffer does not have this alignment
-_LFS_POINTER = b"version https://git-lfs"  # the first bytes of a Git LFS pointer file
+# Rows of a matrix that a transpose reads at a time: NumPy's transpose of a whole matrix writes
+# consecutive values to different memory pages and takes twice as long.
+_STRIP = 64
+# Other types are those of quantized weights; old files also have position ids.
+_DTYPES = ("F32", "F64", "F16", "BF16", "I64")
+_LFS_POINTER = b"version https://git-lfs"  # a clone without Git LFS has such files
 
 
 @dataclass(frozen=True)
 class StoredTensor:
     """An array that stays in its file, or in a variable, until `read` is called."""
 
-    shape: tuple[int, ...]  # shape of the array that `read` returns
-    read: Callable[[], np.ndarray]  # returns the array in C order; floats of any dtype as float32
-    dtype: str = "float32"  # NumPy's name of the dtype in the file
-    # Yields strips of STRIP_ROWS rows of the array, in the dtype of the file. None if the file
-    # format does not support this.
-    strips: Callable[[], Iterable[np.ndarray]] | None = None
+    shape: tuple[int, ...]
+    # Returns the array, floats of any dtype as float32, or with an argument `rows`, a slice of the
+    # first axis, only these rows.
+    read: Callable[..., np.ndarray]
 
     def transposed(self) -> "StoredTensor":
         """Returns the transpose of this matrix."""
 
-        def read() -> np.ndarray:
-            transposed_array, start = empty(self.shape[::-1]), 0
-            for rows in self.strips() if self.strips else [self.read()]:
-                transposed_array[:, start : start + len(rows)] = rows.T
-                start += len(rows)
-            return transposed_array
+        def read(rows: Any = ...) -> np.ndarray:
+            array = np.empty(self.shape[::-1], np.float32)
+            for start in range(0, self.shape[0], _STRIP):
+                strip = slice(start, min(start + _STRIP, self.shape[0]))
+                array[:, strip] = self.read(strip).T
+            return array[rows]
 
         return StoredTensor(self.shape[::-1], read)
 
-    def reshaped(self, shape: tuple[int, ...]) -> "StoredTensor":
-        """Returns this array in another shape."""
-        if shape == self.shape:
-            return self
-        return StoredTensor(shape, lambda: self.read().reshape(shape))
+    def split(self, count: int) -> "list[StoredTensor]":
+        """Returns `count` equal parts of this array, one after the other along the first axis."""
+        if count == 1:
+            return [self]
+        size = self.shape[0] // count
 
-    def split(self, lengths: Sequence[int]) -> "list[StoredTensor]":
-        """Returns parts of this array with these lengths of the first axis, one after the other."""
-        ends = list(itertools.accumulate(lengths))
-        return [
-            StoredTensor((length, *self.shape[1:]), lambda e=end, n=length: self.read()[e - n : e])
-            for end, length in zip(ends, lengths, strict=True)
-        ]
+        def part(index: int) -> StoredTensor:
+            def read(rows: Any = ...) -> np.ndarray:
+                if rows is ...:
+                    rows = slice(None)
+                start, stop, _ = rows.indices(size)
+                return self.read(slice(index * size + start, index * size + stop))
+
+            return StoredTensor((size, *self.shape[1:]), read)
+
+        return [part(index) for index in range(count)]
+
+
+def of_array(shape: Sequence[int], make: Callable[[], np.ndarray]) -> StoredTensor:
+    """Returns an array that `make` computes as a whole."""
+    return StoredTensor((*shape,), lambda rows=...: make()[rows])
 
 
 def joined(tensors: Sequence[StoredTensor]) -> StoredTensor:
@@ -62,36 +71,72 @@ def joined(tensors: Sequence[StoredTensor]) -> StoredTensor:
     if len(tensors) == 1:
         return tensors[0]
     shape = (sum(each.shape[0] for each in tensors), *tensors[0].shape[1:])
-    return StoredTensor(shape, lambda: np.concatenate([each.read() for each in tensors]))
+    return of_array(shape, lambda: np.concatenate([each.read() for each in tensors]))
 
 
-def empty(shape: tuple[int, ...]) -> np.ndarray:
-    """Returns an uninitialized float32 array whose memory a TensorFlow variable can take over."""
-    num_bytes = 4 * math.prod(shape)
-    buffer = np.empty(num_bytes + _ALIGNMENT, np.uint8)
-    start = -buffer.ctypes.data % _ALIGNMENT
-    return buffer[start : start + num_bytes].view(np.float32).reshape(shape)
+def stored_weight(weight: keras.Variable) -> StoredTensor:
+    """Wraps a variable as a StoredTensor, whose `read` copies the values to NumPy."""
+    return of_array(weight.shape, lambda: keras.ops.convert_to_numpy(weight))
 
 
-def tensor(array: np.ndarray):
-    """Returns an array as a tensor of the Keras backend.
+def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
+    """Returns the arrays of a .safetensors file by name.
 
-    Under TensorFlow, an array that `empty` allocated is not copied: it shares its memory with the
-    tensor, so the caller must not write to it afterwards.
+    Raises:
+        InputError: The file is missing, truncated or not a .safetensors file, or an array has no
+            floating-point numbers.
     """
-    is_aligned = array.ctypes.data % _ALIGNMENT == 0 and array.flags.writeable
-    if keras.config.backend() == "tensorflow" and is_aligned and array.flags.c_contiguous:
-        import tensorflow as tf
+    path = existing_file(path)
 
-        return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
-    return keras.ops.convert_to_tensor(array)
+    def stored(name: str, shape: Sequence[int]) -> StoredTensor:
+        def read(rows: Any = ...) -> np.ndarray:
+            # Opened for each array: the pages of a mapped file count as memory of the process.
+            with safe_open(path, framework="numpy") as file:
+                array = file.get_tensor(name) if rows is ... else file.get_slice(name)[rows]
+            return array.astype(np.float32, copy=False)
+
+        return StoredTensor((*shape,), read)
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            for name, each in slices.items():
+                check(
+                    each.get_dtype() in _DTYPES,
+                    f"{path}: {name} has the dtype {each.get_dtype()}; expected floating-point "
+                    "numbers: save the model without quantization",
+                )
+            return {name: stored(name, each.get_shape()) for name, each in slices.items()}
+    except SafetensorError as error:
+        refuse_lfs_pointer(path)
+        raise InputError(f"{path} is damaged ({error}); copy or write it again") from error
+
+
+def header_strings(path: str | os.PathLike) -> dict[str, str]:
+    """Returns the metadata strings in the header of a .safetensors file."""
+    with safe_open(path, framework="numpy") as file:
+        return file.metadata() or {}
+
+
+def write_tensors(
+    path: str | os.PathLike,
+    tensors: Mapping[str, StoredTensor],
+    *,
+    metadata: dict[str, str] | None = None,
+) -> None:
+    """Writes arrays as a .safetensors file of float32.
+
+    Args:
+        path: The file to write.
+        tensors: The arrays by name.
+        metadata: Strings for the header.
+    """
+    arrays = {name: np.asarray(tensors[name].read(), np.float32, order="C") for name in tensors}
+    save_file(arrays, path, metadata=metadata)
 
 
 def refuse_lfs_pointer(path: Path) -> None:
-    """Raises InputError if `path` is a Git LFS pointer file.
-
-    A clone without Git LFS has such a small text file instead of each large file.
-    """
+    """Raises InputError if `path` is the small text file that Git LFS replaces by a large one."""
     with path.open("rb") as file:
         if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
             raise InputError(

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from bert_keras.cli.program import command, option
-from bert_keras.presets import PRESETS
+from bert_keras.families import presets
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 
 # The names of `downstream.catalog.TASKS`, without importing TensorFlow.
@@ -55,7 +55,7 @@ def _rows(what: str) -> dict[str, str]:
         return {
             name: f"{config.num_layers} layers of {config.hidden_size}, {config.num_heads} heads, "
             f"{config.vocab_size:,} tokens, {config.max_positions:,} positions"
-            for name, config in PRESETS.items()
+            for name, config in presets().items()
         }
     rows = {
         f"pretrain {name}": f"{recipe.size}, {recipe.objective}, {recipe.end:,} steps of "

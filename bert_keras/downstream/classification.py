@@ -7,7 +7,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from bert_keras.architectures import CLASSIFIER
 from bert_keras.downstream.labels import (
     LABEL_KINDS,
     SCORES,
@@ -55,7 +54,7 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
     long_texts: str = "error"
     stride: int = 64  # tokens between the starts of two windows
 
-    model: ClassVar[str] = CLASSIFIER.name
+    model: ClassVar[str] = "BertClassifier"
 
     def __post_init__(self):
         num_texts = len(self.text_columns)

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from bert_keras.architectures import MULTIPLE_CHOICE
 from bert_keras.downstream.labels import accuracy, majority_accuracy
 from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import (
@@ -66,7 +65,7 @@ class SwagTask(Task[SwagExample, EncodedGroups, ChosenEnding]):
     name: str = fixed("swag")
     max_length: int = 128  # maximum number of tokens of a sequence, special tokens included
 
-    model: ClassVar[str] = MULTIPLE_CHOICE.name
+    model: ClassVar[str] = "BertMultipleChoice"
     metric: ClassVar[str] = "accuracy"
     input_names: ClassVar[tuple[str, ...]] = ("sent1", "sent2", *ENDINGS)
     file_names: ClassVar[FileNames] = {

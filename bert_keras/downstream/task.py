@@ -11,11 +11,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import keras
 import numpy as np
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.data.buckets import length_grouped_batches
 from bert_keras.downstream.tfds import is_tfds, tfds_files
-from bert_keras.embedding import EmbeddingConfig
 from bert_keras.errors import InputError, check, counted
 from bert_keras.files import StrPath, text_lines, write_text
 from bert_keras.text.tokenizer import TextTokenizer
@@ -77,7 +75,7 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     # `with_labels_of` sets them from the training examples.
     labels: tuple[str, ...] = fixed(())
 
-    model: ClassVar[str]  # the name of its model in bert_keras.architectures.ARCHITECTURES
+    model: ClassVar[str]  # the name of its model in bert_keras.models.MODELS
     metric: ClassVar[str]  # the score that chooses the best checkpoint; larger is better
     is_metric_percentage: ClassVar[bool] = False  # otherwise `metric` is a fraction of 1
     problem_type: ClassVar[str] = ""  # the kind of a classifier's labels, as in the model metadata

@@ -10,11 +10,11 @@ from datetime import timedelta
 from itertools import chain
 from pathlib import Path
 
+from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.experiments.experiments import Experiment
 from bert_keras.experiments.run import Runs, cell_task
 from bert_keras.experiments.scales import Scale
 from bert_keras.files import StrPath, text_lines
-from bert_keras.models.pretrained import save_model
 from bert_keras.reports.page import Table
 from bert_keras.runs.forecast import step_seconds
 from bert_keras.runs.pretrain import compiled_pretrainer

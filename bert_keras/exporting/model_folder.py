@@ -12,9 +12,8 @@ from typing import Any
 import keras
 from typing_extensions import deprecated
 
-from bert_keras.architectures import ARCHITECTURES, ENCODER
 from bert_keras.checkpoints.formats import open_text_checkpoint
-from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.exporting.saved_model import export_metadata, write_saved_model
 from bert_keras.exporting.signatures.classifier import served_classifier
@@ -26,6 +25,18 @@ from bert_keras.models.pretrained import Pretrained
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
+
+# Module with the signatures of each model class.
+EXPORTERS = {
+    "BertEncoder": "bert_keras.exporting.signatures.embeddings",
+    "BertSentenceEncoder": "bert_keras.exporting.signatures.embeddings",
+    "BertPretrainer": "bert_keras.exporting.signatures.masked_lm",
+    "BertMaskedLM": "bert_keras.exporting.signatures.masked_lm",
+    "BertClassifier": "bert_keras.exporting.signatures.classifier",
+    "BertTokenClassifier": "bert_keras.exporting.signatures.token_classifier",
+    "BertQuestionAnswering": "bert_keras.exporting.signatures.question_answering",
+    "BertMultipleChoice": "bert_keras.exporting.signatures.multiple_choice",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,12 +111,12 @@ def export_model(
         InputError: The model has no exporter, or its signatures refuse a setting.
     """
     metadata = model.metadata
-    module = ARCHITECTURES[metadata.model].exporter
-    if not module:
-        known = sorted(name for name, row in ARCHITECTURES.items() if row.exporter)
+    module = EXPORTERS.get(metadata.model)
+    if module is None:
+        known = sorted(EXPORTERS)
         raise InputError(
             f"{model.source} is a {metadata.model}; expected one of {', '.join(known)}; convert it "
-            f"with bert-keras convert --model {ENCODER.name}"
+            f"with bert-keras convert --model BertEncoder"
         )
     exporter: Exporter = import_module(module).EXPORTER
     settings = exporter.settings(metadata, model.source)

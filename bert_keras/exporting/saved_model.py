@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.exporting.servable import ServableModel, check_outputs
 from bert_keras.exporting.serving_ops import check_ops

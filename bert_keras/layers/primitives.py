@@ -47,7 +47,7 @@ def projection(
 
 def activation_function(name: str) -> Callable:
     """Returns the function of one of `bert_keras.config.ACTIVATIONS`, which Keras can serialize."""
-    return gelu_tanh if name == "gelu_tanh" else keras.activations.get(name)
+    return gelu_tanh if name in ("gelu_tanh", "gelu_new") else keras.activations.get(name)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")

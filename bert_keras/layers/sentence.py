@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from bert_keras.embedding import DenseModule, EmbeddingConfig
+from bert_keras.config import DenseModule, EmbeddingConfig
 from bert_keras.layers.primitives import activate, last_positions, projection, states_at
 
 _SMALLEST = 1e-9  # least divisor of a mean, as in sentence-transformers

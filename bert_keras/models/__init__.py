@@ -1,27 +1,36 @@
 """Defines the encoder and the task models; importing it registers their classes with Keras."""
 
 import os
-from importlib import import_module
 
-from bert_keras.architectures import ARCHITECTURES
-from bert_keras.checkpoints.formats import open_checkpoint
-from bert_keras.models.discriminator import BertDiscriminator as BertDiscriminator
-from bert_keras.models.encoder import BertEncoder as BertEncoder
-from bert_keras.models.feature_tagger import BertFeatureTagger as BertFeatureTagger
+from bert_keras.errors import check_name
+from bert_keras.models.encoder import BertEncoder
+from bert_keras.models.feature_tagger import BertFeatureTagger
 from bert_keras.models.pretrained import Pretrained
-from bert_keras.models.pretrainer import BertMaskedLM as BertMaskedLM
-from bert_keras.models.pretrainer import BertPretrainer as BertPretrainer
-from bert_keras.models.replaced_tokens import (
-    BertReplacedTokenPretrainer as BertReplacedTokenPretrainer,
+from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
+from bert_keras.models.replaced_tokens import BertDiscriminator, BertReplacedTokenPretrainer
+from bert_keras.models.sentence_encoder import BertSentenceEncoder
+from bert_keras.models.task_models import (
+    BertClassifier,
+    BertMultipleChoice,
+    BertQuestionAnswering,
+    BertTokenClassifier,
 )
-from bert_keras.models.sentence_encoder import BertSentenceEncoder as BertSentenceEncoder
-from bert_keras.models.task_models import BertClassifier as BertClassifier
-from bert_keras.models.task_models import BertMultipleChoice as BertMultipleChoice
-from bert_keras.models.task_models import BertQuestionAnswering as BertQuestionAnswering
-from bert_keras.models.task_models import BertTokenClassifier as BertTokenClassifier
 
 MODELS: dict[str, type[Pretrained]] = {
-    row.name: getattr(import_module(row.module), row.name) for row in ARCHITECTURES.values()
+    model.stored_as: model
+    for model in (
+        BertEncoder,
+        BertPretrainer,
+        BertMaskedLM,
+        BertDiscriminator,
+        BertReplacedTokenPretrainer,
+        BertClassifier,
+        BertTokenClassifier,
+        BertQuestionAnswering,
+        BertMultipleChoice,
+        BertFeatureTagger,
+        BertSentenceEncoder,
+    )
 }
 
 
@@ -46,7 +55,10 @@ def load_model(path: str | os.PathLike) -> Pretrained:
     print(model.metadata.labels)
     ```
     """
+    from bert_keras.checkpoints.formats import open_checkpoint
+
     checkpoint = open_checkpoint(path)
+    check_name(checkpoint.metadata.model, MODELS, what="model")
     return MODELS[checkpoint.metadata.model].from_checkpoint(
         checkpoint, metadata=checkpoint.metadata, source=path
     )

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from bert_keras.architectures import ENCODER
 from bert_keras.config import BertConfig
 from bert_keras.layers.attention import attention_bias, causal_bias, packed_bias
 from bert_keras.layers.bilstm import BiLSTM
@@ -75,7 +74,7 @@ class BertEncoder(Pretrained):
     ```
     """
 
-    architecture = ENCODER
+    stored_as = "BertEncoder"
     recomputes = False
 
     def __init__(

@@ -1,23 +1,61 @@
 """Defines the feature-based tagger of section 5.3: a BiLSTM on a frozen encoder labels words."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
-from bert_keras.architectures import FEATURE_TAGGER
-from bert_keras.checkpoints.feature_layers import feature_layers
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.distribution import GlobalBatchStep
+from bert_keras.errors import InputError, check_name, counted
 from bert_keras.layers.bilstm import BiLSTM, LayerMix
 from bert_keras.layers.heads import TokenLabelsHead
 from bert_keras.layers.primitives import states_at
-from bert_keras.models.configured_model import ConfiguredModel
+from bert_keras.models.pretrained import ConfiguredModel
 from bert_keras.models.task_models import TaskModel
 
 NUM_LSTM_LAYERS = 2  # "a two-layer 768-dimensional BiLSTM" (section 5.3)
+# Slices of the sequence of hidden states. Index 0 is the output of the embedding layer, index i the
+# output of block i. "weighted-sum-all" excludes the embeddings: it is the paper's "all 12 layers".
+LAYER_CHOICES = {
+    "embeddings": slice(0, 1),
+    "second-to-last": slice(-2, -1),
+    "last": slice(-1, None),
+    "weighted-sum-last-four": slice(-4, None),
+    "concat-last-four": slice(-4, None),
+    "weighted-sum-all": slice(1, None),
+}
+
+
+class FeatureLayers(NamedTuple):
+    """The hidden states that a layer choice selects, and how they are combined."""
+
+    indices: tuple[int, ...]  # indices: 0 is the embeddings, i the output of block i
+    is_summed: bool  # whether they are summed with learned weights; otherwise concatenated
+
+    def vector_size(self, hidden_size: int) -> int:
+        """Returns the size of the combined vector of a word."""
+        return hidden_size if self.is_summed else hidden_size * len(self.indices)
+
+
+def feature_layers(name: str, *, num_layers: int) -> FeatureLayers:
+    """Returns the layers that a choice selects in an encoder.
+
+    Args:
+        name: The name of the choice, a key of `LAYER_CHOICES`.
+        num_layers: The number of blocks of the encoder.
+
+    Raises:
+        InputError: The name is unknown, or the encoder has fewer layers than the choice needs.
+    """
+    check_name(name, LAYER_CHOICES, what="choice of layers")
+    indices = tuple(range(num_layers + 1)[LAYER_CHOICES[name]])
+    if 0 in indices and name != "embeddings":
+        raise InputError(
+            f"layers is {name!r}, but the encoder has only {counted(num_layers, 'layer')}"
+        )
+    return FeatureLayers(indices, is_summed=name.startswith("weighted-sum"))
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -132,7 +170,9 @@ class BertFeatureTagger(TaskModel):
     ```
     """
 
-    architecture = FEATURE_TAGGER
+    stored_as = "BertFeatureTagger"
+    heads = ("tagger",)
+    is_labelled = True
     arguments = ("num_labels", "dropout_rate")
 
     def __init__(
@@ -147,6 +187,8 @@ class BertFeatureTagger(TaskModel):
         **kwargs,
     ):
         super().__init__(config, name=name, **kwargs)
+        if type(lstm_units) is not int or lstm_units < 1:
+            raise InputError(f"lstm_units is {lstm_units!r}; expected at least 1")
         self.num_labels = num_labels
         self.dropout_rate = config.hidden_dropout_rate if dropout_rate is None else dropout_rate
         self.tagger = WordTagger(
@@ -176,13 +218,9 @@ class BertFeatureTagger(TaskModel):
         return self.tagger(features, training=training)
 
     @classmethod
-    def from_metadata(cls, metadata: ModelMetadata):
-        return cls(
-            metadata.config,
-            num_labels=len(metadata.labels),
-            layers=metadata.task["layers"],
-            lstm_units=metadata.task["lstm_units"],
-        )
+    def from_metadata(cls, metadata: ModelMetadata, **options):
+        settings = {name: metadata.task.get(name) for name in ("layers", "lstm_units")}
+        return super().from_metadata(metadata, **settings, **options)
 
     def new_metadata(self):
         """Returns the metadata of a model that was not loaded from a checkpoint."""

@@ -1,30 +1,40 @@
-"""Loads models from checkpoints of any format, and saves them."""
+"""Defines the base class of all models: their configuration, loading and saving."""
 
 import dataclasses
 import os
 from collections.abc import Collection, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import keras
-from typing_extensions import deprecated
 
-from bert_keras.architectures import ENCODER, Architecture
-from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState
-from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
-from bert_keras.checkpoints.model_readme import Sections, model_readme
-from bert_keras.checkpoints.tensors import StoredTensor, tensor
-from bert_keras.config import BertConfig
-from bert_keras.embedding import EmbeddingConfig
-from bert_keras.errors import InputError, counted
-from bert_keras.models.configured_model import ConfiguredModel
-from bert_keras.models.load_report import LoadReport, load_report
-from bert_keras.text.tokenizer import TextTokenizer
-from bert_keras.text.vocab import Vocabulary
+from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
+from bert_keras.errors import InputError, check, counted
+
+if TYPE_CHECKING:
+    from bert_keras.checkpoints.checkpoint import Checkpoint
+    from bert_keras.checkpoints.pretrained import LoadReport
+    from bert_keras.text.tokenizer import TextTokenizer
+
+
+class ConfiguredModel(keras.Model):
+    """A Keras model whose `get_config` stores its BertConfig and its other arguments."""
+
+    config: BertConfig
+    arguments: tuple[str, ...] = ()  # constructor arguments that are also attributes
+
+    def get_config(self):
+        return {
+            "name": self.name,
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "config": self.config.to_dict(),
+            **{name: getattr(self, name) for name in self.arguments},
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        arguments = {**config}
+        return cls(BertConfig.from_dict(arguments.pop("config")), **arguments)
 
 
 class Pretrained(ConfiguredModel):
@@ -33,10 +43,13 @@ class Pretrained(ConfiguredModel):
     The attributes `metadata`, `tokenizer` and `load_report` are None if the model was not loaded.
     """
 
-    architecture: Architecture  # the entry of the class in ARCHITECTURES
+    stored_as: str  # name of the class in checkpoints, also of its subclasses
+    heads: tuple[str, ...] = ()  # attributes of the heads, and first part of their weight names
+    is_labelled = False  # whether the model has one output for each of its labels
+    reads_pooled_output = False  # whether a head reads it; otherwise a pooler is not trained
     metadata: ModelMetadata | None = None  # metadata of the checkpoint
-    tokenizer: TextTokenizer | None = None  # None also if the checkpoint has no vocabulary
-    load_report: LoadReport | None = None
+    tokenizer: "TextTokenizer | None" = None  # None also if the checkpoint has no vocabulary
+    load_report: "LoadReport | None" = None
 
     @classmethod
     def from_pretrained(
@@ -48,6 +61,7 @@ class Pretrained(ConfiguredModel):
         ignore: Collection[str] = (),
         pad_vocabulary: bool = False,
         embedding: EmbeddingConfig | None = None,
+        name: str | None = None,
         **config_changes: Any,
     ) -> Self:
         """Builds the model with the weights of a checkpoint, and prints what was loaded.
@@ -61,6 +75,7 @@ class Pretrained(ConfiguredModel):
                 the vocabulary has tokens.
             embedding: How a BertSentenceEncoder computes an embedding; by default as the checkpoint
                 says.
+            name: The name of the Keras model; by default that of its class.
             **config_changes: Fields of `BertConfig`, such as `hidden_dropout_rate=0.0`.
 
         Returns:
@@ -77,106 +92,74 @@ class Pretrained(ConfiguredModel):
         )
         ```
         """
-        new, labels = _names("new", new), _names("labels", labels)
-        checkpoint = open_checkpoint(
-            path, ignore=_names("ignore", ignore), pad_vocabulary=pad_vocabulary
+        from bert_keras.checkpoints.formats import open_checkpoint
+        from bert_keras.checkpoints.pretrained import build_model, metadata_for
+
+        new, labels, ignore = _names("new", new), _names("labels", labels), _names("ignore", ignore)
+        checkpoint = open_checkpoint(path, ignore=ignore, pad_vocabulary=pad_vocabulary)
+        metadata = metadata_for(
+            cls,
+            checkpoint,
+            labels=labels,
+            new=new,
+            embedding=embedding,
+            config_changes=config_changes,
         )
-        source = checkpoint.metadata
-        config = BertConfig.from_dict({**source.config.to_dict(), **config_changes})
-        if cls.architecture.reads_pooled_output:
-            config = dataclasses.replace(config, has_pooler=True)
-        name, heads = cls.architecture.name, cls.architecture.heads
-        has_same_head = name == source.model and set(heads).isdisjoint(new)
-        old_labels = source.labels if has_same_head else ()
-        if cls.architecture.is_labelled and not labels and not old_labels:
-            raise InputError(f"a new head of {name} needs labels, such as ('no', 'yes')")
-        if labels and old_labels and old_labels not in (labels, numbered_labels(len(labels))):
-            raise InputError(
-                f"the head of {os.fspath(path)} has the labels {', '.join(old_labels)}; omit "
-                f"labels, or start with a new head: new={heads}"
-            )
-        metadata = source.of_model(
-            name, keeps_head=has_same_head, config=config, labels=labels or old_labels
-        )
-        if embedding is not None:
-            metadata = dataclasses.replace(metadata, embedding=embedding)
-        model = cls.from_checkpoint(checkpoint, metadata=metadata, source=path, new=new)
+        model = build_model(cls, checkpoint, metadata=metadata, source=path, new=new, name=name)
         print(model.load_report)
         return model
 
     @classmethod
-    def from_metadata(cls, metadata: ModelMetadata) -> Self:
-        """Builds the model that `metadata` describes; random weights use Keras' global seed."""
-        heads = {"num_labels": len(metadata.labels)} if metadata.labels else {}
-        return cls(metadata.config, **heads)
-
-    @classmethod
     def from_checkpoint(
         cls,
-        checkpoint: Checkpoint,
+        checkpoint: "Checkpoint",
         *,
         metadata: ModelMetadata,
         source: str | os.PathLike,
         new: Collection[str] = (),
     ) -> Self:
-        """Builds a model with the weights of an open checkpoint.
+        """Builds a model with the weights of an open checkpoint; see `build_model`."""
+        from bert_keras.checkpoints.pretrained import build_model
+
+        return build_model(cls, checkpoint, metadata=metadata, source=source, new=new)
+
+    @classmethod
+    def from_metadata(cls, metadata: ModelMetadata, **options: Any) -> Self:
+        """Builds the model that `metadata` describes; random weights use Keras' global seed.
 
         Args:
-            checkpoint: The checkpoint.
-            metadata: The metadata of the model, which may differ from that of the checkpoint.
-            source: The path of the checkpoint, for messages.
-            new: Parts (encoder, pooler, heads) that start with random weights; see `from_metadata`.
+            metadata: The metadata.
+            **options: Other arguments of the constructor, such as `name`.
 
         Raises:
-            InputError: A part is neither in the checkpoint nor in `new`, or weights are missing,
-                unexpected or of another shape; the message names all of them.
+            InputError: The metadata have no labels for a model with one output for each label.
         """
-        report = load_report(checkpoint, metadata=metadata, source=os.fspath(source), new=new)
-        with ThreadPoolExecutor() as pool:
-            values = {name: pool.submit(checkpoint.tensors[name].read) for name in report.loaded}
-            # Variables get their values when this scope ends, so `_loaded_array` replaces the
-            # random initializers before they run.
-            with keras.StatelessScope():
-                model = cls.from_metadata(metadata)
-                if not model.built:
-                    model.build()
-                weights = named_weights(model)
-                for name in report.loaded:
-                    weights[name]._initializer = partial(_loaded_array, values, name)
-        model.metadata, model.tokenizer, model.load_report = metadata, checkpoint.tokenizer, report
-        return model
-
-    @property
-    @deprecated("model.card is now model.metadata")
-    def card(self) -> ModelMetadata | None:
-        """Same as `metadata`; goes with version 0.3."""
-        return self.metadata
-
-    def __dir__(self):  # Keras reads every listed attribute of a model that it saves
-        return [name for name in super().__dir__() if name != "card"]
+        if cls.is_labelled:
+            check(metadata.labels, f"{cls.stored_as} has no labels; expected at least one")
+            options["num_labels"] = len(metadata.labels)
+        return cls(metadata.config, **options)
 
     def new_metadata(self) -> ModelMetadata:
         """Returns the metadata of a model that was not loaded from a checkpoint."""
-        is_labelled = self.architecture.is_labelled
         return ModelMetadata(
-            model=self.architecture.name,
+            model=self.stored_as,
             config=self.config,
             lowercase=True,
             max_length=self.config.max_positions,
-            labels=numbered_labels(self.num_labels) if is_labelled else (),
+            labels=numbered_labels(self.num_labels) if self.is_labelled else (),
         )
 
     def stored_metadata(
-        self, tokenizer: TextTokenizer | None, *, labels: Sequence[str] = ()
+        self, tokenizer: "TextTokenizer | None", *, labels: Sequence[str] = ()
     ) -> ModelMetadata:
         """Returns the metadata with which the model is saved with a tokenizer and labels."""
         metadata = self.metadata or self.new_metadata()
         if labels := _names("labels", labels):
-            if len(labels) != len(metadata.labels):
-                raise InputError(
-                    f"labels has {counted(len(labels), 'name')}; expected {len(metadata.labels)}, "
-                    "the number of labels of the head"
-                )
+            check(
+                len(labels) == len(metadata.labels),
+                f"labels has {counted(len(labels), 'name')}; expected {len(metadata.labels)}, the "
+                "number of labels of the head",
+            )
             metadata = dataclasses.replace(metadata, labels=labels)
         lowercase = metadata.lowercase if tokenizer is None else tokenizer.lowercase
         return dataclasses.replace(metadata, lowercase=lowercase)
@@ -186,7 +169,7 @@ class Pretrained(ConfiguredModel):
         path: str | os.PathLike,
         *,
         format: str = "bert-keras",
-        tokenizer: TextTokenizer | None = None,
+        tokenizer: "TextTokenizer | None" = None,
         labels: Sequence[str] = (),
     ) -> Path:
         """Writes the model as a new folder, and prints what other programs compute differently.
@@ -200,6 +183,8 @@ class Pretrained(ConfiguredModel):
         Returns:
             The path of the folder.
         """
+        from bert_keras.checkpoints.pretrained import save_model
+
         if not self.built:
             self.build()
         tokenizer = tokenizer or self.tokenizer
@@ -232,8 +217,9 @@ class Pretrained(ConfiguredModel):
         model.export("saved_models/film-critic/1")
         ```
         """
-        # The package exporting imports the models.
-        return import_module("bert_keras.exporting.export").export(self, path, **options)
+        from bert_keras.exporting.export import export
+
+        return export(self, path, **options)
 
 
 def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
@@ -242,45 +228,11 @@ def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
     The names do not change between releases, because checkpoints store them.
     """
     prefix = f"{model.path or model.name}/"  # the path states where another model or scope built it
-    part = "encoder/" if getattr(model, "architecture", None) is ENCODER else ""
+    part = "encoder/" if getattr(model, "stored_as", "") == "BertEncoder" else ""
     return {part + weight.path.removeprefix(prefix): weight for weight in model.weights}
-
-
-def save_model(
-    model: keras.Model,
-    folder: str | os.PathLike,
-    *,
-    metadata: ModelMetadata,
-    vocabulary: Vocabulary | None,
-    format: str = "bert-keras",
-    state: TrainingState | None = None,
-    sections: Sections | None = None,
-) -> tuple[str, ...]:
-    """Writes a model folder with a README.md, and returns the notes of `write_checkpoint`.
-
-    `sections` are the tables of the README.md; see `model_readme`.
-    """
-    tensors = {name: stored_weight(weight) for name, weight in named_weights(model).items()}
-    checkpoint = Checkpoint(metadata=metadata, tensors=tensors, vocabulary=vocabulary, state=state)
-    path = Path(folder)
-    name = path.parent.name if path.name == "model" else path.name  # "tiny" for runs/tiny/model
-    readme = model_readme(
-        metadata, vocabulary=vocabulary, name=name, format=format, sections=sections or {}
-    )
-    return write_checkpoint(checkpoint, folder, format=format, readme=readme)
-
-
-def stored_weight(weight: keras.Variable) -> StoredTensor:
-    """Wraps a variable as a StoredTensor, whose `read` copies the values to NumPy."""
-    return StoredTensor(tuple(weight.shape), lambda: keras.ops.convert_to_numpy(weight))
 
 
 def _names(argument: str, names: Collection[str]) -> tuple[str, ...]:
     if isinstance(names, str):
         raise InputError(f"{argument} is {names!r}; expected a sequence, such as ({names!r},)")
     return tuple(names)
-
-
-def _loaded_array(values: dict[str, Future], name: str, shape, dtype=None):
-    """Keras initializer that returns a loaded array, whose memory the variable takes over."""
-    return keras.ops.cast(tensor(values.pop(name).result()), dtype)

@@ -3,7 +3,6 @@
 import keras
 from keras import ops
 
-from bert_keras.architectures import MASKED_LM, PRETRAINER
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
@@ -38,7 +37,8 @@ class BertMaskedLM(TaskModel):
     ```
     """
 
-    architecture = MASKED_LM
+    stored_as = "BertMaskedLM"
+    heads = ("masked_lm",)
 
     def __init__(self, config: BertConfig, *, name: str = "masked_lm_model", **kwargs):
         super().__init__(config, name=name, **kwargs)
@@ -82,7 +82,9 @@ class BertPretrainer(TaskModel):
     ```
     """
 
-    architecture = PRETRAINER
+    stored_as = "BertPretrainer"
+    heads = ("masked_lm", "next_sentence")
+    reads_pooled_output = True
 
     def __init__(self, config: BertConfig, *, name: str = "pretrainer", **kwargs):
         if config.is_causal:

@@ -1,18 +1,53 @@
-"""Defines the pretraining model of ELECTRA: a generator that replaces tokens, a discriminator."""
+"""Defines the models of ELECTRA: the discriminator, and both with the generator in pretraining."""
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
 
-from bert_keras.architectures import REPLACED_TOKENS
-from bert_keras.checkpoints.generator import generator_config, generator_size
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.config import BertConfig, ModelMetadata
+from bert_keras.errors import InputError
 from bert_keras.layers.embeddings import SharedEmbeddings
 from bert_keras.layers.heads import ReplacedTokenHead
 from bert_keras.models.pretrainer import BertMaskedLM
 from bert_keras.models.task_models import TaskModel
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class BertDiscriminator(TaskModel):
+    """Predicts for each token whether it was replaced (Clark et al. 2020).
+
+    Args:
+        config: The hyperparameters of the encoder.
+        name: The name of the Keras model.
+
+    Call arguments:
+        inputs: A dict of `input_ids`, `input_mask` and `segment_ids`, int [B, T].
+
+    Returns:
+        A dict with `replaced_token`, logits [B, T], which are above 0 for a replaced token.
+
+    Example:
+
+    ```python
+    model = BertDiscriminator(preset("electra-tiny", vocab_size=4_000))
+    ```
+    """
+
+    stored_as = "BertDiscriminator"
+    heads = ("replaced_token",)
+
+    def __init__(self, config: BertConfig, *, name: str = "discriminator", **kwargs):
+        super().__init__(config, name=name, **kwargs)
+        self.replaced_token = self.head(
+            ReplacedTokenHead, activation=config.activation, name="replaced_token"
+        )
+        self.build()
+
+    def call(self, inputs, training=False):
+        hidden_BTD = self.encoder(inputs, training=training)["sequence_output"]
+        return {"replaced_token": self.replaced_token(hidden_BTD)}
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -28,7 +63,7 @@ class BertReplacedTokenPretrainer(TaskModel):
     Args:
         config: The hyperparameters of the encoder of the discriminator.
         generator_size: The size of the generator relative to the discriminator; see
-            `bert_keras.checkpoints.generator.generator_config`.
+            `generator_config`.
         name: The name of the Keras model.
 
     Call arguments:
@@ -48,7 +83,8 @@ class BertReplacedTokenPretrainer(TaskModel):
     ```
     """
 
-    architecture = REPLACED_TOKENS
+    stored_as = "BertReplacedTokenPretrainer"
+    heads = ("replaced_token", "generator")
     arguments = ("generator_size",)
 
     def __init__(
@@ -109,8 +145,47 @@ class BertReplacedTokenPretrainer(TaskModel):
         return dataclasses.replace(super().new_metadata(), task=task)
 
     @classmethod
-    def from_metadata(cls, metadata: ModelMetadata):
-        return cls(metadata.config, generator_size=generator_size(metadata))
+    def from_metadata(cls, metadata: ModelMetadata, **options):
+        size = generator_size(metadata)
+        return super().from_metadata(metadata, generator_size=size, **options)
+
+
+def generator_size(metadata: ModelMetadata) -> float:
+    """Returns the size of the generator that the metadata of a replaced-token model state.
+
+    Raises:
+        InputError: The size is not a number above 0, up to 1.
+    """
+    size: Any = metadata.task.get("generator_size")
+    if not isinstance(size, int | float) or not 0 < size <= 1:
+        raise InputError(
+            f"generator_size of a {metadata.model} is {size!r}; expected more than 0, up to 1"
+        )
+    return size
+
+
+def generator_config(config: BertConfig, size: float) -> BertConfig:
+    """Returns the configuration of a generator.
+
+    It has the layers, the embeddings and the head size of its discriminator, and the fraction
+    `size` of its attention heads, hidden size and intermediate size. Source: Clark et al. 2020,
+    section 3.2 and table 6.
+
+    Args:
+        config: The configuration of the discriminator.
+        size: The fraction; there is at least one head.
+    """
+    num_heads = max(1, round(size * config.num_heads))
+    hidden_size = config.hidden_size // config.num_heads * num_heads
+    embedding_size = config.embedding_size or config.hidden_size
+    return dataclasses.replace(
+        config,
+        hidden_size=hidden_size,
+        num_heads=num_heads,
+        intermediate_size=max(1, config.intermediate_size * num_heads // config.num_heads),
+        embedding_size=0 if embedding_size == hidden_size else embedding_size,
+        has_pooler=False,
+    )
 
 
 def drawn_ids(logits_BPV, draws_BP):

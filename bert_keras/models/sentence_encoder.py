@@ -7,14 +7,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_keras.architectures import SENTENCE_ENCODER
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.preprocessor import GroupPreprocessor
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.distribution.forward import compiled_forward
-from bert_keras.embedding import EmbeddingConfig
 from bert_keras.errors import InputError
 from bert_keras.layers.sentence import SentenceHead
 from bert_keras.models.task_models import TaskModel, flat_rows
@@ -62,7 +59,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
     ```
     """
 
-    architecture = SENTENCE_ENCODER
+    stored_as = "BertSentenceEncoder"
     preprocessor_class = GroupPreprocessor
 
     def __init__(
@@ -180,8 +177,8 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         return vectors_NE / np.maximum(lengths_N1, np.finfo(np.float32).tiny)
 
     @classmethod
-    def from_metadata(cls, metadata: ModelMetadata):
-        return cls(metadata.config, embedding=metadata.embedding or _DEFAULT)
+    def from_metadata(cls, metadata: ModelMetadata, **options):
+        return super().from_metadata(metadata, embedding=metadata.embedding or _DEFAULT, **options)
 
     def new_metadata(self) -> ModelMetadata:
         """Returns the metadata of a model that was not loaded from a checkpoint."""

@@ -6,14 +6,7 @@ from typing import TypeVar
 import keras
 from keras import ops
 
-from bert_keras.architectures import (
-    CLASSIFIER,
-    MULTIPLE_CHOICE,
-    QUESTION_ANSWERING,
-    TOKEN_CLASSIFIER,
-)
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.distribution import GlobalBatchStep
 from bert_keras.errors import InputError, check_name
 from bert_keras.layers.embeddings import SharedEmbeddings
@@ -28,9 +21,9 @@ Head = TypeVar("Head", bound=keras.layers.Layer)
 class TaskModel(GlobalBatchStep, Pretrained):
     """The base class of models that consist of an encoder and heads.
 
-    A subclass defines `architecture`, `call`, and one attribute for each name in
-    `architecture.heads`. Its constructor ends with `self.build()`. A pooler that no head reads is
-    not trained.
+    A subclass defines `call`, one attribute for each name in `heads` and the other attributes of
+    `Pretrained`. Its constructor ends with `self.build()`. A pooler that no head reads is not
+    trained.
 
     Args:
         config: The hyperparameters of the encoder.
@@ -40,15 +33,15 @@ class TaskModel(GlobalBatchStep, Pretrained):
 
     def __init__(self, config: BertConfig, *, embeddings: SharedEmbeddings | None = None, **kwargs):
         super().__init__(**kwargs)
-        if self.architecture.reads_pooled_output and not config.has_pooler:
+        if self.reads_pooled_output and not config.has_pooler:
             raise InputError(
-                f"has_pooler is False; expected True, because {self.architecture.name} reads the "
+                f"has_pooler is False; expected True, because {self.stored_as} reads the "
                 "pooled output"
             )
         self.config = config
         self.encoder = BertEncoder(config, embeddings=embeddings, dtype=self.dtype_policy)
         if self.encoder.pooler is not None:
-            self.encoder.pooler.trainable = self.architecture.reads_pooled_output
+            self.encoder.pooler.trainable = self.reads_pooled_output
 
     @property
     def encoders(self) -> list[BertEncoder]:
@@ -74,7 +67,7 @@ class TaskModel(GlobalBatchStep, Pretrained):
 
     def build(self, input_shape=None):
         self.encoder.build()
-        for name in self.architecture.heads:
+        for name in self.heads:
             # The masked-LM head uses the token embedding table as its decoder.
             table = (None, self.encoder.token_table.shape) if name == "masked_lm" else ()
             getattr(self, name).build((None, None, self.config.hidden_size), *table)
@@ -120,7 +113,10 @@ class BertClassifier(TextInputs, TaskModel):
     ```
     """
 
-    architecture = CLASSIFIER
+    stored_as = "BertClassifier"
+    heads = ("classification",)
+    is_labelled = True
+    reads_pooled_output = True
     arguments = ("num_labels", "dropout_rate", "window_pooling")
 
     def __init__(
@@ -158,12 +154,12 @@ class BertClassifier(TextInputs, TaskModel):
         return ops.sum(logits_BWL * real_BW1, axis=1) / ops.sum(real_BW1, axis=1)
 
     @classmethod
-    def from_metadata(cls, metadata: ModelMetadata):
+    def from_metadata(cls, metadata: ModelMetadata, **options):
         """Builds the model; `long_texts` in the settings of its task states the window pooling."""
         pooling = metadata.task.get("long_texts")
-        if pooling not in WINDOW_POOLINGS:
-            return super().from_metadata(metadata)
-        return cls(metadata.config, num_labels=len(metadata.labels), window_pooling=pooling)
+        if pooling in WINDOW_POOLINGS:
+            options["window_pooling"] = pooling
+        return super().from_metadata(metadata, **options)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -189,7 +185,9 @@ class BertMultipleChoice(TaskModel):
     ```
     """
 
-    architecture = MULTIPLE_CHOICE
+    stored_as = "BertMultipleChoice"
+    heads = ("multiple_choice",)
+    reads_pooled_output = True
     arguments = ("dropout_rate",)
 
     def __init__(
@@ -242,7 +240,9 @@ class BertTokenClassifier(TaskModel):
     ```
     """
 
-    architecture = TOKEN_CLASSIFIER
+    stored_as = "BertTokenClassifier"
+    heads = ("token_labels",)
+    is_labelled = True
     arguments = ("num_labels", "dropout_rate")
 
     def __init__(
@@ -289,7 +289,8 @@ class BertQuestionAnswering(TaskModel):
     ```
     """
 
-    architecture = QUESTION_ANSWERING
+    stored_as = "BertQuestionAnswering"
+    heads = ("span",)
 
     def __init__(self, config: BertConfig, *, name: str = "question_answering", **kwargs):
         super().__init__(config, name=name, **kwargs)

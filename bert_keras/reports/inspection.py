@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
-from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import ModelMetadata
 from bert_keras.downstream.task import softmax
 from bert_keras.errors import check
 from bert_keras.files import StrPath, check_output, write_text
@@ -122,8 +122,8 @@ def _masked_words(
         also the probability `is_next`. For a model without a masked-LM head only `missing`, the
         name of the model.
     """
-    if "masked_lm" not in model.architecture.heads:
-        return {"missing": model.architecture.name}
+    if "masked_lm" not in model.heads:
+        return {"missing": model.stored_as}
     call = cast(Callable[[dict], dict], model)  # faster than `predict`, which traces
     ids_T = inputs["input_ids"][0]
     masked = np.flatnonzero(ids_T == vocabulary.mask_id)
@@ -148,7 +148,7 @@ def _masked_words(
             rank = int(np.flatnonzero(order == ids_T[position])[0]) + 1
             predictions[-1]["original"] = [*original, rank]
     words: dict = {"predictions": predictions}
-    if "next_sentence" in model.architecture.heads and (ids_T == vocabulary.sep_id).sum() > 1:
+    if "next_sentence" in model.heads and (ids_T == vocabulary.sep_id).sum() > 1:
         pair = {**inputs, "masked_lm_positions": np.zeros((1, 1), np.int32)}
         logits = ops.convert_to_numpy(call(pair)["next_sentence"])
         words["is_next"] = float(softmax(logits)[0, 0])

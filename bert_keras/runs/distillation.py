@@ -4,12 +4,12 @@ import dataclasses
 import os
 from dataclasses import dataclass
 
-from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.checkpoint import Checkpoint, part
 from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
-from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import ModelMetadata
 from bert_keras.downstream.task import fixed
 from bert_keras.errors import InputError, check_range
+from bert_keras.models import MODELS
 from bert_keras.models.task_models import TaskModel
 from bert_keras.runs.starting_point import vocabulary_difference
 from bert_keras.text.vocab import Vocabulary
@@ -101,7 +101,7 @@ def open_teacher(
     path = distillation.teacher
     checkpoint = open_text_checkpoint(path)
     metadata, config = checkpoint.metadata, checkpoint.metadata.config
-    missing = {*ARCHITECTURES[student.model].heads} - {*map(part, checkpoint.tensors)}
+    missing = {*MODELS[student.model].heads} - {*map(part, checkpoint.tensors)}
     if missing:
         raise InputError(
             f"the teacher {path} is a {metadata.model} without {', '.join(sorted(missing))}, which "

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.architectures import ENCODER
 from bert_keras.checkpoints.checkpoint import TextCheckpoint
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.data.buckets import longest_first_batches
@@ -152,7 +151,7 @@ def _hidden_states(
     tokenizer, config = checkpoint.tokenizer, checkpoint.metadata.config
     metadata = dataclasses.replace(
         checkpoint.metadata,
-        model=ENCODER.name,
+        model="BertEncoder",
         config=dataclasses.replace(config, has_pooler=False),
         labels=(),
         task={},

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from bert_keras.checkpoints.formats import absolute_path
+from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.downstream.task import Task
 from bert_keras.downstream.tfds import is_tfds
 from bert_keras.files import StrPath, file_sha256
-from bert_keras.models.pretrained import save_model
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.outcome import (
     MODEL,

@@ -10,12 +10,12 @@ from typing import Any
 
 import keras
 
+from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.data.record_file import broken_files, readable_records
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError, counted
 from bert_keras.files import StrPath
 from bert_keras.models.initial_weights import start_with_local_attention
-from bert_keras.models.pretrained import save_model
 from bert_keras.models.task_models import TaskModel
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.objectives import evaluate_pretrainer

@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-from bert_keras.checkpoints.generator import generator_size
-from bert_keras.checkpoints.metadata import ModelMetadata, seems_lowercase
+from bert_keras.config import ModelMetadata
 from bert_keras.data.masking import Masker
 from bert_keras.data.objectives import DynamicMasking
 from bert_keras.data.records import (
@@ -16,8 +15,9 @@ from bert_keras.data.records import (
     record_files,
 )
 from bert_keras.errors import InputError
+from bert_keras.families import preset
 from bert_keras.files import file_sha256, json_object
-from bert_keras.presets import preset
+from bert_keras.models.replaced_tokens import generator_size
 from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.objectives import named_objective
 from bert_keras.runs.recipes import PretrainRecipe
@@ -28,7 +28,7 @@ from bert_keras.text.fast_tokenizer import (
     vocabulary_in,
     vocabulary_sha256,
 )
-from bert_keras.text.vocab import Vocabulary
+from bert_keras.text.vocab import Vocabulary, seems_lowercase
 
 MANIFEST = "manifest.json"  # of bert-tfrecords build
 
@@ -82,7 +82,7 @@ class PretrainInputs:
         self.objective = named_objective(recipe.objective, has_labels=self.schema.has_labels)
         check_examples(self.files[0], self.schema, self.objective.examples)
         self.masking = self._masking()
-        architecture = self.objective.model.architecture
+        model = self.objective.model
         lowercase, self.starting_point = _lowercase(records, vocabulary), None
         if start is not None:
             self.starting_point = open_starting_point(
@@ -103,11 +103,11 @@ class PretrainInputs:
                 hidden_dropout_rate=recipe.dropout_rate,
                 attention_dropout_rate=recipe.dropout_rate,
                 initializer_stddev=recipe.initializer_stddev,
-                has_pooler=architecture.reads_pooled_output,
+                has_pooler=model.reads_pooled_output,
                 is_causal=self.objective.is_causal,
             )
         task = {}
-        if "generator" in architecture.heads:
+        if "generator" in model.heads:
             if distillation is not None:
                 raise InputError(
                     f"the objective {recipe.objective} has no distillation; omit the teacher"
@@ -116,7 +116,7 @@ class PretrainInputs:
             if (point := self.starting_point) and "generator" not in point.new:
                 task = {"generator_size": generator_size(point.checkpoint.metadata)}
         self.metadata = ModelMetadata(
-            model=architecture.name,
+            model=model.stored_as,
             config=config,
             lowercase=lowercase,
             max_length=self.schema.max_length,

@@ -7,7 +7,7 @@ from typing import Any
 
 from bert_keras.data.masking import MaskingPolicy, replacement_shares
 from bert_keras.errors import LARGEST_SIZE, check, check_choice, check_least, check_range
-from bert_keras.presets import preset
+from bert_keras.families import preset
 
 # Name in recipes -> `runs.objectives.PretrainingObjective`, or "module:attribute", which is
 # imported on first use.

@@ -97,14 +97,14 @@ def open_starting_point(
             f"{recipe.objective} needs {kinds[objective.is_causal]} attention; use the objective "
             "with which the checkpoint was trained, or another checkpoint"
         )
-    architecture = objective.model.architecture
+    model = objective.model
     config = dataclasses.replace(
         config,
         hidden_dropout_rate=recipe.dropout_rate,
         attention_dropout_rate=recipe.dropout_rate,
-        has_pooler=architecture.reads_pooled_output or config.has_pooler,
+        has_pooler=model.reads_pooled_output or config.has_pooler,
     )
-    new = tuple(missing_parts(checkpoint, heads=architecture.heads, config=config))
+    new = tuple(missing_parts(checkpoint, heads=model.heads, config=config))
     start = StartingPoint(
         path=absolute_path(path),
         checkpoint=checkpoint,

@@ -11,9 +11,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.formats import open_text_checkpoint
-from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import ModelMetadata
 from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.task import Encoded, Outputs, Task
 from bert_keras.errors import InputError
@@ -117,8 +116,7 @@ class TaskRun:
                 source.config,
                 hidden_dropout_rate=self.recipe.dropout_rate,
                 attention_dropout_rate=self.recipe.dropout_rate,
-                has_pooler=source.config.has_pooler
-                or ARCHITECTURES[task.model].reads_pooled_output,
+                has_pooler=source.config.has_pooler or MODELS[task.model].reads_pooled_output,
                 num_lstm_layers=self.recipe.num_lstm_layers or source.config.num_lstm_layers,
             ),
             lowercase=source.lowercase,
@@ -232,7 +230,7 @@ class TaskRun:
         task or other labels.
         """
         metadata, source = self.metadata, self.checkpoint.metadata
-        heads = ARCHITECTURES[metadata.model].heads
+        heads = MODELS[metadata.model].heads
         new = {*missing_parts(self.checkpoint, heads=heads, config=metadata.config)}
         names = ("name", "text_columns")
         old_task, new_task = (

@@ -1,6 +1,7 @@
 """Defines the vocabulary: the tokens of a model, their ids, and its five special tokens."""
 
 import os
+import re
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ class Specials:
 BERT_SPECIALS = Specials()
 # Other white space may be a token: Google's Chinese vocabulary contains U+2028.
 _ASCII_SPACES = frozenset(string.whitespace)
+_HANGUL_SYLLABLE = re.compile("[가-힣]")
 
 
 @dataclass(frozen=True)
@@ -213,3 +215,21 @@ def in_order_of_ids(ids: Mapping[str, int], *, file: str) -> tuple[str, ...]:
             f"{file}: the ids of the tokens are not the numbers from 0 to {len(ids) - 1}, each once"
         )
     return tuple(sorted(ids, key=ids.__getitem__))
+
+
+def seems_lowercase(vocabulary: Vocabulary | None) -> bool:
+    """Estimates from the vocabulary whether a tokenizer lower-cases text.
+
+    Use it for checkpoints that do not state the letter case. Tokens in brackets, such as [MASK] and
+    the <S> of Google's Chinese model, do not count.
+
+    Returns:
+        True if no token has a capital letter or a Hangul syllable, which a tokenizer that
+        lower-cases decomposes. Also True without a vocabulary, because most BERT models are
+        uncased.
+    """
+    tokens = () if vocabulary is None else vocabulary.tokens
+    return all(
+        token == token.lower() or (token[0], token[-1]) in {("[", "]"), ("<", ">")}
+        for token in tokens
+    ) and not any(_HANGUL_SYLLABLE.search(token) for token in tokens)

@@ -15,12 +15,13 @@ import keras
 import tensorflow as tf
 
 from bert_keras.checkpoints.checkpoint import TrainingState
+from bert_keras.checkpoints.tensors import stored_weight
 from bert_keras.distribution.replicas import scalar_value
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError
 from bert_keras.files import json_object, write_text
 from bert_keras.layers.recomputation import seed_states
-from bert_keras.models.pretrained import named_weights, stored_weight
+from bert_keras.models.pretrained import named_weights
 from bert_keras.training.saved_states import SavedStates
 
 # Errors of TensorFlow and Python that reading the data can raise.

@@ -199,8 +199,8 @@ def _two_classes(logits):
 
 
 def _refuse_other_outputs(student, teacher, *, compares_states: bool) -> None:
-    kinds = [model.architecture.name for model in (student, teacher)]
-    if missing := sorted({*student.architecture.heads} - {*teacher.architecture.heads}):
+    kinds = [model.stored_as for model in (student, teacher)]
+    if missing := sorted({*student.heads} - {*teacher.heads}):
         raise InputError(
             f"the student is a {kinds[0]}, the teacher a {kinds[1]} without {', '.join(missing)}; "
             "expected a teacher with all outputs of the student"
@@ -209,7 +209,7 @@ def _refuse_other_outputs(student, teacher, *, compares_states: bool) -> None:
         raise InputError(
             f"a {kinds[0]} has no output of hidden states, which alpha_cosine compares; set it to 0"
         )
-    names = ["vocab_size"] if "masked_lm" in student.architecture.heads else []
+    names = ["vocab_size"] if "masked_lm" in student.heads else []
     names += ["hidden_size"] if compares_states else []
     sizes = {"num_labels": [getattr(model, "num_labels", 0) for model in (student, teacher)]}
     sizes |= {name: [getattr(m.config, name) for m in (student, teacher)] for name in names}

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import keras
 
-from bert_keras.checkpoints.safetensors_file import stored_tensors, write_tensors
-from bert_keras.checkpoints.tensors import tensor
+from bert_keras.checkpoints.tensors import stored_tensors, stored_weight, write_tensors
 from bert_keras.distribution.replicas import scalar_value
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError
 from bert_keras.files import atomic_file, write_text
-from bert_keras.models.pretrained import named_weights, stored_weight
+from bert_keras.models.pretrained import named_weights
 
 HISTORY, BEST = "evaluations.json", "best.safetensors"
 _RESTART = "to train again, remove the folder of the run or choose another"
@@ -147,7 +146,7 @@ class Evaluations(keras.callbacks.Callback):
         except InputError as error:  # its advice to copy the file again does not apply here
             raise InputError(f"{self.folder / BEST} is missing or damaged; {_RESTART}") from error
         for name, weight in named_weights(model).items():
-            weight.assign(tensor(best[name].read()))
+            weight.assign(best[name].read())
 
 
 def rank(score: float) -> float:

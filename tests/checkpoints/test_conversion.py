@@ -1,152 +1,148 @@
+"""`convert`: any format to any other, parts and students of models, larger vocabularies."""
+
 import dataclasses
 
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints import native
 from bert_keras.checkpoints.checkpoint import TrainingState
-from bert_keras.checkpoints.conversion import student_layers, student_of
+from bert_keras.checkpoints.conversion import convert, extended, student_layers, student_of
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.cli import main
 from bert_keras.errors import InputError
 from bert_keras.families import family_of
 from bert_keras.models import BertMaskedLM
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.factories import arrays_of, assert_same_tensors, random_checkpoint
+from tests.relatives import CHANGES
 
 POSITIONS, SEGMENTS = "encoder/embeddings/position", "encoder/embeddings/segment"
+FILES = ("bert_keras.json", "vocab.txt", "weights.safetensors")
 
 
-def test_convert_prints_a_table_and_reads_back(checkpoint, tmp_path, capsys):
-    write_checkpoint(checkpoint("BertClassifier"), tmp_path / "ours", format="bert-keras")
-    arguments = [str(tmp_path / "ours"), str(tmp_path / "theirs"), "--to", "huggingface"]
-    assert main(["convert", *arguments]) == 0
+def with_state(checkpoint, *, step: int = 7):
+    state = TrainingState(step=step, momentums=checkpoint.tensors, velocities=checkpoint.tensors)
+    return dataclasses.replace(checkpoint, state=state)
+
+
+def test_convert_prints_a_table_and_comes_back(tmp_path, capsys):
+    original = random_checkpoint("BertClassifier")
+    write_checkpoint(original, tmp_path / "ours", format="bert-keras")
+    assert main(["convert", f"{tmp_path}/ours", f"{tmp_path}/theirs", "--to", "huggingface"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{tmp_path}/ours -> {tmp_path}/theirs"
-    assert lines[1].split() == ["model", "BertClassifier,", "2", "layers", "of", "8"]
-    assert lines[2].split() == ["encoder", "37", "tensors", "2,064", "weights"]
-    assert "  labels          no, yes, perhaps" in lines
-    assert lines[-1].endswith("every tensor equal, bit for bit")
-    assert main(["convert", str(tmp_path / "theirs"), str(tmp_path / "back")]) == 0
-    for name in ("bert_keras.json", "vocab.txt", "weights.safetensors"):
-        ours, back = tmp_path / "ours" / name, tmp_path / "back" / name
-        assert ours.read_bytes() == back.read_bytes()
+    assert lines[1].split() == ["model", "BertClassifier,", "2", "layers", "of", "16"]
+    assert lines[2].split()[:3] == ["encoder", "37", "tensors"]
+    assert any(line.split() == ["labels", "no,", "yes,", "perhaps"] for line in lines)
+    assert main(["convert", f"{tmp_path}/theirs", f"{tmp_path}/back"]) == 0
+    for name in FILES:
+        assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "back" / name).read_bytes()
 
 
-def test_a_weight_that_differs_after_writing_is_an_internal_error(
-    checkpoint, tmp_path, monkeypatch
-):
-    write = native.write
-
-    def write_zeros(original, folder):
-        name = "encoder/pooler/bias"
-        tensor = dataclasses.replace(original.tensors[name], read=lambda: np.zeros(8, np.float32))
-        return write(
-            dataclasses.replace(original, tensors={**original.tensors, name: tensor}), folder
-        )
-
-    monkeypatch.setattr(native, "write", write_zeros)
-    with pytest.raises(RuntimeError, match=r"encoder/pooler/bias differs in the files"):
-        write_checkpoint(checkpoint("BertEncoder"), tmp_path / "ours", format="bert-keras")
-    assert not any(tmp_path.iterdir())
+def test_the_training_state(tmp_path, capsys):
+    original = with_state(random_checkpoint("BertPretrainer", config={"activation": "relu"}))
+    write_checkpoint(original, tmp_path / "a", format="bert-keras")
+    for format, kept in (("google", "with Adam's averages"), ("huggingface", "cannot store")):
+        assert main(["convert", f"{tmp_path}/a", f"{tmp_path}/{format}", "--to", format]) == 0
+        assert kept in capsys.readouterr().out
+    back = open_checkpoint(tmp_path / "google")
+    assert back.state.step == 7
+    assert_same_tensors(back.state.velocities, original.tensors)
+    command = ["convert", "--ignore", "global_step", f"{tmp_path}/a", f"{tmp_path}/b"]
+    assert main(command) == 0
+    assert "unused" in capsys.readouterr().out
+    assert open_checkpoint(tmp_path / "b").state is None
 
 
-def test_ignore_can_name_the_training_state(checkpoint, tmp_path, capsys):
-    original = checkpoint("BertPretrainer")
-    state = TrainingState(step=7, momentums=original.tensors, velocities=original.tensors)
-    write_checkpoint(
-        dataclasses.replace(original, state=state), tmp_path / "a", format="bert-keras"
-    )
-    command = ["convert", "--ignore", "global_step", str(tmp_path / "a")]
-    for format in ("bert-keras", "google"):
-        assert main([*command, str(tmp_path / format), "--to", format]) == 0
-        assert "  unused         global_step" in capsys.readouterr().out
-        assert open_checkpoint(tmp_path / format).state is None
-
-
-def test_convert_writes_a_part_of_a_model(checkpoint, tmp_path, capsys):
-    original = checkpoint("BertPretrainer")
+def test_a_part_of_a_model(tmp_path, capsys):
+    original = with_state(random_checkpoint("BertPretrainer"))
     write_checkpoint(original, tmp_path / "ours", format="bert-keras")
-    command = ["convert", str(tmp_path / "ours"), str(tmp_path / "words"), "--model"]
+    command = ["convert", f"{tmp_path}/ours", f"{tmp_path}/words", "--model"]
     assert main([*command, "BertMaskedLM"]) == 0
-    table = capsys.readouterr().out
-    assert "  unused      next_sentence/dense/bias" in table
+    assert "next_sentence/dense/bias" in capsys.readouterr().out
     part = open_checkpoint(tmp_path / "words")
     assert part.metadata.model == "BertMaskedLM"
-    assert set(original.tensors) - set(part.tensors) == {
-        "next_sentence/dense/bias",
-        "next_sentence/dense/kernel",
-    }
-    assert main([*command, "BertQuestionAnswering"]) == 2
-    message = (
-        "a BertQuestionAnswering needs weights of span, which the BertPretrainer does not have; it"
-    )
-    assert message in capsys.readouterr().err
-    assert main([*command, "BertClassifier"]) == 2
-    assert (
-        "a BertClassifier needs weights of classification, which the BertPretrainer"
-        in capsys.readouterr().err
-    )
+    absent = {"next_sentence/dense/bias", "next_sentence/dense/kernel"}
+    assert {*original.tensors} - {*part.tensors} == absent
+    assert {*part.state.momentums} == {*part.tensors}
+    for model, lacking in (("BertQuestionAnswering", "span"), ("BertClassifier", "classification")):
+        assert main([*command, model]) == 2
+        assert lacking in capsys.readouterr().err
+
+
+def test_the_generator_of_a_replaced_token_model(tmp_path):
+    config = {"has_pooler": False, **CHANGES["electra"]}
+    original = with_state(random_checkpoint("BertReplacedTokenPretrainer", config=config))
+    write_checkpoint(original, tmp_path / "both", format="bert-keras")
+    convert(tmp_path / "both", tmp_path / "small", model="BertMaskedLM")
+    small = open_checkpoint(tmp_path / "small")
+    table = "encoder/embeddings/token"
+    kernel = "encoder/layer_1/attention/query/kernel"
+    expected = {table: original.tensors[table], kernel: original.tensors[f"generator/{kernel}"]}
+    assert_same_tensors({name: small.tensors[name] for name in expected}, expected)
+    assert {*small.state.momentums} == {*small.tensors}
+    convert(tmp_path / "both", tmp_path / "large", model="BertDiscriminator", format="huggingface")
+    assert open_checkpoint(tmp_path / "large").metadata.model == "BertDiscriminator"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nothing", "new"], "nothing does not exist; expected the folder of a checkpoint on"),
-        (["gs://x/y", "new"], "gs://x/y is not on this machine; copy the folder of the check"),
-        (["ours", "gs://x/y"], "gs://x/y is not on this machine; write a local folder and copy"),
-        (["ours/weights.safetensors", "new"], "is a file; give the folder of the checkpoint, ours"),
+        (["nothing", "new"], "nothing does not exist"),
+        (["gs://x/y", "new"], "gs://x/y is not on this machine"),
+        (["ours", "gs://x/y"], "gs://x/y is not on this machine"),
+        (["ours/weights.safetensors", "new"], "is a file; give the folder"),
         ([".", "new"], ". itself is not a checkpoint; give ours"),
-        (["ours", "ours"], "ours exists already; choose another name or remove it first"),
-        (["ours", "new", "--to", "google"], "google cannot store multiple_choice/dense/kernel"),
+        (["empty", "new"], "empty contains no known checkpoint"),
+        (["ours", "new", "--to", "onnx"], "onnx"),
+        (["ours", "ours"], "ours exists already"),
+        (["ours", "new", "--to", "google"], "google cannot store multiple_choice/dense"),
+        (["ours", "new", "--model", "BertMaskLM"], "did you mean 'BertMaskedLM'"),
+        (["ours", "new", "--layers", "3"], "3 layers"),
     ],
 )
-def test_user_errors_are_one_line(checkpoint, tmp_path, capsys, monkeypatch, arguments, message):
+def test_mistakes_are_one_line_and_write_nothing(tmp_path, capsys, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    write_checkpoint(checkpoint("BertMultipleChoice"), "ours", format="bert-keras")
+    (tmp_path / "empty").mkdir()
+    write_checkpoint(random_checkpoint("BertMultipleChoice"), "ours", format="bert-keras")
     assert main(["convert", *arguments]) == 2
     error = capsys.readouterr().err.splitlines()
     assert len(error) == 1 and message in error[0]
-    assert {path.name for path in tmp_path.iterdir()} == {"ours"}
+    assert {path.name for path in tmp_path.iterdir()} == {"ours", "empty"}
 
 
 @pytest.mark.parametrize(
     ("num_layers", "of", "layers"),
-    [
-        (6, 12, [0, 2, 4, 7, 9, 11]),
-        (3, 6, [0, 2, 5]),
-        (4, 4, [0, 1, 2, 3]),
-        (1, 5, [0]),
-        (2, 24, [0, 23]),
-    ],
+    [(6, 12, [0, 2, 4, 7, 9, 11]), (3, 6, [0, 2, 5]), (4, 4, [0, 1, 2, 3]), (1, 5, [0])],
 )
 def test_student_layers_are_evenly_spaced(num_layers, of, layers):
     assert student_layers(num_layers, of=of) == layers
 
 
-def test_a_student_of_bert_is_a_distilbert(checkpoint, tmp_path, capsys):
-    teacher = checkpoint("BertPretrainer", num_layers=5)
+def test_a_student_of_bert_is_a_distilbert(tmp_path, capsys):
+    teacher = with_state(random_checkpoint("BertPretrainer", config={"num_layers": 5}))
     write_checkpoint(teacher, tmp_path / "teacher", format="bert-keras")
-    command = ["convert", str(tmp_path / "teacher"), str(tmp_path / "student"), "--layers", "3"]
+    command = ["convert", f"{tmp_path}/teacher", f"{tmp_path}/student", "--layers", "3"]
     assert main([*command, "--to", "huggingface"]) == 0
-    assert "  note        the student has layers 0, 2, 4 of 0 to 4\n" in capsys.readouterr().out
+    assert "the student has layers 0, 2, 4 of 0 to 4" in capsys.readouterr().out
     student = open_checkpoint(tmp_path / "student")
     assert student.metadata.model == "BertMaskedLM" and student.vocabulary == teacher.vocabulary
     assert family_of(student.metadata.config).kind == "distilbert"
-    assert student.metadata.config.num_layers == 3
-    source = {"layer_0": "layer_0", "layer_1": "layer_2", "layer_2": "layer_4"}
-    original = {name: tensor.read() for name, tensor in teacher.tensors.items()}
+    original = arrays_of(teacher.tensors)
     original[POSITIONS] = original[POSITIONS] + original.pop(SEGMENTS)[0]
-    for name, tensor in student.tensors.items():
-        first_part, layer, *rest = name.split("/")
-        expected = original["/".join([first_part, source.get(layer, layer), *rest])]
-        np.testing.assert_array_equal(tensor.read(), expected, name)
+    for name, array in arrays_of(student.tensors).items():
+        source = name.replace("layer_2", "layer_4").replace("layer_1", "layer_2")
+        np.testing.assert_array_equal(array, original[source], name)
 
 
-def test_a_student_with_all_layers_has_the_logits_of_its_teacher(checkpoint):
-    """What is of one text alone: there is no second segment."""
-    teacher = checkpoint("BertMaskedLM", has_pooler=False)
+def test_a_student_with_all_layers_has_the_logits_of_its_teacher():
+    """Those of one text alone: there is no second segment."""
+    teacher = random_checkpoint("BertMaskedLM", config={"has_pooler": False})
+    student = student_of(with_state(teacher), num_layers=2)
+    assert student.state is None
     models = [
         BertMaskedLM.from_checkpoint(each, metadata=each.metadata, source="a test")
-        for each in (teacher, student_of(teacher, num_layers=2))
+        for each in (teacher, student)
     ]
     ids = np.array([[2, 7, 8, 9, 3]])
     inputs = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
@@ -155,33 +151,88 @@ def test_a_student_with_all_layers_has_the_logits_of_its_teacher(checkpoint):
     np.testing.assert_allclose(logits[1], logits[0], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("changes", "absent"),
-    [
-        ({"embedding_size": 6, "shares_layers": True}, {"pooler"}),
-        ({"position_offset": 2, "num_segments": 1}, {"pooler", "layer_1", "layer_2"}),
-    ],
-)
-def test_students_of_relatives_keep_their_family(checkpoint, changes, absent):
-    teacher = checkpoint("BertClassifier", num_layers=4, **changes)
-    student = student_of(teacher, num_layers=2)
+@pytest.mark.parametrize("kind", ["albert", "roberta"])
+def test_students_of_relatives_keep_their_family(kind, tmp_path):
+    config = {**CHANGES[kind], "num_layers": 4}
+    teacher = random_checkpoint("BertClassifier", config=config)
+    write_checkpoint(teacher, tmp_path / "teacher", format="bert-keras")
+    convert(tmp_path / "teacher", tmp_path / "student", num_layers=2)
+    student = open_checkpoint(tmp_path / "student")
     assert student.metadata.model == "BertEncoder" and not student.metadata.labels
     assert family_of(student.metadata.config) is family_of(teacher.metadata.config)
-    parts = {name.split("/")[1] for name in student.tensors}
-    assert {name.split("/")[1] for name in teacher.tensors} - {"dense"} - parts - absent == (
-        {"layer_3"} if "layer_1" in absent else set()
-    )
-    np.testing.assert_array_equal(
-        student.tensors[SEGMENTS].read(), teacher.tensors[SEGMENTS].read()
-    )
+    assert student.metadata.config.num_layers == 2
+    same = {SEGMENTS: teacher.tensors[SEGMENTS]}
+    assert_same_tensors({SEGMENTS: student.tensors[SEGMENTS]}, same)
 
 
-def test_a_student_with_more_layers_than_its_teacher_is_refused(checkpoint):
-    with pytest.raises(InputError, match=r"the student has 3 layers; expected 1 to 2"):
-        student_of(checkpoint("BertEncoder"), num_layers=3)
+PAD, *OTHERS = SPECIAL_TOKENS
+LETTERS = (*"abcdef", "##a", "##b", "##bc", "##c", "##d", "##f")
+VOCABULARY = Vocabulary((PAD, "[unused0]", "[unused1]", *OTHERS, *LETTERS))
+IDS = VOCABULARY.ids
+TABLES = ("encoder/embeddings/token", "masked_lm/output_bias", "masked_lm/decoder")
 
 
-def test_a_student_has_no_training_state(checkpoint):
-    original = checkpoint("BertMaskedLM", has_pooler=False)
-    original = dataclasses.replace(original, state=object())
-    assert student_of(original, num_layers=1).state is None
+@pytest.mark.parametrize(
+    ("model", "config"),
+    [
+        ("BertPretrainer", {}),
+        ("BertMaskedLM", {"ties_decoder": False, "has_pooler": False}),
+        ("BertPretrainer", CHANGES["albert"]),
+        ("BertClassifier", {}),
+        ("BertReplacedTokenPretrainer", {**CHANGES["electra"], "has_pooler": False}),
+    ],
+)
+def test_new_rows_are_the_means_of_the_former_subtokens(model, config):
+    original = with_state(random_checkpoint(model, config=config, vocabulary=VOCABULARY))
+    new = extended(original, ["abc", "cab", "##bd", "x"])
+    assert new.vocabulary.tokens == (PAD, "abc", "cab", *OTHERS, *LETTERS, "##bd", "x")
+    assert new.metadata.config.vocab_size == len(new.vocabulary) == len(VOCABULARY) + 2
+    assert new.state is None
+    former = {1: ("a", "##bc"), 2: ("c", "##a", "##b"), -2: ("##b", "##d"), -1: ("[UNK]",)}
+    kept = [n for n in range(len(VOCABULARY)) if n not in former]
+    before = arrays_of(original.tensors)
+    assert {*new.tensors} == {*before}
+    for name, after in arrays_of(new.tensors).items():
+        if name.removeprefix("generator/") not in TABLES:
+            np.testing.assert_array_equal(after, before[name], name)
+            continue
+        np.testing.assert_array_equal(after[kept], before[name][kept], name)
+        for row, tokens in former.items():
+            mean = before[name][[IDS[token] for token in tokens]].mean(axis=0)
+            np.testing.assert_array_equal(after[row], mean, name)
+
+
+def test_texts_without_new_tokens_keep_their_ids(tmp_path):
+    original = random_checkpoint("BertMaskedLM", vocabulary=VOCABULARY)
+    write_checkpoint(original, tmp_path / "old", format="bert-keras")
+    (tmp_path / "words.txt").write_text("cab\nfed\na\n")
+    command = ["convert", f"{tmp_path}/old", f"{tmp_path}/new", "--extend-vocabulary"]
+    assert main([*command, f"{tmp_path}/words.txt"]) == 0
+    old, new = original.tokenizer, open_checkpoint(tmp_path / "new").tokenizer
+    assert old.ids_batch(["ab ba"]) == new.ids_batch(["ab ba"])
+    assert new.ids_batch(["cab fed a"]) == [[1, 2, IDS["a"]]]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "named"),
+    [
+        (["new york"], "white space"),
+        ([""], "blank"),
+        (["xy", "xy"], "twice"),
+        (["New"], "'New'"),  # the tokenizer makes it lower case
+        (["a-b"], "a - b"),
+        (["##"], "'##'"),
+        (["a", "##b"], "all new tokens already"),
+    ],
+)
+def test_tokens_that_no_text_contains_are_refused(tokens, named):
+    with pytest.raises(InputError, match=named):
+        extended(random_checkpoint("BertEncoder", vocabulary=VOCABULARY), tokens)
+
+
+def test_only_wordpiece_vocabularies_are_extended(vocabulary_of):
+    rules = vocabulary_of("roberta")
+    for vocabulary in (rules, None):
+        original = random_checkpoint("BertEncoder", vocabulary=rules)
+        with pytest.raises(InputError, match="WordPiece"):
+            extended(dataclasses.replace(original, vocabulary=vocabulary), ["cab"])

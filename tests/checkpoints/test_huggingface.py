@@ -1,7 +1,8 @@
-"""Hugging Face's folders, without PyTorch: transformers made those of fixtures/huggingface."""
+"""Hugging Face's folders: those of fixtures/huggingface were made by transformers."""
 
 import dataclasses
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -11,15 +12,18 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
-from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.huggingface.config import CLASSES
+from bert_keras.checkpoints.huggingface.config import CLASSES, read_config, transformers_classes
 from bert_keras.errors import InputError
-from bert_keras.models import BertClassifier, BertEncoder, load_model
+from bert_keras.families import FAMILIES, family_of, preset
+from bert_keras.models import MODELS, BertClassifier, BertPretrainer, load_model
+from tests.checkpoints.conftest import change_json
+from tests.factories import assert_same_tensors, random_checkpoint
+from tests.relatives import CHANGES
 
 FIXTURES = Path(__file__).parent / "fixtures" / "huggingface"
 NAMES = {"input_ids": "input_ids", "attention_mask": "input_mask", "token_type_ids": "segment_ids"}
-MODELS = {
+HEADS = {
     "encoder": "BertEncoder",
     "pretraining": "BertPretrainer",
     "masked_lm": "BertMaskedLM",
@@ -28,21 +32,23 @@ MODELS = {
     "question_answering": "BertQuestionAnswering",
     "multiple_choice": "BertMultipleChoice",
 }
-NATIVE_FILES = ("bert_keras.json", "vocab.txt", "weights.safetensors")
+KINDS = {"bert": {}, **{kind: CHANGES[kind] for kind in FAMILIES if kind in CHANGES}}
+PAIRS = [
+    (kind, model)
+    for kind in KINDS
+    for model in transformers_classes(FAMILIES[kind])
+    if model != "BertPretrainer" or kind in ("bert", "albert")
+]
 
 
-def copy(name: str, to: Path) -> Path:
-    return Path(shutil.copytree(FIXTURES / name, to / name))
+@pytest.fixture
+def copy(tmp_path):
+    """Copies a fixture."""
+    return lambda name: Path(shutil.copytree(FIXTURES / name, tmp_path / name))
 
 
 def tensors(folder: Path) -> dict[str, np.ndarray]:
     return {n: a for path in folder.glob("*.safetensors") for n, a in load_file(path).items()}
-
-
-def change(path: Path, **values) -> None:
-    """Of a JSON file; None takes a name away."""
-    changed = json.loads(path.read_text(encoding="utf-8")) | values
-    path.write_text(json.dumps({n: v for n, v in changed.items() if v is not None}))
 
 
 def store(folder: Path, arrays: dict[str, np.ndarray]) -> Path:
@@ -52,18 +58,23 @@ def store(folder: Path, arrays: dict[str, np.ndarray]) -> Path:
     return folder
 
 
-def golden(name: str) -> tuple[dict, list[np.ndarray]]:
-    with np.load(FIXTURES / name / "golden.npz") as file:
-        inputs = {ours: file[f"inputs/{theirs}"] for theirs, ours in NAMES.items()}
-        return inputs, [file[n] for n in file.files if n.startswith("outputs/")]
+def small(kind: str, model: str, *, config: dict | None = None, vocabulary=None, **fields):
+    """A random checkpoint of a family, with a pooler where transformers has one."""
+    has_pooler = MODELS[model].reads_pooled_output
+    has_pooler |= model == "BertEncoder" and FAMILIES[kind].has_pooler
+    changes = {"has_pooler": has_pooler, **KINDS[kind], **(config or {})}
+    made = random_checkpoint(model, config=changes, vocabulary=vocabulary, **fields)
+    return made if vocabulary else dataclasses.replace(made, vocabulary=None)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", HEADS)
 def test_outputs_equal_transformers(name):
     model = load_model(FIXTURES / name)
-    assert type(model).__name__ == MODELS[name]
-    inputs, theirs = golden(name)
-    if "masked_lm" in ARCHITECTURES[MODELS[name]].heads:
+    assert type(model).__name__ == HEADS[name]
+    with np.load(FIXTURES / name / "golden.npz") as file:
+        inputs = {ours: file[f"inputs/{theirs}"] for theirs, ours in NAMES.items()}
+        theirs = [file[n] for n in file.files if n.startswith("outputs/")]
+    if "masked_lm" in model.heads:
         every = np.tile(np.arange(inputs["input_ids"].shape[1]), (len(inputs["input_ids"]), 1))
         inputs["masked_lm_positions"] = every
     if name == "encoder":
@@ -77,297 +88,397 @@ def test_outputs_equal_transformers(name):
         np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_huggingface_to_huggingface_keeps_the_weights(name, tmp_path):
+@pytest.mark.parametrize("name", HEADS)
+def test_transformers_files_come_back(name, tmp_path):
     checkpoint = open_checkpoint(FIXTURES / name)
     write_checkpoint(checkpoint, tmp_path / "back", format="huggingface")
-    theirs, back = tensors(FIXTURES / name), tensors(tmp_path / "back")
-    assert theirs.keys() == back.keys()
-    for weight, array in theirs.items():
-        np.testing.assert_array_equal(back[weight], array.astype(np.float32), err_msg=weight)
+    assert_same_tensors(
+        tensors(tmp_path / "back"),
+        {n: array.astype(np.float32) for n, array in tensors(FIXTURES / name).items()},
+    )
     assert open_checkpoint(tmp_path / "back").metadata == checkpoint.metadata
     config = json.loads((FIXTURES / name / "config.json").read_text())
     written = json.loads((tmp_path / "back" / "config.json").read_text())
-    for field in ("architectures", "id2label", "vocab_size", "layer_norm_eps", "model_type"):
+    for field in ("architectures", "id2label", "hidden_act", "layer_norm_eps", "model_type"):
         assert written.get(field) == config.get(field), field
 
 
-@pytest.mark.parametrize("model", CLASSES)
-@pytest.mark.parametrize("has_pooler", [True, False])
-def test_native_to_huggingface_to_native_returns_the_same_files(
-    checkpoint, tmp_path, model, has_pooler
-):
-    reads_pooled_output = ARCHITECTURES[model].reads_pooled_output
-    if not has_pooler and reads_pooled_output:
-        pytest.skip("reads the pooled output")
-    original = checkpoint(
-        model, has_pooler=has_pooler, activation="gelu_tanh", layer_norm_epsilon=1e-6
-    )
+@pytest.mark.parametrize(("kind", "model"), PAIRS)
+def test_native_to_huggingface_to_native_returns_the_same_files(tmp_path, kind, model):
+    original = small(kind, model)
+    assert family_of(original.metadata.config) is FAMILIES["roberta" if "rob" in kind else kind]
     write_checkpoint(original, tmp_path / "ours", format="bert-keras")
-    notes = write_checkpoint(original, tmp_path / "theirs", format="huggingface")
-    max_seq_length = [note for note in notes if "pooler" in note]
-    is_encoder = model == "BertEncoder"
-    assert bool(max_seq_length) == (
-        (not (is_encoder or reads_pooled_output)) if has_pooler else is_encoder
-    )
+    assert write_checkpoint(original, tmp_path / "theirs", format="huggingface") == ()
     read = open_checkpoint(tmp_path / "theirs")
     assert (read.metadata, read.notes) == (original.metadata, ())
     write_checkpoint(read, tmp_path / "back", format="bert-keras")
-    for name in NATIVE_FILES:
+    for name in ("bert_keras.json", "weights.safetensors"):
         assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "ours" / name).read_bytes()
 
 
-def test_metadata_without_vocabulary_is_read_back(checkpoint, tmp_path):
-    original = checkpoint("BertClassifier")
-    metadata = dataclasses.replace(original.metadata, lowercase=False)
-    original = dataclasses.replace(original, metadata=metadata, vocabulary=None)
-    assert write_checkpoint(original, tmp_path / "theirs", format="huggingface") == ()
-    read = open_checkpoint(tmp_path / "theirs")
-    assert (read.metadata, read.vocabulary) == (metadata, None)
+@pytest.mark.extra
+@pytest.mark.parametrize(("kind", "model"), PAIRS)
+def test_transformers_reads_our_files_and_we_read_its_files(tmp_path, kind, model):
+    pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
+    transformers = pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
+    transformers.logging.disable_progress_bar()
+    original = small(kind, model)
+    write_checkpoint(original, tmp_path / "it", format="huggingface")
+    family = family_of(original.metadata.config)
+    name = transformers_classes(family)[model]
+    auto = f"AutoModel{name.removeprefix(family.class_prefix).removeprefix('Model')}"
+    theirs, info = getattr(transformers, auto).from_pretrained(
+        tmp_path / "it", output_loading_info=True
+    )
+    assert type(theirs).__name__ == name
+    assert not any(info.values()), info
+    theirs.save_pretrained(tmp_path / "again")
+    read = open_checkpoint(tmp_path / "again")
+    assert (read.metadata, read.notes) == (original.metadata, ())
+    assert_same_tensors(read.tensors, original.tensors)
 
 
-def test_written_files_and_keys(checkpoint, tmp_path):
-    write_checkpoint(checkpoint("BertClassifier"), tmp_path / "it", format="huggingface")
+@pytest.mark.extra
+@pytest.mark.parametrize(
+    "changes",
+    [{"ties_decoder": False}, {"has_biases": True}, {"local_window": 0}, {"pooling": "mean"}],
+)
+def test_options_of_modernbert_survive_transformers(tmp_path, changes):
+    transformers = pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
+    original = small("modernbert", "BertMaskedLM", config=changes)
+    write_checkpoint(original, tmp_path / "it", format="huggingface")
+    theirs = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "it")
+    theirs.save_pretrained(tmp_path / "again")
+    read = open_checkpoint(tmp_path / "again")
+    assert read.metadata.config == original.metadata.config
+    assert_same_tensors(read.tensors, original.tensors)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_classifier_on_a_pretrained_relative(tmp_path, kind):
+    write_checkpoint(small(kind, "BertMaskedLM"), tmp_path / "it", format="huggingface")
+    new = ("pooler", "classification")
+    model = BertClassifier.from_pretrained(tmp_path / "it", labels=("no", "yes"), new=new)
+    assert {name.split("/")[0] for name in model.load_report.unused} == {"masked_lm"}
+    model.save_pretrained(tmp_path / "mine", format="huggingface")
+    written = open_checkpoint(tmp_path / "mine").metadata
+    assert written.labels == ("no", "yes")
+    assert written.config == dataclasses.replace(model.config, has_pooler=True)
+
+
+def test_written_files_and_keys(tmp_path):
+    write_checkpoint(random_checkpoint("BertClassifier"), tmp_path / "it", format="huggingface")
     files = {path.name for path in (tmp_path / "it").iterdir()}
-    assert files == {
-        "config.json",
-        "model.safetensors",
-        "vocab.txt",
-        "tokenizer.json",
-        "tokenizer_config.json",
-    }
+    tokenizer_files = {"vocab.txt", "tokenizer.json", "tokenizer_config.json"}
+    assert files == {"config.json", "model.safetensors", *tokenizer_files}
     config = json.loads((tmp_path / "it" / "config.json").read_text())
     assert config["id2label"] == {"0": "no", "1": "yes", "2": "perhaps"}
     assert config["label2id"] == {"no": 0, "yes": 1, "perhaps": 2}
-    assert config["bert_keras"]["text_columns"] == ["question", "answer"]
-    names = tensors(tmp_path / "it").keys()
-    assert {name.split(".")[0] for name in names} == {"bert", "classifier"}
+    assert {name.split(".")[0] for name in tensors(tmp_path / "it")} == {"bert", "classifier"}
     tokenizer_json = Tokenizer.from_file(str(tmp_path / "it" / "tokenizer.json"))
     tokenizer = open_checkpoint(tmp_path / "it").tokenizer
-    text = f"Ab jcd, àé {'ab' * 70}"
-    ids = [2, *tokenizer.encode(text).ids, 3]
-    assert tokenizer_json.encode(text).ids == ids
-    assert tokenizer_json.encode("a", "b").type_ids == [0, 0, 0, 1, 1]
+    text = f"The film. unsing, àé {'ab' * 70}"
+    assert tokenizer_json.encode(text).ids == [2, *tokenizer.encode(text).ids, 3]
+    assert tokenizer_json.encode("the", "bad").type_ids == [0, 0, 0, 1, 1]
 
 
-def test_old_weight_names_are_read(tmp_path):
+def test_old_weight_names_are_read(copy, tmp_path):
     """Without `bert.`, with gamma and beta, with buffers and the tied table a second time."""
-    folder = copy("pretraining", tmp_path)
+    folder = copy("pretraining")
     arrays = tensors(folder)
-    bare = {name.removeprefix("bert."): array for name, array in arrays.items()}
-    old = {
-        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-            "LayerNorm.bias", "LayerNorm.beta"
-        ): array
-        for name, array in arrays.items()
-    }
     twice = arrays | {
         "bert.embeddings.position_ids": np.arange(10)[None],
         "bert.embeddings.token_type_ids": np.zeros((1, 10), np.int64),
         "cls.predictions.decoder.weight": arrays["bert.embeddings.word_embeddings.weight"],
         "cls.predictions.decoder.bias": arrays["cls.predictions.bias"],
     }
-    moved = {
-        name.replace("cls.predictions.bias", "cls.predictions.decoder.bias"): array
-        for name, array in twice.items()
-    }
+    old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    moved = {"cls.predictions.bias": "cls.predictions.decoder.bias"}
     expected = open_checkpoint(FIXTURES / "pretraining")
-    for kind in (bare, old, twice, moved):
-        read = open_checkpoint(store(folder, kind))
+    for source, names in ((arrays, {"bert.": ""}), (arrays, old), (twice, {}), (twice, moved)):
+        stored = {}
+        for name, array in source.items():
+            for one, other in names.items():
+                name = name.replace(one, other)
+            stored[name] = array
+        read = open_checkpoint(store(folder, stored))
         assert (read.metadata, read.unused) == (expected.metadata, ())
-        assert read.tensors.keys() == expected.tensors.keys()
-        for name, tensor in expected.tensors.items():
-            np.testing.assert_array_equal(read.tensors[name].read(), tensor.read())
+        assert_same_tensors(read.tensors, expected.tensors)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "note"),
-    [
-        (np.float16, "weights stored as float16 are converted to float32 without loss"),
-        (ml_dtypes.bfloat16, "weights stored as bfloat16 are converted to float32 without loss"),
-        (np.float64, "weights stored as float64 are rounded to float32"),
-    ],
-)
-def test_other_float_types_are_converted_and_noted(tmp_path, dtype, note):
-    folder = copy("encoder", tmp_path)
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
+def test_other_float_types_are_converted(copy, dtype):
+    folder = copy("encoder")
     arrays = {name: array.astype(dtype) for name, array in tensors(folder).items()}
-    read = open_checkpoint(store(folder, arrays))
-    assert note in read.notes
-    for ours, theirs in (
-        ("encoder/layer_1/feed_forward/output/kernel", "encoder.layer.1.output.dense.weight"),
-        ("encoder/embeddings/token", "embeddings.word_embeddings.weight"),
-    ):
-        array = read.tensors[ours].read()
-        expected = arrays[theirs].astype(np.float32)
-        assert array.dtype == np.float32
-        np.testing.assert_array_equal(array, expected.T if ours.endswith("kernel") else expected)
+    read = open_checkpoint(store(folder, arrays)).tensors
+    kernel = read["encoder/layer_1/feed_forward/output/kernel"].read()
+    assert kernel.dtype == np.float32
+    expected = arrays["encoder.layer.1.output.dense.weight"].astype(np.float32)
+    np.testing.assert_array_equal(kernel, expected.T)
+    np.testing.assert_array_equal(
+        read["encoder/embeddings/token"].read(),
+        arrays["embeddings.word_embeddings.weight"].astype(np.float32),
+    )
 
 
-def test_the_weights_decide_the_model_class(tmp_path):
-    folder = copy("pretraining", tmp_path)
-    change(folder / "config.json", architectures=["BertForMaskedLM"])  # as bert-base-uncased has it
-    assert open_checkpoint(folder).metadata.model == "BertPretrainer"
-    change(folder / "config.json", architectures=None, model_type=None)
+def test_the_weights_decide_the_model_class(copy):
+    folder = copy("pretraining")
+    change_json(folder / "config.json", architectures=["BertForMaskedLM"])  # as bert-base-uncased
     assert open_checkpoint(folder).metadata.model == "BertPretrainer"
     ignore = ("cls.seq_relationship.weight", "cls.seq_relationship.bias")
     read = open_checkpoint(folder, ignore=ignore)
     assert (read.metadata.model, set(read.unused)) == ("BertMaskedLM", set(ignore))
     assert read.metadata.config.has_pooler
-    change(folder / "config.json", architectures=["BertForDialogue"])
-    read = open_checkpoint(folder, ignore=("architectures",))
-    assert read.metadata.model == "BertPretrainer"
-    assert "config.json names the class BertForDialogue" in read.notes[0]
+    # A folder of BertForNextSentencePrediction keeps its head, for a BertPretrainer.
+    rest = {n: a for n, a in tensors(folder).items() if not n.startswith("cls.predictions.")}
+    change_json(folder / "config.json", architectures=["BertForNextSentencePrediction"])
+    assert open_checkpoint(store(folder, rest)).metadata.model == "BertEncoder"
+    model = BertPretrainer.from_pretrained(folder, new=("masked_lm",))
+    np.testing.assert_array_equal(
+        model.next_sentence.dense.kernel, rest["cls.seq_relationship.weight"].T
+    )
 
 
-def test_labels(tmp_path):
-    folder = copy("classification", tmp_path)
+def test_labels_and_problem_type(copy, tmp_path):
+    folder = copy("classification")
     shuffled = {"2": "c", "0": "a", "1": "b"}
-    change(folder / "config.json", id2label=shuffled, label2id={"a": 0, "b": 2, "c": 1})
+    change_json(folder / "config.json", id2label=shuffled, problem_type="regression")
     read = open_checkpoint(folder)
-    assert read.metadata.labels == ("a", "b", "c")
-    assert "label2id and id2label of config.json differ; id2label is used" in read.notes
-    change(folder / "config.json", id2label=None, num_labels=3)
+    assert (read.metadata.labels, read.metadata.problem_type) == (("a", "b", "c"), "regression")
+    write_checkpoint(read, tmp_path / "back", format="huggingface")
+    assert open_checkpoint(tmp_path / "back").metadata == read.metadata
+    change_json(folder / "config.json", id2label=None, num_labels=3)
     assert open_checkpoint(folder).metadata.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
 
 
 @pytest.mark.parametrize(
-    ("hidden_act", "activation"),
-    [("gelu", "gelu"), ("gelu_new", "gelu_tanh"), ("gelu_pytorch_tanh", "gelu_tanh"),
-     ("relu", "relu"), ("silu", "silu"), ("swish", "silu"), ("tanh", "tanh")],
-)  # fmt: skip
-def test_activations(tmp_path, hidden_act, activation):
-    folder = copy("encoder", tmp_path)
-    change(folder / "config.json", hidden_act=hidden_act)
-    assert open_checkpoint(folder).metadata.config.activation == activation
+    ("theirs", "ours", "back"),
+    [
+        ("gelu", "gelu", "gelu"),
+        ("gelu_new", "gelu_new", "gelu_new"),
+        ("gelu_pytorch_tanh", "gelu_tanh", "gelu_pytorch_tanh"),
+        ("swish", "silu", "silu"),
+        ("tanh", "tanh", "tanh"),
+    ],
+)
+def test_activations(copy, tmp_path, theirs, ours, back):
+    folder = copy("encoder")
+    change_json(folder / "config.json", hidden_act=theirs)
+    read = open_checkpoint(folder)
+    assert read.metadata.config.activation == ours
+    write_checkpoint(read, tmp_path / "back", format="huggingface")
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["hidden_act"] == back
 
 
-def test_absent_keys_have_the_values_of_bert_base(tmp_path):
-    folder = copy("encoder", tmp_path)
-    for name in ("layer_norm_eps", "hidden_act", "type_vocab_size", "hidden_dropout_prob"):
-        change(folder / "config.json", **{name: None})
-    config = open_checkpoint(folder).metadata.config
-    assert (config.layer_norm_epsilon, config.activation, config.num_segments) == (1e-12, "gelu", 2)
+def test_shards_and_precedence(copy):
+    folder = copy("pretraining")
+    assert len([*folder.glob("*.safetensors")]) > 1
+    sharded, arrays = open_checkpoint(FIXTURES / "pretraining"), tensors(folder)
+    (folder / "pytorch_model.bin").write_bytes(b"never read")
+    assert_same_tensors(open_checkpoint(store(folder, arrays)).tensors, sharded.tensors)
 
 
-def test_differences_of_transformers_are_noted(tmp_path):
-    folder = copy("classification", tmp_path)
-    change(
-        folder / "config.json",
-        classifier_dropout=0.3,
-        problem_type="multi_label_classification",
-        embedding_size=4,
-    )
-    notes = open_checkpoint(folder).notes
-    assert any("classifier_dropout is 0.3; it has no effect" in note for note in notes)
-    assert any("the problem_type multi_label_classification" in note for note in notes)
-    assert "config.json also has embedding_size; BERT has no such keys: ignored" in notes
+ELECTRA = {"model_type": "electra"}
+# The file of answerdotai/ModernBERT-base, without the keys that have no effect here.
+MODERNBERT = {
+    **{"model_type": "modernbert", "hidden_size": 768, "intermediate_size": 1152},
+    **{"num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size": 50368},
+    **{"global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "norm_eps": 1e-05},
+    **{"local_attention": 128, "local_rope_theta": 10000.0, "max_position_embeddings": 8192},
+}
+TYPES = ["full_attention", *["sliding_attention"] * 3]
 
 
-@pytest.mark.parametrize(("limit", "is_noted"), [(50, True), (100, False), (200, False)])
-def test_an_unusual_word_limit_is_noted(tmp_path, limit, is_noted):
-    folder = copy("encoder", tmp_path)
-    model = json.loads((folder / "tokenizer.json").read_text())["model"]
-    change(folder / "tokenizer.json", model=model | {"max_input_chars_per_word": limit})
-    note = f"tokenizer.json maps words of more than {limit} characters to [UNK], bert-keras "
-    expected = (f"{note}those of more than 200",) if is_noted else ()
-    assert open_checkpoint(folder).notes == expected
+def rope(base: float, **values) -> dict:
+    return {"rope_type": "default", "rope_theta": base, **values}
 
 
 @pytest.mark.parametrize(
-    "problem", ["regression", "single_label_classification", "multi_label_classification", None]
+    ("values", "expected"),
+    [
+        ({}, preset("base")),
+        ({"model_type": "distilbert"}, preset("distilbert", has_pooler=True)),
+        ({"model_type": "albert", "hidden_size": 768, "intermediate_size": 3072,
+          "num_attention_heads": 12}, preset("albert-base", activation="gelu_new")),
+        ({"model_type": "roberta", "type_vocab_size": 1, "max_position_embeddings": 514,
+          "layer_norm_eps": 1e-5}, preset("roberta-base")),
+        (ELECTRA, preset("electra-small", has_pooler=True)),
+        (ELECTRA | {"embedding_size": 768, "hidden_size": 768, "intermediate_size": 3072,
+                    "num_attention_heads": 12}, preset("electra-base", has_pooler=True)),
+        *((MODERNBERT | values, preset("modernbert-base", has_pooler=True, **changes))
+          for values, changes in (
+            ({}, {}),
+            ({"local_rope_theta": None}, {"local_rotary_base": 0.0}),
+            ({"rope_parameters": {"full_attention": rope(500.0), "sliding_attention": rope(20.0)},
+              "local_rope_theta": 7.0}, {"rotary_base": 500.0, "local_rotary_base": 20.0}),
+            ({"global_attn_every_n_layers": 1}, {"local_window": 0}),
+            ({"layer_types": [*TYPES * 5, *TYPES[:2]]}, {"global_every": 4}),
+            ({"local_attention": 65}, {"local_window": 64}),
+            ({"classifier_pooling": "mean"}, {"pooling": "mean"}),
+            ({"tie_word_embeddings": False}, {"ties_decoder": False}),
+            ({"norm_bias": True}, {"has_biases": True}))),
+    ],
+)  # fmt: skip
+def test_values_of_published_files(values, expected):
+    assert read_config(values, FAMILIES[values.get("model_type", "bert")]) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"model_type": "xlnet"}, "xlnet"),
+        ({"model_type": "roberta"}, "pad_token_id"),
+        ({"architectures": ["BertForDialogue"]}, "BertForDialogue"),
+        ({"auto_map": {"AutoModel": "their.Code"}}, "ignore=.'auto_map'"),
+        ({"hidden_act": "mish"}, "mish"),
+        ({"position_embedding_type": "relative_key"}, "relative_key"),
+        ({"is_decoder": True}, "is_decoder"),
+        ({"num_attention_heads": 3}, "multiple of num_heads"),
+        ({"hidden_size": "8"}, "expected int"),
+        (ELECTRA | {"summary_type": "mean"}, "summary_type"),
+        (MODERNBERT | {"classifier_activation": "silu"}, "classifier_activation"),
+        (MODERNBERT | {"classifier_pooling": "max"}, "max"),
+        (MODERNBERT | {"rope_scaling": {"type": "linear", "factor": 2.0}}, "linear"),
+        (MODERNBERT | {"layer_types": [*TYPES[::-1], *TYPES]}, "layer_types"),
+    ],
 )
-def test_problem_type_is_kept(tmp_path, problem):
-    folder = copy("classification", tmp_path)
-    change(folder / "config.json", problem_type=problem)
-    read = open_checkpoint(folder)
-    write_checkpoint(read, tmp_path / "back", format="huggingface")
-    config = json.loads((tmp_path / "back" / "config.json").read_text())
-    assert (read.metadata.problem_type or None, config.get("problem_type")) == (problem, problem)
-
-
-def test_the_encoder_of_an_unknown_class(tmp_path):
-    folder = copy("pretraining", tmp_path)
-    remaining = {n: a for n, a in tensors(folder).items() if not n.startswith("cls.predictions.")}
-    store(folder, remaining)
-    change(folder / "config.json", architectures=["BertForNextSentencePrediction"])
-    read = open_checkpoint(folder, ignore=("architectures",))
-    assert read.metadata.model == "BertEncoder"
-    assert set(read.unused) == {"cls.seq_relationship.weight", "cls.seq_relationship.bias"}
-    change(folder / "config.json", architectures=["BertForPreTraining"])
-    with pytest.raises(InputError, match=r"BertPretrainer.*cls\.predictions\.bias is missing"):
+def test_values_that_would_change_the_computation_are_refused(copy, values, named):
+    folder = copy("encoder")
+    change_json(folder / "config.json", **values)
+    with pytest.raises(InputError, match=named):
         open_checkpoint(folder)
 
 
-def test_safetensors_files_take_precedence(tmp_path):
-    folder = copy("encoder", tmp_path)
-    (folder / "pytorch_model.bin").write_bytes(b"never read")
-    note = "the weights are read from model.safetensors, not from pytorch_model.bin"
-    assert open_checkpoint(folder).notes == (note,)
+@pytest.mark.parametrize(
+    ("name", "added", "removed", "named"),
+    [
+        ("encoder", {}, "pooler.dense.bias", "encoder/pooler/bias is missing"),
+        ("encoder", {"head.weight": np.ones(3, "f")}, "", "head.weight unexpected"),
+        ("encoder", {"pooler.dense.bias": np.ones(9, "f")}, "", r"\(9,\), expected \(8,\)"),
+        ("encoder", {"pooler.dense.bias": np.ones(8, np.int8)}, "", "I8"),
+        ("encoder", {"embeddings.position_ids": np.arange(10)[::-1].copy()}, "", "position_ids"),
+        ("masked_lm", {"cls.predictions.decoder.weight": np.ones((16, 8), "f")}, "",
+         "ignore=.'cls.predictions.decoder.weight'"),
+        ("classification", {}, "bert.pooler.dense.weight", "pooler/kernel is missing"),
+    ],
+)  # fmt: skip
+def test_weights_that_are_not_of_the_model_are_refused(copy, name, added, removed, named):
+    folder = copy(name)
+    arrays = {**tensors(folder), **added}
+    arrays.pop(removed, None)
+    with pytest.raises(InputError, match=named):
+        load_model(store(folder, arrays))
 
 
-def test_shards(tmp_path):
-    assert len([*(FIXTURES / "pretraining").glob("*.safetensors")]) > 1
-    folder = copy("pretraining", tmp_path)
-    one = open_checkpoint(store(copy("pretraining", tmp_path / "one"), tensors(folder)))
-    for name, tensor in open_checkpoint(folder).tensors.items():
-        np.testing.assert_array_equal(tensor.read(), one.tensors[name].read())
+def test_a_classifier_of_unknown_class_or_labels_is_refused(copy):
+    folder = copy("classification")
+    for labels in ({"0": "a", "1": "b", "3": "c"}, {"0": "a", "1": "b"}):
+        change_json(folder / "config.json", id2label=labels)
+        with pytest.raises(InputError, match="3 labels"):
+            open_checkpoint(folder)
+    change_json(folder / "config.json", architectures=None)
+    with pytest.raises(InputError, match="BertForTokenClassification"):
+        open_checkpoint(folder)
 
 
-@pytest.mark.parametrize("files", [("vocab.txt",), ("tokenizer.json",), ("vocab.txt", "both")])
-def test_vocabularies(tmp_path, files):
-    folder = copy("token_labels", tmp_path)
-    expected = open_checkpoint(folder).vocabulary
-    if "vocab.txt" in files:
-        expected.save(folder / "vocab.txt")
-    if files == ("vocab.txt",):
-        (folder / "tokenizer.json").unlink()
-    read = open_checkpoint(folder)
-    assert read.vocabulary == expected
-    assert (read.metadata.lowercase, read.metadata.max_length) == (False, 9)
+def test_damaged_folders_are_refused(copy):
+    folder = copy("encoder")
+    weights = folder / "model.safetensors"
+    os.truncate(weights, 5000)
+    with pytest.raises(InputError, match="damaged"):
+        open_checkpoint(folder)
+    weights.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    with pytest.raises(InputError, match="git lfs pull"):
+        open_checkpoint(folder)
+    weights.unlink()
+    with pytest.raises(InputError, match=r"no model\.safetensors"):
+        open_checkpoint(folder)
+    shards = copy("pretraining")
+    index = shards / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "../encoder/model.safetensors"}}))
+    with pytest.raises(InputError, match="outside of its folder"):
+        open_checkpoint(shards)
 
 
-def test_without_vocabulary(tmp_path):
-    folder = copy("encoder", tmp_path)
-    for path in folder.glob("tokenizer*"):
-        path.unlink()
-    read = open_checkpoint(folder)
-    assert read.vocabulary is None
-    assert (read.metadata.lowercase, read.metadata.max_length) == (True, 10)
+def test_models_that_transformers_does_not_have_are_refused(tmp_path):
+    for kind, model, config in (
+        ("bert", "BertMaskedLM", {"shares_layers": True}),
+        ("bert", "BertDiscriminator", {}),
+        ("bert", "BertFeatureTagger", {}),
+        ("electra", "BertMaskedLM", {"embedding_size": 16}),
+        ("electra", "BertPretrainer", {}),
+        ("roberta", "BertPretrainer", {}),
+    ):
+        with pytest.raises(InputError, match="huggingface cannot store"):
+            write_checkpoint(
+                small(kind, model, config=config), tmp_path / "x", format="huggingface"
+            )
+    assert not any(tmp_path.iterdir())
 
 
-def test_the_vocabulary_decides_an_unstated_letter_case(tmp_path):
-    folder = copy("encoder", tmp_path)
-    open_checkpoint(folder).vocabulary.save(folder / "vocab.txt")
-    (folder / "tokenizer.json").unlink()
-    change(folder / "tokenizer_config.json", do_lower_case=None, model_max_length=10**30)
-    read = open_checkpoint(folder)
-    assert (read.metadata.lowercase, read.metadata.max_length) == (True, 10)
-    assert "no file states the letter case of texts; the vocabulary is lower-cased" in read.notes
+def test_a_masked_lm_head_that_transformers_computes_otherwise_is_noted(tmp_path):
+    """The heads of RoBERTa and ELECTRA have GELU, whatever the encoder has."""
+    for kind, config, is_noted in (
+        ("roberta", {"activation": "relu"}, True),
+        ("roberta", {"activation": "relu", "masked_lm_activation": "gelu"}, False),
+        ("electra", {"activation": "relu"}, False),
+        ("bert", {"activation": "relu"}, False),
+        ("bert", {"masked_lm_epsilon": 1e-5}, True),
+    ):
+        original = small(kind, "BertMaskedLM", config=config)
+        folder = tmp_path / f"{kind}{len(config)}{is_noted}"
+        notes = write_checkpoint(original, folder, format="huggingface")
+        assert any("masked-LM head" in note for note in notes) == is_noted
+        if not is_noted:
+            assert open_checkpoint(folder).metadata == original.metadata
 
 
-def test_added_tokens_can_be_ignored(tmp_path):
-    folder = copy("encoder", tmp_path)
-    arrays = tensors(folder)
-    table = arrays["embeddings.word_embeddings.weight"]
-    arrays["embeddings.word_embeddings.weight"] = np.concatenate([table, table[:1]])
-    store(folder, arrays)
-    change(folder / "config.json", vocab_size=17)
-    (folder / "added_tokens.json").write_text('{"[NEW]": 16}')
-    read = open_checkpoint(folder, ignore=("[NEW]",), pad_vocabulary=True)
-    assert len(read.vocabulary) == 17
-    assert (
-        "the added token [NEW] with id 16 is not in the vocabulary; ignored as requested"
-        in read.notes
-    )
+@pytest.mark.extra
+@pytest.mark.parametrize("kind", ["mapped", "the older kind", "shards"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_pytorch_files(copy, kind, dtype):
+    torch = pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
+    folder = copy("classification")
+    state = {name: torch.tensor(array) for name, array in tensors(folder).items()}
+    state = {name: tensor.to(getattr(torch, dtype)) for name, tensor in state.items()}
+    state["bert.embeddings.position_ids"] = torch.arange(10)[None]
+    (folder / "model.safetensors").unlink()
+    if kind == "shards":
+        weight_map = {name: f"pytorch_model-{len(name) % 2}.bin" for name in state}
+        for file in {*weight_map.values()}:
+            part = {name: tensor for name, tensor in state.items() if weight_map[name] == file}
+            torch.save(part, folder / file)
+        change_json(folder / "pytorch_model.bin.index.json", weight_map=weight_map)
+    else:
+        path = folder / "pytorch_model.bin"
+        torch.save(state, path, _use_new_zipfile_serialization=kind == "mapped")
+    model, expected = load_model(folder), load_model(FIXTURES / "classification")
+    assert model.metadata == expected.metadata
+    tolerance = 0 if dtype == "float32" else 2e-2
+    for one, other in zip(model.weights, expected.weights, strict=True):
+        np.testing.assert_allclose(one, other, rtol=tolerance)
 
 
-def test_a_task_model_starts_from_another_model(tmp_path, capsys):
-    with pytest.raises(ValueError, match=r"BertMaskedLM without weights of classification, pooler"):
-        BertClassifier.from_pretrained(FIXTURES / "masked_lm", labels=("a", "b"))
-    new = ("pooler", "classification")
-    model = BertClassifier.from_pretrained(FIXTURES / "masked_lm", labels=("a", "b"), new=new)
-    assert model(golden("masked_lm")[0]).shape == (3, 2)
-    assert "new         pooler (2), classification (2)" in capsys.readouterr().out
-    encoder = BertEncoder.from_pretrained(FIXTURES / "classification")
-    encoder.save_pretrained(tmp_path / "encoder", format="huggingface")
-    assert "pooler.dense.bias" in tensors(tmp_path / "encoder")
+class Command:
+    def __reduce__(self):
+        return os.system, ("touch ran",)
+
+
+@pytest.mark.extra
+def test_pytorch_files_with_code_are_refused_and_never_run(copy, monkeypatch, tmp_path):
+    torch = pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
+    monkeypatch.chdir(tmp_path)
+    folder = copy("encoder")
+    (folder / "model.safetensors").unlink()
+    for contents in ({"a": Command()}, [1], {"a": 1}, {"a": torch.ones(2).to(torch.int8)}):
+        torch.save(contents, folder / "pytorch_model.bin")
+        with pytest.raises(InputError, match=r"pytorch_model.bin"):
+            open_checkpoint(folder)
+    (folder / "pytorch_model.bin").write_bytes(b"PK\3\4damaged")
+    with pytest.raises(InputError, match=r"pytorch_model.bin"):
+        open_checkpoint(folder)
+    assert not Path("ran").exists()
+
+
+def test_every_model_class_of_transformers_is_one_of_ours():
+    assert {*CLASSES} <= {*MODELS}

@@ -21,6 +21,7 @@ from bert_keras.errors import InputError
 from bert_keras.families import family_of
 from bert_keras.models import MODELS, BertEncoder
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.factories import random_checkpoint
 
 WORDS = ("good", "bad", "film", "is", "it", "the", "license", "this", "of", "##s", "##ing")
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS, *"abcdefghijklmnopqrstuvwxyz.,!"))
@@ -50,12 +51,12 @@ def tokenizers(subwords):
 
 def hub_model(family: str, model: str, tokenizer):
     """A model of keras_hub with random weights, biases included, and its preprocessor."""
-    hub, classes = HUB_FAMILIES[family], keras_hub.models
+    prefix, classes = HUB_FAMILIES[family].class_prefix, keras_hub.models
     sizes = SIZES | {"vocabulary_size": tokenizer.vocabulary_size(), "max_sequence_length": 24}
     embedding = {"embedding_dim": 16} if family == "albert" else {}
-    made = getattr(classes, hub.class_name("BertEncoder"))(**sizes, **embedding)
+    made = getattr(classes, f"{prefix}Backbone")(**sizes, **embedding)
     if model != "BertEncoder":
-        name = hub.class_name(model)
+        name = f"{prefix}{CLASSES[model]}"
         preprocessor = getattr(classes, f"{name}Preprocessor")(tokenizer, sequence_length=12)
         labels = {"num_classes": 3} if model == "BertClassifier" else {}
         made = getattr(classes, name)(made, preprocessor=preprocessor, **labels)
@@ -189,8 +190,10 @@ def test_every_layer(weights):
         {"activation": "gelu", "layer_norm_epsilon": 1e-6, "attention_dropout_rate": 0.3},
     ],
 )
-def test_native_to_keras_hub_to_native_returns_the_same_files(checkpoint, tmp_path, model, changes):
-    write_checkpoint(checkpoint(model, **changes), tmp_path / "ours", format="bert-keras")
+def test_native_to_keras_hub_to_native_returns_the_same_files(tmp_path, model, changes):
+    write_checkpoint(
+        random_checkpoint(model, config=changes), tmp_path / "ours", format="bert-keras"
+    )
     notes = write_checkpoint(
         open_checkpoint(tmp_path / "ours"), tmp_path / "theirs", format="keras-hub"
     )
@@ -253,9 +256,11 @@ def test_shards_and_missing_tokens(folder, tokenizers):
         ("BertEncoder", {"position_offset": 2, "num_segments": 2, "has_pooler": False}, "segments"),
     ],
 )
-def test_models_that_keras_hub_cannot_store(checkpoint, tmp_path, model, changes, word):
+def test_models_that_keras_hub_cannot_store(tmp_path, model, changes, word):
     with pytest.raises(InputError, match=word):
-        write_checkpoint(checkpoint(model, **changes), tmp_path / "new", format="keras-hub")
+        write_checkpoint(
+            random_checkpoint(model, config=changes), tmp_path / "new", format="keras-hub"
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -308,7 +313,7 @@ def test_other_contents_are_refused(folder, name, changes):
     assert str(folder) in str(error.value)
 
 
-def test_names_of_presets(folder, checkpoint, monkeypatch, tmp_path):
+def test_names_of_presets(folder, monkeypatch, tmp_path):
     asked = []
 
     def download(handle, **options):
@@ -328,7 +333,7 @@ def test_names_of_presets(folder, checkpoint, monkeypatch, tmp_path):
     for name in ("bert_bse_en", "runs/bert_base_en", "bert-base"):
         with pytest.raises(InputError, match=f"{name} does not exist"):
             open_checkpoint(name)
-    write_checkpoint(checkpoint("BertEncoder"), NAME, format="bert-keras")
+    write_checkpoint(random_checkpoint("BertEncoder"), NAME, format="bert-keras")
     del asked[:]
     assert open_checkpoint(NAME).metadata.model == "BertEncoder" and not asked
     assert absolute_path(NAME) == str(tmp_path / NAME)

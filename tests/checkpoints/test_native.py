@@ -1,86 +1,127 @@
+"""The native format, tensors that stay in their files, and the README.md of a folder."""
+
 import dataclasses
+import json
+import os
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
-from bert_keras.checkpoints.checkpoint import TrainingState
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.native import STATE
+from bert_keras.checkpoints.model_readme import model_readme
+from bert_keras.checkpoints.tensors import joined, of_array, stored_tensors, write_tensors
 from bert_keras.errors import InputError
+from bert_keras.models import MODELS, load_model
+from tests.checkpoints.conftest import change_json
+from tests.checkpoints.test_conversion import FILES, with_state
+from tests.factories import assert_same_tensors, random_checkpoint, random_metadata
 
 
-def with_state(original, *, step: int):
-    """Adam's averages as they might be: small numbers of the weights' own shapes."""
-    smaller = {
-        name: dataclasses.replace(t, read=lambda t=t: t.read() / 7)
-        for name, t in original.tensors.items()
-    }
-    state = TrainingState(step=step, momentums=original.tensors, velocities=smaller)
-    return dataclasses.replace(original, state=state)
-
-
-def test_weights_and_training_state_are_read_back(checkpoint, tmp_path):
-    original = with_state(checkpoint("BertPretrainer"), step=2**24 + 1)
+@pytest.mark.parametrize("model", MODELS)
+def test_weights_and_training_state_are_read_back(tmp_path, model):
+    original = with_state(random_checkpoint(model), step=2**24 + 1)
     assert write_checkpoint(original, tmp_path / "a", format="bert-keras") == ()
     files = {path.name for path in (tmp_path / "a").iterdir()}
-    assert files == {
-        "bert_keras.json",
-        "vocab.txt",
-        "weights.safetensors",
-        "training_state.safetensors",
-    }
+    assert files == {*FILES, "training_state.safetensors"}
     back = open_checkpoint(tmp_path / "a")
-    assert (back.metadata, back.vocabulary, back.state.step) == (
-        original.metadata,
-        original.vocabulary,
-        2**24 + 1,
-    )
-    for name, tensor in original.tensors.items():
-        np.testing.assert_array_equal(back.tensors[name].read(), tensor.read())
-        np.testing.assert_array_equal(back.state.momentums[name].read(), tensor.read())
-        np.testing.assert_array_equal(back.state.velocities[name].read(), tensor.read() / 7)
+    assert (back.metadata, back.vocabulary) == (original.metadata, original.vocabulary)
+    assert back.state.step == 2**24 + 1
+    for tensors in (back.tensors, back.state.momentums, back.state.velocities):
+        assert_same_tensors(tensors, original.tensors)
     write_checkpoint(back, tmp_path / "b", format="bert-keras")
     for name in files:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert not load_model(tmp_path / "a").load_report.unused
 
 
-def test_the_training_state_of_other_weights_is_refused(checkpoint, tmp_path):
-    write_checkpoint(
-        with_state(checkpoint("BertPretrainer"), step=3), tmp_path / "a", format="bert-keras"
-    )
-    write_checkpoint(checkpoint("BertEncoder"), tmp_path / "b", format="bert-keras")
-    (tmp_path / "a" / "training_state.safetensors").rename(
-        tmp_path / "b" / "training_state.safetensors"
-    )
-    with pytest.raises(InputError, match=r"masked_lm/transform/kernel is unexpected"):
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"model": "BertParser"}, "BertParser"),
+        ({"labels": None}, "labels"),
+        ({"labels": [1, 2, 3]}, r"\[1, 2, 3\]"),
+        ({"labels": ["a", "a", "b"]}, "labels"),
+        ({"max_length": 1000}, "max_length"),
+        ({"max_length": "12"}, "12"),
+        ({"lowercase": 1}, "lowercase"),
+        ({"task": [1]}, "task"),
+        ({"colour": "blue"}, "colour"),
+        ({"config": {"num_layers": 2, "colour": "blue"}}, "colour"),
+    ],
+)
+def test_damaged_metadata_are_refused(tmp_path, changes, named):
+    write_checkpoint(random_checkpoint("BertClassifier"), tmp_path / "a", format="bert-keras")
+    change_json(tmp_path / "a" / "bert_keras.json", **changes)
+    with pytest.raises(InputError, match=named):
+        load_model(tmp_path / "a")
+
+
+def test_files_that_do_not_belong_together_are_refused(tmp_path):
+    write_checkpoint(random_checkpoint("BertPretrainer"), tmp_path / "a", format="bert-keras")
+    write_checkpoint(random_checkpoint("BertEncoder"), tmp_path / "b", format="bert-keras")
+    weights = tmp_path / "b" / "weights.safetensors"
+    weights.replace(tmp_path / "a" / "weights.safetensors")
+    with pytest.raises(InputError, match="masked_lm, next_sentence"):
+        load_model(tmp_path / "a")
+    with pytest.raises(InputError, match="does not exist"):
         open_checkpoint(tmp_path / "b")
-    (tmp_path / "b" / "weights.safetensors").rename(tmp_path / "b" / STATE)
-    with pytest.raises(InputError, match=r"weights.safetensors does not exist; expected a file"):
-        open_checkpoint(tmp_path / "b")
-
-
-def test_a_vocabulary_of_another_size_is_refused(checkpoint, tmp_path):
-    write_checkpoint(checkpoint("BertEncoder"), tmp_path / "a", format="bert-keras")
-    vocabulary = (tmp_path / "a" / "vocab.txt").read_text()
-    (tmp_path / "a" / "vocab.txt").write_text(vocabulary.replace("##d\n##e\n", ""))
-    with pytest.raises(
-        InputError,
-        match=r"18 tokens, but the token table has 20 rows; .* 2 unused tokens: pad_vocabulary=T",
-    ):
+    os.truncate(tmp_path / "a" / "weights.safetensors", 5000)
+    with pytest.raises(InputError, match="damaged"):
         open_checkpoint(tmp_path / "a")
-    padded = open_checkpoint(tmp_path / "a", pad_vocabulary=True).vocabulary
-    assert (len(padded), padded.tokens[:18]) == (20, tuple(vocabulary.split("\n")[:18]))
-    (tmp_path / "a" / "vocab.txt").write_text(vocabulary + "more\n")
-    for pad_vocabulary in (False, True):
-        with pytest.raises(InputError, match=r"21 tokens, .* 20 rows; use the vocabulary"):
-            open_checkpoint(tmp_path / "a", pad_vocabulary=pad_vocabulary)
 
 
-def test_unknown_formats_and_existing_folders_are_refused(checkpoint, tmp_path):
-    original = checkpoint("BertEncoder")
-    with pytest.raises(InputError, match=r"no format is called 'onnx'; known: bert-keras"):
+def test_unknown_formats_and_folders_with_contents_are_refused(tmp_path):
+    original = random_checkpoint("BertEncoder")
+    with pytest.raises(InputError, match="onnx"):
         write_checkpoint(original, tmp_path / "new", format="onnx")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").touch()
-    with pytest.raises(InputError, match=r"full exists already; choose another name"):
+    with pytest.raises(InputError, match="exists already"):
         write_checkpoint(original, tmp_path / "full", format="bert-keras")
+
+
+def test_transposed_split_and_joined_arrays(tmp_path):
+    array = np.random.default_rng(0).normal(size=(132, 7)).astype("float32")
+    tensors = {
+        "a": of_array(array.shape, lambda: array),
+        "scalar": of_array((), lambda: array[0, 0]),
+    }
+    write_tensors(tmp_path / "x.safetensors", tensors, metadata={"step": "3"})
+    assert {n: a.shape for n, a in load_file(tmp_path / "x.safetensors").items()} == {
+        "a": (132, 7),
+        "scalar": (),
+    }
+    stored = stored_tensors(tmp_path / "x.safetensors")["a"]
+    np.testing.assert_array_equal(stored.transposed().read(), array.T)
+    parts = stored.split(3)
+    np.testing.assert_array_equal(parts[1].read(), array[44:88])
+    np.testing.assert_array_equal(parts[2].transposed().read(), array[88:].T)
+    assert joined(parts).shape == (132, 7)
+    np.testing.assert_array_equal(joined(parts).read(), array)
+
+
+def test_the_readme_of_a_folder():
+    metadata = random_metadata("BertClassifier", max_length=64)
+    metadata = dataclasses.replace(metadata, labels=("sport", "trade"))
+    text = model_readme(
+        metadata,
+        vocabulary=None,
+        name="topics",
+        sections={"Recipe": {"num_epochs": 3}, "Scores": {"accuracy": 0.9}},
+    )
+    for line in (
+        "# topics",
+        "A `BertClassifier` of bert_keras, of the family bert.",
+        "| layers, hidden size, attention heads | 2, 16, 2 |",
+        "| longest input | 64 tokens |",
+        "| texts | question, answer |",
+        "| labels | sport, trade |",
+        "## Recipe",
+        "| num_epochs | 3 |",
+        "| accuracy | 0.9 |",
+        'model = BertClassifier.from_pretrained("topics")',
+    ):
+        assert f"\n{line}\n" in f"\n{text}", line
+    assert "\n\n\n" not in text
+    assert json.dumps(metadata.to_dict())

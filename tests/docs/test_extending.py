@@ -14,9 +14,7 @@ SECTIONS = {
     for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]
 }
 TABLES = {  # to which examples add rows, by their modules
-    "ARCHITECTURES": "bert_keras.architectures",
     "FAMILIES": "bert_keras.families",
-    "PRESETS": "bert_keras.presets",
     "FORMATS": "bert_keras.checkpoints.formats",
     "PRETRAINING_OBJECTIVES": "bert_keras.runs.objectives",
     "TASKS": "bert_keras.downstream.catalog",

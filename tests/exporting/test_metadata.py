@@ -3,8 +3,7 @@ import json
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.exporting.saved_model import export_metadata, write_metadata
 from bert_keras.exporting.version_folder import METADATA
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.checkpoints.pretrained import save_model
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.exporting import model_folder
 from bert_keras.exporting.export import export
@@ -20,7 +20,6 @@ from bert_keras.models import (
     BertSentenceEncoder,
     BertTokenClassifier,
 )
-from bert_keras.models.pretrained import save_model
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary

@@ -4,8 +4,8 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.checkpoints.pretrained import save_model
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.exporting.export import export
 from bert_keras.exporting.verify import run_requests
@@ -16,7 +16,6 @@ from bert_keras.exporting.warmup import (
     write_warmup,
 )
 from bert_keras.models import BertClassifier
-from bert_keras.models.pretrained import save_model
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 

@@ -11,8 +11,8 @@ import pytest
 
 from bert_keras import demo as demo_module
 from bert_keras.cli import main
+from bert_keras.families import presets
 from bert_keras.models import load_model
-from bert_keras.presets import PRESETS
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 from bert_keras.serving.server import running_server
 from bert_keras.training.curves import read_curves
@@ -27,8 +27,8 @@ MODELS = ("pretrain/model/weights.safetensors", "finetune/model/weights.safetens
 def short(monkeypatch):
     """Few steps of a small model on four topics of medium length."""
     size = PRETRAIN["demo"].size
-    small = dataclasses.replace(PRESETS[size], num_layers=1, hidden_size=32, num_heads=1)
-    monkeypatch.setitem(PRESETS, size, small)
+    small = dataclasses.replace(presets()[size], num_layers=1, hidden_size=32, num_heads=1)
+    monkeypatch.setitem(presets(), size, small)
     shorter = dataclasses.replace(
         PRETRAIN["demo"], num_steps=4, num_warmup_steps=2, steps_per_log=2
     )

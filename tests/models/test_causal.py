@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.checkpoints.pretrained import save_model
+from bert_keras.config import ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.exporting.export import export
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer
-from bert_keras.models.pretrained import save_model
 from tests.exporting.variants.fine_tuned import VOCABULARY
 from tests.models.test_encoder import CONFIG, inputs, packed, random_encoder
 

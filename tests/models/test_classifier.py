@@ -5,11 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.checkpoints.pretrained import save_model
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, load_model
-from bert_keras.models.pretrained import save_model
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 CONFIG = BertConfig(

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
+from bert_keras.families import preset
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.initial_weights import check_local_attention, start_with_local_attention
-from bert_keras.presets import preset
 
 LENGTH = 64
 

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
+from bert_keras.families import preset
 from bert_keras.models import BertClassifier, BertPretrainer
-from bert_keras.presets import preset
 
 pytestmark = [
     pytest.mark.extra,
@@ -40,7 +40,7 @@ import keras
 import numpy as np
 from bert_keras.layers.recomputation import seed_states
 from bert_keras.models import BertClassifier
-from bert_keras.presets import preset
+from bert_keras.families import preset
 
 def weights(recomputes):
     keras.utils.set_random_seed(1)

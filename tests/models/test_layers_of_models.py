@@ -6,8 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras.config import BertConfig
-from bert_keras.embedding import DenseModule, EmbeddingConfig
+from bert_keras.config import BertConfig, DenseModule, EmbeddingConfig
 from bert_keras.layers.embeddings import SharedEmbeddings
 from bert_keras.models import MODELS
 

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.generator import generator_config, generator_of
+from bert_keras.checkpoints.conversion import part_of
 from bert_keras.config import BertConfig
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import replaced_tokens
+from bert_keras.families import preset
 from bert_keras.models import BertMaskedLM, BertReplacedTokenPretrainer
 from bert_keras.models.pretrained import named_weights
-from bert_keras.models.replaced_tokens import drawn_ids
-from bert_keras.presets import preset
+from bert_keras.models.replaced_tokens import drawn_ids, generator_config
 from bert_keras.runs.objectives import named_objective
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training.optimizer import BertAdamW
@@ -134,7 +134,7 @@ def test_the_generator_is_a_masked_lm_of_its_own(tmp_path):
     model.save_pretrained(tmp_path / "both")
     from bert_keras.checkpoints.formats import open_checkpoint
 
-    checkpoint = generator_of(open_checkpoint(tmp_path / "both"))
+    checkpoint = part_of(open_checkpoint(tmp_path / "both"), "BertMaskedLM")
     alone = BertMaskedLM.from_checkpoint(checkpoint, metadata=checkpoint.metadata, source="both")
     _, (inputs, _, _) = examples()
     np.testing.assert_allclose(

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.config import BertConfig
-from bert_keras.embedding import DenseModule, EmbeddingConfig
+from bert_keras.config import BertConfig, DenseModule, EmbeddingConfig
 from bert_keras.errors import InputError
 from bert_keras.models import (
     BertClassifier,
@@ -219,7 +218,7 @@ def test_a_gradient_reaches_every_trainable_weight(cls):
         if not weight.path.endswith("key/bias"):  # softmax does not see it
             assert np.abs(tf.convert_to_tensor(gradient)).max() > 0, weight.path
     frozen = {weight.path.removeprefix(f"{model.name}/") for weight in model.non_trainable_weights}
-    assert frozen == (set() if cls.architecture.reads_pooled_output else POOLER)
+    assert frozen == (set() if cls.reads_pooled_output else POOLER)
 
 
 def learn(model, x, y, *, steps: int, epochs: int = 1) -> list[float]:
@@ -239,12 +238,10 @@ def test_a_model_overfits_one_batch(cls):
     moved = [
         (a != b).any() for a, b in zip(pooler, model.encoder.pooler.get_weights(), strict=True)
     ]
-    assert moved == [cls.architecture.reads_pooled_output] * 2
+    assert moved == [cls.reads_pooled_output] * 2
 
 
-@pytest.mark.parametrize(
-    "cls", [each for each in CASES if not each.architecture.reads_pooled_output]
-)
+@pytest.mark.parametrize("cls", [each for each in CASES if not each.reads_pooled_output])
 def test_an_unread_pooler_can_be_omitted(cls):
     weights = named_weights(new_model(cls))
     bare = new_model(cls, dataclasses.replace(CALM, has_pooler=False))

@@ -83,7 +83,7 @@ def outputs(model: Pretrained, batch: dict[str, np.ndarray]) -> dict[str, np.nda
     if isinstance(expected, dict):
         actual |= {name: each for name, each in expected.items() if name != "sequence_output"}
     else:
-        actual[model.architecture.heads[0]] = expected
+        actual[model.heads[0]] = expected
     return {name: np.asarray(each) for name, each in actual.items()}
 
 

@@ -10,9 +10,15 @@ import torch
 from sentence_transformers import SentenceTransformer, util
 from sentence_transformers.sentence_transformer import losses
 
-from bert_keras.config import BertConfig
-from bert_keras.embedding import POOLINGS, DenseModule, EmbeddingConfig, NormalizeModule
-from bert_keras.families import FAMILIES, OPTIONAL_SIZES
+from bert_keras.config import (
+    TEXT_POOLINGS,
+    BertConfig,
+    DenseModule,
+    EmbeddingConfig,
+    NormalizeModule,
+)
+from bert_keras.families import FAMILIES
+from bert_keras.families.family import OPTIONAL_SIZES
 from bert_keras.models import BertSentenceEncoder
 from bert_keras.training.matryoshka import MatryoshkaLoss
 from bert_keras.training.sentence_losses import (
@@ -25,9 +31,9 @@ from bert_keras.training.sentence_losses import (
 
 DENSE = DenseModule(units=24, activation="gelu")
 CASES = {
-    **{name: EmbeddingConfig(pooling=(name,)) for name in POOLINGS},
-    "all": EmbeddingConfig(pooling=POOLINGS),
-    "reversed": EmbeddingConfig(pooling=POOLINGS[::-1], modules=()),
+    **{name: EmbeddingConfig(pooling=(name,)) for name in TEXT_POOLINGS},
+    "all": EmbeddingConfig(pooling=TEXT_POOLINGS),
+    "reversed": EmbeddingConfig(pooling=TEXT_POOLINGS[::-1], modules=()),
     "dense": EmbeddingConfig(
         pooling=("cls", "mean"),
         modules=(DENSE, NormalizeModule(), DenseModule(units=16, has_bias=False)),

@@ -10,12 +10,9 @@ import our_side
 import pytest
 from safetensors import safe_open
 
-from bert_keras.architectures import ARCHITECTURES
 from bert_keras.checkpoints.checkpoint import Checkpoint
-from bert_keras.checkpoints.metadata import ModelMetadata, numbered_labels
-from bert_keras.checkpoints.tensors import StoredTensor
-from bert_keras.checkpoints.weight_rows import rows
-from bert_keras.config import BertConfig
+from bert_keras.checkpoints.tensors import of_array
+from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
 from bert_keras.models import MODELS
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -34,14 +31,16 @@ def below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def model_of(name: str, config: BertConfig, weights: dict[str, np.ndarray]):
-    head = f"{ARCHITECTURES[name].heads[0]}/dense/bias" if ARCHITECTURES[name].is_labelled else None
+    head = f"{MODELS[name].heads[0]}/dense/bias" if MODELS[name].is_labelled else None
     labels = numbered_labels(len(weights[head])) if head else ()
     metadata = ModelMetadata(
         model=name, config=config, lowercase=True, max_length=config.max_positions, labels=labels
     )
+    parts = ("encoder", *MODELS[name].heads)
     tensors = {
-        row.name: StoredTensor(row.shape, partial(np.array, weights[row.name]))
-        for row in rows(metadata)
+        n: of_array(a.shape, partial(np.array, a))
+        for n, a in weights.items()
+        if n.startswith(parts)
     }
     checkpoint = Checkpoint(metadata=metadata, tensors=tensors, vocabulary=None)
     return MODELS[name].from_checkpoint(checkpoint, metadata=metadata, source="tests/golden")
@@ -50,7 +49,7 @@ def model_of(name: str, config: BertConfig, weights: dict[str, np.ndarray]):
 @pytest.mark.parametrize(
     "name",
     sorted(
-        {*ARCHITECTURES}
+        {*MODELS}
         - {"BertDiscriminator", "BertReplacedTokenPretrainer"}
         - {"BertFeatureTagger", "BertSentenceEncoder"}
     ),

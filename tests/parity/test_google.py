@@ -11,12 +11,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_keras.checkpoints import google
+from bert_keras.checkpoints.checkpoint import their_tensors
 from bert_keras.checkpoints.formats import open_checkpoint
-from bert_keras.checkpoints.google.folder import GOOGLE
-from bert_keras.checkpoints.mapping import foreign_tensors
+from bert_keras.checkpoints.tensors import stored_weight
 from bert_keras.config import BertConfig
 from bert_keras.models import BertClassifier, BertPretrainer, BertQuestionAnswering, load_model
-from bert_keras.models.pretrained import named_weights, stored_weight
+from bert_keras.models.pretrained import named_weights
 from bert_keras.training.checkpoints import load_training_state
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import BertAdamW
@@ -193,7 +194,8 @@ def test_continued_training_equals_the_original_code():
         weights = {"masked_lm": batch.pop("masked_lm_weights"), "next_sentence": np.ones(4)}
         model.train_on_batch(batch, targets, sample_weight=weights)
     after = {name: stored_weight(weight) for name, weight in named_weights(model).items()}
-    ours = foreign_tensors(after, metadata=checkpoint.metadata, column=GOOGLE)
+    names = google.weight_names(model.config)
+    ours = their_tensors(after, names, is_transposed=google.is_transposed, format="google")
     theirs = under(expected, "after/")
     assert set(ours) == set(theirs)
     for name, array in theirs.items():

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from bert_keras.embedding import EmbeddingConfig
+from bert_keras.config import EmbeddingConfig
 from bert_keras.exporting import saved_model
 from bert_keras.exporting.export import export
 from bert_keras.exporting.verify import run_requests

@@ -9,8 +9,7 @@ from differences import PRECISION, at, difference, gradient_differences
 
 from bert_keras.checkpoints.huggingface.config import transformers_classes
 from bert_keras.config import BertConfig
-from bert_keras.families import family_of
-from bert_keras.presets import preset
+from bert_keras.families import family_of, preset
 
 pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
 pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')

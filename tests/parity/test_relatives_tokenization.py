@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from bert_keras.checkpoints.huggingface.rules import read_rules
+from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.downstream.ner.words import word_tokens
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary

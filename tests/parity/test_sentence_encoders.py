@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.huggingface.rules import read_rules
-from bert_keras.embedding import POOLINGS, EmbeddingConfig
+from bert_keras.checkpoints.huggingface.tokenizer import read_rules
+from bert_keras.config import TEXT_POOLINGS, EmbeddingConfig
 from bert_keras.families import FAMILIES
 from bert_keras.models import BertSentenceEncoder
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary
@@ -86,7 +86,7 @@ def test_trained_weights(real_weights):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*POOLINGS, "trained"])
+@pytest.mark.parametrize("name", [*TEXT_POOLINGS, "trained"])
 def test_real_sentences(tokenizer, real_weights, shared_data, tmp_path, name):
     """1,000 sentences of STS-B."""
     texts = real_sentences(shared_data / "glue/STS-B/dev.tsv")

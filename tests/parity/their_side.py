@@ -6,11 +6,10 @@ import numpy as np
 import torch
 import transformers
 
-from bert_keras.checkpoints.huggingface.folder import HUGGING_FACE
-from bert_keras.checkpoints.mapping import translated
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.checkpoints.tensors import StoredTensor
-from bert_keras.config import BertConfig
+from bert_keras.checkpoints.checkpoint import our_tensors
+from bert_keras.checkpoints.huggingface.folder import is_transposed, weight_names
+from bert_keras.checkpoints.tensors import of_array
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.families import FAMILIES, family_of
 
 transformers.logging.set_verbosity_error()
@@ -33,7 +32,7 @@ CLASSES: dict[str, tuple[str, dict[str, str]]] = {
     "BertQuestionAnswering": ("BertForQuestionAnswering", {"qa_outputs": "span"}),
     "BertMultipleChoice": ("BertForMultipleChoice", {"logits": "multiple_choice"}),
 }
-ACTIVATIONS = {"gelu_tanh": "gelu_new"}
+ACTIVATIONS = {"gelu_tanh": "gelu_pytorch_tanh"}
 NUM_LABELS = {"BertClassifier": 3, "BertTokenClassifier": 5}
 
 
@@ -190,10 +189,12 @@ def _gradients(reference, loss, *, metadata: ModelMetadata) -> dict[str, np.ndar
     named = {
         "embeddings.word_embeddings.weight"
         if p is table and name.startswith("lm_head.")
-        else name.removeprefix(before): StoredTensor(tuple(p.shape), p.grad.float().numpy)
+        else name.removeprefix(before): of_array(p.shape, p.grad.float().numpy)
         for name, p in reference.named_parameters()
     }
-    gradients, _ = translated(named, metadata=metadata, column=HUGGING_FACE)
+    config = metadata.config
+    names = weight_names(family_of(config), metadata.model, config)
+    gradients = our_tensors(named, names, is_transposed=is_transposed)
     return {name: gradient.read() for name, gradient in gradients.items()}
 
 

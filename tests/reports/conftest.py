@@ -3,8 +3,8 @@
 import keras
 import pytest
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.checkpoints.pretrained import save_model
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.models import (
     BertClassifier,
     BertEncoder,
@@ -12,7 +12,6 @@ from bert_keras.models import (
     BertPretrainer,
     BertSentenceEncoder,
 )
-from bert_keras.models.pretrained import save_model
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.huggingface.rules import read_rules
+from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.cli import main
 from bert_keras.downstream.task import softmax
 from bert_keras.models import BertEncoder, BertMaskedLM

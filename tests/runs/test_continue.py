@@ -12,11 +12,9 @@ import tensorflow as tf
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.huggingface.rules import read_rules
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.checkpoints.tensors import StoredTensor
-from bert_keras.checkpoints.weight_rows import rows
-from bert_keras.config import BertConfig
+from bert_keras.checkpoints.huggingface.tokenizer import read_rules
+from bert_keras.checkpoints.tensors import of_array
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.data.records import pretraining_dataset, record_files
 from bert_keras.errors import InputError
 from bert_keras.files import locked_folder
@@ -32,6 +30,7 @@ from bert_keras.training.curves import read_curves
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
+from tests.factories import weight_shapes
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *(f"w{number}" for number in range(20))))
 LENGTH, PREDICTIONS = 12, 3
@@ -92,10 +91,10 @@ def checkpoint_of(
 
     def random_tensors(stddev: float, *, power: int = 1):
         arrays = {
-            row.name: (random.normal(0, stddev, row.shape) ** power).astype("float32")
-            for row in rows(metadata)
+            name: (random.normal(0, stddev, shape) ** power).astype("float32")
+            for name, shape in weight_shapes(metadata).items()
         }
-        return {name: StoredTensor(a.shape, lambda a=a: a) for name, a in arrays.items()}
+        return {name: of_array(a.shape, lambda a=a: a) for name, a in arrays.items()}
 
     state = TrainingState(
         step=step, momentums=random_tensors(0.1), velocities=random_tensors(0.1, power=2)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from bert_keras.cli import main
-from bert_keras.config import BertConfig
-from bert_keras.embedding import EmbeddingConfig
+from bert_keras.config import BertConfig, EmbeddingConfig
 from bert_keras.errors import InputError
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 from bert_keras.runs import embeddings

@@ -9,13 +9,17 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.huggingface.rules import read_rules
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
-from bert_keras.embedding import DenseModule, EmbeddingConfig, NormalizeModule
+from bert_keras.checkpoints.huggingface.tokenizer import read_rules
+from bert_keras.checkpoints.pretrained import save_model
+from bert_keras.config import (
+    BertConfig,
+    DenseModule,
+    EmbeddingConfig,
+    ModelMetadata,
+    NormalizeModule,
+)
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder, BertSentenceEncoder
-from bert_keras.models.pretrained import save_model
 from bert_keras.runs import features
 from bert_keras.runs.features import write_features
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary

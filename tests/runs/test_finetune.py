@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 from tqdm import tqdm
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.checkpoints.pretrained import save_model
+from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.downstream.catalog import named_task
-from bert_keras.embedding import EmbeddingConfig
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder
-from bert_keras.models.pretrained import save_model
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.task_run import TaskRun

@@ -4,7 +4,7 @@ import pytest
 from tensorflow.python.framework import config
 
 from bert_keras.errors import InputError
-from bert_keras.presets import preset
+from bert_keras.families import preset
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import GPU_FLOPS_PER_SECOND, PRETRAIN

@@ -17,12 +17,21 @@ ROOT = Path(__file__).resolve().parents[2]
 # Lowest first. A file imports from its own package and from those listed before it.
 ORDER = (
     *("errors", "progress", "files", "text"),
-    *("config", "embedding", "presets", "architectures", "family", "families"),
-    *("data", "checkpoints", "layers", "distribution", "models", "training"),
+    *("config", "families"),
+    *("data", "layers", "distribution", "models", "checkpoints", "training"),
     *("downstream", "reports", "runs", "exporting", "serving", "experiments", "demo", "cli"),
 )
 
 
+# Imports upwards, inside of the methods that a model has for its users.
+ON_CALL = {
+    "bert_keras.models": ("bert_keras.checkpoints.formats",),
+    "bert_keras.models.pretrained": (
+        *("bert_keras.checkpoints.checkpoint", "bert_keras.checkpoints.formats"),
+        *("bert_keras.checkpoints.pretrained", "bert_keras.exporting.export"),
+        "bert_keras.text.tokenizer",
+    ),
+}
 PACKAGES = ("bert_keras", "tfrecords_tools")
 PAGES = {"bert_keras.reports.charts", "bert_keras.reports.page"}
 
@@ -37,6 +46,12 @@ def module_of(path: Path) -> str:
 
 
 def imports_of(path: Path):
+    """Every module that `path` imports, but for those of `ON_CALL`."""
+    on_call = ON_CALL.get(module_of(path), ()) if path.is_relative_to(ROOT) else ()
+    yield from (name for name in all_imports_of(path) if name not in on_call)
+
+
+def all_imports_of(path: Path):
     """Every module that `path` imports; `from package import module` imports `package.module`."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):

@@ -3,7 +3,7 @@
 import pytest
 from sentencepiece import SentencePieceProcessor
 
-from bert_keras.checkpoints.huggingface.rules import sentencepiece_model
+from bert_keras.checkpoints.huggingface.tokenizer import sentencepiece_model
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary
 from bert_keras.text.rules import sentencepiece_rules, unigram_rules
 from bert_keras.text.sentencepiece_files import sentencepiece_of

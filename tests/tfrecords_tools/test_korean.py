@@ -4,10 +4,9 @@ import unicodedata
 
 import pytest
 
-from bert_keras.checkpoints.metadata import seems_lowercase
 from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary, seems_lowercase
 from tfrecords_tools.build import build
 from tfrecords_tools.cli import main
 from tfrecords_tools.settings import BuildSettings

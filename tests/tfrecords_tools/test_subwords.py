@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.huggingface.rules import read_rules
+from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, vocabulary_in
 from tfrecords_tools.build import build

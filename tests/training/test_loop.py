@@ -12,12 +12,11 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.checkpoints.formats import open_checkpoint
-from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.checkpoints.tensors import StoredTensor
-from bert_keras.config import BertConfig
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.models import load_model
-from bert_keras.models.pretrained import save_model
 from bert_keras.models.task_models import BertClassifier
 from bert_keras.training.callbacks import FitSettings, tag
 from bert_keras.training.checkpoints import (

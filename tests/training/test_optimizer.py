@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras.families import preset
 from bert_keras.models.encoder import BertEncoder
-from bert_keras.presets import preset
 from bert_keras.training.base_optimizer import layer_rates
 from bert_keras.training.optimizer import BertAdamW, Lamb, Muon
 

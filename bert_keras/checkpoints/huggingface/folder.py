@@ -1,34 +1,30 @@
 """Reads and writes the folders of BERT and its relatives in Hugging Face's transformers.
 
 config.json         hyperparameters, class and labels; see config.py
-model.safetensors   the weights, or their shards, or pytorch_model.bin; see weights.py
-vocab.txt, tokenizer.json, tokenizer_config.json    the tokenizer; see tokenizer.py
-vocab.json and merges.txt, or a model file of SentencePiece    the tokenizer; see rules.py
+model.safetensors   the weights, or their shards, or pytorch_model.bin
+vocab.txt, tokenizer.json, ...    the tokenizer; see tokenizer.py
 """
 
 import dataclasses
+import pickle
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from bert_keras.architectures import (
-    ARCHITECTURES,
-    CLASSIFIER,
-    DISCRIMINATOR,
-    ENCODER,
-    MASKED_LM,
-    MULTIPLE_CHOICE,
-    PRETRAINER,
-    QUESTION_ANSWERING,
-    TOKEN_CLASSIFIER,
+import numpy as np
+
+from bert_keras.checkpoints.checkpoint import (
+    EXTRA_KEY,
+    Checkpoint,
+    name_table,
+    our_tensors,
+    their_tensors,
+    with_extra,
 )
-from bert_keras.checkpoints.checkpoint import Checkpoint, fitted_vocabulary
-from bert_keras.checkpoints.foreign import training_fields
 from bert_keras.checkpoints.huggingface.config import (
     CONFIG,
     read_architecture,
     read_config,
-    read_extra,
     read_labels,
     read_values,
     transformers_classes,
@@ -37,190 +33,263 @@ from bert_keras.checkpoints.huggingface.config import (
 from bert_keras.checkpoints.huggingface.tokenizer import (
     check_padding,
     read_tokenizer,
+    write_tokenizer,
 )
-from bert_keras.checkpoints.huggingface.tokenizer_files import write_tokenizer
-from bert_keras.checkpoints.huggingface.weights import SAFETENSORS, WEIGHT_FILES, read_weights
-from bert_keras.checkpoints.mapping import NameColumn, foreign_tensors, renamed, translated
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.checkpoints.safetensors_file import write_tensors
-from bert_keras.checkpoints.tensors import StoredTensor
-from bert_keras.errors import InputError
-from bert_keras.families import FAMILIES, family_of
-from bert_keras.family import Family
-
-# Names of our layers and weights in transformers' BERT, without the prefix `bert.` of task models.
-# family.Family.weight_names maps them to the names of other families.
-BLOCK, TRANSFORMERS_BLOCK = "encoder/layer_{}", "encoder.layer.{}"
-LAYERS = {
-    "encoder/embeddings/token": "embeddings.word_embeddings.weight",
-    "encoder/embeddings/position": "embeddings.position_embeddings.weight",
-    "encoder/embeddings/segment": "embeddings.token_type_embeddings.weight",
-    "encoder/embeddings/norm": "embeddings.LayerNorm",
-    "encoder/embeddings/projection": "embeddings.projection",
-    f"{BLOCK}/attention/query": f"{TRANSFORMERS_BLOCK}.attention.self.query",
-    f"{BLOCK}/attention/key": f"{TRANSFORMERS_BLOCK}.attention.self.key",
-    f"{BLOCK}/attention/value": f"{TRANSFORMERS_BLOCK}.attention.self.value",
-    f"{BLOCK}/attention/output": f"{TRANSFORMERS_BLOCK}.attention.output.dense",
-    f"{BLOCK}/attention_norm": f"{TRANSFORMERS_BLOCK}.attention.output.LayerNorm",
-    f"{BLOCK}/feed_forward/intermediate": f"{TRANSFORMERS_BLOCK}.intermediate.dense",
-    f"{BLOCK}/feed_forward/output": f"{TRANSFORMERS_BLOCK}.output.dense",
-    f"{BLOCK}/feed_forward_norm": f"{TRANSFORMERS_BLOCK}.output.LayerNorm",
-    "encoder/final_norm": "final_norm",
-    "encoder/pooler": "pooler.dense",
-    "encoder/pooler/norm": "pooler.norm",
-    "masked_lm/transform": "cls.predictions.transform.dense",
-    "masked_lm/norm": "cls.predictions.transform.LayerNorm",
-    "masked_lm/decoder": "cls.predictions.decoder.weight",
-    "masked_lm/output_bias": "cls.predictions.bias",
-    "next_sentence/dense": "cls.seq_relationship",
-    "replaced_token/transform": "discriminator_predictions.dense",
-    "replaced_token/dense": "discriminator_predictions.dense_prediction",
-    "classification/dense": "classifier",
-    "token_labels/transform": "head.dense",
-    "token_labels/norm": "head.norm",
-    "token_labels/dense": "classifier",
-    "span/transform": "head.dense",
-    "span/norm": "head.norm",
-    "span/dense": "qa_outputs",
-    "multiple_choice/dense": "classifier",
-}
-SUFFIXES = {"kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".bias"}
-
-
-def _name(name: str, metadata: ModelMetadata) -> str:
-    bert_name, family = renamed(name, LAYERS, suffixes=SUFFIXES), family_of(metadata.config)
-    if family is None or not (
-        name.startswith("encoder/") or metadata.model in transformers_classes(family)
-    ):
-        return ""
-    return family.weight_name(bert_name, model=metadata.model)
-
-
-HUGGING_FACE = NameColumn(
-    format="huggingface",
-    name=_name,
-    is_transposed=lambda name: name.endswith("/kernel"),
-    kinds=FAMILIES,
+from bert_keras.checkpoints.tensors import (
+    StoredTensor,
+    of_array,
+    refuse_lfs_pointer,
+    stored_tensors,
+    write_tensors,
 )
-NEXT_SENTENCE_WEIGHTS = ("cls.seq_relationship.weight", "cls.seq_relationship.bias")
-# The model class of a folder by the name of a weight in it; the first match decides.
+from bert_keras.config import BertConfig, ModelMetadata
+from bert_keras.errors import InputError, check
+from bert_keras.families import family_of
+from bert_keras.families.family import Family
+from bert_keras.files import json_object
+from bert_keras.models import MODELS
+
+SAFETENSORS, TORCH, INDEX = "model.safetensors", "pytorch_model.bin", ".index.json"
+FILES = (SAFETENSORS, f"{SAFETENSORS}{INDEX}", TORCH, f"{TORCH}{INDEX}")  # in order of precedence
+# The model class of a folder by one of its weights; the first match decides. Heads whose weights
+# are called alike are told apart by the class that config.json names.
 HEADS = {
-    NEXT_SENTENCE_WEIGHTS[0]: PRETRAINER.name,
-    "cls.predictions.bias": MASKED_LM.name,
-    "discriminator_predictions.dense.weight": DISCRIMINATOR.name,
-    "qa_outputs.weight": QUESTION_ANSWERING.name,
+    "masked_lm/output_bias": "BertMaskedLM",
+    "replaced_token/dense/kernel": "BertDiscriminator",
+    "classification/dense/kernel": "BertClassifier",
+    "multiple_choice/dense/kernel": "BertMultipleChoice",
+    "token_labels/dense/kernel": "BertTokenClassifier",
+    "span/dense/kernel": "BertQuestionAnswering",
 }
-CLASSIFIER_WEIGHTS = ("classifier.weight", "classifier.bias")
-CLASSIFIERS = (CLASSIFIER.name, TOKEN_CLASSIFIER.name, MULTIPLE_CHOICE.name)
-# Start of the weight names to which task models add the prefix `bert.`.
-ENCODER_STARTS = ("embeddings", "encoder.", "transformer.", "layers.", "final_norm.", "pooler.")
+# Values that older versions of transformers stored beside the weights.
+BUFFERS = {"embeddings.position_ids": np.arange, "embeddings.token_type_ids": np.zeros}
 
 
 def recognises(path: Path) -> bool:
     """Returns whether the folder has weights or config.json of transformers."""
-    if not path.is_dir():
-        return False
-    if any((path / name).is_file() for name in WEIGHT_FILES):
-        return True
-    return (path / CONFIG).is_file() and not any(path.glob("*.index"))
+    is_config = (path / CONFIG).is_file() and not any(path.glob("*.index"))
+    return is_config or any((path / name).is_file() for name in FILES)
 
 
-def read(path: Path, *, ignore: Collection[str], pad_vocabulary: bool) -> Checkpoint:
+def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     """Reads a folder of transformers; see `formats.Format`.
 
-    `ignore` may name weights, keys of config.json such as "architectures" and "auto_map", rules of
-    the tokenizer such as "strip_accents". Error messages state the name where this is possible.
+    `ignore` may name weights, "auto_map" of config.json, and rules of the tokenizer such as
+    "strip_accents". Error messages state the name where this is possible.
     """
     values, family = read_values(path)
     config = read_config(values, family)
-    named_model, config_notes = read_architecture(values, family, ignore=ignore)
-    weights, unused, weight_notes = read_weights(
-        path, family=family, ties_decoder=config.ties_decoder, ignore=ignore
-    )
-    model = _model(weights, named_model, family)
-    row = ARCHITECTURES[model]
-    pooler = family.weight_name("pooler.dense.weight", model=model)
-    labels, label_notes = (), []
-    if row.is_labelled:
-        names = [family.weight_name(name, model=model) for name in CLASSIFIER_WEIGHTS]
-        shape = next(weights[name].shape for name in names if name in weights)
-        labels, label_notes = read_labels(values, shape[0] if shape else 1)
+    named_model, notes = read_architecture(values, family, ignore=ignore)
+    stored = {_current_name(n, family): t for n, t in stored_weights(path).items()}
+    unused = [name for name in stored if name in ignore]
+    weights = {name: tensor for name, tensor in stored.items() if name not in unused}
+    _drop_copies(weights, family, config)
+    model = _model_of(weights, named_model, family, config)
+    table = weight_names(family, model, config)
+    tensors = our_tensors(weights, table, is_transposed=is_transposed)
+    labels = ()
+    if MODELS[model].is_labelled:
+        head = MODELS[model].heads[0]
+        labels = read_labels(values, tensors[f"{head}/dense/bias"].shape[0])
     text = read_tokenizer(path, tokenizer_class=values.get("tokenizer_class"), ignore=ignore)
-    extra = read_extra(values, model)
-    length = text.max_length or extra.get("max_length") or config.max_positions
-    problem_type = (values.get("problem_type") or "") if model == CLASSIFIER.name else ""
-    has_pooler = row.reads_pooled_output or pooler in weights
+    has_pooler = MODELS[model].reads_pooled_output or "encoder/pooler/kernel" in tensors
     metadata = ModelMetadata(
         model=model,
         config=dataclasses.replace(config, has_pooler=has_pooler),
-        lowercase=text.lowercase if text.vocabulary else extra.get("lowercase", True),
-        max_length=min(length, config.max_positions),
+        lowercase=text.lowercase,
+        max_length=min(text.max_length or config.max_positions, config.max_positions),
         labels=labels,
-        **{**training_fields(extra), "problem_type": problem_type},
+        problem_type=(values.get("problem_type") or "") if model == "BertClassifier" else "",
     )
-    heads = []
-    if "architectures" in ignore:
-        heads = [family.weight_name(name, model=model) for name in NEXT_SENTENCE_WEIGHTS]
-    tensors, heads = translated(weights, metadata=metadata, column=HUGGING_FACE, ignore=heads)
+    extra = values.get(EXTRA_KEY, {})
+    if extra.get("model") == model:  # transformers keeps it when it saves a model of another class
+        metadata = with_extra(metadata, extra)
     return Checkpoint(
         metadata=metadata,
         tensors=tensors,
-        vocabulary=fitted_vocabulary(text.vocabulary, metadata, pad_vocabulary=pad_vocabulary),
-        unused=(*unused, *heads),
-        notes=(*config_notes, *label_notes, *weight_notes, *text.notes),
+        vocabulary=text.vocabulary,
+        unused=tuple(unused),
+        notes=(*notes, *text.notes),
     )
 
 
-def _model(weights: Mapping[str, StoredTensor], named_model: str, family: Family) -> str:
+def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
+    """Writes weights, config.json and tokenizer files; see `formats.Format`."""
+    metadata, vocabulary, notes = checkpoint.metadata, checkpoint.vocabulary, ()
+    family, config, model = _family_of(checkpoint), metadata.config, metadata.model
+    table = weight_names(family, model, config, is_bare=model == "BertEncoder")
+    tensors = their_tensors(
+        checkpoint.tensors, table, is_transposed=is_transposed, format="huggingface"
+    )
+    check_padding(family, vocabulary)
+    write_config(metadata, folder, family=family, vocabulary=vocabulary)
+    if vocabulary is not None:
+        notes += write_tokenizer(metadata, vocabulary, folder)
+    write_tensors(folder / SAFETENSORS, tensors, metadata={"format": "pt"})
+    class_name = transformers_classes(family)[model]
+    has_pooler = MODELS[model].reads_pooled_output
+    if model == "BertEncoder":
+        has_pooler = family.has_pooler
+    if has_pooler and not config.has_pooler:
+        notes += (f"the model has no pooler: {class_name} starts with a random one",)
+    if config.has_pooler and not has_pooler:
+        notes += (f"{class_name} has no pooler: transformers ignores that of this model",)
+    head = (config.masked_lm_activation or config.activation, config.masked_lm_epsilon)
+    theirs = "gelu" if family.has_gelu_head else config.activation
+    theirs = family.traits.get("masked_lm_activation", theirs)
+    if "masked_lm" in MODELS[model].heads and head != (theirs, 0.0):
+        notes += (
+            f"the masked-LM head of this model has the activation {head[0]} and a LayerNorm "
+            "epsilon of its own, which the format cannot state: logits differ by up to 2e-3",
+        )
+    return notes
+
+
+def _family_of(checkpoint: Checkpoint) -> Family:
+    metadata = checkpoint.metadata
+    family = family_of(metadata.config, checkpoint.vocabulary)
+    can_store = family is not None and metadata.model in transformers_classes(family)
+    check(
+        can_store,
+        f"huggingface cannot store this {metadata.model} of "
+        f"{family.kind if family else 'no known family'}; choose another format, or write only the "
+        "encoder: bert-keras convert SRC DST --to huggingface --model BertEncoder",
+    )
+    return cast(Family, family)
+
+
+def weight_names(
+    family: Family, model: str, config: BertConfig, *, is_bare: bool = True
+) -> dict[str, str]:
+    """Returns the names of the weights of a model in transformers, by public names.
+
+    Without `is_bare`, those of the encoder begin with the prefix of the family, such as `bert.`.
+    """
+    prefix = "" if is_bare else f"{family.prefix or family.kind}."
+    parts = ("encoder", "next_sentence", *MODELS[model].heads)
+    layers = {
+        ours: prefix + theirs[1:] if theirs.startswith(".") else theirs
+        for ours, theirs in {
+            **family.weight_names,
+            **family.model_weight_names.get(model, {}),
+        }.items()
+        if ours.partition("/")[0] in parts
+    }
+    num_blocks = 1 if config.shares_layers else config.num_layers
+    return name_table(layers, num_blocks=num_blocks, suffixes=(".weight", ".bias"))
+
+
+def is_transposed(name: str) -> bool:
+    """Returns whether transformers stores the transpose of the weight with this public name."""
+    return name.endswith("/kernel")
+
+
+def _current_name(name: str, family: Family) -> str:
+    """Returns the current name of a weight, without the prefix of the family.
+
+    Old files call the weights of LayerNorm gamma and beta.
+    """
+    name = name.replace(".LayerNorm.gamma", ".LayerNorm.weight")
+    name = name.replace(".LayerNorm.beta", ".LayerNorm.bias")
+    return name.removeprefix(f"{family.prefix or family.kind}.")
+
+
+def _model_of(
+    weights: Mapping[str, StoredTensor], named_model: str, family: Family, config: BertConfig
+) -> str:
     """Returns the model class whose heads are among the weights.
 
     The class that config.json names is not sufficient: bert-base-uncased has the weights of two
     heads and its config.json names the class with one of them.
     """
-    of_classifier = [family.weight_name(name, model=CLASSIFIER.name) for name in CLASSIFIER_WEIGHTS]
-    if any(name in weights for name in set(of_classifier) - set(CLASSIFIER_WEIGHTS)):
-        return CLASSIFIER.name
-    if any(name in weights for name in CLASSIFIER_WEIGHTS):
-        models = [*CLASSIFIERS]
-        span = family.weight_name("qa_outputs.weight", model=QUESTION_ANSWERING.name)
-        if span in CLASSIFIER_WEIGHTS:
-            models.append(QUESTION_ANSWERING.name)
-        if named_model in models:
-            return named_model
-        classes = [transformers_classes(family)[model] for model in models]
+    found = [
+        model
+        for name, model in HEADS.items()
+        if model in transformers_classes(family)
+        and weight_names(family, model, config).get(name) in weights
+    ]
+    if "BertMaskedLM" in found:
+        names = weight_names(family, "BertPretrainer", config)
+        return "BertPretrainer" if names.get("next_sentence/dense/kernel") in weights else found[0]
+    if len(found) > 1 and named_model not in found:
+        classes = [transformers_classes(family)[model] for model in found]
         raise InputError(
-            f"{CLASSIFIER_WEIGHTS[0]} can belong to {', '.join(classes)}; name the class in "
-            f'{CONFIG}, such as "architectures": ["{classes[0]}"]'
+            f"the head can belong to {', '.join(classes)}; name the class in {CONFIG}, such as "
+            f'"architectures": ["{classes[0]}"]'
         )
-    heads = [m for name, m in HEADS.items() if family.weight_name(name, model=m) in weights]
-    # A next-sentence head alone is that of BertForNextSentencePrediction, which has no class here.
-    if heads == [PRETRAINER.name] != [named_model]:
-        heads = []
-    return next(iter(heads), ENCODER.name)
+    return named_model if named_model in found else next(iter(found), "BertEncoder")
 
 
-def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
-    """Writes weights, config.json and tokenizer files; see `formats.Format`."""
-    metadata, vocabulary = checkpoint.metadata, checkpoint.vocabulary
-    tensors, notes = foreign_tensors(checkpoint.tensors, metadata=metadata, column=HUGGING_FACE), ()
-    # Not None: `foreign_tensors` has checked it.
-    family = cast(Family, family_of(metadata.config, vocabulary))
-    check_padding(family, vocabulary)
-    write_config(metadata, folder, family=family, vocabulary=vocabulary)
-    if vocabulary is not None:
-        notes += write_tokenizer(metadata, vocabulary, folder)
-    has_pooler = ARCHITECTURES[metadata.model].reads_pooled_output
-    if metadata.model == ENCODER.name:
-        has_pooler = family.has_pooler
-    else:
-        prefix = family.weight_prefix
-        tensors = {
-            f"{prefix}{n}" if n.startswith(ENCODER_STARTS) else n: t for n, t in tensors.items()
-        }
-    write_tensors(folder / SAFETENSORS, tensors, metadata={"format": "pt"})
-    class_name = transformers_classes(family)[metadata.model]
-    if has_pooler and not metadata.config.has_pooler:
-        notes += (f"the model has no pooler: {class_name} starts with a random one",)
-    if metadata.config.has_pooler and not has_pooler:
-        notes += (f"{class_name} has no pooler: transformers ignores that of this model",)
-    return notes
+def stored_weights(folder: Path) -> dict[str, StoredTensor]:
+    """Returns the arrays of a folder under their names in the file.
+
+    Raises:
+        InputError: The folder has no weights, or a file is damaged or unsafe.
+    """
+    file = next((file for file in FILES if (folder / file).is_file()), "")
+    check(
+        file,
+        f"{folder} has no {SAFETENSORS}; if it has weights of TensorFlow or Flax, load it in "
+        "transformers 4 and save it again",
+    )
+    shards = [file]
+    if file.endswith(INDEX):
+        shards = sorted({*json_object(folder / file)["weight_map"].values()})
+    check(
+        all(Path(shard).name == shard for shard in shards),
+        f"{folder / file} names files outside of its folder",
+    )
+    read = _torch_tensors if file.startswith(TORCH) else stored_tensors
+    return {name: tensor for shard in shards for name, tensor in read(folder / shard).items()}
+
+
+def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
+    """Reads a pytorch_model.bin, without running pickled code."""
+    try:
+        import torch
+    except ImportError as error:
+        raise InputError(
+            f'reading {path.name} requires PyTorch: pip install "bert-keras[parity]"; or save it '
+            f"again as {SAFETENSORS} where it was made"
+        ) from error
+    refuse_lfs_pointer(path)
+    try:
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+        return {name: _of_torch(tensor) for name, tensor in tensors.items()}
+    except (pickle.UnpicklingError, RuntimeError, EOFError, AttributeError) as error:
+        raise InputError(
+            f"{path} is damaged, or contains other objects than dense tensors, which are never "
+            f"run; save it again as {SAFETENSORS} where it was made"
+        ) from error
+
+
+def _of_torch(tensor: Any) -> StoredTensor:
+    if not tensor.is_floating_point() and tensor.dtype.itemsize != 8:  # position ids have 8 bytes
+        raise AttributeError(f"of the dtype {tensor.dtype}")
+    array = tensor.detach().float().numpy()
+    return of_array(array.shape, lambda: array)
+
+
+def _drop_copies(weights: dict[str, StoredTensor], family: Family, config: BertConfig) -> None:
+    """Removes the second copies of tied weights, and the buffers of positions and segments.
+
+    Raises:
+        InputError: A copy differs, or a buffer has other values than 0, 1, 2, ... or 0, 0, 0, ...
+    """
+    for name, expected in BUFFERS.items():
+        if name in weights:
+            ids = weights.pop(name).read().reshape(-1)
+            check(np.array_equal(ids, expected(len(ids))), f"{name} has unexpected values")
+    names = weight_names(family, "BertMaskedLM", config)
+    decoder, bias = names["masked_lm/decoder"], names["masked_lm/output_bias"]
+    copies = {decoder.replace(".weight", ".bias"): bias}
+    if config.ties_decoder:
+        copies[decoder] = names["encoder/embeddings/token"]
+    for copy, first in copies.items():
+        if copy in weights and copy != first:
+            tensor = weights.pop(copy)
+            check(
+                np.array_equal(weights.setdefault(first, tensor).read(), tensor.read()),
+                f"{copy} and {first} differ, but the model has one weight for both; to use the "
+                f"second: ignore=({copy!r},)",
+            )

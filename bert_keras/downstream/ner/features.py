@@ -14,8 +14,6 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from bert_keras.architectures import FEATURE_TAGGER
-from bert_keras.checkpoints.feature_layers import LAYER_CHOICES, feature_layers
 from bert_keras.config import BertConfig
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.schema import SEQUENCE_FEATURES
@@ -24,7 +22,12 @@ from bert_keras.downstream.ner.words import TaggedWords
 from bert_keras.errors import InputError, check_least, check_name
 from bert_keras.files import atomic_file, readable_size
 from bert_keras.models.encoder import BertEncoder
-from bert_keras.models.feature_tagger import BertFeatureTagger, features_at
+from bert_keras.models.feature_tagger import (
+    LAYER_CHOICES,
+    BertFeatureTagger,
+    feature_layers,
+    features_at,
+)
 
 BATCH_SIZE = 32
 ROWS_PER_PART = 20 * BATCH_SIZE  # a run that was killed computes at most this many rows again
@@ -94,7 +97,7 @@ class NerFeaturesTask(NerTask):
     layers: str = "concat-last-four"
     lstm_units: int = 768  # units of each direction
 
-    model: ClassVar[str] = FEATURE_TAGGER.name
+    model: ClassVar[str] = "BertFeatureTagger"
     freezes_encoder: ClassVar[bool] = True
     rows_type: ClassVar[type[TaggedWords]] = PositionedWords
 

@@ -11,7 +11,6 @@ from typing import ClassVar, Self
 import keras
 import numpy as np
 
-from bert_keras.architectures import TOKEN_CLASSIFIER
 from bert_keras.downstream.ner.tags import (
     OUTSIDE,
     Sentence,
@@ -55,7 +54,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     # The part of a text that gets a label when the model is served; a unit of `units_of`.
     unit: str = fixed("word")
 
-    model: ClassVar[str] = TOKEN_CLASSIFIER.name
+    model: ClassVar[str] = "BertTokenClassifier"
     metric: ClassVar[str] = "f1"
     is_metric_percentage: ClassVar[bool] = True  # as the official scorer prints it
     prediction_file: ClassVar[str] = "predictions.conll"

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import EmbeddingConfig, ModelMetadata
 from bert_keras.downstream.labels import Number
 from bert_keras.downstream.sentences.pairs import sentences
 from bert_keras.downstream.sentences.task import (
@@ -23,7 +23,6 @@ from bert_keras.downstream.sentences.task import (
 from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import Encoded, Scores, needs_labels
 from bert_keras.downstream.texts import EncodedTexts
-from bert_keras.embedding import EmbeddingConfig
 from bert_keras.errors import InputError, check, check_least, check_unused, counted
 from bert_keras.files import StrPath, text_lines, write_text
 from bert_keras.text.tokenizer import TextTokenizer

@@ -8,12 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bert_keras.architectures import SENTENCE_ENCODER
-from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import EmbeddingConfig, ModelMetadata
 from bert_keras.data.buckets import distinct_batches
 from bert_keras.downstream.task import Encoded, Example, Outputs, Scores, Task
 from bert_keras.downstream.texts import EncodedGroups, EncodedTexts, Ids, num_tokens
-from bert_keras.embedding import EmbeddingConfig
 from bert_keras.errors import InputError, check, check_choice, check_least
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.training.base_sentence_loss import SentenceLoss
@@ -47,7 +45,7 @@ class SentenceTask(Task[Example, Encoded, SentencePrediction]):
     # Without a value, the pooling of the checkpoint, or the mean if it has none.
     pooling: tuple[str, ...] = ()
 
-    model: ClassVar[str] = SENTENCE_ENCODER.name
+    model: ClassVar[str] = "BertSentenceEncoder"
     scores_other_tasks: ClassVar[bool] = True
     losses: ClassVar[Losses]
 

@@ -12,7 +12,6 @@ from typing import ClassVar, Self
 
 import keras
 
-from bert_keras.architectures import QUESTION_ANSWERING
 from bert_keras.downstream.squad.answers import (
     Prediction,
     predicted_answers,
@@ -48,7 +47,7 @@ class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
     # Version 2.0 predicts "no answer" if the null odds exceed it; `tuned` sets it on the dev set.
     null_threshold: float = 0.0
 
-    model: ClassVar[str] = QUESTION_ANSWERING.name
+    model: ClassVar[str] = "BertQuestionAnswering"
     input_names: ClassVar[tuple[str, ...]] = ("question", "context")
     is_metric_percentage: ClassVar[bool] = True  # as the official scorer prints it
     prediction_file: ClassVar[str] = "predictions.json"

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import ModelMetadata
 from bert_keras.downstream.texts import windows_of
 from bert_keras.errors import InputError
 from bert_keras.exporting.servable import (

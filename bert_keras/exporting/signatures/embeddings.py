@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 import keras
 import tensorflow as tf
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.embedding import EmbeddingConfig
+from bert_keras.config import EmbeddingConfig, ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.exporting.servable import (
     SAMPLE_TEXTS,

@@ -7,7 +7,7 @@ signature module of each model class.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import ModelMetadata
 from bert_keras.exporting.servable import ServableModel
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 

@@ -3,8 +3,7 @@
 import keras
 import tensorflow as tf
 
-from bert_keras.architectures import ENCODER
-from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.exporting.servable import (
     SAMPLE_TEXTS,
@@ -150,7 +149,7 @@ def _settings(metadata: ModelMetadata, source: str) -> dict:
     if metadata.config.is_causal:
         raise InputError(
             f"{source} contains a causal language model, which does not predict [MASK]; fine-tune "
-            f"it, or export its encoder, which bert-keras convert SRC DST --model {ENCODER.name} "
+            f"it, or export its encoder, which bert-keras convert SRC DST --model BertEncoder "
             "writes"
         )
     return {}

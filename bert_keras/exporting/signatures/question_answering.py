@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import ModelMetadata
 from bert_keras.downstream.catalog import task_of
 from bert_keras.downstream.squad.answers import spans
 from bert_keras.downstream.squad.questions import Question

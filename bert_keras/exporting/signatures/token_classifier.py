@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import ModelMetadata
 from bert_keras.downstream.ner.tags import entities as tagged_entities
 from bert_keras.downstream.ner.words import TaggedWords, sentence_rows, units_of
 from bert_keras.downstream.squad.answers import cut

@@ -10,14 +10,13 @@ from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
 
-from bert_keras.architectures import ARCHITECTURES
-from bert_keras.checkpoints.metadata import ModelMetadata
+from bert_keras.config import ModelMetadata
 from bert_keras.downstream.catalog import TASKS, task_of
 from bert_keras.downstream.classification import ClassificationTask
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
 from bert_keras.downstream.task import Task, examples_file
 from bert_keras.errors import InputError, check_name
-from bert_keras.exporting.model_folder import TextModel, export_model
+from bert_keras.exporting.model_folder import EXPORTERS, TextModel, export_model
 from bert_keras.exporting.saved_model import write_metadata
 from bert_keras.exporting.variants.bfloat16 import Bfloat16
 from bert_keras.exporting.variants.int8 import Int8
@@ -166,7 +165,7 @@ def table(figures: dict[str, Figures], *, metric: str) -> str:
 
 def _task(metadata: ModelMetadata, source: str, *, name: str | None) -> Task:
     """Returns the task that scores a model; it cuts long texts where the exported model does."""
-    scored = {task.model for task in TASKS.values() if ARCHITECTURES[task.model].exporter}
+    scored = {task.model for task in TASKS.values() if task.model in EXPORTERS}
     if metadata.model not in scored:
         raise InputError(
             f"{source} is a {metadata.model}, which no task scores; expected one of "

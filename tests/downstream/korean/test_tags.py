@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.huggingface.rules import read_rules
+from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.cli import main
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.korean.tags import KLUE_LABELS as LABELS

@@ -7,15 +7,14 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.checkpoints.pretrained import save_model
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.ner import features
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
 from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.errors import InputError
 from bert_keras.models import BertFeatureTagger, load_model
-from bert_keras.models.pretrained import save_model
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 

@@ -6,11 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.downstream.catalog import named_task, task_of
 from bert_keras.downstream.sentences.pairs import SentencePair
-from bert_keras.embedding import EmbeddingConfig
 from bert_keras.errors import InputError
 
 TASK, SIMCSE = named_task("sentence-pairs"), named_task("simcse")

@@ -7,8 +7,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.sentences.retrieval import QueryExample, ranked, ranking_scores
 from bert_keras.errors import InputError

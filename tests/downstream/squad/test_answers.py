@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.huggingface.rules import read_rules
+from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.downstream.squad.answers import (
     Candidate,
     Prediction,

@@ -6,14 +6,18 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
-from bert_keras.embedding import DenseModule, EmbeddingConfig, NormalizeModule
+from bert_keras.checkpoints.pretrained import save_model
+from bert_keras.config import (
+    BertConfig,
+    DenseModule,
+    EmbeddingConfig,
+    ModelMetadata,
+    NormalizeModule,
+)
 from bert_keras.errors import InputError
 from bert_keras.exporting.export import export
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertEncoder, BertSentenceEncoder
-from bert_keras.models.pretrained import save_model
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary

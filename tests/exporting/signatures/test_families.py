@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.checkpoints.pretrained import save_model
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.downstream.catalog import named_task
 from bert_keras.exporting.export import export
 from bert_keras.exporting.variants.litert import litert_run, write_litert
 from bert_keras.families import family_of
 from bert_keras.models import MODELS
-from bert_keras.models.pretrained import save_model
 from tests.relatives import CHANGES, KINDS, KOREAN
 
 # Each traces the same graph as BERT; how text becomes ids is tested in text_ops/test_rules.py.

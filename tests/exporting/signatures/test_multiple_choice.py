@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.checkpoints.pretrained import save_model
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.downstream.swag import SwagExample, SwagTask
 from bert_keras.downstream.task import softmax
 from bert_keras.errors import InputError
@@ -17,7 +17,6 @@ from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.text_ops.windows import WINDOWS_AT_ONCE
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertMultipleChoice
-from bert_keras.models.pretrained import save_model
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.squad.questions import Question
 from bert_keras.downstream.squad.task import SQUAD_TASKS

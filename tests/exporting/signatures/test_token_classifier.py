@@ -5,8 +5,8 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.checkpoints.pretrained import save_model
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.ner.tags import Sentence, entities, read_conll
 from bert_keras.downstream.ner.task import NER_TASK
@@ -16,7 +16,6 @@ from bert_keras.exporting.saved_model import write_saved_model
 from bert_keras.exporting.signatures.token_classifier import served_token_labels
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertTokenClassifier
-from bert_keras.models.pretrained import save_model
 from bert_keras.text.google_words import google_words
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary

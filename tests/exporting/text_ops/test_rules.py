@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.huggingface.rules import read_rules
+from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.downstream.ner.words import units_of, word_tokens
 from bert_keras.errors import InputError

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import keras
 
-from bert_keras.checkpoints.metadata import ModelMetadata
-from bert_keras.config import BertConfig
+from bert_keras.checkpoints.pretrained import save_model
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.downstream.catalog import named_task
 from bert_keras.models import MODELS
-from bert_keras.models.pretrained import save_model
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 WORDS = ("anna", "bob", "lyon", "good", "bad", "film", "a", "in", "met", "?")

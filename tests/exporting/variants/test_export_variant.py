@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
+from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.exporting.model_folder import text_model
 from bert_keras.exporting.variants import export_variant as export_variant_module
@@ -16,7 +17,6 @@ from bert_keras.exporting.variants.litert import litert_run
 from bert_keras.exporting.verify import run_requests
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.models import BertEncoder, load_model
-from bert_keras.models.pretrained import save_model
 from tests.exporting.variants.fine_tuned import fine_tuned
 
 INPUTS = {name: np.full((2, 7), name != "segment_ids", np.int32)

@@ -1,0 +1,335 @@
+"""Reads and writes Google's TF1 checkpoints, which consist of these files.
+
+bert_config.json                the hyperparameters of the encoder
+vocab.txt                       the vocabulary; optional
+bert_model.ckpt.{index,data-*}  the variables; a training checkpoint also has NAME/adam_m,
+                                NAME/adam_v and global_step
+checkpoint                      the name of the newest checkpoint if there are several
+
+The graph in bert_model.ckpt.meta is neither read nor written, because restoring variables does not
+need it.
+"""
+
+import dataclasses
+import errno
+import os
+import re
+from collections.abc import Collection, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_keras.checkpoints.checkpoint import (
+    EXTRA_KEY,
+    Checkpoint,
+    TrainingState,
+    config_of,
+    extra_values,
+    name_table,
+    our_tensors,
+    their_tensors,
+    with_extra,
+)
+from bert_keras.checkpoints.tensors import StoredTensor, refuse_lfs_pointer
+from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
+from bert_keras.errors import InputError, check
+from bert_keras.families import FAMILIES, family_of
+from bert_keras.files import json_object, write_json
+from bert_keras.text.vocab import Vocabulary, seems_lowercase
+
+CONFIG, VOCABULARY, PREFIX, PATHS = "bert_config.json", "vocab.txt", "bert_model.ckpt", "checkpoint"
+STEP, MOMENTUM, VELOCITY = "global_step", "/adam_m", "/adam_v"
+OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"  # an entry that only tf.train.Checkpoint (TF2) writes
+# Google's names of hyperparameters, and ours. Source: BertConfig in modeling.py of
+# google-research/bert.
+HYPERPARAMETERS = {
+    "attention_probs_dropout_prob": "attention_dropout_rate",
+    "hidden_dropout_prob": "hidden_dropout_rate",
+    "hidden_size": "hidden_size",
+    "initializer_range": "initializer_stddev",
+    "intermediate_size": "intermediate_size",
+    "max_position_embeddings": "max_positions",
+    "num_attention_heads": "num_heads",
+    "num_hidden_layers": "num_layers",
+    "type_vocab_size": "num_segments",
+    "vocab_size": "vocab_size",
+}
+OPTIONAL = ("attention_probs_dropout_prob", "hidden_dropout_prob", "initializer_range")
+# Google's names of activations, and ours: modeling.py computes "gelu" with the tanh approximation.
+ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"}
+WRITTEN_ACTIVATIONS = {ours: name for name, ours in ACTIVATIONS.items()} | {
+    "gelu": "gelu",
+    "gelu_new": "gelu",
+}
+LAYER_NORM_EPSILON = 1e-12  # the value in tf.contrib.layers.layer_norm, which modeling.py calls
+# Fields of our config that are stored under EXTRA_KEY if they differ from Google's values.
+CHANGED = ("activation", "layer_norm_epsilon")
+# Keys in the files of the Chinese and multilingual models; modeling.py does not read them.
+WITHOUT_EFFECT = (
+    *("directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers"),
+    *("pooler_size_per_head", "pooler_type"),
+)
+# The model class of a checkpoint by the start of a variable name; the first match decides.
+MODELS = {
+    "cls/seq_relationship/": "BertPretrainer",
+    "cls/predictions/": "BertMaskedLM",
+    "cls/squad/": "BertQuestionAnswering",
+    "output_weights": "BertClassifier",
+}
+
+
+def recognises(path: Path) -> bool:
+    """Returns whether `path` is a TF1 checkpoint, or a folder with one or with bert_config.json."""
+    if path.is_dir():
+        return (path / CONFIG).is_file() or any(path.glob("*.index"))
+    return Path(f"{path}.index").is_file()
+
+
+def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
+    """Reads a TF1 checkpoint; see `formats.Format`.
+
+    `ignore` may name variables and keys of bert_config.json. The name "global_step" leaves out the
+    whole training state.
+    """
+    prefix = _checkpoint_prefix(path)
+    stored = _stored_variables(prefix)
+    step = stored.pop(STEP, None)
+    slots = {name: stored.pop(name) for name in [*stored] if name.endswith((MOMENTUM, VELOCITY))}
+    variables = {name: tensor for name, tensor in stored.items() if name not in ignore}
+    config, extra = read_config(prefix.with_name(CONFIG), ignore=ignore)
+    config = dataclasses.replace(config, has_pooler="bert/pooler/dense/kernel" in variables)
+    heads = (m for start, m in MODELS.items() if any(n.startswith(start) for n in variables))
+    model = next(heads, "BertEncoder")
+    vocabulary = prefix.with_name(VOCABULARY)
+    vocabulary = Vocabulary.from_file(vocabulary) if vocabulary.is_file() else None
+    labels = ()
+    if model == "BertClassifier":
+        labels = numbered_labels(variables["output_bias"].shape[0])
+    metadata = ModelMetadata(
+        model=model,
+        config=config,
+        lowercase=seems_lowercase(vocabulary),
+        max_length=config.max_positions,
+        labels=labels,
+    )
+    has_state = bool(slots or step)
+    unused = [name for name in (*stored, *([STEP] if has_state else [])) if name in ignore]
+    ours = partial(our_tensors, table=weight_names(config), is_transposed=is_transposed)
+    state = None
+    if has_state and STEP not in ignore:
+        check(
+            slots and step,
+            f"the checkpoint has only a part of {STEP}, adam_m and adam_v; leave out the training "
+            f"state: ignore=({STEP!r},)",
+        )
+        momentums, velocities = (
+            ours({n.removesuffix(end): t for n, t in slots.items() if n.endswith(end)})
+            for end in (MOMENTUM, VELOCITY)
+        )
+        state = TrainingState(step=int(step.read()), momentums=momentums, velocities=velocities)
+    return Checkpoint(
+        metadata=with_extra(metadata, extra),
+        tensors=ours(variables),
+        vocabulary=vocabulary,
+        state=state,
+        unused=tuple(unused),
+    )
+
+
+def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
+    """Writes a TF1 checkpoint, training state included; see `formats.Format`."""
+    metadata, state = checkpoint.metadata, checkpoint.state
+    family = family_of(metadata.config)
+    check(
+        family is FAMILIES["bert"] and metadata.embedding is None,
+        f"google cannot store this {metadata.model}, only models of BERT; choose another format",
+    )
+    notes = write_config(metadata, folder / CONFIG)
+    theirs = partial(
+        their_tensors,
+        table=weight_names(metadata.config),
+        is_transposed=is_transposed,
+        format="google",
+    )
+    values = {name: tensor.read() for name, tensor in theirs(checkpoint.tensors).items()}
+    if state is not None:
+        for end, averages in ((MOMENTUM, state.momentums), (VELOCITY, state.velocities)):
+            values |= {f"{name}{end}": tensor.read() for name, tensor in theirs(averages).items()}
+        values[STEP] = np.int64(state.step)
+    if checkpoint.vocabulary is not None:
+        checkpoint.vocabulary.save(folder / VOCABULARY)
+    _write_variables(folder / PREFIX, values)
+    if not metadata.config.has_pooler:
+        notes += ("the model has no pooler: Google's code starts with a random one",)
+    return notes
+
+
+def weight_names(config: BertConfig) -> dict[str, str]:
+    """Returns Google's names of the weights of a model, by public names."""
+    return name_table(FAMILIES["bert"].google_names, num_blocks=config.num_layers)
+
+
+def is_transposed(name: str) -> bool:
+    """Returns whether a weight is the output_weights of a head, stored as [outputs, D]."""
+    return name.endswith("/dense/kernel")
+
+
+def read_config(path: Path, *, ignore: Collection[str]) -> tuple[BertConfig, dict[str, Any]]:
+    """Reads bert_config.json.
+
+    Args:
+        path: The file.
+        ignore: Unknown keys that the caller allows.
+
+    Returns:
+        The configuration, with a pooler, and the value of EXTRA_KEY, {} if the file has none.
+
+    Raises:
+        InputError: The file is missing, a key is missing or unknown, or a value is impossible.
+    """
+    values = json_object(path)
+    extra = values.pop(EXTRA_KEY, {})
+    required = {*HYPERPARAMETERS, "hidden_act"} - {*OPTIONAL}
+    missing = sorted(required - {*values})
+    unknown = sorted({*values} - required - {*OPTIONAL, *WITHOUT_EFFECT, *ignore})
+    check(not missing, f"{path} lacks {', '.join(missing)}")
+    check(
+        not unknown,
+        f"{path} has {', '.join(unknown)}, which Google's BERT does not know; if that has no "
+        f"effect: ignore={unknown}",
+    )
+    activation = values["hidden_act"]
+    check(
+        activation in [*ACTIVATIONS],  # a list, because a JSON value may be unhashable
+        f"{path}: hidden_act is {activation!r}; expected one of {', '.join(ACTIVATIONS)}",
+    )
+    fields = {field: values[key] for key, field in HYPERPARAMETERS.items() if key in values}
+    fields |= {"activation": ACTIVATIONS[activation], "layer_norm_epsilon": LAYER_NORM_EPSILON}
+    fields |= {name: extra[name] for name in CHANGED if name in extra}
+    return config_of(fields, path), extra
+
+
+def write_config(metadata: ModelMetadata, path: Path) -> tuple[str, ...]:
+    """Writes bert_config.json.
+
+    Returns:
+        One sentence for each hyperparameter for which Google's code uses another value.
+
+    Raises:
+        InputError: Google's BERT does not have the activation.
+    """
+    config, notes = metadata.config, []
+    check(
+        config.activation in WRITTEN_ACTIVATIONS,
+        f"Google's BERT has no activation {config.activation}; choose another format",
+    )
+    if config.activation == "gelu":
+        notes.append(
+            "Google's code approximates GELU by tanh, this model computes it exactly: an "
+            "activation differs by up to 5e-4"
+        )
+    if config.layer_norm_epsilon != LAYER_NORM_EPSILON:
+        notes.append(
+            f"Google's code has a LayerNorm epsilon of {LAYER_NORM_EPSILON}, this model has "
+            f"{config.layer_norm_epsilon}"
+        )
+    theirs = {"activation": "gelu_tanh", "layer_norm_epsilon": LAYER_NORM_EPSILON}
+    if config.activation not in ("gelu", "gelu_new"):
+        theirs["activation"] = config.activation
+    changed = {name: getattr(config, name) for name in CHANGED}
+    extra = {name: value for name, value in changed.items() if value != theirs[name]}
+    values = {key: getattr(config, field) for key, field in HYPERPARAMETERS.items()}
+    values |= {"hidden_act": WRITTEN_ACTIVATIONS[config.activation]}
+    write_json(path, values | {EXTRA_KEY: {**extra_values(metadata), **extra}})
+    return tuple(notes)
+
+
+def _checkpoint_prefix(path: Path) -> Path:
+    """Returns the prefix of the checkpoint files at `path`, a prefix itself or a folder with one.
+
+    Of several checkpoints in a folder, it is the one that the file `checkpoint` names.
+    """
+    if not path.is_dir():
+        return path
+    matches = sorted(index.with_suffix("") for index in path.glob("*.index"))
+    if len(matches) > 1 and (path / PATHS).is_file():
+        text = (path / PATHS).read_text("utf-8", "replace")
+        named = re.findall('^model_checkpoint_path: *"(.+)"', text, re.MULTILINE)
+        names = [Path(name).name for name in named]
+        matches = [prefix for prefix in matches if prefix.name in names] or matches
+    if len(matches) != 1:
+        raise InputError(
+            f"{path} contains {len(matches)} checkpoints; give the path of one: "
+            f"{', '.join(map(str, matches)) or 'PREFIX of PREFIX.index and PREFIX.data-*'}"
+        )
+    return matches[0]
+
+
+def _stored_variables(prefix: Path) -> dict[str, StoredTensor]:
+    """Returns the variables of a checkpoint, sorted by name; `read` returns floats as float32.
+
+    Raises:
+        InputError: A file is missing, truncated, damaged, or not a TF1 checkpoint.
+    """
+    import tensorflow as tf
+
+    check(
+        not {*"[]*?\\"} & {*str(prefix)},
+        f"{prefix} has a character that TensorFlow takes for a pattern; rename the folder",
+    )
+    index = Path(f"{prefix}.index")
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+    except (tf.errors.OpError, ValueError) as error:
+        refuse_lfs_pointer(index)
+        raise InputError(f"{index} is damaged or of no checkpoint ({error}); copy it") from error
+    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    check(
+        OBJECTS not in shapes,
+        f"{prefix} is a checkpoint of TensorFlow 2 objects; expected one of TensorFlow 1 variables "
+        "(for a run of bert-keras, give OUTPUT/model)",
+    )
+    shards = [*prefix.parent.glob(f"{prefix.name}.data-*-of-*")]
+    check(
+        shards and len(shards) == int(shards[0].name[-5:]),
+        f"{prefix}.data-00000-of-00001 or another shard is missing; add it, because {index.name} "
+        "contains only names and shapes",
+    )
+    for shard in shards:
+        refuse_lfs_pointer(shard)
+
+    def stored(name: str) -> StoredTensor:
+        def read(rows: Any = ...) -> np.ndarray:
+            try:
+                array = reader.get_tensor(name)
+            except (tf.errors.OpError, IndexError) as error:  # IndexError: the file is truncated
+                raise InputError(f"{prefix} is damaged at {name} ({error}); copy it") from error
+            return (np.asarray(array, np.float32) if dtypes[name].is_floating else array)[rows]
+
+        return StoredTensor(tuple(shapes[name]), read)
+
+    return {name: stored(name) for name in sorted(shapes)}
+
+
+def _write_variables(prefix: Path, values: Mapping[str, Any]) -> None:
+    """Writes a checkpoint, and the file `checkpoint` that names it."""
+    import tensorflow as tf
+
+    names = sorted(values)  # the order in which a Saver writes
+    try:
+        with tf.device("CPU"):
+            tf.raw_ops.SaveV2(
+                prefix=str(prefix),
+                tensor_names=names,
+                shape_and_slices=[""] * len(names),
+                tensors=[tf.constant(values[name]) for name in names],
+            )
+    except tf.errors.OutOfRangeError as error:  # the file exceeds the size limit
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(prefix.parent)) from error
+    named = "".join(
+        f'{field}: "{prefix.name}"\n'
+        for field in ("model_checkpoint_path", "all_model_checkpoint_paths")
+    )
+    (prefix.parent / PATHS).write_text(named, encoding="utf-8")

@@ -1,1 +1,0 @@
-"""Reads and writes the TF1 checkpoints of Google's BERT."""

@@ -1,0 +1,192 @@
+"""Builds models with the weights of checkpoints, and saves models."""
+
+import dataclasses
+import os
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import keras
+import numpy as np
+
+from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
+from bert_keras.checkpoints.formats import write_checkpoint
+from bert_keras.checkpoints.model_readme import Sections, model_readme
+from bert_keras.checkpoints.tensors import StoredTensor, stored_weight
+from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
+from bert_keras.errors import InputError, check, listed, printable
+from bert_keras.models.pretrained import Pretrained, named_weights
+from bert_keras.text.vocab import Vocabulary
+
+Model = TypeVar("Model", bound=Pretrained)
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """Reports which weights of a model come from a checkpoint."""
+
+    source: str  # path of the checkpoint
+    loaded: tuple[str, ...]  # names of the weights that the checkpoint provides
+    new: tuple[str, ...]  # names of the weights with random initial values
+    unused: tuple[str, ...]  # names of the weights in the checkpoint that the model does not use
+    notes: tuple[str, ...] = ()  # other differences, one sentence each
+
+    def __str__(self) -> str:
+        rows = {"loaded": self.loaded, "new": self.new, "unused": self.unused}
+        table = [f"{name:<12}{_parts(names)}" for name, names in rows.items()]
+        notes = [f"{'note':<12}{note}" for note in self.notes]
+        return printable("\n".join([self.source, *table, *notes]))
+
+
+def _parts(names: Sequence[str]) -> str:
+    counts = Counter(part(name) for name in names)
+    return ", ".join(f"{name} ({count})" for name, count in counts.items()) or "none"
+
+
+def metadata_for(
+    cls: type[Pretrained],
+    checkpoint: Checkpoint,
+    *,
+    labels: tuple[str, ...] = (),
+    new: Collection[str] = (),
+    embedding: EmbeddingConfig | None = None,
+    config_changes: dict[str, Any],
+) -> ModelMetadata:
+    """Returns the metadata of a model of another class or configuration; see `from_pretrained`."""
+    source, name = checkpoint.metadata, cls.stored_as
+    config = BertConfig.from_dict({**source.config.to_dict(), **config_changes})
+    if cls.reads_pooled_output:
+        config = dataclasses.replace(config, has_pooler=True)
+    has_same_head = name == source.model and {*cls.heads}.isdisjoint(new)
+    old_labels = source.labels if has_same_head else ()
+    if cls.is_labelled and not labels and not old_labels:
+        raise InputError(f"a new head of {name} needs labels, such as ('no', 'yes')")
+    if labels and old_labels and old_labels not in (labels, numbered_labels(len(labels))):
+        raise InputError(
+            f"the head has the labels {', '.join(old_labels)}; omit labels, or start with a new "
+            f"head: new={cls.heads}"
+        )
+    embedding = {} if embedding is None else {"embedding": embedding}
+    return source.of_model(
+        name, keeps_head=has_same_head, config=config, labels=labels or old_labels, **embedding
+    )
+
+
+def build_model(
+    cls: type[Model],
+    checkpoint: Checkpoint,
+    *,
+    metadata: ModelMetadata,
+    source: str | os.PathLike,
+    new: Collection[str] = (),
+    name: str | None = None,
+) -> Model:
+    """Builds a model with the weights of a checkpoint.
+
+    Args:
+        cls: The class of the model.
+        checkpoint: The checkpoint.
+        metadata: The metadata of the model, which may differ from that of the checkpoint.
+        source: The path of the checkpoint, for messages.
+        new: Parts (encoder, pooler, heads) that start with random weights.
+        name: The name of the Keras model; by default that of its class.
+
+    Raises:
+        InputError: A part is neither in the checkpoint nor in `new`, or weights are missing,
+            unexpected or of another shape; the message names all of them.
+    """
+    errors = []
+
+    def loaded(tensor: StoredTensor, shape, dtype=None):
+        try:
+            array = tensor.read()
+        except Exception as error:  # Keras would keep the other variables without values
+            errors.append(error)
+            array = np.zeros(shape, np.float32)
+        return array if dtype == "float32" else keras.ops.cast(array, dtype)
+
+    # Variables get their values when this scope ends, from the initializers that they have then.
+    with keras.StatelessScope():
+        model = cls.from_metadata(metadata, **({} if name is None else {"name": name}))
+        if not model.built:
+            model.build()
+        weights = named_weights(model)
+        shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
+        report = _load_report(checkpoint, shapes, source=os.fspath(source), new=new)
+        for each in report.loaded:
+            weights[each]._initializer = partial(loaded, checkpoint.tensors[each])
+    if errors:
+        raise errors[0]
+    model.metadata, model.tokenizer, model.load_report = metadata, checkpoint.tokenizer, report
+    return model
+
+
+def _load_report(
+    checkpoint: Checkpoint,
+    shapes: dict[str, tuple[int, ...]],
+    *,
+    source: str,
+    new: Collection[str],
+) -> LoadReport:
+    stored, parts = checkpoint.tensors, {*map(part, shapes)}
+    if unknown := sorted({*new} - parts):
+        raise InputError(f"new contains {', '.join(unknown)}; known: {', '.join(sorted(parts))}")
+    if absent := sorted(parts - {*map(part, stored)} - {*new}):
+        raise InputError(
+            f"{source} is a {checkpoint.metadata.model} without weights of {', '.join(absent)}; to "
+            f"start with random ones: new={tuple(sorted({*absent, *new}))}"
+        )
+    loaded = [name for name in shapes if part(name) not in new]
+    unused = [name for name in stored if name not in loaded]
+    problems = [
+        f"{name} has the shape {stored[name].shape}, expected {shapes[name]}"
+        if name in stored
+        else f"{name} is missing"
+        for name in loaded
+        if name not in stored or stored[name].shape != shapes[name]
+    ]
+    problems += [f"{name} is unexpected" for name in unused if part(name) in parts - {*new}]
+    check(not problems, f"{source} does not fit the model: {listed(problems)}")
+    return LoadReport(
+        source,
+        tuple(loaded),
+        new=tuple(name for name in shapes if part(name) in new),
+        unused=(*unused, *checkpoint.unused),
+        notes=checkpoint.notes,
+    )
+
+
+def checkpoint_of_model(
+    model: keras.Model,
+    *,
+    metadata: ModelMetadata,
+    vocabulary: Vocabulary | None,
+    state: TrainingState | None = None,
+) -> Checkpoint:
+    """Returns a model as a checkpoint, whose arrays are those of the model when they are read."""
+    tensors = {name: stored_weight(weight) for name, weight in named_weights(model).items()}
+    return Checkpoint(metadata=metadata, tensors=tensors, vocabulary=vocabulary, state=state)
+
+
+def save_model(
+    model: keras.Model,
+    folder: str | os.PathLike,
+    *,
+    metadata: ModelMetadata,
+    vocabulary: Vocabulary | None,
+    format: str = "bert-keras",
+    state: TrainingState | None = None,
+    sections: Sections | None = None,
+) -> tuple[str, ...]:
+    """Writes a model folder with a README.md, and returns the notes of `write_checkpoint`.
+
+    `sections` are the tables of the README.md; see `model_readme`.
+    """
+    checkpoint = checkpoint_of_model(model, metadata=metadata, vocabulary=vocabulary, state=state)
+    path = Path(folder)
+    name = path.parent.name if path.name == "model" else path.name  # "tiny" for runs/tiny/model
+    readme = model_readme(metadata, vocabulary=vocabulary, name=name, sections=sections or {})
+    return write_checkpoint(checkpoint, folder, format=format, readme=readme)

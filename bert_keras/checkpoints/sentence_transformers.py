@@ -1,0 +1,262 @@
+"""Reads and writes the folders of sentence-transformers, which consist of these files.
+
+modules.json                        the modules in order, each with its class and its subfolder
+config.json, model.safetensors ...  the encoder, a folder of transformers
+sentence_bert_config.json           the maximum length of an input
+1_Pooling/config.json               the pooling, as one value or as a flag for each kind
+2_Dense/..., 3_Normalize            the modules after the pooling
+config_sentence_transformers.json   prompts and the similarity function
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bert_keras.checkpoints.checkpoint import Checkpoint, our_tensors, their_tensors
+from bert_keras.checkpoints.huggingface import folder as huggingface
+from bert_keras.checkpoints.huggingface.config import CONFIG, note_if_ignored
+from bert_keras.checkpoints.huggingface.tokenizer import sentence_settings
+from bert_keras.checkpoints.tensors import write_tensors
+from bert_keras.config import TEXT_POOLINGS, DenseModule, EmbeddingConfig, NormalizeModule
+from bert_keras.errors import InputError, check
+from bert_keras.files import json_object, write_json
+
+MODULES, SETTINGS = "modules.json", "config_sentence_transformers.json"
+SENTENCES = "sentence_bert_config.json"
+LIBRARY = "sentence_transformers"
+TRANSFORMER, POOLING, DENSE, NORMALIZE = "Transformer", "Pooling", "Dense", "Normalize"
+DROPOUT = "Dropout"  # has no effect outside of training
+# Flag of each kind of pooling, which all versions read; the key `pooling_mode` is of version 6.
+FLAGS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+FIRST_FLAGS = (*FLAGS,)[:4]  # flags that every version has
+ACTIVATIONS = {
+    "torch.nn.modules.linear.Identity": "identity",
+    "torch.nn.modules.activation.Tanh": "tanh",
+    "torch.nn.modules.activation.GELU": "gelu",
+    "torch.nn.modules.activation.ReLU": "relu",
+}
+# The only supported value of each key that changes what a module computes.
+FIXED = {
+    "transformer_task": "feature-extraction",
+    "module_input_name": "sentence_embedding",
+    "use_residual": False,
+}
+
+
+def recognises(path: Path) -> bool:
+    """Returns whether the folder contains a modules.json."""
+    return (path / MODULES).is_file()
+
+
+def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
+    """Reads a folder of sentence-transformers; see `formats.Format`.
+
+    If `ignore` names the pooling or a module that is not supported, only the encoder is read. A
+    folder without a pooling, as of a CrossEncoder, is a folder of transformers.
+    """
+    (kind, folder), *modules = _modules(path)
+    check(kind == TRANSFORMER, f"{path / MODULES} begins with a {kind}; expected {TRANSFORMER}")
+    checkpoint, notes = huggingface.read(folder, ignore=ignore), []
+    for kind, _ in modules:
+        if kind not in (POOLING, DENSE, NORMALIZE, DROPOUT) or kind in ignore:
+            problem = f"the module {kind} is not supported; without it, only the encoder is read"
+            notes.append(note_if_ignored(kind, problem, ignore=ignore))
+    if notes or not modules:
+        return replace(checkpoint, notes=(*notes, *checkpoint.notes))
+    settings = sentence_settings(folder)
+    _check_fixed(settings, folder / SENTENCES)
+    if settings.get("do_lower_case") and not checkpoint.metadata.lowercase:
+        problem = f"{SENTENCES} lower-cases texts before a cased tokenizer; bert-keras does not"
+        notes.append(note_if_ignored("do_lower_case", problem, ignore=ignore))
+    if (dimensions := _settings(path).get("truncate_dim")) is not None:
+        problem = f"{SETTINGS} cuts embeddings to {dimensions} values; encode(dimensions=...) does"
+        notes.append(note_if_ignored("truncate_dim", problem, ignore=ignore))
+    embedding = _embedding(path, modules)
+    tensors = dict(checkpoint.tensors)
+    for index, folder in enumerate(folder for kind, folder in modules if kind == DENSE):
+        stored = huggingface.stored_weights(folder)
+        tensors |= our_tensors(stored, _dense_names(index), is_transposed=_is_transposed)
+    return replace(
+        checkpoint,
+        metadata=checkpoint.metadata.of_model(
+            "BertSentenceEncoder",
+            keeps_head=checkpoint.metadata.model == "BertEncoder",
+            embedding=embedding,
+        ),
+        tensors=tensors,
+        notes=(*notes, *checkpoint.notes),
+    )
+
+
+def _modules(path: Path) -> list[tuple[str, Path]]:
+    """Returns the class and the folder of each module in modules.json."""
+    try:
+        listed = json.loads((path / MODULES).read_text(encoding="utf-8"))
+        # A class of another library keeps its full name, which no module here has.
+        modules = [
+            (
+                name.rpartition(".")[2] if (name := each["type"]).startswith(LIBRARY) else name,
+                path / each["path"],
+            )
+            for each in listed
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{path / MODULES} is no list of modules ({error!r})") from error
+    for _, folder in modules:
+        inside = folder.resolve().is_relative_to(path.resolve())
+        check(inside, f"{path / MODULES} names {folder}; expected a subfolder")
+    return modules
+
+
+def _embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingConfig:
+    (first, folder), *others = modules
+    kinds = [kind for kind, _ in modules]
+    check(
+        first == POOLING and not {POOLING, TRANSFORMER} & {*kinds[1:]},
+        f"{path / MODULES} lists {', '.join(kinds)} after the encoder; expected one {POOLING} and "
+        f"then {DENSE}, {NORMALIZE} and {DROPOUT}",
+    )
+    values, read = json_object(folder / CONFIG), []
+    modes = values.get("pooling_mode")
+    if modes is None:
+        modes = [mode for flag, mode in FLAGS.items() if values.get(flag)] or ["mean"]
+    modes = [modes] if isinstance(modes, str) else modes
+    unknown = {key for key in values if key.startswith("pooling_mode_")} - {*FLAGS}
+    check(
+        isinstance(modes, list) and all(mode in TEXT_POOLINGS for mode in modes) and not unknown,
+        f"{folder / CONFIG}: pooling_mode is {modes} {' '.join(sorted(unknown))}; expected one or "
+        f"more of {', '.join(TEXT_POOLINGS)}",
+    )
+    for kind, each in others:
+        if kind == DENSE:
+            read.append(_dense(each / CONFIG))
+        elif kind == NORMALIZE:
+            read.append(NormalizeModule())
+    settings = _settings(path)
+    prompts = settings.get("prompts") or {}
+    return EmbeddingConfig(
+        pooling=tuple(modes),
+        modules=tuple(read),
+        includes_prompt=bool(values.get("include_prompt", True)),
+        prompts={name: text or "" for name, text in prompts.items()},
+        default_prompt_name=settings.get("default_prompt_name"),
+        similarity=settings.get("similarity_fn_name") or "cosine",
+    )
+
+
+def _dense(file: Path) -> DenseModule:
+    values = json_object(file)
+    _check_fixed(values, file)
+    name = values.get("activation_function", "torch.nn.modules.activation.Tanh")
+    check(
+        name in ACTIVATIONS,
+        f"{file}: activation_function is {name}; expected one of {', '.join(ACTIVATIONS)}",
+    )
+    return DenseModule(
+        units=values["out_features"],
+        activation=ACTIVATIONS[name],
+        has_bias=bool(values.get("bias", True)),
+    )
+
+
+def _check_fixed(values: Mapping[str, Any], file: Path) -> None:
+    for name, expected in FIXED.items():
+        check(
+            values.get(name, expected) in (expected, None),
+            f"{file}: {name} is {values.get(name)!r}; expected {expected!r}",
+        )
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    return json_object(path / SETTINGS) if (path / SETTINGS).is_file() else {}
+
+
+def _dense_names(index: int) -> dict[str, str]:
+    names = {"kernel": "linear.weight", "bias": "linear.bias"}
+    return {f"sentence/dense_{index}/{ours}": theirs for ours, theirs in names.items()}
+
+
+def _is_transposed(name: str) -> bool:
+    return name.endswith("/kernel")
+
+
+def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
+    """Writes the files of transformers and of each module; see `formats.Format`."""
+    metadata, tensors = checkpoint.metadata, checkpoint.tensors
+    if (embedding := metadata.embedding) is None:
+        raise InputError(
+            f"sentence-transformers cannot store a {metadata.model}; write it as a sentence "
+            "encoder: bert-keras convert SRC DST --to sentence-transformers --model "
+            "BertSentenceEncoder"
+        )
+    encoder = replace(
+        checkpoint,
+        metadata=metadata.of_model("BertEncoder", keeps_head=True),
+        tensors={n: tensor for n, tensor in tensors.items() if n.startswith("encoder/")},
+    )
+    notes = huggingface.write(encoder, folder)
+    settings: dict[str, Any] = {"max_seq_length": metadata.max_length, "do_lower_case": False}
+    write_json(folder / SENTENCES, settings)
+    size, num_dense = metadata.config.hidden_size, 0
+    configs = {TRANSFORMER: None, f"1_{POOLING}": _pooling_values(embedding, size)}
+    sizes = embedding.sizes(size)
+    for index, module in enumerate(embedding.modules):
+        if isinstance(module, NormalizeModule):
+            configs[f"{index + 2}_{NORMALIZE}"] = {}
+            continue
+        configs[name := f"{index + 2}_{DENSE}"] = _dense_values(module, sizes[index])
+        names = _dense_names(num_dense)
+        own = {n: tensors[n] for n in names if n in tensors}
+        num_dense += 1
+        (folder / name).mkdir()
+        write_tensors(
+            folder / name / huggingface.SAFETENSORS,
+            their_tensors(own, names, is_transposed=_is_transposed, format=LIBRARY),
+            metadata={"format": "pt"},
+        )
+    listed = []
+    for index, (name, values) in enumerate(configs.items()):
+        kind, path = name.rpartition("_")[2], name if index else ""
+        type_name = f"{LIBRARY}.models.{kind}"
+        listed.append({"idx": index, "name": str(index), "path": path, "type": type_name})
+        if values is not None:
+            write_json(folder / name / CONFIG, values)
+    write_json(folder / MODULES, listed)
+    settings = {
+        "prompts": dict(embedding.prompts),
+        "default_prompt_name": embedding.default_prompt_name,
+        "similarity_fn_name": embedding.similarity,
+    }
+    write_json(folder / SETTINGS, settings)
+    return notes
+
+
+def _pooling_values(embedding: EmbeddingConfig, hidden_size: int) -> dict[str, Any]:
+    """Returns flags, which all versions read, if they can state the order of the poolings."""
+    values: dict[str, Any] = {"word_embedding_dimension": hidden_size}
+    in_order = [mode for mode in FLAGS.values() if mode in embedding.pooling]
+    if in_order == [*embedding.pooling]:
+        chosen = {flag: mode in embedding.pooling for flag, mode in FLAGS.items()}
+        values |= {flag: on for flag, on in chosen.items() if on or flag in FIRST_FLAGS}
+    else:
+        values["pooling_mode"] = [*embedding.pooling]
+    return values if embedding.includes_prompt else {**values, "include_prompt": False}
+
+
+def _dense_values(module: DenseModule, size: int) -> dict[str, Any]:
+    names = {ours: name for name, ours in ACTIVATIONS.items()}
+    return {
+        "in_features": size,
+        "out_features": module.units,
+        "bias": module.has_bias,
+        "activation_function": names[module.activation],
+    }

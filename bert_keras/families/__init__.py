@@ -1,0 +1,63 @@
+"""Finds BERT and its relatives, one module each: add a relative as a module with a `FAMILY`."""
+
+import dataclasses
+import re
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+from bert_keras.config import BertConfig
+from bert_keras.errors import InputError
+from bert_keras.families.family import Family
+from bert_keras.text.vocab import Vocabulary
+
+_names = sorted((each.name for each in iter_modules(__path__)), key=lambda name: name != "bert")
+_modules = [import_module(f"{__name__}.{name}") for name in _names if name != "family"]
+FAMILIES: dict[str, Family] = {each.FAMILY.kind: each.FAMILY for each in _modules}
+
+
+def family_of(config: BertConfig, vocabulary: Vocabulary | None = None) -> Family | None:
+    """Returns the family of an encoder, or None if it belongs to none.
+
+    Only the native checkpoint format can store an encoder without a family. The special tokens
+    decide between families of the same configurations; without a vocabulary, it is the first.
+    """
+    families = [family for family in FAMILIES.values() if family.includes(config)]
+    specials = vocabulary.specials if vocabulary is not None else None
+    chosen = (family for family in families if family.specials == specials)
+    return next(chosen, families[0] if families else None)
+
+
+def presets() -> dict[str, BertConfig]:
+    """Returns the configurations of all families by their names, such as "tiny" and "base"."""
+    return {name: size for each in FAMILIES.values() for name, size in each.presets.items()}
+
+
+def preset(name: str, **changes: Any) -> BertConfig:
+    """Returns the configuration of a named size.
+
+    Args:
+        name: A name in `presets()`, or a name such as "L-3_H-768_A-12", which states the number of
+            layers, the hidden size and the number of attention heads.
+        **changes: Values of `BertConfig` fields that replace those of the preset.
+
+    Raises:
+        InputError: `name` is unknown, or a value is impossible.
+
+    Example:
+
+    ```python
+    config = preset("tiny", vocab_size=4_000)
+    ```
+    """
+    known = presets()
+    if match := re.fullmatch(r"L-(\d+)_H-(\d+)_A-(\d+)", name):
+        layers, hidden, heads = map(int, match.groups())
+        config = BertConfig(num_layers=layers, hidden_size=hidden, num_heads=heads)
+    elif name in known:
+        config = known[name]
+    else:
+        raise InputError(
+            f"no size is called {name!r}; known: L-LAYERS_H-HIDDEN_A-HEADS, {', '.join(known)}"
+        )
+    return dataclasses.replace(config, **changes)

@@ -1,0 +1,76 @@
+"""ALBERT (Lan et al. 2019), in the sizes of version 2, which have no dropout."""
+
+from bert_keras.config import BertConfig
+from bert_keras.families.bert import FAMILY as BERT
+from bert_keras.families.family import OPTIONAL_SIZES, Family, KerasHub
+from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS
+
+
+def _size(
+    num_layers: int, hidden_size: int, num_heads: int, embedding_size: int = 128
+) -> BertConfig:
+    return BertConfig(
+        vocab_size=30_000,
+        embedding_size=embedding_size,
+        hidden_size=hidden_size,
+        num_layers=num_layers,
+        shares_layers=True,
+        num_heads=num_heads,
+        activation="gelu_tanh",
+        hidden_dropout_rate=0.0,
+        attention_dropout_rate=0.0,
+    )
+
+
+_BLOCK = "encoder/layer_{}"
+_THEIR_BLOCK = ".encoder.albert_layer_groups.{}.albert_layers.0"
+
+FAMILY = Family(
+    kind="albert",
+    presets={
+        # Not a published size; small enough to train on a laptop.
+        "albert-tiny": _size(4, 128, 2, embedding_size=64),
+        "albert-base": _size(12, 768, 12),
+        "albert-large": _size(24, 1024, 16),
+        "albert-xlarge": _size(24, 2048, 16),
+        "albert-xxlarge": _size(12, 4096, 64),
+    },
+    specials=ALBERT_SPECIALS,
+    traits={"shares_layers": True},
+    sizes=OPTIONAL_SIZES,
+    class_prefix="Albert",
+    weight_names={
+        **BERT.weight_names,
+        "encoder/embeddings/projection": ".encoder.embedding_hidden_mapping_in",
+        f"{_BLOCK}/attention/query": f"{_THEIR_BLOCK}.attention.query",
+        f"{_BLOCK}/attention/key": f"{_THEIR_BLOCK}.attention.key",
+        f"{_BLOCK}/attention/value": f"{_THEIR_BLOCK}.attention.value",
+        f"{_BLOCK}/attention/output": f"{_THEIR_BLOCK}.attention.dense",
+        f"{_BLOCK}/attention_norm": f"{_THEIR_BLOCK}.attention.LayerNorm",
+        f"{_BLOCK}/feed_forward/intermediate": f"{_THEIR_BLOCK}.ffn",
+        f"{_BLOCK}/feed_forward/output": f"{_THEIR_BLOCK}.ffn_output",
+        f"{_BLOCK}/feed_forward_norm": f"{_THEIR_BLOCK}.full_layer_layer_norm",
+        "encoder/pooler": ".pooler",
+        "masked_lm/transform": "predictions.dense",
+        "masked_lm/norm": "predictions.LayerNorm",
+        "masked_lm/decoder": "predictions.decoder.weight",
+        "masked_lm/output_bias": "predictions.bias",
+        "next_sentence/dense": "sop_classifier.classifier",
+    },
+    defaults={  # those of ALBERT-xxlarge
+        "attention_probs_dropout_prob": 0.0,
+        "embedding_size": 128,
+        "hidden_act": "gelu_new",
+        "hidden_dropout_prob": 0.0,
+        "hidden_size": 4096,
+        "intermediate_size": 16_384,
+        "num_attention_heads": 64,
+        "vocab_size": 30_000,
+    },
+    dropout_keys=("classifier_dropout_prob",),
+    fixed_values={"num_hidden_groups": 1, "inner_group_num": 1},
+    keras_hub=KerasHub(
+        sizes={"num_segments": "num_segments", "embedding_dim": "embedding_size"},
+        prefix=("group_0_inner_layer_0/", "transformer_layer_0/"),
+    ),
+)

@@ -1,0 +1,99 @@
+"""BERT (Devlin et al. 2018) and the models that differ from it only in size or vocabulary.
+
+The sizes up to L-12_H-768 are those of Turc et al. 2019, and those of KLUE, KoBERT and the
+multilingual BERT those of Park et al. 2021, SKTBrain/KoBERT and google-research/bert.
+"""
+
+import dataclasses
+
+from bert_keras.config import BertConfig
+from bert_keras.families.family import Family, KerasHub
+
+
+def _size(num_layers: int, hidden_size: int) -> BertConfig:
+    return BertConfig(num_layers=num_layers, hidden_size=hidden_size, num_heads=hidden_size // 64)
+
+
+_SIZES = {
+    f"L-{num_layers}_H-{hidden_size}": _size(num_layers, hidden_size)
+    for num_layers in (2, 4, 6, 8, 10, 12)
+    for hidden_size in (128, 256, 512, 768)
+}
+_SIZES |= {
+    "tiny": _SIZES["L-2_H-128"],
+    "mini": _SIZES["L-4_H-256"],
+    "small": _SIZES["L-4_H-512"],
+    "medium": _SIZES["L-8_H-512"],
+    "base": _SIZES["L-12_H-768"],
+    "large": _size(24, 1024),
+}
+BASE = _SIZES["base"]
+_BLOCK, _THEIR_BLOCK, _GOOGLE = "encoder/layer_{}", ".encoder.layer.{}", "bert/encoder/layer_{}"
+
+FAMILY = Family(
+    kind="bert",
+    presets={
+        **_SIZES,
+        # Not published sizes: BERTs of the sizes of the same names that learn in fewer steps.
+        **{
+            f"modern-{name}": dataclasses.replace(
+                _SIZES[name], norm_position="pre", position_kind="rotary"
+            )
+            for name in ("tiny", "mini", "medium", "base")
+        },
+        "bert-base-multilingual-cased": dataclasses.replace(BASE, vocab_size=119_547),
+        "kobert-base": dataclasses.replace(BASE, vocab_size=8_002),
+        "klue-bert-base": dataclasses.replace(BASE, vocab_size=32_000),
+    },
+    class_prefix="Bert",
+    weight_names={
+        "encoder/embeddings/token": ".embeddings.word_embeddings.weight",
+        "encoder/embeddings/position": ".embeddings.position_embeddings.weight",
+        "encoder/embeddings/segment": ".embeddings.token_type_embeddings.weight",
+        "encoder/embeddings/norm": ".embeddings.LayerNorm",
+        f"{_BLOCK}/attention/query": f"{_THEIR_BLOCK}.attention.self.query",
+        f"{_BLOCK}/attention/key": f"{_THEIR_BLOCK}.attention.self.key",
+        f"{_BLOCK}/attention/value": f"{_THEIR_BLOCK}.attention.self.value",
+        f"{_BLOCK}/attention/output": f"{_THEIR_BLOCK}.attention.output.dense",
+        f"{_BLOCK}/attention_norm": f"{_THEIR_BLOCK}.attention.output.LayerNorm",
+        f"{_BLOCK}/feed_forward/intermediate": f"{_THEIR_BLOCK}.intermediate.dense",
+        f"{_BLOCK}/feed_forward/output": f"{_THEIR_BLOCK}.output.dense",
+        f"{_BLOCK}/feed_forward_norm": f"{_THEIR_BLOCK}.output.LayerNorm",
+        "encoder/pooler": ".pooler.dense",
+        "masked_lm/transform": "cls.predictions.transform.dense",
+        "masked_lm/norm": "cls.predictions.transform.LayerNorm",
+        "masked_lm/decoder": "cls.predictions.decoder.weight",
+        "masked_lm/output_bias": "cls.predictions.bias",
+        "next_sentence/dense": "cls.seq_relationship",
+        "classification/dense": "classifier",
+        "multiple_choice/dense": "classifier",
+        "token_labels/dense": "classifier",
+        "span/dense": "qa_outputs",
+    },
+    # Sources: modeling.py, run_pretraining.py, run_classifier.py and run_squad.py.
+    google_names={
+        "encoder/embeddings/token": "bert/embeddings/word_embeddings",
+        "encoder/embeddings/position": "bert/embeddings/position_embeddings",
+        "encoder/embeddings/segment": "bert/embeddings/token_type_embeddings",
+        "encoder/embeddings/norm": "bert/embeddings/LayerNorm",
+        f"{_BLOCK}/attention/query": f"{_GOOGLE}/attention/self/query",
+        f"{_BLOCK}/attention/key": f"{_GOOGLE}/attention/self/key",
+        f"{_BLOCK}/attention/value": f"{_GOOGLE}/attention/self/value",
+        f"{_BLOCK}/attention/output": f"{_GOOGLE}/attention/output/dense",
+        f"{_BLOCK}/attention_norm": f"{_GOOGLE}/attention/output/LayerNorm",
+        f"{_BLOCK}/feed_forward/intermediate": f"{_GOOGLE}/intermediate/dense",
+        f"{_BLOCK}/feed_forward/output": f"{_GOOGLE}/output/dense",
+        f"{_BLOCK}/feed_forward_norm": f"{_GOOGLE}/output/LayerNorm",
+        "encoder/pooler": "bert/pooler/dense",
+        "masked_lm/transform": "cls/predictions/transform/dense",
+        "masked_lm/norm": "cls/predictions/transform/LayerNorm",
+        "masked_lm/output_bias": "cls/predictions/output_bias",
+        "next_sentence/dense/kernel": "cls/seq_relationship/output_weights",
+        "next_sentence/dense/bias": "cls/seq_relationship/output_bias",
+        "span/dense/kernel": "cls/squad/output_weights",
+        "span/dense/bias": "cls/squad/output_bias",
+        "classification/dense/kernel": "output_weights",
+        "classification/dense/bias": "output_bias",
+    },
+    keras_hub=KerasHub(sizes={"num_segments": "num_segments"}),
+)

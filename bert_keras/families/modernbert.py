@@ -1,0 +1,188 @@
+"""ModernBERT (Warner et al. 2024), which has rotary positions and local attention.
+
+In config.json, transformers 4 states the bases of the rotation in `global_rope_theta` and
+`local_rope_theta`, and the local blocks in `global_attn_every_n_layers`. transformers 5 has
+`rope_parameters` and `layer_types` instead. Both forms are read, and both are written.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bert_keras.config import BertConfig
+from bert_keras.errors import check
+from bert_keras.families.family import Family
+from bert_keras.text.fast_tokenizer import MODERNBERT_SPECIALS
+from bert_keras.text.vocab import Vocabulary
+
+_BIASES = ("attention_bias", "classifier_bias", "mlp_bias", "norm_bias")
+_GLOBAL, _LOCAL = "full_attention", "sliding_attention"
+_BASES = {_GLOBAL: ("global_rope_theta", 160_000.0), _LOCAL: ("local_rope_theta", 10_000.0)}
+_EVERY = "global_attn_every_n_layers"
+
+
+def _read_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    every = _global_every(values)
+    base, local_base = _rotary_base(values, _GLOBAL), _rotary_base(values, _LOCAL)
+    return {
+        "rotary_base": base,
+        "local_rotary_base": 0.0 if local_base in (None, base) else local_base,
+        "has_biases": values.get("norm_bias", False),
+        "pooling": values.get("classifier_pooling", "cls"),
+        "ties_decoder": values.get("tie_word_embeddings", True),
+        "local_window": 0 if every == 1 else values.get("local_attention", 128) // 2 * 2,
+        **({} if every == 1 else {"global_every": every}),
+    }
+
+
+def _rotary_base(values: Mapping[str, Any], kind: str) -> float | None:
+    """Returns the base in global or local blocks; None in the local ones means that of global."""
+    key, default = _BASES[kind]
+    parameters = {
+        **(values.get("rope_scaling") or {}),
+        **((values.get("rope_parameters") or {}).get(kind) or {}),
+    }
+    rope_type = parameters.get("rope_type", parameters.get("type", "default"))
+    check(
+        rope_type == "default",
+        f"config.json: the rope_type of {kind} is {rope_type!r}; expected 'default'",
+    )
+    return parameters.get("rope_theta", values.get(key, default))
+
+
+def _global_every(values: Mapping[str, Any]) -> int:
+    stated, types = values.get(_EVERY, 3), values.get("layer_types")
+    if types is None:
+        return stated
+    periods = (stated, *range(1, len(types) + 1))
+    every = next((each for each in periods if types == _layer_types(each, len(types))), None)
+    check(
+        every,
+        f"config.json: layer_types is {types}; expected {_GLOBAL} first and in every n-th layer, "
+        f"and {_LOCAL} in the others",
+    )
+    return every or 1
+
+
+def _layer_types(every: int, num_layers: int) -> list[str]:
+    return [_LOCAL if index % every else _GLOBAL for index in range(num_layers)]
+
+
+def _written_values(config: BertConfig, vocabulary: Vocabulary | None) -> dict[str, Any]:
+    every = config.global_every if config.local_window else 1
+    bases = {_GLOBAL: config.rotary_base, _LOCAL: config.local_rotary_base or config.rotary_base}
+    first, last = (vocabulary.cls_id, vocabulary.sep_id) if vocabulary else (None, None)
+    return {
+        "bos_token_id": first,
+        "cls_token_id": first,
+        "eos_token_id": last,
+        "sep_token_id": last,
+        "classifier_pooling": config.pooling,
+        **dict.fromkeys(_BIASES, config.has_biases),
+        **{_BASES[kind][0]: base for kind, base in bases.items()},
+        "rope_parameters": {
+            kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()
+        },
+        _EVERY: every,
+        "layer_types": _layer_types(every, config.num_layers),
+        "local_attention": config.local_window or 128,
+        "tie_word_embeddings": config.ties_decoder,
+    }
+
+
+def _size(num_layers: int, hidden_size: int, intermediate_size: int, **changes: Any) -> BertConfig:
+    fields = {
+        "vocab_size": 50_368,
+        "hidden_size": hidden_size,
+        "num_layers": num_layers,
+        "num_heads": hidden_size // 64,
+        "intermediate_size": intermediate_size,
+        "max_positions": 8192,
+        "num_segments": 0,
+        "hidden_dropout_rate": 0.0,
+        "attention_dropout_rate": 0.0,
+        "layer_norm_epsilon": 1e-5,
+        "has_pooler": False,
+        "pooler_activation": "",
+        "has_head_norm": True,
+        "norm_position": "pre",
+        "position_kind": "rotary",
+        "rotary_base": 160_000.0,
+        "local_rotary_base": 10_000.0,
+        "is_gated": True,
+        "has_biases": False,
+        "local_window": 128,
+    }
+    return BertConfig(**fields | changes)
+
+
+_BLOCK, _THEIR_BLOCK = "encoder/layer_{}", ".layers.{}"
+_TOKEN_HEAD = {"transform": "head.dense", "norm": "head.norm", "dense": "classifier"}
+_POOLER = {"encoder/pooler": "head.dense", "encoder/pooler/norm": "head.norm"}
+
+FAMILY = Family(
+    kind="modernbert",
+    presets={
+        # Not a published size; small enough to train on a laptop.
+        "modernbert-tiny": _size(3, 128, 192, vocab_size=30_522, max_positions=512),
+        "modernbert-base": _size(22, 768, 1152),
+        "modernbert-large": _size(28, 1024, 2624),
+    },
+    specials=MODERNBERT_SPECIALS,
+    traits={
+        "norm_position": "pre",
+        "position_kind": "rotary",
+        "is_gated": True,
+        "pooler_activation": "",
+        "has_head_norm": True,
+    },
+    options=("has_biases", "ties_decoder", "local_window", "pooling"),
+    sizes=(),
+    class_prefix="ModernBert",
+    has_pooler=False,
+    prefix="model",
+    weight_names={
+        "encoder/embeddings/token": ".embeddings.tok_embeddings.weight",
+        "encoder/embeddings/norm": ".embeddings.norm",
+        # One weight, the matrices of query, key and value one below the other.
+        f"{_BLOCK}/attention/query": f"{_THEIR_BLOCK}.attn.Wqkv",
+        f"{_BLOCK}/attention/key": f"{_THEIR_BLOCK}.attn.Wqkv",
+        f"{_BLOCK}/attention/value": f"{_THEIR_BLOCK}.attn.Wqkv",
+        f"{_BLOCK}/attention/output": f"{_THEIR_BLOCK}.attn.Wo",
+        f"{_BLOCK}/attention_norm": f"{_THEIR_BLOCK}.attn_norm",
+        f"{_BLOCK}/feed_forward/intermediate": f"{_THEIR_BLOCK}.mlp.Wi",
+        f"{_BLOCK}/feed_forward/output": f"{_THEIR_BLOCK}.mlp.Wo",
+        f"{_BLOCK}/feed_forward_norm": f"{_THEIR_BLOCK}.mlp_norm",
+        "encoder/final_norm": ".final_norm",
+        "masked_lm/transform": "head.dense",
+        "masked_lm/norm": "head.norm",
+        "masked_lm/decoder": "decoder.weight",
+        "masked_lm/output_bias": "decoder.bias",
+        "classification/dense": "classifier",
+        "multiple_choice/dense": "classifier",
+        **{
+            f"{head}/{layer}": name
+            for head in ("token_labels", "span")
+            for layer, name in _TOKEN_HEAD.items()
+        },
+    },
+    model_weight_names={"BertClassifier": _POOLER, "BertMultipleChoice": _POOLER},
+    config_keys={
+        "attention_probs_dropout_prob": "attention_dropout",
+        "hidden_dropout_prob": "mlp_dropout",
+        "layer_norm_eps": "norm_eps",
+    },
+    activation_keys=("hidden_activation", "classifier_activation"),
+    defaults={
+        "attention_dropout": 0.0,
+        "intermediate_size": 1152,
+        "max_position_embeddings": 8192,
+        "mlp_dropout": 0.0,
+        "norm_eps": 1e-5,
+        "num_hidden_layers": 22,
+        "vocab_size": 50_368,
+    },
+    dropout_keys=("embedding_dropout", "classifier_dropout"),
+    fixed_values={"decoder_bias": True},
+    read_values=_read_values,
+    written_values=_written_values,
+)

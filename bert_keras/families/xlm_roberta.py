@@ -1,0 +1,20 @@
+"""XLM-RoBERTa (Conneau et al. 2020): the network of RoBERTa, the tokenizer of SentencePiece."""
+
+import dataclasses
+
+from bert_keras.families.roberta import FAMILY as ROBERTA
+from bert_keras.text.fast_tokenizer import XLM_ROBERTA_SPECIALS
+
+FAMILY = dataclasses.replace(
+    ROBERTA,
+    kind="xlm-roberta",
+    presets={
+        f"xlm-{name}": dataclasses.replace(ROBERTA.presets[name], vocab_size=250_002)
+        for name in ("roberta-base", "roberta-large")
+    },
+    specials=XLM_ROBERTA_SPECIALS,
+    class_prefix="XLMRoberta",
+    prefix="roberta",
+    defaults={},
+    keras_hub=None,
+)

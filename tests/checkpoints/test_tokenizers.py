@@ -1,0 +1,210 @@
+"""Files of tokenizers in Hugging Face's folders: old ones are read, damaged ones are refused."""
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+from tokenizers import Tokenizer
+
+from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
+from bert_keras.checkpoints.huggingface.tokenizer import read_rules, read_tokenizer
+from bert_keras.errors import InputError
+from bert_keras.text.fast_tokenizer import FastTokenizer, is_uncased, rules_vocabulary
+from bert_keras.text.packing import pack
+from tests.checkpoints.conftest import change_json
+from tests.factories import random_checkpoint, tiny_vocabulary
+from tests.relatives import CHANGES
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+
+
+def read(folder, *, ignore=()):
+    return read_tokenizer(folder, tokenizer_class=None, ignore=ignore)
+
+
+@pytest.fixture
+def folder(request, subwords, tmp_path):
+    return shutil.copytree(subwords[request.param], tmp_path / request.param)
+
+
+@pytest.fixture
+def wordpiece(tmp_path):
+    """The files of a WordPiece tokenizer that we wrote."""
+    write_checkpoint(random_checkpoint("BertEncoder"), tmp_path / "it", format="huggingface")
+    return tmp_path / "it"
+
+
+@pytest.mark.parametrize("folder", ["roberta", "albert"], indirect=True)
+def test_an_old_tokenizer_json_is_read(folder):
+    """Those of the first published models have no type, merges as texts and another Metaspace."""
+    current = read_rules(folder, {})
+    old = json.loads(current)
+    del old["model"]["type"]
+    if folder.name == "roberta":
+        old["model"]["merges"] = [" ".join(pair) for pair in old["model"]["merges"]]
+    else:
+        *_, metaspace = old["pre_tokenizer"]["pretokenizers"]
+        for name in ("prepend_scheme", "split"):
+            del metaspace[name]
+        metaspace |= {"str_rep": "▁", "add_prefix_space": True}
+    (folder / "tokenizer.json").write_text(json.dumps(old), "utf-8")
+    assert read(folder).vocabulary == rules_vocabulary(current)
+
+
+@pytest.mark.parametrize("folder", ["roberta", "albert", "xlm-roberta"], indirect=True)
+def test_published_tokenizer_files_are_written_as_tokenizer_json(folder, tmp_path):
+    vocabulary = rules_vocabulary(read_rules(folder, {}))
+    config = {**CHANGES[folder.name], "vocab_size": len(vocabulary)}
+    original = random_checkpoint("BertClassifier", config=config, vocabulary=vocabulary)
+    write_checkpoint(original, tmp_path / "published", format="huggingface")
+    (tmp_path / "published" / "tokenizer.json").unlink()
+    shutil.copytree(folder, tmp_path / "published", dirs_exist_ok=True)
+    read = open_checkpoint(tmp_path / "published")
+    assert read.vocabulary == vocabulary
+    assert read.metadata.lowercase == is_uncased(vocabulary) == (folder.name == "albert")
+    for format in ("bert-keras", "huggingface"):
+        write_checkpoint(read, tmp_path / format, format=format)
+        back = open_checkpoint(tmp_path / format)
+        assert (back.metadata, back.vocabulary) == (read.metadata, vocabulary)
+        assert back.tokenizer.encode("The License").ids == read.tokenizer.encode("The License").ids
+    if folder.name == "albert":  # a RoBERTa counts positions from the padding id 1
+        config = CHANGES["roberta"]
+        wrong = random_checkpoint("BertMaskedLM", config=config, vocabulary=vocabulary)
+        with pytest.raises(InputError, match="padding"):
+            write_checkpoint(wrong, tmp_path / "wrong", format="huggingface")
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize("folder", ["roberta", "albert", "xlm-roberta"], indirect=True)
+def test_auto_tokenizer_gives_our_ids(folder, tmp_path):
+    transformers = pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
+    vocabulary = rules_vocabulary(read_rules(folder, {}))
+    config = {**CHANGES[folder.name], "vocab_size": len(vocabulary)}
+    original = random_checkpoint("BertEncoder", config=config, vocabulary=vocabulary)
+    write_checkpoint(original, tmp_path / "it", format="huggingface")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "it")
+    first, second = "The License, naïve", "you may not use 12, this"
+    ids = original.tokenizer.ids_batch([first, second])
+    packed = pack(ids[:1], ids[1:], vocabulary=vocabulary, max_length=99)
+    assert theirs(first, second)["input_ids"] == [*packed["input_ids"][0]]
+    assert theirs.pad_token_id == vocabulary.pad_id
+    assert theirs.mask_token_id == vocabulary.mask_id
+    assert theirs.model_max_length == original.metadata.max_length
+
+
+@pytest.mark.parametrize(
+    ("folder", "file", "data", "named"),
+    [
+        ("roberta", "merges.txt", None, "merges.txt"),
+        ("roberta", "vocab.json", None, "vocab.json"),
+        ("roberta", "merges.txt", "", "merges"),
+        ("roberta", "merges.txt", "a b c\n", "merges.txt is missing or damaged"),
+        ("roberta", "vocab.json", POINTER, "vocab.json"),
+        ("roberta", "vocab.json", '{"a": 0, "b": 2}', "vocab.json"),
+        ("roberta", "tokenizer.json", '{"model": {"type": "WordLevel"}}', "WordLevel"),
+        ("roberta", "tokenizer.json", '{"model": {"type": "BPE"}}', "tokenizer.json is damaged"),
+        ("roberta", "tokenizer_config.json", '{"mask_token": "[MASK]"}', "mask_token"),
+        ("modernbert", "tokenizer_config.json", '{"add_prefix_space": true}', "add_prefix_space"),
+        ("albert", "spiece.model", "", "spiece.model"),
+        ("albert", "spiece.model", "no model", "spiece.model is damaged"),
+        ("albert", "spiece.model", POINTER, "git lfs pull"),
+    ],
+    indirect=["folder"],
+)
+def test_damaged_files_are_refused(folder, file, data, named):
+    if data is None:
+        (folder / file).unlink()
+    else:
+        (folder / file).write_text(data, "utf-8")
+    with pytest.raises(InputError, match=named):
+        read(folder)
+
+
+@pytest.mark.parametrize("folder", ["albert"], indirect=True)
+def test_a_sentencepiece_model_cut_after_a_piece_is_refused(folder):
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+    complete = ModelProto.FromString((folder / "spiece.model").read_bytes())
+    cut = ModelProto(pieces=complete.pieces[:300]).SerializeToString()
+    (folder / "spiece.model").write_bytes(cut)
+    with pytest.raises(InputError, match="ends after 300 pieces"):
+        read(folder)
+
+
+@pytest.mark.parametrize("folder", ["albert"], indirect=True)
+def test_added_tokens_that_unigram_divides_are_refused(folder):
+    """transformers finds "<e1>" in a text as one token."""
+    rules = Tokenizer.from_str(read_rules(folder, {}))
+    rules.add_tokens(["<e1>"])
+    (folder / "tokenizer.json").write_text(rules.to_str(), "utf-8")
+    with pytest.raises(InputError, match="<e1>"):
+        read(folder)
+    vocabulary = read(folder, ignore=("added_tokens",)).vocabulary
+    assert "<e1>" not in FastTokenizer(vocabulary).encode("the <e1>").tokens
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "named"),
+    [
+        ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}, "tokenizer_class"),
+        ("tokenizer_config.json", {"do_lower_case": False}, "lowercase of tokenizer.json differ"),
+        ("tokenizer_config.json", {"strip_accents": False}, "strip_accents"),
+        ("tokenizer_config.json", {"tokenize_chinese_chars": False}, "tokenize_chinese_chars"),
+        ("tokenizer_config.json", {"unk_token": "<unk>"}, "unk_token"),
+        ("tokenizer.json", {"normalizer": {"type": "Lowercase"}}, "normalizer"),
+        ("tokenizer.json", {"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer"),
+        ("tokenizer.json", {"model": {"type": "WordLevel"}}, "WordLevel"),
+        ("tokenizer.json", {"model": {"vocab": {"a": 0, "b": 2}}}, "from 0 to 1"),
+        ("tokenizer.json", {"model": {"vocab": {}, "continuing_subword_prefix": "@"}}, "'@'"),
+        ("tokenizer.json", {"added_tokens": [{"id": 99, "content": "[NEW]"}]}, "NEW"),
+        ("tokenizer.json", {"added_tokens": [{"id": 5, "content": "the"}]}, "added_tokens"),
+    ],
+)
+def test_rules_that_differ_from_berts_are_refused(wordpiece, file, values, named):
+    assert read(wordpiece).vocabulary == tiny_vocabulary()
+    change_json(wordpiece / file, **values)
+    with pytest.raises(InputError, match=named):
+        read(wordpiece)
+    if named in ("strip_accents", "tokenizer_class"):
+        (note,) = read(wordpiece, ignore=(named,)).notes
+        assert "ignored" in note
+
+
+def test_vocab_txt_and_tokenizer_json(wordpiece):
+    for removed in ("tokenizer.json", "vocab.txt"):
+        kept = (wordpiece / removed).read_bytes()
+        (wordpiece / removed).unlink()
+        assert read(wordpiece).vocabulary == tiny_vocabulary()
+        (wordpiece / removed).write_bytes(kept)
+    (wordpiece / "vocab.txt").write_text("\n".join(tiny_vocabulary().tokens[:-1]) + "\n")
+    with pytest.raises(InputError, match="different tokens"):
+        read(wordpiece)
+
+
+def test_letter_case_and_length(wordpiece):
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        (wordpiece / file).unlink()
+    text = read(wordpiece)
+    assert (text.lowercase, text.max_length) == (True, None)
+    change_json(wordpiece / "tokenizer_config.json", do_lower_case=False, model_max_length=9)
+    change_json(wordpiece / "sentence_bert_config.json", max_seq_length=7)
+    text = read(wordpiece)
+    assert (text.lowercase, text.max_length) == (False, 7)
+    (wordpiece / "vocab.txt").unlink()
+    assert read(wordpiece).vocabulary is None
+
+
+def test_a_table_longer_than_the_vocabulary_can_be_padded(tmp_path):
+    original = random_checkpoint("BertEncoder", config={"vocab_size": 24})
+    for format in ("huggingface", "bert-keras"):
+        with pytest.raises(InputError, match="18 tokens, but the token table 24 rows"):
+            write_checkpoint(original, tmp_path / format, format=format)
+        padded = dataclasses.replace(original, vocabulary=original.vocabulary.padded(24))
+        write_checkpoint(padded, tmp_path / format, format=format)
+        for name in ("tokenizer.json", "vocab.txt"):
+            (tmp_path / format / name).unlink(missing_ok=True)
+        original.vocabulary.save(tmp_path / format / "vocab.txt")
+        with pytest.raises(InputError, match="pad_vocabulary=True"):
+            open_checkpoint(tmp_path / format)
+        assert len(open_checkpoint(tmp_path / format, pad_vocabulary=True).vocabulary) == 24
