@@ -144,7 +144,7 @@ class Training:
         adam = changes.pop("adam", {})
         changes |= {"num_steps": num_steps, "num_warmup_steps": num_steps // 10, "seed": seed}
         self.recipe, self.records = dataclasses.replace(REFERENCE, **changes), records
-        self.model = compiled_pretrainer(self.inputs(self.recipe), resumes=False)
+        self.model = compiled_pretrainer(self.inputs(self.recipe))
         optimizer = self.model.optimizer
         for name, value in adam.items():
             setattr(optimizer, name, value)

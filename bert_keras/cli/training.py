@@ -58,7 +58,7 @@ def _print_scores(scores: dict, output: str) -> None:
 )
 def demo(options: argparse.Namespace) -> None:
     """Run every stage once, from text to a served prediction, in minutes on two CPU cores."""
-    from bert_keras.demo import demo
+    from bert_keras.cli.demo import demo
 
     demo(corpus=options.corpus, output=options.output, num_steps=options.steps, seed=options.seed)
 

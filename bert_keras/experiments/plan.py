@@ -79,7 +79,7 @@ def _pretraining_stages(experiment: Experiment, scale: Scale, sample: Runs) -> I
         start = 0
         for phase in scale.pretraining(arm):
             inputs = PretrainInputs(phase.recipe, records=sample.records(phase))
-            model = compiled_pretrainer(inputs, resumes=False)
+            model = compiled_pretrainer(inputs)
             seconds = statistics.median(step_seconds(model, inputs.training_batches()))
             stage = f"pretrain {name}, length {phase.max_length}"
             yield stage, phase.recipe.end - start, seconds

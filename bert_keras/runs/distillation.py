@@ -8,10 +8,10 @@ from bert_keras.checkpoints.checkpoint import Checkpoint, part
 from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.config import ModelMetadata
 from bert_keras.downstream.task import fixed
-from bert_keras.errors import InputError, check_range
+from bert_keras.errors import check, check_range
 from bert_keras.models import MODELS
 from bert_keras.models.task_models import TaskModel
-from bert_keras.runs.starting_point import vocabulary_difference
+from bert_keras.runs.starting_point import check_vocabulary
 from bert_keras.text.vocab import Vocabulary
 from bert_keras.training.distiller import Distiller
 
@@ -93,46 +93,37 @@ def open_teacher(
         vocabulary: The vocabulary of the student.
 
     Raises:
-        InputError: the checkpoint cannot be opened, or the teacher lacks a head of the
-            student, has another vocabulary, letter case, attention direction or other labels, has
-            fewer positions than the student's texts need, or, with `alpha_cosine`, has another
-            hidden size.
+        InputError: The teacher lacks a head of the student, has another vocabulary, letter case,
+            attention direction or other labels, has fewer positions than the student's texts need,
+            or, with `alpha_cosine`, has another hidden size.
     """
     path = distillation.teacher
     checkpoint = open_text_checkpoint(path)
     metadata, config = checkpoint.metadata, checkpoint.metadata.config
-    missing = {*MODELS[student.model].heads} - {*map(part, checkpoint.tensors)}
-    if missing:
-        raise InputError(
-            f"the teacher {path} is a {metadata.model} without {', '.join(sorted(missing))}, which "
-            f"the student, a {student.model}, needs; choose a teacher of the same task"
+    missing = sorted({*MODELS[student.model].heads} - {*map(part, checkpoint.tensors)})
+    check(
+        not missing,
+        f"the teacher {path} is a {metadata.model} without {', '.join(missing)}, which the "
+        f"student, a {student.model}, needs; choose a teacher of the same task",
+    )
+    check_vocabulary(checkpoint, vocabulary, source=f"the teacher {path}", of="the student")
+    pairs = {
+        "lowercase": (metadata.lowercase, student.lowercase),
+        "is_causal": (config.is_causal, student.config.is_causal),
+        "labels": (metadata.labels, student.labels),
+    }
+    if distillation.alpha_cosine:  # compares hidden states
+        pairs["hidden_size"] = (config.hidden_size, student.config.hidden_size)
+    for name, (teacher_value, student_value) in pairs.items():
+        check(
+            teacher_value == student_value,
+            f"the teacher {path} has {name}={teacher_value}, but the student has "
+            f"{name}={student_value}; choose another teacher"
+            f"{', or set alpha_cosine=0' if name == 'hidden_size' else ''}",
         )
-    if checkpoint.vocabulary != vocabulary:
-        raise InputError(
-            f"the teacher {path} has another vocabulary than the student "
-            f"{vocabulary_difference(checkpoint.vocabulary, vocabulary)}; choose a teacher with "
-            "the same vocabulary"
-        )
-    for name, teacher_value, student_value in (
-        ("lowercase", metadata.lowercase, student.lowercase),
-        ("is_causal", config.is_causal, student.config.is_causal),
-        ("labels", ", ".join(metadata.labels), ", ".join(student.labels)),
-    ):
-        if teacher_value != student_value:
-            raise InputError(
-                f"the teacher {path} has {name}={teacher_value}, but the student has "
-                f"{name}={student_value}; choose a teacher with the same {name}"
-            )
-    if distillation.alpha_cosine and config.hidden_size != student.config.hidden_size:
-        raise InputError(
-            f"the teacher {path} has a hidden size of {config.hidden_size}, the student of "
-            f"{student.config.hidden_size}; choose another teacher, or set alpha_cosine=0 to "
-            "compare no hidden states"
-        )
-    if config.max_positions < student.max_length:
-        raise InputError(
-            f"the teacher {path} has {config.max_positions} positions, but texts have up to "
-            f"{student.max_length} tokens; choose another teacher, or a max_length of the task or "
-            f"the records of at most {config.max_positions}"
-        )
+    check(
+        config.max_positions >= student.max_length,
+        f"the teacher {path} has {config.max_positions} positions, but texts have up to "
+        f"{student.max_length} tokens; choose another teacher or a smaller max_length",
+    )
     return Teacher(checkpoint, distillation)

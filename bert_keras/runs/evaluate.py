@@ -1,44 +1,32 @@
 """Scores a fine-tuned model or a file of predictions on the examples of a task."""
 
 import dataclasses
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any
+from functools import partial
 
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import named_task, task_of
 from bert_keras.downstream.task import Task, examples_file
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, check_output
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.reports.evaluation import evaluation_page
-from bert_keras.runs.settings import with_changes
+from bert_keras.runs.settings import Changes, with_changes
 
 
 @dataclass(frozen=True)
 class TaskPredictions:
-    """A task, examples of it and their predictions, which are computed on first access."""
+    """A task, examples of it and a function that computes their predictions."""
 
     task: Task
     examples: Sequence
     predict: Callable[[], Sequence]  # returns one prediction for each example
 
-    @cached_property
-    def predictions(self) -> Sequence:
-        """One prediction for each example."""
-        return self.predict()
-
-    def scores(self) -> dict[str, float]:
-        """Returns the scores of the predictions; raises InputError for an unknown label."""
-        self.task.check_labels(self.examples)
-        return self.task.score(self.examples, self.predictions)
-
-    def write(self, path: str | os.PathLike) -> None:
+    def write(self, path: StrPath) -> None:
         """Writes the prediction file of the task."""
-        self.task.write_predictions(path, self.examples, self.predictions)
+        self.task.write_predictions(path, self.examples, self.predict())
 
 
 def evaluate(
@@ -49,7 +37,7 @@ def evaluate(
     predictions: StrPath | None = None,
     split: str = "dev",
     report: StrPath | None = None,
-    changes: Mapping[str, Any] | Iterable[str] = (),
+    changes: Changes = (),
 ) -> dict[str, float]:
     """Scores a model or a file of predictions on labelled examples with the metrics of the task.
 
@@ -84,18 +72,21 @@ def evaluate(
     """
     if report is not None:
         check_output(report)
+    check((model is None) != (predictions is None), "expected either a model or predictions")
     file = examples_file(named_task(task), data, split=split)
-    if model is not None and predictions is None:
+    if model is not None:
         result = model_predictions(task, model=model, data=file, split=split, changes=changes)
-    elif predictions is not None and model is None:
-        result = file_predictions(task, predictions=predictions, data=file, changes=changes)
     else:
-        raise InputError("evaluate needs either model or predictions; give one of them")
-    scores = result.scores()
+        (known,) = with_changes(named_task(task), changes=changes)
+        examples = known.read(file, split="dev")
+        known = known.with_labels_of(examples)
+        read = partial(known.read_predictions, predictions, examples)
+        result = TaskPredictions(known, examples, read)
+    result.task.check_labels(result.examples)
+    predicted = result.predict()
+    scores = result.task.score(result.examples, predicted)
     if report is not None:
-        evaluation_page(
-            result.task, result.examples, result.predictions, scores=scores, path=report
-        )
+        evaluation_page(result.task, result.examples, predicted, scores=scores, path=report)
     return scores
 
 
@@ -105,10 +96,10 @@ def model_predictions(
     model: StrPath | Pretrained,
     data: str,
     split: str = "dev",
-    changes: Mapping[str, Any] | Iterable[str] = (),
+    changes: Changes = (),
     batch_size: int = 32,
 ) -> TaskPredictions:
-    """Prepares the predictions of a fine-tuned model for the examples of a data folder.
+    """Prepares the predictions of a fine-tuned model for the examples of a file.
 
     Args:
         name: The name of the task.
@@ -118,9 +109,6 @@ def model_predictions(
         changes: Changes of the task's settings; see `with_changes`.
         batch_size: Rows per batch.
 
-    Returns:
-        The examples and their predictions.
-
     Raises:
         InputError: The model folder has no vocabulary, or a setting or example is invalid.
     """
@@ -128,10 +116,10 @@ def model_predictions(
     source = "the model" if isinstance(model, Pretrained) else model
     metadata, tokenizer = loaded.metadata, loaded.tokenizer
     if metadata is None or tokenizer is None:
-        remedy = "copy its vocab.txt or tokenizer.json there"
-        if isinstance(model, Pretrained):
-            remedy = "save it with model.save_pretrained(folder, tokenizer=...) and give the folder"
-        raise InputError(f"{source} contains no vocabulary; {remedy}")
+        raise InputError(
+            f"{source} contains no vocabulary; copy its vocab.txt or tokenizer.json there, or save "
+            "it with model.save_pretrained(folder, tokenizer=...)"
+        )
     task = task_of(metadata, name=name, source=source)
     (task,) = with_changes(task, changes=changes)
     dataclasses.replace(metadata, max_length=task.max_length)  # raises InputError if it is too long
@@ -155,33 +143,7 @@ def _check_pooling(task: Task, model: Pretrained, *, source: StrPath) -> None:
     ):
         setting = getattr(task, name, ())
         wanted = setting if isinstance(setting, str) else ",".join(setting)
-        if wanted and wanted not in ("error", "truncate", actual):
-            raise InputError(
-                f"{name} is {wanted}, but {source} has {actual} pooling; use {name}={actual}"
-            )
-
-
-def file_predictions(
-    name: str,
-    *,
-    predictions: StrPath,
-    data: str,
-    changes: Mapping[str, Any] | Iterable[str] = (),
-) -> TaskPredictions:
-    """Reads the predictions for labelled examples from a file that `bert-keras predict` wrote.
-
-    If the task does not fix its labels, they are taken from the examples.
-
-    Args:
-        name: The name of the task.
-        predictions: The file of predictions.
-        data: A file of the task with labels.
-        changes: Changes of the task's settings; see `with_changes`.
-
-    Returns:
-        The examples and their predictions.
-    """
-    (task,) = with_changes(named_task(name), changes=changes)
-    examples = task.read(data, split="dev")
-    task = task.with_labels_of(examples)
-    return TaskPredictions(task, examples, partial(task.read_predictions, predictions, examples))
+        check(
+            not wanted or wanted in ("error", "truncate", actual),
+            f"{name} is {wanted}, but {source} has {actual} pooling; use {name}={actual}",
+        )

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import os
-import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -11,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from tqdm import tqdm
 
 from bert_keras.checkpoints.checkpoint import TextCheckpoint
 from bert_keras.checkpoints.formats import open_text_checkpoint
@@ -18,11 +17,10 @@ from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.downstream.ner.words import TaggedWords, WordTokens, sentence_rows, word_tokens
-from bert_keras.errors import InputError, counted
-from bert_keras.files import atomic_file, readable_size, text_lines
+from bert_keras.errors import InputError, check
+from bert_keras.files import StrPath, atomic_file, text_lines
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
-from bert_keras.progress import progress
 from bert_keras.text.tokenizer import TextTokenizer
 
 Features = Iterable[tuple[Sequence[str], np.ndarray]]  # for each text: M tokens, float32 [M, K, D]
@@ -48,12 +46,7 @@ def _write_jsonl(path: Path, features: Features, layers: Sequence[int]) -> None:
             file.write("]}\n")
 
 
-# File extension -> writer, and bytes per number. The value for .jsonl is measured; one number is
-# written as "-0.123456, ".
-FORMATS: dict[str, tuple[Callable[[Path, Features, Sequence[int]], None], float]] = {
-    ".npz": (_write_npz, 4),
-    ".jsonl": (_write_jsonl, 10.5),
-}
+WRITERS = {".npz": _write_npz, ".jsonl": _write_jsonl}
 LAYERS = (-1, -2, -3, -4)  # google-research/bert extract_features.py
 UNITS = ("tokens", "words", "texts")
 BATCH_SIZE = 32
@@ -62,9 +55,9 @@ CHUNK_CHARACTERS = 50_000
 
 
 def write_features(
-    pretrained: str | os.PathLike,
-    texts: str | os.PathLike,
-    output: str | os.PathLike,
+    pretrained: StrPath,
+    texts: StrPath,
+    output: StrPath,
     *,
     layers: Sequence[int] | None = None,
     of: str = "tokens",
@@ -91,44 +84,34 @@ def write_features(
     Raises:
         InputError: An argument is invalid, or a line of `texts` has no word.
     """
-    if of not in UNITS:
-        raise InputError(f"the unit of the vectors is {of!r}; expected one of {', '.join(UNITS)}")
-    if (suffix := Path(output).suffix) not in FORMATS:
-        raise InputError(
-            f"{output} ends in {suffix!r}; expected .npz (NumPy) or .jsonl (the format of "
-            "extract_features.py)"
-        )
-    write, value_size = FORMATS[suffix]
+    check(of in UNITS, f"the unit of the vectors is {of!r}; expected one of {', '.join(UNITS)}")
+    write = WRITERS.get(Path(output).suffix)
+    if write is None:
+        raise InputError(f"{output}: expected a name that ends in .npz or .jsonl")
     checkpoint = open_text_checkpoint(pretrained)
-    tokenizer, config = checkpoint.tokenizer, checkpoint.metadata.config
-    embedding = checkpoint.metadata.embedding if of == "texts" else None
-    if embedding is not None and layers is not None:
-        raise InputError(
-            f"{pretrained} is a {checkpoint.metadata.model}, whose embeddings of texts come from "
-            "its last layer; omit --layers (layers)"
-        )
-    if embedding is not None:
-        layers = (-1,)
-    layers = LAYERS[: config.num_layers] if layers is None else layers
-    indices = _state_indices(layers, num_layers=config.num_layers)
-    num_texts, num_vectors = _count_texts(texts, tokenizer, of=of)
-    num_values = config.hidden_size
-    if embedding is not None:
-        num_values = embedding.sizes(config.hidden_size)[-1]
-    size = readable_size(value_size * num_vectors * len(layers) * num_values)
-    vectors = f"{counted(num_vectors, 'vector')} x {counted(len(layers), 'layer')}"
-    print(
-        f"{counted(num_texts, 'text')}, {vectors} x {num_values} values: about {size} in {output}",
-        file=sys.stderr,
+    num_layers = checkpoint.metadata.config.num_layers
+    is_embedding = of == "texts" and checkpoint.metadata.embedding is not None
+    check(
+        layers is None or not is_embedding,
+        f"{pretrained} computes embeddings of texts from its last layer; omit --layers (layers)",
     )
-    make = _hidden_states if embedding is None else _embeddings
-    features = make(checkpoint, pretrained, texts, indices=indices, of=of)
+    layers = (LAYERS[: 1 if is_embedding else num_layers]) if layers is None else layers
+    indices = [layer % (num_layers + 1) for layer in layers if abs(layer) <= num_layers + 1]
+    check(
+        len({*indices}) == len(layers) and num_layers + 1 not in layers,
+        f"layers are {' '.join(map(str, layers))}; expected 0 (the embeddings) to {num_layers} "
+        f"(the last), or from the end -1 to {-num_layers - 1}, each layer once",
+    )
+    if is_embedding:
+        features = _embeddings(checkpoint, pretrained, texts)
+    else:
+        features = _hidden_states(checkpoint, pretrained, texts, indices=indices, of=of)
     with atomic_file(output) as path:
-        write(path, progress(features, stage="features", unit="texts", total=num_texts), layers)
+        write(path, tqdm(features, desc="features", unit=" texts"), layers)
 
 
 def _embeddings(
-    checkpoint: TextCheckpoint, source: str | os.PathLike, texts: str | os.PathLike, **_
+    checkpoint: TextCheckpoint, source: StrPath, texts: StrPath
 ) -> Iterator[tuple[list[str], np.ndarray]]:
     """Yields the text and the embedding of each line of a file, float32 [1, 1, E]."""
     model = BertSentenceEncoder.from_checkpoint(
@@ -141,8 +124,8 @@ def _embeddings(
 
 def _hidden_states(
     checkpoint: TextCheckpoint,
-    source: str | os.PathLike,
-    texts: str | os.PathLike,
+    source: StrPath,
+    texts: StrPath,
     *,
     indices: list[int],
     of: str,
@@ -180,48 +163,20 @@ def _hidden_states(
             yield names, vectors_MKD
 
 
-def _state_indices(layers: Sequence[int], *, num_layers: int) -> list[int]:
-    for layer in layers:
-        if not -num_layers - 1 <= layer <= num_layers:
-            raise InputError(
-                f"the encoder has no layer {layer}; expected 0 (the embeddings) to {num_layers} "
-                f"(the last), or from the end -1 to {-num_layers - 1}"
-            )
-    indices = [layer % (num_layers + 1) for layer in layers]
-    if len(set(indices)) < len(indices):
-        raise InputError(
-            f"layers {' '.join(map(str, layers))} name a layer twice; expected each layer once"
-        )
-    return indices
-
-
-def _count_texts(texts: str | os.PathLike, tokenizer: TextTokenizer, *, of: str) -> tuple[int, int]:
-    """Counts texts and vectors, and checks the whole file before any vector is computed."""
-    num_texts = num_vectors = 0
-    for chunk in _chunks(texts):
-        bounds = _word_tokens(chunk, tokenizer, of=of).word_bounds
-        if len(empty := np.flatnonzero(np.diff(bounds) == 0)):
-            raise InputError(
-                f"{texts}, line {num_texts + empty[0] + 1} contains no word; expected a text on "
-                "every line"
-            )
-        num_texts += len(chunk)
-        ends = 0 if of == "words" else 2 * len(chunk)
-        num_vectors += len(chunk) if of == "texts" else int(bounds[-1]) + ends
-    if not num_texts:
-        raise InputError(f"{texts} is empty; expected a text on every line")
-    return num_texts, num_vectors
-
-
-def _chunks(file: str | os.PathLike) -> Iterator[list[str]]:
+def _chunks(texts: StrPath) -> Iterator[list[str]]:
+    """Yields the lines of a file, some at a time; each must have a word."""
     chunk: list[str] = []
-    size = 0
-    for text in text_lines(file):
+    number = size = 0
+    for number, text in enumerate(text_lines(texts), start=1):
+        check(
+            text.strip(), f"{texts}, line {number} contains no word; expected a text on each line"
+        )
         chunk.append(text)
         size += len(text)
         if size >= CHUNK_CHARACTERS:
             yield chunk
             chunk, size = [], 0
+    check(number, f"{texts} is empty; expected a text on each line")
     if chunk:
         yield chunk
 

@@ -17,7 +17,6 @@ from bert_keras.runs.outcome import (
     MODEL,
     RunResult,
     claimed_output,
-    has_state,
     model_folder,
     read_scores,
     write_scores,
@@ -93,12 +92,17 @@ def finetune(
         features=Path(output) / "features" if features is None else features,
         **changes,
     )
-    recipe, distillation = run.recipe, run.distillation
-    teaching = {"distillation": dataclasses.asdict(distillation)} if distillation else {}
-    paths = {split: _absolute(run.files[split]) for split in ("train", "dev")}
+    teaching = {}
+    if run.distillation is not None:
+        teaching = {"distillation": dataclasses.asdict(run.distillation)}
+    paths = {
+        split: file if is_tfds(file) else os.path.abspath(file)
+        for split, file in run.files.items()
+        if split in ("train", "dev")
+    }
     claim = claimed_output(
         output,
-        recipe=recipe,
+        recipe=run.recipe,
         files={name: file_sha256(path) for name, path in paths.items() if not is_tfds(path)},
         task=run.task.settings(),
         pretrained=absolute_path(pretrained),
@@ -115,7 +119,6 @@ def finetune(
 def _train(run: TaskRun, output: Path, *, teaching: dict) -> dict:
     """Trains in a claimed output folder; returns the scores as `finetune` does."""
     recipe, task = run.recipe, run.task
-    run.resumed = has_state(output)
     evaluations = Evaluations(
         run.scores, metric=task.metric, folder=output, patience=recipe.patience
     )
@@ -139,13 +142,14 @@ def _train(run: TaskRun, output: Path, *, teaching: dict) -> dict:
     evaluations.restore_best(run.trained)
     outputs, loss = run.dev_outputs()
     predictions = run.dev_predictions(outputs)
-    tuned = run.task.tuned(run.dev_examples, predictions)
-    if tuned != run.task:
+    tuned = task.tuned(run.dev_examples, predictions)
+    if tuned != task:
         run.task = tuned
+        run.metadata = dataclasses.replace(run.metadata, task=tuned.settings())
         predictions = run.dev_predictions(outputs)
     run.task.write_predictions(output / task.prediction_file, run.dev_examples, predictions)
     scores = {
-        **run.dev_scores(predictions, loss),
+        **run.scores(predictions, loss=loss),
         **run.task.baseline(run.examples, run.dev_examples),
         "best_step": evaluations.best["step"],
         "steps": run.num_steps,
@@ -164,10 +168,6 @@ def _train(run: TaskRun, output: Path, *, teaching: dict) -> dict:
             "Scores on dev": scores,
         },
     )
-    settings = {"task": task.name, **dataclasses.asdict(recipe), **teaching}
-    write_hyperparameters(output / "logs" / "final", settings, scores=scores, step=run.num_steps)
+    values = {"task": task.name, **dataclasses.asdict(recipe), **teaching}
+    write_hyperparameters(output / "logs" / "final", values, scores=scores, step=run.num_steps)
     return write_scores(output, scores)
-
-
-def _absolute(path: str) -> str:
-    return path if is_tfds(path) else os.path.abspath(path)

@@ -5,7 +5,6 @@ import statistics
 import sys
 import time
 from datetime import timedelta
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -18,30 +17,25 @@ from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
-from bert_keras.runs.settings import pretrain_settings
 from bert_keras.training.loop import shard_rows
 
 WARMUP_STEPS, MEASURED_STEPS = 2, 10
 
 
 def forecast(
-    recipe: str | PretrainRecipe,
+    recipe: PretrainRecipe,
     *,
     records: StrPath,
     start: StrPath | None = None,
-    teacher: StrPath | Distillation | None = None,
-    **changes: Any,
+    teacher: Distillation | None = None,
 ) -> str:
-    """Estimates what `pretrain` with the same arguments needs on this machine. Writes no files.
+    """Returns a table of what `pretrain` with the same arguments needs on this machine.
 
-    The time does not include the scoring of held-out records and the saving of states.
-
-    Returns:
-        A table for the terminal.
+    The time does not include the scoring of held-out records and the saving of states. Writes no
+    files.
     """
-    recipe, distillation = pretrain_settings(recipe, teacher=teacher, changes=changes)
-    inputs = PretrainInputs(recipe, records=records, start=start, distillation=distillation)
-    model = compiled_pretrainer(inputs, resumes=False)
+    inputs = PretrainInputs(recipe, records=records, start=start, distillation=teacher)
+    model = compiled_pretrainer(inputs)
     optimizer = model.optimizer
     steps = recipe.end - (scalar_value(optimizer.iterations) if optimizer.built else 0)
     with readable_records():
@@ -68,16 +62,7 @@ def forecast(
 
 
 def step_seconds(model: keras.Model, batches: tf.data.Dataset) -> list[float]:
-    """Measures the duration of training steps.
-
-    Args:
-        model: A compiled model.
-        batches: Its training batches.
-
-    Returns:
-        The seconds of the first step, which includes tracing, followed by the seconds of
-        `MEASURED_STEPS` later steps.
-    """
+    """Returns the seconds of the first step, with tracing, and of `MEASURED_STEPS` later steps."""
     times = []
 
     def measure(batch, logs):

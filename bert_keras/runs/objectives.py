@@ -9,6 +9,7 @@ from importlib import import_module
 import keras
 import numpy as np
 import tensorflow as tf
+from tqdm import tqdm
 
 from bert_keras.data.objectives import (
     MASKED,
@@ -21,7 +22,6 @@ from bert_keras.distribution.reduction import summed
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.models.replaced_tokens import BertReplacedTokenPretrainer
 from bert_keras.models.task_models import TaskModel
-from bert_keras.progress import progress
 from bert_keras.runs.recipes import PRETRAINING_OBJECTIVES
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 
@@ -65,7 +65,9 @@ def _token_counts(batches, vocab_size: int, *, stage: str) -> np.ndarray:
         The three counts of each token, float64 [3, V].
     """
     counts = np.zeros((3, vocab_size))
-    for inputs, targets, weights in progress(batches, stage=stage, unit="batch", leave=False):
+    for inputs, targets, weights in tqdm(
+        batches, desc=stage, unit=" batches", leave=False, disable=None
+    ):
         is_used = weights["masked_lm"].numpy() > 0
         positions = inputs["masked_lm_positions"]
         input_ids = tf.gather(inputs["input_ids"], positions, batch_dims=1).numpy()[is_used]
@@ -167,7 +169,7 @@ def evaluate_pretrainer(
 
     sums = {name: np.zeros(2) for name in losses}  # sum of losses, sum of weights
     examples = 0
-    for batch in progress(held_out, stage="score held-out", unit="batch"):
+    for batch in tqdm(held_out, desc="score held-out", unit=" batches"):
         for name, values in step(*batch).items():
             sums[name] += values.numpy()
         examples += len(batch[0]["input_ids"])

@@ -13,7 +13,7 @@ import keras
 from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.data.record_file import broken_files, readable_records
 from bert_keras.distribution.strategy import is_chief
-from bert_keras.errors import InputError, counted
+from bert_keras.errors import check, counted
 from bert_keras.files import StrPath
 from bert_keras.models.initial_weights import start_with_local_attention
 from bert_keras.models.task_models import TaskModel
@@ -23,7 +23,6 @@ from bert_keras.runs.outcome import (
     MODEL,
     RunResult,
     claimed_output,
-    has_state,
     model_folder,
     read_scores,
     write_scores,
@@ -97,11 +96,10 @@ def pretrain(
     ```
     """
     recipe, distillation = pretrain_settings(recipe, teacher=teacher, changes=changes)
-    if profile and profile[0] > recipe.end:
-        raise InputError(
-            f"the first step to profile is {profile[0]:,}; expected at most {recipe.end:,}, the "
-            "last step of the run"
-        )
+    first, _ = profile or (0, 0)
+    check(
+        first <= recipe.end, f"the first step to profile is {first:,}; the last is {recipe.end:,}"
+    )
     inputs = PretrainInputs(recipe, records=records, start=start, distillation=distillation)
     claimed = {"records": os.path.realpath(records)}
     if (starting_point := inputs.starting_point) is not None:
@@ -128,7 +126,7 @@ def _train(
                 "rest is skipped",
                 file=sys.stderr,
             )
-    trained = compiled_pretrainer(inputs, resumes=has_state(output))
+    trained = compiled_pretrainer(inputs)
     model = trained.student if isinstance(trained, Distiller) else trained
     held_out = inputs.held_out_batches()
 
@@ -222,22 +220,16 @@ def _flops_per_example(
     return flops
 
 
-def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel | Distiller:
-    """Builds and compiles the model of a pretraining, as it is before the first step.
+def compiled_pretrainer(inputs: PretrainInputs) -> TaskModel | Distiller:
+    """Returns the compiled model of a pretraining before its first step, in a Distiller if needed.
 
-    Args:
-        inputs: The checked inputs of the run.
-        resumes: Whether the run has a saved state. If so, the weights of the starting point are not
-            loaded, because the state replaces them.
-
-    Returns:
-        The model, or a Distiller of it if there is a teacher.
+    An interrupted run replaces the weights and the state of the optimizer by those that it saved.
     """
     recipe, metadata, start = inputs.recipe, inputs.metadata, inputs.starting_point
     keras.utils.set_random_seed(recipe.seed)
-    if start is None or resumes:
+    if start is None:
         model = inputs.objective.model.from_metadata(metadata)
-        if recipe.initial_weights == "local-attention" and not resumes:
+        if recipe.initial_weights == "local-attention":
             for encoder in model.encoders:
                 start_with_local_attention(encoder)
     else:
@@ -267,8 +259,6 @@ def compiled_pretrainer(inputs: PretrainInputs, *, resumes: bool) -> TaskModel |
         weighted_metrics=inputs.objective.metrics(),
         gradient_accumulation_steps=recipe.gradient_accumulation_steps,
     )
-    if start is not None and resumes:
-        trained.optimizer.iterations.assign(start.step)  # the first step of this run
-    elif start is not None and start.state is not None:
+    if start is not None and start.state is not None:
         load_training_state(trained, start.state)
     return trained

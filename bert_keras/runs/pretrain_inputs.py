@@ -14,9 +14,9 @@ from bert_keras.data.records import (
     pretraining_dataset,
     record_files,
 )
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check
 from bert_keras.families import preset
-from bert_keras.files import file_sha256, json_object
+from bert_keras.files import StrPath, file_sha256, json_object
 from bert_keras.models.replaced_tokens import generator_size
 from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.objectives import named_objective
@@ -58,15 +58,12 @@ class PretrainInputs:
         self,
         recipe: PretrainRecipe,
         *,
-        records: str | os.PathLike,
-        start: str | os.PathLike | None = None,
+        records: StrPath,
+        start: StrPath | None = None,
         distillation: Distillation | None = None,
     ):
         records = Path(records)
-        if not records.is_dir():
-            raise InputError(
-                f"{records} is not a folder; expected one that bert-tfrecords build wrote"
-            )
+        check(records.is_dir(), f"{records} is no folder; expected one of bert-tfrecords build")
         vocabulary = vocabulary_in(records)
         if vocabulary is None:
             raise InputError(
@@ -82,7 +79,6 @@ class PretrainInputs:
         self.objective = named_objective(recipe.objective, has_labels=self.schema.has_labels)
         check_examples(self.files[0], self.schema, self.objective.examples)
         self.masking = self._masking()
-        model = self.objective.model
         lowercase, self.starting_point = _lowercase(records, vocabulary), None
         if start is not None:
             self.starting_point = open_starting_point(
@@ -93,37 +89,10 @@ class PretrainInputs:
                 max_length=self.schema.max_length,
                 lowercase=lowercase,
             )
-            lowercase = self.starting_point.checkpoint.metadata.lowercase
-            config = self.starting_point.config
-        else:
-            lowercase = seems_lowercase(vocabulary) if lowercase is None else lowercase
-            config = preset(
-                recipe.size,
-                vocab_size=len(vocabulary),
-                hidden_dropout_rate=recipe.dropout_rate,
-                attention_dropout_rate=recipe.dropout_rate,
-                initializer_stddev=recipe.initializer_stddev,
-                has_pooler=model.reads_pooled_output,
-                is_causal=self.objective.is_causal,
-            )
-        task = {}
-        if "generator" in model.heads:
-            if distillation is not None:
-                raise InputError(
-                    f"the objective {recipe.objective} has no distillation; omit the teacher"
-                )
-            task = {"generator_size": recipe.generator_size}
-            if (point := self.starting_point) and "generator" not in point.new:
-                task = {"generator_size": generator_size(point.checkpoint.metadata)}
-        self.metadata = ModelMetadata(
-            model=model.stored_as,
-            config=config,
-            lowercase=lowercase,
-            max_length=self.schema.max_length,
-            task=task,
-        )
+        self.metadata = self._metadata(lowercase)
         self.teacher = None
         if distillation is not None:
+            check(not self.metadata.task, f"the objective {recipe.objective} has no distillation")
             self.teacher = open_teacher(distillation, student=self.metadata, vocabulary=vocabulary)
         # A finite data set reads all files first to count their records, so a truncated file is
         # found before the training.
@@ -132,11 +101,39 @@ class PretrainInputs:
         )
         sample = {name: array.numpy() for name, array in next(iter(batches)).items()}
         self.tokens_per_example = float(sample["input_mask"].sum(axis=1).mean())
-        if (largest := int(sample["input_ids"].max())) >= len(vocabulary):
-            raise InputError(
-                f"{self.files[0]} contains the token id {largest}, but the vocabulary in its "
-                f"folder has {len(vocabulary)} tokens; copy the vocabulary of the records there"
+        check(
+            (largest := int(sample["input_ids"].max())) < len(vocabulary),
+            f"{self.files[0]} contains the token id {largest}, but the vocabulary beside it has "
+            f"{len(vocabulary)} tokens; copy the vocabulary of the records there",
+        )
+
+    def _metadata(self, lowercase: bool | None) -> ModelMetadata:
+        recipe, start = self.recipe, self.starting_point
+        model, task = self.objective.model, {}
+        if "generator" in model.heads:
+            task = {"generator_size": recipe.generator_size}
+            if start is not None and "generator" not in start.new:
+                task = {"generator_size": generator_size(start.checkpoint.metadata)}
+        if start is not None:
+            config, lowercase = start.config, start.checkpoint.metadata.lowercase
+        else:
+            lowercase = seems_lowercase(self.vocabulary) if lowercase is None else lowercase
+            config = preset(
+                recipe.size,
+                vocab_size=len(self.vocabulary),
+                hidden_dropout_rate=recipe.dropout_rate,
+                attention_dropout_rate=recipe.dropout_rate,
+                initializer_stddev=recipe.initializer_stddev,
+                has_pooler=model.reads_pooled_output,
+                is_causal=self.objective.is_causal,
             )
+        return ModelMetadata(
+            model=model.stored_as,
+            config=config,
+            lowercase=lowercase,
+            max_length=self.schema.max_length,
+            task=task,
+        )
 
     def file_states(self) -> dict[str, int | str]:
         """Returns the sizes of the record files, and the digests of vocabulary and manifest."""
@@ -197,45 +194,31 @@ class PretrainInputs:
 
     def _masking(self) -> DynamicMasking | None:
         recipe, is_masked = self.recipe, bool(self.schema.max_predictions)
-        reads_masks = self.objective.examples.reads_masks
-        if (is_masked or not reads_masks) and (changes := recipe.masking_changes()):
-            reason, otherwise = "the records are masked already", f", or use {PLAIN_IDS}"
-            if not reads_masks:
-                reason, otherwise = f"the objective {recipe.objective} masks no tokens", ""
-            defaults = " ".join(f"{name}={getattr(PretrainRecipe, name)}" for name in changes)
-            raise InputError(
-                f"the recipe changes {', '.join(changes)}, but {reason}; set {defaults}{otherwise}"
-            )
-        if is_masked or not reads_masks:
+        if is_masked or not self.objective.examples.reads_masks:
+            changes = recipe.masking_changes()
+            reason = f"the records are masked already; use {PLAIN_IDS}"
+            reason = reason if is_masked else f"the objective {recipe.objective} masks no tokens"
+            check(not changes, f"the recipe changes {', '.join(changes)}, but {reason}")
             return None
-        if recipe.mask_unit == "word" and self.vocabulary.specials.word_start == BYTE_SPACE:
-            raise InputError(
-                "mask_unit is word, but records of byte-level BPE do not mark the first word of a "
-                "line; set mask_unit=piece, for whole words with records of bert-tfrecords build "
-                "--mask-unit word"
-            )
+        check(
+            recipe.mask_unit != "word" or self.vocabulary.specials.word_start != BYTE_SPACE,
+            "mask_unit is word, but records of byte-level BPE do not mark the first word of a "
+            "line; write records with bert-tfrecords build --mask-unit word",
+        )
         policy = recipe.masking_policy(max_length=self.schema.max_length)
         return DynamicMasking(Masker(policy, self.vocabulary), seed=recipe.seed)
 
 
 def _lowercase(records: Path, vocabulary: Vocabulary) -> bool | None:
-    """Returns `lowercase` of the records' manifest, or None if there is no manifest.
-
-    Raises:
-        InputError: The manifest is damaged, or the records were written with another vocabulary.
-    """
+    """Returns `lowercase` of the records' manifest, or None if there is no manifest."""
     manifest = records / MANIFEST
     if not manifest.is_file():
         return None
-    try:
-        values = json_object(manifest)
-        lowercase, sha256 = values["settings"]["lowercase"], values["vocabulary"]["sha256"]
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{manifest} is no manifest of bert-tfrecords; restore it") from error
-    if sha256 != vocabulary_sha256(vocabulary):
-        raise InputError(
-            f"{records / vocabulary_file(vocabulary)[0]} is not the vocabulary that the records "
-            "were written with: its SHA-256 is not the one in manifest.json; copy the vocabulary "
-            "of the records there"
-        )
-    return lowercase
+    values = json_object(manifest)
+    check(
+        values["vocabulary"]["sha256"] == vocabulary_sha256(vocabulary),
+        f"{records / vocabulary_file(vocabulary)[0]} is not the vocabulary that the records were "
+        "written with: its SHA-256 is not the one in manifest.json; copy the vocabulary of the "
+        "records there",
+    )
+    return values["settings"]["lowercase"]

@@ -1,14 +1,14 @@
 """Opens the checkpoint from which a run starts and checks that the run can use it."""
 
 import dataclasses
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint, TrainingState, part
 from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.config import BertConfig
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check
+from bert_keras.files import StrPath
 from bert_keras.runs.objectives import PretrainingObjective
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.text.vocab import Vocabulary
@@ -43,7 +43,7 @@ class StartingPoint:
 
 
 def open_starting_point(
-    path: str | os.PathLike,
+    path: StrPath,
     *,
     recipe: PretrainRecipe,
     objective: PretrainingObjective,
@@ -62,40 +62,26 @@ def open_starting_point(
         lowercase: Whether the texts of the records are in lower case; None if unknown.
 
     Raises:
-        InputError: the checkpoint cannot be opened; its vocabulary or letter case is not
-            that of the records; it has fewer positions than `max_length`; its attention direction
-            is not that of the objective; or it has already trained as many steps as the recipe has.
+        InputError: The checkpoint does not fit the records or the objective, or it has already
+            trained as many steps as the recipe has.
     """
     checkpoint = open_text_checkpoint(path)
     metadata, config = checkpoint.metadata, checkpoint.metadata.config
-    if checkpoint.vocabulary != vocabulary:
-        raise InputError(
-            f"{path} has another vocabulary than the records "
-            f"{vocabulary_difference(checkpoint.vocabulary, vocabulary)}; write the records with "
-            "the vocabulary of the checkpoint"
-        )
-    if lowercase not in (None, metadata.lowercase):
-        case = {True: "lower case", False: "cased"}
-        raise InputError(
-            f"the records are {case[bool(lowercase)]}, but {path} is {case[metadata.lowercase]}; "
-            f"write the records {'with' if lowercase else 'without'} --cased"
-        )
-    if max_length > config.max_positions:
-        raise InputError(
-            f"the records have {max_length} positions, but {path} has {config.max_positions}; "
-            f"write the records with --max-length {config.max_positions} or less"
-        )
-    if config.num_lstm_layers:
-        raise InputError(
-            f"{path} has a BiLSTM, which would read the tokens that pretraining predicts; start "
-            "from a checkpoint without one, such as the one that was fine-tuned"
-        )
-    if config.is_causal != objective.is_causal:
-        kinds = {False: "bidirectional", True: "causal"}
-        raise InputError(
-            f"{path} has {kinds[config.is_causal]} attention, but the objective "
-            f"{recipe.objective} needs {kinds[objective.is_causal]} attention; use the objective "
-            "with which the checkpoint was trained, or another checkpoint"
+    check_vocabulary(checkpoint, vocabulary, source=path, of="the records")
+    check(
+        max_length <= config.max_positions,
+        f"the records have {max_length} positions, but {path} has {config.max_positions}; write "
+        f"the records with --max-length {config.max_positions} or less",
+    )
+    for name, actual, needed in (
+        ("lowercase", metadata.lowercase, metadata.lowercase if lowercase is None else lowercase),
+        ("is_causal", config.is_causal, objective.is_causal),
+        ("num_lstm_layers", config.num_lstm_layers, 0),
+    ):
+        check(
+            actual == needed,
+            f"{path} has {name}={actual}, but the records and the objective {recipe.objective} "
+            f"need {needed}; choose another checkpoint, or write other records",
         )
     model = objective.model
     config = dataclasses.replace(
@@ -112,11 +98,11 @@ def open_starting_point(
         new=new,
         state=None if new else checkpoint.state,
     )
-    if start.step >= recipe.end:
-        raise InputError(
-            f"{path} has a training state of step {start.step:,}, but the run ends at step "
-            f"{recipe.end:,}; raise num_steps, or start from a checkpoint without training state"
-        )
+    check(
+        start.step < recipe.end,
+        f"{path} has a training state of step {start.step:,}, but the run ends at step "
+        f"{recipe.end:,}; raise num_steps, or start from a checkpoint without training state",
+    )
     return start
 
 
@@ -128,11 +114,25 @@ def missing_parts(checkpoint: Checkpoint, *, heads: Iterable[str], config: BertC
     return [name for name in needed if name not in stored]
 
 
-def vocabulary_difference(actual: Vocabulary, expected: Vocabulary) -> str:
-    """Describes the difference between two vocabularies in parentheses, for an error message."""
-    if actual.tokens == expected.tokens:
-        return "(the same tokens, but other rules in tokenizer.json)"
+def check_vocabulary(
+    checkpoint: TextCheckpoint, expected: Vocabulary, *, source: StrPath, of: str
+) -> None:
+    """Raises InputError if a checkpoint has another vocabulary; names the first line that differs.
+
+    Args:
+        checkpoint: The checkpoint.
+        expected: The other vocabulary.
+        source: The path of the checkpoint.
+        of: What has the other vocabulary, such as "the records".
+    """
+    actual = checkpoint.vocabulary
+    if actual == expected:
+        return
     pairs = zip(actual.tokens, expected.tokens, strict=False)
     differing = (line for line, (left, right) in enumerate(pairs, start=1) if left != right)
     line = next(differing, min(len(actual), len(expected)) + 1)
-    return f"({len(actual):,} and {len(expected):,} tokens, which first differ in line {line})"
+    where = f"in line {line} of {len(actual):,} and {len(expected):,}"
+    where = "only in the rules of tokenizer.json" if actual.tokens == expected.tokens else where
+    raise InputError(
+        f"{source} has another vocabulary than {of}, which differs {where}; use the same vocabulary"
+    )

@@ -15,10 +15,10 @@ from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.config import ModelMetadata
 from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.task import Encoded, Outputs, Task
-from bert_keras.errors import InputError
+from bert_keras.errors import check
 from bert_keras.files import StrPath
 from bert_keras.models import MODELS
-from bert_keras.runs.distillation import Distillation, open_teacher
+from bert_keras.runs.distillation import Distillation, Teacher, open_teacher
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.settings import finetune_settings
 from bert_keras.runs.starting_point import missing_parts
@@ -28,9 +28,6 @@ from bert_keras.training.schedule import LinearWarmupDecay
 
 class TaskRun:
     """The data and the model of a fine-tuning run, for a training loop of your own.
-
-    All files are read and checked when the run is built. Weights are loaded when `model` is first
-    used.
 
     The arguments and errors are those of `finetune`, which adds logs, checkpoints, predictions and
     the choice of the best epoch.
@@ -48,7 +45,12 @@ class TaskRun:
     Attributes:
         task: The task, with its labels.
         recipe: The recipe.
-        files: The files "train" and "dev".
+        metadata: The metadata of the model.
+        steps_per_epoch: The number of steps that read every training row once.
+        num_steps: The number of steps of the whole run.
+        model: The complete model of the task.
+        trained: The compiled model for `fit`: the part of `model` that is trained, or with a
+            teacher its `Distiller`.
 
     Example:
 
@@ -76,48 +78,123 @@ class TaskRun:
         self.recipe, self.pretrained, self.features = recipe, pretrained, Path(features)
         files = data if isinstance(data, Mapping) else task.files(os.fspath(data))
         self.files = {split: os.fspath(path) for split, path in files.items()}
-        if missing := {"train", "dev"} - {*self.files}:
-            raise InputError(f"data has no {' and '.join(sorted(missing))}; name the file of each")
+        missing = sorted({"train", "dev"} - {*self.files})
+        check(not missing, f"data has no {' and '.join(missing)}; name the file of each")
         self.checkpoint = open_text_checkpoint(pretrained)
         task.check_encoder(self.checkpoint.metadata.config)
         for name, default in (("num_lstm_layers", 0), ("layer_rate_decay", 1.0)):
-            if task.freezes_encoder and getattr(recipe, name) != default:
-                raise InputError(
-                    f"{name} is {getattr(recipe, name)}, but {task.name} does not train the "
-                    f"encoder; leave {name} out"
-                )
+            check(
+                not task.freezes_encoder or getattr(recipe, name) == default,
+                f"{task.name} does not train the encoder; leave {name} out",
+            )
         examples = task.read(self.files["train"], split="train")
         self.task = task.with_labels_of(examples)
         num_used = min(recipe.max_train_examples or len(examples), len(examples))
         self.examples = [examples[i * len(examples) // num_used] for i in range(num_used)]
         self.dev_examples = self.task.read(self.files["dev"], split="dev")
-        self.resumed = False
-        self._rows = self.task.encode(self.examples, self.checkpoint.tokenizer)
-        self._dev_rows = self.task.encode_to_score(self.dev_examples, self.checkpoint.tokenizer)
-        self.teacher = None
-        if self.distillation is not None:
-            if task.freezes_encoder or self.metadata.embedding is not None:
-                what = "does not train the encoder" if task.freezes_encoder else "has no logits"
-                raise InputError(
-                    f"{task.name} {what}, so it has no use for a teacher; leave --teacher out"
-                )
-            vocabulary = self.checkpoint.vocabulary
-            self.teacher = open_teacher(
-                self.distillation, student=self.metadata, vocabulary=vocabulary
+        self._encoded = self.task.encode(self.examples, self.checkpoint.tokenizer)
+        self._dev_encoded = self.task.encode_to_score(self.dev_examples, self.checkpoint.tokenizer)
+        # The steps that read every row once, in the first epoch.
+        batches = self._encoded.shuffled_batches(batch_size=recipe.batch_size, seed=recipe.seed)
+        counts = enumerate(accumulate(map(len, batches)), start=1)
+        self.steps_per_epoch = next(step for step, n in counts if n == len(self._encoded))
+        self.num_steps = recipe.num_epochs * self.steps_per_epoch
+        self.metadata = self._metadata()
+        self.teacher = self._teacher()
+        keras.utils.set_random_seed(recipe.seed)
+        if recipe.initial_weights == "random":
+            self.model = MODELS[task.model].from_metadata(self.metadata)
+        else:
+            self.model = MODELS[task.model].from_checkpoint(
+                self.checkpoint, metadata=self.metadata, source=pretrained, new=self._new_parts()
             )
+            print(self.model.load_report)
+        student = self.task.trained(self.model)
+        self.trained = student
+        if self.teacher is not None:
+            student.compile(**self.task.compile_arguments())  # the dev loss has only the labels
+            self.trained = self.teacher.teach(student, metadata=self.metadata)
+        self._compile()
+        self._predictor = Predictor(student)
+
+    def _teacher(self) -> Teacher | None:
+        if self.distillation is None:
+            return None
+        check(
+            not self.task.freezes_encoder and self.metadata.embedding is None,
+            f"{self.task.name} trains no encoder with logits; leave --teacher out",
+        )
+        vocabulary = self.checkpoint.vocabulary
+        return open_teacher(self.distillation, student=self.metadata, vocabulary=vocabulary)
+
+    def _compile(self) -> None:
+        recipe = self.recipe
+        schedule = LinearWarmupDecay(
+            recipe.learning_rate,
+            num_steps=self.num_steps,
+            num_warmup_steps=int(recipe.warmup_rate * self.num_steps),
+        )
+        optimizer = BertAdamW(
+            schedule,
+            weight_decay_rate=recipe.weight_decay_rate,
+            bias_correction=recipe.bias_correction,
+            layer_rate_decay=recipe.layer_rate_decay,
+        )
+        self.trained.compile(
+            optimizer=optimizer,
+            gradient_accumulation_steps=recipe.gradient_accumulation_steps,
+            **self.task.compile_arguments(),
+        )
+
+    @cached_property
+    def rows(self) -> Encoded:
+        """The encoded training examples in the form that `trained` reads."""
+        return self.task.prepared(self._encoded, self.model, folder=self.features / "train")
+
+    @cached_property
+    def dev_rows(self) -> Encoded:
+        """The encoded dev examples in the form that `trained` reads."""
+        return self.task.prepared(self._dev_encoded, self.model, folder=self.features / "dev")
 
     @property
-    def metadata(self) -> ModelMetadata:
-        """The metadata of the model."""
-        task, source = self.task, self.checkpoint.metadata
+    def train(self) -> tf.data.Dataset:
+        """Endless shuffled batches of rows of similar length."""
+        return training_batches(self.rows, batch_size=self.recipe.batch_size, seed=self.recipe.seed)
+
+    def dev_outputs(self) -> tuple[Outputs, float | None]:
+        """Returns the outputs of the model for the dev rows, and the mean loss if they have one."""
+        return self._predictor(self.dev_rows, stage="predict dev")
+
+    def dev_predictions(self, outputs: Outputs) -> Sequence:
+        """Returns the predictions for the dev examples from the outputs of the model."""
+        return self.task.predictions(self.dev_examples, self.dev_rows, outputs)
+
+    def scores(
+        self, predictions: Sequence | None = None, *, loss: float | None = None
+    ) -> dict[str, float]:
+        """Returns the scores of the dev examples, and `loss` if the dev rows have one.
+
+        Args:
+            predictions: The predictions; None computes them and the loss.
+            loss: The loss.
+        """
+        if predictions is None:
+            outputs, loss = self.dev_outputs()
+            predictions = self.dev_predictions(outputs)
+        losses = {} if loss is None else {"loss": loss}
+        return {**self.task.score(self.dev_examples, predictions), **losses}
+
+    def _metadata(self) -> ModelMetadata:
+        task, recipe, source = self.task, self.recipe, self.checkpoint.metadata
+        reads_pooler = MODELS[task.model].reads_pooled_output
         return ModelMetadata(
             model=task.model,
             config=dataclasses.replace(
                 source.config,
-                hidden_dropout_rate=self.recipe.dropout_rate,
-                attention_dropout_rate=self.recipe.dropout_rate,
-                has_pooler=source.config.has_pooler or MODELS[task.model].reads_pooled_output,
-                num_lstm_layers=self.recipe.num_lstm_layers or source.config.num_lstm_layers,
+                hidden_dropout_rate=recipe.dropout_rate,
+                attention_dropout_rate=recipe.dropout_rate,
+                has_pooler=source.config.has_pooler or reads_pooler,
+                num_lstm_layers=recipe.num_lstm_layers or source.config.num_lstm_layers,
             ),
             lowercase=source.lowercase,
             max_length=task.max_length,
@@ -128,112 +205,18 @@ class TaskRun:
             embedding=task.embedding(source),
         )
 
-    @cached_property
-    def steps_per_epoch(self) -> int:
-        """The number of steps that read every training row once, in the first epoch."""
-        recipe = self.recipe
-        batches = self._rows.shuffled_batches(batch_size=recipe.batch_size, seed=recipe.seed)
-        counts = enumerate(accumulate(map(len, batches)), start=1)
-        return next(step for step, num_rows in counts if num_rows == len(self._rows))
-
-    @property
-    def num_steps(self) -> int:
-        """The number of steps of the whole run."""
-        return self.recipe.num_epochs * self.steps_per_epoch
-
-    @cached_property
-    def model(self) -> keras.Model:
-        """The complete model of the task."""
-        keras.utils.set_random_seed(self.recipe.seed)
-        is_restored = self.resumed and not self.task.freezes_encoder
-        if self.recipe.initial_weights == "random" or is_restored:
-            return MODELS[self.task.model].from_metadata(self.metadata)
-        model = MODELS[self.task.model].from_checkpoint(
-            self.checkpoint, metadata=self.metadata, source=self.pretrained, new=self._new_parts()
-        )
-        print(model.load_report)
-        return model
-
-    @cached_property
-    def student(self) -> keras.Model:
-        """The part of the model that is trained: all of it, unless the encoder is frozen."""
-        return self.task.trained(self.model)
-
-    @cached_property
-    def trained(self) -> keras.Model:
-        """The compiled model for `fit`: the student, or with a teacher its `Distiller`."""
-        arguments, trained = self.task.compile_arguments(), self.student
-        if self.teacher is not None:
-            self.student.compile(**arguments)  # the dev loss includes only the labels
-            trained = self.teacher.teach(self.student, metadata=self.metadata)
-            arguments = self.task.compile_arguments()
-        schedule = LinearWarmupDecay(
-            self.recipe.learning_rate,
-            num_steps=self.num_steps,
-            num_warmup_steps=int(self.recipe.warmup_rate * self.num_steps),
-        )
-        optimizer = BertAdamW(
-            schedule,
-            weight_decay_rate=self.recipe.weight_decay_rate,
-            bias_correction=self.recipe.bias_correction,
-            layer_rate_decay=self.recipe.layer_rate_decay,
-        )
-        trained.compile(
-            optimizer=optimizer,
-            gradient_accumulation_steps=self.recipe.gradient_accumulation_steps,
-            **arguments,
-        )
-        return trained
-
-    @cached_property
-    def rows(self) -> Encoded:
-        """The encoded training examples in the form that `trained` reads."""
-        return self.task.prepared(self._rows, self.model, folder=self.features / "train")
-
-    @cached_property
-    def dev_rows(self) -> Encoded:
-        """The encoded dev examples in the form that `trained` reads."""
-        return self.task.prepared(self._dev_rows, self.model, folder=self.features / "dev")
-
-    @property
-    def train(self) -> tf.data.Dataset:
-        """Endless shuffled batches of rows of similar length."""
-        return training_batches(self.rows, batch_size=self.recipe.batch_size, seed=self.recipe.seed)
-
-    @cached_property
-    def _predictor(self) -> Predictor:
-        _ = self.trained  # compiles the student
-        return Predictor(self.student)
-
-    def dev_outputs(self) -> tuple[Outputs, float | None]:
-        """Returns the outputs of the model for the dev rows, and the mean loss if they have one."""
-        return self._predictor(self.dev_rows, stage="predict dev")
-
-    def dev_predictions(self, outputs: Outputs) -> Sequence:
-        """Returns the predictions for the dev examples from the outputs of the model."""
-        return self.task.predictions(self.dev_examples, self.dev_rows, outputs)
-
-    def dev_scores(self, predictions: Sequence, loss: float | None) -> dict[str, float]:
-        """Returns the scores of predictions for the dev examples, and `loss` if there is one."""
-        losses = {} if loss is None else {"loss": loss}
-        return {**self.task.score(self.dev_examples, predictions), **losses}
-
-    def scores(self) -> dict[str, float]:
-        """Returns the scores of the dev examples, and `loss` if the dev rows have one."""
-        outputs, loss = self.dev_outputs()
-        return self.dev_scores(self.dev_predictions(outputs), loss)
-
     def _new_parts(self) -> set[str]:
         """Returns the parts that get fresh weights.
 
         These are the parts that the checkpoint lacks, and the heads if it was trained on another
         task or other labels.
         """
-        metadata, source = self.metadata, self.checkpoint.metadata
+        metadata, checkpoint = self.metadata, self.checkpoint
         heads = MODELS[metadata.model].heads
-        new = {*missing_parts(self.checkpoint, heads=heads, config=metadata.config)}
+        new = {*missing_parts(checkpoint, heads=heads, config=metadata.config)}
         names = ("name", "text_columns")
         old_task, new_task = (
-            (each.model, each.labels, *map(each.task.get, names)) for each in (source, metadata)
+            (each.model, each.labels, *map(each.task.get, names))
+            for each in (checkpoint.metadata, metadata)
         )
         return new if old_task == new_task else {*new, *heads}

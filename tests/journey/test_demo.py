@@ -9,7 +9,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from bert_keras import demo as demo_module
+from bert_keras.cli import demo as demo_module
 from bert_keras.cli import main
 from bert_keras.families import presets
 from bert_keras.models import load_model

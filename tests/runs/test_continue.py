@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.checkpoints.tensors import of_array
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.data.records import pretraining_dataset, record_files
@@ -23,7 +22,7 @@ from bert_keras.models.pretrained import named_weights
 from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
-from bert_keras.text.fast_tokenizer import rules_vocabulary, vocabulary_sha256
+from bert_keras.text.fast_tokenizer import vocabulary_sha256
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training.checkpoints import load_training_state
 from bert_keras.training.curves import read_curves
@@ -225,9 +224,7 @@ def test_missing_heads_start_with_random_weights(records, tmp_path, capsys, mode
     start = tmp_path / "start"
     step = 50 if labels else 0
     write_checkpoint(checkpoint_of(model, step=step, labels=labels), start, format="bert-keras")
-    model_of_run = compiled_pretrainer(
-        PretrainInputs(RECIPE, records=records, start=start), resumes=False
-    )
+    model_of_run = compiled_pretrainer(PretrainInputs(RECIPE, records=records, start=start))
     names = ("loaded", "new", "unused", "training")
     expected = [f"{name:<12}{row}" for name, row in zip(names, report, strict=True)]
     shown = capsys.readouterr().out.splitlines()
@@ -253,49 +250,30 @@ def test_records_without_labels_do_not_train_the_label_head(start, tmp_path, cap
     assert np.abs(trained["masked_lm/output_bias"] - stored["masked_lm/output_bias"]).max() > 1e-3
 
 
-def test_unsuitable_checkpoints_are_refused_before_anything_is_written(
-    records, start, tmp_path, subwords
-):
+def test_unsuitable_checkpoints_are_refused_before_anything_is_written(records, start, tmp_path):
     def refusal(*, start=start, **changes):
         with pytest.raises(InputError) as error:
             pretrain(recipe(**changes), records=records, output=tmp_path / "run", start=start)
         assert not (tmp_path / "run").exists()
         return str(error.value)
 
-    message = refusal(num_steps=2, num_warmup_steps=1)
-    assert "has a training state of step 3, but the run ends at step 2; raise num_steps" in message
+    assert "step 3" in refusal(num_steps=2, num_warmup_steps=1)
     assert "nothing does not exist" in refusal(start=tmp_path / "nothing")
     short = tmp_path / "short"
     write_checkpoint(checkpoint_of("BertEncoder", max_positions=8), short, format="bert-keras")
-    assert f"{short} has 8; write the records with --max-length 8" in refusal(start=short)
-    manifest = {
-        "settings": {"lowercase": False},
-        "vocabulary": {"sha256": vocabulary_sha256(VOCABULARY)},
-    }
+    assert "--max-length 8" in refusal(start=short)
+    sha256 = vocabulary_sha256(VOCABULARY)
+    manifest = {"settings": {"lowercase": False}, "vocabulary": {"sha256": sha256}}
     (records / "manifest.json").write_text(json.dumps(manifest))
-    message = refusal()
-    assert f"records are cased, but {start} is lower case; write the records without" in message
-    (records / "manifest.json").write_text("{}")
-    assert "manifest.json is no manifest of bert-tfrecords" in refusal()
+    assert f"{start} has lowercase=True" in refusal()
     manifest["vocabulary"]["sha256"] = vocabulary_sha256(Vocabulary((*VOCABULARY.tokens, "more")))
     (records / "manifest.json").write_text(json.dumps(manifest))
-    message = refusal()
-    assert f"{records / 'vocab.txt'} is not the vocabulary that the records were" in message
+    assert "SHA-256" in refusal()
     (records / "manifest.json").unlink()
-    Vocabulary(VOCABULARY.tokens[:-1]).save(start / "vocab.txt")
-    message = refusal()
-    assert message.startswith(f"{start}: the vocabulary has")
-    assert message.endswith("or bert-keras convert SRC DST --pad-vocabulary")
     (start / "vocab.txt").unlink()
-    assert "has no vocabulary; add the vocab.txt or tokenizer.json" in refusal()
+    assert "has no vocabulary" in refusal()
     Vocabulary((*VOCABULARY.tokens[:-1], "other")).save(start / "vocab.txt")
-    assert "(25 and 25 tokens, which first differ in line 25); write" in refusal()
-    rules = json.loads(read_rules(subwords["albert"], {}))
-    del rules["model"]["vocab"][len(VOCABULARY) :]
-    vocabulary, others = rules_vocabulary(json.dumps(rules)), tmp_path / "others"
-    albert = dataclasses.replace(checkpoint_of("BertEncoder"), vocabulary=vocabulary)
-    write_checkpoint(albert, others, format="bert-keras")
-    assert "(25 and 25 tokens, which first differ in line 1); write" in refusal(start=others)
+    assert "line 25 of 25 and 25" in refusal()
 
 
 def test_without_a_manifest_the_casing_is_that_of_the_checkpoint(records, tmp_path):
@@ -329,8 +307,7 @@ def test_changed_records_are_refused(finished_run, tmp_path):
     shutil.copy(train, train.with_name("train-2.tfrecord"))
     train.write_bytes(train.read_bytes() * 2)
     parts = {"records": tmp_path / "records", "output": tmp_path / "run", "start": folder / "start"}
-    changes = "the file train-2.tfrecord was added; the file train.tfrecord was changed"
-    with pytest.raises(InputError, match=rf"run with other settings or files \({changes}\); cont"):
+    with pytest.raises(InputError, match=r"the file train-2.tfrecord; the file train.tfrecord"):
         pretrain(RECIPE, **parts)
 
 

@@ -130,7 +130,7 @@ def test_an_interrupted_distillation_continues(folder, run, tmp_path, monkeypatc
         pretrain(recipe, output=tmp_path / "run", **{**arguments, "teacher": None})
 
 
-def test_unsuitable_teachers_of_pretraining_are_refused(folder, tmp_path, capsys):
+def test_unsuitable_teachers_of_pretraining_are_refused(folder, tmp_path):
     def refusal(teacher, **changes):
         distillation = dataclasses.replace(Distillation.of_pretraining(teacher), **changes)
         start = folder / "student"
@@ -141,34 +141,23 @@ def test_unsuitable_teachers_of_pretraining_are_refused(folder, tmp_path, capsys
         return str(error.value)
 
     wide = saved(tmp_path / "wide", hidden_size=24)
-    expected = f"the teacher {wide} has a hidden size of 24, the student of 16; choose another"
-    assert expected in refusal(wide)
+    assert f"{wide} has hidden_size=24" in refusal(wide)
     start, distillation = folder / "student", Distillation.of_pretraining(wide)
     distillation = dataclasses.replace(distillation, alpha_cosine=0.0)
     arguments = {"records": folder / "records", "start": start, "distillation": distillation}
     assert PretrainInputs(RECIPE, **arguments).teacher.checkpoint.metadata.config.hidden_size == 24
     other = WordPieceTokenizer(Vocabulary((*VOCABULARY.tokens[:-1], "other")))
-    message = refusal(saved(tmp_path / "other", tokenizer=other))
-    assert "(25 and 25 tokens, which first differ in line 25); choose a teacher" in message
-    cased = saved(tmp_path / "cased", tokenizer=WordPieceTokenizer(VOCABULARY, lowercase=False))
-    assert f"{cased} has lowercase=False, but the student has lowercase=True" in refusal(cased)
-    causal = saved(tmp_path / "causal", is_causal=True)
-    assert f"{causal} has is_causal=True, but the student has is_causal=False" in refusal(causal)
-    headless = saved(tmp_path / "headless", BertEncoder)
-    assert "is a BertEncoder without masked_lm, which the student, a BertMaskedLM" in refusal(
-        headless
-    )
-    short = saved(tmp_path / "short", max_positions=8)
-    assert f"{short} has 8 positions, but texts have up to 12 tokens; choose" in refusal(short)
-    arguments = ["--records", str(folder / "records"), "--output", str(tmp_path / "run")]
-    nothing = str(tmp_path / "nothing")
-    assert main(["pretrain", "demo", *arguments, "--teacher", nothing]) == 2
-    assert (
-        f"{nothing} does not exist; expected the folder of a checkpoint" in capsys.readouterr().err
-    )
-    assert main(["pretrain", "demo", *arguments, "--set", "alpha_soft=1"]) == 2
-    assert "no setting is called 'alpha_soft'" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
+    cased = WordPieceTokenizer(VOCABULARY, lowercase=False)
+    for teacher, word in (
+        (saved(tmp_path / "other", tokenizer=other), "line 25"),
+        (saved(tmp_path / "cased", tokenizer=cased), "lowercase=False"),
+        (saved(tmp_path / "causal", is_causal=True), "is_causal=True"),
+        (saved(tmp_path / "headless", BertEncoder), "without masked_lm"),
+        (saved(tmp_path / "short", max_positions=8), "8 positions"),
+        (tmp_path / "nothing", "does not exist"),
+    ):
+        message = refusal(teacher)
+        assert str(teacher) in message and word in message
 
 
 @pytest.mark.parametrize(("name", "value"), [("temperature", 0.0), ("alpha_soft", -1.0)])
@@ -227,14 +216,12 @@ def test_unsuitable_teachers_of_a_task_are_refused(folder, table, tmp_path):
     def classifier(name, *labels, **changes):
         return saved(tmp_path / name, BertClassifier, labels=labels, **changes)
 
-    message = refusal(classifier("swapped", "yes", "no"))
-    assert "swapped has labels=yes, no, but the student has labels=no, yes" in message
+    assert "labels=('yes', 'no')" in refusal(classifier("swapped", "yes", "no"))
     longer = Vocabulary((*SPECIAL_TOKENS, *(f"x{number}" for number in range(20))))
     other = classifier("other", "no", "yes", tokenizer=WordPieceTokenizer(longer))
-    assert "first differ in line 6); choose a teacher with the same" in refusal(other)
+    assert "line 6" in refusal(other)
     words = folder / "teacher"
-    assert "is a BertMaskedLM without classification, which the student, a Bert" in refusal(words)
+    assert "without classification" in refusal(words)
     (tmp_path / "words.conll").write_text("w1 B-LOC\nw2 O\n\n" * 2)
     conll = dict.fromkeys(("train", "dev"), str(tmp_path / "words.conll"))
-    message = refusal(words, task="ner-features", files=conll, layers="last")
-    assert "ner-features does not train the encoder, so it has no use for a teacher" in message
+    assert "--teacher" in refusal(words, task="ner-features", files=conll, layers="last")

@@ -84,11 +84,8 @@ def test_the_names_of_special_tokens_are_those_of_the_vocabulary(subwords, tmp_p
     assert (names[0], names[-1]) == ("<s>", "</s>")
 
 
-def test_a_long_text_is_read_in_windows_without_truncation(
-    checkpoint, texts, model, tmp_path, capsys
-):
+def test_a_long_text_is_read_in_windows_without_truncation(checkpoint, texts, model, tmp_path):
     write_features(checkpoint, texts, tmp_path / "out.npz", layers=(3,))
-    assert " x 1 layer x 8 values" in capsys.readouterr().err
     archive = np.load(tmp_path / "out.npz")
     tokens = [VOCABULARY.tokens[number] for number in ids_of(TEXTS[2])]
     assert archive["tokens_2"].tolist() == tokens
@@ -122,7 +119,7 @@ def test_texts_have_the_mean_of_their_tokens(checkpoint, texts, model, tmp_path)
 
 
 @pytest.mark.parametrize("format", ["bert-keras", "sentence-transformers"])
-def test_texts_have_the_embeddings_of_a_sentence_encoder(texts, tmp_path, capsys, format):
+def test_texts_have_the_embeddings_of_a_sentence_encoder(texts, tmp_path, format):
     keras.utils.set_random_seed(1)
     dense = DenseModule(units=5)
     embedding = EmbeddingConfig(pooling=("cls", "max"), modules=(dense, NormalizeModule()))
@@ -130,12 +127,11 @@ def test_texts_have_the_embeddings_of_a_sentence_encoder(texts, tmp_path, capsys
     model.tokenizer = WordPieceTokenizer(VOCABULARY)
     model.save_pretrained(tmp_path / "model", format=format)
     write_features(tmp_path / "model", texts, tmp_path / "out.npz", of="texts")
-    assert "4 texts, 4 vectors x 1 layer x 5 values" in capsys.readouterr().err
     archive, expected = np.load(tmp_path / "out.npz"), model.encode(TEXTS)
     for number, text in enumerate(TEXTS):
         assert archive[f"tokens_{number}"].tolist() == [text]
         np.testing.assert_allclose(archive[str(number)], expected[None, None, number], atol=1e-6)
-    with pytest.raises(InputError, match=r"come from its last layer; omit --layers \(layers\)"):
+    with pytest.raises(InputError, match="last layer"):
         write_features(tmp_path / "model", texts, tmp_path / "b.npz", layers=(1,), of="texts")
     write_features(tmp_path / "model", texts, tmp_path / "words.npz", layers=(1,), of="words")
 
@@ -167,7 +163,7 @@ def test_vectors_do_not_depend_on_chunks_and_batches(checkpoint, texts, tmp_path
         np.testing.assert_allclose(one[str(number)], two[str(number)], atol=1e-6)
 
 
-def test_the_size_is_printed_and_a_full_disk_leaves_no_file(checkpoint, texts, tmp_path, capsys):
+def test_a_full_disk_leaves_no_file(checkpoint, texts, tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
     try:
@@ -177,33 +173,24 @@ def test_the_size_is_printed_and_a_full_disk_leaves_no_file(checkpoint, texts, t
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert error.value.errno in (errno.EFBIG, errno.ENOSPC)
     assert not list(tmp_path.glob("*out*")) + list(tmp_path.glob(".*out*"))
-    printed = capsys.readouterr().err.splitlines()[0]
-    assert printed.startswith("4 texts, 33 vectors x 3 layers x 8 values: about 3.2 kB in ")
 
 
 @pytest.mark.parametrize(
-    ("content", "options", "message"),
+    ("content", "options", "word"),
     [
-        ("a\n\nb\n", {}, "texts.txt, line 2 contains no word; expected a text on every line"),
-        ("a\nb\n \t\n", {"of": "words"}, "texts.txt, line 3 contains no word"),
-        ("", {}, "texts.txt is empty; expected a text on every line"),
-        (
-            "a\n",
-            {"layers": (4,)},
-            r"the encoder has no layer 4; expected 0 \(the embeddings\) to 3",
-        ),
-        ("a\n", {"layers": (-5,)}, "the encoder has no layer -5; .* from the end -1 to -4"),
-        (
-            "a\n",
-            {"layers": (-1, 0, 3)},
-            "layers -1 0 3 name a layer twice; expected each layer once",
-        ),
-        ("a\n", {"of": "chars"}, "vectors is 'chars'; expected one of tokens, words, texts"),
+        ("a\n\nb\n", {}, "line 2"),
+        ("a\nb\n \t\n", {"of": "words"}, "line 3"),
+        ("", {}, "empty"),
+        ("a\n", {"layers": (4,)}, "to 3"),
+        ("a\n", {"layers": (-5,)}, "to -4"),
+        ("a\n", {"layers": (-1, 0, 3)}, "once"),
+        ("a\n", {"of": "chars"}, "'chars'"),
+        ("a\n", {"output": "out.csv"}, "out.csv"),
     ],
 )
-def test_wrong_arguments_are_refused(checkpoint, tmp_path, content, options, message):
+def test_wrong_arguments_are_refused(checkpoint, tmp_path, monkeypatch, content, options, word):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "texts.txt").write_text(content)
-    with pytest.raises(InputError, match=message):
-        write_features(checkpoint, tmp_path / "texts.txt", tmp_path / "out.npz", **options)
-    with pytest.raises(InputError, match=r"out.csv ends in '.csv'; expected .npz"):
-        write_features(checkpoint, tmp_path / "texts.txt", tmp_path / "out.csv")
+    with pytest.raises(InputError, match=word):
+        write_features(checkpoint, "texts.txt", **{"output": "out.npz"} | options)
+    assert not list(tmp_path.glob("*out.*"))

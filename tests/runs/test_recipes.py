@@ -90,7 +90,7 @@ def test_xla_compiles_the_step_of_the_recipes_for_a_gpu(name, records, monkeypat
     changes = ["size=modern-tiny", "batch_size=32", "num_steps=2", "num_warmup_steps=1"]
     recipe = named_recipe(PRETRAIN, name, changes=changes)
     inputs = PretrainInputs(recipe, records=records)
-    model = compiled_pretrainer(inputs, resumes=False)
+    model = compiled_pretrainer(inputs)
     model.jit_compile = True  # as Keras does on a GPU
     assert model.jit_compile
     fitted = model.fit(inputs.training_batches(), steps_per_epoch=2, shuffle=False, verbose=0)

@@ -121,7 +121,7 @@ def test_a_generator_of_the_starting_point_keeps_its_size(run, records):
 
 def test_local_attention_is_for_both_encoders(records):
     local = recipe("initial_weights=local-attention", "generator_size=1")
-    model = compiled_pretrainer(PretrainInputs(local, records=records), resumes=False)
+    model = compiled_pretrainer(PretrainInputs(local, records=records))
     first, second = (encoder.blocks[0].attention for encoder in model.encoders)
     np.testing.assert_array_equal(first.query_dense.kernel, second.query_dense.kernel)
     assert np.any(first.value_dense.kernel != second.value_dense.kernel)

@@ -82,7 +82,7 @@ def table(tmp_path):
 
 def optimizer_of(records, **changes):
     inputs = PretrainInputs(dataclasses.replace(PRETRAIN, **changes), records=records)
-    return compiled_pretrainer(inputs, resumes=False).optimizer
+    return compiled_pretrainer(inputs).optimizer
 
 
 def test_the_optimizer_is_that_of_the_recipe(records):

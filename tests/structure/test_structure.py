@@ -19,7 +19,7 @@ ORDER = (
     *("errors", "progress", "files", "text"),
     *("config", "families"),
     *("data", "layers", "distribution", "models", "checkpoints", "training"),
-    *("downstream", "reports", "runs", "exporting", "serving", "experiments", "demo", "cli"),
+    *("downstream", "reports", "runs", "exporting", "serving", "experiments", "cli"),
 )
 
 
@@ -85,7 +85,7 @@ def test_imports_point_downwards(path):
             imported = part_of(module)
             assert ORDER.index(imported) <= ORDER.index(package_part), f"{path}: imports {module}"
         if module.split(".")[0] == "tfrecords_tools":
-            assert package_part in ("demo", "experiments", "cli"), f"{path}: imports {module}"
+            assert package_part in ("experiments", "cli"), f"{path}: imports {module}"
 
 
 @pytest.mark.parametrize("package", ["bert_keras", "tfrecords_tools"])

@@ -3,16 +3,16 @@
 import dataclasses
 import itertools
 import json
-import os
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bert_keras.errors import InputError, counted
+from tqdm import tqdm
+
+from bert_keras.errors import InputError, check, counted
 from bert_keras.exporting.export import export
-from bert_keras.files import write_text
-from bert_keras.progress import progress
+from bert_keras.files import StrPath, write_text
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import PRETRAIN, PretrainRecipe
@@ -31,13 +31,9 @@ HELD_OUT_RATE = 0.03  # fraction of the documents on which the pretrained model 
 
 
 def demo(
-    *,
-    corpus: Sequence[str | os.PathLike] = (),
-    output: str | os.PathLike,
-    num_steps: int | None = None,
-    seed: int = 1,
+    *, corpus: Sequence[StrPath] = (), output: StrPath, num_steps: int | None = None, seed: int = 1
 ) -> Path:
-    """Run every stage in a new numbered folder under `output`, and print the contents of it.
+    """Runs every stage in a new numbered folder under `output`, and prints the contents of it.
 
     The stages train a vocabulary, build records, pretrain, fine-tune a classifier, export it and
     serve it. The classifier predicts from which of the longest documents of the corpus a paragraph
@@ -45,16 +41,15 @@ def demo(
 
     Args:
         corpus: Text files of at least four documents; by default CPython's language reference.
-        output: Parent folder of all demos.
-        num_steps: Number of pretraining steps; None takes that of the recipe `demo`.
-        seed: Seed of all random numbers.
+        output: The parent folder of all demos.
+        num_steps: The number of pretraining steps; None takes that of the recipe `demo`.
+        seed: The seed of all random numbers.
 
     Returns:
         The new folder.
 
     Raises:
-        InputError: If the corpus has too few paragraphs for a classifier, or `num_steps` is not
-            positive.
+        InputError: The corpus has too few paragraphs for a classifier.
     """
     recipe = dataclasses.replace(PRETRAIN["demo"], seed=seed)
     if num_steps is not None:
@@ -73,7 +68,7 @@ def demo(
     return folder
 
 
-def _build_records(files: Sequence[str | os.PathLike], folder: Path, *, seed: int) -> None:
+def _build_records(files: Sequence[StrPath], folder: Path, *, seed: int) -> None:
     vocabulary = train_vocabulary(files, size=VOCABULARY_SIZE)
     vocabulary.save(folder / "vocab.txt")
     settings = BuildSettings(
@@ -121,13 +116,13 @@ def _finetune(folder: Path, *, seed: int) -> None:
 
 
 def _export_and_predict(folder: Path, example: str) -> None:
-    """Export and serve the classifier, print its prediction for `example` and the next steps."""
+    """Exports and serves the classifier, prints its prediction for `example` and the next steps."""
     saved_model = export(folder / "finetune" / "model", folder / "saved_models" / "demo" / "1")
     path = "/v1/models/demo:predict"
     with running_server(saved_model.parent) as url, Client(f"{url}{path}") as client:
         predictions = [
             client.predict([example])
-            for _ in progress(range(50), stage="query the server", unit="request")
+            for _ in tqdm(range(50), desc="query the server", unit=" requests")
         ]
     request = json.dumps({"instances": [example]}, ensure_ascii=False)
     print(
@@ -151,7 +146,7 @@ Show the training curves:
 
 
 def _write_language_reference(path: Path) -> Path:
-    """Write the text of CPython's `pydoc_data.topics` as a corpus file.
+    """Writes the text of CPython's `pydoc_data.topics` as a corpus file.
 
     Each topic is a document and each paragraph a line. Tables, underlines of titles and code
     examples are omitted. Topics share paragraphs: each remains only in the longest of its topics,
@@ -166,7 +161,7 @@ def _write_language_reference(path: Path) -> Path:
         ) from error
     texts, written = {}, set()
     by_length = sorted(topics, key=lambda name: (-len(topics[name]), name))
-    for name in progress(by_length, stage="read corpus", unit="topic"):
+    for name in tqdm(by_length, desc="read corpus", unit=" topics"):
         paragraphs = [each for each in _prose(topics[name]) if each not in written]
         written.update(paragraphs)
         texts[name] = "\n".join(paragraphs)
@@ -186,8 +181,8 @@ def _prose(topic: str) -> Iterator[str]:
             yield text
 
 
-def _write_rows(files: Sequence[str | os.PathLike], folder: Path, *, seed: int) -> str:
-    """Write train.tsv and dev.tsv with paragraphs and labels, and return a held-out paragraph.
+def _write_rows(files: Sequence[StrPath], folder: Path, *, seed: int) -> str:
+    """Writes train.tsv and dev.tsv with paragraphs and labels, and returns a held-out paragraph.
 
     One that occurs more than once is omitted, so the training rows contain no held-out one.
     """
@@ -209,11 +204,11 @@ def _write_rows(files: Sequence[str | os.PathLike], folder: Path, *, seed: int) 
     random.Random(seed).shuffle(rows)
     num_dev = round(DEV_RATE * len(rows))
     trained = {label for _, label in rows[num_dev:]}
-    if num_dev == 0 or len(trained) < 2 or trained != {label for _, label in rows}:
-        raise InputError(
-            f"the corpus has {counted(len(rows), 'unique paragraph')} of at least {MIN_WORDS} "
-            "words, too few for a classifier; use a larger corpus"
-        )
+    check(
+        num_dev and len(trained) > 1 and trained == {label for _, label in rows},
+        f"the corpus has {counted(len(rows), 'unique paragraph')} of at least {MIN_WORDS} words, "
+        "too few for a classifier; use a larger corpus",
+    )
     for name, part in (("dev.tsv", rows[:num_dev]), ("train.tsv", rows[num_dev:])):
         lines = ["text\tlabel", *("\t".join(row) for row in part)]
         write_text(folder / name, "\n".join(lines) + "\n")
