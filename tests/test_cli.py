@@ -155,7 +155,6 @@ def test_debug_shows_the_traceback(inputs):
         FINETUNE + " --seeds 2",
         FINETUNE + " --learning-rates 1e-3",
         "reproduce c2 --data {} --output {}/new",
-        "reproduce c2 --data {} --dry-run",
     ],
 )
 def test_several_workers_are_refused_before_they_connect(inputs, capsys, monkeypatch, command):

@@ -209,7 +209,7 @@ def finetune(options: argparse.Namespace) -> None:
     ),
     required("--data", "DIR", "a folder with corpus/*.txt and any of glue/MNLI, squad, ..."),
     option("-o --output", "DIR", "the folder of all runs"),
-    flag("--dry-run", "take a few steps of each kind and print the duration of the runs"),
+    flag("--dry-run", "print the stages and their steps, write nothing"),
     *DEVICES,
     is_continued=True,
     examples="""
@@ -219,15 +219,14 @@ def finetune(options: argparse.Namespace) -> None:
 def reproduce(options: argparse.Namespace) -> None:
     """Repeat a table or figure of the paper; the same command continues an interrupted run."""
     from bert_keras.experiments.experiments import EXPERIMENTS
-    from bert_keras.experiments.plan import plan
-    from bert_keras.experiments.run import reproduce
+    from bert_keras.experiments.run import plan, reproduce
     from bert_keras.experiments.scales import SCALES
 
     check(options.dry_run or options.output, "--output DIR is missing; name a new folder")
     experiment, scale = EXPERIMENTS[options.table], SCALES[options.scale]
+    if options.dry_run:
+        print(plan(experiment, scale, data=options.data))
+        return
     with devices(options, trains_several=True):
-        if options.dry_run:
-            print(plan(experiment, scale, data=options.data))
-            return
         reproduce(experiment, scale, data=options.data, output=options.output)
     print(f"report: {options.output}/report.html and report.md")

@@ -14,6 +14,7 @@ from bert_keras.experiments.experiments import Arm, Experiment, ScoreColumn, slu
 from bert_keras.experiments.page import Pretraining, Results, Score, write_page
 from bert_keras.experiments.scales import Phase, Scale
 from bert_keras.files import StrPath, file_sha256, json_object, write_json
+from bert_keras.reports.page import Table
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.outcome import claimed_output, read_scores
 from bert_keras.runs.pretrain import pretrain
@@ -65,6 +66,25 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
         print(*missing, sep="\n", file=sys.stderr)
         _fill(results, Runs(folder, scale, corpus), files=files)
     return results
+
+
+def plan(experiment: Experiment, scale: Scale, *, data: StrPath) -> str:
+    """Returns a table of the stages of `reproduce` and their steps; see there for errors."""
+    experiment = scale.adapted(experiment)
+    _, files, missing = experiment.inputs(data)
+    rows: list[list[str]] = []
+    for name, arm in experiment.models.items():
+        for phase in scale.pretraining(arm):
+            what = f"pretrain {name}, size {phase.recipe.size}, length {phase.max_length}"
+            rows.append([what, f"to step {phase.recipe.end:,}"])
+    for column in experiment.columns:
+        if column.name in files:
+            _, recipe = cell_task(scale, experiment.arms[0], column)
+            runs = len(experiment.arms) * scale.num_seeds * len(recipe.learning_rates)
+            rows.append([f"fine-tune {column.name}, {recipe.num_epochs} epochs", f"{runs} runs"])
+    arms = ", ".join(arm.name for arm in experiment.arms)
+    title = f"{experiment.title}; {len(experiment.arms)} arms: {arms}"
+    return "\n".join([title, *missing, *Table(["stage", ""], rows).aligned(first=str.ljust)])
 
 
 def _fill(results: Results, runs: "Runs", *, files: Mapping[str, dict[str, str]]) -> None:

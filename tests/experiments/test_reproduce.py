@@ -11,8 +11,7 @@ import pytest
 from bert_keras.errors import InputError
 from bert_keras.experiments import run
 from bert_keras.experiments.experiments import EXPERIMENTS
-from bert_keras.experiments.plan import plan
-from bert_keras.experiments.run import reproduce
+from bert_keras.experiments.run import plan, reproduce
 from bert_keras.models import load_model
 from bert_keras.training.loop import StopAfter
 
@@ -171,27 +170,13 @@ def test_an_arm_starts_from_the_model_at_its_fraction_of_the_steps(data, scale, 
     assert json.loads(tuned.read_text())["pretrained"] == str(parts["32-2"] / "model")
 
 
-@pytest.mark.parametrize("is_timed", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_plan_lists_arms_steps_and_time(data, scale, monkeypatch, is_timed):
-    """Measures real steps, which take long to trace, or assumes two seconds for each step."""
-
-    def two_seconds(model, batches):
-        assert model.optimizer is not None and "input_ids" in next(iter(batches))[0]
-        return [2.0]
-
-    if not is_timed:
-        monkeypatch.setattr("bert_keras.experiments.plan.step_seconds", two_seconds)
+def test_a_plan_lists_arms_steps_and_runs(data, scale):
     text = plan(SHORT, scale, data=data)
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "No NSP, + BiLSTM, + BiLSTM, equal time" in lines[0] and "QNLI is omitted" in text
-    for name in ("masked-lm", "left-to-right"):
-        assert any(line.startswith(f"pretrain {name}, length 32 ") for line in lines)
-    no_nsp, bilstm = (line for line in lines if line.startswith("fine-tune MNLI-m, L-1_H-8_A-2, "))
-    assert "A-2, runs: 1 " in no_nsp and " 6 " in no_nsp  # 24 rows in batches of 8, 2 epochs
-    assert "A-2, num_lstm_layers=1, runs: 2 " in bilstm  # at equal tokens and at equal time
-    assert any(line.startswith("pretrain left-to-right-3-0, length 32 3 ") for line in lines)
-    total = "about 0:01:06 (hours" if not is_timed else "(hours"
-    assert f"{total}:minutes:seconds) in total" in text
+    assert "pretrain masked-lm, size L-1_H-8_A-2, length 32 to step 6" in lines
+    assert "pretrain left-to-right-3-0, size L-1_H-8_A-2, length 32 to step 3" in lines
+    assert "fine-tune MNLI-m, 2 epochs 3 runs" in lines
 
 
 @pytest.mark.parametrize(
@@ -239,8 +224,7 @@ def test_an_experiment_continues_with_its_corpus_alone(data, scale, tmp_path, mo
     reproduce(TABLE5, scale, data=copy, output=output)
     text.write_bytes(content[::-1])
     other.write_bytes(content)
-    changes = "the file corpus/other.txt was added; the file corpus/text.txt was changed"
-    with pytest.raises(InputError, match=rf"other settings or files \({changes}\); continue it wi"):
+    with pytest.raises(InputError, match="the file corpus/other.txt; the file corpus/text.txt"):
         reproduce(TABLE5, scale, data=copy, output=output)
     recipe = json.loads((output / "recipe.json").read_text())
     assert recipe["files"] == {"corpus/text.txt": hashlib.sha256(content).hexdigest()}
