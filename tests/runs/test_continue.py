@@ -178,7 +178,7 @@ def test_a_continued_run_equals_single_training_steps(finished_run):
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_continues_from_its_state(finished_run, tmp_path, capsys):
+def test_an_interrupted_run_continues_from_its_state(finished_run, tmp_path):
     """The run is interrupted at step 8, its last step, before this step is saved."""
     folder, _ = finished_run
     parts = {"records": folder / "records", "output": tmp_path / "run", "start": folder / "start"}
@@ -189,7 +189,6 @@ def test_an_interrupted_run_continues_from_its_state(finished_run, tmp_path, cap
         path.unlink()
     tf.compat.v1.train.update_checkpoint_state(str(states), "step-7")
     pretrain(RECIPE, **parts)
-    assert capsys.readouterr().out == ""
     resumed = weights(tmp_path / "run" / "model")
     for name, array in weights(folder / "run" / "model").items():
         np.testing.assert_array_equal(resumed[name], array, name)
