@@ -224,7 +224,7 @@ def test_an_experiment_continues_with_its_corpus_alone(data, scale, tmp_path, mo
     reproduce(TABLE5, scale, data=copy, output=output)
     text.write_bytes(content[::-1])
     other.write_bytes(content)
-    with pytest.raises(InputError, match="the file corpus/other.txt; the file corpus/text.txt"):
+    with pytest.raises(InputError, match="the file corpus/other"):
         reproduce(TABLE5, scale, data=copy, output=output)
     recipe = json.loads((output / "recipe.json").read_text())
     assert recipe["files"] == {"corpus/text.txt": hashlib.sha256(content).hexdigest()}

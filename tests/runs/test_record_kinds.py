@@ -115,9 +115,7 @@ def test_plain_ids_train_a_causal_model(plain, tmp_path):
     model = load_model(tmp_path / "run" / "model")
     assert (type(model), model.config.is_causal) == (BertMaskedLM, True)
     both_ways = named_recipe(PRETRAIN, "demo", changes=CHANGES)
-    with pytest.raises(
-        InputError, match="model has causal attention, but the objective bert needs"
-    ):
+    with pytest.raises(InputError, match="is_causal"):
         pretrain(
             both_ways, records=plain, output=tmp_path / "next", start=tmp_path / "run" / "model"
         )
@@ -144,31 +142,16 @@ def test_the_objective_masked_lm_ignores_labels(labelled, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("kind", "changes", "word"),
     [
-        ("objective=right-to-left", "objective is 'right-to-left'; expected one of bert, masked-"),
-        ("objective=left-to-right", "contains masked records; this objective needs plain ids"),
+        ("labelled", ["objective=right-to-left"], "'right-to-left'"),
+        ("labelled", ["objective=left-to-right"], "plain ids"),
+        ("labelled", ["mask_rate=0.3"], "mask_rate"),
+        ("plain", ["objective=left-to-right", "replacement=0-0-100"], "replacement"),
     ],
 )
-def test_unsuitable_objectives_are_refused(labelled, tmp_path, change, message):
-    with pytest.raises(InputError, match=message):
-        recipe = named_recipe(PRETRAIN, "demo", changes=[*CHANGES, change])
-        pretrain(recipe, records=labelled, output=tmp_path / "run")
+def test_unsuitable_settings_are_refused(request, tmp_path, kind, changes, word):
+    with pytest.raises(InputError, match=word):
+        recipe = named_recipe(PRETRAIN, "demo", changes=[*CHANGES, *changes])
+        pretrain(recipe, records=request.getfixturevalue(kind), output=tmp_path / "run")
     assert not (tmp_path / "run" / "model").exists()
-
-
-def test_masking_settings_are_refused_for_left_to_right(plain, tmp_path):
-    changes = [*CHANGES, "objective=left-to-right", "replacement=0-0-100"]
-    with pytest.raises(
-        InputError, match="changes replacement, but the objective left-to-right masks no"
-    ):
-        pretrain(named_recipe(PRETRAIN, "demo", changes=changes), records=plain, output=tmp_path)
-
-
-def test_masking_settings_are_refused_for_masked_records(labelled, tmp_path):
-    recipe = named_recipe(PRETRAIN, "demo", changes=[*CHANGES, "mask_rate=0.3"])
-    with pytest.raises(
-        InputError, match="the recipe changes mask_rate, but the records are masked"
-    ):
-        pretrain(recipe, records=labelled, output=tmp_path / "run")
-    assert not (tmp_path / "run").exists()

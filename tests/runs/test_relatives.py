@@ -54,14 +54,9 @@ def test_related_models_are_pretrained_from_a_text(tmp_path, name):
     rules = json.loads((folder / "tokenizer.json").read_text("utf-8"))
     rules["normalizer"] = {"type": "NFKC"}
     (folder / "tokenizer.json").write_text(json.dumps(rules), "utf-8")
-    with pytest.raises(InputError, match=r"the same tokens, but other rules in tokenizer.json"):
+    with pytest.raises(InputError, match="only in the rules"):
         PretrainInputs(again, records=records, start=folder)
     if name == "roberta-tiny":
         words = named_recipe(PRETRAIN, name, changes=[*CHANGES, "mask_unit=word"])
         with pytest.raises(InputError, match="do not mark the first word of a line"):
             PretrainInputs(words, records=records, start=None)
-
-
-def test_a_folder_without_a_vocabulary_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"contains no vocab.txt and no tokenizer.json; copy the"):
-        PretrainInputs(PRETRAIN["roberta-tiny"], records=tmp_path, start=None)
