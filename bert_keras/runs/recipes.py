@@ -32,7 +32,7 @@ class PretrainRecipe:
     ```
     """
 
-    size: str  # a name of bert_keras/presets.py
+    size: str  # a name of `bert_keras.preset`
     batch_size: int  # sequences of all devices together
     num_steps: int  # end of the schedule, steps of the starting checkpoint included
     num_warmup_steps: int
