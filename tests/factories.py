@@ -1,5 +1,6 @@
 """What many tests need: a tiny configuration, vocabulary, corpus, records and model."""
 
+import string
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +125,22 @@ def assert_same_tensors(actual, expected) -> None:
     assert {*actual} == {*expected}
     for name, array in arrays_of(expected).items():
         np.testing.assert_array_equal(arrays_of({name: actual[name]})[name], array, name)
+
+
+def with_noise(model, *, seed: int = 7, stddev: float = 0.3):
+    """Builds a model and adds noise to its weights, because initial ones give equal outputs."""
+    import keras
+
+    if not model.built:
+        model.build()
+    keras.utils.set_random_seed(seed)
+    for weight in model.weights:
+        weight.assign(weight + keras.random.normal(weight.shape, stddev=stddev))
+    return model
+
+
+def letter_vocabulary(*more: str, letters: str = "") -> Vocabulary:
+    """Returns a WordPiece vocabulary of ASCII characters, `letters` and the tokens `more`."""
+    letters = string.ascii_letters + string.digits + letters
+    continuing = (f"##{letter}" for letter in letters)
+    return Vocabulary((*SPECIAL_TOKENS, *letters, *continuing, *string.punctuation, *more))

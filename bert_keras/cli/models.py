@@ -3,6 +3,7 @@
 import argparse
 import os
 from functools import partial
+from pathlib import Path
 from shlex import quote
 
 from bert_keras.cli.program import command, flag, option, required
@@ -97,8 +98,7 @@ def inspect(options: argparse.Namespace) -> None:
 def export(options: argparse.Namespace) -> None:
     """Write a model as saved_models/NAME/VERSION and verify it with TF Serving's loader."""
     from bert_keras.exporting.export import export
-    from bert_keras.exporting.variants.export_variant import NOT_SERVED
-    from bert_keras.exporting.version_folder import check_model_name, export_next_version
+    from bert_keras.exporting.version_folder import check_model_name, next_version
     from bert_keras.files import atomic_folder
 
     check_model_name(options.name)
@@ -107,9 +107,11 @@ def export(options: argparse.Namespace) -> None:
         "--variant requires --data, labelled examples to score the variant on",
     )
     model_folder = os.path.join(options.to, options.name)
-    export_to = partial(
+    version = next_version(model_folder) if options.version is None else options.version
+    export_model = partial(
         export,
         options.model,
+        Path(model_folder, str(version)),
         num_texts=options.texts,
         dimensions=options.dimensions,
         variant=options.variant,
@@ -117,17 +119,12 @@ def export(options: argparse.Namespace) -> None:
         task=options.task,
         max_score_loss=options.accept_loss,
     )
-    if options.version is None:
-        export_model = partial(export_next_version, export_to, model_folder)
-    else:
-        export_model = partial(export_to, os.path.join(model_folder, str(options.version)))
-    config = options.serving_config
-    note = NOT_SERVED.get(options.variant) if options.variant else None
+    config, is_served = options.serving_config, options.variant != "litert"
     if config is None:
-        serve = note or f"serve it:  bert-keras serve {quote(model_folder)} --port 8501"
-        print(f"{export_model()}\n{serve}")
+        serve = f"serve it:  bert-keras serve {quote(model_folder)} --port 8501"
+        print(export_model(), serve if is_served else "run it with a LiteRT interpreter", sep="\n")
         return
-    check(not note, f"--serving-config cannot be used with {options.variant}: {note}")
+    check(is_served, "--serving-config cannot be used with litert, which TF Serving cannot load")
     from bert_keras.serving.container_files import check_name, write_container_files
 
     check_name(options.name)

@@ -1,61 +1,48 @@
-"""Defines `ServableModel`: traced signatures of a model and samples with expected outputs."""
+"""Defines `ServableModel`, the traced signatures of a model, and what builds them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
+from bert_keras.config import ModelMetadata
 from bert_keras.data.schema import SEQUENCE_FEATURES
-from bert_keras.exporting.verify import to_arrays
-from bert_keras.text.tokenizer import TextTokenizer
+from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 
 TEXT_SIGNATURE = "serving_default"
-
-# Largest allowed difference, relative to the larger of 1 and the expected value. A graph adds
-# numbers in another order than eager ops: 6e-6 was measured for a trained model with six layers.
-TOLERANCE = 1e-4
-
-# Samples for every model: a plain text, an empty text, and a text with many kinds of characters.
-SAMPLE_TEXTS = (
-    "A short sentence.",
-    "",
-    "Café [MASK] İSTANBUL ß ﬁ ΟΔΟΣ 東京 한국 a\u200bb \x00\ufffd 😀\tend\n",
-)
-_TEXT = """
-The film opens on a quiet street in the rain. Nobody speaks for a while, and then everything
-happens at once! Who would have guessed that the old house, sold in 1987 for next to nothing, held
-the letters all along? She read them twice, folded them and put them back where they had been. "It
-was never about the money," he said; "it was about the two of us." I left the theatre wishing that
-it had been an hour longer, which is not what I usually wish for.
-"""
-
-
-class Signature(Protocol):
-    """A function that is traced for a SavedModel.
-
-    This is the part of `tf.types.experimental.ConcreteFunction` that this package uses.
-    """
-
-    structured_input_signature: tuple
-    structured_outputs: Mapping[str, Any]
-
-    def __call__(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]: ...
-
-
-class Sample(NamedTuple):
-    """A sample request and its expected outputs."""
-
-    request: dict  # {"signature": name, "inputs": {name: values}}, see exporting/verify.py
-    # Outputs by name, computed by the Keras model and the text processing of training. Text is str.
-    outputs: dict[str, np.ndarray]
+_SIGNATURES = "bert_keras.exporting.signatures"
+EXPORTERS = {  # the module with the signatures of each model class
+    "BertEncoder": f"{_SIGNATURES}.embeddings",
+    "BertSentenceEncoder": f"{_SIGNATURES}.embeddings",
+    "BertPretrainer": f"{_SIGNATURES}.masked_lm",
+    "BertMaskedLM": f"{_SIGNATURES}.masked_lm",
+    "BertClassifier": f"{_SIGNATURES}.classifier",
+    "BertTokenClassifier": f"{_SIGNATURES}.token_classifier",
+    "BertQuestionAnswering": f"{_SIGNATURES}.question_answering",
+    "BertMultipleChoice": f"{_SIGNATURES}.multiple_choice",
+}
+Signature = Any  # tf.types.experimental.ConcreteFunction, for which the type checker has no stubs
 
 
 class ServableModel(NamedTuple):
     """A model in the form that can be exported."""
 
     signatures: dict[str, Signature]  # by name
-    samples: list[Sample]  # requests that verify the exported signatures
+    # What `tensors` computes. Called eagerly, it returns the outputs of the Keras model.
+    from_tensors: Callable[..., Mapping[str, tf.Tensor]]
+
+
+class Exporter(NamedTuple):
+    """Builds the `ServableModel` of a model class, with settings from the model's metadata.
+
+    Each module in signatures/ defines an `EXPORTER`.
+    """
+
+    # (model, reader, **settings) -> ServableModel; the reader converts texts inside the graph
+    make: Callable[..., ServableModel]
+    # (metadata, model folder) -> settings; raises InputError for a model that cannot be served
+    settings: Callable[[ModelMetadata, str], dict] = lambda metadata, source: {}
+    reader: type[TextToInputs] = TextToInputs
 
 
 def traced(function: Callable[..., Mapping], **specs: tf.TypeSpec) -> Signature:
@@ -65,102 +52,13 @@ def traced(function: Callable[..., Mapping], **specs: tf.TypeSpec) -> Signature:
     the encoder is stored once. Autograph is off, because it takes seconds to convert the functions
     of each signature. Loops and conditions on tensors therefore need `tf.while_loop` and `tf.cond`.
     """
-    return cast(Any, tf.function(function, autograph=False)).get_concrete_function(**specs)
+    traceable: Any = tf.function(function, autograph=False)
+    return traceable.get_concrete_function(**specs)
 
 
-def text_signatures(
-    from_tensors: Callable[..., Mapping[str, tf.Tensor]],
-    text_to_inputs: Callable[..., Mapping[str, tf.Tensor]],
-    *,
-    names: Sequence[str] = ("text",),
-) -> dict[str, Signature]:
-    """Builds the signatures `serving_default` and `tensors`.
-
-    `serving_default` takes texts, and `tensors` takes `input_ids`, `input_mask` and `segment_ids`,
-    int32 [B,T]. Both return the outputs of `from_tensors`.
-
-    Args:
-        from_tensors: Takes the model's inputs as keyword arguments and returns outputs by name.
-        text_to_inputs: Converts one or two texts, string [B], to the model's inputs.
-        names: The names of the inputs of `serving_default`, one for each text.
-    """
-    tensors = traced(from_tensors, **tensor_specs(rank=2))
-
-    def from_text(**texts):
-        return tensors(**text_to_inputs(*(texts[name] for name in names)))
-
-    return {TEXT_SIGNATURE: traced(from_text, **text_specs(names)), "tensors": tensors}
-
-
-def sample_text(tokenizer: TextTokenizer, *, num_tokens: int) -> str:
-    """Returns a text of at most `num_tokens` tokens, but at least one word."""
-    words = _TEXT.split()
-    totals = np.cumsum([len(ids) for ids in tokenizer.ids_batch(words)])
-    num_repeats, num_others = divmod(num_tokens, totals[-1])
-    num_words = num_repeats * len(words) + np.searchsorted(totals, num_others, side="right")
-    return " ".join((words * (num_repeats + 1))[: max(num_words, 1)])
-
-
-def samples_of(
-    texts: Mapping[str, list],
-    inputs_of: Callable[..., Mapping[str, np.ndarray]],
-    outputs_of: Callable[..., Mapping[str, Any]],
-    *,
-    signature: str = TEXT_SIGNATURE,
-) -> list[Sample]:
-    """Returns samples for a text signature and for `tensors`, which have the same outputs.
-
-    Each signature gets one request with all texts and one with the first text alone.
-
-    Args:
-        texts: The inputs of `signature` by name; each is a list with one entry for each text.
-        inputs_of: Takes these lists as positional arguments and returns the model's inputs. It uses
-            the text processing of training.
-        outputs_of: Takes the model's inputs as keyword arguments and returns the outputs of the
-            Keras model.
-        signature: The name of the text signature.
-    """
-    samples = []
-    for size in (None, 1):
-        chosen = {name: column[:size] for name, column in texts.items()}
-        inputs = inputs_of(*chosen.values())
-        with tf.device("CPU:0"):
-            outputs = to_arrays(outputs_of(**inputs))
-        samples.append(Sample({"signature": signature, "inputs": chosen}, outputs))
-        samples.append(Sample({"signature": "tensors", "inputs": inputs}, outputs))
-    return samples
-
-
-def check_outputs(served: dict, sample: Sample) -> None:
-    """Compares the outputs of a SavedModel with the expected outputs of a sample.
-
-    Args:
-        served: Nested lists by output name.
-        sample: The sample that was sent.
-
-    Raises:
-        RuntimeError: A float differs by more than `TOLERANCE`, or another value or a shape differs.
-    """
-    for name, expected in sample.outputs.items():
-        array = np.array(served[name], expected.dtype)
-        output = f"the output {name} of the signature {sample.request['signature']}"
-        if array.shape != expected.shape:
-            raise RuntimeError(f"{output} has the shape {array.shape}; expected {expected.shape}")
-        if expected.dtype.kind == "f":
-            difference = np.abs(array - expected) / np.maximum(np.abs(expected), 1)
-            if not difference.max(initial=0) <= TOLERANCE:
-                raise RuntimeError(
-                    f"{output} differs by {difference.max():.1e} from the Keras model's; expected "
-                    f"at most {TOLERANCE:.0e}"
-                )
-        elif (array != expected).any():
-            raise RuntimeError(f"{output} differs from the Keras model's")
-
-
-def eager_outputs(model: Callable, inputs: Mapping[str, np.ndarray]) -> Any:
-    """Returns the outputs of the Keras model for `inputs` as arrays; runs on the CPU."""
-    with tf.device("CPU:0"):
-        return tf.nest.map_structure(np.asarray, model(inputs, training=False))
+def input_specs(signature: Signature) -> dict[str, tf.TensorSpec]:
+    """Returns the specs of the inputs of a signature by name."""
+    return {spec.name: spec for spec in tf.nest.flatten(signature.structured_input_signature)}
 
 
 def tensor_specs(*, rank: int) -> dict[str, tf.TensorSpec]:
@@ -171,3 +69,86 @@ def tensor_specs(*, rank: int) -> dict[str, tf.TensorSpec]:
 def text_specs(names: Sequence[str]) -> dict[str, tf.TensorSpec]:
     """Returns a spec for each name: string [B], one text for each instance."""
     return {name: tf.TensorSpec([None], tf.string, name) for name in names}
+
+
+def text_servable(
+    from_tensors: Callable[..., Mapping[str, tf.Tensor]],
+    text_to_inputs: Callable[..., Mapping[str, tf.Tensor]],
+    *,
+    names: Sequence[str] = ("text",),
+) -> ServableModel:
+    """Builds `serving_default`, which takes texts, and `tensors`, which takes int32 [B,T].
+
+    `from_tensors` takes the model's inputs as keyword arguments and returns outputs by name.
+    """
+    tensors = traced(from_tensors, **tensor_specs(rank=2))
+
+    def from_text(**texts):
+        return tensors(**text_to_inputs(*(texts[name] for name in names)))
+
+    signatures = {TEXT_SIGNATURE: traced(from_text, **text_specs(names)), "tensors": tensors}
+    return ServableModel(signatures, from_tensors)
+
+
+def on_examples(
+    from_text: Signature, *, input_name: str, outputs: Mapping[str, str] | None = None
+) -> Signature:
+    """Returns a signature on serialized tf.Examples, string [B], of one that takes texts.
+
+    An example holds the inputs of `from_text` as bytes features (UTF-8) of the same names. An
+    input of shape [B,C] is a feature with any number of values. Shorter ones are padded with "".
+    `outputs` has output names of the new signature and those of `from_text`; None keeps all.
+    """
+    features = {
+        name: tf.io.FixedLenFeature([], tf.string)
+        if spec.shape.rank == 1
+        else tf.io.RaggedFeature(tf.string)
+        for name, spec in input_specs(from_text).items()
+    }
+    sources = outputs or {name: name for name in from_text.structured_outputs}
+
+    def from_examples(**serialized):
+        parsed = tf.io.parse_example(serialized[input_name], features)
+        texts = {
+            name: text.to_tensor() if isinstance(text, tf.RaggedTensor) else text
+            for name, text in parsed.items()
+        }
+        from_texts = from_text(**texts)
+        return {name: from_texts[source] for name, source in sources.items()}
+
+    return traced(from_examples, **text_specs([input_name]))
+
+
+def checked_tensors(
+    tensors: Signature, *, max_positions: int, vocab_size: int, cls_id: int
+) -> Signature:
+    """Makes the signature `tensors` refuse impossible rows and mask the padding of TF Serving.
+
+    A row with more than `max_positions` positions, for which the embedding lookup would allocate
+    thousands of times its size, or an id that no token has, such as -1, is an invalid argument.
+
+    With `pad_variable_length_inputs`, TF Serving pads each tensor of a row with the row's first
+    value: `input_ids` with [CLS] and `input_mask` with 1
+    (tensorflow_serving/batching/batching_util.cc). `tensors` therefore sets `input_mask` to 0 for
+    all [CLS] tokens at the end of a row.
+    """
+
+    def from_tensors(**inputs):
+        checks = [
+            tf.debugging.Assert(
+                tf.shape(values)[-1] <= max_positions,
+                [f"{name} has more than the {max_positions} positions that the model reads"],
+            )
+            for name, values in inputs.items()
+        ]
+        ids = inputs["input_ids"]
+        is_known = tf.reduce_all((ids >= 0) & (ids < vocab_size))
+        message = f"input_ids has ids other than 0 to {vocab_size - 1}"
+        with tf.control_dependencies([*checks, tf.debugging.Assert(is_known, [message])]):
+            inputs = {name: tf.identity(values) for name, values in inputs.items()}
+        is_other = tf.cast(inputs["input_ids"] != cls_id, tf.int32)
+        is_sent = tf.cumsum(is_other, axis=-1, reverse=True) > 0  # LiteRT has no cumprod
+        mask = inputs["input_mask"] * tf.cast(is_sent, tf.int32)
+        return tensors(**{**inputs, "input_mask": mask})
+
+    return traced(from_tensors, **input_specs(tensors))

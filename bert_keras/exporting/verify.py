@@ -1,21 +1,17 @@
 """Loads a SavedModel as TF Serving does and runs requests, in this process or in a fresh one.
 
-TF Serving loads a SavedModel into a TF1 session. This fails for some graphs that
-`tf.saved_model.load` accepts. A reload in the process that wrote the model is therefore no proof.
-
-The module is also a program. `verify.py FOLDER` imports neither Keras nor bert_keras. It reads a
-JSON list of requests, each {"signature": name, "inputs": {name: nested list}}, from stdin. It
-writes a JSON list of {output name: nested list} to stdout. Bytes are written as {"b64": base64}.
+TF Serving loads a SavedModel into a TF1 session, which fails for some graphs that
+`tf.saved_model.load` accepts. The module is also a program, which imports neither Keras nor
+bert_keras: `verify.py FOLDER` reads a JSON list of requests, each {"signature": name, "inputs":
+{name: nested list}}, and writes a JSON list of {output name: nested list}. Bytes are {"b64": ...}.
 """
 
 import base64
 import contextlib
 import json
-import logging
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,8 +29,7 @@ def run_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]) ->
         For each request its outputs by name, as nested lists.
 
     Raises:
-        RuntimeError: The process cannot load the model or run a request. The message contains the
-            end of the process's error output.
+        RuntimeError: The process cannot load the model or run a request.
     """
     process = subprocess.run(
         [sys.executable, "-P", __file__, os.fspath(folder)],
@@ -42,7 +37,12 @@ def run_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]) ->
         capture_output=True,
         text=True,
         encoding="utf-8",
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONUTF8": "1"},
+        env={
+            **os.environ,
+            "CUDA_VISIBLE_DEVICES": "-1",
+            "PYTHONUTF8": "1",
+            "TF_USE_LEGACY_KERAS": "1",  # TensorFlow then imports no Keras, which takes seconds
+        },
     )
     if process.returncode:
         raise RuntimeError(
@@ -62,22 +62,16 @@ def run_requests(folder: str | os.PathLike, requests: Sequence[dict]) -> list[di
 
 @contextlib.contextmanager
 def loaded(folder: str | os.PathLike) -> Iterator[Callable[[dict], dict]]:
-    """Loads a SavedModel in this process as TF Serving does.
-
-    Args:
-        folder: The folder of the SavedModel.
-
-    Yields:
-        A function that takes a request and returns its outputs by name, as arrays.
-    """
+    """Loads a SavedModel; yields a function that takes a request and returns arrays by name."""
     import numpy as np
     import tensorflow as tf
+    from tensorflow.python.saved_model.loader_impl import SavedModelLoader
 
     register_text_ops()
     v1 = tf.compat.v1
     with contextlib.closing(v1.Session(graph=v1.Graph())) as session:
-        with without_deprecation_notes(), path_without_patterns(folder) as path:
-            meta_graph = v1.saved_model.loader.load(session, ["serve"], path)
+        # `tf.compat.v1.saved_model.loader.load` does the same and warns that it is deprecated.
+        meta_graph: Any = SavedModelLoader(os.fspath(folder)).load(session, ["serve"])
 
         def run(request: dict) -> dict:
             signature = meta_graph.signature_def[request["signature"]]
@@ -105,47 +99,14 @@ def to_arrays(outputs: Mapping[str, Any]) -> dict:
 
 
 def register_text_ops() -> None:
-    """Registers the ops of tensorflow-text, which TF Serving also has.
-
-    The function loads the op library directly, because the Python package would import Keras.
-    """
+    """Registers the ops of tensorflow-text, which TF Serving also has, without importing Keras."""
     import tensorflow as tf
 
     package = Path(cast(Any, find_spec("tensorflow_text")).origin).parent
     tf.load_library(str(package / "python" / "ops"))
 
 
-@contextlib.contextmanager
-def path_without_patterns(folder: str | os.PathLike) -> Iterator[str]:
-    """Yields a path of the folder that Python's loader of SavedModels does not read as a pattern.
-
-    The loader, unlike TF Serving's, does not find the variables if a path contains "[" or a
-    backslash. Such a folder gets a symbolic link, which exists until the `with` block ends.
-    """
-    path = os.path.abspath(folder)
-    if not set("[\\") & set(path):
-        yield os.fspath(folder)
-        return
-    with tempfile.TemporaryDirectory() as links:
-        link = os.path.join(links, "model")
-        os.symlink(path, link)
-        yield link
-
-
-@contextlib.contextmanager
-def without_deprecation_notes() -> Iterator[None]:
-    """Silences TensorFlow's warning that the TF1 loader, which TF Serving uses, is deprecated."""
-    logger = logging.getLogger("tensorflow")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
 def _encoded(value):
-    """Converts bytes and arrays to values that JSON can represent."""
     is_bytes = isinstance(value, bytes)
     return {"b64": base64.b64encode(value).decode()} if is_bytes else value.tolist()
 
@@ -155,8 +116,5 @@ def _decoded(value: dict) -> dict | bytes:
 
 
 if __name__ == "__main__":
-    # TensorFlow imports these packages if they are installed, which doubles the start-up time.
-    cast(dict[str, Any], sys.modules).update(keras=None, jax=None)
-    sys.stdout.write(
-        json.dumps(run_requests(sys.argv[1], json.load(sys.stdin, object_hook=_decoded)))
-    )
+    received = json.load(sys.stdin, object_hook=_decoded)
+    sys.stdout.write(json.dumps(run_requests(sys.argv[1], received)))

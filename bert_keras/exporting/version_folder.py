@@ -3,14 +3,11 @@
 The module does not import TensorFlow, so that a command refuses a wrong name immediately.
 """
 
-import contextlib
 import os
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.files import json_object
+from bert_keras.files import file_sha256, json_object
 
 METADATA = "assets.extra/bert_keras.json"
 LARGEST_VERSION = 2**63 - 1  # TF Serving parses an int64 and ignores other folders
@@ -40,31 +37,27 @@ def variant_of(folder: Path) -> str:
     """Returns the variant that a version folder contains, or "" if its metadata names none."""
     metadata = folder / METADATA
     variant = json_object(metadata).get("variant") if metadata.is_file() else None
-    return variant["name"] if variant else ""
+    return variant["name"] if isinstance(variant, dict) else ""
 
 
-def export_next_version(export: Callable[[Path], object], model_folder: str | os.PathLike) -> Path:
-    """Exports to the next version of a model.
+def file_digests(folder: Path) -> dict[str, str]:
+    """Returns the SHA-256 of the graph, the assets and the warm-up requests of a version by path.
 
-    The number is chosen when the export has ended, so that exports at the same time get different
-    numbers.
-
-    Args:
-        export: Takes a version folder, NAME/VERSION, and writes it.
-        model_folder: The folder saved_models/NAME, which is created if it does not exist.
-
-    Returns:
-        The path of the version folder.
+    TensorFlow checks the variables itself, whose file has a checksum for each tensor.
     """
-    parent = Path(model_folder)
-    parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".next.", dir=parent) as scratch:
-        # The warm-up requests contain the name of the model, which is that of the parent folder.
-        written = Path(scratch, parent.resolve().name, "1")
-        export(written)
-        while True:
-            folder = parent / str(next_version(parent))
-            with contextlib.suppress(FileExistsError):  # another export has just ended
-                folder.mkdir()
-                os.replace(written, folder)
-                return folder
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    names = sorted(name for name in files if not name.startswith((".", "variables/", METADATA)))
+    return {name: file_sha256(folder / name) for name in names}
+
+
+def check_files(folder: Path) -> None:
+    """Raises InputError if a file of a version is not the one that its metadata describes.
+
+    A model with a vocabulary that was cut would be served with other predictions. The metadata of
+    earlier versions has no digests.
+    """
+    metadata = folder / METADATA
+    expected = json_object(metadata).get("files", {}) if metadata.is_file() else {}
+    for name, digest in expected.items():
+        if not (folder / name).is_file() or file_sha256(folder / name) != digest:
+            raise InputError(f"{folder / name} is missing or damaged; export the model again")

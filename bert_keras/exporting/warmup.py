@@ -1,24 +1,23 @@
-"""Creates, writes and reads the warm-up requests of a SavedModel.
+"""Creates requests for the signatures of a model: samples that verify it, and warm-up requests.
 
-TF Serving runs these requests before a version becomes available. If one of them fails, TF Serving
-does not load the version.
+TF Serving runs the warm-up requests before a version becomes available. If one of them fails,
+TF Serving does not load the version.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
 
 from bert_keras.data.schema import PREDICTION_FEATURES, SEQUENCE_FEATURES
 from bert_keras.errors import InputError
-from bert_keras.exporting.servable import TEXT_SIGNATURE, sample_text
-from bert_keras.exporting.signatures.derived import serialized
+from bert_keras.exporting.servable import TEXT_SIGNATURE, Signature, input_specs
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -27,96 +26,110 @@ WARMUP = "assets.extra/tf_serving_warmup_requests"
 BATCH_SIZES = (1, 2)
 SHORT_LENGTH = 8  # tokens
 _EXAMPLES = ("examples", "inputs")  # names of inputs that take serialized tf.Examples
-_POSITIONS = PREDICTION_FEATURES[0]
+_TEXT = """
+The film opens on a quiet street in the rain. Nobody speaks for a while, and then everything
+happens at once! Who would have guessed that the old house, sold in 1987 for next to nothing, held
+the letters all along? She read them twice, folded them and put them back where they had been. "It
+was never about the money," he said; "it was about the two of us." I left the theatre wishing that
+it had been an hour longer, which is not what I usually wish for.
+"""
+
+
+def sample_texts(*, max_length: int) -> list[str]:
+    """Returns a plain text, an empty one, one of many kinds of characters, and a long one.
+
+    The long text has more windows of `max_length` tokens than a graph evaluates at once.
+    """
+    mixed = "Café [MASK] İSTANBUL ß ﬁ ΟΔΟΣ 東京 한국 a\u200bb Cafe\u0301 \x00\ufffd 😀\tend\n"
+    long = (f"Anna {n} met Bob {n * n} in Lyon." for n in range(max_length // 2 + 1))
+    return ["A short sentence by Anna Lee.", "", mixed, " ".join(long)]
+
+
+def requests_of(
+    signatures: Mapping[str, Signature],
+    texts: Sequence[str],
+    *,
+    tokenizer: TextTokenizer,
+    max_length: int,
+) -> dict[str, dict]:
+    """Creates a request of some texts for each signature, in the form of exporting/verify.py.
+
+    A signature of token ids gets the ids of the tokenizer outside the graph.
+    """
+    ids = tokenizer.ids_batch(texts)
+    pairs = [ids, [*ids[1:], *ids[:1]]][: len(input_specs(signatures[TEXT_SIGNATURE]))]
+    tensors = pack(*pairs, vocabulary=tokenizer.vocabulary, max_length=max_length)
+    tensors[PREDICTION_FEATURES[0]] = np.ones([len(texts), 1], np.int32)  # masked_lm_positions
+
+    def column(name: str, number: int, rank: int) -> Any:
+        if name in tensors:  # two rows are the choices or windows of an instance
+            rows = tensors[name]
+            return rows if rank == 2 else np.stack([rows, np.roll(rows, 1, axis=0)], axis=1)
+        turned = [*texts[number:], *texts[:number]]
+        choices = zip(turned, texts, strict=True)
+        return turned if rank == 1 else [[*each] for each in choices]
+
+    def columns(signature: Signature) -> dict:
+        specs = input_specs(signature).items()
+        return {n: column(n, i, spec.shape.rank) for i, (n, spec) in enumerate(specs)}
+
+    examples = serialized(columns(signatures[TEXT_SIGNATURE]))
+    return {
+        name: {
+            "signature": name,
+            "inputs": {n: examples if n in _EXAMPLES else c for n, c in columns(each).items()},
+        }
+        for name, each in signatures.items()
+    }
+
+
+def serialized(inputs: Mapping[str, Sequence]) -> list[bytes]:
+    """Returns a serialized tf.Example for each row of columns of texts, or of lists of texts."""
+    examples = []
+    for row in zip(*inputs.values(), strict=True):
+        example = tf.train.Example()
+        for name, value in zip(inputs, row, strict=True):
+            values = [value] if isinstance(value, str) else value
+            example.features.feature[name].bytes_list.value.extend(each.encode() for each in values)
+        examples.append(example.SerializeToString(deterministic=True))
+    return examples
 
 
 def warmup_requests_for(
-    folder: str | os.PathLike, *, tokenizer: TextTokenizer, max_length: int
+    signatures: Mapping[str, Signature], *, tokenizer: TextTokenizer, max_length: int
 ) -> list[dict]:
-    """Creates warm-up requests for every signature of a SavedModel.
+    """Creates warm-up requests for every signature.
 
     Each signature gets a short text. A signature that takes token ids also gets a text of medium
-    length. `serving_default` gets texts of three lengths up to `max_length`, and a batch of two
-    short texts. All signatures share the graph of the encoder. After these requests, the first
+    length. `serving_default` gets texts of three lengths up to `max_length` tokens, and a batch of
+    two short texts. All signatures share the graph of the encoder. After these requests, the first
     request of another length is not slower than later ones.
-
-    Args:
-        folder: The folder of the SavedModel.
-        tokenizer: The tokenizer of the model.
-        max_length: Largest number of tokens of a row, special tokens included.
-
-    Returns:
-        Requests in the form of exporting/verify.py.
-
-    Raises:
-        RuntimeError: A signature has an input of an unknown name.
     """
     lengths = (SHORT_LENGTH, max(max_length // 4, SHORT_LENGTH), max_length)
     short, *longer = sorted({min(length, max_length) for length in lengths})
-    saved_model = SavedModel.FromString((Path(folder) / "saved_model.pb").read_bytes())
-    signatures = {
-        name: signature
-        for name, signature in saved_model.meta_graphs[0].signature_def.items()
-        if signature.inputs
-    }
-    text_names = {
-        name
-        for signature in signatures.values()
-        for name, info in signature.inputs.items()
-        if tf.dtypes.as_dtype(info.dtype) == tf.string and name not in _EXAMPLES
-    }
-    requests = []
-    for signature_name, signature in sorted(signatures.items()):
-        sizes = [(short, 1)]
-        if signature_name == TEXT_SIGNATURE:
-            sizes = [*((short, size) for size in BATCH_SIZES), *((length, 1) for length in longer)]
-        elif not {*SEQUENCE_FEATURES}.isdisjoint(signature.inputs):
-            sizes += [(length, 1) for length in longer[:1]]
-        num_texts = max(len(text_names & {*signature.inputs}), 1)
-        for length, batch_size in sizes:
-            rows = _input_rows(tokenizer, text_names, length=length, num_texts=num_texts)
-            inputs = {}
-            for name, info in signature.inputs.items():
-                if name not in rows:
-                    raise RuntimeError(
-                        f"the signature {signature_name} has the input {name}; expected inputs "
-                        f"among {', '.join(sorted(rows))}"
-                    )
-                # Dimensions of choices or windows, between the batch and the tokens.
-                others = len(info.tensor_shape.dim) - 1 - rows[name].ndim
-                shape = (batch_size, *[2] * others, *rows[name].shape)
-                inputs[name] = np.broadcast_to(rows[name], shape)
-            requests.append({"signature": signature_name, "inputs": inputs})
-    return requests
+    num_texts = len(input_specs(signatures[TEXT_SIGNATURE]))
+    words = _TEXT.split()
+    totals = np.cumsum([len(ids) for ids in tokenizer.ids_batch(words)])
 
+    def requests(length: int, *, batch_size: int = 1) -> dict[str, dict]:
+        num_repeats, num_others = divmod(length // num_texts, totals[-1])
+        num_words = num_repeats * len(words) + np.searchsorted(totals, num_others, side="right")
+        text = " ".join((words * (num_repeats + 1))[: max(num_words, 1)])
+        texts = [text] * batch_size
+        return requests_of(signatures, texts, tokenizer=tokenizer, max_length=length)
 
-def _input_rows(
-    tokenizer: TextTokenizer, text_names: set[str], *, length: int, num_texts: int
-) -> dict[str, np.ndarray]:
-    """Returns one row for each known input name.
-
-    Tensors have `length` tokens. `num_texts` texts have about `length` tokens together.
-    """
-    text = sample_text(tokenizer, num_tokens=length // num_texts)
-    ids = tokenizer.ids_batch([sample_text(tokenizer, num_tokens=length)])
-    tensors = pack(ids, vocabulary=tokenizer.vocabulary, max_length=length)
-    example = b"".join(serialized({name: [text] for name in sorted(text_names)}))
-    return {
-        **dict.fromkeys(text_names, np.array(text, object)),
-        **dict.fromkeys(_EXAMPLES, np.array(example, object)),
-        **{name: array[0] for name, array in tensors.items()},
-        _POSITIONS: np.ones(1, np.int32),
-    }
+    medium = requests(longer[0] if longer else short)
+    reads_ids = [n for n, each in signatures.items() if {*SEQUENCE_FEATURES} & {*input_specs(each)}]
+    return [
+        *requests(short).values(),
+        *(medium[name] for name in reads_ids if longer),
+        *(requests(short, batch_size=size)[TEXT_SIGNATURE] for size in BATCH_SIZES[1:]),
+        *(requests(length)[TEXT_SIGNATURE] for length in longer),
+    ]
 
 
 def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: str) -> None:
-    """Adds warm-up requests to a SavedModel.
-
-    Args:
-        folder: The folder of the SavedModel.
-        requests: Requests in the form of exporting/verify.py.
-        name: The name of the model on the server.
-    """
+    """Adds warm-up requests to a SavedModel; `name` is that of the model on the server."""
     path = Path(folder) / WARMUP
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(os.fspath(path)) as writer:
@@ -131,10 +144,7 @@ def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: s
 
 
 def warmup_requests(folder: str | os.PathLike) -> list[dict]:
-    """Reads the requests that `write_warmup` wrote; each input is an array.
-
-    Returns:
-        The requests; [] if the SavedModel has no warm-up file.
+    """Reads the requests that `write_warmup` wrote; [] if the SavedModel has no warm-up file.
 
     Raises:
         InputError: The file is damaged.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_keras.exporting.verify import register_text_ops, without_deprecation_notes
+from bert_keras.exporting.verify import register_text_ops
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.serving.requests import Refusal
 
@@ -49,7 +49,7 @@ class ServedModel:
         self._row_shapes: dict[str, dict[str, list[int]]] = {}
         self._session = v1.Session(graph=v1.Graph(), config=_session_config())
         try:
-            with self._session.graph.as_default(), without_deprecation_notes():
+            with self._session.graph.as_default():
                 self._load(str(folder))
         except Exception as error:
             self.close()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bert_keras.errors import InputError, check
-from bert_keras.exporting.version_folder import is_version
+from bert_keras.exporting.version_folder import check_files, is_version
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError, ServedModel, Tensors
@@ -53,6 +53,10 @@ def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -
     """
     from bert_keras.exporting.warmup import warmup_requests
 
+    try:
+        check_files(folder)
+    except InputError as error:
+        raise LoadError("DATA_LOSS", str(error)) from error
     model = ServedModel(folder, seconds=limits.seconds)
     try:
         for request in warmup_requests(folder):

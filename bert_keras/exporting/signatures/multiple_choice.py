@@ -1,67 +1,19 @@
-"""Builds the SavedModel signatures and samples of a multiple choice model.
+"""Builds the SavedModel signatures of a multiple choice model.
 
 For a model trained on SWAG, `context` is the column sent1, and each choice is the column sent2, a
 space and an ending.
 """
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from bert_keras.exporting.servable import (
-    SAMPLE_TEXTS,
-    ServableModel,
-    Signature,
-    sample_text,
-    samples_of,
-    tensor_specs,
-    traced,
-)
-from bert_keras.exporting.signatures.exporter import Exporter
+from bert_keras.exporting.servable import Exporter, ServableModel, tensor_specs, traced
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.text_ops.windows import in_batches
-from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import TextTokenizer
 
 
-def served_multiple_choice(
-    model: keras.Model, reader: TextToInputs, tokenizer: TextTokenizer
-) -> ServableModel:
-    """Builds the signatures of a BertMultipleChoice; see `signatures`.
-
-    A context and a choice that together exceed `reader.max_length` lose tokens at the end of the
-    longer one.
-
-    Args:
-        model: The multiple choice model.
-        reader: Converts texts to the model's inputs inside the graph.
-        tokenizer: The same tokenizer outside the graph, which computes the samples.
-
-    Returns:
-        The signatures and samples.
-    """
-
-    def inputs_of(contexts, choices):
-        contexts = np.repeat(contexts, len(choices[0]))
-        ids = [tokenizer.ids_batch([*texts]) for texts in (contexts, np.ravel(choices))]
-        rows = pack(*ids, vocabulary=tokenizer.vocabulary, max_length=reader.max_length)
-        inputs = {name: np.reshape(array, (*np.shape(choices), -1)) for name, array in rows.items()}
-        inputs["input_mask"][np.array(choices) == ""] = 0
-        return inputs
-
-    def outputs_of(**inputs):
-        is_real_BC = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)
-        return _predictions(model(inputs, training=False), is_real_BC)
-
-    long = sample_text(tokenizer, num_tokens=2 * reader.max_length)
-    short, empty, mixed = SAMPLE_TEXTS
-    choices = [[mixed, short, long, ""], [short, "y", long, mixed]]
-    samples = samples_of({"context": [empty, long], "choices": choices}, inputs_of, outputs_of)
-    return ServableModel(signatures(model, reader), samples)
-
-
-def signatures(model: keras.Model, reader: TextToInputs) -> dict[str, Signature]:
-    """Builds `serving_default` and `tensors`.
+def served_multiple_choice(model: keras.Model, reader: TextToInputs) -> ServableModel:
+    """Builds the signatures of a BertMultipleChoice.
 
     `serving_default` takes `context`, string [B], and `choices`, string [B,C]. `tensors` takes
     `input_ids`, `input_mask` and `segment_ids`, int32 [B,C,T]. Both return `choice`, int32 [B], the
@@ -69,14 +21,8 @@ def signatures(model: keras.Model, reader: TextToInputs) -> dict[str, Signature]
 
     C can differ between requests. Contexts of one request can have different numbers of choices: an
     empty choice, or one whose `input_mask` is 0 everywhere, is padding and has the probability 0.
-    `serving_default` evaluates WINDOWS_AT_ONCE choices at a time.
-
-    Args:
-        model: The multiple choice model.
-        reader: Converts texts to the model's inputs inside the graph.
-
-    Returns:
-        The signatures by name.
+    `serving_default` evaluates WINDOWS_AT_ONCE choices at a time. A context and a choice that
+    together exceed `reader.max_length` lose tokens at the end of the longer one.
     """
 
     def from_rows(**inputs):
@@ -100,7 +46,7 @@ def signatures(model: keras.Model, reader: TextToInputs) -> dict[str, Signature]
         logits_BC = tf.reshape(in_batches(rows, logits_of)["logits"], tf.shape(choices))
         return _predictions(logits_BC, choices != "")
 
-    return {
+    signatures = {
         "serving_default": traced(
             from_text,
             context=tf.TensorSpec([None], tf.string, "context"),
@@ -108,6 +54,7 @@ def signatures(model: keras.Model, reader: TextToInputs) -> dict[str, Signature]
         ),
         "tensors": traced(from_tensors, **tensor_specs(rank=3)),
     }
+    return ServableModel(signatures, from_tensors)
 
 
 def _predictions(logits_BC: tf.Tensor, is_real_BC: tf.Tensor) -> dict[str, tf.Tensor]:

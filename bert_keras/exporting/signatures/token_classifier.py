@@ -1,53 +1,44 @@
-"""Builds the SavedModel signatures and samples of a token classifier."""
+"""Builds the SavedModel signatures of a token classifier.
 
-from collections.abc import Iterator, Sequence
+The graph divides texts into rows by the rules of downstream/ner/words.py and groups labels into
+entities by those of downstream/ner/tags.py.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_keras.config import ModelMetadata
-from bert_keras.downstream.ner.tags import entities as tagged_entities
-from bert_keras.downstream.ner.words import TaggedWords, sentence_rows, units_of
-from bert_keras.downstream.squad.answers import cut
-from bert_keras.downstream.task import softmax
-from bert_keras.errors import InputError
+from bert_keras.downstream.ner.tags import OUTSIDE
+from bert_keras.errors import check
 from bert_keras.exporting.servable import (
-    Sample,
+    Exporter,
     ServableModel,
-    eager_outputs,
     tensor_specs,
     text_specs,
     traced,
 )
-from bert_keras.exporting.signatures.exporter import Exporter
-from bert_keras.exporting.text_ops.entities import bio_tag, entities, word_rows
-from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-from bert_keras.exporting.text_ops.windows import WINDOWS_AT_ONCE, in_batches
-from bert_keras.exporting.verify import to_arrays
-from bert_keras.text.tokenizer import TextTokenizer
+from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs, WordTokens
+from bert_keras.exporting.text_ops.windows import TextRows, in_batches
+from bert_keras.exporting.text_ops.words import RaggedTensor, num_before, previous
 
-# Samples omit texts in which the two highest probabilities of a word differ by less than this,
-# because rounding in the graph could change the label.
-_MIN_DIFFERENCE = 1e-4
-_SHORT_TEXTS = (
-    "Anna Lee flew from Lyon to Tokyo.",
-    "",
-    "Zoe\u0308 [MASK] İSTANBUL ß ﬁ ΟΔΟΣ 東京 한국 a\u200bb \x00\ufffd 😀\tend\n",
-)
-_COLUMNS = {  # outputs of `serving_default`: dtype and padding value
-    "entities": (tf.string, ""),
-    "labels": (tf.string, ""),
-    "starts": (tf.int32, -1),
-    "ends": (tf.int32, -1),
-    "scores": (tf.float32, 0.0),
-}
+_TAG = re.compile(rf"{OUTSIDE}|[BI]-.+")
+
+
+class WordRows(NamedTuple):
+    """R rows of tokens, and the position at which each of W words is labelled."""
+
+    texts: TextRows  # the R rows, without special tokens
+    rows: tf.Tensor  # int64 [W], the row that predicts the label of each word
+    positions: tf.Tensor  # int64 [W], the position of the word's first token in that row
 
 
 def served_token_labels(
     model: keras.Model,
     reader: TextToInputs,
-    tokenizer: TextTokenizer,
     *,
     labels: Sequence[str],
     unit: str = "word",
@@ -62,22 +53,13 @@ def served_token_labels(
     `probabilities`, float32 [B,T,N], in the order of `label_names`, string [B,N], and `label_ids`,
     int32 [B,T]. `probabilities` and `label_ids` are 0 at padding.
 
-    Args:
-        model: Takes the inputs of a BertTokenClassifier and returns logits, float32 [B,T,N].
-        reader: Converts texts to the model's inputs inside the graph.
-        tokenizer: The same tokenizer outside the graph, which computes the samples.
-        labels: The N labels in the order of the logits.
-        unit: The part of a text that gets a label at its first token; see
-            `downstream.ner.words.units_of`.
-
-    Returns:
-        The signatures and samples.
+    `unit` is the part of a text that gets a label; see `downstream.ner.words.units_of`.
 
     Raises:
         InputError: The numbers of labels and logits differ.
     """
-    if len(labels) != model.num_labels:
-        raise InputError(f"there are {len(labels)} labels for {model.num_labels} logits")
+    is_complete = len(labels) == model.num_labels
+    check(is_complete, f"there are {len(labels)} labels for {model.num_labels} logits")
 
     def from_tensors(**inputs):
         is_real_BT1 = tf.expand_dims(tf.cast(inputs["input_mask"] > 0, tf.float32), axis=2)
@@ -115,76 +97,72 @@ def served_token_labels(
             labels=labels,
         )
 
-    return ServableModel(
-        {"serving_default": traced(from_text, **text_specs(["text"])), "tensors": tensors},
-        _samples(model, reader, tokenizer, labels=labels, unit=unit),
+    signatures = {"serving_default": traced(from_text, **text_specs(["text"])), "tensors": tensors}
+    return ServableModel(signatures, from_tensors)
+
+
+def word_rows(tokens: WordTokens, *, limit: int) -> WordRows:
+    """Divides texts as `downstream.ner.words.sentence_rows`, but keeps rows that label no word."""
+    text_starts, text_lengths = tokens.ids.row_starts(), tokens.ids.row_lengths()
+    stride = max(limit // 2, 1)
+    indices = tf.ragged.range(1 - (tf.minimum(limit - text_lengths, 0) // stride))
+    text_ids, index = indices.value_rowids(), indices.values
+    text_start, text_length = tf.gather(text_starts, text_ids), tf.gather(text_lengths, text_ids)
+    length = tf.minimum(text_length, limit)
+    start = tf.minimum(text_start + index * stride, text_start + text_length - length)
+    middle = (tf.roll(start, 1, axis=0) + start + limit - 1) // 2 + 1
+    first_labelled = tf.where(index == 0, text_start, middle)
+    num_rows = tf.raw_ops.UpperBound(
+        sorted_inputs=first_labelled[None], values=tokens.first_tokens[None], out_type=tf.int64
     )
+    rows = num_rows[0] - 1
+    texts = TextRows(tokens.ids.values, [start], [length])
+    return WordRows(texts, rows, tokens.first_tokens - tf.gather(start, rows))
 
 
-def _samples(
-    model: keras.Model,
-    reader: TextToInputs,
-    tokenizer: TextTokenizer,
+def bio_tag(label: str) -> str:
+    """Returns `label` as a BIO tag: adjacent words with another label form one entity."""
+    return label if _TAG.fullmatch(label) else f"I-{label}"
+
+
+def entities(
+    label_ids: tf.Tensor,
+    probabilities: tf.Tensor,
     *,
+    tokens: WordTokens,
     labels: Sequence[str],
-    unit: str,
-) -> list[Sample]:
-    """Returns samples for both signatures.
+) -> dict[str, tf.Tensor]:
+    """Returns the outputs of `serving_default`: the entities of B texts, at most E for each text.
 
-    They have short texts and one text with more rows than the graph evaluates at once. The sample
-    of `serving_default` omits texts for which `_is_certain` is False.
+    They follow from the `bio_tag` of the label of each word, int32 [W], by the rules of
+    `downstream.ner.tags.entities`. Their score is the mean probability of the words.
     """
-    num_sentences = reader.max_length * (1 + WINDOWS_AT_ONCE // 2) // 7
-    long = " ".join(f"Bob {number} met Mary {number} in Lyon." for number in range(num_sentences))
-    texts = [*_SHORT_TEXTS, long]
-    tokens, spans = units_of(texts, tokenizer, unit=unit)
-    rows = sentence_rows(tokens, limit=reader.max_length - 2)
-    no_labels = np.full(len(spans), -1, np.int32)
-    encoded = TaggedWords(tokens, rows, no_labels, tokenizer.vocabulary)
-    inputs, *_ = encoded.batch(np.arange(len(encoded)))
-    probabilities_BTN = softmax(eager_outputs(model, inputs))
-    of_words = [row[encoded.columns(n)] for n, row in enumerate(probabilities_BTN)]
-    of_texts, spans_of_texts = (
-        np.split(units, tokens.word_bounds[1:-1]) for units in (np.concatenate(of_words), spans)
-    )
-    columns = zip(texts, spans_of_texts, of_texts, strict=True)
-    certain = [each for each in columns if _is_certain(each[2])]
-    entities_of_texts = [list(_entities(*each, labels=labels)) for each in certain]
-    outputs = {
-        name: tf.ragged.constant(
-            [[entity[column] for entity in row] for row in entities_of_texts],
-            dtype,
-            ragged_rank=1,
-        ).to_tensor(filler)
-        for column, (name, (dtype, filler)) in enumerate(_COLUMNS.items())
+    prefixes, _, kinds = zip(*(bio_tag(label).partition("-") for label in labels), strict=True)
+    names = ["", *dict.fromkeys(kind for kind in kinds if kind)]
+    kind = tf.gather([names.index(each) for each in kinds], label_ids)
+    continues = tf.gather([prefix == "I" for prefix in prefixes], label_ids)
+    texts = RaggedTensor.from_row_splits(label_ids, tokens.splits, validate=False).value_rowids()
+    continues &= (kind == previous(kind)) & (texts == previous(texts, filler=-1))
+    is_entity = kind > 0
+    is_first = is_entity & tf.logical_not(continues)
+    words = tf.where(is_entity)[:, 0]
+    entity_ids = tf.gather(num_before(is_first)[1:], words) - 1
+    first, last = tf.where(is_first)[:, 0], tf.math.segment_max(words, entity_ids)
+    start = tf.gather(tokens.starts, first)
+    end = tokens.source.after_marks(tf.gather(tokens.ends, last))
+    text_ids = tf.gather(texts, first)
+    splits = tf.gather(num_before(is_first), tokens.splits)
+
+    def padded(values: tf.Tensor, filler) -> tf.Tensor:
+        return RaggedTensor.from_row_splits(values, splits, validate=False).to_tensor(filler)
+
+    return {
+        "entities": padded(tokens.source.cut(start, end), ""),
+        "labels": padded(tf.gather(names, tf.gather(kind, first)), ""),
+        "starts": padded(tokens.source.in_text(start, text_ids), -1),
+        "ends": padded(tokens.source.in_text(end, text_ids), -1),
+        "scores": padded(tf.math.segment_mean(tf.gather(probabilities, words), entity_ids), 0.0),
     }
-    outputs_of_tensors = {
-        "probabilities": np.where(inputs["input_mask"][..., None], probabilities_BTN, 0),
-        "label_names": np.array([labels] * len(probabilities_BTN), object),
-    }
-    inputs_of_texts = {"text": [text for text, _, _ in certain]}
-    return [
-        Sample({"signature": "serving_default", "inputs": inputs_of_texts}, to_arrays(outputs)),
-        Sample({"signature": "tensors", "inputs": inputs}, outputs_of_tensors),
-    ]
-
-
-def _is_certain(probabilities_WN: np.ndarray) -> bool:
-    """Returns whether each word's two highest probabilities differ by more than _MIN_DIFFERENCE."""
-    *_, second, first = np.sort(np.pad(probabilities_WN, [(0, 0), (1, 0)]), axis=1).T
-    return (first - second).min(initial=1.0) > _MIN_DIFFERENCE
-
-
-def _entities(
-    text: str, spans_W2: np.ndarray, probabilities_WN: np.ndarray, *, labels: Sequence[str]
-) -> Iterator[tuple]:
-    """Yields the entities of a text, each as a tuple with one value for each of `_COLUMNS`."""
-    tags = [bio_tag(labels[int(label_id)]) for label_id in probabilities_WN.argmax(axis=1)]
-    for first, after, kind in tagged_entities(tags):
-        start = int(spans_W2[first, 0])
-        entity = cut(text, start, int(spans_W2[after - 1, 1]))
-        score = probabilities_WN[first:after].max(axis=1).mean()
-        yield entity, kind, start, start + len(entity), score
 
 
 def _settings(metadata: ModelMetadata, source: str) -> dict:

@@ -9,10 +9,19 @@ import tensorflow_text as tf_text
 from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops import unicode_tables as tables
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
-from bert_keras.exporting.text_ops.flat import RaggedTensor, num_before, previous, regrouped
 from bert_keras.exporting.text_ops.unigrams import Unigrams
-from bert_keras.exporting.text_ops.windows import TextRows, TextWindows, window_rows
-from bert_keras.exporting.text_ops.words import Points, TextTokens, TextWords, utf8_widths, words_of
+from bert_keras.exporting.text_ops.windows import TextRows, window_rows
+from bert_keras.exporting.text_ops.words import (
+    Points,
+    RaggedTensor,
+    TextTokens,
+    TextWords,
+    num_before,
+    previous,
+    regrouped,
+    utf8_widths,
+    words_of,
+)
 from bert_keras.text.fast_tokenizer import vocabulary_from
 from bert_keras.text.tokenizer import MASK, MASK_PATTERN, MAX_WORD_CHARACTERS
 from bert_keras.text.vocab import WORD_MARK
@@ -32,9 +41,7 @@ class WordTokens(NamedTuple):
 
 
 class TextToInputs(tf.Module):
-    """Tokenizes and packs texts with TensorFlow ops.
-
-    The ids equal those of a tokenizer of `bert_keras.text` followed by `pack`.
+    """Tokenizes and packs texts; the ids equal those of `bert_keras.text` followed by `pack`.
 
     Args:
         vocabulary_file: A file that `write_vocabulary` wrote. It becomes an asset of a SavedModel.
@@ -50,7 +57,7 @@ class TextToInputs(tf.Module):
     def __init__(self, vocabulary_file: str | os.PathLike, *, lowercase: bool, max_length: int):
         super().__init__()
         self.vocabulary = vocabulary_from(vocabulary_file)
-        self._lowercase = lowercase
+        self.lowercase = lowercase
         self.max_length = max_length
         self._rules_tokenizer = None
         if self.vocabulary.rules:
@@ -75,36 +82,20 @@ class TextToInputs(tf.Module):
         )
 
     def __call__(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        """Converts texts, or pairs of texts, to the model's inputs.
+        """Converts texts, string [B], or pairs of texts to the model's inputs.
 
-        Sequences that are too long lose tokens at the end of the longer text, one at a time. If
-        both texts have the same length, the second one loses the token.
-
-        Args:
-            text: string [B].
-            text_pair: string [B], the second texts.
-
-        Returns:
-            `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. T is the length of the longest
-            sequence of the batch, at most `max_length`.
+        Sequences that are too long lose tokens at the end of the longer text, or of the second one.
         """
         rows = self._tokenized(text, text_pair)
         return self.packed(rows._replace(lengths=self._truncated(rows.lengths)))
 
     def windows(
         self, text: tf.Tensor, text_pair: tf.Tensor | None = None, *, stride: int
-    ) -> TextWindows:
-        """Divides long texts into windows.
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Divides texts, or the second texts of pairs, as `downstream.texts.windows_of` does.
 
-        The windows equal those of `downstream.texts.windows_of`, with one exception: if a first
-        text leaves no tokens for the second, `windows_of` raises an error, and this method cuts
-        both texts to one window.
-
-        Args:
-            text: string [B].
-            text_pair: string [B], the second texts. Only these are divided, and each window has the
-                whole first text.
-            stride: Number of tokens between the starts of consecutive windows.
+        If a first text leaves no tokens for the second, both texts are cut to one window. Returns
+        the inputs of X windows and the index of the text of each, int64 [X].
         """
         rows = self._tokenized(text, text_pair)
         limit = self.max_length - self.vocabulary.num_specials(len(rows.lengths))
@@ -113,7 +104,7 @@ class TextToInputs(tf.Module):
             lengths = zip(self._truncated(rows.lengths), rows.lengths, strict=True)
             rows = rows._replace(lengths=[tf.where(is_cut, *each) for each in lengths])
         windows = window_rows(rows, limit=limit, stride=stride)
-        return TextWindows(self.packed(windows.texts), windows.row_ids, tf.shape(text)[0])
+        return self.packed(windows.texts), windows.row_ids
 
     def _tokenized(self, text: tf.Tensor, text_pair: tf.Tensor | None) -> TextRows:
         texts = tf.stack([text] if text_pair is None else [text, text_pair])
@@ -123,10 +114,7 @@ class TextToInputs(tf.Module):
         return TextRows(tokens.values, starts, lengths)
 
     def _truncated(self, lengths: list[tf.Tensor]) -> list[tf.Tensor]:
-        """Returns the lengths that fit `max_length`, int64 [B] for each text.
-
-        Pairs follow `text.packing.truncated_lengths`.
-        """
+        """Returns the lengths that fit `max_length`, as `text.packing.truncated_lengths` does."""
         limit = self.max_length - self.vocabulary.num_specials(len(lengths))
         if len(lengths) == 1:
             return [tf.minimum(lengths[0], limit)]
@@ -135,17 +123,7 @@ class TextToInputs(tf.Module):
         return [first, tf.minimum(second, limit - first)]
 
     def packed(self, texts: TextRows) -> dict[str, tf.Tensor]:
-        """Adds the special tokens and the padding.
-
-        A row is `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`. Some vocabularies, such as RoBERTa's,
-        put two [SEP] between the texts and have one segment for both.
-
-        Args:
-            texts: B rows of one or two texts that fit `max_length`.
-
-        Returns:
-            `input_ids`, `input_mask` and `segment_ids`, int32 [B,T].
-        """
+        """Adds the special tokens and the padding to rows that fit `max_length`, int32 [B,T]."""
         specials, num_rows = self.vocabulary.specials, tf.size(texts.starts[0])
         sep = tf.fill([num_rows, 1], self.vocabulary.sep_id)
         parts = [tf.fill([num_rows, 1], self.vocabulary.cls_id)]
@@ -177,23 +155,17 @@ class TextToInputs(tf.Module):
             )
 
     def tokens_with_offsets(self, text: tf.Tensor) -> TextTokens:
-        """Returns the tokens of texts, string [B], with their positions in the texts.
-
-        Each token of a word spans the characters that it comes from. An [UNK] spans its whole word.
-        """
+        """Returns the tokens of texts, string [B]; an [UNK] spans its whole word."""
         if self._rules_tokenizer is not None:
             return self._rules_tokenizer(text)
-        words = words_of(text, lowercase=self._lowercase)
+        words = words_of(text, lowercase=self.lowercase)
         tokens, byte_starts, _ = self._wordpiece.tokenize_with_offsets(_word_strings(words))
         with tf.device("CPU:0"):
             widths = utf8_widths(words.words.flat_values)
             bytes_before = tf.pad(tf.cumsum(widths), [[1, 0]])
             word_bytes = tf.gather(bytes_before, words.words.values.row_starts())
             token_bytes = tf.gather(word_bytes, tokens.value_rowids()) + byte_starts.values
-            # `tf.searchsorted` refuses an empty tensor.
-            starts = tf.raw_ops.LowerBound(
-                sorted_inputs=bytes_before[None], values=token_bytes[None], out_type=tf.int64
-            )[0]
+            starts = _lower_bounds(bytes_before, token_bytes)
             characters = RaggedTensor.from_row_starts(
                 words.source_indices.flat_values, starts, validate=False
             )
@@ -202,11 +174,7 @@ class TextToInputs(tf.Module):
             )
 
     def unit_tokens(self, text: tf.Tensor, *, unit: str) -> WordTokens:
-        """Returns the tokens of texts, string [B], with the units that get a label.
-
-        The rules are those of `downstream.ner.words.units_of`, which documents `unit`. The units
-        are the words of the result.
-        """
+        """Returns the tokens of texts with the units of `downstream.ner.words.units_of`."""
         if unit == "word":
             return self.word_tokens(text)
         self.check_has_offsets()
@@ -218,32 +186,24 @@ class TextToInputs(tf.Module):
             is_first = tf.ones_like(starts, tf.bool)
             if unit == "eojeol":
                 texts = ids.value_rowids()
-                is_first = before != previous(before, 1, filler=-1)
-                is_first |= texts != previous(texts, 1, filler=-1)
+                is_first = before != previous(before, filler=-1)
+                is_first |= texts != previous(texts, filler=-1)
             with_text = tf.where(tf.gather(num_spaces, ends) - before < ends - starts)[:, 0]
             numbers, rows = tf.unique(tf.gather(num_before(is_first)[1:], with_text), tf.int64)
             first_tokens = tf.gather(tf.where(is_first)[:, 0], numbers - 1)
-            splits = tf.raw_ops.LowerBound(
-                sorted_inputs=first_tokens[None], values=ids.row_splits[None], out_type=tf.int64
-            )[0]
             return WordTokens(
                 ids,
                 first_tokens,
-                splits,
+                _lower_bounds(first_tokens, ids.row_splits),
                 tf.math.segment_min(tf.gather(starts, with_text), rows),
                 tf.math.segment_max(tf.gather(ends, with_text), rows),
                 source,
             )
 
     def word_tokens(self, text: tf.Tensor) -> WordTokens:
-        """Returns the tokens of each word of texts, string [B].
-
-        The rules are those of `downstream.ner.words.word_tokens`: each word is tokenized by
-        itself after a space, and a word without tokens becomes [UNK]. White space, punctuation and
-        CJK characters separate words, whatever the tokenizer.
-        """
+        """Returns the tokens of each word of texts as `downstream.ner.words.word_tokens`."""
         if self._rules_tokenizer is None:
-            words = words_of(text, lowercase=self._lowercase)
+            words = words_of(text, lowercase=self.lowercase)
             tokens = self._wordpiece.tokenize(_word_strings(words))
         else:
             words = words_of(text, lowercase=False)
@@ -267,9 +227,7 @@ class TextToInputs(tf.Module):
 class MaskedTextToInputs(TextToInputs):
     """Converts texts as `TextToInputs` does, and each "[MASK]" in a text to the mask token.
 
-    The ids equal those of `text.tokenizer.ids_with_masks` followed by `pack`. `TextToInputs` itself
-    reads "[MASK]" as two brackets and a word. No other text becomes the mask token, because a
-    bracket is always a word of its own.
+    The ids equal those of `text.tokenizer.ids_with_masks` followed by `pack`.
     """
 
     def tokens(self, text):
@@ -288,6 +246,13 @@ def _word_strings(words: TextWords) -> tf.Tensor:
 
 
 def _spans(indices: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the smallest index of each row of int64 [N,(indices)], and the largest plus 1."""
+    """Returns the smallest index in each row, and the largest plus 1."""
     values, rows = indices.values, indices.value_rowids()
     return tf.math.segment_min(values, rows), tf.math.segment_max(values, rows) + 1
+
+
+def _lower_bounds(sorted_values: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """Returns the same as `tf.searchsorted`, which refuses an empty tensor."""
+    return tf.raw_ops.LowerBound(
+        sorted_inputs=sorted_values[None], values=values[None], out_type=tf.int64
+    )[0]

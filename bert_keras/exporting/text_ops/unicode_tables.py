@@ -1,8 +1,4 @@
-"""Converts Python's Unicode tables into arrays that a graph indexes by code point.
-
-The graph carries these tables because the tables of a server (ICU, RE2) can have another Unicode
-version and depend on its locale.
-"""
+"""Converts Python's Unicode tables into arrays that a graph indexes by code point."""
 
 import sys
 import unicodedata
@@ -17,7 +13,6 @@ from bert_keras.text.google_words import is_alone, is_dropped
 BLOCK_BITS = 8
 # Code points in a block. Most blocks are equal, so a table stores each distinct block once.
 BLOCK = 1 << BLOCK_BITS
-
 # Bits of a character's properties. The lower 8 bits hold its canonical combining class.
 SPACE, ALONE, DROPPED, ACCENT, CASED, IGNORABLE = (1 << bit for bit in range(8, 14))
 COMBINING_CLASS = 0xFF
@@ -43,7 +38,7 @@ def properties() -> PointTable:
     """Returns the property bits and the canonical combining class of each code point."""
 
     def of_block(block: str) -> list[int]:
-        if is_assigned(block):
+        if _is_assigned(block):
             return [*map(_properties, block)]
         # An unassigned block lies completely inside or outside the CJK ranges.
         return [ALONE * is_alone(block[0])] * BLOCK
@@ -56,7 +51,7 @@ def lowercase_decomposed() -> Replacements:
     """Returns each code point in lower case and NFD; dropped characters become nothing."""
 
     def of_block(block: str) -> Sequence[str]:
-        if not is_assigned(block):
+        if not _is_assigned(block):
             return block
         return [
             "" if is_dropped(each) else unicodedata.normalize("NFD", each.lower()) for each in block
@@ -66,11 +61,7 @@ def lowercase_decomposed() -> Replacements:
 
 
 def replacements_of(of_block: Callable[[str], Sequence[str]]) -> Replacements:
-    """Builds the replacements of all code points.
-
-    Args:
-        of_block: Takes the BLOCK characters of a block and returns the replacement of each.
-    """
+    """Builds the replacements of all code points; `of_block` takes the characters of a block."""
     replacements = {"\0": 0}  # any single character, because the replacement 0 has length 1
 
     def indices_of(block: str) -> list[int]:
@@ -86,11 +77,7 @@ def replacements_of(of_block: Callable[[str], Sequence[str]]) -> Replacements:
 
 
 def table_of(of_block: Callable[[str], Sequence[int] | np.ndarray]) -> PointTable:
-    """Builds a table of all code points.
-
-    Args:
-        of_block: Takes the BLOCK characters of a block and returns the number of each.
-    """
+    """Builds a table of all code points; `of_block` takes the characters of a block."""
     block_starts = range(0, sys.maxunicode + 1, BLOCK)
     blocks = ("".join(map(chr, range(first, first + BLOCK))) for first in block_starts)
     values = np.array([of_block(block) for block in blocks], np.int32)
@@ -98,18 +85,15 @@ def table_of(of_block: Callable[[str], Sequence[int] | np.ndarray]) -> PointTabl
     return PointTable(block_indices.reshape(-1).astype(np.int32) * BLOCK, distinct.reshape(-1))
 
 
-@cache
-def is_assigned(block: str) -> bool:
-    """Returns whether a block has a character that is not unassigned, private or a surrogate.
-
-    Six of seven blocks have none. They need no look-up of each character.
-    """
-    return not {*map(unicodedata.category, block)} <= {"Cn", "Co", "Cs"}
-
-
 def without_surrogates(block: str) -> str:
     """Replaces surrogates by "?". `tokenizers` refuses surrogates, and valid text has none."""
     return "".join("?" if 0xD800 <= ord(each) < 0xE000 else each for each in block)
+
+
+@cache
+def _is_assigned(block: str) -> bool:
+    """Returns whether a block has a character that is not unassigned, private or a surrogate."""
+    return not {*map(unicodedata.category, block)} <= {"Cn", "Co", "Cs"}
 
 
 def _properties(character: str) -> int:

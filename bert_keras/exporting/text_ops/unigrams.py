@@ -12,12 +12,20 @@ import numpy as np
 import tensorflow as tf
 
 from bert_keras.errors import InputError
-from bert_keras.exporting.text_ops.flat import RaggedTensor, following, previous, regrouped
 from bert_keras.exporting.text_ops.normalization import Normalization
 from bert_keras.exporting.text_ops.unicode_tables import SPACE
-from bert_keras.exporting.text_ops.words import TextTokens, source_points
+from bert_keras.exporting.text_ops.words import (
+    RaggedTensor,
+    TextTokens,
+    following,
+    previous,
+    regrouped,
+    source_points,
+)
 from bert_keras.text.vocab import WORD_MARK, Vocabulary
 
+# The search has a step for each letter of the longest word. A longer one would hold up a server.
+LONGEST_WORD = 1 << 15  # letters
 # The score of an unknown letter is this much lower than the lowest score of a token (`tokenizers`).
 _UNKNOWN_PENALTY = 10.0
 _POINTS = 1 << 21  # exceeds the largest code point
@@ -27,13 +35,11 @@ _NONE = -1
 class Unigrams(tf.Module):
     """Tokenizes texts, string [B], with the same ids and offsets as `FastTokenizer`.
 
-    Bytes that are not valid UTF-8 are dropped.
-
-    Args:
-        vocabulary: A vocabulary with the rules of a Unigram tokenizer.json.
+    Bytes that are not valid UTF-8 are dropped. A word of more than LONGEST_WORD letters is an
+    invalid argument.
 
     Raises:
-        InputError: The rules are not those of ALBERT, XLM-RoBERTa or KoBERT.
+        InputError: The rules of the vocabulary are not those of ALBERT, XLM-RoBERTa or KoBERT.
     """
 
     has_offsets = True
@@ -41,7 +47,18 @@ class Unigrams(tf.Module):
     def __init__(self, vocabulary: Vocabulary):
         super().__init__()
         rules = json.loads(vocabulary.rules)
-        _check(rules)
+        splitter = rules["pre_tokenizer"]
+        splits = [each["type"] for each in splitter.get("pretokenizers", (splitter,))]
+        if (
+            splits != ["WhitespaceSplit", "Metaspace"]
+            or splitter["pretokenizers"][1]["prepend_scheme"] != "always"
+            or rules["model"].get("byte_fallback")
+        ):
+            raise InputError(
+                f"the tokenizer splits with {', '.join(splits)}; an exported graph supports only "
+                "WhitespaceSplit and Metaspace with prepend_scheme always and no byte_fallback, as "
+                "in ALBERT and XLM-RoBERTa"
+            )
         self._normalization = Normalization(rules["normalizer"] or {})
         self._tree = _Tree(rules["model"], vocabulary)
 
@@ -51,7 +68,7 @@ class Unigrams(tf.Module):
             points = self._normalization(source)
             is_letter = tf.logical_not(points.has_any(SPACE))
             words = points.words(
-                is_first=is_letter & tf.logical_not(previous(is_letter, 1)),
+                is_first=is_letter & tf.logical_not(previous(is_letter)),
                 is_space=tf.logical_not(is_letter),
             )
             # The word mark "▁" has the position of the word's first letter.
@@ -98,11 +115,9 @@ class _Tree(tf.Module):
         with tf.device("CPU:0"):  # a graph stores a tensor once, but an array at each use
             self.tokens, self.scores = tf.constant(numbers), tf.constant(scores)
         steps = {states[p[:-1]] * _POINTS + ord(p[-1]): n for p, n in states.items() if p}
+        keys, values = np.array([*steps], np.int64), np.array([*steps.values()], np.int32)
         self._steps = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                np.array([*steps], np.int64), np.array([*steps.values()], np.int32)
-            ),
-            default_value=_NONE,
+            tf.lookup.KeyValueTensorInitializer(keys, values), _NONE
         )
 
     def step(self, states: tf.Tensor, letters: tf.Tensor) -> tf.Tensor:
@@ -112,15 +127,9 @@ class _Tree(tf.Module):
 
 
 def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Finds the sequence of tokens with the highest total score for each word (Viterbi).
+    """Finds the tokens with the highest total score for each word, int32 [W,(letters)] (Viterbi).
 
-    Args:
-        words: int32 [W,(letters)], the code points of each word.
-        tree: The trie of the tokens.
-
-    Returns:
-        For each of P tokens its id, int32 [P], the index of its first letter, int64 [P], and the
-        index of its word, int64 [P].
+    Returns the id of each token, int32 [P], the index of its first letter and of its word.
     """
     scores_XL, tokens_XL, lengths_L = _tokens_ending(words, tree)
     word_ids, letters = words.value_rowids(), tf.range(tf.size(words.values, tf.int64))
@@ -132,7 +141,7 @@ def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
     is_last = letters == tf.gather(words.row_splits[1:], word_ids) - 1
 
     def backward(distance, preceding, is_last):
-        """Marks the last letters of tokens up to 2 * `distance` tokens before the last one."""
+        # Marks the last letters of tokens up to 2 * `distance` tokens before the last one.
         found = tf.gather(preceding, tf.where(is_last))
         is_last = tf.tensor_scatter_nd_update(is_last, found, tf.fill(tf.shape(found)[:1], True))
         return 2 * distance, tf.gather(preceding, preceding), is_last
@@ -147,7 +156,7 @@ def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
     first, word_ids = tf.gather(first, last), tf.gather(word_ids, last)
     # Adjacent unknown letters form one unknown token.
     is_unknown = tokens == tree.unk_id
-    is_repeated = is_unknown & previous(is_unknown, 1) & (word_ids == previous(word_ids, 1))
+    is_repeated = is_unknown & previous(is_unknown) & (word_ids == previous(word_ids))
     indices = tf.where(tf.logical_not(is_repeated))[:, 0]
     return tf.gather(tokens, indices), tf.gather(first, indices), tf.gather(word_ids, indices)
 
@@ -155,42 +164,46 @@ def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
 def _best_lengths(words: tf.RaggedTensor, scores_XL: tf.Tensor) -> tf.Tensor:
     """Returns the best token that ends at each letter, as a column of `scores_XL`, int64 [X].
 
-    The loop state has the last L letters of each word instead of all letters, so that the cost is
-    linear in the number of letters.
+    Each step takes the next letter of every word that has one.
     """
-    starts, lengths = words.row_starts(), words.row_lengths()
-    longest = words.bounding_shape(axis=1)
-    size = tf.cast(longest, tf.int32)
-    chosen = tf.TensorArray(tf.int64, size, element_shape=[None], infer_shape=False)
+    longest = tf.cast(words.bounding_shape(axis=1), tf.int32)
+    is_short = tf.debugging.Assert(
+        longest <= 1 + LONGEST_WORD, [f"a word has more than {LONGEST_WORD} letters; divide it"]
+    )
+    order = tf.argsort(words.row_lengths(), direction="DESCENDING")
+    starts = tf.gather(words.row_starts(), order)
+    lengths = tf.cast(words.row_lengths(), tf.int32)
+    with tf.control_dependencies([is_short]):
+        # The number of words that have a letter for each step; these are the first ones of `order`.
+        counts = tf.cumsum(tf.math.bincount(lengths), exclusive=True, reverse=True)
+    chosen = tf.TensorArray(tf.int64, longest, element_shape=[None], infer_shape=False)
 
-    def forward(number, active, best_WL, chosen):
-        """`best_WL` holds the highest scores up to each of the L letters before this one."""
-        is_active = tf.gather(lengths, active) > number
-        active, best_WL = tf.boolean_mask(active, is_active), tf.boolean_mask(best_WL, is_active)
-        sums_WL = best_WL + tf.gather(scores_XL, tf.gather(starts, active) + number)
+    def forward(number, best_WL, chosen):
+        # `best_WL` holds the highest scores up to each of the L letters before this one.
+        count = counts[number]
+        letters = starts[:count] + tf.cast(number, tf.int64)
+        best_WL = best_WL[:count]
+        sums_WL = best_WL + tf.gather(scores_XL, letters)
         best_WL = tf.concat([best_WL[:, 1:], tf.reduce_max(sums_WL, axis=1)[:, None]], axis=1)
-        chosen = chosen.write(tf.cast(number, tf.int32), tf.argmax(sums_WL, axis=1))
-        return number + 1, active, best_WL, chosen
+        return number + 1, best_WL, chosen.write(number, tf.argmax(sums_WL, axis=1))
 
     best_WL = tf.zeros([words.nrows(), tf.shape(scores_XL)[1]], tf.float64)
     *_, chosen = tf.while_loop(
         lambda number, *_: number < longest,
         forward,
-        (tf.constant(0, tf.int64), tf.range(words.nrows()), best_WL, chosen),
+        (tf.constant(0), best_WL, chosen),
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None]), None),
     )
-    number = tf.range(tf.size(words.values, tf.int64)) - tf.gather(starts, words.value_rowids())
-    letters = tf.argsort(number, stable=True)[:, None]  # in the order of the steps
-    return tf.scatter_nd(letters, chosen.concat(), tf.shape(number))
+    of_steps = tf.ragged.range(counts, row_splits_dtype=tf.int64)
+    letters = tf.gather(starts, of_steps.values) + of_steps.value_rowids()
+    return tf.scatter_nd(letters[:, None], chosen.concat(), tf.shape(words.values, tf.int64))
 
 
 def _tokens_ending(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Finds the tokens that can end at each of X letters, one for each of L lengths.
+    """Returns the tokens that can end at each of X letters, one for each of L lengths.
 
-    The longest token comes first: of tokens with equal total scores, the first is chosen.
-
-    Returns:
-        The scores, float64 [X,L], -inf where no token exists; the ids, int32 [X,L]; the lengths in
-        letters, int64 [L].
+    These are the scores, float64 [X,L], -inf where no token exists, the ids, int32 [X,L], and the
+    lengths, int64 [L]. The longest comes first: of equal total scores, the first is chosen.
     """
     letters, word_ends = words.values, tf.gather(words.row_splits[1:], words.value_rowids())
     num_remaining = word_ends - tf.range(tf.size(letters, tf.int64))
@@ -208,18 +221,3 @@ def _tokens_ending(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.T
         tokens.insert(0, previous(token, length - 1))
     lengths = tf.range(tree.longest, 0, -1, tf.int64)
     return tf.stack(scores, axis=1), tf.stack(tokens, axis=1), lengths
-
-
-def _check(rules: dict) -> None:
-    splitter = rules["pre_tokenizer"]
-    splits = [each["type"] for each in splitter.get("pretokenizers", (splitter,))]
-    if (
-        splits != ["WhitespaceSplit", "Metaspace"]
-        or splitter["pretokenizers"][1]["prepend_scheme"] != "always"
-        or rules["model"].get("byte_fallback")
-    ):
-        raise InputError(
-            f"the tokenizer splits with {', '.join(splits)}; an exported graph supports only "
-            "WhitespaceSplit and Metaspace with prepend_scheme always and no byte_fallback, as in "
-            "ALBERT and XLM-RoBERTa"
-        )

@@ -1,19 +1,49 @@
 """Splits raw text into the same words as `bert_keras.text`, inside a TF graph.
 
-All ops work on code points and use the Unicode tables of the Python that writes the graph. The
-result therefore does not depend on the Unicode tables or the locale of a server.
+Most tensors are flat: they concatenate the elements of several texts. The graph contains Unicode
+tables, so the result does not depend on those of a server or its locale.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from bert_keras.exporting.text_ops import unicode_tables as tables
-from bert_keras.exporting.text_ops.flat import RaggedTensor, num_before, previous
 
+RaggedTensor: Any = tf.RaggedTensor  # the type checker's stubs lack its constructors
 _CAPITAL_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = map(ord, "Σσς")
+
+
+def regrouped(rows: tf.RaggedTensor, splits: tf.Tensor) -> tf.RaggedTensor:
+    """Concatenates consecutive rows: row n of the result has the rows splits[n] to splits[n+1]."""
+    splits = tf.gather(rows.row_splits, splits)
+    return RaggedTensor.from_row_splits(rows.values, splits, validate=False)
+
+
+def num_before(is_chosen: tf.Tensor) -> tf.Tensor:
+    """Counts the True elements of bool [N] before each position and before the end, int64 [N+1]."""
+    return tf.pad(tf.cumsum(tf.cast(is_chosen, tf.int64)), [[1, 0]])
+
+
+def previous(values: tf.Tensor, distance: int = 1, *, filler: float = 0) -> tf.Tensor:
+    """Returns the value `distance` positions before each element; `filler` where none exists."""
+    return tf.pad(values, [[distance, 0]], constant_values=filler)[: tf.size(values)]
+
+
+def following(values: tf.Tensor, distance: int = 1) -> tf.Tensor:
+    """Returns the value `distance` positions after each element; 0 or False where none exists."""
+    return tf.pad(values, [[0, distance]])[distance:]
+
+
+def every_second(is_chosen: tf.Tensor) -> tf.Tensor:
+    """Keeps the first, third, fifth, ... element of each run of True elements, bool [N]."""
+    is_start = is_chosen & tf.logical_not(previous(is_chosen))
+    starts = tf.pad(tf.where(is_start)[:, 0], [[1, 0]])
+    start = tf.gather(starts, num_before(is_start)[1:])
+    offset = tf.range(tf.size(is_chosen, tf.int64)) - start
+    return is_chosen & (tf.math.floormod(offset, 2) == 0)
 
 
 class Points(NamedTuple):
@@ -41,14 +71,9 @@ class Points(NamedTuple):
         return points._replace(splits=tf.gather(num_before(is_other), self.splits))
 
     def words(self, *, is_first: tf.Tensor, is_space: tf.Tensor) -> tf.RaggedTensor:
-        """Groups code points into words.
+        """Groups the indices of code points into words, int64 [B,(words),(characters)].
 
-        Args:
-            is_first: bool [N], whether a code point begins a word.
-            is_space: bool [N], whether a code point belongs to no word.
-
-        Returns:
-            The indices of the code points, int64 [B,(words),(characters)].
+        `is_first`, bool [N], says where a word begins, `is_space` what belongs to no word.
         """
         indices = tf.where(tf.logical_not(is_space))[:, 0]
         starts = tf.where(tf.gather(is_first, indices))[:, 0]
@@ -57,10 +82,7 @@ class Points(NamedTuple):
         return RaggedTensor.from_row_splits(words, splits, validate=False)
 
     def after_marks(self, ends: tf.Tensor) -> tf.Tensor:
-        """Moves the ends of spans past combining marks, which belong to the preceding character.
-
-        Same rule as `downstream.squad.answers.cut`.
-        """
+        """Moves the ends of spans past combining marks, as `downstream.squad.answers.cut`."""
         is_base = tf.logical_not(self.has_any(tables.ACCENT))
         return tf.gather(tf.where(is_base)[:, 0], tf.gather(num_before(is_base), ends))
 
@@ -71,12 +93,7 @@ class Points(NamedTuple):
         return tf.strings.unicode_encode(points, "UTF-8")
 
     def in_text(self, indices: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
-        """Converts indices of code points into indices within their texts, int32 [N].
-
-        Args:
-            indices: int64 [N], indices in `values`.
-            texts: The index of the text that each belongs to.
-        """
+        """Converts indices in `values` into indices in the text `texts` of each, int32 [N]."""
         return tf.cast(indices - tf.gather(self.splits, texts), tf.int32)
 
 
@@ -98,14 +115,7 @@ class TextTokens(NamedTuple):
 
 
 def words_of(text: tf.Tensor, *, lowercase: bool) -> TextWords:
-    """Splits texts, string [B], into words.
-
-    Bytes that are not valid UTF-8 are dropped. All ops run on the CPU, which holds the strings.
-
-    Args:
-        text: string [B].
-        lowercase: Whether to convert words to lower case and to drop accents.
-    """
+    """Splits texts, string [B], into words; with `lowercase` in lower case and without accents."""
     with tf.device("CPU:0"):
         source = source_points(text)
         points, dropped = source, tables.DROPPED
@@ -115,7 +125,7 @@ def words_of(text: tf.Tensor, *, lowercase: bool) -> TextWords:
         points = points.without(points.has_any(dropped))
         is_space = points.has_any(tables.SPACE)
         is_within = tf.logical_not(points.has_any(tables.SPACE | tables.ALONE))
-        continues = is_within & previous(is_within, 1)
+        continues = is_within & previous(is_within)
         characters = points.words(is_first=tf.logical_not(is_space | continues), is_space=is_space)
         words, source_indices = (
             characters.with_flat_values(tf.gather(each, characters.flat_values))
@@ -124,12 +134,12 @@ def words_of(text: tf.Tensor, *, lowercase: bool) -> TextWords:
         return TextWords(words, source_indices, source)
 
 
-def source_points(text: tf.Tensor) -> Points:
-    """Decodes texts, string [B], and appends a space to each.
+def source_points(text: tf.Tensor, *, end: str = " ") -> Points:
+    """Decodes texts, string [B], without invalid bytes, and appends the character `end` to each.
 
-    The space prevents words, combining marks and sigmas of two texts from influencing each other.
+    It prevents words, combining marks and sigmas of two texts from influencing each other.
     """
-    decoded = tf.strings.unicode_decode(text + " ", "UTF-8", errors="ignore")
+    decoded = tf.strings.unicode_decode(text + end, "UTF-8", errors="ignore")
     return points_of(decoded.values, decoded.row_splits)
 
 
@@ -151,11 +161,7 @@ def utf8_widths(points: tf.Tensor) -> tf.Tensor:
 
 
 def _with_lowercase_sigmas(points: Points) -> Points:
-    """Converts each capital sigma to lower case.
-
-    A sigma is final (ς) if it follows a letter and no letter follows it. Case-ignorable characters
-    do not count.
-    """
+    """Converts capital sigmas to lower case: to ς after a letter and before no other, else to σ."""
     is_relevant = tf.logical_not(points.has_any(tables.IGNORABLE))
     is_letter = tf.pad(tf.boolean_mask(points.has_any(tables.CASED), is_relevant), [[1, 1]])
     index = num_before(is_relevant)

@@ -2,233 +2,289 @@
 
 import contextlib
 import dataclasses
-import math
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
-from functools import partial
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import geometric_mean
+from statistics import geometric_mean, median
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
 
 from bert_keras.config import ModelMetadata
+from bert_keras.data.buckets import longest_first_batches
 from bert_keras.downstream.catalog import TASKS, task_of
 from bert_keras.downstream.classification import ClassificationTask
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
-from bert_keras.downstream.task import Task, examples_file
-from bert_keras.errors import InputError, check_name
-from bert_keras.exporting.model_folder import EXPORTERS, TextModel, export_model
+from bert_keras.downstream.task import Encoded, Task, examples_file
+from bert_keras.errors import check
 from bert_keras.exporting.saved_model import write_metadata
-from bert_keras.exporting.variants.bfloat16 import Bfloat16
+from bert_keras.exporting.servable import EXPORTERS, traced
 from bert_keras.exporting.variants.int8 import Int8
-from bert_keras.exporting.variants.litert import litert_run, write_litert
-from bert_keras.exporting.variants.measuring import Figures, Run, score, seconds
-from bert_keras.exporting.variants.sentences import MIN_COSINE, mean_cosine, on_groups
-from bert_keras.exporting.variants.variant import Float16, Variant
+from bert_keras.exporting.variants.variant import Bfloat16, Float16, Variant
 from bert_keras.exporting.verify import loaded
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.files import StrPath, atomic_folder, json_object, readable_size
-from bert_keras.reports.page import Table
+from bert_keras.text.tokenizer import TextTokenizer
 
 FLOAT32, LITERT = "float32", "litert"
-SAVED_MODELS: dict[str, type[Variant]] = {
-    "float16": Float16,
-    "bfloat16": Bfloat16,
-    "int8": Int8,
-}
-VARIANTS = (*SAVED_MODELS, LITERT)
-NOT_SERVED = {  # variants that TF Serving cannot load
-    LITERT: "TF Serving cannot load a LiteRT model; run it with a LiteRT interpreter",
-}
+SAVED_MODELS: dict[str, type[Variant]] = {"float16": Float16, "bfloat16": Bfloat16, "int8": Int8}
 MAX_SCORE_LOSS = 0.5  # points, of 100, by which the score may drop by default
+LITERT_FILE = "model.tflite"
+
 # A variant may take at most this fraction of the size or time of float32. A smaller gain can be
 # noise of the measurement.
 _MAX_RATE = 0.95
+_BATCH_SIZE = 32
+_NUM_LONG_TEXTS, _LONG_LENGTH = 8, 128  # texts and tokens of the larger batch that is timed
+_NUM_ROUNDS = 20  # in each of which every model is timed once
+
+# A function that runs the signature `tensors` of an exported model: inputs -> outputs, by name.
+Run = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
 
-def export_variant(  # noqa: PLR0913 - each argument is an option of `export`
-    model: TextModel,
+class Scoring(NamedTuple):
+    """The task and the labelled examples that score a model."""
+
+    task: Task
+    examples: Sequence
+    encoded: Encoded
+
+
+def scoring(
+    metadata: ModelMetadata, source: str, *, name: str | None, data: str, tokenizer: TextTokenizer
+) -> Scoring:
+    """Reads the examples of the task `name`, by default the one of the fine-tuning.
+
+    The task cuts long texts where the exported model does.
+
+    Raises:
+        InputError: No task scores the model.
+    """
+    scored = {task.model for task in TASKS.values() if task.model in EXPORTERS}
+    check(
+        metadata.model in scored,
+        f"{source} is a {metadata.model}, which no task scores; expected one of "
+        f"{', '.join(sorted(scored))}",
+    )
+    name = name or str(metadata.task.get("name", ""))
+    if metadata.embedding is not None:
+        pairs = SENTENCE_PAIRS_TASK.name
+        check(
+            name in ("", pairs),
+            f"the task {name} does not score a variant of a {metadata.model}; set --task {pairs}, "
+            "and --data to pairs of texts with scores",
+        )
+        name = pairs
+    check(name, f"{source} does not state its task; set it with --task or task=...")
+    task = task_of(metadata, name=name, source=source)
+    task = dataclasses.replace(task, max_length=metadata.max_length)
+    if isinstance(task, ClassificationTask) and task.long_texts == "error":
+        task = dataclasses.replace(task, long_texts="truncate")
+    examples = task.read(examples_file(task, data, split="dev"), split="dev")
+    task.check_labels(examples)
+    return Scoring(task, examples, task.encode(examples, tokenizer))
+
+
+def export_variant(
     folder: StrPath,
+    scored: Scoring,
     *,
+    write: Callable[..., Path],
     variant: str,
-    data: str,
-    task: str | None = None,
-    num_texts: int | None = None,
-    dimensions: int | None = None,
-    max_score_loss: float = MAX_SCORE_LOSS,
+    max_score_loss: float,
 ) -> Path:
     """Exports a variant and prints its size, time and score next to those of float32.
 
-    The function also exports the float32 model, to a temporary folder. It loads both models and
-    sends the same requests to their signature `tensors`. SavedModels are loaded as TF Serving does.
-    The measurements are stored in the metadata file of the variant.
+    Both models are exported, loaded as TF Serving does, and get the same requests at their
+    signature `tensors`. The measurements are stored in the metadata file of the variant.
 
     Args:
-        model: A fine-tuned model.
         folder: The version folder, saved_models/NAME/VERSION, which must not exist yet.
-        variant: One of VARIANTS.
-        data: A file with labelled examples of the task, or a data folder or tfds: name whose split
-            "dev" is read.
-        task: The name of the task; None takes the task that the model was fine-tuned on.
-        num_texts: The number of texts that a classifier takes; see `export_model`.
-        dimensions: The number of values to keep of each embedding; see `export_model`.
-        max_score_loss: The largest loss in points of the task's score that is accepted.
-
-    Returns:
-        The path of `folder`.
+        scored: What the models are scored on.
+        write: Takes a version folder, and the class of a variant as `variant=`, and writes it.
+        variant: A key of SAVED_MODELS, or LITERT.
+        max_score_loss: The points, of 100, by which the score may drop.
 
     Raises:
-        InputError: The variant loses more than `max_score_loss` points; it is not smaller or faster
-            than float32 on this machine; no task scores the model; or `export_model` refuses it.
+        InputError: The variant loses more than `max_score_loss` points, or it is not smaller or
+            faster than float32 on this machine.
     """
-    check_name(variant, VARIANTS, what="variant")
-    if not (math.isfinite(max_score_loss) and max_score_loss >= 0):
-        raise InputError(
-            f"--accept-loss is {max_score_loss}; expected a number of points, such as 0.5"
-        )
-    folder, scored_task = Path(folder), _task(model.metadata, model.source, name=task)
-    file = examples_file(scored_task, data, split="dev")
-    examples = scored_task.read(file, split="dev")
-    scored_task.check_labels(examples)
-    encoded = scored_task.encode(examples, model.tokenizer)
+    folder, task = Path(folder), scored.task
     with (
         atomic_folder(folder) as new_folder,
-        tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=new_folder.parent) as scratch,
+        tempfile.TemporaryDirectory(dir=new_folder) as scratch,
         contextlib.ExitStack() as open_models,
     ):
         # Warm-up requests contain the name of the model, which is that of the parent folder.
         named = Path(folder.resolve().parent.name, folder.name)
-        export = partial(export_model, model, num_texts=num_texts, dimensions=dimensions)
         folders = {name: Path(scratch, name, named) for name in (FLOAT32, variant)}
-        export(folders[FLOAT32])
+        write(folders[FLOAT32])
         if variant == LITERT:
             write_litert(folders[FLOAT32], folders[LITERT])
         else:
-            export(folders[variant], variant=SAVED_MODELS[variant])
-        models = {n: open_models.enter_context(_opened(n, path)) for n, path in folders.items()}
-        is_sentence_encoder = model.metadata.embedding is not None
-        if is_sentence_encoder:
-            models = {name: on_groups(run) for name, run in models.items()}
-        times = seconds(models, task=scored_task, encoded=encoded)
+            write(folders[variant], variant=SAVED_MODELS[variant])
+        models = {n: open_models.enter_context(opened(n, path)) for n, path in folders.items()}
+        times = seconds(models, task=task, encoded=scored.encoded)
         figures = {
-            name: Figures(
-                num_bytes=_num_bytes(folders[name]),
-                seconds=times[name],
-                score=score(run, task=scored_task, examples=examples, encoded=encoded, stage=name),
-            )
+            name: {
+                "num_bytes": _num_bytes(folders[name]),
+                "seconds": times[name],
+                "score": score(run, scored),
+            }
             for name, run in models.items()
         }
-        metric = scored_task.metric
-        print(table(figures, metric=metric))
-        _check(figures, variant, metric=metric, max_score_loss=max_score_loss)
-        cosine = None
-        if is_sentence_encoder:
-            cosine = _checked_cosine(mean_cosine(*models.values(), encoded=encoded), variant)
-        written = folders[variant]
+        _compare(figures, metric=task.metric, max_score_loss=max_score_loss)
+        num_examples = len(scored.examples)
         measurements = {
             "name": variant,
-            "figures": {name: dataclasses.asdict(each) for name, each in figures.items()},
-            "scored_on": {"task": scored_task.name, "metric": metric, "examples": len(examples)},
-            **({} if cosine is None else {"cosine": cosine}),
+            "figures": figures,
+            "scored_on": {"task": task.name, "metric": task.metric, "examples": num_examples},
         }
-        write_metadata(written, {**json_object(written / METADATA), "variant": measurements})
-        os.replace(written, new_folder)
+        metadata = json_object(folders[variant] / METADATA)
+        write_metadata(folders[variant], {**metadata, "variant": measurements})
+        for each in folders[variant].iterdir():
+            shutil.move(each, new_folder)
     return folder
 
 
-def table(figures: dict[str, Figures], *, metric: str) -> str:
-    """Formats the measurements of two models as a text table.
+def write_litert(saved_model: Path, folder: Path) -> None:
+    """Writes model.tflite and copies of the vocabulary and metadata of a SavedModel.
 
-    Args:
-        figures: The measurements by name, float32 first.
-        metric: The name of the task's metric.
-
-    Returns:
-        A header, a line for each model, and a line that compares the second model with the first.
+    The LiteRT model takes the inputs of the signature `tensors`, of any batch size and length, and
+    returns its numeric outputs. The weights and the matrix products with them have 8 bits.
     """
-    rows = [
-        (
-            name,
-            readable_size(each.num_bytes),
-            *(f"{1000 * seconds:.1f} ms" for seconds in each.seconds.values()),
-            f"{each.score:.2f}",
-        )
-        for name, each in figures.items()
-    ]
-    float32, variant = figures.values()
-    times = (f"{rate:.2f}x" for rate in variant.time_rates(float32))
-    size, score = f"{variant.size_rate(float32):.2f}x", f"{variant.score - float32.score:+.2f}"
-    rows.append(("", size, *times, score))
-    # The metadata keeps the word of earlier versions.
-    sizes = (size.replace("pieces", "tokens") for size in float32.seconds)
-    return "\n".join(Table(("", "on disk", *sizes, metric), rows).aligned())
+    loaded = tf.saved_model.load(os.fspath(saved_model))
+    tensors = loaded.signatures["tensors"]
 
+    def numeric(**inputs):
+        return {n: v for n, v in tensors(**inputs).items() if v.dtype != tf.string}
 
-def _task(metadata: ModelMetadata, source: str, *, name: str | None) -> Task:
-    """Returns the task that scores a model; it cuts long texts where the exported model does."""
-    scored = {task.model for task in TASKS.values() if task.model in EXPORTERS}
-    if metadata.model not in scored:
-        raise InputError(
-            f"{source} is a {metadata.model}, which no task scores; expected one of "
-            f"{', '.join(sorted(scored))}"
-        )
-    name = name or metadata.task.get("name")
-    if metadata.embedding is not None:
-        if name not in (None, SENTENCE_PAIRS_TASK.name):
-            raise InputError(
-                f"the task {name} does not score a variant of a {metadata.model}; set --task "
-                f"{SENTENCE_PAIRS_TASK.name}, and --data to pairs of texts with scores"
-            )
-        name = SENTENCE_PAIRS_TASK.name
-    if name is None:
-        raise InputError(
-            f"{source} does not state the task that it was fine-tuned on; set it with --task or "
-            "task=..."
-        )
-    task = task_of(metadata, name=str(name), source=source)
-    task = dataclasses.replace(task, max_length=metadata.max_length)
-    if isinstance(task, ClassificationTask) and task.long_texts == "error":
-        return dataclasses.replace(task, long_texts="truncate")
-    return task
+    _, inputs = tensors.structured_input_signature
+    function = traced(numeric, **inputs)
+    # It does not track the tables of the tokenizer, which LiteRT cannot store.
+    tracked: Any = tf.Module()
+    tracked.weights = list(function.variables)
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], tracked)
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    folder.mkdir(parents=True)
+    (folder / LITERT_FILE).write_bytes(converter.convert())
+    shutil.copytree(saved_model / "assets", folder / "assets")
+    (folder / METADATA).parent.mkdir()
+    shutil.copy(saved_model / METADATA, folder / METADATA)
 
 
 @contextlib.contextmanager
-def _opened(variant: str, folder: Path) -> Iterator[Run]:
+def opened(variant: str, folder: Path) -> Iterator[Run]:
     """Loads an exported model and yields a function that runs its signature `tensors`."""
-    if variant == LITERT:
-        yield litert_run(folder)
-    else:
+    if variant != LITERT:
         with loaded(folder) as run:
             yield lambda inputs: run({"signature": "tensors", "inputs": inputs})
+        return
+    # tf.lite.Interpreter is deprecated. Its successor, ai-edge-litert, is one more package (22 MB).
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s).*tf.lite.Interpreter is deprecated")
+        path = os.fspath(folder / LITERT_FILE)
+        interpreter = tf.lite.Interpreter(path, num_threads=os.cpu_count())
+        interpreter.allocate_tensors()
+    runner = interpreter.get_signature_runner()
+    yield lambda inputs: runner(**inputs)
 
 
-def _check(figures: dict[str, Figures], name: str, *, metric: str, max_score_loss: float) -> None:
-    float32, variant = figures.values()
-    loss = round(float32.score - variant.score, 2)  # as in the message, which recommends it
-    if not loss <= max_score_loss:
-        raise InputError(
-            f"{name} loses {loss:.2f} points of {metric}, more than {max_score_loss:g}, and is not "
-            "written; choose another variant, or set --accept-loss (max_score_loss) to the points "
-            "that it may lose"
-        )
-    if name == LITERT or SAVED_MODELS[name].saves == "size":
-        unit, rate = "bytes", variant.size_rate(float32)
-    else:
-        unit, rate = "time", geometric_mean(variant.time_rates(float32))
-    if rate > _MAX_RATE:
-        raise InputError(
-            f"{name} takes {rate:.2f}x of float32's {unit} on this machine, more than "
-            f"{_MAX_RATE}x, and is not written; serve float32, or choose another variant"
-        )
+def score(run: Run, scored: Scoring) -> float:
+    """Returns the score of an exported model by the metric of the task, in points up to 100."""
+    task, examples, encoded = scored
+    outputs: list = [None] * len(encoded)
+    batches = [*longest_first_batches(encoded.lengths, batch_size=_BATCH_SIZE)]
+    for rows in tqdm(batches, desc="score", unit=" batches", leave=False, disable=None):
+        inputs = encoded.batch(rows)[0]
+        *groups, length = inputs["input_ids"].shape
+        if encoded.has_fixed_groups:  # the signature of a sentence encoder takes single texts
+            inputs = {name: array.reshape(-1, length) for name, array in inputs.items()}
+            logits: Any = run(inputs)["embedding"].reshape(*groups, -1)
+        else:
+            logits = _logits(run(inputs), problem_type=task.problem_type)
+        for index, row in enumerate(rows):
+            outputs[row] = tf.nest.map_structure(lambda array, at=index: array[at], logits)
+    value = task.score(examples, task.predictions(examples, encoded, outputs))[task.metric]
+    return value if task.is_metric_percentage else 100 * value
 
 
-def _checked_cosine(cosine: float, name: str) -> float:
-    print(f"mean cosine between the embeddings of {name} and float32: {cosine:.4f}")
-    if cosine < MIN_COSINE:
-        raise InputError(
-            f"the embeddings of {name} have the mean cosine {cosine:.4f} with those of float32, "
-            f"less than {MIN_COSINE}, and are not written; serve float32, or choose another variant"
-        )
-    return cosine
+def _logits(outputs: Mapping[str, np.ndarray], *, problem_type: str):
+    """Recovers the model's logits from the outputs of its export, up to an additive constant."""
+    if "start_logits" in outputs:
+        return {end: outputs[f"{end}_logits"] for end in ("start", "end")}
+    if "score" in outputs:
+        return outputs["score"][:, None]
+    with np.errstate(divide="ignore"):
+        logits = np.log(outputs["probabilities"])
+        if problem_type == "multi_label_classification":  # the probabilities are sigmoids
+            logits -= np.log1p(-outputs["probabilities"])
+        return logits
+
+
+def seconds(models: Mapping[str, Run], *, task: Task, encoded: Encoded) -> dict[str, dict]:
+    """Measures the time of a request with one text of median length and with eight long texts.
+
+    Each round runs all models in turn, so that a temporary slowdown of the machine affects all of
+    them.
+
+    Returns:
+        The median time in seconds by model, then by batch size, such as "8 x 128 tokens".
+    """
+    times: dict[str, dict] = {name: {} for name in models}
+    for num_texts, length in (1, int(np.median(encoded.lengths))), (_NUM_LONG_TEXTS, _LONG_LENGTH):
+        length = min(length, task.max_length)
+        first = encoded.batch(np.arange(1))[0]
+        # As many choices or windows as the first row; the texts of a sentence encoder are single.
+        groups = () if encoded.has_fixed_groups else first["input_ids"].shape[1:-1]
+        shape = (num_texts, *groups, length)
+        inputs = {name: np.full(shape, name != "segment_ids", np.int32) for name in first}
+        of_size: dict[str, list] = {name: [] for name in models}
+        for _ in range(1 + _NUM_ROUNDS):
+            for name, run in models.items():
+                start = time.perf_counter()
+                run(inputs)
+                of_size[name].append(time.perf_counter() - start)
+        for name, rounds in of_size.items():  # the first round is slow
+            times[name][f"{num_texts} x {length} tokens"] = median(rounds[1:])
+    return times
+
+
+def _compare(figures: Mapping[str, dict], *, metric: str, max_score_loss: float) -> None:
+    """Prints the figures of float32 and of a variant, and refuses a variant that is not better."""
+    (_, float32), (name, variant) = figures.items()
+    size = variant["num_bytes"] / float32["num_bytes"]
+    pairs = zip(variant["seconds"].values(), float32["seconds"].values(), strict=True)
+    times = [ours / theirs for ours, theirs in pairs]
+    loss = round(float32["score"] - variant["score"], 2)  # as in the message, which recommends it
+    rows = [("", "on disk", *float32["seconds"], metric)]
+    for model, each in figures.items():
+        milliseconds = (f"{1000 * value:.1f} ms" for value in each["seconds"].values())
+        values = (readable_size(each["num_bytes"]), *milliseconds, f"{each['score']:.2f}")
+        rows.append((model, *values))
+    rows.append(("", f"{size:.2f}x", *(f"{rate:.2f}x" for rate in times), f"{-loss:+.2f}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+    check(
+        loss <= max_score_loss,
+        f"{name} loses {loss:.2f} points of {metric}, more than {max_score_loss:g}, and is not "
+        "written; choose another variant, or set --accept-loss (max_score_loss) to the points that "
+        "it may lose",
+    )
+    saves_size = name == LITERT or SAVED_MODELS[name].saves == "size"
+    unit, rate = ("bytes", size) if saves_size else ("time", geometric_mean(times))
+    check(
+        rate <= _MAX_RATE,
+        f"{name} takes {rate:.2f}x of float32's {unit} on this machine, more than {_MAX_RATE}x, "
+        "and is not written; serve float32, or choose another variant",
+    )
 
 
 def _num_bytes(folder: Path) -> int:

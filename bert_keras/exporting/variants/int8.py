@@ -1,15 +1,12 @@
 """Defines the int8 variant, which computes the matrix products of the encoder in 8 bits.
 
-The scheme is "vector-wise" quantization (Dettmers et al. 2022, LLM.int8(), section 2.1). Weights
-are quantized once, each column by its largest absolute value. Activations are quantized at run
-time, each token by its largest absolute value; the values of GELU are an exception (see
-`_QuantizedGelu`). Where the processor has bfloat16, attention computes in it.
+The scheme is "vector-wise" quantization (Dettmers et al. 2022, LLM.int8(), section 2.1): weights
+are scaled by column, activations by token. Where the processor has bfloat16, attention computes in
+it.
 
 TensorFlow's op `_QuantizedMatMul` (oneDNN) computes the product. It takes unsigned activations, so
-they have a zero point, which is 128 except after GELU. The constant that the zero point adds to
-each column of the product is subtracted through the op's bias. Ops whose names begin with an
-underscore can change with any version of TensorFlow. `check_kernel` therefore tests the op before
-it is used.
+they have a zero point, whose part of the product is subtracted through the op's bias. Ops whose
+names begin with an underscore can change: `largest_weight` tests the op before it is used.
 """
 
 import contextlib
@@ -38,9 +35,6 @@ _INTERVALS = 255.99  # just under 256, because a float32 product may be rounded 
 class Int8(Variant):
     """Computes the dense layers of the encoder's blocks in 8 bits.
 
-    Args:
-        model: A Keras model with an `encoder`.
-
     Raises:
         InputError: TensorFlow or the processor lacks a kernel that multiplies int8 exactly.
     """
@@ -48,8 +42,8 @@ class Int8(Variant):
     saves = "time"
 
     def __init__(self, model):
-        check_kernel()
         super().__init__(model)
+        self.largest = largest_weight()
         self.has_bfloat16 = processor_has_bfloat16()
         blocks = model.encoder.blocks
         self.calls = [call for block in blocks for call in self._calls(block)]
@@ -60,17 +54,16 @@ class Int8(Variant):
         ]
 
     def _calls(self, block) -> list:
-        """Returns the layers of a block and the functions that replace their `call`."""
         attention, feed_forward = block.attention, block.feed_forward
         dtype = "bfloat16" if self.has_bfloat16 else "float32"
         heads = (attention.query_dense, attention.key_dense, attention.value_dense)
         others = [attention.output_dense]
-        calls: list = [(layer, _QuantizedDense(layer, dtype=dtype)) for layer in heads]
+        calls: list = [(each, _QuantizedDense(each, self.largest, dtype=dtype)) for each in heads]
         if feed_forward.activation == "gelu" and not feed_forward.is_gated:
-            calls.append((feed_forward, _QuantizedGelu(feed_forward)))
+            calls.append((feed_forward, _QuantizedGelu(feed_forward, self.largest)))
         else:
             others += [feed_forward.intermediate_dense, feed_forward.output_dense]
-        return [*calls, *((layer, _QuantizedDense(layer)) for layer in others)]
+        return [*calls, *((layer, _QuantizedDense(layer, self.largest)) for layer in others)]
 
     def traced(self, inputs):
         attentions = [block.attention for block in self.model.encoder.blocks]
@@ -86,16 +79,13 @@ class Int8(Variant):
 
 
 class _Kernel:
-    """An int8 kernel, whose columns have their own scales.
+    """An int8 kernel [D,F] of values up to `largest`, whose columns have their own scales.
 
-    Args:
-        kernel: A float array [D,F].
-        factor: A factor of the products.
-        zero: The number that stands for 0 in the activations.
+    The number `zero` stands for 0 in the activations. The products are multiplied by `factor`.
     """
 
-    def __init__(self, kernel: np.ndarray, *, factor: float, zero: float):
-        scales = np.maximum(np.abs(kernel).max(axis=0), 1e-12) / _LARGEST
+    def __init__(self, kernel: np.ndarray, largest: int, *, factor: float, zero: float):
+        scales = np.maximum(np.abs(kernel).max(axis=0), 1e-12) / largest
         rounded = np.round(np.sign(factor) * kernel / scales).astype(np.int8)
         self.scales = abs(factor) * scales
         self.sums = self.scales * rounded.sum(axis=0, dtype=np.int32)
@@ -108,16 +98,11 @@ class _Kernel:
 
 
 class _QuantizedDense:
-    """A dense layer with an int8 kernel; maps float32 [X,D] to [X,F].
+    """A dense layer with an int8 kernel; maps float32 [X,D] to factor * outputs, [X,F]."""
 
-    Args:
-        layer: The dense layer.
-        dtype: The dtype of the outputs.
-        factor: A factor that is multiplied into the outputs.
-    """
-
-    def __init__(self, layer, *, dtype: str = "float32", factor: float = 1):
-        self.product = _Kernel(layer.kernel.numpy(), factor=factor / _LARGEST, zero=_ZERO)
+    def __init__(self, layer, largest: int, *, dtype: str = "float32", factor: float = 1):
+        kernel = layer.kernel.numpy()
+        self.product = _Kernel(kernel, largest, factor=factor / _LARGEST, zero=_ZERO)
         self.kernels = [self.product.variable]
         self.dtype, self.bias, self.factor = dtype, layer.bias, factor
 
@@ -141,14 +126,14 @@ class _QuantizedGelu:
     middle of its interval.
     """
 
-    def __init__(self, layer):
+    def __init__(self, layer, largest: int):
         factor = -math.sqrt(0.5)
-        self.inner = _QuantizedDense(layer.intermediate_dense, factor=factor)
-        outer = layer.output_dense
-        self.product = _Kernel(outer.kernel.numpy(), factor=-factor / _INTERVALS, zero=-0.5)
+        self.inner = _QuantizedDense(layer.intermediate_dense, largest, factor=factor)
+        kernel = layer.output_dense.kernel.numpy()
+        self.product = _Kernel(kernel, largest, factor=-factor / _INTERVALS, zero=-0.5)
         self.kernels = [*self.inner.kernels, self.product.variable]
         self.highest = -_HIGHEST * _INTERVALS * self.product.sums
-        self.bias = outer.bias
+        self.bias = layer.output_dense.bias
 
     def __call__(self, hidden_XD, training=False):
         u_XF = self.inner(hidden_XD)
@@ -162,22 +147,9 @@ class _QuantizedGelu:
 
 
 def _product(x_XD, kernel_DF, *, scales: np.ndarray, offsets: np.ndarray) -> tf.Tensor:
-    """Returns (x @ kernel) * scales + offsets.
-
-    Args:
-        x_XD: uint8 [X,D].
-        kernel_DF: int8 [D,F].
-        scales: [F].
-        offsets: [F].
-
-    Returns:
-        float32 [X,F].
-    """
-    device = [
-        tf.bitcast(x_XD, tf.quint8),
-        tf.bitcast(kernel_DF, tf.qint8),
-        tf.constant(offsets, tf.float32),
-    ]
+    """Returns (x @ kernel) * scales + offsets, float32 [X,F], for x uint8 and kernel int8."""
+    x_XD, kernel_DF = tf.bitcast(x_XD, tf.quint8), tf.bitcast(kernel_DF, tf.qint8)
+    device = [x_XD, kernel_DF, tf.constant(offsets, tf.float32)]
     # The smallest and largest value of the activations, then of each kernel column.
     ranges = [0.0, 255.0, -_LARGEST * scales, _LARGEST * scales]
     host = [tf.constant(each, tf.float32) for each in ranges]
@@ -204,30 +176,31 @@ def _types(dtypes) -> AttrValue:
     return AttrValue(list=AttrValue.ListValue(type=types))
 
 
-def check_kernel() -> None:
-    """Raises InputError if TensorFlow on this machine does not multiply int8 exactly.
+def largest_weight() -> int:
+    """Returns the largest weight that TensorFlow on this machine multiplies exactly: 127 or 64.
 
-    The test multiplies the largest values, because x86 processors without VNNI add the products in
-    too few bits.
+    x86 processors without VNNI add two products of 8 bits in 16 bits. With weights of 7 bits, the
+    sum fits: 2 * 255 * 64 < 2^15.
+
+    Raises:
+        InputError: TensorFlow has no int8 product for this machine, or not even 64 is exact.
     """
     size = 64
-    x = np.full((size, size), 255, np.uint8)
-    kernel = np.full((size, size), _LARGEST, np.int8)
-    product = tf.function(
-        lambda: _product(
-            tf.constant(x), tf.constant(kernel), scales=np.ones(size), offsets=np.zeros(size)
-        )
-    )
-    try:
+    x = tf.fill([size, size], tf.constant(255, tf.uint8))
+
+    def product(weight: int) -> np.ndarray:
         with tf.device("CPU:0"):
-            values = product().numpy()
+            kernel = tf.fill([size, size], tf.constant(weight, tf.int8))
+            plain = {"scales": np.ones(size), "offsets": np.zeros(size)}
+            return tf.function(lambda: _product(x, kernel, **plain))().numpy()
+
+    try:
+        for weight in (_LARGEST, 64):
+            if (product(weight) == size * 255 * weight).all():
+                return weight
     except (ValueError, tf.errors.OpError) as error:
         raise InputError(
             f"TensorFlow {tf.__version__} has no int8 matrix product (_QuantizedMatMul) for this "
             "machine; choose another variant"
         ) from error
-    if (values != size * 255 * _LARGEST).any():
-        raise InputError(
-            "this processor does not multiply int8 exactly, as processors with VNNI do; choose "
-            "another variant"
-        )
+    raise InputError("this processor does not multiply int8 exactly; choose another variant")

@@ -1,20 +1,20 @@
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.config import BertConfig
 from bert_keras.downstream.texts import windows_of
 from bert_keras.errors import InputError
-from bert_keras.exporting.model_folder import export_classifier
+from bert_keras.exporting.export import export_classifier
+from bert_keras.exporting.signatures.classifier import classifier_outputs
 from bert_keras.exporting.verify import run_requests
+from bert_keras.exporting.warmup import serialized
 from bert_keras.models.task_models import BertClassifier
-from bert_keras.text.packing import pack
+from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.factories import letter_vocabulary, tiny_config, with_noise
 
-WORDS = ("the", "cafe", "##s", ".", ",", "[", "]", "mask", "東", *SPECIAL_TOKENS)
-VOCABULARY = Vocabulary((*WORDS, *(f"word{index}" for index in range(30_522 - len(WORDS)))))
+VOCABULARY = letter_vocabulary("the", "cafe", "東", *(f"word{n}" for n in range(30_000)))
+TOKENIZER = WordPieceTokenizer(VOCABULARY, lowercase=True)
 LABELS = ("no", "yes", "не знаю")
 TEXTS = ["The cafés.", "", "the, " * 200, "東[MASK] word7 a\u200bb", "x" * 250]
 PAIRS = ["word1 word2", "the " * 200, "cafe, " * 200, "", "\u00a0"]
@@ -22,14 +22,7 @@ PAIRS = ["word1 word2", "the " * 200, "cafe, " * 200, "", "\u00a0"]
 
 @pytest.fixture(scope="module")
 def model():
-    keras.utils.set_random_seed(7)
-    config = BertConfig(
-        vocab_size=30_522, hidden_size=32, num_layers=2, num_heads=2, max_positions=64
-    )
-    model = BertClassifier(config, num_labels=3)
-    for weight in model.weights:  # initial weights give nearly equal outputs
-        weight.assign(weight + keras.random.normal(weight.shape, stddev=0.3))
-    return model
+    return with_noise(BertClassifier(tiny_config(vocab_size=len(VOCABULARY)), num_labels=3))
 
 
 def export(model, folder, **changes):
@@ -43,110 +36,138 @@ def pair_folder(model, tmp_path_factory):
     return export(model, tmp_path_factory.mktemp("saved_models") / "pairs" / "1", num_texts=2)
 
 
-def expected_probabilities(model, *columns):
-    tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=True)
-    ids = [tokenizer.ids_batch(column) for column in columns]
-    inputs = pack(*ids, vocabulary=VOCABULARY, max_length=48)
-    return inputs, tf.nn.softmax(model(inputs, training=False)).numpy()
-
-
-def serialized(*texts: str) -> bytes:
-    features = {
-        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
-        for name, text in zip(("text", "text_pair"), texts, strict=True)
-    }
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
-
-
 def test_a_moved_export_of_a_pair_model_equals_the_keras_model(
     model, pair_folder, tmp_path, assert_frozen
 ):
     assert_frozen("classifier_of_pairs", pair_folder)
     moved = pair_folder.parent.rename(tmp_path / "moved") / "1"
-    inputs, probabilities = expected_probabilities(model, TEXTS, PAIRS)
-    tensors = {name: array.tolist() for name, array in inputs.items()}
-    examples = [serialized(*pair) for pair in zip(TEXTS, PAIRS, strict=True)]
-    outputs = run_requests(
+    inputs = encode(TOKENIZER, TEXTS, PAIRS, max_length=48)
+    probabilities = tf.nn.softmax(model(inputs, training=False)).numpy()
+    texts = {"text": TEXTS, "text_pair": PAIRS}
+    *served, classified = run_requests(
         moved,
         [
-            {"signature": "serving_default", "inputs": {"text": TEXTS, "text_pair": PAIRS}},
-            {"signature": "tensors", "inputs": tensors},
-            {"signature": "examples", "inputs": {"examples": examples}},
-            {"signature": "classify", "inputs": {"inputs": examples}},
+            {"signature": "serving_default", "inputs": texts},
+            {"signature": "tensors", "inputs": inputs},
+            {"signature": "examples", "inputs": {"examples": serialized(texts)}},
+            {"signature": "classify", "inputs": {"inputs": serialized(texts)}},
         ],
     )
-    assert np.ptp(probabilities[:, 0]) > 0.01
-    assert outputs[3] == {"classes": outputs[2]["labels"], "scores": outputs[2]["probabilities"]}
-    for served in outputs[:3]:
-        np.testing.assert_allclose(served["probabilities"], probabilities, atol=1e-5)
-        assert served["label"] == [LABELS[index] for index in probabilities.argmax(axis=1)]
-        assert served["labels"] == [list(LABELS)] * len(TEXTS)
     moved.parent.rename(pair_folder.parent)
+    assert np.ptp(probabilities[:, 0]) > 0.01
+    for outputs in served:
+        np.testing.assert_allclose(outputs["probabilities"], probabilities, atol=1e-5)
+        assert outputs["label"] == [LABELS[index] for index in probabilities.argmax(axis=1)]
+        assert outputs["labels"] == [list(LABELS)] * len(TEXTS)
+    assert classified == {"classes": outputs["labels"], "scores": outputs["probabilities"]}
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(serialized({"text_pair": ["a"]})[0], id="missing input"),
+        pytest.param(serialized({"text": [["x", "y"]], "text_pair": ["a"]})[0], id="two values"),
+        pytest.param(b"no example", id="not an example"),
+    ],
+)
+def test_malformed_examples_are_invalid_arguments(pair_folder, example):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        run_requests(pair_folder, [{"signature": "examples", "inputs": {"examples": [example]}}])
 
 
 def test_an_export_has_the_vocabulary_and_stores_weights_once(model, pair_folder):
-    folder = pair_folder
-    assert [path.name for path in folder.parent.iterdir()] == ["1"]
-    assert (folder / "assets/vocab.txt").read_text("utf-8").split("\n")[:-1] == list(
-        VOCABULARY.tokens
-    )
+    assert [path.name for path in pair_folder.parent.iterdir()] == ["1"]
+    assert (pair_folder / "assets/vocab.txt").read_text("utf-8") == VOCABULARY.lines
     weights = sum(weight.value.numpy().nbytes for weight in model.weights)
-    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= (
-        weights + 3 * 2**20
-    )
+    files = [path for path in pair_folder.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= weights + 3 * 2**20
 
 
 def test_signatures_of_a_text_model_are_frozen(model, tmp_path, assert_frozen, not_verified):
-    folder = export(model, tmp_path / "texts" / "12")
-    assert folder == tmp_path / "texts" / "12"
-    assert_frozen("classifier", folder)
+    assert_frozen("classifier", export(model, tmp_path / "texts" / "12"))
 
 
 @pytest.mark.slow
-def test_windows_of_pairs_with_many_labels(model, tmp_path, assert_frozen):
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_windows_of_pairs_with_many_labels(tmp_path, assert_frozen, pooling):
+    config = tiny_config(vocab_size=len(VOCABULARY))
+    model = with_noise(BertClassifier(config, num_labels=3, window_pooling=pooling))
     changes = {"num_texts": 2, "stride": 20, "problem_type": "multi_label_classification"}
     folder = export(model, tmp_path / "windows" / "1", **changes)
     assert_frozen("classifier_of_windows", folder)
     texts, pairs = ["the cafe", "word3", "", "word5 word6"], ["the, " * 200, "", *TEXTS[2:4]]
-    tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=True)
-    ids = tuple(tokenizer.ids_batch(column) for column in (texts, pairs))
+    ids = tuple(TOKENIZER.ids_batch(column) for column in (texts, pairs))
     arguments = {"max_length": 48, "stride": 20, "vocabulary": VOCABULARY, "locations": texts}
     inputs, _ = windows_of(ids, np.arange(4), **arguments).batch(np.arange(4))
     probabilities = tf.sigmoid(model(inputs, training=False)).numpy()
     assert inputs["input_ids"].shape[:2] == (4, 19)
     assert np.ptp(probabilities[:, 0]) > 0.01
-    outputs = run_requests(
+    requests = [
+        {"signature": "serving_default", "inputs": {"text": texts, "text_pair": pairs}},
+        {"signature": "tensors", "inputs": inputs},
+    ]
+    for served in run_requests(folder, requests):
+        np.testing.assert_allclose(served["probabilities"], probabilities, atol=1e-5)
+        positive = [np.array(LABELS)[row >= 0.5] for row in probabilities]
+        assert served["label"] == [",".join(row) for row in positive]
+
+
+@pytest.mark.slow
+def test_a_regression_of_windows(tmp_path, assert_frozen):
+    config = tiny_config(vocab_size=len(VOCABULARY))
+    model = with_noise(BertClassifier(config, num_labels=1, window_pooling="max"))
+    changes = {"labels": ["stars"], "problem_type": "regression", "stride": 4, "max_length": 8}
+    folder = export(model, tmp_path / "stars" / "1", **changes)
+    assert_frozen("regression_of_windows", folder)
+    windows = ["yes", "the " * 6, "the the cafe cafe cafe"]  # 6 tokens long, 4 tokens apart
+    scores = model(encode(TOKENIZER, windows, max_length=8)).numpy()[:, 0]
+    texts = {"text": ["yes", "the " * 6 + "cafe " * 3]}
+    served, examples = run_requests(
         folder,
         [
-            {"signature": "serving_default", "inputs": {"text": texts, "text_pair": pairs}},
-            {"signature": "tensors", "inputs": {n: each.tolist() for n, each in inputs.items()}},
-            {"signature": "serving_default", "inputs": {"text": ["x"], "text_pair": ["the"]}},
+            {"signature": "serving_default", "inputs": texts},
+            {"signature": "regress", "inputs": {"inputs": serialized(texts)}},
         ],
     )
-    for served in outputs[:2]:
-        np.testing.assert_allclose(served["probabilities"], probabilities, atol=1e-5)
-        assert served["label"] == [
-            ",".join(np.array(LABELS)[row >= 0.5].tolist()) for row in probabilities
-        ]
+    assert list(served) == ["score"] and examples == {"outputs": served["score"]}
+    np.testing.assert_allclose(served["score"], [scores[0], max(scores[1:])], atol=1e-5)
+
+
+LOGITS = tf.constant([[2.0, -1.0, 0.0], [-3.0, -0.5, -0.1], [1.0, 1.5, 0.5]])
+
+
+@pytest.mark.parametrize(
+    ("problem_type", "names", "row"),
+    [
+        ("", ["no", "не знаю", "yes"], [0.8437947, 0.0420101, 0.1141952]),
+        ("multi_label_classification", ["no,не знаю", "", "no,yes,не знаю"],
+         [0.8807971, 0.2689414, 0.5]),
+    ],
+)  # fmt: skip
+def test_labels_and_their_probabilities(problem_type, names, row):
+    served = classifier_outputs(LABELS, problem_type=problem_type)(LOGITS)
+    assert [each.decode() for each in served["label"].numpy()] == names
+    np.testing.assert_allclose(served["probabilities"][0], row, atol=1e-6)
+
+
+def test_one_label_without_a_problem_type_is_a_regression():
+    for problem_type in ("regression", ""):
+        outputs = classifier_outputs(["similarity"], problem_type=problem_type)(LOGITS[:, :1])
+        assert list(outputs) == ["score"] and outputs["score"].numpy().tolist() == [2.0, -3.0, 1.0]
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"labels": ["no", "yes"]}, "there are 2 labels for 3 logits"),
-        ({"max_length": 2}, "max_length is 2; expected more than the 2 special tokens"),
-        ({"max_length": 3, "num_texts": 2}, "max_length is 3; expected more than the 3"),
-        ({"max_length": 65}, "65 tokens, but the encoder has 64 positions"),
-        ({"num_texts": 3}, "num_texts is 3; expected 1 or 2"),
-        ({"stride": 0}, "stride is 0; expected a number of tokens, at least 1"),
-        ({"problem_type": "regression"}, "a regression has 3 labels; expected 1"),
-        (
-            {"vocabulary": Vocabulary((*VOCABULARY.tokens, "more"))},
-            "the vocabulary has 30523 tokens and the model has 30522",
-        ),
+        ({"max_length": 2}, "max_length is 2"),
+        ({"max_length": 3, "num_texts": 2}, "max_length is 3"),
+        ({"max_length": 65}, "max_length is 65"),
+        ({"stride": 0}, "stride is 0"),
+        ({"problem_type": "regression"}, "a regression has 3 labels"),
     ],
 )
-def test_inconsistent_arguments_are_refused(model, tmp_path, changes, message):
+def test_settings_that_do_not_fit_are_refused(model, tmp_path, changes, message):
     with pytest.raises(InputError, match=message):
         export(model, tmp_path / "name" / "1", **changes)
-    assert not list(tmp_path.rglob("*.pb")) and not list(tmp_path.glob("name/*"))
+    assert not list(tmp_path.glob("name/*"))

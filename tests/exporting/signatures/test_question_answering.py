@@ -1,33 +1,29 @@
+"""Answers in a graph, and their parts, equal those of evaluation."""
+
 import dataclasses
 import json
-from functools import partial
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.config import BertConfig, ModelMetadata
+from bert_keras.config import ModelMetadata
 from bert_keras.downstream.batches import Predictor
+from bert_keras.downstream.squad.answers import spans
 from bert_keras.downstream.squad.questions import Question
 from bert_keras.downstream.squad.task import SQUAD_TASKS
+from bert_keras.downstream.squad.windows import windows_over
 from bert_keras.errors import InputError
-from bert_keras.exporting.saved_model import write_saved_model
-from bert_keras.exporting.signatures.question_answering import (
-    EXPORTER,
-    served_question_answering,
-    signatures,
-)
+from bert_keras.exporting.export import export
+from bert_keras.exporting.signatures.question_answering import best_spans, passages_of
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertQuestionAnswering
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.factories import letter_vocabulary, tiny_config, with_noise
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?!'"
-VOCABULARY = Vocabulary(
-    (*SPECIAL_TOKENS, *LETTERS, *(f"##{each}" for each in LETTERS), "the", "北", "京", "ß", "😀")
-)
+VOCABULARY = letter_vocabulary("the", "北", "京", "ß", "😀")
+TOKENIZER = WordPieceTokenizer(VOCABULARY)
 TASK = dataclasses.replace(
     SQUAD_TASKS["squad1"], max_length=40, stride=11, max_question_length=9, max_answer_length=6
 )
@@ -39,29 +35,30 @@ EXAMPLES = [
     ("what?", " ".join(str(number * number) for number in range(150))),
 ]
 OUTPUTS = {"answer", "start", "end", "score", "no_answer_score"}
+LOWEST = np.finfo(np.float32).min
 
 
 @pytest.fixture(scope="module")
 def model():
-    keras.utils.set_random_seed(7)
-    config = BertConfig(
-        vocab_size=len(VOCABULARY), hidden_size=32, num_layers=2, num_heads=2, max_positions=64
+    return with_noise(BertQuestionAnswering(tiny_config(vocab_size=len(VOCABULARY))))
+
+
+def exported(model, folder, task=TASK):
+    metadata = ModelMetadata(
+        model="BertQuestionAnswering",
+        config=model.config,
+        lowercase=True,
+        max_length=task.max_length,
+        text_columns=task.input_names,
+        task=task.settings(),
     )
-    model = BertQuestionAnswering(config)
-    for weight in model.weights:  # initial weights give nearly equal outputs
-        weight.assign(weight + keras.random.normal(weight.shape, stddev=0.3))
-    return model
-
-
-def export(model, folder, **changes):
-    arguments = {"tokenizer": WordPieceTokenizer(VOCABULARY), "max_length": 40}
-    make = partial(served_question_answering, task=TASK)
-    return write_saved_model(model, folder, make=make, **{**arguments, **changes})
+    model.metadata = metadata
+    return export(model, folder, tokenizer=TOKENIZER)
 
 
 @pytest.fixture(scope="module")
 def folder(model, tmp_path_factory):
-    return export(model, tmp_path_factory.mktemp("saved_models") / "squad" / "1")
+    return exported(model, tmp_path_factory.mktemp("saved_models") / "squad" / "1")
 
 
 def offline(model, examples, task=TASK):
@@ -69,59 +66,43 @@ def offline(model, examples, task=TASK):
         Question(id=str(index), question=question, context=context)
         for index, (question, context) in enumerate(examples)
     ]
-    windows = task.encode(questions, WordPieceTokenizer(VOCABULARY))
+    windows = task.encode(questions, TOKENIZER)
     outputs, _ = Predictor(model)(windows, batch_size=8)
     return windows, task.predictions(questions, windows, outputs)
 
 
 def request(examples):
     questions, contexts = map(list, zip(*examples, strict=True))
-    return {
-        "signature": "serving_default",
-        "inputs": {"question": questions, "context": contexts},
-    }
+    inputs = {"question": questions, "context": contexts}
+    return {"signature": "serving_default", "inputs": inputs}
 
 
-def test_signatures_are_frozen(folder, assert_frozen):
+def test_answers_equal_those_of_evaluation(model, folder, assert_frozen):
     assert_frozen("question_answering", folder)
-
-
-def test_answers_equal_those_of_evaluation(model, folder):
     windows, predictions = offline(model, EXAMPLES)
     assert max(len(windows.of_question(number)) for number in range(5)) > 8
     inputs, _ = windows.batch(np.arange(2))
-    tensors = {name: array.tolist() for name, array in inputs.items()}
     alone = [("why?", ""), ("what?", " \u200b")]
-
+    requests = [request([*EXAMPLES, *alone]), request(EXAMPLES[:1]), request(alone)]
     together, first, empty, logits = run_requests(
-        folder,
-        [
-            request([*EXAMPLES, *alone]),
-            request(EXAMPLES[:1]),
-            request(alone),
-            {"signature": "tensors", "inputs": tensors},
-        ],
+        folder, [*requests, {"signature": "tensors", "inputs": inputs}]
     )
     assert set(together) == OUTPUTS
     assert together["answer"] == [*(each.text for each in predictions), "", ""]
-    for (_, context), prediction, text, start, end, score in zip(
-        EXAMPLES,
-        predictions,
-        *(together[name][:5] for name in ("answer", "start", "end", "score")),
-        strict=True,
-    ):
-        assert context[start:end] == text == prediction.text
-        assert score == pytest.approx(prediction.candidates[0].score, abs=1e-5)
+    for row, ((_, context), prediction) in enumerate(zip(EXAMPLES, predictions, strict=True)):
+        start, end = together["start"][row], together["end"][row]
+        assert context[start:end] == prediction.text
+        expected = prediction.candidates[0].score
+        assert together["score"][row] == pytest.approx(expected, abs=1e-5)
     assert first["answer"] == together["answer"][:1] and first["start"] == together["start"][:1]
     assert empty["answer"] == ["", ""] and empty["start"] == empty["end"] == [-1, -1]
-    assert empty["score"] == [np.finfo(np.float32).min] * 2
-    expected = model(inputs, training=False)
+    assert empty["score"] == [LOWEST] * 2
     is_real = inputs["input_mask"] > 0
     assert not is_real.all()
-    for end in ("start", "end"):
+    for end, expected in model(inputs, training=False).items():
         array = np.float32(logits[f"{end}_logits"])
-        np.testing.assert_allclose(array[is_real], expected[end][is_real], atol=1e-5)
-        assert (array[~is_real] == np.finfo(np.float32).min).all()
+        np.testing.assert_allclose(array[is_real], expected[is_real], atol=1e-5)
+        assert (array[~is_real] == LOWEST).all()
 
 
 @pytest.mark.slow
@@ -132,32 +113,20 @@ def test_unlikely_answers_are_empty_by_the_threshold_of_the_metadata(model, tmp_
     task = dataclasses.replace(task, null_threshold=(odds[1] + odds[2]) / 2)
     _, predictions = offline(model, EXAMPLES, task)
     assert [not each.text for each in predictions].count(True) == 3
-    metadata = ModelMetadata(
-        model="BertQuestionAnswering",
-        config=model.config,
-        lowercase=True,
-        max_length=40,
-        text_columns=task.input_names,
-        task=task.settings(),
-    )
-    VOCABULARY.save(tmp_path / "vocab.txt")
-    reader = TextToInputs(tmp_path / "vocab.txt", lowercase=True, max_length=40)
-    signature = signatures(model, reader, **EXPORTER.settings(metadata, "model"))["serving_default"]
-    columns = {n: tf.constant(texts) for n, texts in request(EXAMPLES)["inputs"].items()}
-    outputs = {name: array.numpy() for name, array in signature(**columns).items()}
-    assert [text.decode() for text in outputs["answer"]] == [each.text for each in predictions]
+    folder = exported(model, tmp_path / "squad2" / "1", task)
+    (outputs,) = run_requests(folder, [request(EXAMPLES)])
+    assert outputs["answer"] == [each.text for each in predictions]
     for number, prediction in enumerate(predictions):
         null = next(each for each in prediction.candidates if not each.text)
         best = next(each for each in prediction.candidates if each.text)
         assert outputs["no_answer_score"][number] == pytest.approx(null.score, abs=1e-5)
         assert outputs["score"][number] == pytest.approx(best.score, abs=1e-5)
         assert (outputs["start"][number] == -1) == (not prediction.text)
-        assert (outputs["end"][number] == -1) == (not prediction.text)
 
 
 def test_windows_without_space_for_a_passage_are_refused(model, tmp_path):
-    with pytest.raises(InputError, match="max_length is 12; expected at least 13"):
-        export(model, tmp_path / "squad" / "1", max_length=12)
+    with pytest.raises(InputError, match="max_length is 12"):
+        export(model, tmp_path / "squad" / "1", tokenizer=TOKENIZER, max_length=12)
 
 
 @pytest.mark.slow
@@ -169,7 +138,97 @@ def test_answers_to_real_questions_equal_those_of_evaluation(model, folder, shar
     _, predictions = offline(model, examples)
     (outputs,) = run_requests(folder, [request(examples)])
     assert outputs["answer"] == [each.text for each in predictions]
-    assert outputs["answer"] == [
-        context[start:end]
-        for (_, context), start, end in zip(examples, outputs["start"], outputs["end"], strict=True)
-    ]
+
+
+@pytest.fixture
+def reader(tmp_path):
+    def make(max_length):
+        VOCABULARY.save(tmp_path / "vocab.txt")
+        return TextToInputs(tmp_path / "vocab.txt", lowercase=True, max_length=max_length)
+
+    return make
+
+
+def graph_and_offline(questions, contexts, *, reader, task, num_values=4):
+    """Returns the best spans of the graph and of training, for logits with many ties."""
+    weights = np.random.default_rng(4).integers(1, 99, (2, 1000)).astype("int32")
+
+    def logits_of(input_ids, **_):
+        positions = tf.range(tf.shape(input_ids)[1])
+        start, end = (
+            tf.cast((input_ids + tf.gather(row, positions)) ** 2 % num_values, tf.float32)
+            for row in weights
+        )
+        return {"start_logits": start, "end_logits": end}
+
+    @tf.function(autograph=False)
+    def in_graph(question, context):
+        passages = passages_of(question, context, reader=reader, task=task)
+        best = best_spans(logits_of, passages, max_answer_length=task.max_answer_length)
+        first_context_token = tf.gather(passages.tokens.ids.row_starts(), tf.size(question))
+        return passages.inputs, passages.rows.row_ids, best, first_context_token
+
+    inputs, row_ids, best, shift = in_graph(tf.constant(questions), tf.constant(contexts))
+    windows = windows_over(
+        [Question(id="", question=q, context=c) for q, c in zip(questions, contexts, strict=True)],
+        TOKENIZER,
+        max_length=reader.max_length,
+        stride=task.stride,
+        max_question_length=task.max_question_length,
+    )
+    expected, _ = windows.batch(np.arange(len(windows)))
+    for name, array in expected.items():
+        np.testing.assert_array_equal(inputs[name].numpy(), array, err_msg=name)
+    counts = np.bincount(row_ids.numpy(), minlength=len(questions))
+    assert counts.tolist() == np.diff(windows.first_windows).tolist()
+    logits = logits_of(tf.constant(expected["input_ids"]))
+    columns = zip(*(each.numpy() for each in logits.values()), strict=True)
+    outputs = [{"start": start, "end": end} for start, end in columns]
+    rows = []
+    for number, context in enumerate(contexts):
+        span = next(spans(windows, number, outputs, task.max_answer_length, context=context))
+        nulls = [outputs[row] for row in windows.of_question(number)]
+        null = min(each["start"][0] + each["end"][0] for each in nulls)
+        rows.append((span.start_logit + span.end_logit, span.first, span.last, null))
+    actual = np.stack([each.numpy() for each in best], axis=1)
+    # In the graph, the tokens of the questions precede those of the contexts.
+    return actual - [0, shift.numpy(), shift.numpy(), 0], np.array(rows)
+
+
+@pytest.mark.parametrize(
+    ("max_length", "stride", "max_question_length", "max_answer_length"),
+    [
+        (16, 1, 4, 3),
+        (17, 4, 6, 30),
+        pytest.param(16, 5, 4, 1, marks=pytest.mark.slow),
+        pytest.param(24, 64, 20, 5, marks=pytest.mark.slow),
+        pytest.param(32, 13, 9, 12, marks=pytest.mark.slow),
+        pytest.param(8, 2, 4, 2, marks=pytest.mark.slow),
+    ],
+)
+def test_spans_equal_those_of_training(
+    reader, max_length, stride, max_question_length, max_answer_length
+):
+    """Each context is unique, because the offline code tokenizes repeated contexts once."""
+    rng = np.random.default_rng(max_length)
+    contexts = [" ".join(rng.choice([*"abcd"], length)) for length in (*range(1, 40), 150, 300)]
+    contexts = list(dict.fromkeys(contexts))
+    questions = ["a " * (number % 11) for number in range(len(contexts))]
+    task = dataclasses.replace(
+        TASK,
+        max_length=max_length,
+        stride=stride,
+        max_question_length=max_question_length,
+        max_answer_length=max_answer_length,
+    )
+    actual, expected = graph_and_offline(questions, contexts, reader=reader(max_length), task=task)
+    np.testing.assert_array_equal(actual, expected)
+
+
+def test_the_first_of_equal_spans_is_chosen(reader):
+    task = dataclasses.replace(TASK, stride=3, max_question_length=4, max_answer_length=7)
+    actual, expected = graph_and_offline(
+        ["a", "b"], ["a a " * 40, "b " * 33], reader=reader(16), num_values=1, task=task
+    )
+    np.testing.assert_array_equal(actual, expected)
+    assert actual[:, 1].tolist() == actual[:, 2].tolist() == [0, 80]

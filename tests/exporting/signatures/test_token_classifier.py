@@ -1,29 +1,36 @@
-import dataclasses
-from functools import partial
+"""Entities in a graph, and their parts, equal those of evaluation."""
 
-import keras
+import dataclasses
+import random
+from itertools import chain
+
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from bert_keras.checkpoints.pretrained import save_model
-from bert_keras.config import BertConfig, ModelMetadata
+from bert_keras.config import ModelMetadata
 from bert_keras.downstream.batches import Predictor
-from bert_keras.downstream.ner.tags import Sentence, entities, read_conll
+from bert_keras.downstream.ner import tags as scoring
+from bert_keras.downstream.ner.tags import Sentence, read_conll
 from bert_keras.downstream.ner.task import NER_TASK
+from bert_keras.downstream.ner.words import WordTokens, sentence_rows
 from bert_keras.errors import InputError
 from bert_keras.exporting.export import export
-from bert_keras.exporting.saved_model import write_saved_model
-from bert_keras.exporting.signatures.token_classifier import served_token_labels
+from bert_keras.exporting.signatures.token_classifier import (
+    bio_tag,
+    entities,
+    served_token_labels,
+    word_rows,
+)
+from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertTokenClassifier
 from bert_keras.text.google_words import google_words
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.factories import letter_vocabulary, tiny_config, with_noise
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?!'#@:/-"
-VOCABULARY = Vocabulary(
-    (*SPECIAL_TOKENS, *LETTERS, *(f"##{each}" for each in LETTERS), "the", "北", "京", "ß", "😀")
-)
+VOCABULARY = letter_vocabulary("the", "北", "京", "ß", "😀")
+TOKENIZER = WordPieceTokenizer(VOCABULARY)
 LABELS = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")
 TASK = dataclasses.replace(NER_TASK, max_length=24, labels=LABELS)
 TEXTS = [
@@ -37,19 +44,8 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def model():
-    keras.utils.set_random_seed(3)
-    config = BertConfig(
-        vocab_size=len(VOCABULARY), hidden_size=32, num_layers=2, num_heads=2, max_positions=64
-    )
-    model = BertTokenClassifier(config, num_labels=5)
-    for weight in model.weights:  # initial weights give nearly equal outputs
-        weight.assign(weight + keras.random.normal(weight.shape, stddev=0.3))
-    return model
-
-
-@pytest.fixture(scope="module")
-def folder(model, tmp_path_factory):
-    metadata = ModelMetadata(
+    model = BertTokenClassifier(tiny_config(vocab_size=len(VOCABULARY)), num_labels=5)
+    model.metadata = ModelMetadata(
         model="BertTokenClassifier",
         config=model.config,
         lowercase=True,
@@ -57,9 +53,13 @@ def folder(model, tmp_path_factory):
         labels=LABELS,
         task=TASK.settings(),
     )
-    parent = tmp_path_factory.mktemp("saved_models")
-    save_model(model, parent / "model", metadata=metadata, vocabulary=VOCABULARY)
-    return export(parent / "model", parent / "ner" / "1")
+    return with_noise(model, seed=3)
+
+
+@pytest.fixture(scope="module")
+def folder(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved_models") / "ner" / "1"
+    return export(model, folder, tokenizer=TOKENIZER)
 
 
 def offline(model, texts):
@@ -67,19 +67,16 @@ def offline(model, texts):
     marks, and type."""
     words = [google_words(text, lowercase=True) for text in texts]
     sentences = [Sentence(tuple(word.text for word in row), None, 0, 1) for row in words if row]
-    encoded = TASK.encode(sentences, WordPieceTokenizer(VOCABULARY))
+    encoded = TASK.encode(sentences, TOKENIZER)
     outputs, _ = Predictor(model)(encoded, batch_size=8)
     tags = iter(TASK.predictions(sentences, encoded, outputs))
-    entities_of_texts = []
-    for row in words:
-        spans = entities(next(tags)) if row else ()
-        entities_of_texts.append(
-            [
-                (min(row[first].indices), max(row[after - 1].indices) + 1, kind)
-                for first, after, kind in spans
-            ]
-        )
-    return entities_of_texts
+    return [
+        [
+            (min(row[first].indices), max(row[after - 1].indices) + 1, kind)
+            for first, after, kind in (scoring.entities(next(tags)) if row else ())
+        ]
+        for row in words
+    ]
 
 
 def assert_entities_are(outputs, texts, expected):
@@ -101,24 +98,16 @@ def request(texts):
     return {"signature": "serving_default", "inputs": {"text": texts}}
 
 
-def test_signatures_are_frozen(folder, assert_frozen):
+def test_entities_equal_those_of_evaluation(model, folder, assert_frozen):
     assert_frozen("token_labels", folder)
-
-
-def test_entities_equal_those_of_evaluation(model, folder):
     inputs = {
         "input_ids": [[2, 9, 8, 3], [2, 7, 3, 0]],
         "input_mask": [[1, 1, 1, 1], [1, 1, 1, 0]],
         "segment_ids": [[0] * 4] * 2,
     }
+    requests = [request(TEXTS), request(TEXTS[:1]), request(["", " \0"])]
     together, single, empty, tensors = run_requests(
-        folder,
-        [
-            request(TEXTS),
-            request(TEXTS[:1]),
-            request(["", " \0"]),
-            {"signature": "tensors", "inputs": inputs},
-        ],
+        folder, [*requests, {"signature": "tensors", "inputs": inputs}]
     )
     expected = offline(model, TEXTS)
     assert sum(map(len, expected)) > 20
@@ -126,23 +115,11 @@ def test_entities_equal_those_of_evaluation(model, folder):
     assert_entities_are(single, TEXTS[:1], expected[:1])
     assert len(empty) == 5 and all(each == [[], []] for each in empty.values())
     logits = model({name: np.array(rows) for name, rows in inputs.items()}, training=False)
-    odds = np.exp(np.asarray(logits))
-    probabilities = odds / odds.sum(axis=-1, keepdims=True)
+    probabilities = tf.nn.softmax(logits).numpy()
     probabilities[1, 3] = 0  # padding
     np.testing.assert_allclose(tensors["probabilities"], probabilities, atol=1e-5)
     assert tensors["label_ids"] == probabilities.argmax(axis=-1).tolist()
     assert tensors["label_names"] == [list(LABELS)] * 2
-
-
-def test_a_wrong_number_of_labels_is_refused(model, tmp_path):
-    with pytest.raises(InputError, match="there are 2 labels for 5 logits"):
-        write_saved_model(
-            model,
-            tmp_path / "ner" / "1",
-            make=partial(served_token_labels, labels=("O", "B-X")),
-            tokenizer=WordPieceTokenizer(VOCABULARY),
-            max_length=24,
-        )
 
 
 @pytest.mark.slow
@@ -152,3 +129,108 @@ def test_entities_of_real_sentences_equal_those_of_evaluation(model, folder, sha
     texts = [" ".join(sentence.words) for sentence in sentences]
     (outputs,) = run_requests(folder, [request(texts)])
     assert_entities_are(outputs, texts, offline(model, texts))
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    file = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    VOCABULARY.save(file)
+    return TextToInputs(file, lowercase=True, max_length=9)
+
+
+def test_a_wrong_number_of_labels_is_refused(model, reader):
+    with pytest.raises(InputError, match="there are 2 labels for 5 logits"):
+        served_token_labels(model, reader, labels=("O", "B-X"))
+
+
+def first_tokens_of(encoded) -> list[int]:
+    return [index for index, token in enumerate(encoded.tokens) if not token.startswith("##")]
+
+
+@pytest.mark.parametrize(
+    "limit", [1, 7, *(pytest.param(limit, marks=pytest.mark.slow) for limit in (2, 3, 10))]
+)
+def test_rows_equal_those_of_training(reader, limit):
+    rng = random.Random(limit)
+    texts = ["", "a"]
+    texts += [
+        " ".join("".join(rng.choices("abc", k=rng.randrange(1, 6))) for _ in range(length))
+        for length in range(40)
+    ]
+    texts += ["a " * limit, "a " * (limit + 1), "", ""]
+    encoded = TOKENIZER.encode_batch(texts)
+    bounds = np.cumsum([0, *(len(each.ids) for each in encoded)])
+    starts = [
+        b + i for b, each in zip(bounds, encoded, strict=False) for i in first_tokens_of(each)
+    ]
+    expected = sentence_rows(
+        WordTokens(
+            np.array([token_id for each in encoded for token_id in each.ids]),
+            np.array(starts),
+            bounds,
+            np.cumsum([0, *(len(text.split()) for text in texts)]),
+        ),
+        limit=limit,
+    )
+    graph = word_rows(reader.word_tokens(tf.constant(texts)), limit=limit)
+    used, rows = np.unique(graph.rows, return_inverse=True)
+    assert rows.tolist() == expected.word_rows.tolist()
+    assert graph.positions.numpy().tolist() == expected.word_starts.tolist()
+    (starts,), (lengths,) = graph.texts.starts, graph.texts.lengths
+    assert starts.numpy()[used].tolist() == expected.starts.tolist()
+    assert lengths.numpy()[used].tolist() == expected.lengths.tolist()
+
+
+KINDS = ("O", "B-PER", "I-PER", "I-LOC", "B-LOC", "PER", "MISC", "B-a-b", "I-a-b")
+
+
+def entities_in_graph(reader, texts, label_ids, probabilities, labels=KINDS):
+    outputs = entities(
+        tf.constant(label_ids, tf.int32),
+        tf.constant(probabilities, tf.float32),
+        tokens=reader.word_tokens(tf.constant(texts)),
+        labels=labels,
+    )
+    return {name: each.numpy() for name, each in outputs.items()}
+
+
+def test_entities_equal_those_of_the_scorer(reader):
+    rng = random.Random(1)
+    texts = ["".join(rng.choices(["aa\u0301 ", "b, ", "ca"], k=rng.randrange(9)))
+             for _ in range(200)]  # fmt: skip
+    tokens = TOKENIZER.encode_batch(texts)
+    words = [*map(first_tokens_of, tokens)]
+    label_ids = [[rng.choice(range(len(KINDS))) for _ in each] for each in words]
+    scores = [[rng.random() for _ in each] for each in words]
+    outputs = entities_in_graph(reader, texts, [*chain(*label_ids)], [*chain(*scores)])
+    for row, text in enumerate(texts):
+        expected = list(scoring.entities([bio_tag(KINDS[each]) for each in label_ids[row]]))
+        for column, (first, after, kind) in enumerate(expected):
+            start, end = outputs["starts"][row, column], outputs["ends"][row, column]
+            last = [*words[row], len(tokens[row].ids)][after] - 1
+            assert start == tokens[row].offsets[words[row][first]][0]
+            assert end - tokens[row].offsets[last][1] in (0, 1)  # a combining mark
+            assert end == len(text) or text[end] != "\u0301"
+            assert outputs["entities"][row, column] == text[start:end].encode()
+            assert outputs["labels"][row, column] == kind.encode()
+            score = outputs["scores"][row, column]
+            np.testing.assert_allclose(score, np.mean(scores[row][first:after]), rtol=1e-5)
+        padding = {name: each[row, len(expected) :].tolist() for name, each in outputs.items()}
+        assert not any(map(any, (padding["entities"], padding["labels"], padding["scores"])))
+        assert set(padding["starts"]) | set(padding["ends"]) <= {-1}
+
+
+@pytest.mark.parametrize(
+    ("labels", "tags", "expected"),
+    [
+        (("O", "PER", "LOC"), "PER PER LOC O LOC", [("a a", "PER"), ("b", "LOC"), ("c", "LOC")]),
+        (("O", "I-X", "B-X"), "I-X B-X I-X O I-X", [("a", "X"), ("a b", "X"), ("c", "X")]),
+        (("O", "I-X", "I-Y"), "I-X I-Y I-Y O I-X", [("a", "X"), ("a b", "Y"), ("c", "X")]),
+        (("O", "X"), "O O O O O", []),
+    ],
+)
+def test_labels_with_and_without_prefixes(reader, labels, tags, expected):
+    label_ids = [labels.index(tag) for tag in tags.split()]
+    outputs = entities_in_graph(reader, ["a a b , c"], label_ids, [0.5] * 5, labels)
+    pairs = zip(outputs["entities"][0], outputs["labels"][0], strict=True)
+    assert [(text.decode(), kind.decode()) for text, kind in pairs] == expected

@@ -16,7 +16,7 @@ from bert_keras.downstream.ner.words import units_of, word_tokens
 from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-from bert_keras.exporting.text_ops.unigrams import Unigrams
+from bert_keras.exporting.text_ops.unigrams import LONGEST_WORD, Unigrams
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
 from bert_keras.text.google_words import google_words
 from bert_keras.text.packing import pack
@@ -107,6 +107,13 @@ def test_words_of_very_different_lengths(both):
     assert_equal(both, [word, "a", f"{word[:700]} {word[700:1400]}", "", word[1000:1003]])
 
 
+def test_a_word_that_would_hold_up_a_server_is_refused(kind, both):
+    _, graph = both
+    if IN_GRAPH[kind] is Unigrams:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="a word has more than 32768 let"):
+            graph(["a", "b" * (LONGEST_WORD + 1)])
+
+
 def test_marks_and_letters_that_compose_them_in_any_order(both):
     rng = random.Random(2)
     composed = [each for each in CHARACTERS if unicodedata.decomposition(each)[:1] not in ("", "<")]
@@ -162,29 +169,19 @@ def test_packed_inputs_equal_offline_inputs(vocabulary, tmp_path, max_length):
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings", "changes", "message"),
+    ("kind", "changes", "message"),
     [
-        (
-            "modernbert",
-            {},
-            {"normalizer.type": "NFKC"},
-            "a normalizer other than NFC",
-        ),
-        ("modernbert", {}, {"added_tokens.0.lstrip": True}, "the added token '|||IP_ADDR.*' with"),
-        (
-            "modernbert",
-            {},
-            {"pre_tokenizer.add_prefix_space": True},
-            "space with added tokens",
-        ),
-        ("roberta", {}, {"merges": [["a", "bc"], ["b", "c"]]}, "merges of tokens that later merge"),
-        ("albert", {}, {"normalizer.normalizers.2.type": "NFKC"}, "normalizes with NFKC, Strip"),
-        ("albert", {}, {"normalizer.normalizers.0.content": "'"}, "normalizes with {.String"),
-        ("albert", {}, {"pre_tokenizer": METASPACE}, "splits with Metaspace; an export"),
+        ("modernbert", {"normalizer.type": "NFKC"}, "a normalizer other than NFC"),
+        ("modernbert", {"added_tokens.0.lstrip": True}, "the added token '|||IP_ADDR.*' with"),
+        ("modernbert", {"pre_tokenizer.add_prefix_space": True}, "space with added tokens"),
+        ("roberta", {"merges": [["a", "bc"], ["b", "c"]]}, "merges of tokens that later merge"),
+        ("albert", {"normalizer.normalizers.2.type": "NFKC"}, "NFKC"),
+        ("albert", {"normalizer.normalizers.0.content": "'"}, "Replace for quotes"),
+        ("albert", {"pre_tokenizer": METASPACE}, "splits with Metaspace"),
     ],
 )
-def test_unsupported_rules_are_refused(subwords, kind, settings, changes, message):
-    rules = json.loads(read_rules(subwords[kind], settings))
+def test_unsupported_rules_are_refused(subwords, kind, changes, message):
+    rules = json.loads(read_rules(subwords[kind], {}))
     for name, value in changes.items():
         if name == "merges":
             rules["model"]["merges"] = value

@@ -1,38 +1,38 @@
-import string
+"""Ids, offsets and inputs of WordPiece texts in a graph equal those of the offline code."""
+
+import random
 from functools import partial
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras.downstream.squad.answers import cut
 from bert_keras.downstream.texts import windows_of
-from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from bert_keras.exporting.text_ops.text_to_inputs import MaskedTextToInputs, TextToInputs
+from bert_keras.text.encode import encode, encode_masked
+from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
+from bert_keras.text.vocab import Vocabulary
+from tests.factories import letter_vocabulary
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 from tests.unicode_texts import TEXTS as UNICODE_TEXTS
+from tests.unicode_texts import random_parts
 
-LETTERS = string.ascii_letters + string.digits + "éßıİΣσςабАſﬁ東日한ᄒ😀́𐐨"
-SMALL = Vocabulary(
-    (
-        *SPECIAL_TOKENS,
-        *LETTERS,
-        *(f"##{letter}" for letter in LETTERS),
-        *string.punctuation,
-        *("cafe", "mask", "##the", "the", "x" * 150, "##" + "x" * 50, "¡", "—"),
-    )
+SMALL = letter_vocabulary(
+    *("cafe", "mask", "##the", "the", "x" * 150, "##" + "x" * 50, "¡", "—"),
+    letters="éßıİΣσςабАſﬁ東日한ᄒ😀\u0301𐐨",
 )
-TEXTS = [*UNICODE_TEXTS, "the quick, brown x " * 263]
+TEXTS = [*UNICODE_TEXTS, "the quick, brown x " * 263, "\ufeffa\ufeff b"]
+BOTH_CASES = pytest.mark.parametrize("lowercase", [True, False], ids=["uncased", "cased"])
 
 
 @pytest.fixture
 def both(tmp_path):
     """Returns a function that builds the offline and the graph tokenizer of a vocabulary."""
 
-    def make(vocabulary: Vocabulary, *, lowercase: bool, max_length: int = 512):
+    def make(vocabulary=SMALL, *, lowercase=True, max_length=512, kind=TextToInputs):
         vocabulary.save(tmp_path / "vocab.txt")
-        reader = TextToInputs(tmp_path / "vocab.txt", lowercase=lowercase, max_length=max_length)
+        reader = kind(tmp_path / "vocab.txt", lowercase=lowercase, max_length=max_length)
         return WordPieceTokenizer(vocabulary, lowercase=lowercase), reader
 
     return make
@@ -48,20 +48,104 @@ def in_graph(function):
     return lambda *texts: traces[len(texts) - 1](*map(tf.constant, texts))
 
 
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_tokens_equal_those_of_the_offline_tokenizer(both, lowercase):
-    offline, reader = both(SMALL, lowercase=lowercase)
-    rows = tf.function(reader.tokens, autograph=False)(tf.constant(TEXTS)).to_list()
-    for text, ids, expected in zip(TEXTS, rows, offline.ids_batch(TEXTS), strict=True):
-        assert ids == expected, ascii(text[:60])
+def assert_inputs_are(inputs, expected):
+    assert set(inputs) == set(expected)
+    for name, array in expected.items():
+        assert inputs[name].dtype == tf.int32
+        np.testing.assert_array_equal(inputs[name].numpy(), array, err_msg=name)
+
+
+def assert_tokens_are_equal(both, texts, encoded=None):
+    """Compares ids, offsets and the first tokens of words."""
+    offline, reader = both
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    def graph(texts):
+        tokens = reader.tokens_with_offsets(texts)
+        text_ids = tokens.ids.value_rowids()
+        spans = [tokens.source.in_text(each, text_ids) for each in (tokens.starts, tokens.ends)]
+        of_words = reader.word_tokens(texts)
+        words = tf.RaggedTensor.from_row_splits(of_words.first_tokens, of_words.splits)
+        tf.debugging.assert_equal(of_words.ids.values, tokens.ids.values)
+        return tokens.ids, tokens.ids.with_values(tf.stack(spans, axis=1)), words
+
+    ids, spans, words = graph(tf.constant(texts if encoded is None else encoded, tf.string))
+    rows = zip(ids.to_list(), spans.to_list(), words.to_list(), strict=True)
+    start = 0
+    for text, expected, row in zip(texts, offline.encode_batch(texts), rows, strict=True):
+        ids_of_text, spans_of_text, first_tokens = row
+        offsets = [tuple(span) for span in spans_of_text]
+        assert (ids_of_text, offsets) == (expected.ids, expected.offsets), ascii(text)
+        tokens = enumerate(expected.tokens, start=start)
+        assert first_tokens == [index for index, token in tokens if not token.startswith("##")]
+        start += len(expected.ids)
+
+
+@BOTH_CASES
+def test_tokens_of_the_unicode_suite_and_of_short_texts(both, lowercase):
+    tokenizers = both(lowercase=lowercase)
+    for texts in (TEXTS, [], [""], ["", "a", ""], ["\0"], ["\u0301", "b"]):
+        assert_tokens_are_equal(tokenizers, texts)
+
+
+@BOTH_CASES
+def test_tokens_of_characters_in_any_order(both, lowercase):
+    rng = random.Random(5)
+    characters = sorted(set("".join(TEXTS)))
+    wide_marks = "\u302e\u302f\U0001d165\U0001d16d\U00016ff0\u0941\u0323"
+    texts = []
+    for _ in range(1000):
+        some = [*rng.sample(characters, 9), *rng.sample(wide_marks, 3), *"aB Σ.'"]
+        texts.append("".join(rng.choices(some, k=rng.randrange(30))))
+    assert_tokens_are_equal(both(lowercase=lowercase), texts)
+
+
+def test_invalid_utf8_bytes_are_not_counted(both):
+    rng = random.Random(2)
+    some = [b"a", "é".encode(), "中".encode(), b"\xe4\xb8", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"]
+    some += [bytes([byte]) for byte in range(0x80, 0x100)]
+    encoded = [b"".join(rng.choices(some, k=rng.randrange(8))) for _ in range(700)]
+    texts = [text.decode("utf-8", "ignore") for text in encoded]
+    assert_tokens_are_equal(both(), texts, encoded)
 
 
 @pytest.mark.parametrize("name", ["klue-roberta", "koelectra", "multilingual-bert"])
-def test_cased_korean_tokens_equal_those_of_the_offline_tokenizer(both, vocabulary_of, name):
+def test_cased_korean_tokens(both, vocabulary_of, name):
     texts = [*SENTENCES, *DECOMPOSED]
     offline, reader = both(vocabulary_of(name), lowercase=False)
-    rows = tf.function(reader.tokens, autograph=False)(tf.constant(texts)).to_list()
-    assert rows == offline.ids_batch(texts)
+    assert reader.tokens(tf.constant(texts)).to_list() == offline.ids_batch(texts)
+
+
+@pytest.mark.slow
+@BOTH_CASES
+def test_tokens_of_real_lines(both, shared_data, lowercase):
+    case = "uncased" if lowercase else "cased"
+    vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{case}-vocab.txt")
+    corpora = [shared_data / "corpus" / name for name in ("books.txt", "wiki.txt")]
+    lines = [line for path in corpora for line in path.read_text("utf-8").split("\n")[::25]]
+    assert_tokens_are_equal(both(vocabulary, lowercase=lowercase), lines)
+
+
+def test_spans_include_their_combining_marks(both):
+    _, reader = both()
+    texts = [text for text in UNICODE_TEXTS if text]
+    spans = [
+        (row, start, end)
+        for row, text in enumerate(texts)
+        for end in range(len(text) + 1)
+        for start in {0, end // 2}
+    ]
+    text_ids, starts, ends = np.array(spans).T
+
+    @tf.function(autograph=False)
+    def graph_cuts():
+        source = reader.tokens_with_offsets(tf.constant(texts)).source
+        first = tf.gather(source.splits, text_ids)
+        return source.cut(first + starts, source.after_marks(first + ends))
+
+    cuts = [cut(texts[row], start, end) for row, start, end in spans]
+    assert any(len(text) > end - start for text, (_, start, end) in zip(cuts, spans, strict=True))
+    assert graph_cuts().numpy().tolist() == [text.encode() for text in cuts]
 
 
 @pytest.mark.parametrize(
@@ -73,39 +157,29 @@ def test_cased_korean_tokens_equal_those_of_the_offline_tokenizer(both, vocabula
         pytest.param(16, False, marks=pytest.mark.slow),
     ],
 )
-def test_inputs_equal_those_of_pack(both, lowercase, max_length):
-    offline, reader = both(SMALL, lowercase=lowercase, max_length=max_length)
+def test_inputs_of_texts_and_pairs(both, lowercase, max_length):
+    offline, reader = both(lowercase=lowercase, max_length=max_length)
     first_texts = [*TEXTS, "a", "a b c", "a b c d e f g h", "a b c d e f g h i j k l m n o p"]
-    second_texts = first_texts[::-1]
-    ids, pair_ids = offline.ids_batch(first_texts), offline.ids_batch(second_texts)
     call = in_graph(reader)
-    for texts, text_ids in (
-        ((first_texts,), (ids,)),
-        ((first_texts, second_texts), (ids, pair_ids)),
-        ((["a"], [""]), (offline.ids_batch(["a"]), [[]])),
-        (([""],), ([[]],)),
-    ):
-        inputs = call(*texts)
-        expected = pack(*text_ids, vocabulary=SMALL, max_length=max_length)
-        assert list(inputs) == list(expected)
-        for name, array in expected.items():
-            assert inputs[name].dtype == tf.int32
-            np.testing.assert_array_equal(inputs[name].numpy(), array, err_msg=name)
+    for texts in ((first_texts,), (first_texts, first_texts[::-1]), (["a"], [""]), ([""],)):
+        assert_inputs_are(call(*texts), encode(offline, *texts, max_length=max_length))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Shapes of all inputs must match"):
+        reader(tf.constant(["a", "b", "c"]), tf.constant(["d"]))
 
 
-def offline_windows(*texts, max_length: int, stride: int):
-    """Returns inputs [B,W,T], and which windows are not padding, [B,W]."""
-    rows = np.arange(len(texts[0]))
-    encoded = windows_of(
-        texts,
-        rows,
-        max_length=max_length,
-        stride=stride,
-        vocabulary=SMALL,
-        locations=[f"row {row}" for row in rows],
-    )
-    inputs, _ = encoded.batch(rows)
-    return inputs, inputs["input_mask"].any(axis=-1)
+@BOTH_CASES
+def test_masks_in_texts(both, lowercase):
+    offline, reader = both(lowercase=lowercase, max_length=24, kind=MaskedTextToInputs)
+    rng = random.Random(5)
+    texts = ["[MASK]".join(random_parts(text, rng, most=4)) for text in UNICODE_TEXTS]
+    texts += ["", "[MASK]", "[MASK][MASK]", "[mask] [ MASK]", "a [MASK", "Σ[MASK]ΑΣ", "x " * 40]
+    ids = ids_with_masks(texts, offline)
+    assert sum(SMALL.mask_id in each for each in ids) > 50
+    assert tf.function(reader.tokens, autograph=False)(tf.constant(texts)).to_list() == ids
+    expected = encode_masked(offline, texts, texts[::-1], max_length=24)
+    del expected["masked_lm_positions"]
+    assert_inputs_are(in_graph(reader)(texts, texts[::-1]), expected)
+    assert reader.tokens(tf.constant([""])).to_list() == [[]]
 
 
 @pytest.mark.parametrize(
@@ -118,48 +192,25 @@ def offline_windows(*texts, max_length: int, stride: int):
     ],
 )
 def test_windows_equal_those_of_training(both, max_length, stride):
-    offline, reader = both(SMALL, lowercase=True, max_length=max_length)
+    offline, reader = both(max_length=max_length)
     last_texts = [*TEXTS, *("a " * length for length in range(3 * max_length)), ""]
-    first_texts = [
-        "b " * max(length, 0)
-        for length in (index % max_length - 3 for index in range(len(last_texts)))
-    ]
+    first_texts = ["b " * max(n % max_length - 3, 0) for n in range(len(last_texts))]
     call = in_graph(partial(reader.windows, stride=stride))
     for texts in ((last_texts,), (first_texts, last_texts), ([""],), ([""], [""])):
-        ids = [offline.ids_batch(text) for text in texts]
-        expected, is_real = offline_windows(*ids, max_length=max_length, stride=stride)
-        windows = call(*texts)
-        assert windows.num_texts == len(texts[0])
-        np.testing.assert_array_equal(windows.text_ids.numpy(), np.nonzero(is_real)[0])
-        for name, array in expected.items():
-            assert windows.inputs[name].dtype == tf.int32
-            np.testing.assert_array_equal(
-                windows.inputs[name].numpy(), array[is_real], err_msg=name
-            )
+        ids, rows = [offline.ids_batch(text) for text in texts], np.arange(len(texts[0]))
+        settings = {"max_length": max_length, "stride": stride, "vocabulary": SMALL}
+        locations = [f"row {row}" for row in rows]
+        expected, _ = windows_of(ids, rows, locations=locations, **settings).batch(rows)
+        is_real = expected["input_mask"].any(axis=-1)
+        inputs, text_ids = call(*texts)
+        np.testing.assert_array_equal(text_ids.numpy(), np.nonzero(is_real)[0])
+        assert_inputs_are(inputs, {name: array[is_real] for name, array in expected.items()})
 
 
 def test_a_first_text_that_fills_the_window_is_cut_with_the_second(both):
-    offline, reader = both(SMALL, lowercase=True, max_length=9)
+    offline, reader = both(max_length=9)
     first_texts, second_texts = ["a " * 6, "a " * 6, "a"], ["b " * 20, "", "c " * 9]
-    windows = reader.windows(tf.constant(first_texts), tf.constant(second_texts), stride=5)
-    assert windows.text_ids.numpy().tolist() == [0, 1, 2, 2]
-    ids = [offline.ids_batch(texts[:2]) for texts in (first_texts, second_texts)]
-    expected = pack(*ids, vocabulary=SMALL, max_length=9)
-    for name, array in expected.items():
-        np.testing.assert_array_equal(windows.inputs[name][:2].numpy(), array, err_msg=name)
-
-
-def test_different_numbers_of_texts_and_pairs_are_refused(both):
-    _, reader = both(SMALL, lowercase=True)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Shapes of all inputs must match"):
-        reader(tf.constant(["a", "b", "c"]), tf.constant(["d"]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", ["uncased", "cased"])
-def test_tokens_of_real_lines_equal_those_of_the_offline_tokenizer(both, shared_data, case):
-    vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{case}-vocab.txt")
-    offline, reader = both(vocabulary, lowercase=case == "uncased")
-    corpora = [shared_data / "corpus" / name for name in ("books.txt", "wiki.txt")]
-    lines = [line for path in corpora for line in path.read_text("utf-8").split("\n")[::25]]
-    assert tf.function(reader.tokens)(tf.constant(lines)).to_list() == offline.ids_batch(lines)
+    inputs, text_ids = reader.windows(tf.constant(first_texts), tf.constant(second_texts), stride=5)
+    assert text_ids.numpy().tolist() == [0, 1, 2, 2]
+    expected = encode(offline, first_texts[:2], second_texts[:2], max_length=9)
+    assert_inputs_are({name: array[:2] for name, array in inputs.items()}, expected)
