@@ -113,14 +113,9 @@ def scatter(title: str, points: Sequence[tuple[float, float]], *, x_axis: str) -
 def bar_chart(
     title: str, bars: Sequence[tuple[str, int]], *, of: str, is_range: bool, num_ticks: int = 8
 ) -> DrawChart:
-    """Returns a bar chart of counts, in percent of their sum.
+    """Returns a bar chart of counts by name, in percent of their sum.
 
-    Args:
-        title: The title of the chart.
-        bars: (name, count) of each bar.
-        of: The counted items, for the label of the axis.
-        is_range: Whether the names are ranges such as "10-19"; if so, the bars touch each other.
-        num_ticks: The maximum number of names on the axis.
+    With `is_range` the names are ranges such as "10-19", and the bars touch each other.
     """
 
     def draw(axes: "Axes") -> dict[str, str]:
@@ -167,13 +162,7 @@ def svg(draw: DrawChart) -> Markup:
 
 
 def save_picture(draws: Sequence[DrawChart], path: str | os.PathLike, *, title: str = "") -> None:
-    """Draws charts in rows of three and saves them as one picture.
-
-    Args:
-        draws: The charts.
-        path: The file to write; its extension determines the format.
-        title: The title of the picture.
-    """
+    """Draws charts in rows of three and saves them as one picture; its extension is the format."""
     import matplotlib
 
     with matplotlib.rc_context(STYLE), atomic_file(path) as partial_path:
@@ -182,15 +171,7 @@ def save_picture(draws: Sequence[DrawChart], path: str | os.PathLike, *, title: 
 
 
 def check_picture(path: str | os.PathLike, *, also: Sequence[str] = ()) -> None:
-    """Checks the extension of a picture file.
-
-    Args:
-        path: The path of the file.
-        also: Other extensions that are allowed.
-
-    Raises:
-        InputError: The extension is missing or not supported.
-    """
+    """Raises InputError unless a picture file has one of PICTURES or `also` as its extension."""
     if Path(path).suffix.lower() not in (*PICTURES, *also):
         expected = " or ".join((*PICTURES[:1], *also))
         raise InputError(f"{path} is not a picture file; expected a name that ends in {expected}")

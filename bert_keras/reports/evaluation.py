@@ -49,13 +49,7 @@ def evaluation_page(
 ) -> None:
     """Writes the predictions and scores of a task as an HTML page.
 
-    Args:
-        task: The task, with its labels.
-        examples: All examples, with their labels.
-        predictions: A prediction for each example.
-        scores: The scores by name. Names with a space, such as "person f1", are omitted, because
-            the table of types contains them.
-        path: The file to write.
+    Scores with a space in their name, such as "person f1", stand in the table of types alone.
     """
     findings = FINDINGS[type(examples[0])](task, examples, predictions)
     errors = sorted(findings.errors, key=lambda error: -error[0])[:MAX_ERRORS]

@@ -31,15 +31,8 @@ def inspect_texts(
 ) -> None:
     """Writes the page of a checkpoint of any format.
 
-    Args:
-        pretrained: The folder of the checkpoint.
-        texts: A text or a pair of texts. The page shows its attention and, if the model has a
-            masked-LM head, predictions of its masked words.
-        output: The HTML file to write.
-        num_tokens: The number of most probable tokens shown for a masked token.
-
-    Raises:
-        InputError: A text cannot be shown.
+    The page shows the attention of a text or a pair of texts and, if the model has a masked-LM
+    head, the `num_tokens` most probable tokens of its masked words.
     """
     check(num_tokens >= 1, f"the number of tokens to show is {num_tokens}; expected at least 1")
     check_output(output)

@@ -32,26 +32,14 @@ class Distillation:
 
     @classmethod
     def of_pretraining(cls, teacher: str | os.PathLike) -> "Distillation":
-        """Returns the settings with which DistilBERT was pretrained.
-
-        Args:
-            teacher: The folder of the teacher's checkpoint.
-
-        Source: the README of DistilBERT's code.
-        """
+        """Returns the settings of DistilBERT's pretraining (the README of its code)."""
         return cls(
             teacher=absolute_path(teacher), alpha_soft=5.0, alpha_labels=2.0, alpha_cosine=1.0
         )
 
     @classmethod
     def of_task(cls, teacher: str | os.PathLike) -> "Distillation":
-        """Returns the settings with which DistilBERT was fine-tuned from a teacher.
-
-        Args:
-            teacher: The folder of the teacher's checkpoint.
-
-        Source: run_squad_w_distillation.py of DistilBERT's code.
-        """
+        """Returns those of its fine-tuning (run_squad_w_distillation.py of its code)."""
         return cls(
             teacher=absolute_path(teacher), alpha_soft=0.5, alpha_labels=0.5, alpha_cosine=0.0
         )
@@ -65,15 +53,7 @@ class Teacher:
     distillation: Distillation
 
     def teach(self, student: TaskModel, *, metadata: ModelMetadata) -> Distiller:
-        """Loads the teacher and combines it with the student into a Distiller.
-
-        Args:
-            student: The model to train.
-            metadata: The metadata of the student.
-
-        Returns:
-            The Distiller, not yet compiled.
-        """
+        """Loads the teacher and combines it with the student into a Distiller, not yet compiled."""
         settings = dataclasses.asdict(self.distillation)
         path = settings.pop("teacher")
         metadata = dataclasses.replace(metadata, config=self.checkpoint.metadata.config)
@@ -85,12 +65,7 @@ class Teacher:
 def open_teacher(
     distillation: Distillation, *, student: ModelMetadata, vocabulary: Vocabulary
 ) -> Teacher:
-    """Opens the checkpoint of a teacher and checks that it fits the student.
-
-    Args:
-        distillation: The settings, which contain the path of the teacher.
-        student: The metadata of the student.
-        vocabulary: The vocabulary of the student.
+    """Opens the checkpoint of a teacher.
 
     Raises:
         InputError: The teacher lacks a head of the student, has another vocabulary, letter case,

@@ -101,13 +101,7 @@ def model_predictions(
 ) -> TaskPredictions:
     """Prepares the predictions of a fine-tuned model for the examples of a file.
 
-    Args:
-        name: The name of the task.
-        model: The model or its folder.
-        data: A file of the task.
-        split: The split to read. Examples of "dev" must have labels; those of "test" need none.
-        changes: Changes of the task's settings; see `with_changes`.
-        batch_size: Rows per batch.
+    Examples of the split "dev" must have labels; those of "test" need none.
 
     Raises:
         InputError: The model folder has no vocabulary, or a setting or example is invalid.

@@ -34,11 +34,6 @@ def baselines(training, held_out, *, vocab_size: int) -> dict[str, float]:
     the masked position. It predicts this token with the probability that it was correct in
     `training`, and otherwise the unigram distribution.
 
-    Args:
-        training: A finite data set of training batches.
-        held_out: A finite data set of held-out batches.
-        vocab_size: The number of tokens.
-
     Returns:
         The losses of both models in nats and the accuracy of the unigram model.
     """
@@ -122,13 +117,7 @@ REPLACED_TOKEN = PretrainingObjective(
 
 
 def named_objective(name: str, *, has_labels: bool = True) -> PretrainingObjective:
-    """Returns the objective that a recipe names.
-
-    Args:
-        name: A key of `PRETRAINING_OBJECTIVES`.
-        has_labels: Whether the records have next-sentence labels. Without them an objective that
-            needs labels is replaced by its `without_labels`.
-    """
+    """Returns the objective that a recipe names, or for records without labels its replacement."""
     row = PRETRAINING_OBJECTIVES[name]
     if isinstance(row, str):
         module, _, attribute = row.partition(":")
@@ -141,14 +130,9 @@ def named_objective(name: str, *, has_labels: bool = True) -> PretrainingObjecti
 def evaluate_pretrainer(
     model: TaskModel, held_out: tf.data.Dataset, *, objective: PretrainingObjective
 ) -> dict[str, float]:
-    """Scores a pretrained model on a whole data set with the losses and metrics of training.
+    """Scores a pretrained model on finite batches with the losses and metrics of training.
 
     All predictions have equal weight, whereas `model.evaluate` averages over batches.
-
-    Args:
-        model: The model.
-        held_out: Finite batches of (inputs, targets, weights).
-        objective: The objective with which the model is trained.
 
     Returns:
         Losses in nats and accuracies, with the number of predictions and examples.

@@ -34,13 +34,7 @@ MANIFEST = "manifest.json"  # of bert-tfrecords build
 
 
 class PretrainInputs:
-    """The checked inputs of a pretraining.
-
-    Args:
-        recipe: The hyperparameters.
-        records: The folder of the records.
-        start: The checkpoint from which the training begins, if any.
-        distillation: The settings of the distillation, if any.
+    """The inputs of a pretraining, read and checked; see `pretrain` for arguments and errors.
 
     Attributes:
         metadata: The metadata of the model.
@@ -49,9 +43,6 @@ class PretrainInputs:
         starting_point: The starting point, or None for fresh weights.
         teacher: The teacher, or None.
         tokens_per_example: The mean number of tokens without padding in the first thousand records.
-
-    Raises:
-        InputError: The arguments are invalid or do not fit together.
     """
 
     def __init__(
@@ -164,15 +155,9 @@ class PretrainInputs:
         return next(iter(self._dataset(files, 4, repeat=True)))  # repeat=True skips the counting
 
     def baselines(self, *, most: int | None = None) -> dict[str, float]:
-        """Scores models without context on the held-out records.
+        """Scores models without context on the held-out records, or without them on the others.
 
-        If there are no held-out records, they are scored on the training records.
-
-        Args:
-            most: Reads only the first `most` records; None reads every record once.
-
-        Returns:
-            The scores, or {} if the objective has no baselines.
+        Reads only the first `most` records. Returns {} if the objective has no baselines.
         """
         if self.objective.baselines is None:
             return {}

@@ -99,13 +99,7 @@ def task_recipes(task: str) -> dict[str, FinetuneRecipe]:
 def pretrain_settings(
     recipe: str | PretrainRecipe, *, teacher: StrPath | Distillation | None, changes: Changes
 ) -> tuple[PretrainRecipe, Distillation | None]:
-    """Returns the recipe and the distillation of a pretraining, both with the changes.
-
-    Args:
-        recipe: A recipe or its name.
-        teacher: The folder of the teacher's checkpoint, or the settings of the distillation.
-        changes: See `with_changes`.
-    """
+    """Returns the recipe and the distillation of a pretraining, both with the changes."""
     found = named_recipe(PRETRAIN, recipe) if isinstance(recipe, str) else recipe
     if teacher and not isinstance(teacher, Distillation):
         teacher = Distillation.of_pretraining(teacher)
@@ -120,14 +114,7 @@ def finetune_settings(
     teacher: StrPath | Distillation | None,
     changes: Changes,
 ) -> tuple[Task, FinetuneRecipe, Distillation | None]:
-    """Returns the task, the recipe and the distillation of a fine-tuning, all with the changes.
-
-    Args:
-        task: A task or its name.
-        recipe: A recipe, or the name of one that `task_recipes` returns.
-        teacher: The folder of the teacher's checkpoint, or the settings of the distillation.
-        changes: See `with_changes`.
-    """
+    """Returns the task, the recipe and the distillation of a fine-tuning, with the changes."""
     known = named_task(task) if isinstance(task, str) else task
     found = named_recipe(task_recipes(known.name), recipe) if isinstance(recipe, str) else recipe
     if teacher and not isinstance(teacher, Distillation):

@@ -51,15 +51,7 @@ def open_starting_point(
     max_length: int,
     lowercase: bool | None,
 ) -> StartingPoint:
-    """Opens the checkpoint from which a pretraining starts, and checks it against the run.
-
-    Args:
-        path: The folder of the checkpoint.
-        recipe: The recipe of the run.
-        objective: The objective of the run.
-        vocabulary: The vocabulary of the records.
-        max_length: The number of tokens in a record.
-        lowercase: Whether the texts of the records are in lower case; None if unknown.
+    """Opens the checkpoint from which a pretraining starts.
 
     Raises:
         InputError: The checkpoint does not fit the records or the objective, or it has already
@@ -117,14 +109,7 @@ def missing_parts(checkpoint: Checkpoint, *, heads: Iterable[str], config: BertC
 def check_vocabulary(
     checkpoint: TextCheckpoint, expected: Vocabulary, *, source: StrPath, of: str
 ) -> None:
-    """Raises InputError if a checkpoint has another vocabulary; names the first line that differs.
-
-    Args:
-        checkpoint: The checkpoint.
-        expected: The other vocabulary.
-        source: The path of the checkpoint.
-        of: What has the other vocabulary, such as "the records".
-    """
+    """Raises InputError if a checkpoint has another vocabulary; names the first other line."""
     actual = checkpoint.vocabulary
     if actual == expected:
         return

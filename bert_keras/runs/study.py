@@ -97,7 +97,8 @@ def study(
     """Runs a recipe with each learning rate and the seeds 1 to `seeds`.
 
     A second call with the same arguments continues an interrupted study. A run that diverges ranks
-    below all others.
+    below all others. After every run `output` contains study.json, report.html, report.md and
+    `best`, a symbolic link to the folder of the best run, such as lr-3e-05/seed-1.
 
     Args:
         run: Runs a recipe in a folder, writes TensorBoard logs to its subfolder "logs", and returns
@@ -106,9 +107,7 @@ def study(
         metric: The name of a score that `run` returns; a higher value must be better.
         seeds: The number of seeds.
         learning_rates: The learning rates.
-        output: The folder of the study. Each run has a subfolder such as lr-3e-05/seed-1. After
-            every run the folder contains study.json, report.html, report.md and `best`, a symbolic
-            link to the folder of the best run.
+        output: The folder of the study.
 
     Returns:
         A summary of the results as text.
