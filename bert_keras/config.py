@@ -17,6 +17,7 @@ from bert_keras.errors import (
 from bert_keras.files import json_object, write_text
 from bert_keras.text.vocab import SPECIAL_TOKENS
 
+LARGEST_DEPTH = 1_000  # layers; a model of more takes minutes to build
 ACTIVATIONS = ("gelu", "gelu_tanh", "gelu_new", "relu", "silu", "tanh")
 POOLER_ACTIVATIONS = ("tanh", "relu", "gelu", "")
 POOLINGS = ("cls", "mean")
@@ -125,7 +126,8 @@ class BertConfig:
                 raise InputError(f"{each.name} is {value!r}; expected {kind.__name__}")
             minimum = 0 if each.name in ZERO_ALLOWED else 1
             if kind is int:
-                check_least(self, minimum, each.name, most=LARGEST_SIZE)
+                most = LARGEST_DEPTH if each.name == "num_layers" else LARGEST_SIZE
+                check_least(self, minimum, each.name, most=most)
         check_choice(self, "activation", ACTIVATIONS)
         check_choice(self, "pooler_activation", POOLER_ACTIVATIONS)
         check_choice(self, "masked_lm_activation", ("", *ACTIVATIONS))

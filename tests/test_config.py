@@ -29,6 +29,7 @@ def test_intermediate_size_follows_hidden_size_unless_given():
         ({"attention_dropout_rate": -0.1}, "attention_dropout_rate is -0.1"),
         ({"vocab_size": 4}, "vocab_size is 4; expected at least 5"),
         ({"num_layers": 0}, "num_layers is 0; expected at least 1"),
+        ({"num_layers": 10**6}, "num_layers is 1000000; expected at most 1000"),
         ({"num_lstm_layers": -1}, "num_lstm_layers is -1; expected at least 0"),
         (
             {"hidden_size": 9, "num_heads": 1, "num_lstm_layers": 1},
