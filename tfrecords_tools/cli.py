@@ -82,7 +82,7 @@ SHOW_OPTIONS: tuple[Option, ...] = (
     ("--count", int, "N", "number of records to print (default: 3)"),
     ("--start", int, "N", "number of the first record to print (default: 1)"),
     ("--stats", None, "", "print histograms of all records"),
-    ("--plot", str, "FILE", "histograms as FILE.png or FILE.html"),
+    ("--plot", str, "FILE", "histograms as FILE.png, FILE.svg or FILE.pdf"),
 )
 
 
@@ -242,12 +242,13 @@ def verify(options: dict[str, Any]) -> None:
 def show(options: dict[str, Any]) -> None:
     """Print a few records as text, or histograms of all records."""
     import_tensorflow()
-    from bert_keras.reports.charts import check_picture
     from tfrecords_tools import show as showing
 
     records, plot = options["files"], options.get("plot")
     if plot:
-        check_picture(plot, also=showing.PAGES)
+        expected = ", ".join(showing.PICTURES)
+        is_picture = plot.lower().endswith(showing.PICTURES)
+        check(is_picture, f"{plot} is not a picture file; expected a name that ends in {expected}")
         check_output(plot)
     vocabulary = records_vocabulary(records, file=options.get("vocab"))
     if not plot and "stats" not in options:

@@ -1,11 +1,11 @@
 """Shows records as text with the original tokens of masked positions, or histograms of all."""
 
+import itertools
 import os
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO
 
@@ -13,9 +13,7 @@ import numpy as np
 
 from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
 from bert_keras.errors import check, counted, printable
-from bert_keras.files import StrPath, write_text
-from bert_keras.reports.charts import DrawChart, bar_chart, save_picture, svg
-from bert_keras.reports.page import render
+from bert_keras.files import StrPath, atomic_file
 from bert_keras.text.fast_tokenizer import readable_tokens
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.check import (
@@ -35,7 +33,7 @@ MASKS = ("[MASK]", "<mask>")
 SPECIALS = {**dict.fromkeys(["[CLS]", "[SEP]", "<s>", "</s>"], "2"), "[UNK]": "1;35"}
 BAR_WIDTH, MAX_BARS = 40, 14  # of a histogram in a terminal
 MAX_DRAWN_BARS = 130  # each of 128 positions has its own bar
-PAGES = (".html", ".htm")
+PICTURES = (".png", ".svg", ".pdf")
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -72,7 +70,7 @@ def record_texts(
 
     legend = "{[MASK]=original} masked, {other=original} replaced, {original=original} kept"
     has_masks = schema_of_files(files).max_predictions > 0
-    return chain([legend] * has_masks, islice(texts(), count))
+    return itertools.chain([legend] * has_masks, itertools.islice(texts(), count))
 
 
 def coloured(text: str) -> str:
@@ -250,18 +248,25 @@ def text_bars(histogram: Histogram) -> str:
 
 
 def plot(histograms: Sequence[Histogram], path: StrPath, *, title: str) -> None:
-    """Writes one chart for each histogram to a picture or, with tooltips, to a page."""
-    if Path(path).suffix.lower() not in PAGES:
-        charts = [_chart(histogram, title=histogram.title) for histogram in histograms]
-        save_picture(charts, path, title=title)
-        return
-    figures = []
-    for histogram in histograms:
-        caption, _, note = histogram.summary().partition(" (")
-        figures.append((caption, note.removesuffix(")"), svg(_chart(histogram))))
-    write_text(path, render("charts.html", title=title, figures=figures))
+    """Draws the histograms in rows of three as one picture; its extension is its format."""
+    from matplotlib.figure import Figure
 
-
-def _chart(histogram: Histogram, *, title: str = "") -> DrawChart:
-    bars = histogram.bars(MAX_DRAWN_BARS)
-    return bar_chart(title, bars, of=histogram.of, is_range=not histogram.names)
+    rows, columns = -(-len(histograms) // 3), min(len(histograms), 3)
+    figure = Figure(figsize=(4.9 * columns, 3.0 * rows), layout="constrained")
+    figure.suptitle(title)
+    panels = figure.subplots(rows, columns, squeeze=False).flat
+    for histogram, axes in itertools.zip_longest(histograms, panels):
+        if histogram is None:
+            axes.set_axis_off()
+            continue
+        bars = histogram.bars(MAX_DRAWN_BARS)
+        total = max(sum(count for _, count in bars), 1)
+        width = 0.9 if histogram.names else 1
+        axes.bar(range(len(bars)), [100 * count / total for _, count in bars], width=width)
+        axes.set_title(histogram.title)
+        axes.set_ylabel(f"% of {histogram.of}")
+        labelled = range(0, len(bars), -(-len(bars) // 8) or 1)
+        names = [bars[index][0] for index in labelled]
+        axes.set_xticks(labelled, names if histogram.names else [n.split("-")[0] for n in names])
+    with atomic_file(path) as partial:
+        figure.savefig(partial, dpi=120, format=Path(path).suffix[1:].lower())

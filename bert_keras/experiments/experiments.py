@@ -19,7 +19,6 @@ class Arm:
     finetuning: tuple[str, ...] = ()  # FIELD=VALUE changes of every task's fine-tuning recipe
     published: tuple[float, ...] = ()  # the paper's score in each column; empty for a figure
     perplexity: float | None = None  # the paper's perplexity of masked words
-    longer_arm: str = ""  # the arm that this one replaces where arms have equal processor time
 
     @property
     def pretraining_name(self) -> str:
@@ -61,16 +60,6 @@ class Experiment:
     def published(self, arm: Arm, column: ScoreColumn) -> float | None:
         """Returns the paper's score of a cell; None for a figure."""
         return arm.published[self.columns.index(column)] if arm.published else None
-
-    @property
-    def groups(self) -> dict[str, list[Arm]]:
-        """The arms that are compared with each other, by the suffix of the comparison's name."""
-        shorter = {arm.longer_arm: arm for arm in self.arms if arm.longer_arm}
-        arms = [arm for arm in self.arms if not arm.longer_arm]
-        if not shorter:
-            return {"": arms}
-        equal_time = [shorter.get(arm.name, arm) for arm in arms]
-        return {", equal tokens": arms, ", equal time": equal_time}
 
     @property
     def models(self) -> dict[str, Arm]:

@@ -1,10 +1,9 @@
 """Runs an experiment: vocabulary, records, pretraining, fine-tuning and the report."""
 
-import contextlib
 import os
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from bert_keras.distribution.strategy import check_one_machine
@@ -13,7 +12,7 @@ from bert_keras.downstream.task import Task
 from bert_keras.experiments.experiments import Arm, Experiment, ScoreColumn, slug
 from bert_keras.experiments.page import Pretraining, Results, Score, write_page
 from bert_keras.experiments.scales import Phase, Scale
-from bert_keras.files import StrPath, file_sha256, json_object, write_json
+from bert_keras.files import StrPath, file_sha256, json_object
 from bert_keras.reports.page import Table
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.outcome import claimed_output, read_scores
@@ -47,7 +46,7 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
             experiment or one with another corpus.
     """
     check_one_machine()
-    experiment = scale.adapted(experiment)
+    scale.check_includes(experiment)
     corpus, files, missing = experiment.inputs(data)
     columns = tuple(column for column in experiment.columns if column.name in files)
     for column in columns:  # reports invalid files before hours of pretraining
@@ -70,7 +69,7 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
 
 def plan(experiment: Experiment, scale: Scale, *, data: StrPath) -> str:
     """Returns a table of the stages of `reproduce` and their steps; see there for errors."""
-    experiment = scale.adapted(experiment)
+    scale.check_includes(experiment)
     _, files, missing = experiment.inputs(data)
     rows: list[list[str]] = []
     for name, arm in experiment.models.items():
@@ -102,26 +101,26 @@ def _fill(results: Results, runs: "Runs", *, files: Mapping[str, dict[str, str]]
             model = models[arm.pretraining_name][results.steps[arm.name]]
             score = runs.score(arm, column, model=model, files=files[column.name])
             results.scores[arm.name, column.name] = score
-            results.costs = runs.costs()
             write_page(runs.folder, results)
 
 
+@dataclass(frozen=True)
 class Runs:
     """The folder of an experiment. Its methods return existing results and compute missing ones.
 
-    The folder contains vocab.txt, records-LENGTH, pretrain/MODEL/LENGTH-STEP, finetune/ARM/COLUMN
-    and costs.json.
+    The folder contains vocab.txt, records-LENGTH, pretrain/MODEL/LENGTH-STEP and
+    finetune/ARM/COLUMN.
     """
 
-    def __init__(self, folder: Path, scale: Scale, corpus: Sequence[str]):
-        self.folder, self.scale, self.corpus = folder, scale, corpus
+    folder: Path
+    scale: Scale
+    corpus: list[str]
 
     def records(self, phase: Phase) -> Path:
         """Returns the folder of the records for a phase of pretraining."""
         folder, vocabulary = self.folder / f"records-{phase.max_length}", self.folder / "vocab.txt"
         if not vocabulary.is_file():
-            with self._timed("vocabulary"):
-                train_vocabulary(self.corpus, size=self.scale.vocab_size).save(vocabulary)
+            train_vocabulary(self.corpus, size=self.scale.vocab_size).save(vocabulary)
         if not folder.is_dir():
             settings = BuildSettings(
                 objective="nsp",
@@ -131,13 +130,12 @@ class Runs:
                 held_out_rate=self.scale.held_out_rate,
                 seed=self.scale.seed,
             )
-            with self._timed("records"):
-                vocabulary = Vocabulary.from_file(vocabulary)
-                build(self.corpus, vocabulary=vocabulary, output=folder, settings=settings)
+            vocabulary = Vocabulary.from_file(vocabulary)
+            build(self.corpus, vocabulary=vocabulary, output=folder, settings=settings)
         return folder
 
     def pretrained(
-        self, name: str, arm: Arm, *, ends: Sequence[int]
+        self, name: str, arm: Arm, *, ends: Iterable[int]
     ) -> tuple[dict[int, Path], Pretraining]:
         """Pretrains the model of an arm, and saves it at the steps `ends`, too.
 
@@ -150,9 +148,8 @@ class Runs:
             folder = self.folder / "pretrain" / name / f"{phase.max_length}-{end}"
             if (scores := read_scores(folder)) is None:
                 records = self.records(phase)
-                with self._timed(f"pretrain {name}"):
-                    result = pretrain(phase.recipe, records=records, output=folder, start=start)
-                    scores = result.scores
+                result = pretrain(phase.recipe, records=records, output=folder, start=start)
+                scores = result.scores
             models[end] = start = folder / "model"
             for side, tags in read_curves(folder / "logs").items():
                 for tag, points in tags.items():
@@ -168,37 +165,11 @@ class Runs:
             if (scores := read_scores(output)) is not None:
                 return scores
             arguments = {"pretrained": model, "data": files, "features": folder / "features"}
-            with self._timed(f"fine-tune {column.name}"):
-                return finetune(task, recipe, output=output, **arguments).scores
+            return finetune(task, recipe, output=output, **arguments).scores
 
-        path = folder / "study.json"
-        outcome = json_object(path) if path.is_file() else None
-        if outcome is None or len(outcome["runs"]) < outcome["runs_planned"]:
-            seeds, rates = self.scale.num_seeds, recipe.learning_rates
-            study(run, recipe, metric=task.metric, seeds=seeds, learning_rates=rates, output=folder)
+        seeds, rates = self.scale.num_seeds, recipe.learning_rates
+        study(run, recipe, metric=task.metric, seeds=seeds, learning_rates=rates, output=folder)
         return score_of(folder, column)
-
-    @contextlib.contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
-        """Adds the times of the block to the costs of a stage, also if it raises an error."""
-
-        def times() -> tuple[float, float]:
-            return time.monotonic(), sum(os.times()[:4])
-
-        start = times()
-        try:
-            yield
-        finally:
-            costs = self.costs()
-            before = costs.get(stage, (0.0, 0.0))
-            spent = [end - begin for begin, end in zip(start, times(), strict=True)]
-            costs[stage] = (before[0] + spent[0], before[1] + spent[1])
-            write_json(self.folder / "costs.json", costs)
-
-    def costs(self) -> dict[str, tuple[float, float]]:
-        """Returns the costs of all calls for this folder."""
-        path = self.folder / "costs.json"
-        return {k: (v[0], v[1]) for k, v in json_object(path).items()} if path.is_file() else {}
 
 
 def cell_task(scale: Scale, arm: Arm, column: ScoreColumn) -> tuple[Task, FinetuneRecipe]:
@@ -214,14 +185,12 @@ def cell_task(scale: Scale, arm: Arm, column: ScoreColumn) -> tuple[Task, Finetu
 
 def score_of(folder: Path, column: ScoreColumn) -> Score:
     """Returns the score of a study from its runs with the best learning rate that have scores."""
-    outcome, tag = json_object(folder / "study.json"), f"score/{column.score}"
+    outcome = json_object(folder / "study.json")
     best = outcome["best_learning_rate"]
     runs = [run for run in outcome["runs"] if run["learning_rate"] == best]
     finished = [run for run in runs if run["scores"]]
-    logs = [read_curves(folder / run["folder"] / "logs") for run in finished]
     return Score(
         seeds=tuple(column.factor * run["scores"][column.score] for run in finished),
         learning_rate=best,
         diverged=len(runs) - len(finished),
-        curves=tuple(curves["held_out"][tag] for curves in logs),
     )

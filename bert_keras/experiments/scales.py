@@ -49,56 +49,20 @@ class Scale:
     seed: int = 1  # seed of the records
     # Changes of recipes that replace those of an arm, such as smaller sizes.
     stand_ins: dict[str, str] = field(default_factory=dict)
-    # Changes of recipes whose steps take more processor time than those of BERT, and how many times
-    # as much. Only for scales of one phase. See `adapted`.
-    step_costs: dict[str, float] = field(default_factory=dict)
     tables: tuple[str, ...] = ("table5", "table6", "c1", "c2")  # the experiments of this scale
 
-    def adapted(self, experiment: Experiment) -> Experiment:
-        """Returns an experiment with further arms that take the processor time of BERT.
-
-        Each arm with a change in `step_costs` gets a shorter one, with fewer pretraining steps.
-
-        Raises:
-            InputError: This scale does not include the experiment.
-        """
+    def check_includes(self, experiment: Experiment) -> None:
+        """Raises InputError if this scale does not include an experiment."""
         check(
             experiment.name in self.tables,
             f"this scale has {' and '.join(self.tables)}, but not {experiment.name}; choose one of "
             "these or another scale",
         )
-        arms = [*experiment.arms]
-        for arm in experiment.arms:
-            cost = max(self.step_costs.get(change, 1.0) for change in ("", *arm.pretraining))
-            if cost > 1:
-                recipe = self.phases[-1].recipe
-                steps = {
-                    name: round(getattr(recipe, name) / cost)
-                    for name in ("num_steps", "num_warmup_steps")
-                }
-                changes = (f"{name}={value}" for name, value in steps.items())
-                arms.append(
-                    replace(
-                        arm,
-                        name=f"{arm.name}, equal time",
-                        pretraining=(*arm.pretraining, *changes),
-                        longer_arm=arm.name,
-                    )
-                )
-        return replace(experiment, arms=tuple(arms))
 
     def remarks(self, experiment: Experiment) -> list[str]:
         """Returns sentences about what differs from the paper."""
         used = {change for arm in experiment.arms for change in arm.pretraining}
-        remarks = [f"{new} replaces {old}." for old, new in self.stand_ins.items() if old in used]
-        for change, cost in self.step_costs.items():
-            if change in used:
-                remarks.append(
-                    f"A pretraining step with {change} takes {cost:g} times the processor time of "
-                    'a step of BERT. The arms "equal time" take fewer steps, in the processor time '
-                    "of BERT; all other arms read as many tokens as BERT."
-                )
-        return remarks
+        return [f"{new} replaces {old}." for old, new in self.stand_ins.items() if old in used]
 
     def tuning(self, task: str) -> Tuning:
         """Returns the fine-tuning of a task."""
@@ -219,9 +183,6 @@ SCALES = {
             "ner-features": Tuning(recipe=_TAGGER, changes=_SMALL_TAGGER),
         },
         num_seeds=3,
-        # Measured on one thread of an AMD EPYC with AVX512, 23 November 2026: the median of 6 x 10
-        # steps in turns. The logits of all tokens cost more than those of the masked tokens.
-        step_costs={"objective=left-to-right": 2.13},
         tables=("table5", "c2"),
     ),
     # Appendix A.2 and sections 4 and 5.1. The user provides the corpus of Wikipedia and books.

@@ -3,39 +3,37 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
+from markupsafe import Markup
 from scipy.stats import rankdata
 
 from bert_keras.downstream.classification import TextExample
 from bert_keras.downstream.ner.tags import Sentence, entities
 from bert_keras.downstream.sentences.pairs import SentencePair
 from bert_keras.downstream.sentences.retrieval import QueryExample, relevant_passages
-from bert_keras.downstream.sentences.task import score_name
 from bert_keras.downstream.squad.questions import Question
 from bert_keras.downstream.swag import NUM_ENDINGS, SwagExample
 from bert_keras.downstream.task import Task
 from bert_keras.errors import counted
 from bert_keras.files import StrPath, write_text
-from bert_keras.reports.charts import scatter, svg
-from bert_keras.reports.page import Cell, MarkedText, Report, Section, Table, Value, decimals
+from bert_keras.reports.charts import scatter
+from bert_keras.reports.page import Report, Section, Table, Value, mark
 
 MAX_ERRORS = 200  # maximum number of errors on the page
 MAX_LABELS = 30  # a larger confusion matrix is unreadable
 MARGIN = 300  # characters shown before and after the answers in a context
 ANSWER, NONE = "answer", "none"
-Errors = list[tuple[float, Sequence[Value]]]  # (sort weight, values of a row)
+BY_PROBABILITY = "the most probable predictions first"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Findings:
-    """The sections and errors that an evaluation page shows for a task."""
+class Findings(NamedTuple):
+    """What an evaluation page shows for a task."""
 
-    sections: Sequence[Section]
+    sections: list[Section]
     columns: Sequence[str]  # of the table of errors
-    errors: Errors  # one value for each of `columns`
+    errors: list[tuple[float, Sequence[Value]]]  # (sort weight, one value for each of `columns`)
     order: str  # describes which errors come first
 
 
@@ -55,10 +53,7 @@ def evaluation_page(
     errors = sorted(findings.errors, key=lambda error: -error[0])[:MAX_ERRORS]
     counts = f"{len(findings.errors):,} of {len(examples):,} predictions are wrong"
     listed = f", {len(errors)} of them are listed" if len(errors) < len(findings.errors) else ""
-    rows = [cells for _, cells in errors]
-    columns = range(len(findings.columns))
-    used = [i for i in columns if not rows or any(row[i] is not None for row in rows)]
-    table = Table([findings.columns[i] for i in used], [[row[i] for i in used] for row in rows])
+    table = Table(findings.columns, [cells for _, cells in errors])
     notes = [f"{counts}{listed}: {findings.order}."]
     scores = {name: value for name, value in scores.items() if " " not in name}
     num_decimals = 4 if all(abs(value) <= 1 for value in scores.values()) else 2
@@ -73,9 +68,8 @@ def evaluation_page(
 
 def _text_findings(task, examples, predictions) -> Findings:
     """Returns the tables of a task with one label, several labels or a number for each text."""
-    return {"one": _classes, "many": _sets, "number": _numbers}[task.kind](
-        task, examples, predictions
-    )
+    find = {"one": _classes, "many": _sets, "number": _numbers}[task.kind]
+    return find(task, examples, predictions)
 
 
 def _classes(task, examples, predictions) -> Findings:
@@ -85,72 +79,59 @@ def _classes(task, examples, predictions) -> Findings:
     labels = [*task.labels, *sorted({predicted for _, predicted in pairs} - {*task.labels})]
     if len(labels) <= MAX_LABELS:
         sections.insert(0, _confusion("Confusion", pairs, labels))
-    errors: Errors = []
+    errors = []
     for example, (predicted, probabilities) in zip(examples, predictions, strict=True):
         if example.label != predicted:
             most = max(map(float, probabilities), default=None)
             errors.append((most or 0.0, [*_shown(example), example.label, predicted, most]))
-    return Findings(
-        sections=sections,
-        columns=["example", *task.text_columns, "gold", "predicted", "probability"],
-        errors=errors,
-        order=_error_order(errors),
-    )
+    columns = ["example", *task.text_columns, "gold", "predicted", "probability"]
+    return Findings(sections, columns, errors, BY_PROBABILITY)
 
 
 def _sets(task, examples, predictions) -> Findings:
     pairs = [(set(e.label), set(p.label)) for e, p in zip(examples, predictions, strict=True)]
-    errors: Errors = []
+    errors = []
     for example, (gold, predicted) in zip(examples, pairs, strict=True):
+        parts = (gold & predicted, gold - predicted, predicted - gold)
+        texts = [", ".join(sorted(labels)) for labels in parts]
         if gold != predicted:
-            parts = (gold & predicted, gold - predicted, predicted - gold)
-            texts = [", ".join(sorted(labels)) for labels in parts]
             errors.append((len(gold ^ predicted), [*_shown(example), *texts]))
-    return Findings(
-        sections=[_label_table("Labels", pairs)],
-        columns=["example", *task.text_columns, "correct", "missing", "wrong"],
-        errors=errors,
-        order="examples with the most wrong labels first",
-    )
+    columns = ["example", *task.text_columns, "correct", "missing", "wrong"]
+    return Findings([_label_table("Labels", pairs)], columns, errors, "the most wrong labels first")
 
 
 def _numbers(task, examples, predictions) -> Findings:
     pairs = [(e.label, p.label) for e, p in zip(examples, predictions, strict=True)]
-    chart = svg(scatter("predicted", pairs, x_axis=f"gold {task.labels[0]}"))
-    return Findings(
-        sections=[Section(heading="Gold and predicted", charts={"numbers": chart})],
-        columns=["example", *task.text_columns, "gold", "predicted", "difference"],
-        errors=[
-            (abs(p - g), [*_shown(example), *map(decimals, (g, p, p - g))])
-            for example, (g, p) in zip(examples, pairs, strict=True)
-            if p != g
-        ],
-        order="the largest differences first",
-    )
+    chart = scatter("predicted", pairs, x_axis=f"gold {task.labels[0]}")
+    errors = [
+        (abs(p - g), [*_shown(example), *_decimals(g, p, p - g)])
+        for example, (g, p) in zip(examples, pairs, strict=True)
+        if p != g
+    ]
+    sections = [Section(heading="Gold and predicted", charts={"numbers": chart})]
+    columns = ["example", *task.text_columns, "gold", "predicted", "difference"]
+    return Findings(sections, columns, errors, "the largest differences first")
 
 
 def _choice_findings(task, examples, predictions) -> Findings:
     """Returns a confusion matrix of the ending numbers, and the examples with a wrong choice."""
     pairs = [(str(e.label), str(p.ending)) for e, p in zip(examples, predictions, strict=True)]
-    errors: Errors = []
+    errors = []
     for example, chosen in zip(examples, predictions, strict=True):
         if example.label == chosen.ending:
             continue
         kinds = {example.label: "good", chosen.ending: "bad"}
-        notes = [f" {each:.2f}" for each in chosen.probabilities] or [""] * NUM_ENDINGS
-        endings = [
-            [MarkedText(ending, kinds.get(number, "")), MarkedText("", note=note)]
-            for number, (ending, note) in enumerate(zip(example.endings, notes, strict=True))
-        ]
+        notes = [f"{each:.2f}" for each in chosen.probabilities] or [""] * NUM_ENDINGS
+        endings = (
+            Markup("<div>{} {}</div>").format(mark(text, kinds.get(i, "")), mark("", note=note))
+            for i, (text, note) in enumerate(zip(example.endings, notes, strict=True))
+        )
         probability = chosen.probabilities[chosen.ending] if chosen.probabilities else None
         text = f"{example.context} {example.start}".strip()
-        errors.append((probability or 0.0, [text, Cell(endings), probability]))
-    return Findings(
-        sections=[_confusion("Number of the ending", pairs, [str(n) for n in range(NUM_ENDINGS)])],
-        columns=["context", "endings (green: correct, red: chosen)", "probability"],
-        errors=errors,
-        order=_error_order(errors),
-    )
+        errors.append((probability or 0.0, [text, Markup("").join(endings), probability]))
+    matrix = _confusion("Number of the ending", pairs, [str(n) for n in range(NUM_ENDINGS)])
+    columns = ["context", "endings (green: correct, red: chosen)", "probability"]
+    return Findings([matrix], columns, errors, BY_PROBABILITY)
 
 
 def _answer_findings(task, examples, predictions) -> Findings:
@@ -158,39 +139,30 @@ def _answer_findings(task, examples, predictions) -> Findings:
 
     For SQuAD 2.0 the findings include a confusion matrix of answerable and unanswerable questions.
     """
-    errors: Errors = []
+    errors, pairs = [], []
     for question, prediction in zip(examples, predictions, strict=True):
         score = task.score([question], [prediction])[task.score_of_one]
+        text = prediction.text if prediction else ""
+        pairs.append((ANSWER if question.answers else NONE, ANSWER if text else NONE))
         if score == 100.0:
             continue
-        text = prediction.text if prediction else ""
         candidates = prediction.candidates if prediction else ()
         probability = next((each.probability for each in candidates if each.text == text), None)
         golds = list(dict.fromkeys(answer.text for answer in question.answers))
-        cells = [
-            Cell([[question.question], _marked_context(question, text)]),
-            " / ".join(golds) or NONE,
-            text or NONE,
-            probability,
-            decimals(score),
-        ]
+        context = Markup("{}<br>{}").format(question.question, _marked_context(question, text))
+        cells = [context, " / ".join(golds) or NONE, text or NONE, probability, f"{score:.2f}"]
         errors.append(((100.0 - score) * (1.0 if probability is None else probability), cells))
-    pairs = [
-        (ANSWER if q.answers else NONE, ANSWER if p and p.text else NONE)
-        for q, p in zip(examples, predictions, strict=True)
-    ]
-    matrix = [_confusion("Answer or none", pairs, [ANSWER, NONE])]
+    matrix = [_confusion("Answer or none", pairs, [ANSWER, NONE])] if task.allows_no_answer else []
     title = task.score_of_one.replace("_", "-").upper()
-    return Findings(
-        sections=matrix if task.allows_no_answer else [],
-        columns=["question and context", "gold", "predicted", "probability", title],
-        errors=errors,
-        order="the largest and most probable errors first; gold answers are green, predicted "
-        "answers are red, and text in both is violet",
+    columns = ["question and context", "gold", "predicted", "probability", title]
+    order = (
+        "the largest and most probable errors first; gold answers are green, predicted answers are "
+        "red, and text in both is violet"
     )
+    return Findings(matrix, columns, errors, order)
 
 
-def _marked_context(question: Question, predicted: str) -> list[MarkedText | str]:
+def _marked_context(question: Question, predicted: str) -> Markup:
     """Returns the context around the gold and the predicted answer, with both answers marked."""
     context, kinds = question.context, {}
     golds = {(answer.start, answer.start + len(answer.text)) for answer in question.answers}
@@ -205,116 +177,85 @@ def _marked_context(question: Question, predicted: str) -> list[MarkedText | str
     first = max(0, min(kinds, default=0) - MARGIN)
     last = min(len(context), max(kinds, default=0) + MARGIN)
     edges = [i for i in range(first + 1, last) if kinds.get(i) != kinds.get(i - 1)]
-    parts = [
-        MarkedText(context[start:end], kinds.get(start, ""))
+    parts = (
+        mark(context[start:end], kinds.get(start, ""))
         for start, end in itertools.pairwise([first, *edges, last])
-    ]
-    return ["… " if first else "", *parts, " …" if last < len(context) else ""]
+    )
+    text = Markup("").join(parts)
+    return Markup("{}{}{}").format("… " * bool(first), text, " …" * (last < len(context)))
 
 
 def _entity_findings(task, examples, predictions) -> Findings:
     """Returns the scores of entity types, a confusion matrix of types, and wrong sentences."""
-    sets, pairs = [], []
-    errors: Errors = []
+    sets, pairs, errors = [], [], []
     for sentence, tags in zip(examples, predictions, strict=True):
         gold, predicted = set(entities(sentence.tags or ())), set(entities(tags))
         sets.append((gold, predicted))
         kinds = [{entity[:2]: entity[2] for entity in found} for found in (gold, predicted)]
         pairs += [tuple(each.get(span, NONE) for each in kinds) for span in kinds[0] | kinds[1]]
         if gold != predicted:
-            cells = [
-                _small(f"line {sentence.line}"),
-                _marked_entities(sentence, gold, predicted, separator=task.word_separator),
-                _marked_entities(sentence, predicted, gold, separator=task.word_separator),
-            ]
+            cells = [mark("", note=f"line {sentence.line}")]
+            for shown, correct in ((gold, predicted), (predicted, gold)):
+                cells.append(_marked_entities(sentence, shown, correct, task.word_separator))
             errors.append((len(gold ^ predicted), cells))
     kinds = sorted({kind for pair in pairs for kind in pair} - {NONE})
-    return Findings(
-        sections=[
-            _label_table("Types", sets, label=itemgetter(2)),
-            _confusion("Types of entities with the same words", pairs, [*kinds, NONE]),
-        ],
-        columns=["sentence", "gold", "predicted"],
-        errors=errors,
-        order="sentences with the most wrong entities first; correct entities are green",
-    )
+    sections = [
+        _label_table("Types", sets, label=itemgetter(2)),
+        _confusion("Types of entities with the same words", pairs, [*kinds, NONE]),
+    ]
+    order = "sentences with the most wrong entities first; correct entities are green"
+    return Findings(sections, ["sentence", "gold", "predicted"], errors, order)
 
 
-def _marked_entities(sentence: Sentence, shown: set, correct: set, *, separator: str) -> Cell:
+def _marked_entities(sentence: Sentence, shown: set, correct: set, separator: str) -> Markup:
     starts = {start: (end, kind) for start, end, kind in shown}
-    line: list[MarkedText | str] = []
-    position = 0
+    parts, position = [], 0
     while position < len(sentence.words):
         end, kind = starts.get(position, (position + 1, ""))
+        color = "good" if (position, end, kind) in correct else "bad"
         text = separator.join(sentence.words[position:end])
-        if kind:
-            mark = "good" if (position, end, kind) in correct else "bad"
-            line += [MarkedText(f"{text} ", mark, note=kind), separator]
-        else:
-            line.append(f"{text}{separator}")
+        parts.append(mark(f"{text} ", color, note=kind) if kind else mark(text))
         position = end
-    return Cell([line])
+    return Markup(separator).join(parts)
 
 
 def _pair_findings(task, examples, predictions) -> Findings:
     """Returns a chart of the ranks by score and by cosine, and the pairs whose ranks differ."""
     scores, cosines = [e.score for e in examples], [p.value for p in predictions]
     ranks = list(zip(rankdata(scores).tolist(), rankdata(cosines).tolist(), strict=True))
-    chart = svg(scatter("rank by cosine", ranks, x_axis="rank by score"))
-    errors: Errors = [
-        (abs(second - first), [*_shown(e), *map(decimals, (e.score, cosine, first, second))])
+    chart = scatter("rank by cosine", ranks, x_axis="rank by score")
+    errors = [
+        (abs(second - first), [*_shown(e), *_decimals(e.score, cosine, first, second)])
         for e, cosine, (first, second) in zip(examples, cosines, ranks, strict=True)
         if first != second
     ]
-    return Findings(
-        sections=[
-            *_by_size(task, examples, predictions),
-            Section(heading="Ranks by score and by cosine", charts={"ranks": chart}),
-        ],
-        columns=["example", *task.text_columns, "score", "cosine", "rank", "rank by cosine"],
-        errors=errors,
-        order="the largest differences of the two ranks first",
-    )
+    sections = [Section(heading="Ranks by score and by cosine", charts={"ranks": chart})]
+    columns = ["example", *task.text_columns, "score", "cosine", "rank", "rank by cosine"]
+    return Findings(sections, columns, errors, "the largest differences of the two ranks first")
 
 
 def _retrieval_findings(task, examples, predictions) -> Findings:
     """Returns the queries whose first passage is not relevant."""
-    relevant = relevant_passages(examples)
-    errors: Errors = []
+    relevant, errors = relevant_passages(examples), []
     for example, prediction in zip(examples, predictions, strict=True):
         passages, cosines = prediction.value.passages, prediction.value.cosines
-        # Predictions for queries without a positive have no cosine of it.
-        cosine = next(iter(prediction.value.example_cosines), None)
         wanted = relevant[example.query]
         if passages[0] in wanted:
             continue
         ranks = [rank for rank, passage in enumerate(passages, start=1) if passage in wanted]
-        shown = [(passages[0], "bad", cosines[0]), (example.passages[0], "good", cosine)]
-        cells = [
-            Cell([[MarkedText(text, kind), "" if c is None else MarkedText("", note=f" {c:.3f}")]])
-            for text, kind, c in shown
-        ]
         rank = str(ranks[0]) if ranks else f"after {len(passages)}"
-        weight = 0.0 if cosine is None else cosines[0] - cosine
-        errors.append((weight, [example.query, *cells, rank]))
-    return Findings(
-        sections=_by_size(task, examples, predictions),
-        columns=["query", "first passage", "relevant passage", "rank of a relevant passage"],
-        errors=errors,
-        order="the largest differences of the two cosines first",
-    )
-
-
-def _by_size(task, examples, predictions) -> list[Section]:
-    """Returns a table of the scores by the size of the embeddings, if there are several sizes."""
-    scores, sizes = task.score(examples, predictions), [*predictions[0].smaller]
-    if not sizes:
-        return []
-    names = [name for name in scores if not name.endswith(tuple(score_name("", s) for s in sizes))]
-    rows = [["complete", *map(scores.get, names)]]
-    rows += [[f"{size:,}", *(scores[score_name(n, size)] for n in names)] for size in sizes]
-    table = Table(["components", *(name.replace("_", " ") for name in names)], rows)
-    return [Section(heading="Size of the embeddings", table=table)]
+        # Predictions for queries without a positive have no cosine of it.
+        cosine = next(iter(prediction.value.example_cosines), None)
+        note = "" if cosine is None else f" {cosine:.3f}"
+        cells = [
+            example.query,
+            mark(passages[0], "bad") + mark("", note=f" {cosines[0]:.3f}"),
+            mark(example.passages[0], "good") + mark("", note=note),
+            rank,
+        ]
+        errors.append((0.0 if cosine is None else cosines[0] - cosine, cells))
+    columns = ["query", "first passage", "relevant passage", "rank of a relevant passage"]
+    return Findings([], columns, errors, "the largest differences of the two cosines first")
 
 
 # Type of the examples -> function; tasks with the same type of examples have the same tables.
@@ -331,15 +272,15 @@ FINDINGS: dict[type, Callable[..., Findings]] = {
 def _confusion(heading: str, pairs: Sequence[tuple[str, str]], labels: Sequence[str]) -> Section:
     """Returns a matrix with gold labels as rows and predicted labels as columns."""
     counts, gold = Counter(pairs), Counter(label for label, _ in pairs)
+    form = Markup('<div class="heat {}" style="--share: {:.3f}">{:,} {}</div>')
     rows = []
     for label in labels:
-        row: list[Value] = [Cell([[label]], kind="header")]
+        row: list[Value] = [Markup("<b>{}</b>").format(label)]
         for other in labels:
             count = counts[label, other]
-            fraction = count / gold[label] if count else 0.0
-            text = MarkedText(f"{count:,} ", note=f"{fraction:.1%}" if count else "")
-            kind = "number right" if label == other else "number"
-            row.append(Cell([[text]], kind=kind, heat=0.45 * fraction))
+            share = count / gold[label] if count else 0.0
+            note = mark("", note=f"{share:.1%}" if count else "")
+            row.append(form.format("right" * (label == other), 0.45 * share, count, note))
         rows.append([*row, gold[label]])
     return Section(heading=heading, table=Table(["gold ↓ predicted →", *labels, "all"], rows))
 
@@ -362,17 +303,11 @@ def _label_table(
     return Section(heading=heading, table=Table(header, rows))
 
 
-def _error_order(errors: Errors) -> str:
-    """Describes the order of errors whose last cell is a probability."""
-    if any(cells[-1] is not None for _, cells in errors):
-        return "the most probable predictions first"
-    return "in the order of the examples"
-
-
 def _shown(example: TextExample | SentencePair) -> list[Value]:
     """Returns the line number of an example and its texts."""
-    return [_small(example.location.rpartition(", ")[2]), *example.texts]
+    return [mark("", note=example.location.rpartition(", ")[2]), *example.texts]
 
 
-def _small(note: str) -> Cell:
-    return Cell([[MarkedText("", note=note)]])
+def _decimals(*values: float) -> list[str]:
+    """Formats values with two decimals, for columns with both small and large numbers."""
+    return [f"{value:,.2f}" for value in values]

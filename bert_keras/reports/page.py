@@ -11,25 +11,7 @@ from markupsafe import Markup
 
 from bert_keras.files import write_text
 
-
-class MarkedText(NamedTuple):
-    """A part of a text in a table cell."""
-
-    text: str
-    kind: str = ""  # "good", "bad" or "both" marks the text
-    note: str = ""  # follows the text in small print
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A table cell with more than one text or number."""
-
-    lines: Sequence[Sequence[MarkedText | str]]
-    kind: str = ""  # CSS classes; "header" makes a header cell
-    heat: float | None = None  # opacity of the background, 0 to 1
-
-
-Value: TypeAlias = str | float | Cell | None
+Value: TypeAlias = str | float | None  # of a table cell; Markup is a str that is not escaped
 
 
 class Table(NamedTuple):
@@ -44,7 +26,7 @@ class Table(NamedTuple):
         Args:
             first: Aligns the first column: `str.rjust` or `str.ljust`.
         """
-        texts = [[cell_text(value) for value in row] for row in (self.header, *self.rows)]
+        texts = [[shown(value) for value in row] for row in (self.header, *self.rows)]
         widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
         return [
             "  ".join(
@@ -87,8 +69,10 @@ class Report:
         write_text(folder / "report.md", render("report.md", report=self))
 
 
-def format_number(value: float | None) -> str:
+def shown(value: Value) -> str:
     """Formats counts without decimals, numbers up to 1 with four decimals and others with two."""
+    if isinstance(value, str):
+        return value
     if value is None:
         return "–"
     if isinstance(value, Integral):
@@ -96,17 +80,17 @@ def format_number(value: float | None) -> str:
     return f"{value:.4f}" if abs(value) <= 1 else f"{value:,.2f}"
 
 
-def decimals(value: float | None) -> Cell:
-    """Returns a cell with two decimals, for columns with both small and large numbers."""
-    return Cell([["–" if value is None else f"{value:,.2f}"]], kind="number")
+def mark(text: str, kind: str = "", *, note: str = "") -> Markup:
+    """Returns a text with a background, and a note behind it in small print.
 
-
-def cell_text(value: Value) -> str:
-    """Formats the value of a cell as plain text."""
-    if isinstance(value, Cell):
-        lines = ("".join(s if isinstance(s, str) else s.text for s in line) for line in value.lines)
-        return " ".join(lines)
-    return value if isinstance(value, str) else format_number(value)
+    Args:
+        text: The text.
+        kind: "good", "bad" or "both"; "" for no background.
+        note: The note.
+    """
+    small = Markup("<small>{}</small>").format(note) if note else ""
+    form = '<mark class="{kind}">{text}{small}</mark>' if kind else "{text}{small}"
+    return Markup(form).format(kind=kind, text=text, small=small)
 
 
 def render(template: str, **values: object) -> str:
@@ -122,6 +106,6 @@ _environment = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_environment.filters |= {"shown": cell_text}
+_environment.filters |= {"shown": shown}
 _environment.tests |= {"numeric": lambda value: value is None or isinstance(value, Real)}
 _environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}

@@ -5,10 +5,7 @@ import math
 import os
 import statistics
 import sys
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 from markupsafe import Markup
@@ -16,9 +13,9 @@ from markupsafe import Markup
 from bert_keras.distribution.strategy import check_one_machine
 from bert_keras.errors import InputError, check
 from bert_keras.files import write_json
-from bert_keras.reports.charts import Line, line_chart, svg
-from bert_keras.reports.page import Report, Section, Table, format_number
-from bert_keras.runs.outcome import RECIPE, read_scores
+from bert_keras.reports.charts import Line, line_chart
+from bert_keras.reports.page import Report, Section, Table, shown
+from bert_keras.runs.outcome import RECIPE
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.training.curves import Curve, read_curves
 from bert_keras.training.evaluations import DivergedError, rank
@@ -31,58 +28,6 @@ CHARTS = {
     "dev-loss": ("loss on dev", "held_out", "loss/total"),
     "dev-score": ("{} on dev", "held_out", "score/{}"),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudyRun:
-    """A finished run of a study."""
-
-    folder: str
-    learning_rate: float
-    seed: int
-    scores: dict  # {} if the training has diverged
-    diverged: str = ""  # the reason; "" if it did not
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudyResults:
-    """The finished runs of a study."""
-
-    metric: str  # the name of a score; a higher value is better
-    planned: int  # number of runs of the whole study
-    runs: tuple[StudyRun, ...] = ()
-
-    @property
-    def rates(self) -> list[dict]:
-        """The median, best and spread (best minus worst) of the metric for each learning rate."""
-        rows = []
-        for rate in dict.fromkeys(run.learning_rate for run in self.runs):
-            scores = [self.score(run) for run in self.runs if run.learning_rate == rate]
-            spread = max(scores) - min(scores)
-            rows.append(
-                {
-                    "learning_rate": rate,
-                    "median": statistics.median(scores),
-                    "best": max(scores),
-                    "spread": spread if math.isfinite(spread) else None,
-                    "runs": len(scores),
-                }
-            )
-        return rows
-
-    @property
-    def best_rate(self) -> float:
-        """The learning rate with the best median."""
-        return max(self.rates, key=lambda rate: rate["median"])["learning_rate"]
-
-    @property
-    def best_run(self) -> StudyRun:
-        """The run with the best score over all learning rates."""
-        return max((run for run in self.runs if run.scores), key=self.score)
-
-    def score(self, run: StudyRun) -> float:
-        """Returns the metric of a run for comparisons, minus infinity for NaN or no scores."""
-        return rank(run.scores.get(self.metric, math.nan))
 
 
 def study(
@@ -131,108 +76,98 @@ def study(
         for rate in dict.fromkeys(learning_rates)
         for seed in range(1, seeds + 1)
     ]
-    results = StudyResults(metric=metric, planned=len(planned))
+    runs: list[dict] = []
     curves: Curves = {}
-    seconds: list[float] = []
+    summary = ""
     for number, run_recipe in enumerate(planned, start=1):
         folder = f"lr-{run_recipe.learning_rate:g}/seed-{run_recipe.seed}"
-        is_finished = read_scores(output / folder) is not None
-        line = f"run {number} of {len(planned)}, {folder}"
-        if is_finished:
-            line += ", is finished already"
-        elif seconds:
-            seconds_left = round(statistics.mean(seconds) * (len(planned) - number + 1))
-            line += f", about {timedelta(seconds=seconds_left)} left"
-        print(line, file=sys.stderr, flush=True)
-        start, scores, reason = time.monotonic(), {}, ""
+        print(f"run {number} of {len(planned)}: {folder}", file=sys.stderr, flush=True)
+        scores, reason = {}, ""
         try:
             scores = run(run_recipe, output / folder)
             curves[folder] = read_curves(output / folder / "logs")
         except DivergedError as error:
             reason = error.reason
-        if not is_finished:
-            seconds.append(time.monotonic() - start)
-        finished = StudyRun(
-            folder=folder,
-            learning_rate=run_recipe.learning_rate,
-            seed=run_recipe.seed,
-            scores=scores,
-            diverged=reason,
-        )
-        results = dataclasses.replace(results, runs=(*results.runs, finished))
+        values = {"learning_rate": run_recipe.learning_rate, "seed": run_recipe.seed}
+        runs.append({"folder": folder, **values, "scores": scores, "diverged": reason})
         if curves:
-            _write(output, results, curves)
+            summary = _write(output, runs, curves, metric=metric, num_planned=len(planned))
     if not curves:
         raise InputError(
             f"every run of the study has diverged, the last because {reason}; start again with "
             "lower learning rates"
         )
-    return "\n".join([f"{metric} on dev:", *_rate_table(results).aligned(), *_lead(results)])
+    return summary
 
 
-def _write(output: Path, results: StudyResults, curves: Curves) -> None:
-    """Links the best run and writes study.json and the report."""
+def _write(output: Path, runs: list[dict], curves: Curves, *, metric: str, num_planned: int) -> str:
+    """Links the best run, writes study.json and the report, and returns the summary."""
+    scores: dict[float, list[float]] = {}  # by learning rate; -inf for a run that diverged
+    for run in runs:
+        score = rank(run["scores"].get(metric, math.nan))
+        scores.setdefault(run["learning_rate"], []).append(score)
+    best_rate = max(scores, key=lambda rate: statistics.median(scores[rate]))
+    best = max((run for run in runs if run["scores"]), key=lambda run: rank(run["scores"][metric]))
+    rates = [
+        {
+            "learning_rate": rate,
+            "median": _finite(statistics.median(values)),
+            "best": _finite(max(values)),
+            "spread": _finite(max(values) - min(values)),
+            "runs": len(values),
+        }
+        for rate, values in scores.items()
+    ]
+    outcome = {
+        "metric": metric,
+        "best_run": best["folder"],
+        "best_learning_rate": best_rate,
+        "learning_rates": rates,
+        "runs": runs,
+        "runs_planned": num_planned,
+    }
     link = output / f".best.{os.getpid()}.part"
     link.unlink(missing_ok=True)
-    link.symlink_to(results.best_run.folder)
+    link.symlink_to(best["folder"])
     os.replace(link, output / "best")
-    rates = [{k: None if v == -math.inf else v for k, v in rate.items()} for rate in results.rates]
-    outcome = {
-        "metric": results.metric,
-        "best_run": results.best_run.folder,
-        "best_learning_rate": results.best_rate,
-        "learning_rates": rates,
-        "runs": [dataclasses.asdict(run) for run in results.runs],
-        "runs_planned": results.planned,
-    }
     write_json(output / "study.json", outcome)
-    names = dict.fromkeys([results.metric, *(name for run in results.runs for name in run.scores)])
-    rows = [
-        [run.folder, *map(run.scores.get, names), "diverged" if run.diverged else ""]
-        for run in results.runs
+    lead = [
+        f"Best run: {best['folder']}, {metric} {shown(best['scores'][metric])}; its model is "
+        "best/model.",
+        f"Best median: learning rate {best_rate:g}.",
     ]
-    header = ["run", *(name.replace("_", " ") for name in names), ""]
-    by_rate = f"{results.metric} by learning rate"
-    Report(
-        title=str(output),
-        lead=_lead(results),
-        sections=[
-            Section(heading=by_rate, table=_rate_table(results)),
-            Section(heading="Curves", notes=[NOTE], charts=_charts(results, curves)),
-            Section(heading="Runs", table=Table(header, rows)),
-        ],
-    ).write(output)
-
-
-def _lead(results: StudyResults) -> list[str]:
-    best, runs = results.best_run, results.runs
-    score = format_number(results.score(best))
-    lines = [
-        f"Best run: {best.folder}, {results.metric} {score}; its model is best/model.",
-        f"Best median: learning rate {results.best_rate:g}.",
+    if len(runs) < num_planned:
+        lead.append(f"{len(runs)} of {num_planned} runs have ended so far.")
+    lead += [f"Diverged: {run['folder']}, {run['diverged']}." for run in runs if run["diverged"]]
+    names = dict.fromkeys([metric, *(name for run in runs for name in run["scores"])])
+    rate_rows = [[f"{rate:g}", *others] for rate, *others in map(dict.values, rates)]
+    rate_table = Table([name.replace("_", " ") for name in rates[0]], rate_rows)
+    run_table = Table(
+        ["run", *(name.replace("_", " ") for name in names)],
+        [[run["folder"], *map(run["scores"].get, names)] for run in runs],
+    )
+    charts = _charts(runs, curves, metric=metric)
+    sections = [
+        Section(heading=f"{metric} by learning rate", table=rate_table),
+        Section(heading="Curves", notes=[NOTE], charts=charts),
+        Section(heading="Runs", table=run_table),
     ]
-    if len(runs) < results.planned:
-        lines.append(f"{len(runs)} of {results.planned} runs have ended so far.")
-    return lines + [f"Diverged: {r.folder}, {r.diverged}." for r in runs if r.diverged]
+    Report(title=str(output), lead=lead, sections=sections).write(output)
+    return "\n".join([f"{metric} on dev:", *rate_table.aligned(), *lead])
 
 
-def _rate_table(results: StudyResults) -> Table:
-    rows = [[f"{rate:g}", *others] for rate, *others in map(dict.values, results.rates)]
-    return Table([name.replace("_", " ") for name in results.rates[0]], rows)
-
-
-def _charts(results: StudyResults, curves: Curves) -> dict[str, Markup]:
-    """Draws one chart each for the training loss, the dev loss (if any) and the dev metric."""
+def _charts(runs: list[dict], curves: Curves, *, metric: str) -> dict[str, Markup]:
     charts = {}
     for name, (title, side, tag) in CHARTS.items():
         lines = [
-            Line(
-                label=f"learning rate {run.learning_rate:g}, seed {run.seed}",
-                group=f"{run.learning_rate:g}",
-                points=curves.get(run.folder, {}).get(side, {}).get(tag.format(results.metric), []),
-            )
-            for run in results.runs
+            Line(f"{run['learning_rate']:g}", points)
+            for run in runs
+            if (points := curves.get(run["folder"], {}).get(side, {}).get(tag.format(metric)))
         ]
-        if any(line.points for line in lines):
-            charts[name] = svg(line_chart(title.format(results.metric), lines))
+        if lines:
+            charts[name] = line_chart(title.format(metric), lines)
     return charts
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -2,6 +2,7 @@
 
 import pytest
 
+from bert_keras.errors import InputError
 from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.scales import SCALES
 
@@ -29,7 +30,7 @@ def test_phases_are_split_at_the_steps_of_the_arms():
 @pytest.mark.parametrize("scale", SCALES)
 def test_each_arm_has_recipes_at_each_scale(scale):
     for name in SCALES[scale].tables:
-        experiment = SCALES[scale].adapted(EXPERIMENTS[name])
+        experiment = EXPERIMENTS[name]
         for arm in experiment.arms:
             assert len(arm.published) in (0, len(experiment.columns))
             assert parts(scale, arm)[-1][1] == SCALES[scale].step(arm) / arm.step_fraction
@@ -42,23 +43,6 @@ def test_each_arm_of_table6_has_its_size(scale):
     assert (sizes == [arm.name for arm in TABLE6.arms]) == (scale == "paper")
 
 
-def test_longer_steps_get_arms_that_take_as_long_as_bert():
-    """7,500 steps of BERT take as long as 7,500 / 2.13 = 3,521 steps of the left-to-right model."""
-    small = SCALES["small"]
-    table = small.adapted(TABLE5)
-    *same, left_to_right, bilstm = table.arms
-    assert tuple(same) == TABLE5.arms and bilstm.finetuning == TABLE5.arms[3].finetuning
-    assert left_to_right.name == "LTR & No NSP, equal time"
-    assert left_to_right.pretraining_name == bilstm.pretraining_name != "left-to-right"
-    steps = [small.step(arm) for arm in table.arms]
-    assert steps == [7500, 7500, 7500, 7500, 3521, 3521]
-    (recipe,) = (phase.recipe for phase in small.pretraining(left_to_right))
-    assert (recipe.objective, recipe.num_warmup_steps) == ("left-to-right", 176)
-    groups = {name: [arm.name for arm in arms] for name, arms in table.groups.items()}
-    assert groups == {
-        ", equal tokens": ["BERT", "No NSP", "LTR & No NSP", "+ BiLSTM"],
-        ", equal time": ["BERT", "No NSP", left_to_right.name, bilstm.name],
-    }
-    assert "takes 2.13 times the processor time" in small.remarks(table)[0]
-    c2 = EXPERIMENTS["c2"]
-    assert small.adapted(c2) == c2 and not small.remarks(c2)
+def test_a_scale_refuses_an_experiment_that_it_does_not_include():
+    with pytest.raises(InputError, match="table5 and c2, but not c1"):
+        SCALES["small"].check_includes(C1)

@@ -33,7 +33,6 @@ ON_CALL = {
     ),
 }
 PACKAGES = ("bert_keras", "tfrecords_tools")
-PAGES = {"bert_keras.reports.charts", "bert_keras.reports.page"}
 
 
 def part_of(module: str) -> str:
@@ -101,10 +100,9 @@ def test_there_are_no_import_circles(package):
 
 @pytest.mark.parametrize("path", sources("tfrecords_tools"), ids=module_of)
 def test_the_writer_imports_only_text_and_data(path):
-    """The charts and templates of pages, which do not load Keras, are allowed too."""
     for module in imports_of(path):
         assert module not in ("bert_keras", "keras") and not module.startswith("keras.")
-        if module.startswith("bert_keras.") and module not in PAGES:
+        if module.startswith("bert_keras."):
             allowed = ORDER[: ORDER.index("data") + 1]
             assert part_of(module) in allowed, f"{path}: imports {module}"
 

@@ -40,10 +40,10 @@ def test_from_text_to_records_and_back(corpus, tmp_path, capsys):
     assert capsys.readouterr().out.count("[CLS]") == 2
     assert run("show", tmp_path / "rec*" / "train*", "--count", 1, "--start", 3) == 0
     assert "record 3: " in capsys.readouterr().out
-    page = tmp_path / "new/folder/page.html"
-    assert run("show", tmp_path / "records", "--stats", "--plot", page) == 0
+    picture = tmp_path / "new/folder/picture.svg"
+    assert run("show", tmp_path / "records", "--stats", "--plot", picture) == 0
     output = capsys.readouterr().out
-    assert "tokens in a record" in output and output.endswith(f"{page}\n") and page.is_file()
+    assert "tokens in a record" in output and output.endswith(f"{picture}\n") and picture.is_file()
 
 
 def test_cased_records_keep_capitals_and_documents_of_one_sentence_are_noted(tmp_path, capsys):
