@@ -6,7 +6,7 @@ at lengths 128 and 512.
 
 A step is forward pass, backward pass, clipping and AdamW, with dropout, in bfloat16 with float32
 weights, as one XLA program. Utilisation is model FLOP/s
-(`bert_keras.training.tensorboard.performance`) divided by the published peak.
+(`bert_keras.training.performance`) divided by the published peak.
 
     pip install "bert-keras[jax]" "jax[cuda12]"
     KERAS_BACKEND=jax python benchmarks/gpu.py --peak-tflops 989      # H100, H200 (SXM), dense
@@ -30,8 +30,8 @@ from bert_keras.config import BertConfig
 from bert_keras.families import preset, presets
 from bert_keras.models import BertPretrainer
 from bert_keras.training.losses import pretraining_losses
+from bert_keras.training.performance import flops_per_example
 from bert_keras.training.schedule import LinearWarmupDecay
-from bert_keras.training.tensorboard.performance import flops_per_example
 
 LENGTHS = (128, 512)
 PREDICTIONS = {128: 20, 512: 80}

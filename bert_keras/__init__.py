@@ -59,20 +59,20 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.text.encode import encode_masked as encode_masked
     from bert_keras.text.tokenizer import WordPieceTokenizer as WordPieceTokenizer
     from bert_keras.text.vocab import Vocabulary as Vocabulary
-    from bert_keras.training.curves import read_curves as read_curves
     from bert_keras.training.distiller import Distiller as Distiller
     from bert_keras.training.losses import pretraining_losses as pretraining_losses
     from bert_keras.training.losses import pretraining_metrics as pretraining_metrics
-    from bert_keras.training.matryoshka import MatryoshkaLoss as MatryoshkaLoss
     from bert_keras.training.optimizer import BertAdamW as BertAdamW
     from bert_keras.training.schedule import LinearWarmupDecay as LinearWarmupDecay
     from bert_keras.training.sentence_losses import CoSENTLoss as CoSENTLoss
     from bert_keras.training.sentence_losses import CosineSimilarityLoss as CosineSimilarityLoss
     from bert_keras.training.sentence_losses import MarginMSELoss as MarginMSELoss
+    from bert_keras.training.sentence_losses import MatryoshkaLoss as MatryoshkaLoss
     from bert_keras.training.sentence_losses import (
         MultipleNegativesRankingLoss as MultipleNegativesRankingLoss,
     )
     from bert_keras.training.sentence_losses import TripletLoss as TripletLoss
+    from bert_keras.training.tensorboard import read_curves as read_curves
 
     tasks: dict[str, Task]
     """The fine-tuning tasks by name. `finetune` and `evaluate` also accept a task that is not here.
@@ -128,7 +128,7 @@ _HOMES = {
     "load_model": "bert_keras.models",
     "from_keras_hub": "bert_keras.checkpoints.keras_hub",
     "to_keras_hub": "bert_keras.checkpoints.keras_hub",
-    "read_curves": "bert_keras.training.curves",
+    "read_curves": "bert_keras.training.tensorboard",
     "BertAdamW": "bert_keras.training.optimizer",
     "LinearWarmupDecay": "bert_keras.training.schedule",
     "Distiller": "bert_keras.training.distiller",
@@ -139,7 +139,7 @@ _HOMES = {
     "CosineSimilarityLoss": "bert_keras.training.sentence_losses",
     "TripletLoss": "bert_keras.training.sentence_losses",
     "MarginMSELoss": "bert_keras.training.sentence_losses",
-    "MatryoshkaLoss": "bert_keras.training.matryoshka",
+    "MatryoshkaLoss": "bert_keras.training.sentence_losses",
     "tasks": "bert_keras.downstream.catalog",
     "recipes": "bert_keras.runs.recipes",
     "PretrainRecipe": "bert_keras.runs.recipes",

@@ -86,7 +86,7 @@ def pretrain(options: argparse.Namespace) -> None:
     from bert_keras.runs.forecast import forecast
     from bert_keras.runs.pretrain import pretrain
     from bert_keras.runs.settings import pretrain_settings
-    from bert_keras.training.tensorboard.performance import steps_to_profile
+    from bert_keras.training.performance import steps_to_profile
 
     recipe, teacher = pretrain_settings(
         options.recipe, teacher=options.teacher, changes=_changes(options, "num_steps")

@@ -1,7 +1,7 @@
-"""Reads single record files and detects missing, truncated and corrupt ones."""
+"""Counts the records of a file and detects missing, truncated and corrupt files."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -12,25 +12,18 @@ from bert_keras.errors import InputError
 _FRAME_BYTES = 16
 
 
-def records_of(file, *, skip_broken: bool = False) -> tf.data.Dataset:
-    """Returns the serialized records of a file; `skip_broken` omits the rest of a damaged one."""
-    records = tf.data.TFRecordDataset(file)
-    return records.ignore_errors() if skip_broken else records
-
-
-def num_records(file: str, *, skip_broken: bool = False) -> int:
+def num_records(file: str) -> int:
     """Counts the records by reading them, about 170,000 a second on one core.
 
     Raises:
-        InputError: The file is missing, or it is damaged and `skip_broken` is False.
+        InputError: The file is missing or damaged.
     """
     count = num_bytes = 0
     with readable_records(file):
-        for batch in records_of(file, skip_broken=skip_broken).batch(1024):
+        for batch in tf.data.TFRecordDataset(file).batch(1024):
             count += len(batch)
             num_bytes += int(stored_bytes(batch))
-        if not skip_broken:
-            check_end(file, num_bytes)
+        check_end(file, num_bytes)
     return count
 
 
@@ -47,26 +40,6 @@ def check_end(file: str, num_bytes: int) -> None:
     """
     if num_bytes < tf.io.gfile.stat(file).length:
         raise tf.errors.DataLossError(None, None, f"{file} has more than {num_bytes} bytes")
-
-
-def is_broken(file: str) -> bool:
-    """Returns whether the first record of a file is truncated or corrupt."""
-    try:
-        first = next(iter(records_of(file)), None)
-    except (tf.errors.DataLossError, tf.errors.OutOfRangeError):
-        return True
-    return first is None and tf.io.gfile.stat(file).length > 0
-
-
-def broken_files(files: Sequence[str]) -> dict[str, int]:
-    """Returns the files that are damaged, with the number of readable records of each."""
-    broken = {}
-    for file in files:
-        try:
-            num_records(file)
-        except InputError:
-            broken[file] = num_records(file, skip_broken=True)
-    return broken
 
 
 @contextlib.contextmanager

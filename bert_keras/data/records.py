@@ -3,12 +3,11 @@
 import glob
 import os
 from collections.abc import Sequence
-from functools import partial
 
 import tensorflow as tf
 
 from bert_keras.data.objectives import MASKED_AND_LABELLED, DynamicMasking, Examples
-from bert_keras.data.record_file import is_broken, num_records, records_of
+from bert_keras.data.record_file import num_records
 from bert_keras.data.schema import PretrainingSchema, schema_of
 from bert_keras.errors import InputError
 
@@ -48,18 +47,15 @@ def _files_of(pattern: str) -> list[str]:
     return files
 
 
-def common_schema(files: Sequence[str], *, skip_broken: bool = False) -> PretrainingSchema:
+def common_schema(files: Sequence[str]) -> PretrainingSchema:
     """Returns the schema that all files share; it is read from the first record of each file.
 
     Args:
         files: Paths of record files.
-        skip_broken: Whether to skip files whose first record is truncated or corrupt.
 
     Raises:
         InputError: The files have different schemas, or `schema_of` refuses one of them.
     """
-    if skip_broken:
-        files = [file for file in files if not is_broken(file)] or files
     first, *others = files
     expected = schema_of(first)
     for file in others:
@@ -79,7 +75,6 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     drop_remainder: bool = True,
     masking: DynamicMasking | None = None,
     objective: Examples = MASKED_AND_LABELLED,
-    skip_broken: bool = False,
     most: int | None = None,
 ):
     """Reads record files as a `tf.data.Dataset` of (inputs, targets, weights).
@@ -102,7 +97,6 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
         objective: The objective of bert_keras/data/objectives.py. `MASKED` gives no
             `next_sentence`; `NEXT_TOKENS` needs plain ids and has a target at each of P = L - 1
             positions.
-        skip_broken: Whether to skip the rest of a truncated or corrupt file.
         most: Maximum number of records to read; None reads all.
 
     Raises:
@@ -117,7 +111,7 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     ```
     """
     files = record_files(files)
-    schema = common_schema(files, skip_broken=skip_broken)
+    schema = common_schema(files)
     check_examples(files[0], schema, objective)
     if not objective.reads_masks:
         if masking:
@@ -135,7 +129,6 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
         seed=seed,
         repeat=repeat,
         drop_remainder=drop_remainder,
-        skip_broken=skip_broken,
         most=most,
     )
     if masking:
@@ -156,7 +149,6 @@ def feature_batches(
     seed: int | None = None,
     repeat: bool = False,
     drop_remainder: bool = True,
-    skip_broken: bool = False,
     most: int | None = None,
 ):
     """Returns a `tf.data.Dataset` of the features of the records, in batches.
@@ -170,9 +162,8 @@ def feature_batches(
     files are read once.
 
     A truncated, corrupt or missing file raises an error of TensorFlow when the dataset reads it
-    (see `readable_records`). With `skip_broken`, the rest of such a file is skipped (see
-    `broken_files`). With `repeat` or `most`, a file that is cut within the first 12 bytes of a
-    record is read as complete (see `check_end`).
+    (see `readable_records`). With `repeat` or `most`, a file that is cut within the first 12 bytes
+    of a record is read as complete (see `check_end`).
 
     Args:
         files: Paths of record files that share one schema.
@@ -180,7 +171,6 @@ def feature_batches(
         seed: Seed of the order; None keeps the order of the files.
         repeat: Whether the dataset repeats without end.
         drop_remainder: Whether to drop a last batch with fewer records.
-        skip_broken: Whether to skip the rest of a truncated or corrupt file.
         most: Maximum number of records to read; None reads all.
 
     Raises:
@@ -188,18 +178,15 @@ def feature_batches(
     """
     if batch_size < 1:
         raise InputError(f"batch_size is {batch_size}; expected at least 1")
-    spec = common_schema(files, skip_broken=skip_broken).parsing_spec()
+    spec = common_schema(files).parsing_spec()
     names = tf.data.Dataset.from_tensor_slices(files)
-    if skip_broken:  # `ignore_errors` would retry a missing file for ever
-        names = names.filter(lambda name: tf.numpy_function(tf.io.gfile.exists, [name], tf.bool))
-    read = partial(records_of, skip_broken=skip_broken)
     if seed is None:
-        records = names.flat_map(read)
+        records = names.flat_map(tf.data.TFRecordDataset)
     else:
         records = (
             names.shuffle(len(files), seed=seed)
             .interleave(
-                read,
+                tf.data.TFRecordDataset,
                 cycle_length=min(len(files), FILES_AT_ONCE),
                 block_length=16,
                 num_parallel_calls=tf.data.AUTOTUNE,
@@ -217,7 +204,7 @@ def feature_batches(
     if not repeat and most is None:
         # If Keras does not know the number of batches, it runs one step too many and includes it
         # in the mean losses.
-        total = sum(num_records(file, skip_broken=skip_broken) for file in files)
+        total = sum(num_records(file) for file in files)
         num_batches = total // batch_size if drop_remainder else -(-total // batch_size)
         batches = batches.apply(tf.data.experimental.assert_cardinality(num_batches))
     return without_autotuning(batches)

@@ -1,12 +1,12 @@
 """Selects the precision of a run and makes its sums deterministic."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import tensorflow as tf
 
-from bert_keras.errors import InputError, check_name
+from bert_keras.errors import check_name
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 # The smallest hidden size for which "auto" selects bfloat16 on a processor; see "bfloat16" in
@@ -21,9 +21,9 @@ def named_policy(name: str = "auto", *, hidden_size: Callable[[], int] = lambda:
     All policies keep the weights in float32; matrix products use the precision.
 
     Args:
-        name: "float32", "bfloat16", "float16" or "auto". "auto" selects bfloat16 on TPUs, on GPUs
-            with compute capability 8.0 (A100) or higher, and for models of at least
-            `PROCESSOR_SIZE` on processors with AVX512-BF16 or AMX; otherwise float32.
+        name: "float32", "bfloat16", "float16" or "auto". "auto" selects bfloat16 on GPUs with
+            compute capability 8.0 (A100) or higher, and for models of at least `PROCESSOR_SIZE` on
+            processors with AVX512-BF16 or AMX; otherwise float32.
         hidden_size: Returns the hidden size of the model. It is called only on such a processor.
 
     Raises:
@@ -32,12 +32,9 @@ def named_policy(name: str = "auto", *, hidden_size: Callable[[], int] = lambda:
     check_name(name, PRECISIONS, what="precision")
     if name == "auto":
         gpus = tf.config.list_physical_devices("GPU")
-        details = map(tf.config.experimental.get_device_details, gpus)
-        are_new = [each.get("compute_capability", (0, 0)) >= (8, 0) for each in details]
-        if tf.config.list_logical_devices("TPU"):
-            is_faster = True
-        elif gpus:
-            is_faster = all(are_new)
+        if gpus:
+            details = map(tf.config.experimental.get_device_details, gpus)
+            is_faster = all(each.get("compute_capability", (0, 0)) >= (8, 0) for each in details)
         else:
             is_faster = processor_has_bfloat16() and hidden_size() >= PROCESSOR_SIZE
         name = "bfloat16" if is_faster else "float32"
@@ -48,18 +45,6 @@ def processor_has_bfloat16() -> bool:
     """Returns whether the processor has instructions for products in bfloat16."""
     flags = PROCESSORS.read_text().split() if PROCESSORS.exists() else []
     return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
-
-
-def check_weight_dtypes(dtypes: Iterable[str]) -> None:
-    """Raises InputError if weights are too narrow for averages of gradients, such as Adam's.
-
-    The factor 0.999 of an average is 1 in bfloat16, and small squares are 0 in float16.
-    """
-    for dtype in {"bfloat16", "float16"}.intersection(dtypes):
-        raise InputError(
-            f"the weights are {dtype}, in which the averages of an optimizer are wrong; use the "
-            f"dtype policy mixed_{dtype}, which keeps the weights in float32"
-        )
 
 
 def add_in_one_order() -> None:

@@ -1,18 +1,25 @@
-"""Adds up and concatenates tensors over all replicas; assigns to local copies of variables."""
+"""Adds up and concatenates tensors over the replicas of tf.distribute.
+
+With one replica nothing changes, nor under JAX, whose arrays have the rows of all devices.
+"""
 
 import keras
-import tensorflow as tf
+
+
+def _replica_context():
+    """Returns the context of this replica; None unless it is one of several."""
+    if keras.config.backend() != "tensorflow":
+        return None
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    return context if context is not None and context.num_replicas_in_sync > 1 else None
 
 
 def num_replicas() -> int:
-    """Returns the number of replicas of the current strategy."""
-    return tf.distribute.get_strategy().num_replicas_in_sync
-
-
-def replica_id():
-    """Returns the index of this replica, an int32 scalar from 0 to `num_replicas()` - 1."""
-    context = tf.distribute.get_replica_context()
-    return tf.cast(context.replica_id_in_sync_group, "int32")
+    """Returns the number of replicas that compute together with the calling code."""
+    context = _replica_context()
+    return 1 if context is None else context.num_replicas_in_sync
 
 
 def sum_over_replicas(tensors):
@@ -20,35 +27,28 @@ def sum_over_replicas(tensors):
 
     Args:
         tensors: Any structure of dense tensors whose shapes are equal on all replicas.
-
-    Returns:
-        The structure of sums. With one replica, or outside of a replica context, `tensors` is
-        returned unchanged.
     """
-    context = tf.distribute.get_replica_context()
-    if context is None or num_replicas() == 1:
-        return tensors
-    return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+    context = _replica_context()
+    return tensors if context is None else context.all_reduce("SUM", tensors)
 
 
-def concatenated_over_replicas(tensors):
+def concatenated_over_replicas(tensors: list) -> list:
     """Concatenates tensors of all replicas along the first axis, in the order of the replicas.
 
     Unlike `ReplicaContext.all_gather`, it also works on the logical devices of one CPU. The
     gradient of a replica's rows is the sum of the gradients over all replicas.
 
     Args:
-        tensors: A list of tensors with equal numbers of rows, which may differ between replicas
-            and may be 0. The other axes are equal on all replicas.
-
-    Returns:
-        The list of concatenated tensors in float32. With one replica, or outside of a replica
-        context, only the dtype changes.
+        tensors: Floating-point tensors with equal numbers of rows, which may differ between
+            replicas and may be 0. The other axes are equal on all replicas.
     """
-    tensors = [tf.cast(tensor, "float32") for tensor in tensors]
-    if tf.distribute.get_replica_context() is None or num_replicas() == 1:
+    context = _replica_context()
+    if context is None:
         return tensors
-    index, num_rows = replica_id(), tf.shape(tensors[0])[0]
+    import tensorflow as tf
+
+    index = tf.cast(context.replica_id_in_sync_group, "int32")
+    num_rows = tf.shape(tensors[0])[0]
     # A sum of float32, because TensorFlow keeps int32 in the memory of the host.
     one_hot = tf.one_hot(index, num_replicas()) * tf.cast(num_rows, "float32")
     counts = tf.cast(sum_over_replicas(one_hot), "int32")
@@ -59,33 +59,3 @@ def concatenated_over_replicas(tensors):
         return tf.ensure_shape(tf.pad(tensor, sizes), (None, *tensor.shape[1:]))
 
     return sum_over_replicas([padded(tensor) for tensor in tensors])
-
-
-def scalar_value(variable: keras.Variable):
-    """Returns the value of a scalar variable as a Python number.
-
-    Works for variables with copies on several devices. Call it between steps.
-    """
-    return variable.numpy().item()
-
-
-def copy_handle(variable: keras.Variable):
-    """Returns the resource handle of this replica's copy of `variable`, for raw operations.
-
-    The copies stay equal only if every replica performs the same operation on its copy, which is
-    the case after `sum_over_replicas`. Unlike `assign`, such an operation does not synchronise the
-    replicas.
-    """
-    return variable.value.handle
-
-
-def assign_local(variable: keras.Variable, value) -> None:
-    """Assigns `value` to this replica's copy of `variable`."""
-    value = tf.cast(value, variable.dtype)
-    tf.raw_ops.AssignVariableOp(resource=copy_handle(variable), value=value)
-
-
-def add_local(variable: keras.Variable, value) -> None:
-    """Adds `value` to this replica's copy of `variable`."""
-    value = tf.cast(value, variable.dtype)
-    tf.raw_ops.AssignAddVariableOp(resource=copy_handle(variable), value=value)

@@ -4,32 +4,24 @@ import contextlib
 import functools
 import json
 import os
-import re
-import socket
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import tensorflow as tf
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check, check_name
 
-_EXAMPLE = '{"cluster": {"worker": ["HOST:PORT", ...]}, "task": {"type": "worker", "index": 0}}'
+STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
 
 
 def workers() -> list[str]:
-    """Returns the addresses (HOST:PORT) of all workers; an empty list without TF_CONFIG.
-
-    Raises:
-        InputError: `fit` cannot train with this TF_CONFIG.
-    """
-    cluster = _tf_config().get("cluster", {})
+    """Returns the addresses (HOST:PORT) of all workers; an empty list without TF_CONFIG."""
+    cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
     return [*cluster.get("chief", []), *cluster.get("worker", [])]
 
 
 def check_one_machine() -> None:
     """Raises InputError if TF_CONFIG names several workers, of which only the first has scores."""
-    if len(workers()) > 1:
-        raise InputError("a study of several runs trains on one machine; unset TF_CONFIG")
+    check(len(workers()) < 2, "a study of several runs trains on one machine; unset TF_CONFIG")
 
 
 def is_chief() -> bool:
@@ -40,60 +32,24 @@ def is_chief() -> bool:
     return tf.distribute.get_strategy().extended.should_checkpoint
 
 
-def _tf_config() -> dict:
-    """Returns the contents of TF_CONFIG; an empty dict if it is not set.
-
-    Raises:
-        InputError: `fit` cannot train with this TF_CONFIG.
-    """
-    text = os.environ.get("TF_CONFIG", "")
-    if not text:
-        return {}
-    try:
-        config = json.loads(text)
-        cluster, task = config["cluster"], config["task"]
-        worker = cluster[task["type"]][task["index"]]
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise InputError(f"TF_CONFIG is {text!r}; expected {_EXAMPLE}") from error
-    if "ps" in cluster or task["type"] not in ("chief", "worker"):
-        raise InputError(
-            f"TF_CONFIG makes this process the {task['type']} {worker} of a cluster with a "
-            "parameter server or evaluator, which `fit` cannot use; list only workers and train "
-            "with --strategy multiworker"
-        )
-    return config
-
-
-# The worker in "remote target /job:worker/replica:0/task:0" and in a list of lost heartbeats.
-_LOST_WORKER = re.compile(
-    r"(?:remote target |heartbeats\):\n)/job:(\w+)/(?:replica:\d+/)?task:(\d+)"
-)
-
-
 @contextlib.contextmanager
 def interrupted_by_lost_worker() -> Iterator[None]:
     """Turns TensorFlow's error about a worker that has ended into a KeyboardInterrupt.
 
-    Its message names the worker if TensorFlow names it. Without several workers, all errors are
-    raised unchanged.
+    Without several workers, all errors are raised unchanged.
     """
     try:
         yield
     except (
         *(tf.errors.UnavailableError, tf.errors.AbortedError),
         *(tf.errors.CancelledError, tf.errors.DeadlineExceededError),
-    ) as error:
+    ):
         if len(workers()) < 2:
             raise
-        lost = _LOST_WORKER.search(str(error))
         raise KeyboardInterrupt(
-            f"the connection to {f'{lost[1]} {lost[2]}' if lost else 'another worker'} was lost; "
-            "start all workers again with the same command, which continues from the newest saved "
-            "state"
+            "the connection to another worker was lost; start all workers again with the same "
+            "command, which continues from the newest saved state"
         ) from None
-
-
-STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
 
 
 def named_strategy(name: str = "auto") -> tf.distribute.Strategy:
@@ -101,53 +57,48 @@ def named_strategy(name: str = "auto") -> tf.distribute.Strategy:
 
     Args:
         name: `one`: one device. `mirrored`: all GPUs of this machine, or all its logical CPUs.
-            `multiworker`: all workers that TF_CONFIG names, each with all of its GPUs. `tpu`: the
-            TPU of TPU_NAME, or of this virtual machine. `auto`: `multiworker` if TF_CONFIG names
-            several workers, `mirrored` if there are several GPUs, otherwise `one`.
+            `multiworker`: all workers that TF_CONFIG names, each with all of its GPUs. `auto`:
+            `multiworker` if TF_CONFIG names several workers, `mirrored` if there are several GPUs,
+            otherwise `one`.
 
     Raises:
-        InputError: The name is unknown, or `fit` cannot train with this TF_CONFIG.
+        InputError: The name is unknown, or cannot be used here.
     """
-    if name not in STRATEGIES:
-        raise InputError(
-            f"no strategy is called {name!r}; known: {', '.join(STRATEGIES)}. `fit` cannot use a "
-            "parameter server: use multiworker instead"
-        )
+    check_name(name, STRATEGIES, what="strategy")
     gpus = tf.config.list_physical_devices("GPU")
     if name == "auto":
         name = "multiworker" if len(workers()) > 1 else "mirrored" if len(gpus) > 1 else "one"
     if name == "multiworker":
-        if not workers():
-            raise InputError(
-                "multiworker needs TF_CONFIG, which is not set; set it on every worker, with the "
-                f"index of the worker, as in {_EXAMPLE}"
-            )
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        check(
+            workers(),
+            "multiworker needs TF_CONFIG, which is not set; set it on every worker, with the index "
+            'of the worker, as in {"cluster": {"worker": ["HOST:PORT", ...]}, "task": {"type": '
+            '"worker", "index": 0}}',
+        )
+        return _Workers()
     if name == "mirrored":
         devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")
         return _mirrored(*(device.name for device in devices))
     if name == "tpu":
-        return _tpu()
+        raise InputError(
+            f"TensorFlow {tf.__version__} has no TPUs, the last with them is 2.19; Keras trains on "
+            "TPUs with JAX: set KERAS_BACKEND=jax and call fit"
+        )
     return tf.distribute.get_strategy()
+
+
+class _Workers(tf.distribute.MultiWorkerMirroredStrategy):
+    """The strategy for several workers, with which Keras 3.15 can train.
+
+    `fit` reduces the logs, which are scalars, along their first axis (keras-team/keras, issue
+    20585). `GlobalBatchModel` has the other change that it needs.
+    """
+
+    def reduce(self, reduce_op, value, axis):
+        is_scalar = self.experimental_local_results(value)[0].shape.rank == 0
+        return super().reduce(reduce_op, value, None if is_scalar else axis)
 
 
 @functools.cache  # the sums of a second strategy of the same devices would collide with its own
 def _mirrored(*devices: str) -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy(devices)
-
-
-def _tpu() -> tf.distribute.Strategy:
-    name = os.environ.get("TPU_NAME", "local")
-    try:
-        if name.startswith("grpc://"):  # TensorFlow would wait forever for an unreachable address
-            address = urlsplit(name)
-            socket.create_connection((address.hostname, address.port), timeout=10).close()
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
-        tf.config.experimental_connect_to_cluster(resolver)
-        tf.tpu.experimental.initialize_tpu_system(resolver)
-    except (ValueError, OSError, tf.errors.OpError) as error:
-        raise InputError(
-            f"no TPU can be reached ({str(error).splitlines()[0]}); on a TPU virtual machine "
-            "leave TPU_NAME unset; elsewhere set it to the name or grpc:// address of the TPU"
-        ) from error
-    return tf.distribute.TPUStrategy(resolver)

@@ -11,7 +11,7 @@ from bert_keras.experiments.experiments import Experiment, ScoreColumn, slug
 from bert_keras.files import write_json
 from bert_keras.reports.charts import Line, line_chart
 from bert_keras.reports.page import Report, Section, Table
-from bert_keras.training.curves import Curve
+from bert_keras.training.tensorboard import Curve
 
 SCORES = (
     "Scores on the dev sets in percent: the mean over the seeds ± standard deviation. Differences "

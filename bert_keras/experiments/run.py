@@ -21,7 +21,7 @@ from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.settings import with_changes
 from bert_keras.runs.study import study
 from bert_keras.text.vocab import Vocabulary
-from bert_keras.training.curves import read_curves
+from bert_keras.training.tensorboard import read_curves
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab.train_vocab import train_vocabulary

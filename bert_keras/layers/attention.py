@@ -1,60 +1,149 @@
-"""Multi-head self-attention, and the biases that mask tokens to which a token does not attend."""
+"""Multi-head self-attention, its biases, local attention in blocks and rotary positions.
+
+A token with local attention attends only to the tokens of a window, which has half of its tokens on
+each side. In the masked form, the bias excludes all other tokens from a full matrix of scores
+[T, T]. In blocks, each of the K blocks of C tokens has scores only for itself and for the blocks on
+both sides, [C, 3 x C], so that time and memory grow with T and not with its square.
+
+With rotary positions, each head rotates its queries and keys by angles that grow with the position.
+The score of a query and a key then depends on the distance of their positions (Su et al. 2021).
+"""
 
 import math
 
 import keras
+import numpy as np
 from keras import ops
 
 from bert_keras.layers.primitives import PADDING_SCORE, BertLayer, Dropout, projection, softmax
-from bert_keras.layers.rotary import rotated
-from bert_keras.layers.windows import blocks, blocks_with_neighbours
+
+# A window's bias is lower than that of padding, so that padding attends to padding in its window.
+FAR_SCORE = 2 * PADDING_SCORE
+_LEAST_BLOCK = 32  # tokens; smaller matrix products are slow
 
 
 def attention_bias(input_mask_BT, *, dtype: str):
-    """Returns the attention bias that masks padding.
-
-    Args:
-        input_mask_BT: [B, T], 1 for a token and 0 for padding.
-        dtype: The dtype of the result.
-
-    Returns:
-        [B, 1, 1, T], to add to the attention scores.
-    """
+    """Returns the attention bias [B, 1, 1, T] that masks padding, where the mask [B, T] is 0."""
     # LiteRT does not support [:, None, None, :] if batch size and length are dynamic.
     is_real_B11T = ops.expand_dims(ops.cast(input_mask_BT, dtype), (1, 2))
     return (1.0 - is_real_B11T) * PADDING_SCORE
 
 
 def packed_bias(sequence_ids_BT, *, dtype: str):
-    """Returns the attention bias for several sequences in one row: each attends only to itself.
+    """Returns the bias [B, 1, T, T] for several sequences in one row: each attends to itself.
 
     Padding attends to padding, so that every row of attention probabilities sums to 1.
 
     Args:
-        sequence_ids_BT: [B, T], the number of the sequence of each token, counted from 1; 0 for
-            padding.
+        sequence_ids_BT: [B, T], the number of the sequence of each token from 1; 0 for padding.
         dtype: The dtype of the result.
-
-    Returns:
-        [B, 1, T, T], to add to the attention scores.
     """
     same = ops.equal(sequence_ids_BT[:, None, :, None], sequence_ids_BT[:, None, None, :])
     return (1.0 - ops.cast(same, dtype)) * PADDING_SCORE
 
 
 def causal_bias(length, *, dtype: str):
-    """Returns the causal attention bias: each token attends only to itself and to earlier tokens.
-
-    Args:
-        length: The number of tokens T.
-        dtype: The dtype of the result.
-
-    Returns:
-        [1, 1, T, T], to add to one of the other biases.
-    """
+    """Returns the bias [1, 1, T, T] with which a token attends to itself and to earlier ones."""
     positions_T = ops.arange(length)
     is_later_TT = ops.less(ops.expand_dims(positions_T, 1), positions_T)
     return ops.expand_dims(ops.cast(is_later_TT, dtype), (0, 1)) * PADDING_SCORE
+
+
+def window_bias(length, *, window: int, dtype: str):
+    """Returns the bias [1, 1, T, T] of local attention in the masked form.
+
+    `window` is twice the largest distance of a token to which a token attends.
+    """
+    positions_T = ops.arange(length)
+    is_far_TT = ops.abs(ops.expand_dims(positions_T, 1) - positions_T) > window // 2
+    return ops.expand_dims(ops.cast(is_far_TT, dtype), (0, 1)) * FAR_SCORE
+
+
+def pays_in_blocks(length, *, window: int) -> bool:
+    """Returns whether blocks have fewer scores than the masked form, or the length is unknown."""
+    return not isinstance(length, int) or length > 3 * max(window // 2, _LEAST_BLOCK)
+
+
+def block_bias(tokens_BT, *, window: int, is_packed: bool, is_causal: bool, dtype: str):
+    """Returns the bias [K, B, 1, C, 3 x C] of local attention in blocks.
+
+    It has the values of the masked form, the sum of `window_bias` and of the biases of padding,
+    packed rows and later tokens.
+
+    Args:
+        tokens_BT: [B, T], the number of the sequence of each token if the rows are packed,
+            otherwise 1 for a token and 0 for padding.
+        window: Twice the largest distance of a token to which a token attends.
+        is_packed: Whether a token attends only to tokens with the same number.
+        is_causal: Whether a token attends only to itself and to earlier tokens.
+        dtype: The dtype of the result.
+    """
+    length = ops.shape(tokens_BT)[1]
+    size = max(window // 2, _LEAST_BLOCK)
+    size = min(size, length) if isinstance(length, int) else ops.minimum(size, length)
+    count = (length + size - 1) // size
+    outside = -1  # the number of positions before the first token and after the last one
+    numbers_BT = ops.cast(tokens_BT, "int32") - outside
+    queries_KBC1, keys_KBC1 = (
+        ops.squeeze(each, axis=2) + outside
+        for each in (
+            blocks(ops.expand_dims(numbers_BT, (2, 3)), size, count),
+            blocks_with_neighbours(ops.expand_dims(numbers_BT, (2, 3)), size, count),
+        )
+    )
+    keys_KB1C = ops.swapaxes(keys_KBC1, 2, 3)
+    allowed = ops.equal(queries_KBC1, keys_KB1C) if is_packed else keys_KB1C > 0
+    bias = (1.0 - ops.cast(allowed, dtype)) * PADDING_SCORE
+    key_positions, positions = ops.arange(3 * size) - size, ops.arange(size)[:, None]
+    is_far = ops.abs(positions - key_positions) > window // 2
+    bias = bias + ops.cast(is_far, dtype) * FAR_SCORE
+    bias = bias + ops.cast(ops.equal(keys_KB1C, outside), dtype) * FAR_SCORE
+    if is_causal:
+        bias = bias + ops.cast(positions < key_positions, dtype) * PADDING_SCORE
+    return ops.expand_dims(bias, 2)
+
+
+def blocks(x_BTNH, size, count):
+    """Divides T positions into `count` blocks of `size`, padded with 0: [K, B, N, C, H].
+
+    Blocks are the first axis, because TensorFlow slices only the first axis without a copy.
+    """
+    batch, length, heads, head_size = ops.shape(x_BTNH)
+    x_BTNH = ops.pad(x_BTNH, [[0, 0], [0, count * size - length], [0, 0], [0, 0]])
+    x_BKCNH = ops.reshape(x_BTNH, (batch, count, size, heads, head_size))
+    return ops.transpose(x_BKCNH, (1, 0, 3, 2, 4))
+
+
+def blocks_with_neighbours(x_BTNH, size, count):
+    """Divides positions as `blocks` does; each block has those on both sides, [K, B, N, 3C, H]."""
+    length = ops.shape(x_BTNH)[1]
+    end = (count + 1) * size - length
+    x_BTNH = ops.pad(x_BTNH, [[0, 0], [size, end], [0, 0], [0, 0]])
+    x_KBNCH = blocks(x_BTNH, size, count + 2)
+    return ops.concatenate([x_KBNCH[:-2], x_KBNCH[1:-1], x_KBNCH[2:]], axis=3)
+
+
+def rotation(positions, *, head_size: int, base: float):
+    """Returns the factors with which `rotated` rotates at positions [T] or [B, T].
+
+    The angle of pair i of n = head_size / 2 at position p is p / base^(i/n). The factors are
+    float32 [T, 1, 2 x H] or [B, T, 1, 2 x H]: the cosines of the H/2 angles twice, then their
+    negated sines and their sines.
+    """
+    half = head_size // 2
+    frequencies = (1.0 / base ** (np.arange(half, dtype="float32") / half)).astype("float32")
+    angles = ops.expand_dims(ops.cast(positions, "float32"), (-2, -1)) * frequencies
+    cosines, sines = ops.cos(angles), ops.sin(angles)
+    return ops.concatenate([cosines, cosines, -sines, sines], axis=-1)
+
+
+def rotated(x_BTNH, factors):
+    """Rotates each pair (i, i + H/2) of the last axis, in float32 or wider."""
+    x = ops.cast(x_BTNH, keras.backend.result_type(x_BTNH.dtype, "float32"))
+    cosines, sines = ops.split(ops.cast(factors, x.dtype), 2, axis=-1)
+    first, second = ops.split(x, 2, axis=-1)
+    turned = x * cosines + ops.concatenate([second, first], axis=-1) * sines
+    return ops.cast(turned, x_BTNH.dtype)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -73,8 +162,8 @@ class SelfAttention(BertLayer):
     Call arguments:
         hidden: Hidden states [X, D], with X = B x T in row-major order.
         bias: The attention bias, [B, 1, 1, T] or [B, 1, T, T]; or the output of
-            `windows.block_bias`, [K, B, 1, C, 3 x C], for local attention in blocks.
-        rotation: The output of `rotary.rotation`, if the encoder has rotary positions.
+            `block_bias`, [K, B, 1, C, 3 x C], for local attention in blocks.
+        rotation: The output of `rotation`, if the encoder has rotary positions.
 
     Returns:
         The projected context [X, D] and the attention probabilities before dropout: [B, N, T, T],

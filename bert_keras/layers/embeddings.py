@@ -102,7 +102,7 @@ class BertEmbeddings(BertLayer):
 
     def unprojected(self, input_ids, segment_ids, position_ids=None, training=False):
         """Returns the output before the projection, [B, T, E]."""
-        sum_BTE = ops.take(self.token_table, input_ids, axis=0)
+        sum_BTE = ops.take(self.token_table, _integers(input_ids), axis=0)
         if position_ids is None:
             self._check_length(ops.shape(input_ids)[1])
         if self.has_positions:
@@ -110,13 +110,13 @@ class BertEmbeddings(BertLayer):
         if self.num_segments:
             if self.num_segments == 1:
                 segment_ids = ops.zeros_like(segment_ids)
-            sum_BTE = sum_BTE + ops.take(self.segment_table, segment_ids, axis=0)
+            sum_BTE = sum_BTE + ops.take(self.segment_table, _integers(segment_ids), axis=0)
         return self.dropout(self.norm(sum_BTE), training=training)
 
     def _positions(self, input_ids, position_ids):
         first = self.position_offset
         if position_ids is not None:
-            return ops.take(self.position_table, position_ids + first, axis=0)
+            return ops.take(self.position_table, _integers(position_ids) + first, axis=0)
         return self.position_table[first : first + ops.shape(input_ids)[1]]
 
     def _check_length(self, length) -> None:
@@ -125,6 +125,11 @@ class BertEmbeddings(BertLayer):
                 f"a sequence has {length} tokens, but the encoder has {self.max_positions} "
                 "positions; reduce max_length, or use an encoder with more positions"
             )
+
+
+def _integers(ids):
+    """Casts what is no integer to int32, as Keras' Embedding does: its placeholders are floats."""
+    return ids if "int" in keras.backend.standardize_dtype(ids.dtype) else ops.cast(ids, "int32")
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")

@@ -1,4 +1,4 @@
-"""The heads on top of the encoder: classification, tokens, answer spans and masked LM."""
+"""The pooler and the heads on top of the encoder: labels, answer spans and masked LM."""
 
 import keras
 from keras import ops
@@ -11,6 +11,51 @@ from bert_keras.layers.primitives import (
     projection,
     states_at,
 )
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class Pooler(keras.layers.Dense):
+    """Pooler: a dense layer and an activation, in ModernBERT followed by a LayerNorm.
+
+    Maps [X, D] to [X, units].
+
+    Args:
+        units: The size of the pooled output.
+        layer_norm_epsilon: The number that LayerNorm adds to the variance; 0 omits LayerNorm. Its
+            `beta` is omitted if `use_bias` is False.
+        **kwargs: The arguments of `keras.layers.Dense`.
+    """
+
+    def __init__(self, units: int, *, layer_norm_epsilon: float = 0.0, **kwargs):
+        super().__init__(units, **kwargs)
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.norm = None
+        if layer_norm_epsilon:
+            self.norm = LayerNorm(
+                epsilon=layer_norm_epsilon,
+                center=self.use_bias,
+                dtype=self.dtype_policy,
+                name="norm",
+            )
+
+    def build(self, input_shape):  # as Dense names it
+        super().build(input_shape)
+        if self.norm is not None:
+            self.norm.build((None, self.units))
+
+    def call(self, inputs, training=None):
+        pooled = super().call(inputs, training=training)
+        return pooled if self.norm is None else self.norm(pooled)
+
+    def get_config(self):
+        return super().get_config() | {"layer_norm_epsilon": self.layer_norm_epsilon}
+
+
+def mean_state(hidden_BTD, input_mask_BT):
+    """Returns the mean hidden state [B, D] of the tokens; 0 for a row that is padding."""
+    mask_BT = ops.cast(ops.cast(input_mask_BT, "bool"), "float32")
+    weights_BT = mask_BT / ops.maximum(ops.sum(mask_BT, axis=1, keepdims=True), 1.0)
+    return ops.einsum("bt,btd->bd", ops.cast(weights_BT, hidden_BTD.dtype), hidden_BTD)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -228,8 +273,7 @@ class MaskedLMHead(BertLayer):
 def _scores(masked_XE, table_VE):
     """Returns the product of each state with each row of the table.
 
-    The custom gradient has the layout of the table. The default gradient would be that of the
-    transposed table and would need another transposition.
+    The default gradient would be that of the transposed table, to be transposed again.
     """
 
     def gradients(grad_XV):

@@ -23,16 +23,7 @@ def projection(
 ) -> keras.layers.Dense:
     """Builds a dense layer with the `initializer_stddev` and the dtype policy of `layer`.
 
-    The kernel is drawn from a normal distribution truncated at two standard deviations. The bias
-    starts at 0.
-
-    Args:
-        layer: The layer to which the dense layer belongs.
-        name: The name of the dense layer.
-        inputs: The size of the last axis of its inputs.
-        units: The size of the last axis of its outputs.
-        has_bias: Whether the dense layer adds a bias.
-        dtype: A dtype or policy that replaces that of `layer`.
+    The kernel is drawn from a normal distribution truncated at two standard deviations.
     """
     dense = keras.layers.Dense(
         units,
@@ -126,11 +117,7 @@ def softmax(scores):
 
 
 def states_at(hidden_BTD, positions_BP):
-    """Gathers the hidden states at positions [B, P].
-
-    Returns:
-        [X, D] with X = B x P in row-major order. Two dimensions suit the dense layer that follows.
-    """
+    """Gathers the hidden states [X, D] at positions [B, P], X = B x P in row-major order."""
     batch, length, _ = ops.shape(hidden_BTD)
     first_row_B1 = ops.expand_dims(ops.arange(batch, dtype="int32") * length, axis=1)
     rows_X = ops.reshape(ops.cast(positions_BP, "int32") + first_row_B1, (-1,))
@@ -138,10 +125,7 @@ def states_at(hidden_BTD, positions_BP):
 
 
 def last_positions(input_mask_BT):
-    """Returns the position of the last token that is not padding, int32 [B, 1].
-
-    The position is 0 for a row that consists of padding.
-    """
+    """Returns the position of the last token, int32 [B, 1]; 0 for a row of padding."""
     positions_T = ops.arange(ops.shape(input_mask_BT)[1], dtype="int32")
     is_real_BT = ops.cast(ops.cast(input_mask_BT, "bool"), "int32")
     return ops.max(is_real_BT * positions_T, axis=1, keepdims=True)

@@ -12,20 +12,25 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig
-from bert_keras.layers.attention import attention_bias, causal_bias, packed_bias
+from bert_keras.layers.attention import (
+    attention_bias,
+    block_bias,
+    causal_bias,
+    packed_bias,
+    pays_in_blocks,
+    rotation,
+    window_bias,
+)
 from bert_keras.layers.bilstm import BiLSTM
-from bert_keras.layers.block import EncoderBlock
+from bert_keras.layers.block import EncoderBlock, recomputed
 from bert_keras.layers.embeddings import BertEmbeddings, SharedEmbeddings
-from bert_keras.layers.pooler import Pooler, mean_state
+from bert_keras.layers.heads import Pooler, mean_state
 from bert_keras.layers.primitives import (
     LayerNorm,
     activation_function,
     last_positions,
     states_at,
 )
-from bert_keras.layers.recomputation import recomputed
-from bert_keras.layers.rotary import rotation
-from bert_keras.layers.windows import block_bias, pays_in_blocks, window_bias
 from bert_keras.models.pretrained import Pretrained
 
 

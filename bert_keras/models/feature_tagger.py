@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig, ModelMetadata
-from bert_keras.distribution import GlobalBatchStep
+from bert_keras.distribution.model import GlobalBatchModel
 from bert_keras.errors import InputError, check_name, counted
 from bert_keras.layers.bilstm import BiLSTM, LayerMix
 from bert_keras.layers.heads import TokenLabelsHead
@@ -59,7 +59,7 @@ def feature_layers(name: str, *, num_layers: int) -> FeatureLayers:
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class WordTagger(GlobalBatchStep, ConfiguredModel):
+class WordTagger(GlobalBatchModel, ConfiguredModel):
     """The trained part of a `BertFeatureTagger`: combines layers, then a BiLSTM and a dense layer.
 
     Args:

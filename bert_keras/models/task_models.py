@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig, ModelMetadata
-from bert_keras.distribution import GlobalBatchStep
+from bert_keras.distribution.model import GlobalBatchModel
 from bert_keras.errors import InputError, check_name
 from bert_keras.layers.embeddings import SharedEmbeddings
 from bert_keras.layers.heads import ClassificationHead, SpanHead, TokenLabelsHead
@@ -18,7 +18,7 @@ from bert_keras.models.text_inputs import WINDOW_POOLINGS, TextInputs
 Head = TypeVar("Head", bound=keras.layers.Layer)
 
 
-class TaskModel(GlobalBatchStep, Pretrained):
+class TaskModel(GlobalBatchModel, Pretrained):
     """The base class of models that consist of an encoder and heads.
 
     A subclass defines `call`, one attribute for each name in `heads` and the other attributes of

@@ -26,8 +26,7 @@ from bert_keras.runs.task_run import TaskRun
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import fit_resumable
-from bert_keras.training.tensorboard.final import write_hyperparameters
-from bert_keras.training.tensorboard.norms import NormsByLayer
+from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
 
 
 def finetune(

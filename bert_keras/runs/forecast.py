@@ -10,7 +10,6 @@ import keras
 import tensorflow as tf
 
 from bert_keras.data.record_file import readable_records
-from bert_keras.distribution.replicas import scalar_value
 from bert_keras.errors import counted
 from bert_keras.files import StrPath, readable_size
 from bert_keras.runs.distillation import Distillation
@@ -37,7 +36,7 @@ def forecast(
     inputs = PretrainInputs(recipe, records=records, start=start, distillation=teacher)
     model = compiled_pretrainer(inputs)
     optimizer = model.optimizer
-    steps = recipe.end - (scalar_value(optimizer.iterations) if optimizer.built else 0)
+    steps = recipe.end - (optimizer.iterations.numpy().item() if optimizer.built else 0)
     with readable_records():
         first, *measured = step_seconds(model, inputs.training_batches())
     seconds, sequences = statistics.median(measured), steps * recipe.batch_size
@@ -66,7 +65,7 @@ def step_seconds(model: keras.Model, batches: tf.data.Dataset) -> list[float]:
     times = []
 
     def measure(batch, logs):
-        scalar_value(model.optimizer.gradient_norm)  # blocks until the step has ended
+        model.optimizer.gradient_norm.numpy().item()  # blocks until the step has ended
         times.append(time.perf_counter())
 
     clock = keras.callbacks.LambdaCallback(

@@ -18,7 +18,7 @@ from bert_keras.data.objectives import (
     REPLACED_TOKENS,
     Examples,
 )
-from bert_keras.distribution.reduction import summed
+from bert_keras.distribution.loss import global_loss
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.models.replaced_tokens import BertReplacedTokenPretrainer
 from bert_keras.models.task_models import TaskModel
@@ -111,7 +111,8 @@ REPLACED_TOKEN = PretrainingObjective(
     model=BertReplacedTokenPretrainer,
     losses=partial(pretraining_losses, ["masked_lm", "replaced_token"]),
     metrics=partial(pretraining_metrics, ["masked_lm", "replaced_token"]),
-    loss_weights={"replaced_token": 50.0},  # Clark et al. 2020, section 2
+    # Clark et al. 2020, section 2
+    loss_weights={"masked_lm": 1.0, "replaced_token": 50.0},
     baselines=baselines,
 )
 
@@ -137,7 +138,7 @@ def evaluate_pretrainer(
     Returns:
         Losses in nats and accuracies, with the number of predictions and examples.
     """
-    losses = {name: summed(loss) for name, loss in objective.losses().items()}
+    losses = {name: global_loss(loss) for name, loss in objective.losses().items()}
     metrics = objective.metrics()
 
     @tf.function(reduce_retracing=True, autograph=False)
@@ -148,7 +149,7 @@ def evaluate_pretrainer(
             for metric in metrics[name]:
                 metric.update_state(*batch, weights[name])
             total = loss.sum(*batch, weights[name])
-            sums[name] = tf.stack([total, loss.weight(targets[name], weights[name])])
+            sums[name] = tf.stack([total, loss.weight(tf.shape(outputs[name])[0], weights[name])])
         return sums
 
     sums = {name: np.zeros(2) for name in losses}  # sum of losses, sum of weights

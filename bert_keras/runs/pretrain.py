@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ from typing import Any
 import keras
 
 from bert_keras.checkpoints.pretrained import save_model
-from bert_keras.data.record_file import broken_files, readable_records
+from bert_keras.data.record_file import readable_records
 from bert_keras.distribution.strategy import is_chief
-from bert_keras.errors import check, counted
+from bert_keras.errors import check
 from bert_keras.files import StrPath
 from bert_keras.models.initial_weights import start_with_local_attention
 from bert_keras.models.task_models import TaskModel
@@ -31,16 +30,19 @@ from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.settings import pretrain_settings
 from bert_keras.training.callbacks import FitSettings
-from bert_keras.training.checkpoints import BestModel, load_training_state, training_state
 from bert_keras.training.distiller import Distiller
-from bert_keras.training.guard import PretrainingWarnings
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.optimizer import OPTIMIZERS
+from bert_keras.training.performance import flops_per_example
 from bert_keras.training.schedule import SCHEDULES
-from bert_keras.training.tensorboard.final import write_hyperparameters, write_projector
-from bert_keras.training.tensorboard.norms import NormsByLayer
-from bert_keras.training.tensorboard.performance import Profile, flops_per_example
-from bert_keras.training.tensorboard.samples import MaskedSamples
+from bert_keras.training.states import BestModel, load_training_state, training_state
+from bert_keras.training.tensorboard import (
+    MaskedSamples,
+    NormsByLayer,
+    Profile,
+    write_hyperparameters,
+    write_projector,
+)
 
 
 def pretrain(
@@ -119,13 +121,6 @@ def _train(
 ) -> dict:
     """Trains in a claimed output folder; returns the scores as `pretrain` does."""
     recipe = inputs.recipe
-    if recipe.skip_broken:
-        for file, count in broken_files([*inputs.files, *inputs.held_out_files]).items():
-            print(
-                f"WARNING: {file} is truncated or corrupt after {counted(count, 'record')}; the "
-                "rest is skipped",
-                file=sys.stderr,
-            )
     trained = compiled_pretrainer(inputs)
     model = trained.student if isinstance(trained, Distiller) else trained
     held_out = inputs.held_out_batches()
@@ -134,15 +129,6 @@ def _train(
         save_model(model, folder, metadata=inputs.metadata, vocabulary=inputs.vocabulary, **state)
 
     logs, sample = output / "logs", inputs.sample_batch()
-    alarms = []
-    if inputs.objective.baselines is not None:  # otherwise there is no unigram loss to compare with
-        alarms.append(
-            PretrainingWarnings(
-                num_steps=recipe.num_steps,
-                num_warmup_steps=recipe.num_warmup_steps,
-                unigram=lambda: inputs.baselines(most=102_400)["unigram_masked_lm_loss"],
-            )
-        )
     best = BestModel(output / "best", save)
     settings = FitSettings(
         stage="pretrain",
@@ -163,7 +149,7 @@ def _train(
             settings,
             held_out=held_out,
             board=_board(inputs, sample, logs, profile),
-            callbacks=[*alarms, best],
+            callbacks=[best],
         )
         if not is_chief():
             return {}

@@ -64,9 +64,7 @@ class PretrainInputs:
         self.recipe, self.records, self.vocabulary = recipe, records, vocabulary
         self.files = record_files(records)
         self.held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
-        self.schema = common_schema(
-            [*self.files, *self.held_out_files], skip_broken=recipe.skip_broken
-        )
+        self.schema = common_schema([*self.files, *self.held_out_files])
         self.objective = named_objective(recipe.objective, has_labels=self.schema.has_labels)
         check_examples(self.files[0], self.schema, self.objective.examples)
         self.masking = self._masking()
@@ -87,9 +85,7 @@ class PretrainInputs:
             self.teacher = open_teacher(distillation, student=self.metadata, vocabulary=vocabulary)
         # A finite data set reads all files first to count their records, so a truncated file is
         # found before the training.
-        batches = feature_batches(
-            self.files, batch_size=1000, drop_remainder=False, skip_broken=recipe.skip_broken
-        )
+        batches = feature_batches(self.files, batch_size=1000, drop_remainder=False)
         sample = {name: array.numpy() for name, array in next(iter(batches)).items()}
         self.tokens_per_example = float(sample["input_mask"].sum(axis=1).mean())
         check(
@@ -173,7 +169,6 @@ class PretrainInputs:
             batch_size=batch_size,
             masking=self.masking,
             objective=self.objective.examples,
-            skip_broken=self.recipe.skip_broken,
             **options,
         )
 

@@ -48,7 +48,6 @@ class PretrainRecipe:
     recomputes: bool = False  # whether the backward pass recomputes each block, to save memory
     last_step: int = 0  # ends the run before its schedule, for a next phase; 0 for no early end
     max_skipped: int = 0  # allowed steps with non-finite gradients between two log points
-    skip_broken: bool = False  # whether to skip the rest of a truncated record file
     dropout_rate: float = 0.1
     initializer_stddev: float = 0.02
     # "normal" is BERT's. "local-attention" lets the first block attend to neighbouring tokens

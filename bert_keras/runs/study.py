@@ -17,8 +17,8 @@ from bert_keras.reports.charts import Line, line_chart
 from bert_keras.reports.page import Report, Section, Table, shown
 from bert_keras.runs.outcome import RECIPE
 from bert_keras.runs.recipes import FinetuneRecipe
-from bert_keras.training.curves import Curve, read_curves
 from bert_keras.training.evaluations import DivergedError, rank
+from bert_keras.training.tensorboard import Curve, read_curves
 
 Curves = dict[str, dict[str, dict[str, Curve]]]  # folder of a run -> result of `read_curves`
 NOTE = "Each line is a run, each colour a learning rate."

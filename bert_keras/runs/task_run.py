@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.config import ModelMetadata
+from bert_keras.distribution.loss import global_loss
 from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.task import Encoded, Outputs, Task
 from bert_keras.errors import check
@@ -112,7 +113,7 @@ class TaskRun:
         student = self.task.trained(self.model)
         self.trained = student
         if self.teacher is not None:
-            student.compile(**self.task.compile_arguments())  # the dev loss has only the labels
+            student.compile(**_compile_arguments(self.task))  # the dev loss has only the labels
             self.trained = self.teacher.teach(student, metadata=self.metadata)
         self._compile()
         self._predictor = Predictor(student)
@@ -143,7 +144,7 @@ class TaskRun:
         self.trained.compile(
             optimizer=optimizer,
             gradient_accumulation_steps=recipe.gradient_accumulation_steps,
-            **self.task.compile_arguments(),
+            **_compile_arguments(self.task),
         )
 
     @cached_property
@@ -220,3 +221,9 @@ class TaskRun:
             for each in (checkpoint.metadata, metadata)
         )
         return new if old_task == new_task else {*new, *heads}
+
+
+def _compile_arguments(task: Task) -> dict[str, Any]:
+    """Returns the arguments of `compile`, with the mean of each loss over the global batch."""
+    arguments = task.compile_arguments()
+    return arguments | {"loss": keras.tree.map_structure(global_loss, arguments["loss"])}

@@ -136,24 +136,22 @@ def is_uncased(vocabulary: Vocabulary) -> bool:
 
 @cache
 def readable_tokens(vocabulary: Vocabulary) -> tuple[str, ...]:
-    """Returns the tokens as WordPiece writes them, for display.
-
-    A token that continues a word begins with "##".
-    """
+    """Returns the tokens as WordPiece writes them, for display: "##" continues a word."""
     if not vocabulary.rules:
         return vocabulary.tokens
-    return tuple(_readable_token(token, vocabulary) for token in vocabulary.tokens)
-
-
-def _readable_token(token: str, vocabulary: Vocabulary) -> str:
     specials, byte_decoder = vocabulary.specials, decoders.ByteLevel()
-    if token in (*specials.tokens, specials.word_start):
-        return token
-    text = token.removeprefix(specials.word_start)
-    if specials.word_start == BYTE_SPACE and (decoded := byte_decoder.decode([text])).isprintable():
-        # U+FFFD means that the token holds only some bytes of a character.
-        text = decoded if "\ufffd" not in decoded else text
-    return f"##{text}" if vocabulary.continues(token) else text
+
+    def readable(token: str) -> str:
+        if token in (*specials.tokens, specials.word_start):
+            return token
+        text = token.removeprefix(specials.word_start)
+        if specials.word_start == BYTE_SPACE:
+            decoded = byte_decoder.decode([text])
+            # U+FFFD means that the token holds only some bytes of a character.
+            text = decoded if decoded.isprintable() and "\ufffd" not in decoded else text
+        return f"##{text}" if vocabulary.continues(token) else text
+
+    return tuple(map(readable, vocabulary.tokens))
 
 
 class FastTokenizer(TextTokenizer):

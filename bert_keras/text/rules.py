@@ -4,7 +4,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_
 from tokenizers.models import BPE, Unigram
 from tokenizers.processors import RobertaProcessing, TemplateProcessing
 
-from bert_keras.errors import InputError
+from bert_keras.errors import check
 from bert_keras.text.fast_tokenizer import (
     ALBERT_SPECIALS,
     KOBERT_SPECIALS,
@@ -23,12 +23,6 @@ def byte_pair_rules(model: BPE, *, prefixed: bool = False, file: str = "the voca
         model: The tokens and merges.
         prefixed: Whether a space is added before each text.
         file: What an error message names as the source of the tokens.
-
-    Returns:
-        The text of the tokenizer.json.
-
-    Raises:
-        InputError: `model` lacks a special token of RoBERTa.
     """
     tokenizer = Tokenizer(model)
     _, _, cls, sep, _ = tokens = ROBERTA_SPECIALS.tokens
@@ -46,17 +40,7 @@ def unigram_rules(
 ) -> str:
     """Builds the tokenizer.json of ALBERT's SentencePiece model, as transformers 4 does.
 
-    Args:
-        model: SentencePiece's ModelProto.
-        lowercase: Whether text is lower-cased.
-        keeps_accents: Whether accents are kept.
-        file: What an error message names as the source of the tokens.
-
-    Returns:
-        The text of the tokenizer.json.
-
-    Raises:
-        InputError: `model` lacks a special token of ALBERT.
+    `model` is SentencePiece's ModelProto, also in the following functions.
     """
     steps = unigram_steps(lowercase=lowercase, keeps_accents=keeps_accents)
     unigrams = _with_divided_commas(model)
@@ -64,18 +48,7 @@ def unigram_rules(
 
 
 def sentencepiece_rules(model, *, file: str = "the vocabulary") -> str:
-    """Builds the tokenizer.json that tokenizes as SentencePiece itself does, as KerasHub's ALBERT.
-
-    Args:
-        model: SentencePiece's ModelProto.
-        file: What an error message names as the source of the tokens.
-
-    Returns:
-        The text of the tokenizer.json.
-
-    Raises:
-        InputError: `model` lacks a special token of ALBERT.
-    """
+    """Builds the tokenizer.json that tokenizes as SentencePiece does: KerasHub's ALBERT."""
     tokens = [(each.piece, each.score) for each in model.pieces]
     unigrams = Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False)
     return _unigram_text(unigrams, _normalization(model), ALBERT_SPECIALS, file=file)
@@ -86,13 +59,6 @@ def xlm_roberta_rules(model, *, file: str = "the vocabulary") -> str:
 
     The ids are those of fairseq: four special tokens precede the tokens of the model, except its
     own first three, and <mask> follows them.
-
-    Args:
-        model: SentencePiece's ModelProto.
-        file: What an error message names as the source of the tokens.
-
-    Returns:
-        The text of the tokenizer.json.
     """
     pad, unk, cls, sep, mask = XLM_ROBERTA_SPECIALS.tokens
     tokens = [(token, 0.0) for token in (cls, pad, sep, unk)]
@@ -106,13 +72,6 @@ def kobert_rules(model, *, file: str = "the vocabulary") -> str:
 
     KoBERTTokenizer (SKTBrain/KoBERT) drops accents with the normal form NFKD, which decomposes
     Hangul, and SentencePiece composes it again. The library `tokenizers` needs NFC for this.
-
-    Args:
-        model: SentencePiece's ModelProto.
-        file: What an error message names as the source of the tokens.
-
-    Returns:
-        The text of the tokenizer.json.
     """
     steps = [*unigram_steps(lowercase=False, keeps_accents=False), normalizers.NFC()]
     unigrams = _with_divided_commas(model)
@@ -170,18 +129,11 @@ def _comma_score(token: str) -> float:
     return EXCLUDED_SCORE if len(token) > 1 and token[-1] == "," and token[-2].isdigit() else 0.0
 
 
-def _add_specials(tokenizer: Tokenizer, tokens: tuple[str, ...], *, file: str) -> dict[str, int]:
-    """Registers the special tokens and returns their ids.
-
-    Raises InputError if the vocabulary lacks one of them.
-    """
-    ids = {
-        token: token_id
-        for token in tokens
-        if (token_id := tokenizer.token_to_id(token)) is not None
-    }
-    if missing := [token for token in tokens if token not in ids]:
-        raise InputError(f"{file} lacks {', '.join(missing)}; expected {' '.join(tokens)}")
+def _add_specials(tokenizer: Tokenizer, tokens: tuple[str, ...], *, file: str) -> dict:
+    """Registers the special tokens and returns their ids."""
+    ids = {token: tokenizer.token_to_id(token) for token in tokens}
+    missing = [token for token in tokens if ids[token] is None]
+    check(not missing, f"{file} lacks {', '.join(missing)}; expected {' '.join(tokens)}")
     *others, mask = tokens
     added = [AddedToken(token, special=True, normalized=False) for token in others]
     tokenizer.add_special_tokens([*added, AddedToken(mask, special=True, lstrip=True)])

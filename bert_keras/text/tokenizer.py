@@ -8,8 +8,9 @@ Texts with a character that it treats differently are split by `google_words` in
 import abc
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, count
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -17,13 +18,14 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
-from typing_extensions import deprecated
 
-from bert_keras.text.chunks import ChunkCache
 from bert_keras.text.google_words import google_words, with_small_sigmas
+from bert_keras.text.packing import span_indices
 from bert_keras.text.vocab import Vocabulary
 
 MAX_WORD_CHARACTERS = 200  # longer words are [UNK] (google-research/bert WordpieceTokenizer)
+MAX_CACHED_WORDS = 400_000  # a larger cache is cleared; about 150 bytes each
+PUNCTUATION = r"([!-/:-@\[-`{-~])"  # of ASCII; each mark is a word
 MASK = "[MASK]"
 # Includes the white space before "[MASK]", which RoBERTa would turn into tokens.
 MASK_PATTERN = r"[\t-\r ]*\[MASK\]"
@@ -38,12 +40,6 @@ class TokenizedText(NamedTuple):
     # The [start, end) of each token in characters of the given text. The range includes dropped
     # marks and control characters inside the token. [UNK] spans its whole word.
     offsets: list[tuple[int, int]]
-
-    @property
-    @deprecated("TokenizedText.pieces is now TokenizedText.tokens")
-    def pieces(self) -> list[str]:
-        """Same as `tokens`; goes with version 0.3."""
-        return self.tokens
 
 
 class TextTokenizer(abc.ABC):
@@ -118,7 +114,7 @@ class WordPieceTokenizer(TextTokenizer):
         self._tokenizer.normalizer = normalizer(lowercase=lowercase)
         self._tokenizer.pre_tokenizer = BertPreTokenizer()
         self._exceptions = _ExceptionalCharacters(lowercase=lowercase)
-        self._cache = ChunkCache(self._ids_of_parts)
+        self._cache = WordCache(self._ids_of_words)
 
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
         def fast(texts):
@@ -162,21 +158,21 @@ class WordPieceTokenizer(TextTokenizer):
         """
         return with_small_sigmas(text) if self.lowercase and "Σ" in text else text
 
-    def _ids_of_parts(self, parts: Sequence[str]) -> list[list[int]]:
+    def _ids_of_words(self, words: Sequence[str]) -> list[list[int]]:
         """Same as `ids_batch`, but faster for words of ASCII letters and digits.
 
         These words need no normalization except lower-casing.
         """
         ids, model = self.vocabulary.ids, self._tokenizer.model
 
-        def word_ids(part: str) -> list[int]:
-            word = part.lower() if self.lowercase else part
+        def word_ids(word: str) -> list[int]:
+            word = word.lower() if self.lowercase else word
             if len(word) <= MAX_WORD_CHARACTERS and word in ids:
                 return [ids[word]]
             return [token.id for token in model.tokenize(word)]
 
         return _split_map(
-            parts, lambda part: part.isascii() and part.isalnum(), word_ids, self.ids_batch
+            words, lambda word: word.isascii() and word.isalnum(), word_ids, self.ids_batch
         )
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -194,6 +190,59 @@ def _split_map(
     flags = list(map(condition, texts))
     others = iter(many([text for text, flag in zip(texts, flags, strict=True) if not flag]))
     return [one(text) if flag else next(others) for text, flag in zip(texts, flags, strict=True)]
+
+
+class WordCache:
+    """Tokenizes many texts into flat ids, and each distinct word only once.
+
+    BERT's WordPiece tokenizes words and ASCII punctuation marks by themselves, so their ids can be
+    cached. The words of a corpus repeat, so that this is several times as fast as tokenizing the
+    whole text.
+
+    Args:
+        tokenize: Returns the ids of each of the given words. It is called with new words only.
+    """
+
+    def __init__(self, tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]]):
+        self._tokenize = tokenize
+        self._clear()
+
+    def _clear(self) -> None:
+        self._numbers = defaultdict(count().__next__)  # of the words, in the order of arrival
+        self._ids = np.empty(0, np.int32)
+        self._starts = self._lengths = np.zeros(0, np.int64)
+
+    def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns what `TextTokenizer.flat_ids` returns."""
+        import pyarrow as pa  # slow to import
+        import pyarrow.compute as pc
+
+        if len(self._numbers) > MAX_CACHED_WORDS:
+            self._clear()
+        spaced = pc.replace_substring_regex(pa.array(texts, pa.string()), PUNCTUATION, r" \1 ")
+        columns = pc.split_pattern(spaced, " ")
+        encoded = columns.values.dictionary_encode()
+        words, num_known = encoded.dictionary.to_pylist(), len(self._numbers)
+        try:
+            numbers = np.fromiter(map(self._numbers.__getitem__, words), np.int64, len(words))
+            self._add([*self._numbers][num_known:])
+        except BaseException:  # the dictionary may have words without ids
+            self._clear()
+            raise
+        indices = numbers[encoded.indices.to_numpy()]
+        lengths = self._lengths[indices]
+        ids = self._ids[span_indices(self._starts[indices], lengths)]
+        bounds = np.append(0, np.cumsum(lengths))[columns.offsets.to_numpy()]
+        return ids, np.diff(bounds)
+
+    def _add(self, words: list[str]) -> None:
+        ids = self._tokenize(words)
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        starts = len(self._ids) + np.cumsum(lengths) - lengths
+        new = np.fromiter(chain.from_iterable(ids), np.int32, int(lengths.sum()))
+        self._ids = np.concatenate([self._ids, new])
+        self._starts = np.concatenate([self._starts, starts])
+        self._lengths = np.concatenate([self._lengths, lengths])
 
 
 def ids_with_masks(texts: Sequence[str], tokenizer: TextTokenizer) -> list[list[int]]:

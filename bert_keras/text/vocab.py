@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, islice
 
-from typing_extensions import deprecated
-
 from bert_keras.errors import InputError
 from bert_keras.files import text_lines, write_text
 
@@ -157,12 +155,6 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.tokens)
-
-    @property
-    @deprecated("Vocabulary.pieces is now Vocabulary.tokens")
-    def pieces(self) -> tuple[str, ...]:
-        """Same as `tokens`; goes with version 0.3."""
-        return self.tokens
 
     @cached_property
     def ids(self) -> dict[str, int]:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import keras
 import tensorflow as tf
+from tqdm import tqdm
 
-from bert_keras.distribution.replicas import scalar_value
-from bert_keras.progress import progress
-from bert_keras.training.tensorboard.performance import peak_flops_per_second
+from bert_keras.training.performance import peak_flops_per_second
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +17,7 @@ class FitSettings:
     """Settings of `fit_resumable`: the length of the training, the saved states and the logs."""
 
     stage: str  # name of the run on the progress bar
-    output: Path  # folder for checkpoints/, logs/ and the faults/ of a Guard
+    output: Path  # folder for checkpoints/ and logs/
     num_steps: int  # step of the optimizer at which the run ends
     steps_per_epoch: int  # steps of a Keras epoch; the last epoch may be shorter
     epochs_per_checkpoint: int  # epochs between two saved states and two held-out scores
@@ -82,10 +81,11 @@ class TensorBoardLog(keras.callbacks.Callback):
 
     def _write_point(self, logs: dict) -> None:
         optimizer = self.model.optimizer
-        learning_rate = keras.ops.convert_to_numpy(optimizer.learning_rate)
         train = {tag(name): value for name, value in logs.items() if not name.startswith("val_")}
-        train["optimizer/learning_rate"] = float(learning_rate)
-        train["optimizer/gradient_norm"] = scalar_value(optimizer.gradient_norm)
+        train["optimizer/learning_rate"] = float(
+            keras.ops.convert_to_numpy(optimizer.learning_rate)
+        )
+        train["optimizer/gradient_norm"] = optimizer.gradient_norm.numpy()
         self._write("train", train | self._speed())
         held_out = {tag(name): value for name, value in logs.items() if name.startswith("val_")}
         if held_out:
@@ -116,7 +116,7 @@ class TensorBoardLog(keras.callbacks.Callback):
         if run not in self.writers:
             folder = self.settings.output / "logs" / run
             self.writers[run] = tf.summary.create_file_writer(os.fspath(folder))
-        with self.writers[run].as_default(step=scalar_value(self.model.optimizer.iterations)):
+        with self.writers[run].as_default(step=self.model.optimizer.iterations.numpy()):
             for name, value in sorted(values.items()):
                 tf.summary.scalar(name, value)
         self.writers[run].flush()
@@ -132,10 +132,13 @@ class ProgressBar(keras.callbacks.Callback):
         super().__init__()
         self.settings, self.step = settings, first_step
         self.log_names = ("loss", "val_loss", f"val_score/{metric}")
-        total = self._examples(settings.num_steps)
-        self.bar = progress(stage=settings.stage, unit="examples", total=total)
-        self.bar.update(self._examples(first_step))
-        self.bar.unpause()
+        self.bar = tqdm(
+            desc=settings.stage,
+            unit=" examples",
+            unit_scale=True,
+            total=self._examples(settings.num_steps),
+            initial=self._examples(first_step),
+        )
 
     def on_train_batch_end(self, batch, logs=None):
         self.step += 1

@@ -7,8 +7,8 @@ Sources: Hinton et al. 2015, "Distilling the Knowledge in a Neural Network"; San
 import keras
 from keras import ops
 
-from bert_keras.distribution import GlobalBatchStep
-from bert_keras.distribution.reduction import SummedLoss, summed
+from bert_keras.distribution.loss import GlobalLoss, GlobalMean, global_loss
+from bert_keras.distribution.model import GlobalBatchModel
 from bert_keras.errors import InputError
 from bert_keras.models.task_models import TaskModel
 from bert_keras.training.losses import MaskedLMLoss, cosine_distance, soft_divergence
@@ -21,7 +21,7 @@ CLASS_LOSSES = (
 )
 
 
-class Distiller(GlobalBatchStep):
+class Distiller(GlobalBatchModel):
     """A Keras model that trains a student on labels and on the predictions of a teacher.
 
     Compile and fit it instead of the student, whose weights it shares. The teacher
@@ -89,10 +89,9 @@ class Distiller(GlobalBatchStep):
             loss_weights = dict.fromkeys(losses, 1.0 if loss_weights is None else loss_weights)
         terms, factors, self.__dict__["_distances"] = {}, {}, {}
         for name, each in losses.items():
-            loss, soft = keras.losses.get(each), self._soft(name)
-            factor = loss_weights.get(name, 1.0)
-            self._distances[name] = self._distance(loss)
-            terms |= {name: loss, soft: _ComputedLoss(summed(loss))}
+            self._distances[name] = self._distance(each)
+            loss, soft, factor = global_loss(each), self._soft(name), loss_weights.get(name, 1.0)
+            terms |= {name: loss, soft: _ComputedLoss(loss)}
             factors |= {name: self.alpha_labels * factor, soft: self.alpha_soft * factor}
         if self.alpha_cosine:
             terms[COSINE], factors[COSINE] = _ComputedLoss(), self.alpha_cosine
@@ -102,20 +101,19 @@ class Distiller(GlobalBatchStep):
         return f"{name}_{SOFT}" if self._has_names else SOFT
 
     def _distance(self, loss):
-        """Returns a function of the teacher's and the student's output that computes their
-        divergence.
-        """
-        if isinstance(loss, CLASS_LOSSES):
+        """Returns a function of the teacher's and the student's output: their divergence."""
+        kind = loss.loss if isinstance(loss, GlobalMean) else loss
+        if isinstance(kind, CLASS_LOSSES):
             return lambda *outputs: soft_divergence(*outputs, temperature=self.temperature)
-        if isinstance(loss, keras.losses.BinaryCrossentropy):
+        if isinstance(kind, keras.losses.BinaryCrossentropy):
             return lambda *outputs: ops.mean(
                 soft_divergence(*map(_two_classes, outputs), temperature=self.temperature), axis=-1
             )
-        if isinstance(loss, keras.losses.MeanSquaredError):
-            return loss.call
+        if isinstance(kind, keras.losses.MeanSquaredError):
+            return kind.call
         known = [each.__name__ for each in (*CLASS_LOSSES, keras.losses.BinaryCrossentropy)]
         raise InputError(
-            f"the loss is {loss!r}; distillation supports {', '.join(known)} and MeanSquaredError"
+            f"the loss is {kind!r}; distillation supports {', '.join(known)} and MeanSquaredError"
         )
 
     def call(self, inputs, training=False):
@@ -144,26 +142,32 @@ class Distiller(GlobalBatchStep):
             states = encoded["sequence_output"]
         return outputs if isinstance(outputs, dict) else {LABELS: outputs}, states
 
+    def train_step(self, *arguments):
+        *state, data = arguments
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
+        return super().train_step(*state, (x, *self._expanded(x, y, weight)))
+
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        x, y, sample_weight = self._unpacked((x, y, sample_weight))
+        y, sample_weight = self._expanded(x, y, sample_weight)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         return super().compute_metrics(x, *map(self._of_student, (y, y_pred, sample_weight)))
 
-    def _unpacked(self, data):
-        """Returns the data with targets and weights for every part of the loss.
+    def _expanded(self, x, y, weight):
+        """Returns targets and sample weights for every part of the loss.
 
         The divergence has the sample weights of the labels. The cosine loss counts all tokens
         except padding.
         """
-        x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
+        if isinstance(y, dict) and {*map(self._soft, self._distances)} <= y.keys():
+            return y, weight
         y, weight = map(self._named, (y, weight))
         for name in self._distances:
             y[self._soft(name)], weight[self._soft(name)] = y[name], weight[name]
         if self.alpha_cosine:
             y[COSINE] = weight[COSINE] = x["input_mask"]
-        return x, y, weight
+        return y, weight
 
     def _named(self, structure) -> dict:
         is_dict = isinstance(structure, dict)
@@ -179,13 +183,10 @@ class Distiller(GlobalBatchStep):
         return named if self._has_names else named[LABELS]
 
 
-class _ComputedLoss(SummedLoss):
-    """A loss that is already computed by the model: its output is the loss of each element.
+class _ComputedLoss(GlobalLoss):
+    """The loss of each element is the output of the model; the divisor is that of `like`."""
 
-    The reduction is that of `like`.
-    """
-
-    def __init__(self, like: SummedLoss | None = None):
+    def __init__(self, like: GlobalLoss | None = None):
         super().__init__(reduction="mean_with_sample_weight" if like is None else like.reduction)
         self.epsilon = 0.0 if like is None else like.epsilon
 

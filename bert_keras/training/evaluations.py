@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import keras
+import numpy as np
 
-from bert_keras.checkpoints.tensors import stored_tensors, stored_weight, write_tensors
-from bert_keras.distribution.replicas import scalar_value
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError
-from bert_keras.files import atomic_file, write_text
+from bert_keras.files import write_text
 from bert_keras.models.pretrained import named_weights
+from bert_keras.training.states import write_arrays
 
-HISTORY, BEST = "evaluations.json", "best.safetensors"
+HISTORY, BEST = "evaluations.json", "best.npz"
 _RESTART = "to train again, remove the folder of the run or choose another"
 
 
@@ -38,8 +38,8 @@ class Evaluations(keras.callbacks.Callback):
     `metric`.
 
     Writes evaluations.json, which has one object with `step` and scores for each epoch, and
-    best.safetensors. For the following callbacks, the logs contain the scores as `val_loss` and
-    `val_score/NAME`.
+    best.npz with the weights by name. For the following callbacks, the logs contain the scores as
+    `val_loss` and `val_score/NAME`.
 
     Args:
         evaluate: Returns the scores of the current weights, and `loss` if there is one.
@@ -47,9 +47,6 @@ class Evaluations(keras.callbacks.Callback):
         folder: The folder of both files.
         patience: The number of epochs without a better score after which the training ends; 0
             disables this.
-
-    Raises:
-        InputError: `folder` has an evaluations.json that this run did not write.
     """
 
     def __init__(
@@ -65,7 +62,7 @@ class Evaluations(keras.callbacks.Callback):
         self.folder, self.patience = folder, patience
         self.history: list[dict[str, float]] = []
         if (folder / HISTORY).is_file():
-            self._read()
+            self.history = json.loads((folder / HISTORY).read_text(encoding="utf-8"))
 
     @property
     def best(self) -> dict[str, float]:
@@ -97,7 +94,7 @@ class Evaluations(keras.callbacks.Callback):
             )
 
     def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
-        scores, step = dict(self.evaluate()), scalar_value(self.model.optimizer.iterations)
+        scores, step = dict(self.evaluate()), int(self.model.optimizer.iterations.numpy())
         losses = {"training": logs["loss"]}
         if "loss" in scores:
             losses["dev"] = logs["val_loss"] = scores["loss"]
@@ -106,47 +103,30 @@ class Evaluations(keras.callbacks.Callback):
             for name, loss in losses.items()
             if not math.isfinite(loss)
         ]
-        if skipped := scalar_value(self.model.optimizer.skipped):
+        if skipped := int(self.model.optimizer.skipped.numpy()):
             problems.append(f"the gradients of {skipped:,} of {step:,} steps are not finite")
         if problems:
             raise DivergedError(problems[0])
         logs |= {f"val_score/{name}": scores[name] for name in scores if name != "loss"}
         self.history.append({"step": step, **scores})
         if is_chief():
-            self._write()
+            if self.best is self.history[-1]:
+                write_arrays(self.folder / BEST, named_weights(self.model))
+            write_text(self.folder / HISTORY, json.dumps(self.history, indent=1) + "\n")
         if self.is_exhausted:
             self.model.stop_training = True
-
-    def _write(self) -> None:
-        if self.best is self.history[-1]:
-            weights = named_weights(self.model).items()
-            with atomic_file(self.folder / BEST) as path:
-                write_tensors(path, {name: stored_weight(weight) for name, weight in weights})
-        write_text(self.folder / HISTORY, json.dumps(self.history, indent=1) + "\n")
-
-    def _read(self) -> None:
-        path = self.folder / HISTORY
-        try:
-            self.history = json.loads(path.read_text(encoding="utf-8"))
-            for scores in self.history:
-                float(scores["step"])
-                rank(scores[self.metric])
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise InputError(f"{path} is not from this run ({reason}); {_RESTART}") from error
 
     def restore_best(self, model: keras.Model) -> None:
         """Loads the best weights into a model.
 
         Raises:
-            InputError: The weights are missing or damaged.
+            InputError: The weights are missing.
         """
-        try:
-            best = stored_tensors(self.folder / BEST)
-        except InputError as error:  # its advice to copy the file again does not apply here
-            raise InputError(f"{self.folder / BEST} is missing or damaged; {_RESTART}") from error
-        for name, weight in named_weights(model).items():
-            weight.assign(best[name].read())
+        if not (self.folder / BEST).is_file():
+            raise InputError(f"{self.folder / BEST} is missing; {_RESTART}")
+        with np.load(self.folder / BEST) as arrays:
+            for name, weight in named_weights(model).items():
+                weight.assign(arrays[name])
 
 
 def rank(score: float) -> float:

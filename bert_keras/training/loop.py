@@ -5,12 +5,10 @@ from collections.abc import Callable, Sequence
 import keras
 import tensorflow as tf
 
-from bert_keras.distribution.replicas import scalar_value
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.training.callbacks import FitSettings, ProgressBar, TensorBoardLog
-from bert_keras.training.checkpoints import TrainingCheckpoints
 from bert_keras.training.evaluations import Evaluations
-from bert_keras.training.guard import Guard
+from bert_keras.training.states import Guard, TrainingCheckpoints
 
 
 def fit_resumable(
@@ -26,8 +24,7 @@ def fit_resumable(
     """Trains with `model.fit` from the newest saved state.
 
     Without a saved state the training starts at the step of the optimizer, which is greater than 0
-    if the state of another run was loaded into it. If reading the data raises an error, the state
-    is saved first.
+    if the state of another run was loaded into it.
 
     Args:
         model: A compiled model with an optimizer of `bert_keras.training.optimizer`.
@@ -50,13 +47,13 @@ def fit_resumable(
         InputError: The saved state does not belong to this run, or the training diverges.
     """
     model.optimizer.build(model.trainable_variables)
-    run_start = scalar_value(model.optimizer.iterations)
     checkpoints = TrainingCheckpoints(
         model,
         settings.output / "checkpoints",
         epochs_per_save=settings.epochs_per_checkpoint,
         keep=settings.keep_checkpoints,
     )
+    run_start = checkpoints.step
     first_step = checkpoints.restore()
     if evaluations is not None:
         num_epochs = (first_step - run_start) // settings.steps_per_epoch
@@ -67,24 +64,19 @@ def fit_resumable(
     monitors: list[keras.callbacks.Callback] = [evaluations] if evaluations else []
     monitors += [*board, TensorBoardLog(settings), bar] if is_chief() else [bar]
     if settings.max_skipped is not None:
-        folder = settings.output / "faults"
-        monitors.append(
-            Guard(checkpoints, make_batches, run_start, folder, max_skipped=settings.max_skipped)
-        )
+        monitors.append(Guard(checkpoints, max_skipped=settings.max_skipped))
     stop = StopAfter(settings.num_steps - first_step)
     num_epochs = -(-(settings.num_steps - run_start) // settings.steps_per_epoch)
     period = settings.epochs_per_checkpoint
     epoch, steps_done = divmod(first_step - run_start, settings.steps_per_epoch)
     model.stop_training = False  # an earlier call may have set it to True
-    with bar.bar, checkpoints.saving_on_interruption():  # an error is printed below the bar
+    with bar.bar, checkpoints.saving_on_sigterm():  # an error is printed below the bar
         while epoch < num_epochs and stop.steps_left and not model.stop_training:
             # A separate call of `fit` completes an interrupted epoch, so that the epochs have the
             # same boundaries as in an uninterrupted run.
             last_epoch = epoch + 1 if steps_done else num_epochs
             model.fit(
-                shard_rows(
-                    make_batches().skip(scalar_value(model.optimizer.iterations) - run_start)
-                ),
+                shard_rows(make_batches().skip(checkpoints.step - run_start)),
                 initial_epoch=epoch,
                 epochs=last_epoch,
                 steps_per_epoch=settings.steps_per_epoch - steps_done,

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from bert_keras.distribution.reduction import SummedLoss
+from bert_keras.distribution.loss import GlobalLoss, GlobalMean
 
 OUTPUTS = ("masked_lm", "next_sentence")
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class MaskedLMLoss(SummedLoss):
+class MaskedLMLoss(GlobalLoss):
     """The masked-LM loss: sum(weight x cross-entropy) / (sum(weight) + 1e-5) over the global batch.
 
     `y_true` int [B, P], `y_pred` logits [B, P, V], `sample_weight` [B, P] with 1 for a real
@@ -30,7 +30,7 @@ class MaskedLMLoss(SummedLoss):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class ReplacedTokenLoss(SummedLoss):
+class ReplacedTokenLoss(GlobalLoss):
     """The loss of a discriminator: sum(weight x binary cross-entropy) / (sum(weight) + 1e-6).
 
     `y_pred` [B, T, 2] has the logit that a token was replaced and 1 for a token that was, else 0;
@@ -39,7 +39,6 @@ class ReplacedTokenLoss(SummedLoss):
     """
 
     epsilon = 1e-6
-    reads_targets = False
 
     def __init__(self, name: str = "replaced_token_loss", **kwargs):
         super().__init__(name=name, **{"reduction": "mean_with_sample_weight", **kwargs})
@@ -163,8 +162,10 @@ def pretraining_losses(outputs: Sequence[str] = OUTPUTS) -> dict[str, keras.loss
     """
     losses = {
         "masked_lm": MaskedLMLoss(),
-        "next_sentence": keras.losses.SparseCategoricalCrossentropy(
-            from_logits=True, reduction="mean_with_sample_weight"
+        "next_sentence": GlobalMean(
+            keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True, reduction="mean_with_sample_weight"
+            )
         ),
         "replaced_token": ReplacedTokenLoss(),
     }

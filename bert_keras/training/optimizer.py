@@ -1,13 +1,299 @@
 """The optimizers AdamW, as in the original BERT, LAMB and Muon."""
 
+import re
 from collections import defaultdict
+from collections.abc import Sequence
 
 import keras
-import tensorflow as tf
+import numpy as np
+from keras import ops
 
-from bert_keras.distribution.replicas import assign_local, copy_handle
+from bert_keras.distribution.replicas import sum_over_replicas
 from bert_keras.errors import InputError
-from bert_keras.training.base_optimizer import BertOptimizer, encoder_layer, is_exempt
+
+_HYPERPARAMETERS = (
+    *("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction"),
+    *("max_gradient_norm", "layer_rate_decay", "dynamic_loss_scale"),
+)
+_INITIAL_SCALE, _STEPS_TO_DOUBLE = 2.0**15, 2000
+
+
+class BertOptimizer(keras.optimizers.Optimizer):
+    """Base class of the optimizers. It sums, clips and checks gradients over all replicas.
+
+    Each step does the following:
+
+    1. It adds the gradients of all replicas.
+    2. It scales all gradients down if their global norm is greater than `max_gradient_norm` (0
+       disables this). For callbacks, variables keep the norms before the scaling: `gradient_norm`,
+       a float32 scalar, and `gradient_norms`, float32 [number of weights].
+    3. If the global norm is not finite, all replicas leave weights and averages unchanged. The step
+       still counts, because `iterations` is the position in the data. `skipped` counts such steps,
+       and `last_skipped` is the newest of them (counted from 0).
+    4. It updates the weights. Biases and LayerNorm's gamma and beta have no weight decay. The
+       learning rate of layer l of L is multiplied by `layer_rate_decay` to the power of L - l,
+       where the embeddings are layer 0. The learning rate of the heads is not changed (Sun et al.
+       2019, "How to fine-tune BERT", section 5.3.4).
+
+    With `dynamic_loss_scale`, which models in float16 enable, the loss is multiplied by
+    `loss_scale`. The scale is halved if a gradient of any replica is not finite; `skipped` counts
+    such a step only if the scale cannot be halved. The scale is doubled after 2,000 finite steps
+    (Micikevicius et al. 2018).
+
+    Args:
+        learning_rate: A number or a schedule.
+        weight_decay_rate: The factor of the weights in the update.
+        beta_1: The decay rate of the momentum, the average of the gradients.
+        beta_2: The decay rate of the velocity, the average of the squared gradients.
+        epsilon: Is added to the square root of the velocity.
+        bias_correction: Whether to correct both averages for their initial value of 0.
+    """
+
+    def __init__(  # noqa: PLR0913 - hyperparameters, as in Keras' optimizers
+        self,
+        learning_rate,
+        *,
+        weight_decay_rate: float = 0.01,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-6,
+        bias_correction: bool,
+        max_gradient_norm: float = 1.0,
+        layer_rate_decay: float = 1.0,
+        dynamic_loss_scale: bool = False,
+        name: str,
+    ):
+        super().__init__(learning_rate=learning_rate, name=name)
+        self.weight_decay_rate = weight_decay_rate
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.bias_correction = bias_correction
+        self.max_gradient_norm = max_gradient_norm
+        self.layer_rate_decay = layer_rate_decay
+        self.dynamic_loss_scale = dynamic_loss_scale
+
+    def build(self, var_list):
+        if self.built:
+            return
+        _check_dtypes({variable.dtype for variable in var_list})
+        paths = [variable.path for variable in var_list]
+        if self.layer_rate_decay != 1 and not any(map(encoder_layer, paths)):
+            raise InputError(
+                f"layer_rate_decay is {self.layer_rate_decay}, but the optimizer received no "
+                "weight of an encoder layer; expected a model that trains a BertEncoder; leave "
+                "layer_rate_decay out"
+            )
+        super().build(var_list)
+        self._momentums, self._velocities = [], []
+        for variable in var_list:
+            self._momentums.append(self.add_variable_from_reference(variable, "momentum"))
+            if self._has_velocity(variable):
+                velocity = self.add_variable_from_reference(variable, "velocity")
+            else:
+                velocity = None
+            self._velocities.append(velocity)
+        self.gradient_norm = self.add_variable((), dtype="float32", name="gradient_norm")
+        self.gradient_norms = self.add_variable(
+            (len(var_list),), dtype="float32", name="gradient_norms"
+        )
+        self.skipped = self.add_variable((), dtype="int", name="skipped")
+        self.last_skipped = self.add_variable((), dtype="int", name="last_skipped")
+        self._decay_rates = [
+            0.0 if is_exempt(variable.path) else self.weight_decay_rate for variable in var_list
+        ]
+        self._rate_factors = layer_rates(paths, decay=self.layer_rate_decay)
+        if self.dynamic_loss_scale:
+            initial = keras.initializers.Constant(_INITIAL_SCALE)
+            self.loss_scale = self.add_variable((), initial, dtype="float32", name="loss_scale")
+            self._finite_steps = self.add_variable((), dtype="int", name="finite_steps")
+
+    def scale_loss(self, loss):
+        return loss * ops.cast(self.loss_scale, loss.dtype) if self.dynamic_loss_scale else loss
+
+    def apply(self, grads, trainable_variables=None):
+        """Updates the weights. Under tf.distribute it must be called in replica context.
+
+        Args:
+            grads: One gradient for each weight; weights with the gradient `None` are not changed.
+            trainable_variables: The weights; by default those with which the optimizer was built.
+        """
+        if trainable_variables is None:
+            trainable_variables = self._trainable_variables
+        self.build(trainable_variables)
+        self._check_variables_are_known(trainable_variables)  # raises ValueError
+        variables = [v for g, v in zip(grads, trainable_variables, strict=True) if g is not None]
+        grads = sum_over_replicas([_dense(grad) for grad in grads if grad is not None])
+        if self.dynamic_loss_scale:
+            grads = [g / ops.cast(self.loss_scale, g.dtype) for g in grads]
+        norm = self._store_norms(grads, variables)
+        is_finite = ops.isfinite(norm)
+        scale = self._clipping_scale(norm)
+        grads = [ops.where(is_finite, g * ops.cast(scale, g.dtype), 0) for g in grads]
+        self._update(grads, variables, ops.cast(is_finite, "float32"))
+        self._count_skipped(is_finite)
+        if self.dynamic_loss_scale:
+            self._adjust_loss_scale(is_finite)
+        # The sum is 1. It needs the gradients, because at the end of the data TensorFlow runs what
+        # needs no data before it notices that there is none.
+        counts = [ops.cast(each, self._iterations.dtype) for each in (is_finite, ~is_finite)]
+        self._iterations.assign_add(sum(counts))
+
+    def _has_velocity(self, variable) -> bool:
+        """Returns whether the update of a variable uses the average of the squared gradients."""
+        return True
+
+    def _clipping_scale(self, norm):
+        """Returns the factor of all gradients that limits their global norm."""
+        limit = self.max_gradient_norm
+        return limit * ops.minimum(1.0 / norm, 1.0 / limit) if limit else 1.0
+
+    def _update(self, grads, variables, gain) -> None:
+        """Updates the weights and the averages.
+
+        A gain of 0 skips the update, because a conditional would add a third to the nodes of the
+        graph and so to the time of the first step.
+
+        Args:
+            grads: The clipped gradients; 0 if the gain is 0.
+            variables: The weights.
+            gain: A float32 scalar, 1 or 0. With 0 all weights and averages keep their values.
+        """
+        # Computed once for all weights, because tracing time grows with the number of operations.
+        rate = gain * self._get_current_learning_rate()
+        dtypes = dict.fromkeys(variable.dtype for variable in variables)
+        constants = {dtype: self._constants(ops.cast(gain, dtype)) for dtype in dtypes}
+        for grad, variable in zip(grads, variables, strict=True):
+            grad, layer_rate = ops.cast(grad, variable.dtype), self._layer_rate(rate, variable)
+            self.update_step(grad, variable, layer_rate, **constants[variable.dtype])
+
+    def _layer_rate(self, rate, variable):
+        """Returns the learning rate of the layer of a variable, in the dtype of the variable."""
+        factor = self._rate_factors[self._get_variable_index(variable)]
+        return ops.cast(rate if factor == 1 else rate * factor, variable.dtype)
+
+    def _store_norms(self, grads, variables):
+        """Returns the global norm; stores it and the norm of each gradient in variables."""
+        squares = ops.stack([ops.sum(ops.square(ops.cast(grad, "float32"))) for grad in grads])
+        # The order of a sum of many tensors depends on which inputs other operations still read.
+        norm = ops.sqrt(ops.sum(squares))
+        indices = [self._get_variable_index(variable) for variable in variables]
+        norms = ops.scatter(
+            np.array(indices)[:, None], ops.sqrt(squares), self.gradient_norms.shape
+        )
+        self.gradient_norms.assign(norms)
+        self.gradient_norm.assign(norm)
+        return norm
+
+    def _count_skipped(self, is_finite) -> None:
+        is_counted = ~is_finite
+        if self.dynamic_loss_scale:
+            is_counted &= self.loss_scale <= 1
+        self.skipped.assign_add(ops.cast(is_counted, self.skipped.dtype))
+        step = self._iterations.value
+        self.last_skipped.assign(ops.where(is_counted, step, self.last_skipped.value))
+
+    def _adjust_loss_scale(self, is_finite) -> None:
+        steps = ops.where(is_finite, self._finite_steps + 1, 0)
+        doubles = steps == _STEPS_TO_DOUBLE
+        factor = ops.where(is_finite, ops.where(doubles, 2.0, 1.0), 0.5)
+        self.loss_scale.assign(ops.maximum(self.loss_scale * factor, 1.0))
+        self._finite_steps.assign(ops.where(doubles, 0, steps))
+
+    def _constants(self, gain) -> dict:
+        """Returns the arguments of `update_step` that do not depend on the weight."""
+        return {"gain": gain, "beta_powers": self._beta_powers(gain.dtype)}
+
+    def _averaged(self, gradient, variable, *, gain, beta_powers):
+        """Updates momentum and velocity; returns the update of Adam, without weight decay."""
+        momentum, velocity, _ = self._state_of(variable)
+        m = momentum + gain * (1 - self.beta_1) * (gradient - momentum)
+        v = velocity + gain * (1 - self.beta_2) * (ops.square(gradient) - velocity)
+        momentum.assign(m)
+        velocity.assign(v)
+        m, v = m / (1 - beta_powers[0]), v / (1 - beta_powers[1])
+        return m / (ops.sqrt(v) + self.epsilon)
+
+    def _state_of(self, variable):
+        """Returns the momentum, velocity and weight decay rate of a variable."""
+        index = self._get_variable_index(variable)
+        return self._momentums[index], self._velocities[index], self._decay_rates[index]
+
+    def _beta_powers(self, dtype):
+        """Returns beta_1^t and beta_2^t at step t; 0 disables the bias correction."""
+        if not self.bias_correction:
+            return ops.zeros((), dtype), ops.zeros((), dtype)
+        step = ops.cast(self._iterations + 1, dtype)
+        return ops.cast(self.beta_1, dtype) ** step, ops.cast(self.beta_2, dtype) ** step
+
+    def get_config(self):
+        config = super().get_config()
+        return {
+            "learning_rate": config["learning_rate"],
+            "name": config["name"],
+            **{name: getattr(self, name) for name in _HYPERPARAMETERS},
+        }
+
+
+def _dense(gradient):
+    """Adds up the repeated rows in TensorFlow's sparse gradient of a lookup table."""
+    if not hasattr(gradient, "indices"):
+        return gradient
+    import tensorflow as tf
+
+    return tf.convert_to_tensor(gradient)
+
+
+def _check_dtypes(dtypes: set[str]) -> None:
+    """Raises InputError if weights are too narrow for averages of gradients.
+
+    The factor 0.999 of an average is 1 in bfloat16, and small squares are 0 in float16.
+    """
+    for dtype in dtypes & {"bfloat16", "float16"}:
+        raise InputError(
+            f"the weights are {dtype}, in which the averages of an optimizer are wrong; use the "
+            f"dtype policy mixed_{dtype}, which keeps the weights in float32"
+        )
+
+
+def is_exempt(path: str) -> bool:
+    """Returns whether a weight has no weight decay.
+
+    These are the weights `.../bias`, `.../output_bias`, `.../gamma` and `.../beta`.
+    """
+    return path.rsplit("/", 1)[-1].endswith(("bias", "gamma", "beta"))
+
+
+def layer_rates(paths: Sequence[str], *, decay: float) -> list[float]:
+    """Returns the factor of each weight's learning rate; see `BertOptimizer`.
+
+    Each encoder of a model has its own number of layers.
+
+    Args:
+        paths: The paths of the weights.
+        decay: The `layer_rate_decay`.
+    """
+    layers = list(map(encoder_layer, paths))
+    tops = {encoder: layer + 1 for encoder, layer in sorted(filter(None, layers))}
+
+    def rate(path, layer):
+        if layer is not None:
+            encoder, index = layer
+            return decay ** (tops[encoder] - 1 - index)
+        encoder, embeddings, _ = path.rpartition("embeddings/")
+        return decay ** tops.get(encoder, 0) if embeddings else 1.0
+
+    return list(map(rate, paths, layers))
+
+
+def encoder_layer(path: str) -> tuple[str, int] | None:
+    """Returns the path of the encoder and the index of the layer of a weight.
+
+    The result is None for other weights. A block of an encoder is known by its sublayers, because
+    an encoder may have any name, and a BiLSTM also has layers called "layer_0".
+    """
+    match = re.match(r"(|.*/)layer_(\d+)/(?:attention|feed_forward)(?:_norm)?/", path)
+    return (match[1], int(match[2])) if match else None
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -37,31 +323,35 @@ class BertAdamW(BertOptimizer):
     ):
         super().__init__(learning_rate, bias_correction=bias_correction, name=name, **kwargs)
 
-    def _constants(self, gain):
-        beta_1_power, beta_2_power = self._beta_powers(gain.dtype)
-        return {
-            "beta1_power": beta_1_power,
-            "beta2_power": beta_2_power,
-            "beta1": tf.where(gain > 0, self.beta_1, tf.ones_like(gain)),  # 1 keeps the average
-            "beta2": tf.where(gain > 0, self.beta_2, tf.ones_like(gain)),
-            "epsilon": self.epsilon * tf.sqrt(1 - beta_2_power),  # for the corrected v
-        }
+    def update_step(self, gradient, variable, rate, *, gain, beta_powers):
+        if keras.config.backend() == "tensorflow":
+            self._fused_step(gradient, variable, rate, gain=gain, beta_powers=beta_powers)
+            return
+        update = self._averaged(gradient, variable, gain=gain, beta_powers=beta_powers)
+        update += self._state_of(variable)[-1] * variable
+        variable.assign(variable - rate * update)
 
-    def update_step(self, gradient, variable, rate, **constants):
+    def _fused_step(self, gradient, variable, rate, *, gain, beta_powers) -> None:
+        """Updates a weight in one pass, in a third of the time of single operations.
+
+        The kernel's float32 value of 1 - beta_2 makes a step longer by a relative 6e-6.
+        """
+        import tensorflow as tf
+
         momentum, velocity, decay = self._state_of(variable)
         if decay:
-            tf.raw_ops.AssignSubVariableOp(
-                resource=copy_handle(variable), value=rate * decay * variable.value
-            )
-        # One fused pass over the weights takes a third of the time of single operations. Its
-        # float32 value of 1 - beta_2 makes a step longer by a relative 6e-6.
+            variable.value.assign_sub(rate * decay * variable.value, read_value=False)
         tf.raw_ops.ResourceApplyAdam(
-            var=copy_handle(variable),
-            m=copy_handle(momentum),
-            v=copy_handle(velocity),
+            var=variable.value.handle,  # of this replica's copy
+            m=momentum.value.handle,
+            v=velocity.value.handle,
             lr=rate,
             grad=gradient,
-            **constants,
+            beta1_power=beta_powers[0],
+            beta2_power=beta_powers[1],
+            beta1=tf.where(gain > 0, self.beta_1, tf.ones_like(gain)),  # 1 keeps the average
+            beta2=tf.where(gain > 0, self.beta_2, tf.ones_like(gain)),
+            epsilon=self.epsilon * tf.sqrt(1 - beta_powers[1]),  # for the corrected v
         )
 
 
@@ -79,25 +369,15 @@ class Lamb(BertOptimizer):
     def __init__(self, learning_rate=1e-3, *, bias_correction=True, name: str = "lamb", **kwargs):
         super().__init__(learning_rate, bias_correction=bias_correction, name=name, **kwargs)
 
-    def _constants(self, gain):
-        return {"gain": gain, "beta_powers": self._beta_powers(gain.dtype)}
-
     def update_step(self, gradient, variable, rate, *, gain, beta_powers):
-        momentum, velocity, decay = self._state_of(variable)
-        weight = variable.value
-        m = momentum.value + gain * (1 - self.beta_1) * (gradient - momentum.value)
-        v = velocity.value + gain * (1 - self.beta_2) * (tf.square(gradient) - velocity.value)
-        assign_local(momentum, m)
-        assign_local(velocity, v)
-        m, v = m / (1 - beta_powers[0]), v / (1 - beta_powers[1])
-        update = m / (tf.sqrt(v) + self.epsilon)
+        update = self._averaged(gradient, variable, gain=gain, beta_powers=beta_powers)
         ratio = 1.0
         if not is_exempt(variable.path):
-            update += decay * weight
-            weight_norm, norm = tf.norm(weight), tf.norm(update)
-            ratio = tf.math.divide_no_nan(weight_norm, norm)
-            ratio = tf.where((weight_norm > 0) & (norm > 0), ratio, 1.0)
-        tf.raw_ops.AssignSubVariableOp(resource=copy_handle(variable), value=rate * ratio * update)
+            update += self._state_of(variable)[-1] * variable
+            weight_norm, norm = ops.norm(variable), ops.norm(update)
+            ratio = ops.divide_no_nan(weight_norm, norm)
+            ratio = ops.where((weight_norm > 0) & (norm > 0), ratio, 1.0)
+        variable.assign(variable - rate * ratio * update)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -140,20 +420,18 @@ class Muon(BertAdamW):
         super()._update([grad for grad, _ in others], [variable for _, variable in others], gain)
         rate = gain * self._get_current_learning_rate()
         for shape, pairs in matrices.items():  # one product for all matrices of a shape
-            averages = tf.stack([_in_shape(self._average(g, v, gain), shape) for g, v in pairs])
-            steps = 0.2 * shape[1] ** 0.5 * orthogonal(averages)
-            for (_, variable), step in zip(pairs, tf.unstack(steps), strict=True):
+            averages = ops.stack([_in_shape(self._average(g, v, gain), shape) for g, v in pairs])
+            steps = ops.unstack(0.2 * shape[1] ** 0.5 * orthogonal(averages))
+            for (_, variable), step in zip(pairs, steps, strict=True):
                 decay = self._state_of(variable)[-1]
-                step = _in_shape(step, variable.shape) + decay * variable.value
-                tf.raw_ops.AssignSubVariableOp(
-                    resource=copy_handle(variable), value=self._layer_rate(rate, variable) * step
-                )
+                step = _in_shape(step, variable.shape) + decay * variable
+                variable.assign(variable - self._layer_rate(rate, variable) * step)
 
     def _average(self, grad, variable, gain):
         """Updates the momentum m of a matrix; returns u."""
-        momentum, grad = self._state_of(variable)[0], tf.cast(grad, variable.dtype)
-        m = momentum.value + tf.cast(gain, variable.dtype) * 0.05 * (grad - momentum.value)
-        assign_local(momentum, m)
+        momentum, grad = self._state_of(variable)[0], ops.cast(grad, variable.dtype)
+        m = momentum + ops.cast(gain, variable.dtype) * 0.05 * (grad - momentum)
+        momentum.assign(m)
         return 0.05 * grad + 0.95 * m
 
 
@@ -169,16 +447,16 @@ def orthogonal(matrices):
     Returns:
         [N, rows, columns].
     """
-    x = matrices / (tf.norm(matrices, axis=(1, 2), keepdims=True) + 1e-7)
+    x = matrices / (ops.norm(matrices, axis=(1, 2), keepdims=True) + 1e-7)
     for _ in range(5):
-        square = tf.matmul(x, x, transpose_b=True)
-        x = 3.4445 * x + tf.matmul(-4.7750 * square + 2.0315 * tf.matmul(square, square), x)
+        square = ops.matmul(x, ops.swapaxes(x, 1, 2))
+        x = 3.4445 * x + ops.matmul(-4.7750 * square + 2.0315 * ops.matmul(square, square), x)
     return x
 
 
 def _in_shape(matrix, shape):
     """Returns a matrix or its transpose, whichever has the shape."""
-    return matrix if tuple(matrix.shape) == tuple(shape) else tf.transpose(matrix)
+    return matrix if tuple(matrix.shape) == tuple(shape) else ops.transpose(matrix)
 
 
 OPTIMIZERS = {"adamw": BertAdamW, "lamb": Lamb, "muon": Muon}

@@ -4,15 +4,86 @@ All read `y_pred` [B, G, E], the embeddings of the G texts of each of B examples
 float32 or wider. Other shape letters: N negatives of an example, C candidates.
 """
 
+from collections.abc import Sequence
+
 import keras
 from keras import ops
 
+from bert_keras.distribution.loss import GlobalLoss
 from bert_keras.errors import InputError, check_name
-from bert_keras.training.base_sentence_loss import SentenceLoss, cosine, length, unit
 
 SIMILARITIES = ("cosine", "dot")
 DISTANCES = ("euclidean", "cosine")
 DIRECTIONS = ("query_to_document", "both")
+
+
+class SentenceLoss(GlobalLoss):
+    """The base class of losses of embeddings [B, G, E].
+
+    Args:
+        **kwargs: Arguments of `keras.losses.Loss`, such as `name` and `reduction`.
+    """
+
+    arguments: tuple[str, ...] = ()  # constructor arguments that are also attributes
+    texts = ""  # the texts of an example, as an error message names them
+    num_texts = (2, 2)  # the fewest and the most texts of an example; None for any number
+
+    def get_config(self):
+        return {**super().get_config(), **{name: getattr(self, name) for name in self.arguments}}
+
+    def columns(self, y_pred):
+        """Returns the embeddings of each text in float32 or wider, [G, B, E].
+
+        Raises:
+            InputError: `y_pred` has not three dimensions, or another number of texts.
+        """
+        shape, (fewest, most) = tuple(y_pred.shape), self.num_texts
+        size = shape[1] if len(shape) == 3 else 0
+        if size is not None and not fewest <= size <= (most or size):
+            texts = fewest if fewest == most else f"{fewest} or more"
+            raise InputError(
+                f"{type(self).__name__} received embeddings of the shape {shape}; expected "
+                f"[examples, {texts}, size]: {self.texts}"
+            )
+        return ops.moveaxis(widened(y_pred), 1, 0)
+
+    def scores(self, y_true, y_pred):
+        """Returns one target for each example, [B].
+
+        Raises:
+            InputError: `y_true` has other than one value for each example.
+        """
+        if y_true is None:
+            raise InputError(f"{type(self).__name__} reads targets, and the data has none")
+        if tuple(y_true.shape)[1:] not in ((), (1,)):
+            raise InputError(
+                f"{type(self).__name__} received targets of the shape {tuple(y_true.shape)}; "
+                "expected [examples]: one number for each example"
+            )
+        return ops.reshape(ops.cast(y_true, widened(y_pred).dtype), (-1,))
+
+
+def widened(values):
+    """Converts floats narrower than float32 to float32."""
+    return ops.cast(values, keras.backend.result_type(values.dtype, "float32"))
+
+
+def unit(vectors):
+    """Normalises vectors [..., E] to length 1; vectors shorter than 1e-12 are divided by 1e-12."""
+    squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
+    return vectors * ops.rsqrt(ops.maximum(squares, 1e-24))  # has a gradient at 0
+
+
+def cosine(a, b):
+    """Returns the cosine of vectors [..., E], as [...]."""
+    return ops.sum(unit(a) * unit(b), axis=-1)
+
+
+def length(vectors):
+    """Returns the euclidean length of vectors [..., E]; its gradient at 0 is 0."""
+    squares = ops.sum(ops.square(vectors), axis=-1)
+    is_zero = squares == 0
+    return ops.where(is_zero, 0.0, ops.sqrt(ops.where(is_zero, 1.0, squares)))
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -52,7 +123,6 @@ class MultipleNegativesRankingLoss(SentenceLoss):
     texts = "a query, its document and any number of hard negatives"
     num_texts = (2, None)
     needs_whole_batch = True
-    reads_targets = False
 
     def __init__(
         self,
@@ -186,7 +256,6 @@ class TripletLoss(SentenceLoss):
     arguments = ("distance", "margin")
     texts = "an anchor, a positive and a negative"
     num_texts = (3, 3)
-    reads_targets = False
 
     def __init__(
         self,
@@ -264,3 +333,77 @@ class MarginMSELoss(SentenceLoss):
                 f"[examples, {num_negatives + 1}] for scores"
             )
         return ops.reshape(y_true, (-1, num_negatives))
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class MatryoshkaLoss(SentenceLoss):
+    """The weighted sum of a loss over the first dimensions of the embeddings, normalised.
+
+    Embeddings that were trained with it can be cut to any of `dimensions`.
+
+    Args:
+        loss: A loss of embeddings, such as MultipleNegativesRankingLoss.
+        dimensions: The sizes to which the embeddings are cut.
+        weights: A factor for each size; 1 by default.
+        name: The name of the loss.
+
+    Source: Kusupati et al. 2022, "Matryoshka Representation Learning", section 3; equal to
+    MatryoshkaLoss of sentence-transformers 6.2.
+
+    Example:
+
+    ```python
+    loss = MatryoshkaLoss(MultipleNegativesRankingLoss(), dimensions=[768, 256, 64])
+    ```
+    """
+
+    arguments = ("dimensions", "weights")
+
+    def __init__(
+        self,
+        loss: SentenceLoss,
+        *,
+        dimensions: Sequence[int],
+        weights: Sequence[float] | None = None,
+        name: str = "matryoshka_loss",
+    ):
+        if not isinstance(loss, SentenceLoss):
+            raise InputError(
+                f"the loss is {loss!r}; expected a loss of embeddings, such as CoSENTLoss"
+            )
+        super().__init__(name=name, reduction=loss.reduction)
+        self.loss, self.dimensions = loss, tuple(dimensions)
+        self.weights = tuple([1.0] * len(self.dimensions) if weights is None else weights)
+        if not self.dimensions or min(self.dimensions) < 1:
+            raise InputError(
+                f"dimensions is {self.dimensions}; expected one or more sizes of at least 1"
+            )
+        if len(self.weights) != len(self.dimensions):
+            raise InputError(
+                f"weights has {len(self.weights)} values and dimensions {len(self.dimensions)}; "
+                "expected a weight for each dimension"
+            )
+        self.needs_whole_batch = loss.needs_whole_batch
+
+    def get_config(self):
+        config = {**super().get_config(), "loss": keras.losses.serialize(self.loss)}
+        del config["reduction"]  # that of the loss
+        return config
+
+    @classmethod
+    def from_config(cls, config):
+        arguments = {**config}
+        return cls(keras.losses.deserialize(arguments.pop("loss")), **arguments)
+
+    def sum(self, y_true, y_pred, sample_weight=None):
+        size = y_pred.shape[-1]
+        if max(self.dimensions) > size:
+            raise InputError(
+                f"dimensions is {self.dimensions}; expected at most {size}, the size of the "
+                "embeddings"
+            )
+        vectors = widened(y_pred)
+        return sum(
+            weight * self.loss.sum(y_true, unit(vectors[..., :dimension]), sample_weight)
+            for dimension, weight in zip(self.dimensions, self.weights, strict=True)
+        )

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bert_keras.data.choice import choose_tokens, choose_words, group_words
+from bert_keras.data.masking import choose_tokens, choose_words, group_words
 
 # w starts a word, + continues it, . is no candidate; a + after a . starts a word
 MARKS = [".ww++w.ww+ww.", "w+ww.+w...+++", ".............", "wwwwwwwwwwwww"]

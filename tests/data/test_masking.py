@@ -117,7 +117,7 @@ def test_same_seed_same_masks():
 
 
 def test_an_unknown_replacement_is_refused():
-    with pytest.raises(InputError, match="is called '80-10'; known: 80-10-10, 100-0-0"):
+    with pytest.raises(InputError, match="did you mean '80-10-10'"):
         replacement_shares("80-10")
 
 

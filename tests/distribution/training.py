@@ -1,8 +1,11 @@
 """A small pretrainer and ten uneven batches; as a script, the training of one worker.
 
-TF_CONFIG=... python tests/distribution/training.py OUTPUT.npz STRATEGY PARTS LOGICAL_CPUS
+TF_CONFIG=... python tests/distribution/training.py OUTPUT.npz PARTS
 """
 
+import json
+import os
+import socket
 import sys
 
 import numpy as np
@@ -92,16 +95,24 @@ def trained(strategy, *, changes=(), parts=1, optimizer=None, recomputes=False, 
     return weights, {name: values[0] for name, values in logs.items()}
 
 
-def main(output: str, strategy: str, parts: str, num_cpus: str) -> None:
-    import tensorflow as tf
+def two_workers() -> list[dict[str, str]]:
+    """Returns the environments of two workers on this machine."""
+    with socket.socket() as first, socket.socket() as second:
+        sockets = (first, second)
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    environments = []
+    for index in range(2):
+        task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+        environments.append(os.environ | {"TF_CONFIG": json.dumps(task)})
+    return environments
 
+
+def main(output: str, parts: str) -> None:
     from bert_keras.distribution.strategy import named_strategy
 
-    tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0],
-        int(num_cpus) * [tf.config.LogicalDeviceConfiguration()],
-    )
-    weights, logs = trained(named_strategy(strategy), parts=int(parts))
+    weights, logs = trained(named_strategy("auto"), parts=int(parts))
     np.savez(output, **weights, **{f"log {name}": value for name, value in logs.items()})
 
 

@@ -4,13 +4,11 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras.layers.attention import SelfAttention
+from bert_keras.layers.attention import SelfAttention, rotation
 from bert_keras.layers.block import EncoderBlock, FeedForward
 from bert_keras.layers.embeddings import BertEmbeddings
-from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
-from bert_keras.layers.pooler import Pooler
+from bert_keras.layers.heads import ClassificationHead, MaskedLMHead, Pooler
 from bert_keras.layers.primitives import LayerNorm
-from bert_keras.layers.rotary import rotation
 
 B, T, D, N, P, V = 3, 5, 8, 2, 4, 20
 HIDDEN = np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")

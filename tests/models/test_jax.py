@@ -38,7 +38,7 @@ assert "tensorflow" not in sys.modules
 RECOMPUTED = """
 import keras
 import numpy as np
-from bert_keras.layers.recomputation import seed_states
+from bert_keras.layers.block import seed_states
 from bert_keras.models import BertClassifier
 from bert_keras.families import preset
 

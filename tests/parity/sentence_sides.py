@@ -20,11 +20,11 @@ from bert_keras.config import (
 from bert_keras.families import FAMILIES
 from bert_keras.families.family import OPTIONAL_SIZES
 from bert_keras.models import BertSentenceEncoder
-from bert_keras.training.matryoshka import MatryoshkaLoss
 from bert_keras.training.sentence_losses import (
     CoSENTLoss,
     CosineSimilarityLoss,
     MarginMSELoss,
+    MatryoshkaLoss,
     MultipleNegativesRankingLoss,
     TripletLoss,
 )

@@ -18,10 +18,10 @@ from bert_keras.checkpoints.tensors import stored_weight
 from bert_keras.config import BertConfig
 from bert_keras.models import BertClassifier, BertPretrainer, BertQuestionAnswering, load_model
 from bert_keras.models.pretrained import named_weights
-from bert_keras.training.checkpoints import load_training_state
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
+from bert_keras.training.states import load_training_state
 
 FIXTURES = Path(__file__).parents[1] / "checkpoints" / "fixtures" / "google"
 

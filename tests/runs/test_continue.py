@@ -24,11 +24,11 @@ from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.text.fast_tokenizer import vocabulary_sha256
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from bert_keras.training.checkpoints import load_training_state
-from bert_keras.training.curves import read_curves
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
+from bert_keras.training.states import load_training_state
+from bert_keras.training.tensorboard import read_curves
 from tests.factories import weight_shapes
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *(f"w{number}" for number in range(20))))

@@ -22,7 +22,7 @@ from bert_keras.runs.task_run import TaskRun
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training.callbacks import ProgressBar
-from bert_keras.training.curves import read_curves
+from bert_keras.training.tensorboard import read_curves
 from tests.runs.test_continue import RECIPE, VOCABULARY, weights, write_records
 
 CONFIG = BertConfig(

@@ -127,8 +127,8 @@ def test_a_run_continues_after_an_interruption_at_any_stage(run, tmp_path, monke
     assert continue_run("one") == result
     assert (folder / "model").is_dir()
     shutil.rmtree(folder / "model")
-    (folder / "best.safetensors").unlink()
-    with pytest.raises(InputError, match=r"(evaluations.json|best.safetensors) is missing"):
+    (folder / "best.npz").unlink()
+    with pytest.raises(InputError, match=r"(evaluations.json|best.npz) is missing"):
         continue_run("one")
 
 

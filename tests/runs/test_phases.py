@@ -5,7 +5,7 @@ import pytest
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.errors import InputError
 from bert_keras.runs.pretrain import pretrain
-from bert_keras.training.curves import read_curves
+from bert_keras.training.tensorboard import read_curves
 from tests.runs.test_continue import checkpoint_of, recipe, records  # noqa: F401
 
 
@@ -40,16 +40,3 @@ def test_a_second_phase_continues_at_the_last_step_of_the_first(
     assert open_checkpoint(tmp_path / "second" / "model").state is None
     with pytest.raises(InputError, match="last_step is 8; expected 0 or more, less than num_steps"):
         recipe(last_step=8)
-
-
-@pytest.mark.slow
-def test_the_rest_of_a_truncated_file_is_skipped_with_a_warning(records, start, tmp_path, capsys):  # noqa: F811
-    file = records / "train.tfrecord"
-    content = file.read_bytes()
-    file.write_bytes(content[: len(content) // 2 - 7])
-    with pytest.raises(InputError, match=r"train\.tfrecord is truncated or corrupt"):
-        pretrain(recipe(), records=records, output=tmp_path / "run", start=start)
-    skipping = recipe(skip_broken=True)
-    scores = pretrain(skipping, records=records, output=tmp_path / "run", start=start).scores
-    assert scores["steps"] == 8
-    assert f"WARNING: {file} is truncated or corrupt after 19 records" in capsys.readouterr().err

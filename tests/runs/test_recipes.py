@@ -9,7 +9,7 @@ from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import GPU_FLOPS_PER_SECOND, PRETRAIN
 from bert_keras.runs.settings import named_recipe, task_recipes
-from bert_keras.training.tensorboard.performance import flops_per_example
+from bert_keras.training.performance import flops_per_example
 from tests.runs.test_runs import records  # noqa: F401
 
 

@@ -18,9 +18,9 @@ from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import FinetuneRecipe, PretrainRecipe
 from bert_keras.runs.task_run import TaskRun
-from bert_keras.training.curves import read_curves
 from bert_keras.training.loop import StopAfter
 from bert_keras.training.optimizer import Muon
+from bert_keras.training.tensorboard import read_curves
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab.train_vocab import train_vocabulary

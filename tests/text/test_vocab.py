@@ -1,7 +1,6 @@
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 SPECIALS = "".join(f"{token}\n" for token in SPECIAL_TOKENS).encode()
@@ -85,12 +84,3 @@ def test_published_vocabularies_load(shared_data, name, size):
 def test_missing_file(tmp_path):
     with pytest.raises(InputError, match=r"none\.txt does not exist; expected a file"):
         Vocabulary.from_file(tmp_path / "none.txt")
-
-
-def test_the_former_names_of_tokens_warn():
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a"))
-    with pytest.warns(DeprecationWarning, match=r"now Vocabulary\.tokens"):
-        assert vocabulary.pieces == vocabulary.tokens
-    tokenized = WordPieceTokenizer(vocabulary, lowercase=True).encode("a")
-    with pytest.warns(DeprecationWarning, match=r"now TokenizedText\.tokens"):
-        assert tokenized.pieces == ["a"]

@@ -17,13 +17,12 @@ def main(records: str, output: str, name: str, optimizer: str, dies_at: str = "0
     import tensorflow as tf
 
     from bert_keras import BertPretrainer, preset, pretraining_dataset
-    from bert_keras.distribution.replicas import scalar_value
     from bert_keras.distribution.strategy import is_chief, named_strategy
     from bert_keras.training.callbacks import FitSettings
     from bert_keras.training.loop import fit_resumable
     from bert_keras.training.losses import pretraining_losses, pretraining_metrics
     from bert_keras.training.optimizer import OPTIMIZERS
-    from bert_keras.training.saved_states import SavedStates
+    from bert_keras.training.states import TrainingCheckpoints
 
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0], 2 * [tf.config.LogicalDeviceConfiguration()]
@@ -35,15 +34,16 @@ def main(records: str, output: str, name: str, optimizer: str, dies_at: str = "0
                 return
             with open(f"{output}.losses", "a") as file:
                 loss = float(logs["loss"]).hex()
-                file.write(f"{scalar_value(self.model.optimizer.iterations)} {loss}\n")
+                file.write(f"{self.model.optimizer.iterations.numpy().item()} {loss}\n")
 
-    def dying_save(states, step, save=SavedStates.save):
-        save(states, step)
-        if step == int(dies_at):
-            (states.folder / f"step-{step}.index").unlink()  # TensorFlow writes this file last
+    def dying_save(checkpoints, save=TrainingCheckpoints.save):
+        if checkpoints.step != int(dies_at):
+            save(checkpoints)
+        elif is_chief():  # a half-written state
+            (checkpoints.folder / f".step-{dies_at}.npz.part").write_bytes(b"PK")
             os.kill(os.getpid(), signal.SIGKILL)
 
-    SavedStates.save = dying_save
+    TrainingCheckpoints.save = dying_save
     files = sorted(map(str, Path(records).glob("train*.tfrecord")))
     keras.utils.set_random_seed(1)
     with named_strategy(name).scope():

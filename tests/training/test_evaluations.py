@@ -8,18 +8,10 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.training.callbacks import FitSettings
-from bert_keras.training.curves import read_curves
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import fit_resumable
-from tests.training.test_loop import (  # noqa: F401
-    any_model,
-    assert_same,
-    batches,
-    compiled,
-    traced,
-    values,
-)
+from bert_keras.training.tensorboard import read_curves
+from tests.training.test_loop import assert_same, batches, compiled, settings, values
 
 SCORES = [0.5, 0.7, 0.6, 0.7]
 
@@ -35,22 +27,8 @@ def train(model, output, *, scores=SCORES, num_steps=16, patience=0):
 
     output.mkdir(exist_ok=True)
     evaluations = Evaluations(evaluate, metric="f1", folder=output, patience=patience)
-    fit_resumable(
-        model,
-        batches().repeat,
-        FitSettings(
-            stage="test",
-            output=output,
-            num_steps=num_steps,
-            steps_per_epoch=4,
-            epochs_per_checkpoint=1,
-            keep_checkpoints=1,
-            batch_size=8,
-            tokens_per_example=6,
-            points_per_epoch=2,
-        ),
-        evaluations=evaluations,
-    )
+    changes = {"num_steps": num_steps, "epochs_per_checkpoint": 1, "points_per_epoch": 2}
+    fit_resumable(model, batches().repeat, settings(output, **changes), evaluations=evaluations)
     return evaluations, seen
 
 
@@ -63,7 +41,7 @@ def whole(tmp_path_factory):
 
 
 def test_the_first_of_the_best_epochs_is_kept(whole):
-    last, evaluations, seen, _ = whole
+    last, evaluations, seen, folder = whole
     assert evaluations.best == {"step": 8, "f1": 0.7, "loss": 0.9}
     restored = compiled()
     evaluations.restore_best(restored)
@@ -71,16 +49,21 @@ def test_the_first_of_the_best_epochs_is_kept(whole):
     np.testing.assert_array_equal(best, seen[1])
     assert any(np.array_equal(seen[3], value) for value in last)
     assert np.abs(best - seen[3]).max() > 0
+    runs = read_curves(folder / "logs")
+    assert [step for step, _ in runs["train"]["loss/total"]] == [2, 4, 6, 8, 10, 12, 14, 16]
+    assert runs["held_out"]["score/f1"] == [
+        (4 * (epoch + 1), pytest.approx(score)) for epoch, score in enumerate(SCORES)
+    ]
 
 
-def test_nan_is_the_worst_score(any_model, tmp_path):  # noqa: F811
-    evaluations, _ = train(any_model, tmp_path, scores=[float("nan"), 0.1, float("nan"), 0.0])
+def test_nan_is_the_worst_score(tmp_path):
+    evaluations, _ = train(compiled(), tmp_path, scores=[math.nan, 0.1, math.nan, 0.0])
     assert evaluations.best["step"] == 8
 
 
 @pytest.mark.parametrize(("patience", "last"), [(1, 12), (2, 16)])
-def test_patience_ends_the_training(any_model, tmp_path, patience, last):  # noqa: F811
-    evaluations, _ = train(any_model, tmp_path, patience=patience)
+def test_patience_ends_the_training(tmp_path, patience, last):
+    evaluations, _ = train(compiled(), tmp_path, patience=patience)
     assert evaluations.history[-1]["step"] == last
     again, seen = train(compiled(), tmp_path, patience=patience)
     assert again.history == evaluations.history and seen == []
@@ -98,52 +81,22 @@ def test_a_resumed_run_continues_its_history(whole, tmp_path):
     assert_same(values(rest), last)
 
 
-def test_tensorboard_has_scores_and_points_within_an_epoch(whole):
-    runs = read_curves(whole[3] / "logs")
-    assert [step for step, _ in runs["train"]["loss/total"]] == [2, 4, 6, 8, 10, 12, 14, 16]
-    assert runs["held_out"]["score/f1"] == [
-        (4 * (epoch + 1), pytest.approx(score)) for epoch, score in enumerate(SCORES)
-    ]
-    assert [step for step, _ in runs["held_out"]["loss/total"]] == [4, 8, 12, 16]
-
-
-@pytest.mark.parametrize("damaged", ["[{", "{}x", "[1]", '[{"step": 4}]', '[{"f1": 0.5}]', "7"])
-def test_a_damaged_history_is_refused(tmp_path, damaged):
-    (tmp_path / "evaluations.json").write_text(damaged)
-    with pytest.raises(
-        InputError, match=r"evaluations.json is not from this run .* to train again"
-    ):
-        Evaluations(dict, metric="f1", folder=tmp_path)
-
-
-def test_a_missing_history_is_refused(tmp_path):
+@pytest.mark.parametrize("file", ["evaluations.json", "best.npz"])
+def test_a_missing_file_is_refused(tmp_path, file):
     train(compiled(), tmp_path, num_steps=8)
-    (tmp_path / "evaluations.json").unlink()
-    with pytest.raises(InputError, match=r"incomplete: it has 0 of the 2 evaluations up to step 8"):
-        train(compiled(), tmp_path)
+    (tmp_path / file).unlink()
+    with pytest.raises(InputError, match=f"{file} is missing"):
+        evaluations, _ = train(compiled(), tmp_path)
+        evaluations.restore_best(compiled())
 
 
-def test_a_dev_loss_of_nan_ends_the_run(tmp_path):
+def test_values_that_are_not_finite_end_the_training(tmp_path):
     model = compiled()
-    model.optimizer.build(model.trainable_variables)
     evaluations = Evaluations(lambda: {"f1": 0.5, "loss": math.nan}, metric="f1", folder=tmp_path)
     evaluations.set_model(model)
     with pytest.raises(InputError, match="the dev loss is nan at step 0: the training has diverg"):
         evaluations.on_epoch_end(0, {"loss": 0.5})
     assert not [*tmp_path.iterdir()]
-
-
-def test_damaged_best_weights_are_refused(tmp_path):
-    model = compiled()
-    evaluations, _ = train(model, tmp_path, num_steps=4)
-    (tmp_path / "best.safetensors").write_bytes(b"damaged")
-    with pytest.raises(InputError, match=r"best.safetensors is missing or damaged; to train"):
-        evaluations.restore_best(model)
-
-
-def test_gradients_that_are_not_finite_end_the_training(tmp_path):
-    model = compiled()
-    model.optimizer.build(model.trainable_variables)
     model.optimizer.skipped.assign(2)
     with pytest.raises(InputError, match="the gradients of 2 of 4 steps are not finite"):
         train(model, tmp_path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.distribution.workers import two_workers
+from tests.distribution.training import two_workers
 from tests.runs.test_runs import records  # noqa: F401
 from tests.training.pretraining import NUM_STEPS
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.distribution.reduction import summed
+from bert_keras.distribution.loss import global_loss
 from bert_keras.errors import InputError
 from bert_keras.training.losses import MaskedLMLoss, is_best
 
@@ -31,7 +31,7 @@ def test_a_batch_without_predictions_has_a_loss_of_0():
 def test_weights_may_have_an_axis_of_size_1():
     targets, outputs = np.zeros((3, 2)), np.array([[1, 1], [2, 2], [3, 3]])
     for reduction in ("sum_over_batch_size", "mean_with_sample_weight"):
-        loss = summed(keras.losses.MeanSquaredError(reduction=reduction))
+        loss = global_loss(keras.losses.MeanSquaredError(reduction=reduction))
         expected = float(loss(targets, outputs, np.array([1, 0, 1])))
         assert float(loss(targets, outputs, np.array([[1], [0], [1]]))) == expected
 
@@ -100,7 +100,7 @@ def test_a_prediction_is_best_if_no_logit_is_higher():
 
 
 def test_a_weight_for_each_row_does_not_multiply_its_elements():
-    loss = summed(keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    loss = global_loss(keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     labels, logits = np.zeros((3, 3), "int32"), np.zeros((3, 3, 5), "float32")
     assert float(loss(labels, logits, np.ones((3, 1)))) == pytest.approx(np.log(5))
     with pytest.raises(InputError, match=r"the shape \(3,\); expected 2 dimensions, .* \(3, 3\)"):

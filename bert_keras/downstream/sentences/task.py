@@ -14,8 +14,7 @@ from bert_keras.downstream.task import Encoded, Example, Outputs, Scores, Task
 from bert_keras.downstream.texts import EncodedGroups, EncodedTexts, Ids, num_tokens
 from bert_keras.errors import InputError, check, check_choice, check_least
 from bert_keras.text.tokenizer import TextTokenizer
-from bert_keras.training.base_sentence_loss import SentenceLoss
-from bert_keras.training.matryoshka import MatryoshkaLoss
+from bert_keras.training.sentence_losses import MatryoshkaLoss, SentenceLoss
 
 Losses = Mapping[str, type[SentenceLoss]]  # name of a loss -> its class
 

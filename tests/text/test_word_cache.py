@@ -1,11 +1,11 @@
+"""The cache of words gives the ids of the tokenizer."""
+
 import sys
 
 import numpy as np
 import pytest
 
-from bert_keras.text import chunks
-from bert_keras.text.chunks import ChunkCache
-from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.text.tokenizer import WordCache, WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 VOCABULARY = Vocabulary(
@@ -43,36 +43,15 @@ def test_unusual_texts():
     assert_equal(tokenizer, [""])
 
 
-@pytest.mark.parametrize("bits", [1, 19])
-def test_similar_chunks_have_ids_of_their_own(monkeypatch, bits):
-    monkeypatch.setattr(chunks, "_SLOT_BITS", bits)
-    tokenized = []
-
-    def tokenize(texts):
-        tokenized.extend(texts)
-        return [[len(tokenized) - len(texts) + number] for number in range(len(texts))]
-
-    cache = ChunkCache(tokenize)
-    words = ["abcdefghijklmnopqrst"[:length] for length in range(1, 21)]
-    words += ["a\0", "a\0\0", "abcdefgh\0", "é", "ééééééé", "éééééééé", "abcdefg中", "\ud800"]
-    words += [word[::-1] for word in words if word != word[::-1]]
-    for _ in range(3):
-        ids, lengths = cache.flat_ids([" ".join(words), *words])
-        assert lengths.tolist() == [len(words), *[1] * len(words)]
-        assert [tokenized[number] for number in ids] == words * 2
-        words = words[::-1]
-    assert len(tokenized) == len(words)
-
-
-def test_a_full_cache_is_cleared(monkeypatch):
-    monkeypatch.setattr(chunks, "MAX_CHUNKS", 4)
+def test_each_word_is_tokenized_once_and_a_full_cache_is_cleared(monkeypatch):
+    monkeypatch.setattr("bert_keras.text.tokenizer.MAX_CACHED_WORDS", 4)
     tokenized = []
 
     def tokenize(texts):
         tokenized.extend(texts)
         return [[len(text)] for text in texts]
 
-    cache = ChunkCache(tokenize)
+    cache = WordCache(tokenize)
     for number in range(5):
         ids, _ = cache.flat_ids([f"{'b' * (number + 1)} a"])
         assert ids.tolist() == [number + 1, 1]
@@ -88,7 +67,7 @@ def test_an_interrupted_call_leaves_no_wrong_ids():
             raise interrupts.pop()
         return [[len(text)] for text in texts]
 
-    cache = ChunkCache(tokenize)
+    cache = WordCache(tokenize)
     cache.flat_ids(["a"])
     with pytest.raises(KeyboardInterrupt):
         cache.flat_ids(["bb ccc"])

@@ -1,16 +1,11 @@
-"""Counts operations per example, measures the hardware's peak speed, and profiles steps."""
+"""Counts the operations of a training step and measures the peak speed of the hardware."""
 
 import math
-import os
 import re
 import time
 
-import keras
-import tensorflow as tf
-
 from bert_keras.config import BertConfig
-from bert_keras.distribution.replicas import scalar_value
-from bert_keras.errors import InputError
+from bert_keras.errors import check
 
 
 def flops_per_example(config: BertConfig, length: int, num_predictions: int) -> int:
@@ -54,70 +49,30 @@ def peak_flops_per_second(dtype: str) -> float:
     Returns:
         The best speed within a fifth of a second, in operations per second.
     """
+    import tensorflow as tf
+
+    def seconds(square, *, products: int = 1) -> float:  # of one product
+        start = time.perf_counter()
+        for _ in range(products):
+            product = tf.matmul(square, square)
+        product[0, 0].numpy()  # blocks until the products are computed
+        return (time.perf_counter() - start) / products
+
     for size in (512, 1024, 2048, 4096, 8192):
         square = tf.cast(tf.random.stateless_normal((size, size), seed=(1, 2)), dtype)
-        _seconds(square, products=1)  # the first product may include the choice of an algorithm
-        if (best := _seconds(square, products=1)) >= _MIN_SECONDS:
+        seconds(square)  # the first product may include the choice of an algorithm
+        if (best := seconds(square)) >= _MIN_SECONDS:
             break
     products = math.ceil(_MIN_SECONDS / best)  # queued, so that a GPU never waits
     end = time.perf_counter() + 0.2
     while time.perf_counter() < end:
-        best = min(best, _seconds(square, products=products))
+        best = min(best, seconds(square, products=products))
     return 2 * size**3 / best
 
 
-def _seconds(square: tf.Tensor, *, products: int) -> float:
-    """Returns the seconds of one product."""
-    start = time.perf_counter()
-    for _ in range(products):
-        product = tf.matmul(square, square)
-    product[0, 0].numpy()  # blocks until the products are computed
-    return (time.perf_counter() - start) / products
-
-
 def steps_to_profile(text: str) -> tuple[int, int]:
-    """Parses "10:20" as (10, 20), the first and the last step, counted from 1.
-
-    Raises:
-        InputError: The text does not have this form.
-    """
+    """Parses "10:20" as (10, 20), the first and the last step, counted from 1."""
     match = re.fullmatch(r"(\d+):(\d+)", text)
-    if not match or not 1 <= int(match[1]) <= int(match[2]):
-        raise InputError(
-            f"the steps to profile are {text!r}; expected FIRST:LAST, counted from 1, such as 20:25"
-        )
-    return int(match[1]), int(match[2])
-
-
-class Profile(keras.callbacks.Callback):
-    """Profiles the steps `first` to `last` of the optimizer, counted from 1, and writes to
-    `folder`.
-
-    A run that resumes after `first` is not profiled. The profile of a run that ends before `last`
-    ends with the run.
-    """
-
-    def __init__(self, folder: str | os.PathLike, *, first: int, last: int):
-        super().__init__()
-        self.folder, self.first, self.last = os.fspath(folder), first, last
-        self.is_running = False
-
-    def on_train_begin(self, logs=None):
-        # The callback counts the steps itself, because reading the optimizer's step would wait for
-        # the device.
-        self.step = scalar_value(self.model.optimizer.iterations)
-
-    def on_train_batch_begin(self, batch, logs=None):
-        self.step += 1
-        if self.step == self.first:
-            tf.profiler.experimental.start(self.folder)
-            self.is_running = True
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self.step == self.last:
-            self.on_train_end()
-
-    def on_train_end(self, logs=None):
-        if self.is_running:
-            tf.profiler.experimental.stop()
-            self.is_running = False
+    first, last = map(int, match.groups()) if match else (0, 0)
+    check(1 <= first <= last, f"the steps to profile are {text!r}; expected such as 20:25")
+    return first, last

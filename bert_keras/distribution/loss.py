@@ -1,0 +1,140 @@
+"""Losses whose mean is that of the global batch, on any number of replicas and in any parts."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_keras.distribution.replicas import (
+    concatenated_over_replicas,
+    num_replicas,
+    sum_over_replicas,
+)
+from bert_keras.errors import InputError
+
+
+@dataclass(frozen=True)
+class PartWeight:
+    """The sample weights of one part of a batch, and the number that divides its loss."""
+
+    weight: Any
+    divisor: Any
+
+
+class GlobalLoss(keras.losses.Loss):
+    """A loss that is divided by the weight of the global batch.
+
+    Keras divides the loss of each replica by its own weight, so that predictions on replicas with
+    fewer of them count more. Here the weights are first added over all replicas. Everything else is
+    left to Keras' trainer. Subclasses define `call`, which returns one number for each element,
+    [B, ...]. All values are computed in float32.
+
+    The attribute `reduction` determines the weight:
+
+    - "mean_with_sample_weight": the sum of the sample weights. Without sample weights it is the
+      number of rows.
+    - "sum": the sum is not divided.
+    - any other reduction: the number of rows; all elements of a row count equally.
+
+    A loss that compares rows with each other sets `needs_whole_batch`. It receives the rows of all
+    replicas and, with `gradient_accumulation_steps`, of all parts. `y_true` may be None for losses
+    that do not read it.
+    """
+
+    epsilon = 0.0  # is added to the weight
+    needs_whole_batch = False  # whether the loss of a row depends on other rows
+
+    def sum(self, y_true, y_pred, sample_weight=None):
+        """Returns the weighted sum of the losses of these rows.
+
+        If the weight is the number of rows, each row contributes the mean of its elements.
+        """
+        losses = ops.cast(self.call(y_true, y_pred), "float32")
+        if sample_weight is not None:
+            weights, rank = ops.cast(sample_weight, "float32"), len(losses.shape)
+            if 0 < len(weights.shape) < rank:  # weights [B] would broadcast in losses [B, B]
+                raise InputError(
+                    f"the sample weights have the shape {tuple(weights.shape)}; expected "
+                    f"{rank} dimensions, those of the losses, {tuple(losses.shape)}"
+                )
+            # Weights [B, 1] would broadcast losses [B] to [B, B].
+            losses *= ops.squeeze(weights, -1) if len(weights.shape) > rank else weights
+        total = ops.sum(losses)
+        if self.reduction == "sum" or self._counts_weights(sample_weight):
+            return total
+        return ops.divide_no_nan(total, ops.cast(math.prod(ops.shape(losses)[1:]), "float32"))
+
+    def weight(self, num_rows, sample_weight=None):
+        """Returns the weight of `num_rows` rows, their part of the divisor of the mean."""
+        if self._counts_weights(sample_weight):
+            return ops.sum(ops.cast(sample_weight, "float32"))
+        return ops.cast(num_rows, "float32")
+
+    def divisor(self, num_rows, sample_weight=None):
+        """Returns the number by which the sum over the global batch is divided.
+
+        Args:
+            num_rows: The number of rows of this replica.
+            sample_weight: The sample weights of these rows.
+        """
+        if self.reduction == "sum":
+            return 1.0
+        return sum_over_replicas(self.weight(num_rows, sample_weight)) + self.epsilon
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        if is_part := isinstance(sample_weight, PartWeight):
+            sample_weight, divisor = sample_weight.weight, sample_weight.divisor
+        else:
+            divisor = self.divisor(ops.shape(y_pred)[0], sample_weight)
+        rows = [y_true, y_pred, sample_weight]
+        if self.needs_whole_batch and num_replicas() > 1:
+            # Each replica computes the same sum over the rows of all replicas.
+            known = [ops.cast(each, "float32") for each in rows if each is not None]
+            rows_of_all = iter(concatenated_over_replicas(known))
+            rows = [None if each is None else next(rows_of_all) for each in rows]
+            divisor *= num_replicas()
+        loss = ops.divide_no_nan(self.sum(*rows), divisor)
+        if not is_part and num_replicas() > 1:
+            # Keras logs the mean of the losses of all replicas, weighted with their rows. With an
+            # equal value on all replicas, the mean is right for any numbers of rows.
+            loss += ops.stop_gradient(sum_over_replicas(loss) / num_replicas() - loss)
+        return loss
+
+    def _counts_weights(self, sample_weight) -> bool:
+        return sample_weight is not None and self.reduction == "mean_with_sample_weight"
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class GlobalMean(GlobalLoss):
+    """The loss `loss` of Keras, divided by the weight of the global batch.
+
+    Args:
+        loss: A loss object, such as `keras.losses.MeanSquaredError()`.
+
+    Example:
+
+    ```python
+    loss = GlobalMean(keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    ```
+    """
+
+    def __init__(self, loss: keras.losses.Loss):
+        super().__init__(name=loss.name, reduction=loss.reduction)
+        self.loss = loss
+
+    def call(self, y_true, y_pred):
+        return self.loss.call(*(ops.convert_to_tensor(y, self.dtype) for y in (y_true, y_pred)))
+
+    def get_config(self):
+        return {"loss": keras.losses.serialize(self.loss)}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(keras.losses.deserialize(config["loss"]))
+
+
+def global_loss(loss: keras.losses.Loss) -> GlobalLoss:
+    """Returns the loss itself if it is a GlobalLoss, otherwise a GlobalMean of it."""
+    return loss if isinstance(loss, GlobalLoss) else GlobalMean(loss)

@@ -1,0 +1,253 @@
+"""A keras.Model that can compute the gradients of a batch in parts."""
+
+import keras
+from keras import ops
+
+from bert_keras.distribution.loss import GlobalLoss, PartWeight
+from bert_keras.distribution.replicas import sum_over_replicas
+from bert_keras.errors import check
+
+
+class GlobalBatchModel(keras.Model):
+    """A keras.Model whose `compile` also takes `gradient_accumulation_steps`.
+
+    Training is that of Keras. With `gradient_accumulation_steps`, each replica splits its batch
+    into that many parts and processes one after another. Only the activations of one part are in
+    memory, and for a `GlobalLoss` the update is the same. (The mean of any other loss is that over
+    equal parts, as with `keras.optimizers.Optimizer(gradient_accumulation_steps=...)`.) For a loss
+    that needs the whole batch, each replica first computes the outputs of all parts, so that every
+    part is computed twice.
+    """
+
+    gradient_accumulation_steps = 1
+
+    def compile(
+        self,
+        optimizer="rmsprop",
+        loss=None,
+        loss_weights=None,
+        *,
+        gradient_accumulation_steps: int = 1,
+        **kwargs,
+    ):
+        """Configures the training.
+
+        Under the policy mixed_float16 a BertOptimizer scales the loss itself.
+
+        Args:
+            optimizer: See `keras.Model.compile`.
+            loss: See `keras.Model.compile`.
+            loss_weights: See `keras.Model.compile`.
+            gradient_accumulation_steps: The number of parts into which each replica splits its
+                batch. More than 1 needs the TensorFlow backend.
+            **kwargs: Other arguments of `keras.Model.compile`.
+        """
+        is_possible = gradient_accumulation_steps == 1 or keras.config.backend() == "tensorflow"
+        check(
+            gradient_accumulation_steps >= 1 and is_possible,
+            f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected 1 or, with "
+            "the TensorFlow backend, more",
+        )
+        if not isinstance(optimizer, str) and hasattr(optimizer, "dynamic_loss_scale"):
+            optimizer.dynamic_loss_scale |= self.compute_dtype == "float16"
+            kwargs["auto_scale_loss"] = False
+        super().compile(optimizer, loss, loss_weights, **kwargs)
+        self.gradient_accumulation_steps = gradient_accumulation_steps
+
+    def get_compile_config(self):
+        config = super().get_compile_config()
+        parts = {"gradient_accumulation_steps": self.gradient_accumulation_steps} if config else {}
+        return config | parts
+
+    def compile_from_config(self, config):
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.optimizer.build(self.trainable_variables)
+
+    def train_step(self, *arguments):
+        if self.gradient_accumulation_steps == 1:
+            return super().train_step(*arguments)
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(*arguments)
+        losses = keras.tree.flatten(self.loss)
+        if any(isinstance(loss, GlobalLoss) and loss.needs_whole_batch for loss in losses):
+            loss, gradients = self._cached_gradients(x, y, weight)
+        else:
+            loss, gradients = self._gradients(x, y, weight)
+        tracker = next(metric for metric in self.metrics if metric.name == "loss")
+        tracker.update_state(sum_over_replicas(loss), sample_weight=_num_rows(x))
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return self.get_metrics_result()
+
+    def _gradients(self, x, y, weight):
+        """Returns the loss and the gradients of this replica; each part computes its own loss."""
+        import tensorflow as tf
+
+        num_parts = self.gradient_accumulation_steps
+        divisors = self._divisors(_num_rows(x), weight)
+
+        def part_gradients(part):
+            x_, y_, weight_ = part_of((x, y, weight), part, num_parts)
+            weights = {
+                name: _entry(weight_, name)
+                if each is None
+                else PartWeight(_entry(weight_, name), each)
+                for name, each in divisors.items()
+            }
+            with tf.GradientTape() as tape:
+                y_pred = self(x_, training=True)
+                loss = self.compute_loss(x_, y_, y_pred, weights.get(None, weights)) / num_parts
+                scaled = self.optimizer.scale_loss(loss)
+            self.compute_metrics(x_, y_, y_pred, sample_weight=weight_)
+            return loss, tape.gradient(scaled, self.trainable_variables)
+
+        return _accumulated(part_gradients, num_parts, self.trainable_variables)
+
+    def _divisors(self, num_rows, weight) -> dict:
+        """Returns the divisor of each GlobalLoss by output; None for other losses.
+
+        The key is None for a model with one output.
+        """
+        names = next((each for each in (self.loss, weight) if isinstance(each, dict)), (None,))
+        losses = {name: _entry(self.loss, name) for name in names}
+        return {
+            name: loss.divisor(num_rows, _entry(weight, name)) / self.gradient_accumulation_steps
+            if isinstance(loss, GlobalLoss)
+            else None
+            for name, loss in losses.items()
+        }
+
+    def _cached_gradients(self, x, y, weight):
+        """Same as `_gradients`, for losses that need the outputs of all parts.
+
+        Computes the outputs of all parts, then the gradients of the losses with respect to these
+        outputs, then each part again, with the same dropout, for the gradients of the weights.
+        Source: Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited
+        Setup", section 3.
+        """
+        import tensorflow as tf
+
+        num_parts, variables = self.gradient_accumulation_steps, self.trainable_variables
+        states = [(state, ops.copy(state)) for state in self.non_trainable_variables]
+        y_pred = self._outputs(x, num_parts)
+        check(not self.losses, "losses of add_loss and regularizers cannot be added in parts here")
+        with tf.GradientTape() as tape:
+            tape.watch(y_pred)
+            loss = self.compute_loss(x, y, y_pred, weight)
+            scaled = self.optimizer.scale_loss(loss)
+        upstream = tape.gradient(scaled, y_pred, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        self.compute_metrics(x, y, y_pred, sample_weight=weight)
+        for state, value in states:
+            state.assign(value)
+
+        def part_gradients(part):
+            x_, upstream_ = part_of((x, upstream), part, num_parts)
+            with tf.GradientTape() as tape:
+                outputs = self(x_, training=True)
+            return 0.0, tape.gradient(outputs, variables, output_gradients=upstream_)
+
+        return loss, _accumulated(part_gradients, num_parts, variables)[1]
+
+    def _outputs(self, x, num_parts: int):
+        """Returns the outputs of all rows, of which one part after another is computed."""
+        import tensorflow as tf
+
+        num_rows = _num_rows(x)
+        size = -(-num_rows // num_parts)
+
+        def padded(tensor):
+            sizes = [[0, size - tf.shape(tensor)[0]], *(len(tensor.shape) - 1) * [[0, 0]]]
+            return tf.pad(tensor, sizes)
+
+        def whole(tensor):  # [parts, size, ...]
+            return tf.reshape(tensor, (-1, *ops.shape(tensor)[2:]))[:num_rows]
+
+        inputs = tf.nest.map_structure(lambda each: keras.KerasTensor(each.shape, each.dtype), x)
+        outputs = tf.map_fn(
+            lambda part: tf.nest.map_structure(
+                padded, self(part_of(x, part, num_parts), training=True)
+            ),
+            tf.range(num_parts),
+            fn_output_signature=tf.nest.map_structure(
+                lambda each: tf.TensorSpec((None, *each.shape[1:]), each.dtype),
+                self.compute_output_spec(inputs),
+            ),
+            parallel_iterations=1,
+        )
+        return tf.nest.map_structure(whole, outputs)
+
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        """Builds losses, metrics and optimizer before the first step, for batches of 0.
+
+        Replaces a private method of Keras 3.15, which under a strategy of tf.distribute reads a
+        batch first. This changes the order of shuffled data, and fails with several workers. On one
+        device it leaves them to the first step, which is then traced twice.
+        """
+        import tensorflow as tf
+
+        if iterator is not None:
+            spec = iterator.data_adapter.get_tf_dataset().element_spec
+            data_batch = tf.nest.map_structure(_zeros, spec)
+        with self.distribute_strategy.scope():
+            self._symbolic_build(data_batch=data_batch)
+
+
+def part_of(structure, part, num_parts: int):
+    """Returns the rows of one part of every tensor.
+
+    A part has rows / `num_parts` rows, rounded up; the last parts may have fewer rows or none.
+    """
+    import tensorflow as tf
+
+    def rows(tensor):
+        size = -(-(tensor.shape[0] or tf.shape(tensor)[0]) // num_parts)
+        if tensor.shape[0] is None or tensor.shape[0] % num_parts:
+            return tensor[part * size : (part + 1) * size]
+        return tf.reshape(tensor, (num_parts, size, *ops.shape(tensor)[1:]))[part]
+
+    return tf.nest.map_structure(lambda each: None if each is None else rows(each), structure)
+
+
+def _accumulated(part_gradients, num_parts: int, variables):
+    """Returns the sum of the losses and of the gradients of all parts.
+
+    Args:
+        part_gradients: Returns the loss and the gradients of a part for its index.
+        num_parts: The number of parts.
+        variables: The variables of the gradients.
+    """
+    import tensorflow as tf
+
+    indices: list[int] = []  # of the variables that have gradients
+
+    def add(part, loss, *sums):
+        part_loss, addends = part_gradients(part)
+        indices[:] = [index for index, each in enumerate(addends) if each is not None]
+        sums = list(sums)
+        # The identity operations keep the additions separate. Otherwise Grappler combines large
+        # sums of three into temporary variables, which a loop creates twice
+        # (tensorflow/tensorflow, issue 23780).
+        for index in reversed(indices):  # in the order in which they are computed
+            addend, part = tf.identity_n([tf.convert_to_tensor(addends[index]), part])
+            sums[index] += addend
+        return part + 1, loss + part_loss, *sums
+
+    zeros = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
+    _, loss, *sums = tf.while_loop(
+        lambda part, *_: part < num_parts, add, (0, 0.0, *zeros), parallel_iterations=1
+    )
+    return loss, [sums[i] if i in indices else None for i in range(len(sums))]
+
+
+def _entry(structure, name):
+    return structure[name] if isinstance(structure, dict) else structure
+
+
+def _num_rows(structure):
+    return ops.shape(keras.tree.flatten(structure)[0])[0]
+
+
+def _zeros(spec):
+    import tensorflow as tf
+
+    spec = getattr(spec, "_value_specs", (spec,))[0]  # the spec of the first replica
+    # Unknown sizes become 2. With size 1 Keras would take "accuracy" for binary accuracy.
+    return tf.zeros([size or 2 for size in spec.shape], spec.dtype)

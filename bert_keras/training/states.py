@@ -1,0 +1,310 @@
+"""Saves and restores the state of a run: periodically, on SIGTERM and before an error."""
+
+import contextlib
+import math
+import re
+import shutil
+import signal
+import sys
+import threading
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from bert_keras.checkpoints.checkpoint import TrainingState
+from bert_keras.checkpoints.tensors import stored_weight
+from bert_keras.distribution.strategy import is_chief
+from bert_keras.errors import InputError, counted
+from bert_keras.files import StrPath, atomic_file, json_object, write_json
+from bert_keras.layers.block import seed_states
+from bert_keras.models.pretrained import named_weights
+
+MAX_LOSS_RATIO = 2.0  # ratio of the loss to the lowest loss at which the run stops
+SCORES = "scores.json"
+
+
+def write_arrays(path: StrPath, variables: Mapping[str, keras.Variable], **numbers: float) -> None:
+    """Writes variables and numbers by name as an .npz file, one after another."""
+    readers = {name: variable.numpy for name, variable in variables.items()}
+    readers |= {name: partial(np.float64, number) for name, number in numbers.items()}
+    with atomic_file(path) as part, zipfile.ZipFile(part, "w") as archive:
+        for name, read in readers.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.save(file, read())
+
+
+def saved_steps(folder: Path) -> list[int]:
+    """Returns the steps whose states are in a folder, in ascending order."""
+    names = (re.fullmatch(r"step-(\d+)\.npz", path.name) for path in folder.glob("step-*"))
+    return sorted(int(name[1]) for name in names if name)
+
+
+class TrainingCheckpoints(keras.callbacks.Callback):
+    """Saves the state of a run every `epochs_per_save` Keras epochs and restores the newest one.
+
+    A state is a file step-N.npz with plain arrays by name: the weights, the optimizer with its
+    step, the random state of dropout, and the lowest loss of an epoch. It does not depend on the
+    backend. The position in the data is the optimizer's step: data sets are deterministic for a
+    seed, so a resumed run skips the batches that it has read.
+
+    Args:
+        model: A compiled model with a built optimizer.
+        folder: The folder of the states.
+        epochs_per_save: The number of Keras epochs between two states.
+        keep: The number of newest states to keep.
+    """
+
+    def __init__(self, model: keras.Model, folder: Path, *, epochs_per_save: int, keep: int):
+        super().__init__()
+        self.folder, self.epochs_per_save, self.keep = folder, epochs_per_save, keep
+        self.optimizer = model.optimizer
+        seeds = enumerate(seed_states(model))
+        self.variables: dict[str, keras.Variable] = {
+            **{f"model/{weight.path}": weight for weight in model.weights},
+            **{f"optimizer/{slot.path}": slot for slot in model.optimizer.variables},
+            **{f"dropout/{index}": seed for index, seed in seeds},
+        }
+        self.lowest_loss = math.inf  # of an epoch; see `Guard`
+        self.is_terminated = False  # whether the process has received SIGTERM
+
+    def restore(self) -> int:
+        """Loads the newest state that can be read, if there is any.
+
+        Returns:
+            The step of the optimizer.
+
+        Raises:
+            InputError: The state is of another model, or none of the states can be read.
+        """
+        steps = saved_steps(self.folder)
+        for step in reversed(steps):
+            path = self.folder / f"step-{step}.npz"
+            try:
+                with zipfile.ZipFile(path) as archive:
+                    damaged = archive.testzip()
+            except (OSError, zipfile.BadZipFile) as error:
+                damaged = str(error)
+            if damaged is None:
+                self._load(path)
+                return self.step
+            print(f"WARNING: {path} is damaged ({damaged}); it is ignored", file=sys.stderr)
+        if steps:
+            raise InputError(
+                f"none of the {len(steps)} saved states in {self.folder} can be read; choose "
+                "another output folder to train from the start"
+            )
+        return self.step
+
+    def _load(self, path: Path) -> None:
+        with np.load(path) as arrays:
+            names = {*arrays.files} - {"lowest_loss"}
+            if names != self.variables.keys():
+                raise _other_weights(path)
+            for name, variable in self.variables.items():
+                value = arrays[name]
+                if value.shape != tuple(variable.shape):
+                    raise _other_weights(path)
+                variable.assign(value)
+            self.lowest_loss = float(arrays["lowest_loss"])
+
+    @property
+    def step(self) -> int:
+        """The step of the optimizer."""
+        return int(self.optimizer.iterations.numpy())
+
+    def save(self) -> None:
+        """Saves the state, then deletes the oldest ones; only the first worker writes."""
+        if not is_chief():
+            return
+        path = self.folder / f"step-{self.step}.npz"
+        write_arrays(path, self.variables, lowest_loss=self.lowest_loss)
+        for step in saved_steps(self.folder)[: -self.keep]:
+            (self.folder / f"step-{step}.npz").unlink()
+
+    @contextlib.contextmanager
+    def saving_on_sigterm(self) -> Iterator[None]:
+        """Saves the state on SIGTERM, which cloud machines send before they are shut down.
+
+        The current step is finished, the state is saved, and `fit` ends with SystemExit(143). Only
+        the main thread can handle signals; in another thread SIGTERM ends the process immediately.
+        """
+
+        def on_signal(signal_number, frame):
+            self.is_terminated = True
+
+        is_main = threading.current_thread() is threading.main_thread()
+        previous = signal.signal(signal.SIGTERM, on_signal) if is_main else None
+        try:
+            yield
+        finally:
+            if is_main:
+                signal.signal(signal.SIGTERM, previous)
+
+    def on_train_batch_end(self, batch, logs=None):
+        # In the last step of an epoch or of the run, on_epoch_end handles the signal.
+        is_last = batch + 1 == self.params["steps"] or self.model.stop_training
+        if self.is_terminated and not is_last:
+            self._end()
+
+    def on_epoch_end(self, epoch, logs=None):
+        if (epoch + 1) % self.epochs_per_save == 0:
+            self.save()
+        if self.is_terminated:
+            self._end()
+
+    def _end(self) -> None:
+        self.save()
+        raise SystemExit(128 + signal.SIGTERM)
+
+
+def _other_weights(path: Path) -> InputError:
+    return InputError(
+        f"{path} has other weights than the model of this run, for example because the checkpoint "
+        "from which the run started was replaced, or because it was saved by another version of "
+        "bert-keras; choose another output folder to train from the start"
+    )
+
+
+class Guard(keras.callbacks.Callback):
+    """Stops `fit` with InputError after non-finite gradients or an exploding loss.
+
+    At the end of every Keras epoch it checks whether more than `max_skipped` steps of the epoch had
+    gradients that are not finite, and whether the mean loss is over twice the lowest of all earlier
+    epochs. A step with non-finite gradients changes no weight (see `BertOptimizer`), so the state
+    is saved and the same run can continue after it. After an exploding loss it is not saved.
+
+    Args:
+        checkpoints: Saves the state and the lowest loss.
+        max_skipped: The allowed number of steps with non-finite gradients per epoch.
+    """
+
+    def __init__(self, checkpoints: TrainingCheckpoints, *, max_skipped: int):
+        super().__init__()
+        self.checkpoints, self.max_skipped = checkpoints, max_skipped
+
+    def on_train_begin(self, logs=None):
+        self.num_skipped = int(self.model.optimizer.skipped.numpy())
+
+    def on_epoch_end(self, epoch, logs=None):
+        optimizer, checkpoints = self.model.optimizer, self.checkpoints
+        loss, lowest = (logs or {}).get("loss", math.nan), checkpoints.lowest_loss
+        skipped = int(optimizer.skipped.numpy()) - self.num_skipped
+        self.num_skipped += skipped
+        if skipped > self.max_skipped:
+            checkpoints.save()
+            raise InputError(
+                f"the gradients of {counted(skipped, 'step')} are not finite, the last at step "
+                f"{int(optimizer.last_skipped.numpy()):,}; such a step changes no weight, and the "
+                f"state of step {checkpoints.step:,} is saved: continue with the same command, or "
+                "start again in another output folder, with a lower learning_rate or max_skipped "
+                "above 0"
+            )
+        if loss > MAX_LOSS_RATIO * lowest:
+            raise InputError(
+                f"the loss has exploded: its mean over the steps up to {checkpoints.step:,} is "
+                f"{loss:.4g}, its lowest mean was {lowest:.4g}; this state is not saved: start "
+                "again in another output folder, with a lower learning_rate or a longer warmup"
+            )
+        checkpoints.lowest_loss = min(loss, lowest) if math.isfinite(loss) else lowest
+
+
+class BestModel(keras.callbacks.Callback):
+    """Saves the model whenever `val_loss` reaches a new minimum.
+
+    Args:
+        folder: The folder of the best model. Its scores.json contains the step and the loss.
+        save: Saves the model to a new folder, which then replaces `folder`.
+    """
+
+    def __init__(self, folder: Path, save: Callable[[Path], object]):
+        super().__init__()
+        self.folder, self.save = folder, save
+        self.scores: dict[str, float] = {"step": 0, "held_out_loss": math.inf}
+        if folder.is_dir():
+            self.scores = json_object(folder / SCORES)
+
+    def on_epoch_end(self, epoch, logs=None):
+        loss = (logs or {}).get("val_loss", math.nan)
+        if not loss < self.scores["held_out_loss"]:
+            return
+        step = int(self.model.optimizer.iterations.numpy())
+        self.scores = {"step": step, "held_out_loss": loss}
+        if is_chief():
+            partial = self.folder.with_name(f".{self.folder.name}.part")
+            shutil.rmtree(partial, ignore_errors=True)
+            self.save(partial)
+            write_json(partial / SCORES, self.scores)
+            shutil.rmtree(self.folder, ignore_errors=True)
+            partial.rename(self.folder)
+
+
+def training_state(model: keras.Model) -> TrainingState:
+    """Returns the training state of a model, from which another run can continue.
+
+    The arrays are read lazily, so they must be written before the next step. Weights that are not
+    trained, such as the pooler of a masked-LM model, have no averages.
+
+    Args:
+        model: A model compiled with a BertOptimizer.
+    """
+    momentums, velocities = _averages(model)
+    return TrainingState(
+        step=int(model.optimizer.iterations.numpy()),
+        momentums={name: stored_weight(momentum) for name, momentum in momentums.items()},
+        velocities={name: stored_weight(velocity) for name, velocity in velocities.items()},
+    )
+
+
+def load_training_state(model: keras.Model, state: TrainingState) -> None:
+    """Loads a training state into the optimizer of a model. Averages of untrained weights are
+    ignored.
+
+    Args:
+        model: A model compiled with a BertOptimizer.
+        state: The state of another run.
+
+    Raises:
+        InputError: An average is missing or has another shape. The error names all such averages,
+            and nothing is changed.
+    """
+    momentums, velocities = _averages(model)
+    assignments, problems = [], []
+    for kind, variables, averages in (
+        ("momentum", momentums, state.momentums),
+        ("velocity", velocities, state.velocities),
+    ):
+        for name, variable in variables.items():
+            average = averages.get(name)
+            if average is None or average.shape != tuple(variable.shape):
+                found = "missing" if average is None else str(average.shape)
+                problems.append(f"the {kind} of {name} is {found}")
+            else:
+                assignments.append((variable, average))
+    if problems:
+        raise InputError(f"the training state does not fit the model: {'; '.join(problems)}")
+    for variable, average in assignments:
+        variable.assign(average.read())
+    model.optimizer.iterations.assign(state.step)
+
+
+def _averages(model: keras.Model) -> tuple[dict[str, keras.Variable], dict[str, keras.Variable]]:
+    """Returns the momentums and velocities by the public names of their weights.
+
+    Muon keeps no velocities of matrices.
+    """
+    optimizer, weights = model.optimizer, model.trainable_variables
+    optimizer.build(weights)
+    public_names = {weight.path: name for name, weight in named_weights(model).items()}
+    names = [public_names[weight.path] for weight in weights]
+    return (
+        dict(zip(names, optimizer._momentums, strict=True)),
+        {
+            name: velocity
+            for name, velocity in zip(names, optimizer._velocities, strict=True)
+            if velocity is not None
+        },
+    )

@@ -1,0 +1,301 @@
+"""What TensorBoard shows besides losses: norms, samples, profiles, settings, embeddings; curves."""
+
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from functools import partial
+from numbers import Real
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_keras.errors import InputError
+from bert_keras.files import write_text
+from bert_keras.text.fast_tokenizer import readable_tokens
+from bert_keras.text.vocab import Vocabulary
+
+Curve = list[tuple[int, float]]  # (step, value) in the order of steps
+MAX_WORDS = 10_000  # of the projector; a browser rotates more points too slowly
+
+
+def norms_by_layer(paths: Iterable[str], norms: Iterable[float]) -> dict[str, float]:
+    """Returns the Euclidean norm over all weights of each layer.
+
+    The layers are "embeddings", "layer_NN", "pooler" and "heads". For example,
+    "pretrainer/encoder/layer_3/attention/query/kernel" belongs to "layer_03".
+
+    Args:
+        paths: The paths of the weights.
+        norms: The norm of each weight.
+    """
+    squares: dict[str, float] = {}
+    for path, norm in zip(paths, norms, strict=True):
+        part = re.search(r"(?:^|/)encoder/([^/]+)", path)
+        layer = re.fullmatch(r"layer_(\d+)", part[1]) if part else None
+        name = f"layer_{int(layer[1]):02d}" if layer else part[1] if part else "heads"
+        squares[name] = squares.get(name, 0.0) + float(norm) ** 2
+    return {name: math.sqrt(square) for name, square in squares.items()}
+
+
+class NormsByLayer(keras.callbacks.Callback):
+    """Adds weight_norm/LAYER and gradient_norm/LAYER to the logs of an epoch.
+
+    The gradient norms are those of the last step, before clipping. The following callbacks can read
+    the values.
+    """
+
+    _weight_norms = None
+
+    def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
+        weights = self.model.trainable_variables
+        if self._weight_norms is None:
+            self._weight_norms = tf.function(
+                lambda: tf.stack(
+                    [
+                        tf.sqrt(tf.reduce_sum(tf.square(tf.cast(weight.value, "float32"))))
+                        for weight in weights
+                    ]
+                ),
+                autograph=False,
+            )
+        paths = [weight.path for weight in weights]
+        gradient_norms = self.model.optimizer.gradient_norms.numpy()
+        for kind, norms in (("weight", self._weight_norms().numpy()), ("gradient", gradient_norms)):
+            by_layer = norms_by_layer(paths, norms)
+            logs |= {f"{kind}_norm/{layer}": norm for layer, norm in by_layer.items()}
+
+
+class MaskedSamples(keras.callbacks.Callback):
+    """Writes the predictions for each row of a batch as the text masked_lm/samples.
+
+    Args:
+        batch: (inputs, targets, weights) as `pretraining_dataset` returns them.
+        vocabulary: The vocabulary of the records.
+        folder: The folder of the logs.
+        epochs_per_sample: The number of Keras epochs between two samples. The last sample is
+            written at the end of the training.
+    """
+
+    _predict = None
+    _sampled_step = None
+
+    def __init__(
+        self,
+        batch: tuple,
+        vocabulary: Vocabulary,
+        folder: str | os.PathLike,
+        *,
+        epochs_per_sample: int,
+    ):
+        super().__init__()
+        self.inputs, targets, weights = batch
+        self.targets, self.weights = targets["masked_lm"].numpy(), weights["masked_lm"].numpy()
+        self.tokens = readable_tokens(vocabulary)
+        self.folder, self.epochs_per_sample = os.fspath(folder), epochs_per_sample
+
+    def on_epoch_end(self, epoch, logs=None):
+        if (epoch + 1) % self.epochs_per_sample == 0:
+            self.on_train_end()
+
+    def on_train_end(self, logs=None):
+        step = self.model.optimizer.iterations.numpy()
+        if step == self._sampled_step:
+            return
+        self._sampled_step = step
+        if self._predict is None:
+            self._predict = tf.function(partial(_most_probable, self.model), autograph=False)
+        predictions, probabilities = (each.numpy() for each in self._predict(self.inputs))
+        # Each sample has its own event file, in a folder without other logs, because TensorBoard
+        # reads only the newest file of a folder.
+        with tf.summary.create_file_writer(self.folder).as_default(step=step):
+            rows = range(len(self.targets))
+            texts = [self._row(row, predictions[row], probabilities[row]) for row in rows]
+            tf.summary.text("masked_lm/samples", texts)
+
+    def _row(self, row: int, predictions: np.ndarray, probabilities: np.ndarray) -> str:
+        ids, mask = self.inputs["input_ids"][row].numpy(), self.inputs["input_mask"][row].numpy()
+        # With a causal model the target is the token after the position.
+        positions = self.inputs["masked_lm_positions"][row].numpy() + self.model.config.is_causal
+        gaps = {}
+        for gap in np.flatnonzero(self.weights[row]):
+            target, prediction = self._token(self.targets[row, gap]), self._token(predictions[gap])
+            text = f"{escaped(target)} → {escaped(prediction)} {probabilities[gap]:.2f}"
+            gaps[int(positions[gap])] = f"&#91;{text}&#93;"
+            if prediction == target:
+                gaps[int(positions[gap])] = f"**&#91;{text}&#93;**"
+        return filled_text([self._token(each) for each in ids[mask > 0]], gaps)
+
+    def _token(self, token_id: int) -> str:
+        """Returns a token; a token table may have more rows than the vocabulary has tokens."""
+        return self.tokens[token_id] if token_id < len(self.tokens) else f"[{token_id}]"
+
+
+def filled_text(tokens: list[str], gaps: dict[int, str]) -> str:
+    """Joins tokens to words, as Markdown.
+
+    Args:
+        tokens: The tokens.
+        gaps: Markdown texts that replace the tokens at these positions.
+    """
+    text = ""
+    for position, token in enumerate(tokens):
+        if position in gaps:
+            text += f" {gaps[position]}"
+        elif token.startswith("##") and position - 1 not in gaps:
+            text += escaped(token.removeprefix("##"))
+        else:
+            text += f" {escaped(token)}"
+    return text.strip()
+
+
+def escaped(text: str) -> str:
+    """Escapes characters that have a meaning in Markdown or HTML."""
+    return re.sub(r"[^\w\s.,:;?!'\"()/-]|_", lambda found: f"&#{ord(found[0])};", text)
+
+
+def _most_probable(model: keras.Model, inputs: dict):
+    """Returns the most probable token of each masked position and its probability, both [B, P]."""
+    probabilities_BPV = tf.nn.softmax(model(inputs, training=False)["masked_lm"])
+    return tf.argmax(probabilities_BPV, axis=-1), tf.reduce_max(probabilities_BPV, axis=-1)
+
+
+class Profile(keras.callbacks.Callback):
+    """Profiles the steps `first` to `last` of the optimizer, counted from 1, and writes to
+    `folder`.
+
+    A run that resumes after `first` is not profiled. The profile of a run that ends before `last`
+    ends with the run.
+    """
+
+    def __init__(self, folder: str | os.PathLike, *, first: int, last: int):
+        super().__init__()
+        self.folder, self.first, self.last = os.fspath(folder), first, last
+        self.is_running = False
+
+    def on_train_begin(self, logs=None):
+        # The callback counts the steps itself, because reading the optimizer's step would wait for
+        # the device.
+        self.step = int(self.model.optimizer.iterations.numpy())
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.step += 1
+        if self.step == self.first:
+            tf.profiler.experimental.start(self.folder)
+            self.is_running = True
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.step == self.last:
+            self.on_train_end()
+
+    def on_train_end(self, logs=None):
+        if self.is_running:
+            tf.profiler.experimental.stop()
+            self.is_running = False
+
+
+def write_hyperparameters(
+    folder: str | os.PathLike,
+    hyperparameters: Mapping[str, object],
+    *,
+    scores: Mapping[str, float],
+    step: int,
+) -> None:
+    """Writes the hyperparameters and scores of a run for TensorBoard's HParams plugin.
+
+    Args:
+        folder: A folder that contains no other logs. TensorBoard uses the scalars in it,
+            final/SCORE, as the metrics of the run.
+        hyperparameters: The hyperparameters; values other than numbers and text are written as
+            `str`.
+        scores: The scores; only numbers are written.
+        step: The last step of the run.
+    """
+    from tensorboard.plugins.hparams import api
+
+    writer = tf.summary.create_file_writer(os.fspath(folder))
+    with writer.as_default(step=step):
+        api.hparams(
+            {
+                name: value if isinstance(value, bool | int | float | str) else str(value)
+                for name, value in hyperparameters.items()
+            }
+        )
+        for name, score in scores.items():
+            if isinstance(score, Real):
+                tf.summary.scalar(f"final/{name}", score)
+    writer.close()
+
+
+def write_projector(
+    folder: str | os.PathLike, table: np.ndarray, *, vocabulary: Vocabulary
+) -> None:
+    """Writes the embeddings of the first 10,000 tokens that are whole words for TensorBoard's
+    projector.
+
+    Args:
+        folder: The folder of the run's logs. TensorBoard finds the embeddings only if the folder
+            also has event files.
+        table: The token table [V, D].
+        vocabulary: The vocabulary of the table.
+    """
+    from tensorboard.plugins import projector
+
+    folder, tokens = Path(folder), readable_tokens(vocabulary)
+    # Neither continuations of words nor special tokens such as [PAD], <s> and [unused1].
+    is_other = re.compile(r"##.*|\[\S+\]|<\S+>").fullmatch
+    rows = [row for row, token in enumerate(tokens) if not is_other(token)][:MAX_WORDS]
+    vectors = np.asarray(table[rows], "float32")
+    write_text(folder / "metadata.tsv", "".join(f"{tokens[row]}\n" for row in rows))
+    vectors.tofile(folder / "tensors.bytes")
+    config = projector.ProjectorConfig()
+    config.embeddings.add(
+        tensor_name="token_table",
+        tensor_shape=vectors.shape,
+        tensor_path="tensors.bytes",
+        metadata_path="metadata.tsv",
+    )
+    projector.visualize_embeddings(os.fspath(folder), config)
+
+
+def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:
+    """Reads every scalar of all event files in a folder and its subfolders.
+
+    An interrupted run logs the steps after its last saved state twice; the newer value is kept.
+
+    Args:
+        logs: The folder OUTPUT/logs of a run.
+
+    Returns:
+        The curves by run and tag (such as "loss/masked_lm"). A run is the path of its files in
+        `logs`, such as "train" or "held_out". A curve is a list of (step, value).
+
+    Raises:
+        InputError: `logs` has no event files with scalars.
+
+    Example:
+
+    ```python
+    pretrain("demo", records="records", output="runs/curves", num_steps=2, num_warmup_steps=1)
+    curves = read_curves("runs/curves/logs")
+    print(curves["train"]["loss/total"])
+    ```
+    """
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.util.tensor_util import make_ndarray
+
+    runs = {}
+    for events in sorted({path.parent for path in Path(logs).rglob("events.out.tfevents.*")}):
+        accumulator = EventAccumulator(str(events), size_guidance={"tensors": 0}).Reload()
+        curves = {}
+        for tag in accumulator.Tags()["tensors"]:
+            if accumulator.SummaryMetadata(tag).plugin_data.plugin_name == "scalars":
+                values = {e.step: e.tensor_proto for e in accumulator.Tensors(tag)}
+                curves[tag] = [(step, float(make_ndarray(values[step]))) for step in sorted(values)]
+        if curves:
+            runs["/".join(events.relative_to(logs).parts) or events.name] = curves
+    if not runs:
+        raise InputError(f"{logs} has no TensorBoard event files; expected OUTPUT/logs of a run")
+    return runs

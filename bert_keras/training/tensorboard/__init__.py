@@ -1,1 +1,0 @@
-"""Data for TensorBoard besides losses: norms, performance, samples and token embeddings."""

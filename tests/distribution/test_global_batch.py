@@ -1,0 +1,336 @@
+"""The update of a global batch does not depend on the number of devices and parts."""
+
+import functools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.framework import config
+
+from bert_keras.config import BertConfig
+from bert_keras.layers.block import seed_states
+from bert_keras.models.pretrainer import BertPretrainer
+from bert_keras.models.sentence_encoder import BertSentenceEncoder
+from bert_keras.models.task_models import BertClassifier
+from bert_keras.training.losses import pretraining_losses, pretraining_metrics
+from bert_keras.training.optimizer import OPTIMIZERS, BertAdamW
+from bert_keras.training.sentence_losses import (
+    CoSENTLoss,
+    MatryoshkaLoss,
+    MultipleNegativesRankingLoss,
+    TripletLoss,
+)
+from tests.distribution.training import CONFIG, MODERN, batches, trained, two_workers
+
+FOLDER = Path(__file__).parent
+LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+ONE = tf.distribute.get_strategy()
+
+
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@functools.cache
+def alone(optimizer="adamw"):
+    return trained(ONE, optimizer=OPTIMIZERS[optimizer](2e-4))
+
+
+def assert_same(result, expected):
+    weights, logs = result
+    assert weights.keys() == expected[0].keys()
+    for path, weight in expected[0].items():
+        np.testing.assert_allclose(weights[path], weight, atol=1e-6, rtol=0, err_msg=path)
+    assert logs == pytest.approx(expected[1], rel=1e-5)
+
+
+def mirrored(devices: int):
+    return tf.distribute.MirroredStrategy(
+        [f"CPU:{index}" for index in range(devices)],
+        # Collective operations of one process know one group of devices only.
+        cross_device_ops=tf.distribute.ReductionToOneDevice(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("devices", "parts", "recomputes", "optimizer"),
+    [
+        slow(1, 3, False, "adamw"),
+        slow(4, 1, False, "adamw"),
+        (2, 2, False, "adamw"),
+        slow(2, 2, False, "muon"),
+        slow(2, 2, False, "lamb"),
+        slow(2, 2, True, "adamw"),
+    ],
+)
+def test_devices_parts_and_recomputed_activations_change_nothing(
+    devices, parts, recomputes, optimizer
+):
+    strategy = ONE if devices == 1 else mirrored(devices)
+    with strategy.scope():
+        rule = OPTIMIZERS[optimizer](2e-4)
+    assert_same(
+        trained(strategy, parts=parts, recomputes=recomputes, optimizer=rule), alone(optimizer)
+    )
+
+
+def test_devices_and_parts_change_nothing_of_a_modern_encoder():
+    expected = trained(ONE, changes=MODERN)
+    assert_same(trained(mirrored(2), changes=MODERN, parts=2, recomputes=True), expected)
+
+
+@pytest.mark.slow
+def test_xla_compiles_the_whole_step(monkeypatch, recwarn):
+    # Otherwise Keras warns and does not use XLA.
+    monkeypatch.setattr(config, "is_op_determinism_enabled", lambda: False)
+    assert_same(trained(ONE, parts=2, jit_compile=True), alone())
+    assert not [each for each in recwarn if "jit_compile" in str(each.message)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parts", [1, 2])
+def test_two_workers_change_nothing(tmp_path, parts):
+    workers = [
+        subprocess.Popen(
+            [sys.executable, FOLDER / "training.py", tmp_path / f"{index}.npz", str(parts)],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index, environment in enumerate(two_workers())
+    ]
+    for index, worker in enumerate(workers):
+        _, notes = worker.communicate(timeout=200)
+        assert worker.returncode == 0, notes
+        arrays = dict(np.load(tmp_path / f"{index}.npz"))
+        logs = {name[4:]: float(arrays.pop(name)) for name in [*arrays] if name.startswith("log ")}
+        assert_same((arrays, logs), alone())
+
+
+INPUTS = ("input_ids", "input_mask", "segment_ids")
+
+
+@pytest.mark.parametrize(
+    "metric", ["accuracy", slow(keras.metrics.SparseCategoricalAccuracy(name="accuracy"))]
+)
+def test_the_step_is_traced_once(metric):
+    traces = []
+
+    class Traced(BertClassifier):
+        def train_step(self, data):
+            traces.append(1)
+            return super().train_step(data)
+
+    model = Traced(BertConfig(**CONFIG), num_labels=2)
+    model.compile(BertAdamW(1e-3), loss=LOSS, metrics=[metric])
+    x = dict.fromkeys(INPUTS, np.ones((8, 4), "int32"))
+    data = tf.data.Dataset.from_tensor_slices((x, np.ones(8, "int32"))).batch(4)
+    assert model.fit(data, epochs=8, verbose=0).history["accuracy"][-1] == 1
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_sums_of_the_step_do_not_depend_on_the_order_of_readers(optimizer):
+    """AddN starts with the first input whose buffer no other operation reads.
+
+    If this is one of the first two inputs, the sum does not depend on the timing.
+    """
+    model = BertPretrainer(BertConfig(**CONFIG))
+    model.compile(
+        OPTIMIZERS[optimizer](1e-3),
+        loss=pretraining_losses(),
+        weighted_metrics=pretraining_metrics(),
+    )
+    model.train_on_batch(*next(batches()))
+    batch = tf.nest.map_structure(tf.constant, next(batches()))
+    step = tf.function(model.train_step, autograph=False).get_concrete_function(batch)
+    sums = [op for op in step.graph.get_operations() if op.type == "AddN" and len(op.inputs) > 2]
+    assert sums  # such as the gradients of queries, keys and values for their input
+    for op in sums:
+        assert any(each.consumers() == [op] for each in op.inputs[:2]), op.name
+
+
+def test_the_end_of_the_data_is_no_step():
+    """Keras runs a step too many if it does not know the number of batches."""
+    model = BertClassifier(BertConfig(**CONFIG), num_labels=2)
+    model.compile(BertAdamW(1e-3), loss=LOSS)
+    x = dict.fromkeys(INPUTS, np.ones((4, 4), "int32"))
+    data = tf.data.Dataset.from_tensors((x, np.ones(4, "int32"))).repeat(3).filter(lambda *_: True)
+    model.fit(data, epochs=2, verbose=0)
+    assert model.optimizer.iterations == 6
+
+
+@pytest.mark.slow
+def test_gradients_of_hundreds_of_megabytes_are_added_up_in_parts():
+    model = BertPretrainer(BertConfig(num_layers=2))
+    model.encoder.recomputes = True
+    model.compile(
+        optimizer=BertAdamW(1e-4), loss=pretraining_losses(), gradient_accumulation_steps=4
+    )
+    ids, positions = np.ones((4, 64), "int32"), np.ones((4, 10), "int32")
+    x = dict.fromkeys(INPUTS, ids)
+    y = {"masked_lm": positions, "next_sentence": np.ones(4, "int32")}
+    data = tf.data.Dataset.from_tensors((x | {"masked_lm_positions": positions}, y)).repeat()
+    model.fit(data, steps_per_epoch=1, epochs=3, verbose=0)
+    assert model.optimizer.iterations == 3 and model.optimizer.skipped == 0
+
+
+def test_parts_have_the_losses_and_the_state_of_layers_as_the_whole():
+    """Regularizers, add_loss, BatchNormalization and a loss of Keras, in two equal parts."""
+
+    class Unusual(BertClassifier):
+        def build(self, input_shape=None):
+            self.extra = keras.layers.Dense(2, kernel_regularizer="l2")
+            self.extra.build((None, 2))
+            self.average = keras.layers.BatchNormalization(momentum=0.5)
+            self.average.build((None, 2))
+            super().build(input_shape)
+
+        def call(self, inputs, training=False):
+            logits = self.extra(super().call(inputs, training=training))
+            self.add_loss(keras.ops.mean(logits**2))
+            self.average(logits, training=training)
+            return logits
+
+    found = []
+    for parts in (1, 2):
+        keras.utils.set_random_seed(1)
+        model = Unusual(BertConfig(**CONFIG), num_labels=2)
+        model.compile("sgd", LOSS, metrics=["accuracy"], gradient_accumulation_steps=parts)
+        ids = np.tile(np.arange(1, 9).reshape(2, 4), (2, 1))  # both parts are the same
+        x = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
+        logs = model.fit(x, np.array([0, 1, 0, 1]), epochs=2, verbose=0, shuffle=False).history
+        found.append(([each.numpy() for each in model.trainable_variables], logs))
+        assert np.abs(model.average.moving_mean.numpy()).max() > 0
+    for whole, in_parts in zip(found[0][0], found[1][0], strict=True):
+        np.testing.assert_allclose(in_parts, whole, atol=1e-6)
+    for name, values in found[0][1].items():
+        assert found[1][1][name] == pytest.approx(values, rel=1e-5)
+
+
+SENTENCES = BertConfig(**CONFIG)
+LOSSES = {
+    "ranking": MultipleNegativesRankingLoss(),
+    "both": MultipleNegativesRankingLoss(directions="both", similarity="dot", scale=5.0),
+    "cosent": CoSENTLoss(),
+    "matryoshka": MatryoshkaLoss(MultipleNegativesRankingLoss(), dimensions=[16, 4]),
+    "triplet": TripletLoss(),  # needs one row only
+}
+NUM_ROWS = 21  # in batches of 8; of the last 5 rows, the last of 4 replicas has none
+
+
+def rows(name, *, num_rows=NUM_ROWS, length=6):
+    random = np.random.default_rng(0)
+    num_texts = 2 if name == "cosent" else 3
+    ids = random.integers(1, 50, (num_rows, num_texts, length), dtype="int32")
+    mask = (np.arange(length) < random.integers(2, length + 1, ids.shape[:2])[..., None]) * 1
+    x = {"input_ids": ids * mask, "input_mask": mask, "segment_ids": 0 * mask}
+    return {key: array.astype("int32") for key, array in x.items()}, random.random(num_rows)
+
+
+def model_of(*, loss, parts=1, rate=0.0, learning_rate=0.05, **compiling):
+    keras.utils.set_random_seed(1)
+    model = BertSentenceEncoder(BertConfig(**CONFIG | {"hidden_dropout_rate": rate}))
+    optimizer = keras.optimizers.SGD(learning_rate)
+    model.compile(optimizer, loss=loss, gradient_accumulation_steps=parts, **compiling)
+    return model
+
+
+def weights_of(model):
+    return {weight.path: np.array(weight) for weight in model.trainable_variables}
+
+
+def trained_on_rows(strategy, name, **options):
+    """Returns the weights after two epochs, and the logs of `fit` and `evaluate`."""
+    with strategy.scope():
+        model = model_of(loss=LOSSES[name], **options)
+    x, y = rows(name)
+    logs = model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0).history["loss"]
+    logs = [*logs, model.evaluate(x, y, batch_size=8, verbose=0)]
+    return weights_of(model), dict(enumerate(logs))
+
+
+@functools.cache
+def alone_on_rows(name):
+    return trained_on_rows(ONE, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "parts"),
+    [
+        ("ranking", 2, 2),
+        ("matryoshka", 1, 3),
+        slow("ranking", 4, 1),
+        slow("cosent", 2, 3),
+        slow("both", 4, 2),
+        slow("cosent", 4, 1),
+        slow("matryoshka", 2, 1),
+        slow("ranking", 2, 8),  # most parts have no row
+        slow("triplet", 4, 3),
+    ],
+)
+def test_devices_and_parts_change_nothing_of_losses_of_sentences(name, devices, parts):
+    strategy = ONE if devices == 1 else mirrored(devices)
+    assert_same(trained_on_rows(strategy, name, parts=parts), alone_on_rows(name))
+
+
+@pytest.mark.parametrize("num_rows", [8, 7])
+def test_each_part_has_the_same_dropout_when_it_is_computed_again(num_rows):
+    """The gradients are those through the outputs of all parts, which one tape records."""
+    parts, size = 3, 3
+    x, y = rows("ranking", num_rows=num_rows)
+    model, other = (model_of(loss=LOSSES["ranking"], parts=parts, rate=0.3) for _ in range(2))
+    with tf.GradientTape() as tape:
+        outputs = [
+            other(
+                {name: array[part * size : (part + 1) * size] for name, array in x.items()},
+                training=True,
+            )
+            for part in range(parts)
+        ]
+        loss = other.loss(y, tf.concat(outputs, 0))
+    gradients = tape.gradient(loss, other.trainable_variables)
+    before = weights_of(model)
+    assert float(model.train_on_batch(x, y)) == pytest.approx(float(loss), rel=1e-6)
+    after = weights_of(model)
+    for path, gradient in zip(before, gradients, strict=True):
+        if gradient is not None:
+            expected = before[path] - 0.05 * tf.convert_to_tensor(gradient)
+            np.testing.assert_allclose(after[path], expected, atol=1e-6, err_msg=path)
+    seeds = [[int(each[1]) for each in seed_states(one)] for one in (model, other)]
+    assert seeds[0] == seeds[1] and max(seeds[0]) >= parts  # the next step draws anew
+
+
+MEMORY = """
+import sys
+import numpy as np
+import tensorflow as tf
+from bert_keras import BertConfig, BertSentenceEncoder, MultipleNegativesRankingLoss
+
+num_rows, parts = map(int, sys.argv[1:])
+sizes = {"hidden_size": 64, "num_heads": 4, "intermediate_size": 256, "num_layers": 2}
+model = BertSentenceEncoder(BertConfig(vocab_size=50, max_positions=128, **sizes))
+model.compile("sgd", MultipleNegativesRankingLoss(), gradient_accumulation_steps=parts)
+x = dict.fromkeys(("input_ids", "input_mask"), np.ones((num_rows, 2, 128), "int32"))
+model.train_on_batch({**x, "segment_ids": 0 * x["input_ids"]})
+print(tf.config.experimental.get_memory_info("CPU:0")["peak"] / 2**20)
+"""
+
+
+@pytest.mark.slow
+def test_memory_depends_on_the_size_of_a_part_and_not_on_their_number():
+    def peak(num_rows, parts):
+        """Mebibytes of tensors; the memory of the process also has gaps between them."""
+        command = [sys.executable, "-c", MEMORY, str(num_rows), str(parts)]
+        counted = {"TF_CPU_ALLOCATOR_USE_BFC": "1", "TF_CPU_BFC_MEM_LIMIT_IN_MB": "8000"}
+        done = subprocess.run(command, check=True, capture_output=True, env=os.environ | counted)
+        return float(done.stdout.split()[-1])
+
+    eight, sixteen, whole = peak(64, 8), peak(128, 16), peak(128, 1)
+    assert sixteen < 1.2 * eight
+    assert sixteen < 0.5 * whole

@@ -1,0 +1,252 @@
+"""What TensorBoard shows besides losses, and the number of operations of a step."""
+
+import dataclasses
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import plugin_data_pb2
+
+from bert_keras.config import BertConfig
+from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from bert_keras.training import callbacks
+from bert_keras.training.callbacks import TensorBoardLog
+from bert_keras.training.loop import fit_resumable
+from bert_keras.training.losses import pretraining_losses, pretraining_metrics
+from bert_keras.training.optimizer import BertAdamW
+from bert_keras.training.performance import (
+    flops_per_example,
+    peak_flops_per_second,
+    steps_to_profile,
+)
+from bert_keras.training.tensorboard import (
+    MaskedSamples,
+    NormsByLayer,
+    Profile,
+    escaped,
+    filled_text,
+    norms_by_layer,
+    read_curves,
+    write_hyperparameters,
+    write_projector,
+)
+from tests.distribution.test_global_batch import mirrored
+from tests.training.test_loop import settings
+
+CONFIG = BertConfig(
+    vocab_size=20, hidden_size=8, num_layers=2, num_heads=2, intermediate_size=24, max_positions=16
+)
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *(f"word{n}" for n in range(15))))
+
+
+def batches() -> tf.data.Dataset:
+    random = np.random.default_rng(0)
+    ids, targets = random.integers(5, 20, (64, 6)), random.integers(5, 20, (64, 2))
+    ids[:, 3] = VOCABULARY.mask_id
+    zeros = np.zeros((64, 6), "int32")
+    x = {"input_ids": ids.astype("int32"), "input_mask": zeros + 1, "segment_ids": zeros}
+    x["masked_lm_positions"] = np.tile(np.array([3, 0], "int32"), (64, 1))
+    y = {"masked_lm": targets.astype("int32"), "next_sentence": zeros[:, 0]}
+    filled = np.tile(np.array([1, 0], "float32"), (64, 1))
+    weights = {"masked_lm": filled, "next_sentence": np.ones(64, "float32")}
+    return tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(8, drop_remainder=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 2])
+def test_points_have_norms_and_utilisation_and_saved_states_have_samples(
+    tmp_path, monkeypatch, devices
+):
+    monkeypatch.setattr(callbacks, "peak_flops_per_second", lambda dtype: 1e12)
+    strategy = mirrored(devices) if devices > 1 else tf.distribute.get_strategy()
+    flops = flops_per_example(CONFIG, 6, 2)
+    batch = next(iter(batches().unbatch().batch(3)))
+    folder = tmp_path / "logs/samples"
+    samples = MaskedSamples(batch, VOCABULARY, folder, epochs_per_sample=2)
+    with strategy.scope():
+        model = BertPretrainer(CONFIG)
+        model.compile(
+            optimizer=BertAdamW(0.01),
+            loss=pretraining_losses(),
+            weighted_metrics=pretraining_metrics(),
+        )
+        fit_resumable(
+            model,
+            batches().repeat,
+            settings(tmp_path, num_steps=10, steps_per_epoch=2, flops_per_example=flops),
+            board=[NormsByLayer(), samples],
+        )
+    train = read_curves(tmp_path / "logs")["train"]
+    for tag in ("gradient_norm/layer_01", "weight_norm/embeddings", "gradient_norm/heads"):
+        assert [step for step, _ in train[tag]] == [2, 4, 6, 8, 10], tag
+        assert all(norm > 0 for _, norm in train[tag]), tag
+    total_norms = [norm for _, norm in train["optimizer/gradient_norm"]]
+    parts = [train[tag] for tag in train if tag.startswith("gradient_norm/")]
+    norms = [np.linalg.norm([norm for _, norm in point]) for point in zip(*parts, strict=True)]
+    np.testing.assert_allclose(norms, total_norms, rtol=1e-5)
+    weights = [weight for weight in model.trainable_variables if "/layer_1/" in weight.path]
+    norm = np.linalg.norm([np.linalg.norm(weight.numpy()) for weight in weights])
+    assert train["weight_norm/layer_01"][-1][1] == pytest.approx(norm, rel=1e-5)
+    examples = dict(train["speed/examples_per_second"])
+    for step, rate in train["speed/model_flops_utilisation"]:
+        assert rate == pytest.approx(examples[step] * flops / (devices * 1e12), rel=1e-5)
+    texts = {}
+    for path in folder.glob("events.*"):
+        for event in EventAccumulator(str(path)).Reload().Tensors("masked_lm/samples"):
+            texts[event.step] = [text.decode() for text in event.tensor_proto.string_val]
+    assert sorted(texts) == [4, 8, 10] and {len(rows) for rows in texts.values()} == {3}
+    assert re.fullmatch(
+        r"(word\d+ ){3}(\*\*)?&#91;word\d+ → \S+ \d\.\d\d&#93;(\*\*)?( word\d+){2}", texts[10][0]
+    )
+
+
+def test_a_layer_has_one_norm_over_all_its_weights():
+    paths = [
+        "pretrainer/encoder/embeddings/token",
+        "pretrainer/encoder/layer_3/attention/query/kernel",
+        "pretrainer/encoder/layer_3/feed_forward/output/bias",
+        "pretrainer/encoder/layer_11/attention/query/kernel",
+        "pretrainer/encoder/pooler/kernel",
+        "pretrainer/masked_lm/transform/kernel",
+        "pretrainer/next_sentence/dense/bias",
+    ]
+    expected = {"embeddings": 1.0, "layer_03": 5.0, "layer_11": 2.0, "pooler": 7.0, "heads": 13.0}
+    assert norms_by_layer(paths, [1.0, 3.0, 4.0, 2.0, 7.0, 5.0, 12.0]) == expected
+
+
+def test_a_sample_is_markdown():
+    tokens = ["un", "##s", "*", "the", "##y"]
+    assert filled_text(tokens, {3: "GAP"}) == "uns &#42; GAP &#35;&#35;y"
+    assert escaped("<b>_x_") == "&#60;b&#62;&#95;x&#95;"
+
+
+def test_all_settings_and_the_numeric_scores_are_written(tmp_path):
+    fields = {"size": "tiny", "num_steps": 8, "rate": 0.1, "flag": True, "several": (1e-4, 2e-4)}
+    scores = {"loss": 2.5, "note": "none"}
+    write_hyperparameters(tmp_path / "final", fields, scores=scores, step=8)
+    write_hyperparameters(tmp_path / "one" / "final", fields, scores={"loss": 3.5}, step=8)
+    curves = read_curves(tmp_path)
+    assert {*curves} == {"final", "one/final"} and curves["final"] == {"final/loss": [(8, 2.5)]}
+    events = EventAccumulator(str(tmp_path / "final")).Reload()
+    metadata = events.SummaryMetadata("_hparams_/session_start_info")
+    data = plugin_data_pb2.HParamsPluginData.FromString(metadata.plugin_data.content)
+    values = data.session_start_info.hparams
+    assert values["size"].string_value == "tiny" and values["num_steps"].number_value == 8
+    assert values["flag"].bool_value and values["several"].string_value == "(0.0001, 0.0002)"
+
+
+def test_the_projector_has_the_embeddings_of_the_first_words(tmp_path, monkeypatch):
+    monkeypatch.setattr("bert_keras.training.tensorboard.MAX_WORDS", 3)
+    tokens = (*SPECIAL_TOKENS, "[unused1]", "a", "##b", "[", "dog", "cat")
+    table = np.arange(len(tokens) * 2, dtype="float64").reshape(-1, 2)
+    write_projector(tmp_path, table, vocabulary=Vocabulary(tokens))
+    assert (tmp_path / "metadata.tsv").read_text("utf-8").splitlines() == ["a", "[", "dog"]
+    vectors = np.fromfile(tmp_path / "tensors.bytes", "float32").reshape(-1, 2)
+    np.testing.assert_array_equal(vectors, table[[6, 8, 9]])
+    assert "tensor_shape: 3" in (tmp_path / "projector_config.pbtxt").read_text()
+
+
+def test_operations_equal_a_manual_count():
+    """T = 10, D = 8, F = 24, V = 20, P = 3."""
+    layer = 2 * 10 * 8 * 8 * 4  # query, key, value, output
+    layer += 2 * 10 * 8 * 24 * 2  # both layers
+    layer += 2 * 10 * 10 * 8 * 2  # scores and context, of both heads together
+    pooler_and_next_sentence = 2 * 8 * 8 + 2 * 8 * 2
+    masked_lm = 2 * 3 * 8 * 8 + 2 * 3 * 8 * 20
+    forward = 2 * layer + pooler_and_next_sentence + masked_lm
+    assert flops_per_example(CONFIG, 10, 3) == 3 * forward
+
+
+@pytest.mark.parametrize("Model", [BertPretrainer, BertMaskedLM])
+@pytest.mark.parametrize("changes", [{}, {"embedding_size": 6, "shares_layers": True}], ids=str)
+def test_operations_equal_the_matrix_products_of_the_gradient_graph(Model, changes):
+    has_pooler = Model is BertPretrainer
+    config = dataclasses.replace(CONFIG, has_pooler=has_pooler, **changes)
+    model, rows = Model(config), 4
+    x = {name: tf.ones((rows, 10), "int32") for name in ("input_ids", "input_mask", "segment_ids")}
+    x["masked_lm_positions"] = tf.ones((rows, 3), "int32")
+
+    @tf.function
+    def gradients():
+        with tf.GradientTape() as tape:
+            loss = tf.add_n([tf.reduce_sum(tf.square(y)) for y in model(x).values()])
+        return [g for g in tape.gradient(loss, model.trainable_variables) if g is not None]
+
+    graph = gradients.get_concrete_function().graph
+    assert sum(map(flops_of, graph.get_operations())) == rows * flops_per_example(config, 10, 3)
+
+
+def flops_of(operation: tf.Operation) -> int:
+    if operation.type not in ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"):
+        return 0
+    adjoint = "transpose_a" if operation.type == "MatMul" else "adj_x"
+    inner = operation.inputs[0].shape[-2 if operation.get_attr(adjoint) else -1]
+    return 2 * inner * operation.outputs[0].shape.num_elements()
+
+
+def test_utilisation_excludes_the_first_step(tmp_path, monkeypatch):
+    assert 1e8 < peak_flops_per_second("bfloat16") < 1e16
+    monkeypatch.setattr(callbacks, "peak_flops_per_second", lambda dtype: 1e6)
+    times = iter([100.0, 1.0, 1.25, 1.5])
+    monkeypatch.setattr(callbacks.time, "perf_counter", lambda: next(times))
+    model = BertPretrainer(CONFIG)
+    model.compile(BertAdamW(1e-3))
+    model.optimizer.build(model.trainable_variables)
+    changes = {"steps_per_epoch": 3, "batch_size": 10, "flops_per_example": 10_000}
+    log = TensorBoardLog(settings(tmp_path, **changes))
+    log.set_model(model)
+    log.set_params({"steps": 3})
+    log.on_train_begin()
+    for epoch, num_steps in enumerate((1, 3)):
+        model.optimizer.iterations.assign(epoch)
+        log.on_epoch_begin(epoch)
+        for step in range(num_steps):
+            log.on_train_batch_end(step)
+        log.on_epoch_end(epoch)
+    train = read_curves(tmp_path / "logs")["train"]
+    assert dict(train["speed/model_flops_per_second"]) == pytest.approx({1: 4e5})
+    assert dict(train["speed/model_flops_utilisation"]) == pytest.approx({1: 0.4})
+    assert [step for step, _ in train["optimizer/learning_rate"]] == [0, 1]
+
+
+@pytest.mark.parametrize("text", ["5", "0:3", "7:6", "a:b", "1:2:3"])
+def test_invalid_steps_to_profile_are_refused(text):
+    with pytest.raises(ValueError):
+        steps_to_profile(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "profiled"),
+    [("5:6", 0, [5, 6]), ("7:90", 0, [7, 8]), ("9:9", 0, []), ("2:5", 3, []), ("5:5", 3, [5])],
+)
+def test_the_steps_from_first_to_last_are_profiled(monkeypatch, text, start, profiled):
+    first, last = steps_to_profile(text)
+    steps, running = [], []
+    monkeypatch.setattr("tensorflow.profiler.experimental.start", running.append)
+    monkeypatch.setattr("tensorflow.profiler.experimental.stop", running.pop)
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.optimizer.iterations.assign(start)
+
+    class StepLog(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if running:
+                steps.append(int(self.model.optimizer.iterations) + 1)
+
+    x = np.ones((8 - start, 1))
+    profile = Profile("logs", first=first, last=last)
+    model.fit(x, x, batch_size=1, verbose=0, shuffle=False, callbacks=[profile, StepLog()])
+    assert steps == profiled and not running
+
+
+def test_a_profile_is_written(tmp_path):
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x = np.ones((4, 1))
+    profile = Profile(tmp_path, first=2, last=3)
+    model.fit(x, x, batch_size=1, verbose=0, shuffle=False, callbacks=[profile])
+    assert [*tmp_path.glob("plugins/profile/*/*.xplane.pb")]
