@@ -103,25 +103,3 @@ def test_debug_keeps_the_traceback():
 
 def test_the_exit_code_of_success_is_0():
     assert run_command("prog", lambda: None) == 0
-
-
-@pytest.mark.parametrize(
-    ("module", "command"),
-    [("bert_keras.cli", "pretrain demo --records none"), ("tfrecords_tools.cli", "show none")],
-)
-def test_ctrl_c_while_modules_are_imported_is_reported_in_one_line(module, command):
-    program = f"""
-import runpy, signal, sys
-class Interrupt:
-    def find_spec(self, name, *arguments):
-        if name == "bert_keras.options":
-            signal.raise_signal(signal.SIGINT)
-signal.signal(signal.SIGINT, signal.default_int_handler)
-sys.meta_path.insert(0, Interrupt())
-sys.argv = {["program", *command.split()]}
-runpy.run_module("{module}", run_name="__main__")
-"""
-    process = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
-    lines = process.stderr.splitlines()
-    assert process.returncode == 130
-    assert len(lines) == 1 and lines[0].startswith("bert-") and "interrupted" in lines[0]

@@ -1,11 +1,10 @@
 """The command line `bert-keras`."""
 
-import sys
 from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Runs one command.
 
     Args:
         argv: The arguments without the program's name; None takes them from `sys.argv`.
@@ -13,10 +12,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, as from `bert_keras.errors.run_command`.
     """
-    try:
-        from bert_keras.cli.program import run
+    from bert_keras.cli.program import run
 
-        return run(argv)
-    except KeyboardInterrupt:
-        print("bert-keras: interrupted", file=sys.stderr)
-        return 130
+    return run(argv)
