@@ -10,6 +10,7 @@ from bert_keras.errors import InputError
 from bert_keras.files import file_sha256, json_object
 
 METADATA = "assets.extra/bert_keras.json"
+WARMUP = "assets.extra/tf_serving_warmup_requests"
 LARGEST_VERSION = 2**63 - 1  # TF Serving parses an int64 and ignores other folders
 
 

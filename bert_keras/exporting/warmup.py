@@ -11,17 +11,15 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf.message import DecodeError
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
 
 from bert_keras.data.schema import PREDICTION_FEATURES, SEQUENCE_FEATURES
-from bert_keras.errors import InputError
 from bert_keras.exporting.servable import TEXT_SIGNATURE, Signature, input_specs
+from bert_keras.exporting.version_folder import WARMUP
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
 
-WARMUP = "assets.extra/tf_serving_warmup_requests"
 # Must not exceed the server's maximum batch size, or the server does not load the model.
 BATCH_SIZES = (1, 2)
 SHORT_LENGTH = 8  # tokens
@@ -141,28 +139,3 @@ def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: s
                 message.inputs[input_name].CopyFrom(tf.make_tensor_proto(values))
             log = PredictionLog(predict_log=PredictLog(request=message))
             writer.write(log.SerializeToString(deterministic=True))
-
-
-def warmup_requests(folder: str | os.PathLike) -> list[dict]:
-    """Reads the requests that `write_warmup` wrote; [] if the SavedModel has no warm-up file.
-
-    Raises:
-        InputError: The file is damaged.
-    """
-    path = Path(folder) / WARMUP
-    if not path.is_file():
-        return []
-    try:
-        records = [*tf.data.TFRecordDataset(os.fspath(path)).as_numpy_iterator()]
-        messages = [PredictionLog.FromString(record).predict_log.request for record in records]
-        return [
-            {
-                "signature": each.model_spec.signature_name,
-                "inputs": {name: tf.make_ndarray(each.inputs[name]) for name in each.inputs},
-            }
-            for each in messages
-        ]
-    except (tf.errors.DataLossError, DecodeError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{path} does not contain complete PredictionLogs; export the model again"
-        ) from error

@@ -9,12 +9,22 @@ from pathlib import Path
 from urllib.parse import quote
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError
 from bert_keras.serving.app import create_app
 from bert_keras.serving.limits import Limits
 
 _GRACE_SECONDS = 20  # for running requests; Kubernetes waits 30 from SIGTERM to SIGKILL
+
+
+class _Protocol(H11Protocol):
+    def eof_received(self) -> bool:
+        """Keeps the connection for the response if a client only closes its sending side."""
+        is_waiting = self.cycle and not self.cycle.more_body and not self.cycle.response_complete
+        if is_waiting:
+            self.cycle.keep_alive = False  # uvicorn closes the connection after the response
+        return bool(is_waiting)
 
 
 def serve(
@@ -100,11 +110,10 @@ def _server(
     limits: Limits | None,
 ) -> Iterator[tuple[uvicorn.Server, socket.socket]]:
     """Yields a server and its socket, which exists before the long load of the model."""
-    check(0 <= port < 2**16, f"the port is {port}; expected one from 1024 to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, TypeError) as error:  # TypeError: an invalid host name
+    except (OSError, OverflowError, TypeError) as error:  # of a port, or of the host's name
         raise InputError(
             f"cannot listen on {host}, port {port}: {error}; choose another --host, or a --port "
             "from 1024 to 65535 that no other program uses"
@@ -115,7 +124,7 @@ def _server(
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         config = uvicorn.Config(
             create_app(model_folder, versions=versions, limits=limits),
-            http="h11",
+            http=_Protocol,
             log_config=None,
             access_log=False,
             ws="none",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bert_keras.errors import InputError, check
-from bert_keras.exporting.version_folder import check_files, is_version
+from bert_keras.exporting.version_folder import WARMUP, check_files, is_version
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError, ServedModel, Tensors
@@ -51,8 +51,6 @@ def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -
     In the first run of a signature, TensorFlow allocates memory and chooses kernels. As in TF
     Serving, a version whose warm-up requests fail cannot be loaded (LoadError).
     """
-    from bert_keras.exporting.warmup import warmup_requests
-
     try:
         check_files(folder)
     except InputError as error:
@@ -61,11 +59,37 @@ def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -
     try:
         for request in warmup_requests(folder):
             _warm_up(model, request["signature"] or DEFAULT_SIGNATURE, request["inputs"])
-    except (InputError, LoadError) as error:  # InputError: a damaged file of requests
+    except LoadError:
         model.close()
-        code = error.code if isinstance(error, LoadError) else "DATA_LOSS"
-        raise LoadError(code, str(error)) from error
+        raise
     return Batcher(model, limits=limits, on_run=on_run)
+
+
+def warmup_requests(folder: Path) -> list[dict]:
+    """Reads the requests that `bert_keras.exporting.warmup` wrote; [] if a version has no file.
+
+    It stands here because that module imports Keras, which takes 2 s and which no server needs.
+    """
+    import tensorflow as tf
+    from google.protobuf.message import DecodeError
+    from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+
+    path = folder / WARMUP
+    if not path.is_file():
+        return []
+    try:
+        records = tf.data.TFRecordDataset(os.fspath(path)).as_numpy_iterator()
+        messages = [PredictionLog.FromString(record).predict_log.request for record in records]
+        return [
+            {
+                "signature": each.model_spec.signature_name,
+                "inputs": {name: tf.make_ndarray(each.inputs[name]) for name in each.inputs},
+            }
+            for each in messages
+        ]
+    except (tf.errors.DataLossError, DecodeError, TypeError, ValueError) as error:
+        message = f"{path} does not contain complete PredictionLogs; export the model again"
+        raise LoadError("DATA_LOSS", message) from error
 
 
 def _warm_up(model: ServedModel, signature_name: str, inputs: Tensors) -> None:

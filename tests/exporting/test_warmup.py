@@ -5,10 +5,11 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
-from bert_keras.errors import InputError
 from bert_keras.exporting.verify import run_requests
-from bert_keras.exporting.warmup import WARMUP, warmup_requests
+from bert_keras.exporting.version_folder import WARMUP
 from bert_keras.models import BertClassifier, BertMultipleChoice
+from bert_keras.serving.model import LoadError
+from bert_keras.serving.versions import warmup_requests
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import tiny_config, tiny_vocabulary
 
@@ -68,8 +69,8 @@ def test_a_missing_file_is_empty_and_a_damaged_file_is_refused(folder, tmp_path)
     for record in (b"no PredictionLog", log.SerializeToString()):
         with tf.io.TFRecordWriter(str(path)) as writer:
             writer.write(record)
-        with pytest.raises(InputError, match="complete PredictionLogs"):
+        with pytest.raises(LoadError, match="complete PredictionLogs"):
             warmup_requests(tmp_path)
     path.write_bytes((folder / WARMUP).read_bytes()[:-3])
-    with pytest.raises(InputError, match="complete PredictionLogs"):
+    with pytest.raises(LoadError, match="complete PredictionLogs"):
         warmup_requests(tmp_path)

@@ -3,12 +3,12 @@
 import contextlib
 import http.client
 import json
+import time
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import pytest
 import tensorflow as tf
-from tensorflow.compat import v1
 
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.serving.limits import Limits
@@ -35,6 +35,13 @@ def send(url, method, path, body=None, headers=None):
         return Answer(response.status, response.headers, response.read())
 
 
+def wait_for(happened, *, seconds=30):
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def spec(name, dtype, *shape):
     return tf.TensorSpec(shape, dtype, name)
 
@@ -51,38 +58,9 @@ def save(folder, signatures, *tracked):
 
 
 def half_plus(offset, folder):
-    """The test model of TF Serving in TF1 code: y = x / 2 + offset, and y3 from x2."""
-    with v1.Session(graph=v1.Graph()) as session:
-        tf_example = v1.placeholder(v1.string, name="tf_example")
-        features = {"x": v1.FixedLenFeature([1], v1.float32)}
-        x = v1.ensure_shape(v1.parse_example(tf_example, features)["x"], [None, 1], name="x")
-        x2 = v1.placeholder(v1.float32, [None, 1], name="x2")
-        y = v1.add(x * 0.5, offset, name="y")
-        y2 = v1.add(x * 0.5, offset + 1, name="y2")
-        y3 = v1.add(x2 * 0.5, offset + 1, name="y3")
-        builder = v1.saved_model.Builder(str(folder))
-        signatures = {
-            "serving_default": ("predict", {"x": x}, {"y": y}),
-            "regress_x_to_y": ("regress", {"inputs": tf_example}, {"outputs": y}),
-            "regress_x_to_y2": ("regress", {"inputs": tf_example}, {"outputs": y2}),
-            "regress_x2_to_y3": ("regress", {"inputs": x2}, {"outputs": y3}),
-            "classify_x_to_y": ("classify", {"inputs": tf_example}, {"scores": y}),
-            "classify_x2_to_y3": ("classify", {"inputs": x2}, {"scores": y3}),
-        }
-        builder.add_meta_graph_and_variables(
-            session,
-            ["serve"],
-            signature_def_map={name: _signature(*parts) for name, parts in signatures.items()},
-        )
-        builder.save()
-
-
-def _signature(verb, inputs, outputs):
-    return v1.saved_model.build_signature_def(
-        {name: v1.saved_model.build_tensor_info(tensor) for name, tensor in inputs.items()},
-        {name: v1.saved_model.build_tensor_info(tensor) for name, tensor in outputs.items()},
-        f"tensorflow/serving/{verb}",
-    )
+    """The test model of TF Serving: y = x / 2 + offset."""
+    x = spec("x", tf.float32, None, 1)
+    save(folder, {"serving_default": (lambda x: {"y": x / 2.0 + offset}, x)})
 
 
 def tiny(folder):
@@ -169,8 +147,10 @@ def embedder(folder, *, has_counts=True):
     save(folder, {"serving_default": (embed, texts), **counts})
 
 
-def write_models(folder):
-    """Writes the model folders; half_plus_two has two versions and other entries."""
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
+    """The model folders; half_plus_two has two versions and other entries."""
+    folder = tmp_path_factory.mktemp("saved_models")
     half_plus(2.0, folder / "half_plus_two" / "00000123")
     half_plus(2.0, folder / "half_plus_two" / "124")
     (folder / "half_plus_two" / "notes").mkdir()
@@ -181,12 +161,6 @@ def write_models(folder):
     (folder / "texty" / "1" / METADATA).parent.mkdir()
     (folder / "texty" / "1" / METADATA).write_text("{}")  # as if bert-keras had exported it
     odd(folder / "odd" / "1")
-
-
-@pytest.fixture(scope="session")
-def models(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("saved_models")
-    write_models(folder)
     return folder
 
 

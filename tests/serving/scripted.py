@@ -36,6 +36,7 @@ def scripted_server(reply: Callable[[str, str, bytes], Reply]) -> Iterator[Serve
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         wbufsize = -1  # headers and body in one packet; otherwise each response takes 40 ms longer
+        log_message = lambda *_: None  # noqa: E731
 
         def do_GET(self):
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -47,26 +48,20 @@ def scripted_server(reply: Callable[[str, str, bytes], Reply]) -> Iterator[Serve
                 return
             status, headers, content = replied
             self.send_response(status)
-            for name, value in headers.items():
-                if name.lower() != "content-length":
-                    self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
+            for name, value in {**headers, "content-length": str(len(content))}.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)
 
         do_POST = do_GET
 
-        def log_message(self, *_):
-            pass
-
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
     server_log = ServerLog(f"http://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
-    try:
-        yield server_log
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with server:
+        try:
+            yield server_log
+        finally:
+            server.shutdown()
+            thread.join()

@@ -45,11 +45,11 @@ def model():
 
 
 @contextlib.contextmanager
-def batching(model, *, num_threads=1, max_batch_size=4):
+def batching(model, *, num_threads=1):
     shared = []  # the number of requests of every run
     batcher = Batcher(
         model,
-        limits=Limits(max_batch_size=max_batch_size, max_text_bytes=2000),
+        limits=Limits(max_batch_size=4, max_text_bytes=2000),
         on_run=lambda num_requests, seconds: shared.append(num_requests),
         num_threads=num_threads,
     )
@@ -115,15 +115,21 @@ def test_only_equal_shapes_dtypes_signatures_and_lengths_are_joined(model):
         assert sorted(batcher.shared[1:]) == [1] * 6 + [2]
 
 
-def test_an_error_is_returned_only_to_its_own_request(model):
+def test_errors_and_cancelled_requests_do_not_affect_other_requests(model):
     with batching(model) as batcher:
         with busy(model, batcher):
-            futures = [submit(batcher, "f", floats(value)) for value in (1, -5, 3)]
+            futures = [submit(batcher, "f", floats(value)) for value in (1, -5, 3, 4)]
+            assert futures[3].cancel()
         assert (values(futures[0]), values(futures[2])) == ([2], [6])
         with pytest.raises(Refusal, match="negative: -5"):
             futures[1].result(10)
         with pytest.raises(Refusal, match="negative: -1"):  # of one of several runs
             submit(batcher, "f", floats(*range(5), -1, *range(9))).result(10)
+        for name, error in (("faulty", TypeError), ("short", IndexError)):  # stop no thread
+            with pytest.raises(error):
+                submit(batcher, name, floats(1, 2)).result(10)
+        assert values(submit(batcher, "f", floats(1))) == [2]
+    assert model.runs[:4] == [3, 1, 1, 1]
 
 
 def test_a_large_request_runs_in_parts_and_other_requests_run_in_between(model):
@@ -134,14 +140,11 @@ def test_a_large_request_runs_in_parts_and_other_requests_run_in_between(model):
             large.add_done_callback(lambda _: done.append("large"))
             small.add_done_callback(lambda _: done.append("small"))
         assert (values(large), values(small)) == ([*range(0, 22, 2)], [18])
-    assert (done, max(model.runs)) == (["small", "large"], 4)
-
-
-def test_the_texts_of_a_large_request_run_beside_those_of_their_length(model):
-    lengths = [1000, 8, 9, 700, 10, 6, 7, 750, 11]
-    with batching(model) as batcher:
+        assert (done, max(model.runs)) == (["small", "large"], 4)
+        model.runs.clear()
+        lengths = [1000, 8, 9, 700, 10, 6, 7, 750, 11]  # a text runs beside those of its length
         assert values(submit(batcher, "f", texts(*lengths))) == lengths
-    assert model.runs == [[1000], [750], [700], [8, 9, 10, 11], [6, 7]]
+        assert model.runs == [[1000], [750], [700], [8, 9, 10, 11], [6, 7]]
 
 
 def test_parts_that_finish_out_of_order_are_sorted(model):
@@ -167,37 +170,15 @@ def test_a_request_that_cannot_be_split_runs_alone_and_has_a_row_limit(model):
             futures = [submit(batcher, "whole", floats(*range(n))) for n in (1, 9)]
         assert [*map(values, futures)] == [[0], [*range(0, 18, 2)]]
         assert model.runs == [1, 9]
-        assert len(submit(batcher, "whole", np.ones([64, 64])).result(10)["y"]) == 64
+        for name, shape in (("whole", [64, 64]), ("whole", [4, 9999]), ("f", [65, 64])):
+            assert len(submit(batcher, name, np.ones(shape)).result(10)["y"]) == shape[0]
         with pytest.raises(Refusal, match=r"65 rows.*at most 64"):
             submit(batcher, "whole", np.ones([65, 64]))
-        assert len(submit(batcher, "whole", np.ones([4, 9999])).result(10)["y"]) == 4
-        assert len(submit(batcher, "f", np.ones([65, 64])).result(10)["y"]) == 65
-
-
-def test_a_long_text_is_refused(model):
-    with batching(model) as batcher:
         assert values(submit(batcher, "f", texts(2000))) == [2000]
         for name in ("f", "whole"):
             with pytest.raises(Refusal, match="more than 2000 bytes") as refusal:
                 submit(batcher, name, texts(5, 2004))
             assert refusal.value.status == 413
-
-
-def test_a_cancelled_request_is_not_run(model):
-    with batching(model) as batcher:
-        with busy(model, batcher):
-            futures = [submit(batcher, "f", floats(value)) for value in range(3)]
-            assert futures[1].cancel()
-        assert (values(futures[0]), values(futures[2])) == ([0], [4])
-        assert model.runs == [2]
-
-
-@pytest.mark.parametrize(("name", "error"), [("faulty", TypeError), ("short", IndexError)])
-def test_an_unexpected_error_does_not_stop_the_threads(model, name, error):
-    with batching(model) as batcher:
-        with pytest.raises(error):
-            submit(batcher, name, floats(1, 2)).result(10)
-        assert values(submit(batcher, "f", floats(1))) == [2]
 
 
 def test_close_runs_queued_requests_and_refuses_new_ones(model, monkeypatch):

@@ -1,16 +1,21 @@
-"""Versions are loaded, served and unloaded as in TF Serving, in any state of their folders."""
+"""Versions are loaded, warmed up, run and unloaded as in TF Serving, in any state of a folder."""
 
 import contextlib
 import shutil
 import threading
 import time
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
-from bert_keras.errors import InputError
-from bert_keras.serving.model import LoadError
+from bert_keras.exporting.version_folder import METADATA, WARMUP
+from bert_keras.exporting.warmup import write_warmup
+from bert_keras.serving.limits import Limits
+from bert_keras.serving.model import LoadError, ServedModel
 from bert_keras.serving.requests import Call, Refusal
-from bert_keras.serving.versions import Versions
+from bert_keras.serving.versions import Versions, load_version
+from tests.serving.conftest import save, spec, wait_for
 
 LATEST = Call("demo")
 
@@ -57,13 +62,6 @@ def seen(versions):
         return served.text, states
 
 
-def wait_for(happened):
-    end = time.monotonic() + 10
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_the_latest_version_replaces_the_old_one_and_back(folder):
     versions = Versions(folder, load=Loaded)
     with versions.serving(LATEST) as (_, old):
@@ -91,10 +89,8 @@ def test_a_broken_version_is_tried_again_only_after_its_files_change(folder):
     versions = Versions(folder, load=Loaded)
     write(folder / "2", "bad")
     (folder / "3").mkdir()  # without files
-    for _ in range(5):
-        versions.check_folder()
-    (folder / "3").rmdir()
     look_twice(versions)
+    (folder / "3").rmdir()
     look_twice(versions)
     assert Loaded.texts == ("one", "bad")
     assert seen(versions) == ("one", {2: "END", 1: "AVAILABLE"})
@@ -137,47 +133,80 @@ def test_running_requests_finish_before_a_version_is_closed(folder):
     assert old.closed and seen(versions)[1][1] == "END"
 
 
-def test_a_version_that_is_loaded_after_the_end_is_closed(folder, monkeypatch):
-    loaded, go = [], threading.Event()
-
-    def load(version):
-        loaded.append(Loaded(version))
-        assert version.name == "1" or go.wait(10)
-        return loaded[-1]
-
-    monkeypatch.setattr("bert_keras.serving.versions._STOP_SECONDS", 0)
-    versions = Versions(folder, load=load)
-    versions.watch()
-    write(folder / "2", "two")
-    wait_for(lambda: len(loaded) == 2)
-    versions.close()
-    go.set()
-    wait_for(lambda: loaded[1].closed)
+@pytest.fixture
+def tiny(models, tmp_path):
+    return shutil.copytree(models / "keras_tiny" / "1", tmp_path / "tiny" / "1")
 
 
-def test_chosen_versions(folder):
-    write(folder / "2", "two")
-    write(folder / "3", "three")
-    versions = Versions(folder, load=Loaded, numbers=[1, 2])
-    assert seen(versions) == ("two", {2: "AVAILABLE", 1: "AVAILABLE"})
-    with versions.serving(Call("demo", 1)) as (number, served):
-        assert (number, served.text) == (1, "one")
-    shutil.rmtree(folder / "1")
-    look_twice(versions)
-    assert seen(versions) == ("two", {2: "AVAILABLE", 1: "END"})
+@pytest.fixture
+def odd(models, tmp_path):
+    return shutil.copytree(models / "odd" / "1", tmp_path / "odd" / "1")
+
+
+def load_error(folder, load=ServedModel):
+    with pytest.raises(LoadError) as error:
+        load(folder)
+    return error.value.code, str(error.value)
+
+
+def load(folder):
+    load_version(folder, limits=Limits(), on_run=print).close()
+
+
+def test_exports_compute_row_by_row_if_their_shapes_say_so(models, tiny):
+    with contextlib.closing(ServedModel(models / "texty" / "1")) as model:
+        for name, inputs, expected in (
+            ("serving_default", {"sentences": np.array([b"a", b"b"], object)}, True),
+            ("serving_default", {"sentences": np.array([[b"a", b"b"]], object)}, False),
+            ("multi", {"a": np.zeros([3, 5]), "b": np.zeros(3)}, False),
+            ("agg", {"a": np.zeros([3, 2])}, False),
+            ("scalar", {"s": np.zeros([3])}, False),
+        ):
+            assert model.is_row_wise(name, inputs) == expected
+    for is_export in (False, True):
+        with contextlib.closing(ServedModel(tiny)) as model:
+            assert model.is_row_wise("serving_default", {"x": np.zeros([1, 3])}) == is_export
+        (tiny / METADATA).parent.mkdir(exist_ok=True)
+        (tiny / METADATA).write_text("{}")
+
+
+def test_an_op_whose_message_is_not_utf8(tmp_path):
+    texts = spec("text", tf.string, None)
+    save(tmp_path / "1", {"number": (lambda text: {"number": tf.strings.to_number(text)}, texts)})
+    with contextlib.closing(ServedModel(tmp_path / "1")) as model:
+        with pytest.raises(Refusal, match="could not correctly convert string: n\ufffd") as refusal:
+            model.predict("number", {"text": np.array([b"n\xff"], object)})
+        assert refusal.value.status == 400
+        assert model.predict("number", {"text": np.array([b"2"], object)})["number"].tolist() == [2]
+
+
+DOUBLED = {"signature": "strict", "inputs": {"x": [1.0, 2.0]}}
+
+
+def test_every_warm_up_request_is_run_and_a_slow_one_is_no_error(odd, monkeypatch):
+    def predict(self, name, inputs):
+        runs.append(name)
+        raise Refusal("slow", status=504)
+
+    write_warmup(odd, [DOUBLED, {"signature": "words", "inputs": {"text": ["a"]}}], name="odd")
+    runs = []
+    monkeypatch.setattr(ServedModel, "predict", predict)
+    load(odd)
+    assert runs == ["strict", "words"]
 
 
 @pytest.mark.parametrize(
-    ("name", "numbers", "message"),
+    ("signature", "x", "message"),
     [
-        ("demo", [1, 7], "does not contain version 7"),
-        ("demo", [2], r"demo/2 cannot be loaded as a SavedModel \(it is bad\)"),
-        ("demo", [], "demo/2 cannot be loaded"),
-        ("demo/1", [], "no version folder"),
-        ("missing", [], "no version folder"),
+        ("strict", -1.0, "a warm-up request of strict fails: "),
+        ("strict", "text", "strict fails"),
+        ("words", 1.0, "its inputs are x"),
+        ("gone", 1.0, "its inputs are x"),
     ],
 )
-def test_unsuitable_start_versions_are_refused(folder, name, numbers, message):
-    write(folder / "2", "bad")
-    with pytest.raises(InputError, match=message):
-        Versions(folder.parent / name, load=Loaded, numbers=numbers)
+def test_a_version_whose_warm_up_request_fails_is_not_loaded(odd, signature, x, message):
+    write_warmup(odd, [DOUBLED, {"signature": signature, "inputs": {"x": [x]}}], name="odd")
+    code, reason = load_error(odd, load)
+    assert code == "INVALID_ARGUMENT" and message in reason
+    (odd / WARMUP).write_bytes((odd / WARMUP).read_bytes()[:-3])
+    assert load_error(odd, load)[0] == "DATA_LOSS"

@@ -1,0 +1,280 @@
+"""The local server responds to requests as TF Serving did (recorded_responses.jsonl).
+
+White space, and numbers beyond the precision of float32, may differ.
+"""
+
+import contextlib
+import gzip
+import json
+import math
+import re
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from bert_keras.serving.monitoring import METRICS_PATH
+from bert_keras.serving.requests import Call, Refusal, read_call, read_document, read_predict
+from bert_keras.serving.responses import json_bytes, predictions
+from bert_keras.serving.server import running_server
+from tests.serving.conftest import wait_for
+
+# (case, request, status, content_type, body) of TensorFlow Serving's REST code of 2025-12-17
+PAIRS = {
+    pair["case"]: pair
+    for pair in map(
+        json.loads,
+        Path(__file__).with_name("recorded_responses.jsonl").read_text("utf-8").splitlines(),
+    )
+}
+MODELS = ("half_plus_three", "keras_tiny", "texty")  # requests without one are for half_plus_two
+# Sentences from inside an op of another graph, or that name an output of two by chance.
+ONLY_STATUS = {
+    *("shape_texty_2d", "shape_rank_keras_row", "shape_dim_keras_row", "shape_dim_keras_col"),
+    "shape_extra_rank_keras",
+}
+PARSE_ERROR = "JSON Parse error: "
+# Pairs of a folder that changes, and what was done to it before them.
+AFTER_V2 = ("hot_after_v2", "hot_old_version_predict")
+AFTER_CORRUPT_V3 = ("hot_corrupt_v3", "hot_predict_after_corrupt", "hot_metadata_corrupt_version")
+AFTER_V3_REMOVED = ("hot_after_v3_removed",)
+
+
+def test_responses_equal_the_recorded_ones(server_of, both_versions, send):
+    for case in PAIRS.keys() - {*AFTER_V2, *AFTER_CORRUPT_V3, *AFTER_V3_REMOVED}:
+        path = PAIRS[case]["request"]["path"]
+        model = next((each for each in MODELS if f"/{each}" in path), None)
+        check([case], server_of(model) if model else both_versions, send)
+
+
+def test_versions_are_loaded_and_unloaded_as_recorded(models, tmp_path, send):
+    def states():
+        versions = send(url, "GET", "/v1/models/hot").json["model_version_status"]
+        return [version["state"] for version in versions]
+
+    folder = tmp_path / "hot"
+    shutil.copytree(models / "keras_tiny" / "1", folder / "1")
+    with running_server(folder) as url:
+        shutil.copytree(folder / "1", folder / "2")
+        with always_answered(url, send):
+            wait_for(lambda: states() == ["AVAILABLE", "END"])
+        check(AFTER_V2, url, send)
+        shutil.copytree(folder / "2", folder / "3")
+        data = folder / "3" / "variables" / "variables.data-00000-of-00001"
+        data.write_bytes(data.read_bytes()[:-1])
+        wait_for(lambda: states() == ["END", "AVAILABLE", "END"])
+        check(AFTER_CORRUPT_V3, url, send)
+        shutil.rmtree(folder / "3")
+        time.sleep(2)  # two looks at the folder
+        check(AFTER_V3_REMOVED, url, send)
+
+
+@contextlib.contextmanager
+def always_answered(url, send):
+    """Sends requests continuously during the block; all of them must succeed."""
+    statuses, done = [], threading.Event()
+
+    def send_request():
+        while not done.is_set():
+            body = '{"instances": [[1, 2, 3]]}'
+            statuses.append(send(url, "POST", "/v1/models/hot:predict", body).status)
+
+    thread = threading.Thread(target=send_request)
+    thread.start()
+    yield
+    done.set()
+    thread.join()
+    assert len(statuses) > 5
+    assert set(statuses) == {200}
+
+
+def check(cases, url, send):
+    for case in cases:
+        pair = PAIRS[case]
+        answer = send(url, **pair["request"])
+        assert answer.status == pair["status"], (case, answer)
+        if case not in ONLY_STATUS:
+            body = answer.body.decode(errors="replace")
+            assert meaning(body) == meaning(pair["body"]), (case, answer, pair)
+            assert answer.headers["Content-Type"].partition(";")[0] == pair["content_type"]
+
+
+def meaning(body):
+    """The parsed body without white space, names of graph nodes, and digits beyond float32."""
+    try:
+        parsed = json.loads(body)
+    except ValueError:
+        return body
+    if "error" in parsed:
+        message = parsed["error"].partition("\n\t [[")[0]  # a node name follows
+        if message.startswith(PARSE_ERROR):  # then come the words of another JSON parser
+            message = PARSE_ERROR
+        numbers = re.sub(r"\d+(\.\d+)?", lambda number: f"{float(number[0]):g}", message)
+        parsed["error"] = "".join(numbers.split())
+    if "metadata" in parsed:
+        for signature in parsed["metadata"]["signature_def"]["signature_def"].values():
+            for tensor in (*signature["inputs"].values(), *signature["outputs"].values()):
+                tensor["name"] = tensor["name"].rpartition(":")[1]
+    # As text, where NaN equals NaN.
+    return json.dumps(rounded(parsed), sort_keys=True)
+
+
+def rounded(value):
+    if isinstance(value, dict):
+        return {name: rounded(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [rounded(each) for each in value]
+    with np.errstate(over="ignore"):
+        return float(np.float32(value)) if isinstance(value, float) else value
+
+
+def test_calls():
+    for line, call in {
+        "GET /v1/models/m": Call("m", None, "status"),
+        "GET /v1/models/a%0Ab/versions/07": Call("a\nb", 7, "status"),
+        "GET /v1/models/m/labels/any": Call("m", None, "status"),
+        "GET /v1/models/m/versions/3/metadata": Call("m", 3, "metadata"),
+        "POST /v1/models/..%2fm:predict": Call("../m", None, "predict"),
+        "POST /v1/embeddings?api-version=1": Call("", None, "embeddings"),
+    }.items():
+        assert read_call(*line.split()) == call
+    for path in ("m:predict", "", "m/", "m/../m", f"m/versions/{2**63}", "m/versions/abc"):
+        with pytest.raises(Refusal, match=r"^Malformed request: "):
+            read_call("GET", f"/v1/models/{path}")
+    with pytest.raises(Refusal, match="label: a b"):
+        read_call("POST", "/v1/models/m/labels/a%20b:predict")
+
+
+ONE = b'{"instances": [1.0]}'
+PREDICT = "/v1/models/half_plus_two:predict"
+
+
+def test_gzipped_bodies_are_decompressed(server_of, send):
+    url, headers = server_of("half_plus_two"), {"Content-Encoding": "gzip"}
+    assert send(url, "POST", PREDICT, gzip.compress(ONE), headers).json == {"predictions": [2.5]}
+    response = send(url, "POST", PREDICT, b"not gzip", headers)
+    assert response.status == 400 and response.json["error"].startswith(PARSE_ERROR)
+
+
+def test_prometheus_can_read_the_metrics(models, send):
+    with running_server(models / "half_plus_two") as url:
+        for body in (ONE, ONE, "{"):
+            send(url, "POST", PREDICT, body)
+        for number in range(5):
+            send(url, "GET", f"/v1/models/invented{number}")
+        page = send(url, "GET", METRICS_PATH).body.decode()
+    values = {
+        (sample.name.removeprefix(":tensorflow:serving:"), *sorted(sample.labels.values())): (
+            sample.value
+        )
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+    assert values["request_count", "OK", "half_plus_two"] == 2
+    assert values["request_count", "INVALID_ARGUMENT", "half_plus_two"] == 1
+    assert values["request_count", "", "NOT_FOUND"] == 5
+    assert values["request_latency_count", "REST", "half_plus_two", "predict"] == 2
+    assert values["runtime_latency_count", "Predict", "TF1", "half_plus_two"] == 2
+    assert values["batching_session:processed_batch_size_sum", "half_plus_two"] == 2
+    assert "invented" not in page
+
+
+def tensors(signature_name="", **document):
+    signatures = {
+        "serving_default": {"x": "float"},
+        "two": {"ids": "int32", "text": "string"},
+        "flag": {"b": "bool"},
+        "half": {"h": "half"},
+    }
+    _, arrays = read_predict({"signature_name": signature_name, **document}, signatures)
+    return {name: (array.dtype.name, array.tolist()) for name, array in arrays.items()}
+
+
+def test_arrays_of_each_dtype():
+    for document, expected in (
+        ({"instances": [[[1]], [[2.5]]]}, {"x": ("float32", [[[1.0]], [[2.5]]])}),
+        ({"inputs": {"x": [[1.0]], "z": 1}}, {"x": ("float32", [[1.0]])}),
+        ({"signature_name": "flag", "inputs": [True]}, {"b": ("bool", [True])}),
+        (
+            {"signature_name": "two", "inputs": {"ids": [[-7]], "text": ["é", {"b64": "SGk"}]}},
+            {"ids": ("int32", [[-7]]), "text": ("object", ["é".encode(), b"Hi"])},
+        ),
+    ):
+        assert tensors(**document) == expected
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"instances": [1.0], "inputs": 1}, "only one of 'inputs' or 'instances'"),
+        ({"signature_name": 3, "inputs": 1}, ": 3 not found"),
+        ({"inputs": [None]}, "null Type: Null is not of expected type: float"),
+        ({"instances": [{"x": 1}, 2]}, "Expecting object but got list at item 1"),
+        ({"instances": [2, {"x": 1}]}, "element: 1 .* Type: Object"),
+        ({"instances": [[1, 2], [[1, 2]]]}, "element: 1 .*Expecting shape"),
+        ({"inputs": [[1], [1, 2]]}, "Type: Array"),
+        ({"inputs": [10**400]}, "not of expected type: float"),
+        ({"signature_name": "two", "inputs": {"ids": 2**31, "text": "a"}}, "2147483648 Type"),
+        ({"signature_name": "two", "inputs": {"ids": [1, True], "text": "a"}}, "Type: True"),
+        *(
+            ({"signature_name": "two", "inputs": {"ids": 1, "text": text}}, word)
+            for text, word in (
+                *(({"b64": "a"}, "base64"), ({"b64": 1}, "base64"), ({"b": 1}, "base64")),
+                ("\ud800", "surrogate"),
+            )
+        ),
+        ({"signature_name": "half", "inputs": 1}, "to type: half"),
+        ({"inputs": eval("[" * 80 + "1" + "]" * 80)}, "one shape"),  # NumPy's iterator has 32
+    ],
+)
+def test_values_of_a_wrong_type_or_shape_are_refused(document, message):
+    with pytest.raises(Refusal, match=message):
+        tensors(**document)
+
+
+def test_documents():
+    body = b'\xef\xbb\xbf {"a": [1, -3e2, true, null, Infinity, "\\ud83d\\ude00"]} x'
+    assert read_document(body) == {"a": [1, -300.0, True, None, math.inf, "\U0001f600"]}
+    with pytest.raises(Refusal, match="lists and objects") as refusal:
+        read_document(b'{"instances": [' + b"{}," * 300_000 + b"{}]}")
+    assert refusal.value.status == 413
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"  ", b"\xff\xfe{\0}\0", b'{"a": 1, }', b'{"a": "\xff"}', b'{"a": [1, 1e600]}'),
+        b'{"a": ' + b"9" * 100_000 + b"}",
+        b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"a": [' + b"1," * 500_000 + b"1e999]}",
+    ],
+    ids=lambda body: repr(body[:16]),
+)
+def test_parse_errors_are_reported_fast(body):
+    start = time.perf_counter()
+    with pytest.raises(Refusal, match=r"^JSON Parse error: .") as refusal:
+        read_document(body)
+    assert refusal.value.status == 400
+    assert time.perf_counter() - start < 3
+
+
+def test_numbers_and_strings_of_responses():
+    numbers = np.float32([1 / 3, 7, np.nan, -np.inf])
+    assert json_bytes(predictions({"y": numbers}, by_row=False)) == (
+        b'{"outputs": [0.333333343, 7.0, NaN, -Infinity]}'
+    )
+    many = np.random.default_rng(1).normal(size=1000).astype(np.float32)
+    assert np.float32(predictions({"y": many}, by_row=True)["predictions"]).tolist() == list(many)
+    label = np.array([b"no", b"\xff"], dtype=object)
+    outputs = {"p": np.float64([0.1, 1]), "label": label, "label_bytes": label}
+    assert predictions(outputs, by_row=True)["predictions"] == [
+        {"p": 0.1, "label": "no", "label_bytes": {"b64": "bm8="}},
+        {"p": 1.0, "label": "\ufffd", "label_bytes": {"b64": "/w=="}},
+    ]
+    empty = {"p": np.zeros([0, 2], np.float32), "q": np.zeros([0], np.int32)}
+    assert predictions(empty, by_row=True) == {"predictions": []}
+    assert predictions(empty, by_row=False) == {"outputs": {"p": [], "q": []}}
