@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -166,10 +167,10 @@ class _Server:
             outputs = await asyncio.wrap_future(batcher.submit(queued))
         return await self._written(outputs, lambda: predictions(outputs, by_row=by_row))
 
-    async def _embed(self, _: Call, body: bytes) -> bytes:
+    async def _embed(self, call: Call, body: bytes) -> bytes:
         model, is_short = self._versions.name, len(body) <= _MAX_BYTES_INLINE
         request = await self._step(is_short, lambda: read_embeddings_request(body, model))
-        with self._versions.serving(Call(model)) as (_, batcher):
+        with self._versions.serving(replace(call, model=model)) as (_, batcher):
             check_signatures(model, batcher.model.signatures)
 
             async def outputs_of(signature_name: str) -> Tensors:

@@ -56,7 +56,7 @@ def read_embeddings_request(body: bytes, model: str) -> EmbeddingsRequest:
             param="model",
             code="model_not_found",
         )
-    texts = np.array([string_bytes(text) for text in texts], object)
+    texts = np.array([string_bytes(str(text)) for text in texts], object)
     return EmbeddingsRequest(texts, dimensions, encoding == "base64")
 
 

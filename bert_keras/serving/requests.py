@@ -66,7 +66,8 @@ def read_call(method: str, path: str) -> Call:
         raise Refusal(f"Malformed request: {method} {path}")
     if match["label"] and verb != "status":  # TF Serving's status ignores labels
         raise Refusal(f"Unrecognized servable version label: {unquote(match['label'])}")
-    return Call(unquote(match["model"]), match["version"] and int(match["version"]), verb)
+    version = int(match["version"]) if match["version"] else None
+    return Call(unquote(match["model"]), version, verb)
 
 
 def read_document(body: bytes) -> dict[str, Any]:
