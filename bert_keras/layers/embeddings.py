@@ -78,6 +78,7 @@ class BertEmbeddings(BertLayer):
                 name=name,
                 shape=(rows, size),
                 initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_stddev),
+                autocast=False,  # the gradient of a row is a sum over all its tokens
             )
 
         self.token_table = table("token", self.vocab_size)
@@ -108,10 +109,21 @@ class BertEmbeddings(BertLayer):
         if self.has_positions:
             sum_BTE = sum_BTE + self._positions(input_ids, position_ids)
         if self.num_segments:
-            if self.num_segments == 1:
-                segment_ids = ops.zeros_like(segment_ids)
-            sum_BTE = sum_BTE + ops.take(self.segment_table, _integers(segment_ids), axis=0)
+            sum_BTE = sum_BTE + self._segments(segment_ids)
         return self.dropout(self.norm(sum_BTE), training=training)
+
+    def _segments(self, segment_ids):
+        """Returns the segment embeddings of all tokens, [B, T, E] or, if all are equal, [E].
+
+        Not a gather if there are two: its gradient would add all tokens of a batch to two rows, one
+        after another.
+        """
+        table = self.segment_table
+        if self.num_segments == 1:
+            return table[0]
+        if self.num_segments == 2:
+            return ops.where(ops.expand_dims(ops.equal(segment_ids, 1), -1), table[1], table[0])
+        return ops.take(table, _integers(segment_ids), axis=0)
 
     def _positions(self, input_ids, position_ids):
         first = self.position_offset
