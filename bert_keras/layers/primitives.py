@@ -6,6 +6,9 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
+if IS_JAX := keras.backend.backend() == "jax":
+    from bert_keras.layers import jax_ops
+
 # Bias of masked positions, as in the original modeling.py; exp(-10000) is 0 in float32.
 PADDING_SCORE = -10_000.0
 
@@ -49,6 +52,8 @@ def gelu_tanh(x):
 
 def activate(x, *, activation: str, training: bool = False):
     """Applies one of `bert_keras.config.ACTIVATIONS` to a tensor of any shape."""
+    if activation == "gelu" and training and IS_JAX and x.dtype.itemsize == 2:
+        return jax_ops.gelu(x)
     return _gelu(x) if activation == "gelu" and training else activation_function(activation)(x)
 
 
@@ -92,12 +97,14 @@ class LayerNorm(keras.layers.LayerNormalization):
 class Dropout(keras.layers.Dropout):
     """Dropout that draws 16 random bits for each value, in half the time of Keras' own layer.
 
-    The rate is rounded to a multiple of 1/65536.
+    The rate is rounded to a multiple of 1/65536. Under JAX, see `jax_ops.dropped`.
     """
 
     def call(self, inputs, training=False):
         if not training or self.noise_shape or self.rate in (0, 1):
             return super().call(inputs, training=training)
+        if IS_JAX:
+            return jax_ops.dropped(inputs, self.seed_generator.next(), self.rate)
         *rows, last = ops.shape(inputs)
         num_dropped, num_pairs = min(round(self.rate * 2**16), 2**16 - 1), (last + 1) // 2
         # A last axis of 1, because Keras cannot split a last axis of unknown size.

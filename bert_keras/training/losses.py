@@ -82,6 +82,9 @@ def _cross_entropy(logits_XV, targets_X):
             scale_X = upstream_X / sum_X
             at_targets_X = ops.exp(target_logits_X) * scale_X - upstream_X
             tokens_X = _tokens(logits_XV, targets_X)
+            if keras.backend.backend() == "jax":  # XLA on a GPU fuses this, and no scatter
+                is_target_XV = ops.arange(logits_XV.shape[-1]) == tokens_X[:, None]
+                return exp_XV * scale_X[:, None] - is_target_XV * upstream_X[:, None]
             indices_X2 = ops.stack([ops.arange(ops.size(tokens_X)), tokens_X], axis=-1)
             return ops.scatter_update(exp_XV * scale_X[:, None], indices_X2, at_targets_X)
 

@@ -1,22 +1,12 @@
 """Encoder and heads under Keras' JAX backend: the numbers of TensorFlow, and recomputation."""
 
-import importlib.util
-import os
-import subprocess
-import sys
-
 import numpy as np
-import pytest
 
 from bert_keras.families import preset
 from bert_keras.models import BertClassifier, BertPretrainer
+from tests.under_jax import needs_jax, under_jax
 
-pytestmark = [
-    pytest.mark.extra,
-    pytest.mark.skipif(
-        importlib.util.find_spec("jax") is None, reason='needs JAX: pip install "bert-keras[jax]"'
-    ),
-]
+pytestmark = needs_jax
 
 UNDER_JAX = """
 import sys
@@ -57,16 +47,6 @@ def weights(recomputes):
 for plain, recomputed in zip(weights(False), weights(True), strict=True):
     np.testing.assert_allclose(recomputed, plain, rtol=1e-5, atol=1e-6)
 """
-
-
-def under_jax(code, *arguments):
-    run = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env={**os.environ, "KERAS_BACKEND": "jax"},
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr
 
 
 def test_recomputed_blocks_train_with_the_same_dropout():
