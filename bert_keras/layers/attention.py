@@ -162,12 +162,13 @@ class SelfAttention(BertLayer):
     Call arguments:
         hidden: Hidden states [X, D], with X = B x T in row-major order.
         bias: The attention bias, [B, 1, 1, T] or [B, 1, T, T]; or the output of
-            `block_bias`, [K, B, 1, C, 3 x C], for local attention in blocks.
+            `block_bias`, [K, B, 1, C, 3 x C], for local attention in blocks; or [B, T], for
+            training with the kernel of `jax_kernels`.
         rotation: The output of `rotation`, if the encoder has rotary positions.
 
     Returns:
         The projected context [X, D] and the attention probabilities before dropout: [B, N, T, T],
-        or [K x B, N, C, 3 x C] in blocks.
+        [K x B, N, C, 3 x C] in blocks, or None from the kernel.
     """
 
     def __init__(
@@ -196,6 +197,8 @@ class SelfAttention(BertLayer):
     def call(self, hidden, bias, rotation=None, training=False):
         if len(bias.shape) == 5:
             return self._in_blocks(hidden, bias, rotation, training=training)
+        if len(bias.shape) == 2:
+            return self._in_kernel(hidden, bias, rotation), None
         shape = (-1, ops.shape(bias)[-1])
         query_BNTH, key_BNTH, value_BNTH = map(
             self.swap_heads, self._heads(hidden, shape, rotation)
@@ -235,6 +238,16 @@ class SelfAttention(BertLayer):
         context_BTD = ops.reshape(context_BKCNH, (batch, count * size, hidden.shape[-1]))
         context_XD = ops.reshape(context_BTD[:, :length], ops.shape(hidden))
         return self.output_dense(context_XD), attention_XNCC
+
+    def _in_kernel(self, hidden, bias_BT, rotation):
+        from bert_keras.layers.jax_attention import attention
+        from bert_keras.layers.jax_kernels import draw
+
+        heads = self._heads(hidden, (-1, bias_BT.shape[-1]), rotation)
+        query_BTNH, key_BTNH, value_BTNH = (ops.cast(x, self.compute_dtype) for x in heads)
+        rate, random_key = draw(self.dropout)
+        context_BTNH = attention(query_BTNH, key_BTNH, value_BTNH, bias_BT, random_key, rate)
+        return self.output_dense(ops.reshape(context_BTNH, hidden.shape))
 
     def _heads(self, hidden, shape, rotation):
         """Returns query, key and value [B, T, N, H]; `shape` is (B, T)."""

@@ -157,9 +157,23 @@ class EncoderBlock(BertLayer):
 
     def _post_norm(self, hidden_XD, bias, rotation, *, training):
         context_XD, attention_BNTT = self.attention(hidden_XD, bias, rotation, training=training)
-        hidden_XD = self.attention_norm(hidden_XD + self.dropout(context_XD, training=training))
-        output_XD = self.dropout(self.feed_forward(hidden_XD), training=training)
-        return self.feed_forward_norm(hidden_XD + output_XD), attention_BNTT
+        in_kernel = len(bias.shape) == 2
+        add = partial(self._add_in_kernel if in_kernel else self._add, training=training)
+        hidden_XD = add(context_XD, hidden_XD, self.attention_norm)
+        output_XD = self.feed_forward(hidden_XD, training=training)
+        return add(output_XD, hidden_XD, self.feed_forward_norm), attention_BNTT
+
+    def _add(self, x_XD, hidden_XD, norm, *, training):
+        return norm(hidden_XD + self.dropout(x_XD, training=training))
+
+    def _add_in_kernel(self, x_XD, hidden_XD, norm, *, training):
+        from bert_keras.layers.jax_kernels import draw
+        from bert_keras.layers.jax_norm import dropout_add_norm
+
+        beta = norm.beta if norm.center else ops.zeros_like(norm.gamma)
+        gamma, beta = ops.cast(norm.gamma, "float32"), ops.cast(beta, "float32")
+        rate, random_key = draw(self.dropout)
+        return dropout_add_norm(x_XD, hidden_XD, gamma, beta, random_key, rate, norm.epsilon)
 
     def _pre_norm(self, hidden_XD, bias, rotation, *, training):
         normed_XD = self.attention_norm(hidden_XD) if self.attention_norm else hidden_XD

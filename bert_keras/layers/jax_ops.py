@@ -7,11 +7,25 @@ import math
 
 import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 from jax import lax
 
 # Two multiplications and two shifts of "prospector32" (Wellons 2018), with a key before each.
 _STEP, _FIRST, _SECOND = np.uint32(0x9E3779B9), np.uint32(0x21F0AAAD), np.uint32(0x735A2D97)
+
+KERNEL_BLOCK = 128  # tokens; the kernels compute lengths that are multiples of it
+
+
+def takes_kernels(length: int, *, head_size: int, dtype: str) -> bool:
+    """Returns whether `jax_kernels` computes sequences of a length: on one NVIDIA GPU."""
+    return (
+        jax.default_backend() == "gpu"
+        and keras.distribution.distribution() is None
+        and dtype in ("bfloat16", "float16")
+        and length % KERNEL_BLOCK == 0
+        and head_size in (32, 64)
+    )
 
 
 def key_of(seed):

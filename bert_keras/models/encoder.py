@@ -26,12 +26,16 @@ from bert_keras.layers.block import EncoderBlock, recomputed
 from bert_keras.layers.embeddings import BertEmbeddings, SharedEmbeddings
 from bert_keras.layers.heads import Pooler, mean_state
 from bert_keras.layers.primitives import (
+    IS_JAX,
     LayerNorm,
     activation_function,
     last_positions,
     states_at,
 )
 from bert_keras.models.pretrained import Pretrained
+
+if IS_JAX:
+    from bert_keras.layers import jax_ops
 
 
 class EncoderStates(NamedTuple):
@@ -212,14 +216,18 @@ class BertEncoder(Pretrained):
             pooled_BD = self.pooler(state_BD)
         return EncoderStates(tuple(hidden_states), tuple(attentions), hidden_BTD, pooled_BD)
 
-    def _contexts(self, inputs: dict, *, in_blocks: bool) -> dict[bool, tuple]:
+    def _contexts(
+        self, inputs: dict, *, in_blocks: bool, training: bool = False
+    ) -> dict[bool, tuple]:
         """Returns what every block with global (key False) or local (True) attention reads.
 
         These are the attention bias and, with rotary positions, the rotation.
 
         Args:
             inputs: The dict of arrays that the encoder takes.
-            in_blocks: Whether local attention may be computed in blocks of tokens.
+            in_blocks: Whether local attention may be computed in blocks of tokens, and in training
+                all attention in kernels that return no probabilities.
+            training: Whether dropout is applied.
         """
         config, dtype = self.config, self.compute_dtype
         length = ops.shape(inputs["input_ids"])[1]
@@ -227,6 +235,8 @@ class BertEncoder(Pretrained):
             bias = packed_bias(inputs["sequence_ids"], dtype=dtype)
         else:
             bias = attention_bias(inputs["input_mask"], dtype=dtype)
+            if in_blocks and training and self._takes_kernels(length):
+                bias = bias[:, 0, 0]
         if config.is_causal:
             bias = bias + causal_bias(length, dtype=dtype)
         biases, bases = {False: bias}, {False: config.rotary_base}
@@ -252,8 +262,15 @@ class BertEncoder(Pretrained):
         }
         return {is_local: (bias, rotations[bases[is_local]]) for is_local, bias in biases.items()}
 
+    def _takes_kernels(self, length) -> bool:
+        config = self.config
+        if not IS_JAX or config.is_causal or config.local_window:
+            return False
+        head_size = config.hidden_size // config.num_heads
+        return jax_ops.takes_kernels(length, head_size=head_size, dtype=self.compute_dtype)
+
     def call(self, inputs, training=False):
-        contexts = self._contexts(inputs, in_blocks=True)
+        contexts = self._contexts(inputs, in_blocks=True, training=training)
         states = self._states(inputs, contexts, training=training)
         outputs = {"sequence_output": states.sequence_output}
         if self.pooler is not None:
