@@ -232,8 +232,9 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         initializer_stddev=0.0625,
         initial_weights="local-attention",
     ),
-    # Not run. The steps fill an hour and a day of a GPU that computes GPU_FLOPS_PER_SECOND, with
-    # records of 128 tokens and 30,522 tokens in the vocabulary (docs/how-to/pretrain.md). Batch
+    # Not run at this length; gpu-hour took 11 minutes of an H100 (docs/benchmarks/gpu-2026-11.md).
+    # The steps fill an hour and a day of a GPU that computes GPU_FLOPS_PER_SECOND, with records of
+    # 128 tokens and 30,522 tokens in the vocabulary (docs/how-to/pretrain.md). Batch
     # size and learning rate of gpu-day are close to those of Geiping and Goldstein 2022.
     "gpu-hour": dataclasses.replace(
         LAPTOP,
