@@ -5,8 +5,8 @@ compared with the figures that NVIDIA published for one A100 of 312 TFLOP/s: 485
 sequences/s at lengths 128 and 512.
 
 A step is forward pass, backward pass, clipping and AdamW, with dropout, in bfloat16 with float32
-weights, as one XLA program. Utilisation is model FLOP/s (`bert_keras.training.performance`) divided by
-the published peak. Each row is a process; the rows are measured one after another.
+weights, as one XLA program. Utilisation is model FLOP/s (`bert_keras.training.performance`) divided
+by the published peak. Each row is a process; the rows are measured one after another.
 
 `--compare kernels` adds the same model without the kernels of `bert_keras.layers.jax_kernels`.
 `--compare pytorch` adds BertForPreTraining of transformers on the same batches: bfloat16 autocast,
