@@ -191,7 +191,7 @@ def test_logits_are_float32_under_mixed_policies(case, policy):
     for name, array in arrays(mixed(*inputs(3, 5))).items():
         assert array.dtype == "float32"
         difference = np.abs(array - exact[name]).max() / np.abs(exact[name]).max()
-        # Some roundings in a row: of states, weights, norm and product, each by half a unit or less.
+        # Roundings of states, weights, norm and product, each by half a unit or less.
         assert difference < 6 * (2**-8 if policy == "mixed_bfloat16" else 2**-11)
 
 
