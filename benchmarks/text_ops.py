@@ -21,7 +21,7 @@ from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.text.fast_tokenizer import tokenizer_of, write_vocabulary
 from bert_keras.text.sentencepiece_files import sentencepiece_of
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.vocab.train_vocab import train_unigram
+from tfrecords_tools.vocab import train_unigram
 
 NUM_LINES, BATCH, NUM_TOKENS = 4_000, 64, 8_000
 

@@ -22,11 +22,10 @@ from bert_keras.files import (
     write_json,
     write_text,
 )
-from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.google.write import write_google
+from tfrecords_tools.google import write_google
 from tfrecords_tools.inputs.corpus import digest, files, fingerprint, units
-from tfrecords_tools.inputs.decoding import Repairs, Unit
+from tfrecords_tools.inputs.decoding import REMARKS, Unit, expect_text, remarks_of
 from tfrecords_tools.jobs import Workers, result_of, write_receipt
 from tfrecords_tools.manifest import (
     FORMAT,
@@ -36,8 +35,8 @@ from tfrecords_tools.manifest import (
     manifest_head,
     shards_of,
 )
-from tfrecords_tools.records import layout as layouts
 from tfrecords_tools.records.examples import FindInstances
+from tfrecords_tools.records.layout import TRAIN, Layout, layouts_of, ranges_of, shard_file
 from tfrecords_tools.records.shards import WriteShard
 from tfrecords_tools.settings import BuildSettings, GoogleSettings, Settings
 from tfrecords_tools.text.store import TokenStore, join_stores
@@ -136,14 +135,11 @@ def _google_splits(
         [each["path"] for each in inputs],
         vocabulary=vocabulary,
         settings=settings,
-        outputs=[
-            work / layouts.shard_file(layouts.TRAIN, n, settings.shards)
-            for n in range(settings.shards)
-        ],
+        outputs=[work / shard_file(TRAIN, n, settings.shards) for n in range(settings.shards)],
         work=work,
     )
     expect_unchanged(inputs)
-    return {"remarks": [], "splits": {layouts.TRAIN: split}}
+    return {"remarks": [], "splits": {TRAIN: split}}
 
 
 def _splits(
@@ -154,33 +150,27 @@ def _splits(
     pool: Workers,
 ) -> dict[str, Any]:
     """Writes the records of `BuildSettings` and returns their entries of the manifest."""
-    file = write_vocabulary(vocabulary, work)
-    tokenized = result_of(work / "store") or _tokenize(work, inputs, file, settings, pool)
+    tokenized = result_of(work / "store") or _tokenize(work, inputs, vocabulary, settings, pool)
     store, splits = TokenStore(work / "store"), {}
-    for split in layouts.splits_of(
-        store.num_documents, held_out_rate=settings.held_out_rate, seed=settings.seed
+    num_separators = vocabulary.specials.num_separators
+    for layout in layouts_of(
+        store.document_sizes(), settings=settings, num_separators=num_separators
     ):
-        layout = layouts.layout_of(
-            split,
-            *layouts.split_size(split, store),
-            settings=settings,
-            num_separators=vocabulary.specials.num_separators,
-        )
         find = [
             FindInstances(
                 documents=documents,
                 layout=layout,
-                output=work / f"instances-{split.name}-{documents.unit:05d}-{documents.part:05d}",
+                output=work / f"{layout.split.name}-{documents.unit:05d}-{documents.part:05d}",
                 store=work / "store",
             )
-            for documents in layouts.ranges_of(store, tokenized["unit_documents"])
+            for documents in ranges_of(store, tokenized["unit_documents"])
         ]
-        splits[split.name] = _write_split(find, layout, file, pool)
+        splits[layout.split.name] = _write_split(find, layout, vocabulary, pool)
     return {**tokenized["entries"], "splits": splits}
 
 
 def _tokenize(
-    work: Path, inputs: Fingerprints, vocabulary: Path, settings: BuildSettings, pool: Workers
+    work: Path, inputs: Fingerprints, vocabulary: Vocabulary, settings: BuildSettings, pool: Workers
 ) -> dict[str, Any]:
     """Writes the token store of the corpus and returns the counts of documents and repairs."""
     jobs = [
@@ -206,23 +196,22 @@ def units_of(inputs: Fingerprints, *, text_field: str) -> list[Unit]:
 
 def text_entries(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Combines the results of `TokenizeUnit` to the entries of the manifest about the text."""
-    counts, repairs = Counter(), Repairs()
+    counts = Counter()
     for result in results:
         counts.update(result["counts"])
-        repairs.add(Repairs(**result["repairs"]))
-    repairs.expect_text()
+    expect_text(counts)
     return {
         "counts": {name: counts[name] for name in ("unknown", "long_sentences_cut")},
-        "repairs": repairs.counts,
-        "remarks": repairs.remarks(),
+        "repairs": {name: counts[name] for name in REMARKS if counts[name]},
+        "remarks": remarks_of(counts),
     }
 
 
 def _write_split(
-    find: Sequence[FindInstances], layout: layouts.Layout, vocabulary: Path, pool: Workers
+    find: Sequence[FindInstances], layout: Layout, vocabulary: Vocabulary, pool: Workers
 ) -> dict[str, Any]:
     """Writes the shards of a split and returns its entry of the manifest."""
-    work, name = vocabulary.parent, layout.split.name
+    work, name = find[0].output.parent, layout.split.name
     found = pool.run(find, stage=f"find {name}", unit="sentence")
     sizes = [sum(of_range) for of_range in zip(*(each["sizes"] for each in found), strict=True)]
     shard_sizes = [sum(sizes[buckets.start : buckets.stop]) for buckets in layout.shards]

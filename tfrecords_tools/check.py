@@ -1,19 +1,16 @@
-"""Verifies every record of files, compares the files with their manifest, and counts the contents.
-
-TensorFlow parses the records. Their frames are read here: its reader trusts lengths in a file.
-"""
+"""Verifies every record of files, compares files with their manifest, and counts the contents."""
 
 import glob
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
+from bert_keras.data.record_file import check_end, readable_records, records_of, stored_bytes
 from bert_keras.data.records import common_schema, record_files
 from bert_keras.data.schema import (
     LABEL_FEATURE,
@@ -27,7 +24,6 @@ from bert_keras.files import StrPath, file_sha256
 from bert_keras.text.fast_tokenizer import vocabulary_sha256
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.manifest import MANIFEST, NEXT_SENTENCE, read_manifest, shards_of
-from tfrecords_tools.records.writer import checksum, framed_length
 
 BATCH = 1024  # records
 Features = dict[str, np.ndarray]
@@ -55,7 +51,7 @@ def check_records(
         same = first.setdefault(file_sha256(file), file)
         check(same == file, f"{file} contains the same records as {same}; remove one of them")
     digests = {file: sha256 for sha256, file in first.items()}
-    num_manifests, schema = 0, schema_of_files(files)
+    num_manifests, schema = 0, common_schema(files)
     for folder in sorted({Path(file).parent for file in files}):
         if manifest := read_manifest(folder):
             found = {
@@ -101,7 +97,7 @@ def verified_batches(
     files: Sequence[str], *, vocabulary: Vocabulary, stage: str
 ) -> Iterator[tuple[str, int, Features]]:
     """Yields verified batches, each with its file and the number of preceding records in it."""
-    schema = schema_of_files(files)
+    schema = common_schema(files)
     for file in tqdm(files, desc=stage, unit=" file", disable=not stage):
         first = 0
         for features in parsed_batches(file, schema=schema):
@@ -110,43 +106,17 @@ def verified_batches(
             first += len(features["input_ids"])
 
 
-def schema_of_files(files: Sequence[str]) -> PretrainingSchema:
-    """Returns the schema that all files share; raises InputError if a first record is damaged."""
-    for file in files:
-        next(_records_of(file), None)
-    return common_schema(files)
-
-
 def parsed_batches(file: str, *, schema: PretrainingSchema) -> Iterator[Features]:
     """Yields the features of a file, arrays [B,n], in the order of the file."""
     import tensorflow as tf
 
-    spec, records = schema.parsing_spec(), _records_of(file)
-    while batch := list(islice(records, BATCH)):
-        try:
+    spec, num_bytes = schema.parsing_spec(), 0
+    with readable_records(file):
+        for batch in records_of(file).batch(BATCH):
+            num_bytes += int(stored_bytes(batch))
             features = tf.io.parse_example(batch, spec)
-        except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
-            raise InputError(f"{file} contains a record without {schema}") from error
-        yield {name: values.numpy() for name, values in features.items()}
-
-
-def _records_of(file: str) -> Iterator[bytes]:
-    """Yields the data of the records of a file; raises InputError at the first damaged one."""
-    size, number = os.path.getsize(file), 0
-    with open(file, "rb") as stream:
-        while stream.tell() < size:
-            number += 1
-            head = stream.read(12)
-            length = int.from_bytes(head[:8], "little")
-            is_whole = head == framed_length(length) and stream.tell() + length + 4 <= size
-            data = stream.read(length) if is_whole else b""
-            is_valid = is_whole and checksum(data) == stream.read(4)
-            check(
-                is_valid,
-                f"{file}, record {number} is truncated or corrupt; expected an uncompressed "
-                "TFRecord file",
-            )
-            yield data
+            yield {name: values.numpy() for name, values in features.items()}
+        check_end(file, num_bytes)
 
 
 def is_labelled(features: Features) -> np.ndarray:

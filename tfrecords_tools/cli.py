@@ -145,8 +145,7 @@ def command_parser() -> argparse.ArgumentParser:
 
 def vocab(options: dict[str, Any]) -> None:
     """Learn a vocabulary; the same text gives the same vocabulary."""
-    from tfrecords_tools.vocab.train_vocab import train_vocabulary
-    from tfrecords_tools.vocab.words import Reading
+    from tfrecords_tools.vocab import Reading, train_vocabulary
 
     output, model = options["output"], options.get("model", "wordpiece")
     check_output(output)
@@ -187,7 +186,7 @@ def build(options: dict[str, Any]) -> None:
     }
     if "beam" in options:
         try:
-            from tfrecords_tools.beam.build import build_on_beam
+            from tfrecords_tools.beam import build_on_beam
         except ImportError as error:
             remedy = 'expected the extra beam: pip install "bert-keras[beam]"'
             raise InputError(f"apache-beam cannot be imported ({error}); {remedy}") from error
@@ -260,8 +259,6 @@ def show(options: dict[str, Any]) -> None:
             start=options.get("start", 1),
             width=min(showing.WIDTH, width),
         )
-        if showing.has_colours(sys.stdout):
-            texts = map(showing.coloured, texts)
         print("\n\n".join(texts))
         return
     histograms = showing.record_histograms(records, vocabulary=vocabulary)

@@ -1,16 +1,15 @@
 """Shows records as text with the original tokens of masked positions, or histograms of all."""
 
-import itertools
 import os
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 
+from bert_keras.data.records import common_schema
 from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
 from bert_keras.errors import check, counted, printable
 from bert_keras.files import StrPath, atomic_file
@@ -20,17 +19,11 @@ from tfrecords_tools.check import (
     Features,
     every_file,
     is_labelled,
-    schema_of_files,
     verified_batches,
 )
 from tfrecords_tools.manifest import NEXT_SENTENCE, label_names
 
 WIDTH = 100
-# SGR codes by the input at a predicted position: bold and a colour that is legible on dark and on
-# light backgrounds.
-MASKED, REPLACED, KEPT = "1;36", "1;31", "1;32"
-MASKS = ("[MASK]", "<mask>")
-SPECIALS = {**dict.fromkeys(["[CLS]", "[SEP]", "<s>", "</s>"], "2"), "[UNK]": "1;35"}
 BAR_WIDTH, MAX_BARS = 40, 14  # of a histogram in a terminal
 MAX_DRAWN_BARS = 130  # each of 128 positions has its own bar
 PICTURES = (".png", ".svg", ".pdf")
@@ -69,30 +62,8 @@ def record_texts(
         )
 
     legend = "{[MASK]=original} masked, {other=original} replaced, {original=original} kept"
-    has_masks = schema_of_files(files).max_predictions > 0
-    return itertools.chain([legend] * has_masks, itertools.islice(texts(), count))
-
-
-def coloured(text: str) -> str:
-    """Returns a text of `record_texts` with escape sequences for colours."""
-
-    def mark(match: re.Match) -> str:
-        colour = SPECIALS.get(match[0])
-        if match["original"]:
-            colour = KEPT if match["token"] == match["original"] else REPLACED
-            colour = MASKED if match["token"] in MASKS else colour
-        return f"\x1b[{colour}m{match[0]}\x1b[0m" if colour else match[0]
-
-    return re.sub(r"{(?P<token>\S+?)=(?P<original>\S+?)}|[\[<]\S+?[\]>]", mark, text)
-
-
-def has_colours(stream: TextIO) -> bool:
-    """Returns whether a stream is a terminal with colours and NO_COLOR is not set."""
-    return (
-        stream.isatty()
-        and not os.environ.get("NO_COLOR")  # no-color.org: set and not empty
-        and os.environ.get("TERM") != "dumb"
-    )
+    has_masks = common_schema(files).max_predictions > 0
+    return chain([legend] * has_masks, islice(texts(), count))
 
 
 def record_text(
@@ -255,7 +226,7 @@ def plot(histograms: Sequence[Histogram], path: StrPath, *, title: str) -> None:
     figure = Figure(figsize=(4.9 * columns, 3.0 * rows), layout="constrained")
     figure.suptitle(title)
     panels = figure.subplots(rows, columns, squeeze=False).flat
-    for histogram, axes in itertools.zip_longest(histograms, panels):
+    for histogram, axes in zip_longest(histograms, panels):
         if histogram is None:
             axes.set_axis_off()
             continue

@@ -21,7 +21,7 @@ from bert_keras.serving.server import running_server
 from tfrecords_tools.build import build
 from tfrecords_tools.inputs.corpus import documents
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.vocab.train_vocab import train_vocabulary
+from tfrecords_tools.vocab import train_vocabulary
 
 VOCABULARY_SIZE = 4_000
 NUM_LABELS = 4  # one label for each of the longest documents of the corpus

@@ -24,7 +24,7 @@ from bert_keras.text.vocab import Vocabulary
 from bert_keras.training.tensorboard import read_curves
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.vocab.train_vocab import train_vocabulary
+from tfrecords_tools.vocab import train_vocabulary
 
 
 def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: StrPath) -> Results:

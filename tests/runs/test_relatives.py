@@ -15,7 +15,7 @@ from bert_keras.runs.settings import named_recipe
 from bert_keras.text.packing import pack
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.vocab.train_vocab import train_vocabulary
+from tfrecords_tools.vocab import train_vocabulary
 
 LICENSE = Path(__file__).resolve().parents[2] / "LICENSE"
 KINDS = {

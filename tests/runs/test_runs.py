@@ -23,7 +23,7 @@ from bert_keras.training.optimizer import Muon
 from bert_keras.training.tensorboard import read_curves
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.vocab.train_vocab import train_vocabulary
+from tfrecords_tools.vocab import train_vocabulary
 
 PRETRAIN = PretrainRecipe(
     size="tiny",

@@ -39,7 +39,7 @@ def contents(folder):
 
 
 def built_on_beam(corpus, vocabulary, output, settings, options=IN_MEMORY):
-    from tfrecords_tools.beam.build import build_on_beam
+    from tfrecords_tools.beam import build_on_beam
 
     arguments = {"vocabulary": vocabulary, "settings": settings, "pipeline_options": options}
     return build_on_beam(corpus, output=output, **arguments)
@@ -154,7 +154,7 @@ def test_existing_folders_are_refused(beam, corpus, vocabulary, tmp_path):
 
 @pytest.mark.extra
 def test_an_input_that_changes_is_refused(beam, corpus, vocabulary, tmp_path, monkeypatch):
-    from tfrecords_tools.beam import build as module
+    import tfrecords_tools.beam as module
 
     def longer_then_digest(path):
         with open(path, "a") as file:

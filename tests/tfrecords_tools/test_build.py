@@ -11,11 +11,12 @@ import pytest
 import tensorflow_datasets as tfds
 
 from bert_keras import masked_and_labelled
+from bert_keras.data.records import common_schema
 from bert_keras.data.schema import schema_of
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import build
-from tfrecords_tools.check import check_records, every_file, parsed_batches, schema_of_files
+from tfrecords_tools.check import check_records, every_file, parsed_batches
 from tfrecords_tools.settings import BuildSettings, GoogleSettings
 
 SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=8, shards=2, seed=7)
@@ -32,7 +33,7 @@ def records_of(files, vocabulary):
     """Yields (label, tokens of A, tokens of B) with the masked tokens restored."""
     files = every_file(files)
     for file in files:
-        for batch in parsed_batches(file, schema=schema_of_files(files)):
+        for batch in parsed_batches(file, schema=common_schema(files)):
             for row in range(len(batch["input_ids"])):
                 ids = batch["input_ids"][row].copy()
                 counted = batch["masked_lm_weights"][row] > 0

@@ -108,8 +108,8 @@ BUILD = "build one.txt --vocab vocab.txt --output new"
         ("build one.jsonl --vocab vocab.txt --output new --compat google", "one.jsonl is jsonl"),
         ("build one.jsonl --vocab vocab.txt --output new --text-field b", "--text-field"),
         ("check none --vocab vocab.txt", "none"),
-        ("check one.txt --vocab vocab.txt", "one.txt, record 1 is truncated or corrupt"),
-        ("check cut.tfrecord", "cut.tfrecord, record 1 is truncated or corrupt"),
+        ("check one.txt --vocab vocab.txt", "one.txt is not a complete TFRecord file"),
+        ("check cut.tfrecord", "cut.tfrecord is not a complete TFRecord file"),
         ("show none", "none does not exist; expected a folder of records"),
         ("show full", "full contains no vocab.txt"),
         ("show cut.tfrecord --count -1", "count is -1"),
@@ -139,7 +139,7 @@ def test_wrong_options_are_reported_in_one_line(arguments, capsys):
 
 def test_a_missing_apache_beam_names_the_extra(bad, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
-    monkeypatch.delitem(sys.modules, "tfrecords_tools.beam.build", raising=False)
+    monkeypatch.delitem(sys.modules, "tfrecords_tools.beam", raising=False)
     assert main([*BUILD.split(), "--beam"]) == 2
     assert 'pip install "bert-keras[beam]"' in capsys.readouterr().err
 

@@ -14,7 +14,7 @@ import pytest
 
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.google.write import FastRandom, write_google
+from tfrecords_tools.google import FastRandom, write_google
 from tfrecords_tools.settings import GoogleSettings
 
 WORDS = ["ada", "sees", "maps", "un", "##aff", "##able", "##s", "the", "a", ",", ".", "!", "(", ")"]
@@ -164,9 +164,8 @@ def test_fast_random_equals_random(count):
 
 def test_batch_sizes_do_not_change_the_records(files, vocabulary, tmp_path, monkeypatch):
     expected, _ = written(files, vocabulary, tmp_path / "a", mask_unit="word")
-    for name in ("write.BATCH_CHARACTERS", "write.WINDOW", "write.BATCH_ROWS"):
-        monkeypatch.setattr(f"tfrecords_tools.google.{name}", 3)
-    monkeypatch.setattr("tfrecords_tools.google.write.BATCH_RECORDS", 7)
+    for name, size in (("BATCH_CHARACTERS", 3), ("BATCH_ROWS", 3), ("BATCH_RECORDS", 7)):
+        monkeypatch.setattr(f"tfrecords_tools.google.{name}", size)
     parts, _ = written(files, vocabulary, tmp_path / "b", mask_unit="word")
     assert digest(parts) == digest(expected)
 

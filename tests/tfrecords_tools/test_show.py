@@ -1,7 +1,5 @@
-"""Records as text, histograms as text, pages and pictures."""
+"""Records as text, histograms as text and pictures."""
 
-import io
-import re
 import struct
 from xml.etree import ElementTree
 
@@ -13,8 +11,6 @@ from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.records.writer import framed, serialized
 from tfrecords_tools.show import (
     Histogram,
-    coloured,
-    has_colours,
     plot,
     record_histograms,
     record_text,
@@ -23,8 +19,6 @@ from tfrecords_tools.show import (
 )
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "a", "cat", "##s", "sat"))
-COLOURS = re.compile(r"\x1b\[[0-9;]+m")
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 def masked(label=1, first=5):
@@ -84,17 +78,6 @@ def test_records_are_numbered_over_all_files(files):
             list(record_texts(files, vocabulary=VOCABULARY, count=count, start=start))
 
 
-def test_masked_replaced_and_kept_have_different_colours(files):
-    legend, plain = record_texts(files, vocabulary=VOCABULARY, count=1)
-    text = coloured(plain)
-    assert COLOURS.sub("", text) == plain
-    colour = {text: code for code, text in re.findall(r"\x1b\[([0-9;]+)m(.*?)\x1b\[0m", text)}
-    assert colour.keys() == {"[CLS]", "[SEP]", "{[MASK]=cat}", "{sat=sat}", "{a=cat}", "[UNK]"}
-    assert len(set(colour.values())) == 5  # [CLS] and [SEP] alike
-    for mark, text in [("masked", "{[MASK]=cat}"), ("replaced", "{a=cat}"), ("kept", "{sat=sat}")]:
-        assert re.search(rf"\x1b\[{colour[text]}m[^\x1b]*\x1b\[0m {mark}", coloured(legend))
-
-
 @pytest.mark.parametrize(
     ("features", "lines"),
     [
@@ -136,18 +119,6 @@ def test_long_lines_are_wrapped_and_control_characters_escaped():
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "\x1b[2Ja", "##\x9bb"))
     text = record_text(record(input_ids=[2, 5, 6, 3]), vocabulary=vocabulary)
     assert text.splitlines()[-1] == r"  [CLS] \x1b[2Ja\x9bb [SEP]"
-
-
-def test_only_terminals_have_colours(monkeypatch):
-    stream = io.StringIO()
-    assert not has_colours(stream)
-    stream.isatty = lambda: True
-    for name, value, expected in (
-        *(("TERM", "xterm", True), ("NO_COLOR", "", True), ("NO_COLOR", "1", False)),
-        *(("NO_COLOR", "", True), ("TERM", "dumb", False)),
-    ):
-        monkeypatch.setenv(name, value)
-        assert has_colours(stream) is expected
 
 
 def counts(**values):

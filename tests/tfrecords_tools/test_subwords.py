@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
+from bert_keras.data.records import common_schema
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, vocabulary_in
 from tfrecords_tools.build import build
-from tfrecords_tools.check import check_records, every_file, parsed_batches, schema_of_files
+from tfrecords_tools.check import check_records, every_file, parsed_batches
 from tfrecords_tools.settings import BuildSettings, GoogleSettings
 from tfrecords_tools.show import record_texts
 
@@ -50,7 +51,7 @@ def built(corpus, vocabulary, settings):
     counts = check_records(folder, vocabulary=vocabulary)  # against the manifest too
     assert (counts["unknown"] == 0) == (vocabulary.specials.word_start == "Ġ")  # ALBERT's has no @
     files = every_file(folder)
-    batches = [b for file in files for b in parsed_batches(file, schema=schema_of_files(files))]
+    batches = [b for file in files for b in parsed_batches(file, schema=common_schema(files))]
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 

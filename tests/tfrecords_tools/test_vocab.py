@@ -14,17 +14,19 @@ from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import FastTokenizer, vocabulary_from
 from bert_keras.text.tokenizer import WordPieceTokenizer, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tfrecords_tools import vocab as counting
 from tfrecords_tools.cli import main
-from tfrecords_tools.vocab import words as counting
-from tfrecords_tools.vocab.train_vocab import (
+from tfrecords_tools.vocab import (
+    Reading,
     alphabet_of,
+    count_words,
     reserved_tokens,
     train_byte_pairs,
     train_unigram,
     train_vocabulary,
     train_wordpiece,
+    words_of,
 )
-from tfrecords_tools.vocab.words import Reading, count_words, words_of
 
 LICENSE = (Path(__file__).parents[2] / "LICENSE").read_text("utf-8")
 WORDS = Counter({"low": 5, "lower": 2, "newest": 6, "widest": 3})

@@ -8,6 +8,7 @@ import glob
 import hashlib
 import os
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -19,11 +20,10 @@ from tfrecords_tools.inputs import tables, text_files
 from tfrecords_tools.inputs.decoding import (
     Decoder,
     FilePart,
-    Repairs,
     Unit,
     compression_of,
+    expect_text,
     grouped,
-    num_bytes_of,
 )
 from tfrecords_tools.inputs.tables import TFDS
 
@@ -168,36 +168,32 @@ def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]
     )
 
 
-def lines_of(unit: Unit, *, repairs: Repairs, errors: str = "fail") -> Iterator[str]:
+def lines_of(unit: Unit, *, counts: Counter[str], errors: str = "fail") -> Iterator[str]:
     """Yields the stripped lines of a unit, with one "" after each document.
 
-    The end of a file ends a document. `repairs` receives the counts of lines, of dropped and of
-    repaired ones.
+    The end of a file ends a document. `counts` receives the numbers of lines of text, of dropped
+    and of repaired ones.
     """
     for part in unit:
         is_in_document = False
         with _named_errors(part.path):
-            for line in READERS[part.kind](part, Decoder(part, repairs, errors)):
+            for line in READERS[part.kind](part, Decoder(part, counts, errors)):
                 if line or is_in_document:
                     yield line
                 is_in_document = bool(line)
-                repairs.num_lines += is_in_document
+                counts["lines"] += is_in_document
         if is_in_document:
             yield ""
 
 
 def documents(corpus: Sequence[StrPath], *, stage: str) -> Iterator[list[str]]:
     """Yields the list of lines of each document of a whole corpus, with a progress bar."""
-    repairs, all_units = Repairs(), units(corpus, unit_bytes=_UNIT_BYTES)
-    document: list[str] = []
-    total = sum(map(num_bytes_of, all_units))
-    with tqdm(desc=stage, unit=" B", unit_scale=True, total=total) as bar:
-        for unit in all_units:
-            for line in lines_of(unit, repairs=repairs):
-                if line:
-                    document.append(line)
-                else:
-                    yield document
-                    document = []
-            bar.update(num_bytes_of(unit))
-    repairs.expect_text()
+    counts, document = Counter(), []
+    for unit in tqdm(units(corpus, unit_bytes=_UNIT_BYTES), desc=stage, unit=" MB"):
+        for line in lines_of(unit, counts=counts):
+            if line:
+                document.append(line)
+            else:
+                yield document
+                document = []
+    expect_text(counts)

@@ -4,8 +4,8 @@ import contextlib
 import io
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
 from bert_keras.errors import InputError, check
@@ -14,12 +14,8 @@ from bert_keras.files import open_file
 REMARKS = {  # name in the manifest: description
     "lines_not_utf8_dropped": "lines that are not UTF-8, dropped",
     "lines_not_utf8_replaced": "lines that are not UTF-8, kept with U+FFFD for invalid bytes",
-    "records_damaged_dropped": "records that cannot be read, dropped",
-    "long_lines_cut": "lines too long for memory, cut at white space",
-    "lines_decomposed": "lines with decomposed characters (NFD), such as Hangul as jamo, composed",
 }
 ERRORS = ("fail", "skip", "replace")  # what to do with lines that are not UTF-8
-LONGEST_LINE = 1 << 22  # characters; a longer line is divided
 BLOCK = 1 << 18  # bytes read at once
 _NOUNS = {"parquet": "row", "tfds": "example"}  # by the kind of a file; others have lines
 Item = TypeVar("Item")
@@ -81,34 +77,16 @@ def grouped(
         yield group
 
 
-@dataclass
-class Repairs:
-    """Counts what was repaired; it is converted to and from JSON by `asdict` and `**values`."""
+def remarks_of(counts: Mapping[str, int]) -> list[str]:
+    """Returns a sentence for each kind of lines that were not UTF-8; see `REMARKS`."""
+    return [f"{text}: {counts[name]:,}" for name, text in REMARKS.items() if counts.get(name)]
 
-    counts: dict[str, int] = field(default_factory=dict)  # by the names of `REMARKS`
-    first: dict[str, str] = field(default_factory=dict)  # location of the first of each kind
-    num_lines: int = 0  # lines of text that were read
 
-    def add(self, other: "Repairs") -> None:
-        """Adds the counts of another part of the corpus."""
-        self.counts = dict(Counter(self.counts) + Counter(other.counts))
-        self.first = other.first | self.first
-        self.num_lines += other.num_lines
-
-    def remarks(self) -> list[str]:
-        """Returns a sentence for each kind of repair, with the first location."""
-        return [
-            f"{text}: {self.counts[name]:,} (first: {self.first[name]})"
-            for name, text in REMARKS.items()
-            if name in self.counts
-        ]
-
-    def expect_text(self) -> None:
-        """Raises InputError if no line of text was read."""
-        reasons = "; ".join(self.remarks()) or "no lines but blank ones"
-        check(
-            self.num_lines, f"the corpus contains no text ({reasons}); expected a paragraph a line"
-        )
+def expect_text(counts: Mapping[str, int]) -> None:
+    """Raises InputError if no line of text was read."""
+    reasons = "; ".join(remarks_of(counts)) or "no lines but blank ones"
+    expected = f"the corpus contains no text ({reasons}); expected a paragraph a line"
+    check(counts.get("lines"), expected)
 
 
 @dataclass(frozen=True)
@@ -120,7 +98,7 @@ class Decoder:
     """
 
     part: FilePart
-    repairs: Repairs
+    counts: Counter[str]  # of "lines" and of those in `REMARKS`
     errors: str = "fail"
 
     def text(self, raw: bytes, place: int) -> str | None:
@@ -130,50 +108,28 @@ class Decoder:
         except UnicodeDecodeError as error:
             if self.errors == "fail":
                 raise InputError(
-                    f"{self._location(place)} is not UTF-8 (byte {raw[error.start]:#04x} at column "
+                    f"{self.location(place)} is not UTF-8 (byte {raw[error.start]:#04x} at column "
                     f"{error.start + 1}); convert the file to UTF-8, or drop such lines with "
                     "--errors skip or keep them with --errors replace"
                 ) from error
         is_dropped = self.errors == "skip"
-        self._note(f"lines_not_utf8_{'dropped' if is_dropped else 'replaced'}", place)
+        self.counts[f"lines_not_utf8_{'dropped' if is_dropped else 'replaced'}"] += 1
         return None if is_dropped else raw.decode(errors="replace")
 
-    def lines(self, raw: bytes, place: int) -> Iterator[str]:
-        """Yields a line stripped and in NFC, a very long one in parts; nothing if it is dropped."""
+    def line(self, raw: bytes, place: int) -> str | None:
+        """Decodes a line to NFC, as a cased vocabulary has composed letters, and strips it."""
         text = self.text(raw, place)
-        if text is None:
-            return
-        if not unicodedata.is_normalized("NFC", text):  # a cased vocabulary has composed letters
-            self._note("lines_decomposed", place)
-            text = unicodedata.normalize("NFC", text)
-        if len(text) > LONGEST_LINE:
-            self._note("long_lines_cut", place)
-        while len(text) > LONGEST_LINE:
-            end = max(text.rfind(" ", 0, LONGEST_LINE), 0) or LONGEST_LINE
-            if part := text[:end].strip():
-                yield part
-            text = text[end:].lstrip()
-        yield text.strip()
+        return text and unicodedata.normalize("NFC", text).strip()
 
     def document(self, raw: bytes, place: int) -> Iterator[str]:
         """Yields the lines of a record, then ""; blank lines in it do not end a document."""
         for line in raw.split(b"\n"):
-            yield from filter(None, self.lines(line, place))
+            if text := self.line(line, place):
+                yield text
         yield ""
 
-    def drop(self, place: int, reason: str) -> None:
-        """Drops a record, or raises InputError with the reason if `errors` is "fail"."""
-        if self.errors == "fail":
-            location = self._location(place)
-            raise InputError(f"{location} {reason}; correct it, or drop it with --errors skip")
-        self._note("records_damaged_dropped", place)
-
-    def _note(self, name: str, place: int) -> None:
-        noun = _NOUNS.get(self.part.kind, "byte")
-        self.repairs.first.setdefault(name, f"{self.part.path}, {noun} {place:,}")
-        self.repairs.counts[name] = self.repairs.counts.get(name, 0) + 1
-
-    def _location(self, place: int) -> str:
+    def location(self, place: int) -> str:
+        """Returns the name of the file and the number of a line, row or example for errors."""
         if noun := _NOUNS.get(self.part.kind):
             return f"{self.part.path}, {noun} {place:,}"
         number, remaining = 1, place

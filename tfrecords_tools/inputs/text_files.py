@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from bert_keras.errors import check
+from bert_keras.errors import InputError, check
 from tfrecords_tools.inputs.decoding import BLOCK, Decoder, FilePart, compression_of, open_text
 
 # A document begins at the end of each match. Some documents begin elsewhere: a line of more than 64
@@ -44,8 +44,9 @@ def format_of(path: str) -> str:
 
 def plain_text(part: FilePart, decoder: Decoder) -> Iterator[str]:
     """Reads plain text: a line is a paragraph or a sentence, a blank line ends a document."""
-    for position, line in _lines(part):
-        yield from decoder.lines(line, position)
+    for position, raw in _lines(part):
+        if (line := decoder.line(raw, position)) is not None:
+            yield line
 
 
 def articles(part: FilePart, decoder: Decoder) -> Iterator[str]:
@@ -75,15 +76,15 @@ def json_lines(part: FilePart, decoder: Decoder) -> Iterator[str]:
         if source is None:
             continue
         try:
-            text = json.loads(source)[part.text_field]
-        except (ValueError, RecursionError, KeyError, TypeError) as error:
-            text = error
-        if isinstance(text, str | None):
+            text = json.loads(source)[part.text_field] or ""
             # JSON can spell half of a surrogate pair; as bytes it is treated as other bad UTF-8
-            yield from decoder.document((text or "").encode("utf-8", "surrogatepass"), position)
-        else:
-            reason = f'is no JSON object with a text "{part.text_field}" ({text!r:.80})'
-            decoder.drop(position, f"{reason}; --text-field names the field")
+            data = text.encode("utf-8", "surrogatepass")
+        except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+            raise InputError(
+                f'{decoder.location(position)} is no JSON object with a text "{part.text_field}" '
+                f"({error!r:.80}); correct it, or name the field with --text-field"
+            ) from error
+        yield from decoder.document(data, position)
 
 
 def _lines(part: FilePart) -> Iterator[tuple[int, bytes]]:

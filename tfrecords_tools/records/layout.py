@@ -72,18 +72,6 @@ def splits_of(num_documents: int, *, held_out_rate: float, seed: int) -> list[Sp
     return [Split(TRAIN, num_documents - count, held_out), Split(HELD_OUT, count, held_out)]
 
 
-def split_size(split: Split, store: TokenStore) -> tuple[int, int]:
-    """Returns the number of sentences and of tokens of a split."""
-    documents = np.asarray(store.documents(0, store.num_documents))
-    sentences = np.asarray(store.sentences(0, store.num_sentences))
-    numbers = np.array(split.held_out, np.int64)
-    first, last = documents[numbers], documents[numbers + 1]
-    held_out = int((last - first).sum()), int((sentences[last] - sentences[first]).sum())
-    if split.name == HELD_OUT:
-        return held_out
-    return store.num_sentences - held_out[0], store.num_tokens - held_out[1]
-
-
 def ranges_of(store: TokenStore, unit_documents: Iterable[int]) -> Iterator[Range]:
     """Yields the ranges of all documents; each unit of the corpus has `unit_documents` of them."""
     first = 0
@@ -179,7 +167,20 @@ def shard_file(split: str, shard: int, num_shards: int) -> str:
     return f"{split}-{shard:05d}-of-{num_shards:05d}.tfrecord"
 
 
-def layout_of(
+def layouts_of(
+    sizes: np.ndarray, *, settings: BuildSettings, num_separators: int
+) -> tuple[Layout, ...]:
+    """Plans the splits of documents; `sizes` is that of `TokenStore.document_sizes`."""
+    splits = splits_of(sizes.shape[1], held_out_rate=settings.held_out_rate, seed=settings.seed)
+    held_out = sizes[:, np.array(splits[0].held_out, np.int64)].sum(axis=1)
+    split_sizes = [sizes.sum(axis=1) - held_out, held_out]
+    return tuple(
+        _layout_of(split, *size.tolist(), settings=settings, num_separators=num_separators)
+        for split, size in zip(splits, split_sizes, strict=False)
+    )
+
+
+def _layout_of(
     split: Split,
     num_sentences: int,
     num_tokens: int,

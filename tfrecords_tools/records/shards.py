@@ -9,7 +9,6 @@ import numpy as np
 
 from bert_keras.data.masking import Masker
 from bert_keras.data.schema import PretrainingSchema
-from bert_keras.text.fast_tokenizer import vocabulary_from
 from bert_keras.text.packing import (
     TextSpans,
     packed,
@@ -52,18 +51,16 @@ class WriteShard:
     layout: Layout
     shard: int  # index in the layout
     store: Path
-    vocabulary: Path
+    vocabulary: Vocabulary
     size: int  # estimated number of records
 
     def __call__(self) -> dict[str, Any]:
-        vocabulary = vocabulary_from(self.vocabulary)
-        return write_record_file(self.output, self._batches(vocabulary))
+        return write_record_file(self.output, self._batches())
 
-    def _batches(
-        self, vocabulary: Vocabulary
-    ) -> Iterator[tuple[dict[str, np.ndarray], dict[str, int]]]:
+    def _batches(self) -> Iterator[tuple[dict[str, np.ndarray], dict[str, int]]]:
         """Yields the features of batches of records, and their counts."""
-        store, layout, settings = TokenStore(self.store), self.layout, self.layout.settings
+        store, layout, vocabulary = TokenStore(self.store), self.layout, self.vocabulary
+        settings = layout.settings
         generator = np.random.default_rng(layout.seeds_of_shard(self.shard))
         masker = Masker(settings.policy, vocabulary) if settings.policy else None
         for bucket in layout.shards[self.shard]:

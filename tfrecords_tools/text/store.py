@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Sequence
 from mmap import MADV_DONTNEED, MADV_RANDOM, PROT_READ, mmap
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -76,41 +75,69 @@ class TokenWriter:
         self._files[name].write(indices.astype(INDEX_DTYPE).tobytes())
 
 
-class TokenSource(Protocol):
-    """The boundaries of documents and sentences: a `TokenStore`, or the part of a Beam step."""
+class TokenSource:
+    """The tokens and boundaries of the documents of a store, or of adjacent ones in memory.
 
-    def documents(self, first: int, last: int) -> memoryview: ...
+    Args:
+        tokens: The ids, as bytes of `dtype`.
+        sentences: int64 as bytes, the first token of each sentence, and the end of the last one.
+        documents: int64 as bytes, the first sentence of each document, and the end of the last one.
+        dtype: The type of the ids.
+        first_document: The number of the first of `documents`.
+        first_sentence: The number of the first of `sentences`.
+    """
 
-    def sentences(self, first: int, last: int) -> memoryview: ...
-
-
-class TokenStore:
-    """Reads a store by memory maps; documents, sentences and tokens are numbered over all of it."""
-
-    def __init__(self, folder: Path):
-        self._maps = {name: _mapped(folder / name) for name in FILES}
-        self._tokens = self._maps["tokens"]
-        self._sentences = memoryview(self._maps["sentences"]).cast("q")
-        self._documents = memoryview(self._maps["documents"]).cast("q")
-        self.num_sentences = len(self._sentences) - 1
-        self.num_documents = len(self._documents) - 1
-        self.num_tokens = self._sentences[-1]
-        self.dtype = np.dtype("<u2" if len(self._tokens) == 2 * self.num_tokens else "<u4")
-        if isinstance(self._tokens, mmap):
-            self._tokens.madvise(MADV_RANDOM)  # the system does not read ahead of a span
+    def __init__(
+        self,
+        tokens: bytes | mmap,
+        sentences: bytes | mmap,
+        documents: bytes | mmap,
+        *,
+        dtype: np.dtype,
+        first_document: int = 0,
+        first_sentence: int = 0,
+    ):
+        self._tokens, self.dtype = tokens, dtype
+        self._sentences = memoryview(sentences).cast("q")
+        self._documents = memoryview(documents).cast("q")
+        self._first_token = self._sentences[0]
+        self._first_sentence, self._first_document = first_sentence, first_document
 
     def documents(self, first: int, last: int) -> memoryview:
         """Returns the first sentence of each document from `first` to `last`, `last` included."""
-        return self._documents[first : last + 1]
+        return self._documents[first - self._first_document : last - self._first_document + 1]
 
     def sentences(self, first: int, last: int) -> memoryview:
-        """Returns the first token of each sentence from `first` to `last`, `last` included."""
-        return self._sentences[first : last + 1]
+        """Returns the first token of each sentence from `first` to `last`, `last` included.
+
+        There are fewer if the source ends before `last`.
+        """
+        return self._sentences[first - self._first_sentence : last - self._first_sentence + 1]
 
     def tokens(self, start: int, end: int) -> bytes:
         """Returns the token ids from `start` to `end - 1` as bytes of `dtype`."""
-        size = self.dtype.itemsize
-        return self._tokens[start * size : end * size]
+        size, first = self.dtype.itemsize, self._first_token
+        return self._tokens[(start - first) * size : (end - first) * size]
+
+
+class TokenStore(TokenSource):
+    """Reads a store by memory maps; documents, sentences and tokens are numbered over all of it."""
+
+    def __init__(self, folder: Path):
+        self._maps = [_mapped(folder / name) for name in FILES]
+        num_tokens = memoryview(self._maps[1]).cast("q")[-1]
+        dtype = np.dtype("<u2" if len(self._maps[0]) == 2 * num_tokens else "<u4")
+        super().__init__(*self._maps, dtype=dtype)
+        self.num_tokens = num_tokens
+        self.num_sentences = len(self._sentences) - 1
+        self.num_documents = len(self._documents) - 1
+        if isinstance(self._tokens, mmap):
+            self._tokens.madvise(MADV_RANDOM)  # the system does not read ahead of a span
+
+    def document_sizes(self) -> np.ndarray:
+        """Returns int64 [2,D], the number of sentences and of tokens of each document."""
+        documents = np.asarray(self._documents)
+        return np.stack([np.diff(documents), np.diff(np.asarray(self._sentences)[documents])])
 
     def tokens_of_spans(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Returns the token ids of spans with these first tokens and lengths, concatenated."""
@@ -118,7 +145,7 @@ class TokenStore:
 
     def release(self) -> None:
         """Releases the memory of the pages that were read."""
-        for file in self._maps.values():
+        for file in self._maps:
             if isinstance(file, mmap):
                 file.madvise(MADV_DONTNEED)
 

@@ -6,7 +6,7 @@ the id of a token that continues a word is raised by the size of the vocabulary.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from bert_keras.text.fast_tokenizer import tokenizer_of, vocabulary_from
+from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus import lines_of
-from tfrecords_tools.inputs.decoding import Repairs, Unit, grouped, num_bytes_of
+from tfrecords_tools.inputs.decoding import Unit, grouped, num_bytes_of
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text.sentences import continues, import_function, splitter
 from tfrecords_tools.text.store import TokenWriter, token_dtype
@@ -26,19 +26,19 @@ from tfrecords_tools.text.store import TokenWriter, token_dtype
 _BATCH_CHARACTERS = 1 << 17  # tokenized at once
 
 
-def store_dtype(settings: BuildSettings, vocabulary: Path) -> np.dtype:
+def store_dtype(settings: BuildSettings, vocabulary: Vocabulary) -> np.dtype:
     """Returns the type of the ids in a token store, including raised ids."""
-    size = len(_vocabulary(vocabulary))
+    size = len(vocabulary)
     return token_dtype(2 * size if settings.masks_written_words else size)
 
 
 @dataclass(frozen=True)
 class TokenizeUnit:
-    """A job that writes the token store of one unit and returns its counts and repairs."""
+    """A job that writes the token store of one unit and returns its counts."""
 
     unit: Unit
     output: Path
-    vocabulary: Path
+    vocabulary: Vocabulary
     settings: BuildSettings
 
     @property
@@ -46,19 +46,19 @@ class TokenizeUnit:
         return num_bytes_of(self.unit)
 
     def __call__(self) -> dict[str, Any]:
-        settings, vocabulary = self.settings, _vocabulary(self.vocabulary)
+        settings, vocabulary = self.settings, self.vocabulary
         longest = settings.max_length - vocabulary.num_specials(2)
-        counts, repairs = Counter(), Repairs()
-        lines = lines_of(self.unit, repairs=repairs, errors=settings.errors)
+        counts = Counter()
+        lines = lines_of(self.unit, counts=counts, errors=settings.errors)
         split = sentence_splitter(settings.splitter, vocabulary)
-        with TokenWriter(self.output, dtype=store_dtype(settings, self.vocabulary)) as writer:
+        with TokenWriter(self.output, dtype=store_dtype(settings, vocabulary)) as writer:
             for texts, is_first in _batches(lines, split):
-                ids, lengths = _encoded(texts, self.vocabulary, settings)
+                ids, lengths = _encoded(texts, vocabulary, settings)
                 is_unknown = ids % len(vocabulary) == vocabulary.unk_id
                 counts["unknown"] += int(np.count_nonzero(is_unknown))
                 counts["long_sentences_cut"] += int(np.count_nonzero(lengths > longest))
                 writer.add(ids, *cut_to_fit(lengths, is_first, longest=longest))
-        return {"documents": writer.num_documents, "counts": counts, "repairs": asdict(repairs)}
+        return {"documents": writer.num_documents, "counts": counts}
 
 
 def cut_to_fit(
@@ -109,7 +109,7 @@ def _batches(
 
 
 def _encoded(
-    texts: list[str], vocabulary: Path, settings: BuildSettings
+    texts: list[str], vocabulary: Vocabulary, settings: BuildSettings
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the ids, int [M], raised for word masking, and the length of each text, int64 [N]."""
     tokenizer = _tokenizer(vocabulary, settings.lowercase)
@@ -132,17 +132,11 @@ def _encoded(
 
 
 @cache
-def _vocabulary(path: Path) -> Vocabulary:
-    return vocabulary_from(path)
+def _tokenizer(vocabulary: Vocabulary, lowercase: bool) -> TextTokenizer:
+    return tokenizer_of(vocabulary, lowercase=lowercase)
 
 
 @cache
-def _tokenizer(vocabulary: Path, lowercase: bool) -> TextTokenizer:
-    return tokenizer_of(_vocabulary(vocabulary), lowercase=lowercase)
-
-
-@cache
-def _is_continuation(vocabulary: Path) -> np.ndarray:
+def _is_continuation(vocabulary: Vocabulary) -> np.ndarray:
     """Returns bool [V]: whether a token continues a word whatever precedes it."""
-    loaded = _vocabulary(vocabulary)
-    return np.array(list(map(loaded.continues, loaded.tokens)))
+    return np.array(list(map(vocabulary.continues, vocabulary.tokens)))

@@ -6,28 +6,25 @@ import json
 import lzma
 import os
 import random
-import tracemalloc
-from dataclasses import asdict
+from collections import Counter
 
 import fsspec
 import pytest
 from backports import zstd
 
 from bert_keras.errors import InputError
-from tfrecords_tools.inputs import decoding, text_files
+from tfrecords_tools.inputs import text_files
 from tfrecords_tools.inputs.corpus import digest, documents, files, fingerprint, lines_of, units
-from tfrecords_tools.inputs.decoding import Repairs
+from tfrecords_tools.inputs.decoding import remarks_of
 from tfrecords_tools.inputs.text_files import format_of
 
 
 def read(*paths, unit_bytes=1 << 20, errors="fail", text_field="text"):
-    """Returns all lines of all units, and the repairs."""
-    repairs, lines = Repairs(), []
+    """Returns all lines of all units, and the counts of lines."""
+    counts, lines = Counter(), []
     for unit in units(paths, unit_bytes=unit_bytes, text_field=text_field):
-        unit_repairs = Repairs()  # as in the job of the unit
-        lines += lines_of(unit, repairs=unit_repairs, errors=errors)
-        repairs.add(Repairs(**json.loads(json.dumps(asdict(unit_repairs)))))
-    return lines, repairs
+        lines += lines_of(unit, counts=counts, errors=errors)
+    return lines, counts
 
 
 @pytest.fixture
@@ -97,7 +94,7 @@ def test_paths_without_files_and_files_that_occur_twice_are_refused(remote, tmp_
 def test_remote_files_are_read_like_local_files(remote):
     all_units = units([remote], unit_bytes=50)
     assert len(all_units) > 8
-    lines = [line for unit in all_units for line in lines_of(unit, repairs=Repairs())]
+    lines = [line for unit in all_units for line in lines_of(unit, counts=Counter())]
     assert lines == ["a", "", *["b", "", "c"], *["b", "", "c"] * 99, "", "p", "", "d", "", "g", ""]
     assert digest(f"{remote}/a.txt")["sha256"].startswith("ca978112ca1bbdca")
     before = fingerprint(f"{remote}/a.txt")
@@ -151,15 +148,12 @@ def json_of(generator):
 )
 def test_the_unit_size_does_not_change_the_lines(file, monkeypatch, make, block, seeds):
     monkeypatch.setattr(text_files, "BLOCK", block)
-    monkeypatch.setattr(decoding, "LONGEST_LINE", 64)
     for seed in seeds:
         content = make(random.Random(seed)).encode()
         path = file(content)
-        expected, repairs = read(path, unit_bytes=len(content) + 1)
+        expected = read(path, unit_bytes=len(content) + 1)
         for unit_bytes in {1, 2, 3, 7, 50, *range(1, len(content), len(content) // 9 + 1)}:
-            lines, same_repairs = read(path, unit_bytes=unit_bytes)
-            assert lines == expected
-            assert same_repairs.counts == repairs.counts
+            assert read(path, unit_bytes=unit_bytes) == expected
 
 
 @pytest.mark.parametrize(
@@ -250,14 +244,10 @@ def test_json_lines(file):
         ("[" * 100_000, "is no JSON object"),
     ],
 )
-def test_damaged_json_lines_are_refused_or_dropped(file, line, message):
+def test_damaged_json_lines_are_refused(file, line, message):
     path = file(f'{{"text": "a"}}\n{line}\n{{"text": "b"}}\n', "x.jsonl")
     with pytest.raises(InputError, match=rf"x\.jsonl, line 2 .*{message}"):
         read(path)
-    for errors in ("skip", "replace"):
-        lines, repairs = read(path, errors=errors)
-        assert lines == ["a", "", "b", ""]
-        assert repairs.counts == {"records_damaged_dropped": 1}
 
 
 @pytest.mark.parametrize("unit_bytes", [1 << 20, 7, 4])
@@ -268,11 +258,10 @@ def test_lines_that_are_not_utf8_are_refused_dropped_or_repaired(file, unit_byte
         read(path, unit_bytes=unit_bytes)
     with pytest.raises(InputError, match=r"packed.gz, line 4 is not UTF-8"):
         read(packed)
-    lines, repairs = read(path, unit_bytes=unit_bytes, errors="skip")
+    lines, counts = read(path, unit_bytes=unit_bytes, errors="skip")
     assert lines == ["fine", "", "more", ""]
-    assert repairs.counts == {"lines_not_utf8_dropped": 2}
-    (remark,) = repairs.remarks()
-    assert "dropped: 2" in remark and f"{path}, byte 7" in remark
+    assert counts == {"lines": 2, "lines_not_utf8_dropped": 2}
+    assert "dropped: 2" in remarks_of(counts)[0]
     lines, _ = read(path, unit_bytes=unit_bytes, errors="replace")
     assert lines == ["fine", "", "caf\ufffd au lait", "more", "", "\ufffd", ""]
 
@@ -292,28 +281,8 @@ def test_a_corpus_without_text_is_refused(file):
             list(documents([path], stage="read"))
 
 
-def test_long_lines_are_cut_at_white_space(tmp_path, file, monkeypatch):
-    path = tmp_path / "endless"
-    path.write_bytes(b"word " * (8 << 18))
-    tracemalloc.start()
-    (unit,) = units([path], unit_bytes=1 << 30)
-    repairs, lengths = Repairs(), []
-    for line in lines_of(unit, repairs=repairs):
-        lengths.append(len(line))
-    assert tracemalloc.get_traced_memory()[1] < 6 * path.stat().st_size
-    tracemalloc.stop()
-    assert max(lengths) <= decoding.LONGEST_LINE and len(lengths) == 4
-    assert sum(lengths) == 5 * (8 << 18) - (len(lengths) - 1)  # the blanks at the cuts are lost
-    assert repairs.counts == {"long_lines_cut": 1}
-    monkeypatch.setattr(decoding, "LONGEST_LINE", 32)
-    text = "\u4e2d\u6587" * 40
-    lines, _ = read(file(f"short\n{text}\nnext{' ' * 100}blank\n"))
-    assert "".join(lines) == f"short{text}nextblank"
-    assert lines[-1] == "" and "" not in lines[:-1]
-
-
 def test_a_file_that_became_shorter_is_refused(file):
     all_units = units([file("a\n\n" * 100)], unit_bytes=100)
     file("a\n\n" * 60)
     with pytest.raises(InputError, match="file became shorter"):
-        [list(lines_of(unit, repairs=Repairs())) for unit in all_units]
+        [list(lines_of(unit, counts=Counter())) for unit in all_units]

@@ -1,6 +1,7 @@
 """Rows of parquet files and examples of TensorFlow Datasets as documents."""
 
 import tracemalloc
+from collections import Counter
 
 import pyarrow as pa
 import pytest
@@ -10,16 +11,15 @@ from pyarrow import parquet
 
 from bert_keras.errors import InputError
 from tfrecords_tools.inputs.corpus import digest, fingerprint, lines_of, units
-from tfrecords_tools.inputs.decoding import Repairs
 
 TEXTS = ["a\n\nb", None, " ", "c\r\nd", "\u00e9"]
 LINES = ["a", "b", "", "c", "d", "", "\u00e9", ""]
 
 
 def read(path, *, unit_bytes=1 << 20, errors="fail", text_field="text"):
-    repairs, lines = Repairs(), []
+    lines = []
     for unit in units([path], unit_bytes=unit_bytes, text_field=text_field):
-        lines += lines_of(unit, repairs=repairs, errors=errors)
+        lines += lines_of(unit, counts=Counter(), errors=errors)
     return lines
 
 
@@ -67,7 +67,7 @@ def test_a_large_row_group_is_read_in_batches(table):
     before, peak = pa.total_allocated_bytes(), 0
     tracemalloc.start()
     (unit,) = units([path], unit_bytes=1 << 30)
-    for _ in lines_of(unit, repairs=Repairs()):
+    for _ in lines_of(unit, counts=Counter()):
         peak = max(peak, pa.total_allocated_bytes() - before)
     assert peak + tracemalloc.get_traced_memory()[1] < 16 << 20
     tracemalloc.stop()

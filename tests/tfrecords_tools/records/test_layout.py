@@ -8,7 +8,8 @@ import pytest
 
 from tfrecords_tools.records import layout
 from tfrecords_tools.records.examples import read_bucket, write_buckets
-from tfrecords_tools.records.layout import documents_of, ranges_of, split_size, splits_of
+from tfrecords_tools.records.layout import documents_of, layouts_of, ranges_of, splits_of
+from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text.store import TokenStore, TokenWriter, token_dtype
 
 
@@ -62,10 +63,11 @@ def test_ranges_contain_every_sentence_once_in_order(store, monkeypatch, sentenc
 
 
 def test_sizes_of_splits_add_up(store):
-    train, held_out = splits_of(store.num_documents, held_out_rate=0.2, seed=1)
-    sizes = split_size(train, store), split_size(held_out, store)
+    settings = BuildSettings(held_out_rate=0.2)
+    layouts = layouts_of(store.document_sizes(), settings=settings, num_separators=1)
+    sizes = [(each.num_sentences, each.num_tokens) for each in layouts]
     assert np.sum(sizes, axis=0).tolist() == [store.num_sentences, store.num_tokens]
-    ids = [number + 1 for number in held_out.held_out]
+    ids = [number + 1 for number in layouts[1].split.held_out]
     assert sizes[1] == (sum(n % 7 + 1 for n in ids), sum(n * (n % 7 + 1) for n in ids))
 
 

@@ -77,10 +77,9 @@ def test_several_documents_are_added_in_one_call(tmp_path, batch_size):
 def tokenized(text, vocabulary, tmp_path, **changes):
     """Returns documents as lists of sentences of words, and what the job returns."""
     (tmp_path / "a.txt").write_text(text)
-    vocabulary.save(tmp_path / "vocab.txt")
     settings = BuildSettings(**{"max_predictions": 5, **changes})
     (unit,) = units([tmp_path / "a.txt"], unit_bytes=1 << 20)
-    job = TokenizeUnit(unit, tmp_path / "tokens", tmp_path / "vocab.txt", settings)
+    job = TokenizeUnit(unit, tmp_path / "tokens", vocabulary, settings)
     result = job()
     return [
         [" ".join(vocabulary.tokens[number] for number in sentence) for sentence in document]
@@ -93,7 +92,7 @@ def test_documents_sentences_and_tokens(vocabulary, tmp_path):
     documents, result = tokenized(text, vocabulary, tmp_path)
     assert documents == [["ada sees cats .", "and ben too !", "cy ."], ["dora likes [UNK] ."]]
     assert result["documents"] == 2
-    assert result["counts"] == {"unknown": 1, "long_sentences_cut": 0}
+    assert result["counts"] == {"lines": 3, "unknown": 1, "long_sentences_cut": 0}
 
 
 def test_long_sentences_are_cut_and_counted(vocabulary, tmp_path):
@@ -165,10 +164,9 @@ def test_a_segmenter_raises_the_ids_that_continue_a_word(plugins, tmp_path):
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "。", *"今天北京语言"))
     options = {"segmenter": "own_plugin:pairs", "mask_unit": "word", "splitter": "zh"}
     (tmp_path / "a.txt").write_text("今天语言。北京今天。", "utf-8")
-    vocabulary.save(tmp_path / "vocab.txt")
     (unit,) = units([tmp_path / "a.txt"], unit_bytes=1 << 20)
     settings = BuildSettings(**options, max_length=50)
-    TokenizeUnit(unit, tmp_path / "tokens", tmp_path / "vocab.txt", settings)()
+    TokenizeUnit(unit, tmp_path / "tokens", vocabulary, settings)()
     size = len(vocabulary)
     assert read(tmp_path / "tokens") == [
         [[6, 7 + size, 10, 11 + size, 5], [8, 9 + size, 6, 7 + size, 5]]

@@ -1,8 +1,9 @@
 """Learns a vocabulary from a corpus; the same text gives the same vocabulary.
 
-The WordPiece trainer of `tokenizers` numbers characters in the order of a hash map and breaks ties
-between equally frequent pairs by these numbers, so it receives all characters in a fixed order
-here. The Unigram trainer of `tokenizers` gives other tokens in every process, so SentencePiece
+Words are counted here, in several processes: if the trainers of `tokenizers` count them, the ids of
+words, and with them the ties between equally frequent pairs, differ from run to run. The WordPiece
+trainer numbers characters in the order of a hash map, so it receives all characters in a fixed
+order. The Unigram trainer of `tokenizers` gives other tokens in every process, so SentencePiece
 learns Unigram, on one thread and from words in a fixed order.
 """
 
@@ -10,31 +11,31 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from random import Random
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers
 from tokenizers.models import BPE, WordPiece
-from tokenizers.pre_tokenizers import ByteLevel, WhitespaceSplit
+from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel, WhitespaceSplit
 from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 from tqdm import tqdm
 
 from bert_keras.errors import LARGEST_SIZE, InputError, check, check_name
 from bert_keras.files import StrPath
 from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, rules_vocabulary
-from bert_keras.text.rules import byte_pair_rules, unigram_rules
+from bert_keras.text.rules import byte_pair_rules, unigram_rules, unigram_steps
+from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.text.sentences import TextParts, import_function, part_starts
-from tfrecords_tools.vocab.words import (
-    Reading,
-    byte_words_of,
-    count_words,
-    most_frequent,
-    plain_words_of,
-    repeated_words,
-    words_of,
-)
+from tfrecords_tools.inputs.corpus import lines_of, units
+from tfrecords_tools.inputs.decoding import Unit, expect_text, grouped, num_bytes_of, remarks_of
+from tfrecords_tools.jobs import Workers
+from tfrecords_tools.text.sentences import import_function, part_starts
 
+UNIT_BYTES = 4 << 20
+MAX_WORDS = 1_000_000  # about 150 bytes each; with more, the rarest are dropped
+MAX_LEARNT_WORDS = 400_000  # the most frequent of them; the trainer takes 1.2 kB for each
 MIN_COUNT = 2  # characters and pairs that occur once are not learnt
 NUM_UNUSED_BEFORE_UNK = 99  # as in the vocabularies of Google's BERT
 BYTE_SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]  # as RoBERTa numbers the first four
@@ -45,9 +46,24 @@ COVERAGE = 0.99995
 MAX_CHARACTERS = 1 << 23  # passed to SentencePiece
 WORDS_PER_LINE = 100
 MAX_LINE_BYTES = 1 << 20  # bytes; SentencePiece skips longer lines, its default is 4,192
+_REPEATS_PER_TEXT = 1000  # a trainer receives each word in texts of at most this many repeats
 _JAMO = re.compile("[\u1100-\u11ff]")
+_HAN = re.compile("[\u4e00-\u9fff]")  # each is one word, which normalization does not change
+# The words of printable ASCII text: each punctuation mark is one.
+_ASCII_WORDS = re.compile(r"[!-/:-@\[-`{-~]|[^ !-/:-@\[-`{-~]+")
 # The "##" of a part that is not the first of its word is learnt as a token of two characters.
 _WORDPIECE_MARKS = {"##", "###"}
+
+WordsOf = Callable[..., Counter[str]]  # called with lines and `lowercase`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How a corpus is read."""
+
+    workers: int = 1  # processes
+    errors: str = "fail"  # for lines that are not UTF-8
+    text_field: str = "text"  # of JSON lines, parquet and TFDS
 
 
 def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the command
@@ -58,7 +74,7 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     lowercase: bool = True,
     unused: int = 0,
     segmenter: str | None = None,
-    reading: Reading = Reading(),  # noqa: B008 - it is frozen
+    reading: Reading = Reading(),
     log: Callable[[str], object] = lambda sentence: None,
 ) -> Vocabulary:
     """Counts the words of a corpus and learns a vocabulary from them.
@@ -72,7 +88,7 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
         segmenter: "module:function" that divides a word into parts, such as morphemes; no token
             crosses their limits. WordPiece only.
         reading: How the corpus is read.
-        log: Receives a sentence about each kind of dropped words and repairs.
+        log: Receives a sentence about each kind of dropped words and lines.
 
     Raises:
         InputError: `size` is too small, `unused` or `segmenter` does not fit the model or fails,
@@ -95,23 +111,109 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     words, remarks = count_words(paths, words_of=words_of, lowercase=lowercase, reading=reading)
     for remark in remarks:
         log(remark)
-    if lowercase and is_wordpiece and any(map(_JAMO.search, words)):
+    if not is_wordpiece:
+        return learn(words, size=size, lowercase=lowercase)
+    if lowercase and any(map(_JAMO.search, words)):
         log(
             "Hangul is learnt as jamo, because lower-casing strips accents and so decomposes "
             "syllables; add --cased to learn syllables"
         )
-    options = {"unused": unused} if is_wordpiece else {"lowercase": lowercase}
-    return learn(divided(words, segment) if segment else words, size=size, **options)
+    if segment:
+        parts: Counter[str] = Counter()
+        for word, count in words.items():
+            starts = part_starts(word, segment(word))
+            for start, end in zip(starts, [*starts[1:], len(word)], strict=True):
+                parts[f"{'##' if start else ''}{word[start:end]}"] += count
+        words = parts
+    return learn(words, size=size, unused=unused)
 
 
-def divided(words: Counter[str], segment: TextParts) -> Counter[str]:
-    """Replaces each counted word by its parts; "##" precedes all parts of a word but the first."""
-    parts: Counter[str] = Counter()
-    for word, count in words.items():
-        starts = part_starts(word, segment(word))
-        for start, end in zip(starts, [*starts[1:], len(word)], strict=True):
-            parts[f"{'##' if start else ''}{word[start:end]}"] += count
-    return parts
+def count_words(
+    paths: Sequence[StrPath], *, lowercase: bool, words_of: WordsOf, reading: Reading
+) -> tuple[Counter[str], list[str]]:
+    """Counts the words of a corpus; `words_of` counts those of lines.
+
+    Returns:
+        The counts, and a sentence about each kind of words and lines that were dropped.
+    """
+    corpus = units(paths, unit_bytes=UNIT_BYTES, text_field=reading.text_field)
+    count = partial(_count_unit, words_of=words_of, lowercase=lowercase, errors=reading.errors)
+    words, counts, remarks = Counter(), Counter(), []
+    total = sum(map(num_bytes_of, corpus))
+    with (
+        Workers(reading.workers) as processes,
+        tqdm(desc="count words", unit=" B", unit_scale=True, total=total) as bar,
+    ):
+        for unit, counted in zip(corpus, processes.map(count, corpus), strict=True):
+            words.update(counted[0])
+            counts.update(counted[1])
+            if len(words) > MAX_WORDS:
+                words = Counter(dict(words.most_common(MAX_WORDS // 2)))
+                remarks = [f"dropped the rarest of more than {MAX_WORDS:,} different words"]
+            bar.update(num_bytes_of(unit))
+    expect_text(counts)
+    return words, remarks + remarks_of(counts)
+
+
+def _count_unit(
+    unit: Unit, *, words_of: WordsOf, lowercase: bool, errors: str
+) -> tuple[Counter[str], Counter[str]]:
+    words, counts = Counter(), Counter()
+    lines = lines_of(unit, counts=counts, errors=errors)
+    for block in grouped(lines, size_of=lambda line: len(line) + 1, most=UNIT_BYTES):
+        words.update(words_of(block, lowercase=lowercase))
+    return words, counts
+
+
+def words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
+    """Counts the words that BERT's tokenizer finds in lines."""
+    normalize = normalizer(lowercase=lowercase).normalize_str
+    split, han = BertPreTokenizer().pre_tokenize_str, Counter()
+
+    def without_han(line: str) -> str:  # a line of Chinese is one chunk
+        if line.isascii() or not _HAN.search(line):
+            return line
+        han.update(_HAN.findall(line))
+        return _HAN.sub(" ", line)
+
+    def words_in(chunk: str) -> list[str]:
+        if chunk.isascii() and chunk.isprintable():
+            return _ASCII_WORDS.findall(chunk.lower() if lowercase else chunk)
+        return [word for word, _ in split(normalize(chunk))]
+
+    chunks = Counter(chain.from_iterable(without_han(line).split(" ") for line in lines))
+    return _word_counts(chunks, words_in) + han
+
+
+def byte_words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
+    """Counts words with the preceding blank, written in byte-level letters; case is kept."""
+    split = ByteLevel(add_prefix_space=False).pre_tokenize_str
+    chunks = Counter(part for line in lines for part in re.findall("^[^ ]*| [^ ]*", line))
+    return _word_counts(chunks, lambda chunk: [word for word, _ in split(chunk)])
+
+
+def plain_words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
+    """Counts the words between blanks after the normalization that ALBERT applies."""
+    steps = unigram_steps(lowercase=lowercase, keeps_accents=not lowercase)
+    normalize = normalizers.Sequence(steps).normalize_str
+    chunks = Counter(chain.from_iterable(map(str.split, lines)))
+    return _word_counts(chunks, lambda chunk: normalize(chunk).split())
+
+
+def _word_counts(chunks: Counter[str], split: Callable[[str], list[str]]) -> Counter[str]:
+    words: Counter[str] = Counter()
+    for chunk, count in chunks.items():
+        for word in split(chunk):
+            words[word] += count
+    return words
+
+
+def most_frequent(words: Mapping[str, int]) -> dict[str, int]:
+    """Returns the `MAX_LEARNT_WORDS` most frequent words, without words that are too long."""
+    words = {word: n for word, n in words.items() if len(word) <= MAX_WORD_CHARACTERS}
+    if len(words) <= MAX_LEARNT_WORDS:
+        return words
+    return dict(sorted(words.items(), key=lambda each: (-each[1], each[0]))[:MAX_LEARNT_WORDS])
 
 
 def reserved_tokens(unused: int) -> list[str]:
@@ -158,10 +260,15 @@ def _learned_tokens(words: Mapping[str, int], first: list[str], *, size: int) ->
 
 
 def _trained(tokenizer: Tokenizer, trainer, words: Mapping[str, int]) -> Tokenizer:
+    """Trains with each word as often as it was counted, in texts of up to a thousand repeats."""
+
+    def texts() -> Iterator[str]:
+        for word in tqdm(sorted(words), desc="learn tokens", unit=" word", unit_scale=True):
+            for start in range(0, words[word], _REPEATS_PER_TEXT):
+                yield f"{word} " * min(_REPEATS_PER_TEXT, words[word] - start)
+
     tokenizer.pre_tokenizer = WhitespaceSplit()
-    total = sum(words.values())
-    with tqdm(desc="learn tokens", unit=" word", unit_scale=True, total=total) as bar:
-        tokenizer.train_from_iterator(repeated_words(words, bar), trainer)
+    tokenizer.train_from_iterator(texts(), trainer)
     return tokenizer
 
 

@@ -3,18 +3,18 @@
 Each feature equals the output of google-research/bert `create_pretraining_data.py` for the same
 files, vocabulary, seed and options, with its known errors; the tokens of rare characters differ as
 described in `bert_keras.text.tokenizer`. Random numbers are drawn in the same order as there, so
-one process does all the work. Memory holds 4 bytes a document or record, and the longest line.
+one process does all the work. Memory holds 4 bytes a document, the longest line and document, and
+for each record 52 bytes and 16 more a prediction.
 """
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from collections.abc import Iterator, MutableSequence, Sequence
 from functools import lru_cache
 from itertools import chain, islice
-from os import pread
 from pathlib import Path
 from random import Random
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -37,7 +37,6 @@ from tfrecords_tools.text.store import INDEX_DTYPE, TokenStore, TokenWriter, tok
 MASK_RATE = 0.8
 KEEP_RATE = 0.5  # of the tokens that are not masked
 MAX_TRIES = 10  # attempts to draw a document other than that of A
-WINDOW = 4096  # sentences whose positions are read at once
 BATCH_CHARACTERS = 1 << 17  # characters that are tokenized at once
 BATCH_ROWS = 1024  # each leaves some 64 kB of the store in memory
 BATCH_RECORDS = 1024  # encoded at once; their arrays fit a processor's cache
@@ -147,32 +146,32 @@ def write_google(
 ) -> dict[str, Any]:
     """Writes the records alternately to `outputs` and returns their summary for the manifest.
 
-    `work` is a folder for intermediate files: 2 bytes a token, 52 bytes a record and 16 more bytes
-    a prediction.
+    `work` is a folder for the token store, of 2 bytes a token.
     """
     if result_of(work / "store") is None:
         _tokenize(files, work / "store", vocabulary, lowercase=settings.lowercase)
         write_receipt(work / "store", {})
     store, generator = TokenStore(work / "store"), FastRandom(settings.seed)
-    num_records, instances = 0, _instances(store, vocabulary, settings, generator)
-    with (work / "instances").open("wb") as file:
-        while batch := list(islice(instances, BATCH_ROWS)):
-            file.write(np.array(batch, INDEX_DTYPE).tobytes())
-            num_records += len(batch)
-            store.release()
-    order = generator.shuffled(num_records)
+    instances, dtype = _instances(store, vocabulary, settings, generator), _row_dtype(settings)
+    batches = [np.empty(0, dtype)]
+    while batch := list(islice(instances, BATCH_ROWS)):
+        batches.append(np.array(batch, INDEX_DTYPE).view(dtype)[:, 0])
+        store.release()
+    rows = np.concatenate(batches)
+    order = generator.shuffled(len(rows))
     check(
-        num_records >= len(outputs),
-        f"the corpus gives {counted(num_records, 'record')}; expected at least one for each of "
+        len(rows) >= len(outputs),
+        f"the corpus gives {counted(len(rows), 'record')}; expected at least one for each of "
         f"{counted(len(outputs), 'shard')}: give more text, or fewer --shards",
     )
     shards = []
-    with (work / "instances").open("rb") as file:
-        for number, output in enumerate(tqdm(outputs, desc="write", unit=" file")):
-            batches = _batches(
-                file, order[number :: len(outputs)], store, vocabulary=vocabulary, settings=settings
-            )
-            shards.append(write_record_file(output, batches))
+    for number, output in enumerate(tqdm(outputs, desc="write", unit=" file")):
+        of_shard = order[number :: len(outputs)]
+        batches = (
+            _batch(rows[of_shard[start : start + BATCH_RECORDS]], store, vocabulary, settings)
+            for start in range(0, len(of_shard), BATCH_RECORDS)
+        )
+        shards.append(write_record_file(output, batches))
     return split_summary(
         shards,
         summed=("records", "tokens", "labels_one", "sequences"),
@@ -190,21 +189,17 @@ def _instances(
     if settings.mask_unit == "word":
         is_word_start = np.array([not token.startswith("##") for token in vocabulary.tokens])
     order = generator.shuffled(store.num_documents)
-    total = store.num_sentences * settings.duplicates
-    with tqdm(desc="draw", unit=" sentence", unit_scale=True, total=total) as bar:
-        for _ in range(settings.duplicates):
-            for pair in pairs_of(store, order, settings, generator=generator, advance=bar.update):
-                num_tokens = pair.length_a + pair.length_b + NUM_SPECIALS
-                num_predictions = max(1, round(num_tokens * settings.mask_rate))
-                num_predictions = min(settings.max_predictions, num_predictions)
-                chosen = chosen_tokens(
-                    store, pair, num_predictions, is_word_start=is_word_start, generator=generator
-                )
-                new_ids = replacement_ids(
-                    len(chosen), generator, vocabulary.mask_id, len(vocabulary)
-                )
-                empty = [0] * (settings.max_predictions - len(chosen))
-                yield [*pair, len(chosen), *chosen, *empty, *new_ids, *empty]
+    for _ in range(settings.duplicates):
+        for pair in pairs_of(store, order, settings, generator=generator):
+            num_tokens = pair.length_a + pair.length_b + NUM_SPECIALS
+            num_predictions = max(1, round(num_tokens * settings.mask_rate))
+            num_predictions = min(settings.max_predictions, num_predictions)
+            chosen = chosen_tokens(
+                store, pair, num_predictions, is_word_start=is_word_start, generator=generator
+            )
+            new_ids = replacement_ids(len(chosen), generator, vocabulary.mask_id, len(vocabulary))
+            empty = [0] * (settings.max_predictions - len(chosen))
+            yield [*pair, len(chosen), *chosen, *empty, *new_ids, *empty]
 
 
 def _row_dtype(settings: GoogleSettings) -> np.dtype:
@@ -214,26 +209,16 @@ def _row_dtype(settings: GoogleSettings) -> np.dtype:
     return np.dtype(fields + lists)
 
 
-def _batches(
-    file: BinaryIO,
-    order: Sequence[int],
-    store: TokenStore,
-    *,
-    vocabulary: Vocabulary,
-    settings: GoogleSettings,
-) -> Iterator[tuple[dict[str, np.ndarray], dict[str, int]]]:
-    """Yields the features of batches of the rows whose numbers are in `order`, and counts."""
-    dtype = _row_dtype(settings)
-    for start in range(0, len(order), BATCH_RECORDS):
-        numbers = order[start : start + BATCH_RECORDS]
-        data = [pread(file.fileno(), dtype.itemsize, n * dtype.itemsize) for n in numbers]
-        rows = np.frombuffer(b"".join(data), dtype)
-        features = _features(rows, store, vocabulary=vocabulary, length=settings.max_length)
-        counts = {"records": len(rows), "sequences": len(rows)}
-        counts["tokens"] = int(features["input_mask"].sum())
-        counts["labels_one"] = int(rows["is_random"].sum())
-        yield features, counts
-        store.release()
+def _batch(
+    rows: np.ndarray, store: TokenStore, vocabulary: Vocabulary, settings: GoogleSettings
+) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """Returns the features of a batch of rows, and counts."""
+    features = _features(rows, store, vocabulary=vocabulary, length=settings.max_length)
+    store.release()
+    counts = {"records": len(rows), "sequences": len(rows)}
+    counts["tokens"] = int(features["input_mask"].sum())
+    counts["labels_one"] = int(rows["is_random"].sum())
+    return features, counts
 
 
 def _features(
@@ -271,39 +256,32 @@ def pairs_of(
     settings: GoogleSettings,
     *,
     generator: FastRandom,
-    advance: Callable[[int], object],
 ) -> Iterator[Pair]:
     """Yields the pairs of the documents in `order`, each cut to the length of a record.
 
     The caller draws the masks of a pair before it takes the next one: both use `generator`.
     """
     limit = settings.max_length - NUM_SPECIALS
-    for index in range(len(order)):
+    for index in tqdm(range(len(order)), desc="draw", unit=" document", unit_scale=True):
         target = limit
         if generator.random() < settings.short_sequence_rate:
             target = 2 + generator.below(limit - 1)
-        sentence, end = store.documents(order[index], order[index] + 1)
-        while sentence < end:
-            starts = store.sentences(sentence, min(end, sentence + WINDOW + target)).tolist()
-            first, last = 0, len(starts) - 1
-            # Every sentence has a token, so no chunk has more sentences than `target`.
-            num_complete = last if sentence + last == end else last - target
-            while first < num_complete:
-                after = min(bisect_left(starts, starts[first] + target, first + 1), last)
-                end_a = first + 1
-                if after - first > 1:
-                    end_a += generator.below(after - first - 1)
-                start_a, length_a = starts[first], starts[end_a] - starts[first]
-                if after - first == 1 or generator.random() < 0.5:
-                    is_random, after = True, end_a  # unused sentences are used again
-                    start_b, end_b = _random_next(store, order, index, target - length_a, generator)
-                else:
-                    is_random, start_b, end_b = False, starts[end_a], starts[after]
-                pair = Pair(start_a, length_a, start_b, end_b - start_b, is_random)
-                yield _cut(pair, limit, generator)
-                first = after
-            sentence += first
-            advance(first)
+        starts = store.sentences(*store.documents(order[index], order[index] + 1)).tolist()
+        first, last = 0, len(starts) - 1
+        while first < last:
+            after = min(bisect_left(starts, starts[first] + target, first + 1), last)
+            end_a = first + 1
+            if after - first > 1:
+                end_a += generator.below(after - first - 1)
+            start_a, length_a = starts[first], starts[end_a] - starts[first]
+            if after - first == 1 or generator.random() < 0.5:
+                is_random, after = True, end_a  # unused sentences are used again
+                start_b, end_b = _random_next(store, order, index, target - length_a, generator)
+            else:
+                is_random, start_b, end_b = False, starts[end_a], starts[after]
+            pair = Pair(start_a, length_a, start_b, end_b - start_b, is_random)
+            yield _cut(pair, limit, generator)
+            first = after
 
 
 def _random_next(

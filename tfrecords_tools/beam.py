@@ -1,0 +1,356 @@
+"""Runs an Apache Beam job that writes a folder of records, from a corpus of any size.
+
+Each shard has the same bytes as with `tfrecords_tools.build.build`. The runner repeats a failed
+step. A job that was stopped as a whole starts from the beginning.
+
+The steps: units -> ranges of documents as ids -> instances, as requests for spans of ranges -> the
+requested spans -> shards -> the manifest and the final name of the folder. Only counts are
+collected in one process, for the plan that every worker receives: 40 bytes a range and 8 bytes a
+held-out document. No machine needs the folder of another one. A range draws its instances and sends
+a request for each of their spans to the range that contains it: to itself, or for a text of another
+document to the range of the document and of the start of the text (a fraction of the document),
+which were drawn. Spans arrive at the shards in any order and are sorted as in the local build.
+"""
+
+import json
+import os
+import pickle
+import re
+import tempfile
+import uuid
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from operator import attrgetter
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
+
+from bert_keras.errors import InputError, check
+from bert_keras.files import StrPath, file_system, open_file
+from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.build import expect_unchanged, text_entries, units_of
+from tfrecords_tools.inputs.corpus import digest, files, fingerprint
+from tfrecords_tools.inputs.decoding import Unit
+from tfrecords_tools.manifest import MANIFEST, folder_files, manifest_head
+from tfrecords_tools.records.examples import instances_of, text_at, write_buckets
+from tfrecords_tools.records.layout import Layout, Range, layouts_of, ranges_of
+from tfrecords_tools.records.shards import WriteShard
+from tfrecords_tools.settings import BuildSettings, Settings
+from tfrecords_tools.text.store import TokenSource, TokenStore, TokenWriter
+from tfrecords_tools.text.tokens import TokenizeUnit, store_dtype
+
+RangeKey = tuple[int, int]  # unit and part
+ShardKey = tuple[int, int]  # split and index
+# The place of a span in its split: bucket, unit, part, instance, span, and the label.
+SpanKey = tuple[int, int, int, int, int, int]
+# A split, a place in it, and a text: first token and end in the range, or a document, the fraction
+# of it that precedes the text, and a number of tokens.
+Request = tuple[int, SpanKey, tuple[int, int] | tuple[int, float, int]]
+Span = tuple[SpanKey, bytes]  # with its tokens
+REPORTS = "reports"  # the name of an output of `tokenized_ranges`
+# Runners report the exception of a step as a text that ends so.
+_STEP_ERROR = re.compile(r"InputError: (.*?)(?: \[while running|\n|$)", re.S)
+
+
+@dataclass(frozen=True)
+class Job:
+    """The values that every step receives."""
+
+    fingerprints: tuple[dict[str, Any], ...]  # of the inputs
+    vocabulary: Vocabulary
+    settings: BuildSettings
+    partial: str  # the folder that the job writes to before it gets the name `output`
+    output: str
+
+
+def build_on_beam(
+    corpus: Iterable[StrPath],
+    *,
+    vocabulary: Vocabulary,
+    output: StrPath,
+    settings: Settings,
+    pipeline_options: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Runs the pipeline that writes `output` and returns the manifest.
+
+    Every worker must have access to the corpus and to the output. The job writes to the folder
+    OUTPUT.beam-partial first.
+
+    Args:
+        corpus: Files, folders, glob patterns or TFDS names of the corpus.
+        vocabulary: The vocabulary.
+        output: The folder, which must not exist yet or be empty.
+        settings: The settings of the records.
+        pipeline_options: Command line options of Beam, such as "--runner=DataflowRunner".
+
+    Raises:
+        InputError: The settings, the options or the corpus are not usable.
+    """
+    if not isinstance(settings, BuildSettings):
+        raise InputError("one machine writes the records of --compat google; leave out --beam")
+    settings = settings.for_vocabulary(vocabulary)
+    pipeline = beam.Pipeline(options=PipelineOptions(list(pipeline_options)))
+    paths = files(list(corpus))  # the pipeline's options may configure the access to them
+    output = os.fspath(output).rstrip("/")
+    partial = f"{output}.beam-partial"
+    system, folder = file_system(partial)
+    for path in (output, partial):
+        name = file_system(path)[1]
+        is_used = system.isfile(name) or (system.isdir(name) and system.ls(name))
+        check(not is_used, f"{path} exists already; choose another name or remove it first")
+    system.makedirs(folder, exist_ok=True)
+    system.touch(f"{folder}/running")  # some file systems have no empty folders
+    job = Job(tuple(map(fingerprint, paths)), vocabulary, settings, partial, output)
+    try:
+        add_steps(pipeline, units_of(job.fingerprints, text_field=settings.text_field), job)
+        pipeline.run().wait_until_finish()
+    except Exception as error:
+        if message := _STEP_ERROR.search(f"{type(error).__name__}: {error}"):
+            raise InputError(message[1]) from error
+        raise
+    finally:
+        if system.exists(folder):
+            system.rm(folder, recursive=True)
+    with open_file(f"{output}/{MANIFEST}") as file:
+        return json.load(file)
+
+
+def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], job: Job) -> None:
+    """Adds all steps from the units to the folder `job.output`."""
+    ranges, reports = (
+        pipeline
+        | "units" >> beam.Create(list(enumerate(units)))
+        | "spread units" >> beam.Reshuffle()
+        | "tokenize" >> beam.FlatMap(tokenized_ranges, job).with_outputs(REPORTS, main="ranges")
+    )
+    ranges |= "store ranges" >> beam.Reshuffle()  # several steps read them; they are computed once
+    plan = reports | "all units" >> beam.combiners.ToList() | "plan" >> beam.Map(plan_of, job)
+    requests = ranges | "draw instances" >> beam.FlatMap(requests_of_range, AsSingleton(plan))
+    shards = (
+        {"ranges": ranges, "requests": requests}
+        | "group requests" >> beam.CoGroupByKey()
+        | "read spans" >> beam.FlatMap(requested_spans, AsSingleton(plan))
+        | "group spans" >> beam.GroupByKey()
+        | "write shards" >> beam.Map(write_shard, AsSingleton(plan), job)
+    )
+    inputs = (
+        pipeline
+        | "inputs" >> beam.Create([each["path"] for each in job.fingerprints])
+        | "spread inputs" >> beam.Reshuffle()
+        | "digest" >> beam.Map(lambda path: (path, digest(path)))
+    )
+    _ = (
+        pipeline
+        | "end" >> beam.Create([job])
+        | "finish" >> beam.Map(_finish, AsSingleton(plan), AsList(shards), AsList(inputs))
+    )
+
+
+class RangeTokens(NamedTuple):
+    """The part of a token store that a range needs, with the numbers that it has in its unit.
+
+    If a document has several ranges, each also contains the following sentences of a text that
+    begins in it.
+    """
+
+    range: Range
+    dtype: np.dtype
+    tokens: bytes
+    sentences: bytes  # int64, the first token of each sentence, and the end of the last one
+    documents: bytes  # int64, the first sentence of each document, and the end of the last one
+
+
+class UnitReport(NamedTuple):
+    """What the plan needs of a tokenized unit."""
+
+    unit: int
+    result: dict[str, Any]  # of `TokenizeUnit`
+    sizes: np.ndarray  # int64 [2,D]: the number of sentences and of tokens of each document
+    ranges: tuple[Range, ...]
+
+
+def tokenized_ranges(numbered: tuple[int, Unit], job: Job) -> Iterator:
+    """Yields the ranges of a unit in order by their keys, and then its report to `REPORTS`."""
+    (number, unit), settings = numbered, job.settings
+    with tempfile.TemporaryDirectory() as work:
+        result = TokenizeUnit(unit, Path(work) / "tokens", job.vocabulary, settings)()
+        store = TokenStore(Path(work) / "tokens")
+        ranges = [each._replace(unit=number) for each in ranges_of(store, [store.num_documents])]
+        for each in ranges:
+            documents = store.documents(each.first, each.last)
+            end = min(documents[-1], each.end + settings.max_length)  # of a text that begins here
+            sentences = store.sentences(each.start, end)
+            ids = store.tokens(sentences[0], sentences[-1])
+            arrays = ids, sentences.tobytes(), documents.tobytes()
+            yield each[:2], RangeTokens(each, store.dtype, *arrays)
+        yield TaggedOutput(
+            REPORTS, UnitReport(number, result, store.document_sizes(), tuple(ranges))
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The numbers of all documents, and the distribution of the records over shards."""
+
+    entries: dict[str, Any]  # of the manifest, about the text
+    first_documents: array  # of each unit
+    ranges: tuple[Range, ...]  # in order; their documents are numbered over the corpus
+    first_of_range: array  # the first document of each of `ranges`
+    layouts: tuple[Layout, ...]  # of each split
+
+    def opened(self, tokens: RangeTokens) -> tuple[Range, TokenSource]:
+        """Returns a range with documents numbered over the corpus instead of the unit."""
+        documents = _numbered(tokens.range, self.first_documents)
+        source = TokenSource(
+            *(tokens.tokens, tokens.sentences, tokens.documents),
+            dtype=tokens.dtype,
+            first_document=documents.first,
+            first_sentence=documents.start,
+        )
+        return documents, source
+
+    def range_of(self, document: int, fraction: float) -> RangeKey:
+        """Returns the range with the sentence at a `fraction` of a document."""
+        last = bisect_right(self.first_of_range, document)
+        first = bisect_left(self.first_of_range, self.first_of_range[last - 1])
+        ranges = self.ranges[first:last]  # several, if each has a part of the document
+        sentence = ranges[0].start + int(fraction * (ranges[-1].end - ranges[0].start))
+        index = bisect_right(ranges, sentence, key=lambda each: each.start) if ranges[1:] else 1
+        return ranges[index - 1][:2]
+
+
+def _numbered(documents: Range, first_documents: Sequence[int]) -> Range:
+    offset = first_documents[documents.unit]
+    return documents._replace(first=documents.first + offset, last=documents.last + offset)
+
+
+def plan_of(reports: Sequence[UnitReport], job: Job) -> Plan:
+    """Plans the records from the reports of all units, which may be in any order."""
+    reports = sorted(reports, key=attrgetter("unit"))
+    counts = [report.sizes.shape[1] for report in reports]
+    first_documents = array("q", accumulate(counts, initial=0))
+    ranges = [_numbered(each, first_documents) for report in reports for each in report.ranges]
+    return Plan(
+        entries=text_entries(report.result for report in reports),
+        first_documents=first_documents,
+        ranges=tuple(ranges),
+        first_of_range=array("q", [each.first for each in ranges]),
+        layouts=layouts_of(
+            np.concatenate([report.sizes for report in reports], axis=1),
+            settings=job.settings,
+            num_separators=job.vocabulary.specials.num_separators,
+        ),
+    )
+
+
+def requests_of_range(
+    keyed: tuple[RangeKey, RangeTokens], plan: Plan
+) -> Iterator[tuple[RangeKey, bytes]]:
+    """Draws the instances of a range and yields pickled lists of requests for texts, by range."""
+    here, (documents, source) = keyed[0], plan.opened(keyed[1])
+    requests: dict[RangeKey, list[Request]] = defaultdict(list)
+    for split, layout in enumerate(plan.layouts):
+        generator = np.random.default_rng(layout.seeds_of_range(documents))
+        random = Random(int(generator.integers(2**62)))
+        instances = list(
+            instances_of(layout, documents, source, random=random, text_at=lambda *text: text)
+        )
+        buckets = generator.integers(layout.num_buckets, size=len(instances)).tolist()
+        for number, (bucket, (texts, label)) in enumerate(zip(buckets, instances, strict=True)):
+            for index, text in enumerate(texts):
+                key = here if len(text) == 2 else plan.range_of(*text[:2])
+                requests[key].append((split, (bucket, *here, number, index, label), text))
+    yield from ((key, pickle.dumps(each)) for key, each in requests.items())
+
+
+def requested_spans(
+    keyed: tuple[RangeKey, dict[str, Any]], plan: Plan
+) -> Iterator[tuple[ShardKey, bytes]]:
+    """Yields pickled lists of the texts of a range that were requested, by shard."""
+    ((_, source),) = map(plan.opened, keyed[1]["ranges"])
+    for requests in map(pickle.loads, keyed[1]["requests"]):
+        spans: dict[ShardKey, list[Span]] = defaultdict(list)
+        for split, key, text in requests:
+            start, end = text if len(text) == 2 else text_at(source, *text)
+            shard = key[0] // len(plan.layouts[split].shards[0])
+            spans[split, shard].append((key, source.tokens(start, end)))
+        yield from ((key, pickle.dumps(each)) for key, each in spans.items())
+
+
+def write_shard(
+    keyed: tuple[ShardKey, Iterable[bytes]], plan: Plan, job: Job
+) -> tuple[ShardKey, dict[str, Any]]:
+    """Writes a shard of a split and returns its entry of the manifest."""
+    (split, shard), spans = keyed
+    layout, dtype = plan.layouts[split], store_dtype(job.settings, job.vocabulary)
+    keys, texts = zip(*sorted(chain.from_iterable(map(pickle.loads, spans))), strict=True)
+    keys, tokens = np.array(keys), np.frombuffer(b"".join(texts), dtype)
+    lengths = np.array([len(text) // dtype.itemsize for text in texts])
+    ends = np.cumsum(lengths)
+    is_next = np.any(np.diff(keys[:, :4], axis=0, prepend=-1), axis=1)  # another instance
+    table = np.stack([np.cumsum(is_next), keys[:, 5], ends - lengths, ends], axis=1)
+    tables = np.split(table, np.searchsorted(keys[:, 0], np.arange(1, layout.num_buckets)))
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        with TokenWriter(work / "store", dtype=dtype) as writer:  # a sentence is a span
+            writer.add(tokens, lengths)
+        write_buckets(work / "instances", tables, num_buckets=layout.num_buckets)
+        write = WriteShard(
+            output=work / layout.file(shard),
+            instances=(work / "instances",),
+            layout=layout,
+            shard=shard,
+            store=work / "store",
+            vocabulary=job.vocabulary,
+            size=0,
+        )
+        entry = write()
+        system, target = file_system(f"{job.partial}/{write.output.name}")
+        part = f"{target}.{uuid.uuid4().hex}.part"  # a runner may run a step twice at a time
+        system.put_file(str(write.output), part)
+        system.mv(part, target)
+        return (split, shard), entry
+
+
+def _finish(
+    job: Job,
+    plan: Plan,
+    shards: Sequence[tuple[ShardKey, dict]],
+    inputs: Sequence[tuple[str, dict]],
+) -> None:
+    """Writes the manifest and gives all files their final names, the manifest last.
+
+    A runner may repeat the step: files that have their names are kept.
+    """
+    system, folder = file_system(job.output)
+    partial = file_system(job.partial)[1]
+    if not system.exists(partial):
+        return
+    expect_unchanged(job.fingerprints)
+    by_key, splits = dict(shards), {}
+    for split, layout in enumerate(plan.layouts):
+        keys = [(split, shard) for shard in range(len(layout.shards))]
+        layout.expect_records(key in by_key for key in keys)
+        splits[layout.split.name] = layout.summary([by_key[key] for key in keys])
+    digests = dict(inputs)
+    in_order = [digests[each["path"]] for each in job.fingerprints]
+    head = manifest_head(job.settings, job.vocabulary, in_order)
+    head["versions"]["apache-beam"] = beam.__version__
+    texts = folder_files({**head, **plan.entries, "splits": splits}, job.vocabulary)
+    for name, text in texts.items():
+        system.pipe_file(f"{partial}/{name}", text.encode())
+    system.makedirs(folder, exist_ok=True)
+    names = [each["file"] for split in splits.values() for each in split["shards"]]
+    for name in (*names, *texts):
+        if system.exists(f"{partial}/{name}"):
+            system.mv(f"{partial}/{name}", f"{folder}/{name}")
+    system.rm(partial, recursive=True)

@@ -1,1 +1,0 @@
-"""Writes the same records as `build` on Apache Beam, for a corpus too large for one machine."""

@@ -1,1 +1,0 @@
-"""Writes the same records as google-research/bert `create_pretraining_data.py`."""

@@ -1,1 +1,0 @@
-"""Learns vocabularies from a corpus."""
