@@ -292,9 +292,10 @@ def write_shard(
     """Writes a shard of a split and returns its entry of the manifest."""
     (split, shard), spans = keyed
     layout, dtype = plan.layouts[split], store_dtype(job.settings, job.vocabulary)
-    keys, texts = zip(*sorted(chain.from_iterable(map(pickle.loads, spans))), strict=True)
-    keys, tokens = np.array(keys), np.frombuffer(b"".join(texts), dtype)
-    lengths = np.array([len(text) // dtype.itemsize for text in texts])
+    rows: list[Span] = sorted(chain.from_iterable(map(pickle.loads, spans)))
+    keys = np.array([key for key, _ in rows])
+    tokens = np.frombuffer(b"".join(text for _, text in rows), dtype)
+    lengths = np.array([len(text) // dtype.itemsize for _, text in rows])
     ends = np.cumsum(lengths)
     is_next = np.any(np.diff(keys[:, :4], axis=0, prepend=-1), axis=1)  # another instance
     table = np.stack([np.cumsum(is_next), keys[:, 5], ends - lengths, ends], axis=1)
