@@ -267,7 +267,7 @@ def requests_of_range(
         buckets = generator.integers(layout.num_buckets, size=len(instances)).tolist()
         for number, (bucket, (texts, label)) in enumerate(zip(buckets, instances, strict=True)):
             for index, text in enumerate(texts):
-                key = here if len(text) == 2 else plan.range_of(*text[:2])
+                key = here if len(text) == 2 else plan.range_of(text[0], text[1])
                 requests[key].append((split, (bucket, *here, number, index, label), text))
     yield from ((key, pickle.dumps(each)) for key, each in requests.items())
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from bert_keras.data.record_file import check_end, readable_records, records_of, stored_bytes
+from bert_keras.data.record_file import check_end, readable_records, stored_bytes
 from bert_keras.data.records import common_schema, record_files
 from bert_keras.data.schema import (
     LABEL_FEATURE,
@@ -112,7 +112,7 @@ def parsed_batches(file: str, *, schema: PretrainingSchema) -> Iterator[Features
 
     spec, num_bytes = schema.parsing_spec(), 0
     with readable_records(file):
-        for batch in records_of(file).batch(BATCH):
+        for batch in tf.data.TFRecordDataset(file).batch(BATCH):
             num_bytes += int(stored_bytes(batch))
             features = tf.io.parse_example(batch, spec)
             yield {name: values.numpy() for name, values in features.items()}
