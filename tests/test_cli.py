@@ -116,7 +116,6 @@ def test_a_mistake_is_one_line_and_leaves_nothing(inputs, capsys, command, word)
         ("export a b --variant int9", "'int9'"),
         ("dance", "pretrain"),
         ("finetune mrpc --learning-rat 1", "--from"),  # no abbreviations of flags
-        ('finetune mrpc --from ""', "--from"),
     ],
 )
 def test_a_mistyped_name_is_answered_without_tensorflow(command, word):

@@ -79,7 +79,6 @@ def _rows(what: str) -> dict[str, str]:
         "tasks, recipes or models (sizes and relatives of BERT)",
         choices=("tasks", "recipes", "models"),
     ),
-    needs_tensorflow=False,
     examples="  bert-keras list tasks",
 )
 def list_(options: argparse.Namespace) -> None:

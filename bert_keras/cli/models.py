@@ -29,10 +29,7 @@ VARIANTS = ("float16", "bfloat16", "int8", "litert")
         action="append",
     ),
     flag("--pad-vocabulary", "add unused tokens if the token table has more rows"),
-    examples="""
-  bert-keras convert uncased_L-12_H-768_A-12 bert-base --to huggingface
-  bert-keras convert bert-base-uncased runs/base
-  bert-keras convert bert-base-uncased medical --extend-vocabulary new-tokens.txt""",
+    examples="  bert-keras convert uncased_L-12_H-768_A-12 bert-base --to huggingface",
 )
 def convert(options: argparse.Namespace) -> None:
     """Convert a checkpoint from any format to another, then read it back and compare."""
@@ -62,9 +59,7 @@ def convert(options: argparse.Namespace) -> None:
     ),
     required("-o --output", "PAGE", "the .html file to write"),
     option("--top-k", "N", "tokens to show at each masked position", 10),
-    examples="""
-  bert-keras inspect runs/tiny/model "The capital of France is [MASK]." -o page.html
-  bert-keras inspect minilm "He sat by the river." "The water was cold." -o page.html""",
+    examples='  bert-keras inspect runs/tiny/model "The capital of France is [MASK]." -o page.html',
 )
 def inspect(options: argparse.Namespace) -> None:
     """Write a page with the attention and the masked words of a text."""
@@ -148,10 +143,7 @@ def export(options: argparse.Namespace) -> None:
     ),
     option("--max-batch-size", "N", "the most rows of a batch; fewer if they are long", 32),
     option("--timeout", "SECONDS", "the time limit of a request", 30.0),
-    needs_tensorflow=False,  # it imports TensorFlow itself, after the folders are checked
-    examples="""
-  bert-keras serve saved_models/sst2 --port 8501
-  bert-keras serve saved_models/sst2 --versions 3 4""",
+    examples="  bert-keras serve saved_models/sst2 --port 8501",
 )
 def serve(options: argparse.Namespace) -> None:
     """Serve saved_models/NAME on this machine with TF Serving's REST API."""

@@ -7,79 +7,54 @@ import argparse
 import contextlib
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, NoReturn
 
 from bert_keras.errors import InputError, check_name, import_tensorflow, printable, run_command
 
-MODULES = ("training", "tasks", "models", "listing")  # of this package, with the commands
+MODULES = [f"bert_keras.cli.{name}" for name in ("training", "tasks", "models", "listing")]
+WITHOUT_TENSORFLOW = ("list", "serve")  # `serve` imports it after it has checked the folders
+Argument = tuple[tuple[str, ...], dict[str, Any]]  # the arguments of `add_argument`
+COMMANDS: dict[str, tuple[Callable, Sequence[Argument], str]] = {}  # function, arguments, examples
 
 
-@dataclass(frozen=True, kw_only=True)
-class Command:
-    """A command of the program."""
-
-    run: Callable[[argparse.Namespace], None]
-    arguments: Sequence[tuple[tuple[str, ...], dict[str, Any]]]  # of `add_argument`
-    examples: str
-    is_continued: bool  # whether the same command continues a stopped run
-    needs_tensorflow: bool
-
-
-COMMANDS: dict[str, Command] = {}  # by name, in the order of --help
-
-
-def command(
-    *arguments: tuple[tuple[str, ...], dict[str, Any]],
-    examples: str,
-    is_continued: bool = False,
-    needs_tensorflow: bool = True,
-) -> Callable[[Callable], Callable]:
+def command(*arguments: Argument, examples: str) -> Callable[[Callable], Callable]:
     """Makes a function a command with the name of the function; its docstring is the help text."""
 
     def register(run: Callable) -> Callable:
-        COMMANDS[run.__name__.rstrip("_")] = Command(
-            run=run,
-            arguments=[*arguments, flag("--debug", "print the traceback of an error")],
-            examples=examples,
-            is_continued=is_continued,
-            needs_tensorflow=needs_tensorflow,
-        )
+        debug = flag("--debug", "print the traceback of an error")
+        COMMANDS[run.__name__.rstrip("_")] = run, (*arguments, debug), examples
         return run
 
     return register
 
 
-def option(
-    names: str, metavar: str, help: str, default: Any = None, **details: Any
-) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Returns the arguments of `add_argument` for an option or a positional argument.
+def option(names: str, metavar: str, help: str, default: Any = None, **details: Any) -> Argument:
+    """Returns an option or a positional argument.
 
-    A value is a text that is not empty, or has the type of the default. An option with several
-    values may be given several times. The help text states the default.
+    A value has the type of the default. An option with several values may be given several times.
 
     Args:
         names: The flags, such as "-o --output", or the name of a positional argument.
         metavar: The name of the value in the help text.
-        help: The help text.
+        help: The help text, to which the default is appended.
         default: The value if the option is not given.
         **details: Other arguments of `add_argument`.
     """
     if details.get("nargs") in ("*", "+") and names.startswith("-"):
         details.setdefault("action", "extend")
-    details.setdefault("type", _text if default in (None, []) else type(default))
     if default not in (None, []):
         help += f" (default: {default})"
+        details.setdefault("type", type(default))
     return tuple(names.split()), {"metavar": metavar, "help": help, "default": default, **details}
 
 
-def required(names: str, metavar: str, help: str, **details: Any) -> Any:
+def required(names: str, metavar: str, help: str, **details: Any) -> Argument:
     """Returns an option that must be given; see `option`."""
     return option(names, metavar, help, required=True, **details)
 
 
-def flag(name: str, help: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+def flag(name: str, help: str) -> Argument:
     """Returns an option without a value."""
     return (name,), {"action": "store_true", "help": help}
 
@@ -97,12 +72,6 @@ def one_of(names: Callable[[], Iterable[str]], *, what: str) -> Callable[[str], 
     return name
 
 
-def _text(text: str) -> str:
-    if not text:
-        raise argparse.ArgumentTypeError("received an empty text; give a value")
-    return text
-
-
 class _Parser(argparse.ArgumentParser):
     """Reports a mistake in one line, as every other error is reported."""
 
@@ -113,7 +82,7 @@ class _Parser(argparse.ArgumentParser):
 def command_parser() -> argparse.ArgumentParser:
     """Returns the parser of `bert-keras`; it stores the name of the command as `command`."""
     for name in MODULES:
-        importlib.import_module(f"bert_keras.cli.{name}")
+        importlib.import_module(name)
     parser = _Parser(
         prog="bert-keras",
         description="Pretrain BERT on records, fine-tune it, export it and serve it.",
@@ -123,24 +92,22 @@ def command_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=version("bert-keras"))
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    modules = [f"bert_keras.cli.{name}" for name in MODULES]
-    for name, each in sorted(
-        COMMANDS.items(), key=lambda item: modules.index(item[1].run.__module__)
-    ):
+    in_order = sorted(COMMANDS.items(), key=lambda item: MODULES.index(item[1][0].__module__))
+    for name, (run, arguments, examples) in in_order:
         sub = commands.add_parser(
             name,
-            help=each.run.__doc__,
-            description=each.run.__doc__,
-            epilog=f"example:\n{each.examples.strip()}",
+            help=run.__doc__,
+            description=run.__doc__,
+            epilog=f"example:\n{examples.strip()}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        for flags, details in each.arguments:
+        for flags, details in arguments:
             sub.add_argument(*flags, **details)
     return parser
 
 
-def run(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command.
 
     Args:
@@ -149,25 +116,19 @@ def run(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, as from `bert_keras.errors.run_command`.
     """
-    parser = command_parser()
-    options = parser.parse_args(argv)
-    chosen = COMMANDS[options.command]
+    options = command_parser().parse_args(argv)
+    chosen, *_ = COMMANDS[options.command]
 
-    def run_chosen() -> None:
-        if chosen.needs_tensorflow:
+    def run() -> None:
+        if options.command not in WITHOUT_TENSORFLOW:
             import_tensorflow()
             if getattr(options, "strategy", "") != "tpu":
                 from bert_keras.distribution.numerics import add_in_one_order
 
                 add_in_one_order()
-        try:
-            chosen.run(options)
-        except KeyboardInterrupt as interrupt:
-            if chosen.is_continued and not interrupt.args:
-                interrupt.args = ("the same command continues the run",)
-            raise
+        chosen(options)
 
-    return run_command(f"{parser.prog} {options.command}", run_chosen, debug=options.debug)
+    return run_command(f"bert-keras {options.command}", run, debug=options.debug)
 
 
 DEVICES = (
@@ -209,5 +170,9 @@ def devices(
             print(f"precision: {policy}; --precision float32 turns it off")
         if strategy.num_replicas_in_sync > 1:
             print(f"{strategy.num_replicas_in_sync} replicas: {type(strategy).__name__}")
-        with strategy.scope():
-            yield
+        try:
+            with strategy.scope():
+                yield
+        except KeyboardInterrupt as interrupt:
+            interrupt.args = interrupt.args or ("the same command continues the run",)
+            raise

@@ -100,25 +100,16 @@ def predict(options: argparse.Namespace) -> None:
         type=int,
         nargs="+",
     ),
-    option(
-        "--of",
-        "UNIT",
-        "tokens, words (first token of each) or texts (mean or embedding)",
-        "tokens",
-        choices=("tokens", "words", "texts"),
-    ),
     examples="""
   bert-keras features --from bert-base-uncased --texts lines.txt --output lines.npz
   bert-keras features --from bert-base-uncased --texts lines.txt --output lines.jsonl \\
-    --layers -1 -2 -3 -4 --of words""",
+    --layers -1 -2 -3 -4""",
 )
 def features(options: argparse.Namespace) -> None:
-    """Write the encoder's vectors of each text of a file."""
+    """Write the encoder's vectors of each token of the texts of a file."""
     from bert_keras.runs.features import write_features
 
-    write_features(
-        options.pretrained, options.texts, options.output, layers=options.layers, of=options.of
-    )
+    write_features(options.pretrained, options.texts, options.output, layers=options.layers)
     print(options.output)
 
 
@@ -128,10 +119,7 @@ def features(options: argparse.Namespace) -> None:
     required("--output", "FILE", "a .npy file, or a .parquet file with the texts"),
     option("--dimensions", "N", "values of each embedding to keep (default: all)", type=int),
     option("--prompt", "NAME", "the prompt before each text (default: that of the model)"),
-    is_continued=True,
-    examples="""
-  bert-keras embed lines.txt --model all-MiniLM-L6-v2 --output vectors.npy
-  bert-keras embed lines.txt --model all-MiniLM-L6-v2 --output vectors.parquet""",
+    examples="  bert-keras embed lines.txt --model all-MiniLM-L6-v2 --output vectors.npy",
 )
 def embed(options: argparse.Namespace) -> None:
     """Write the embedding of each line of a text file."""

@@ -52,9 +52,7 @@ def _print_scores(scores: dict, output: str) -> None:
     option("--output", "DIR", "the parent folder of all demos", "demo"),
     option("--steps", "N", "number of pretraining steps (default: that of the recipe)", type=int),
     option("--seed", "N", "the seed of all random numbers", 1),
-    examples="""
-  bert-keras demo --steps 300
-  bert-keras demo --corpus wiki.txt books.txt --output demo""",
+    examples="  bert-keras demo --steps 300",
 )
 def demo(options: argparse.Namespace) -> None:
     """Run every stage once, from text to a served prediction, in minutes on two CPU cores."""
@@ -74,7 +72,6 @@ def demo(options: argparse.Namespace) -> None:
     flag("--dry-run", "take ten steps, print the cost of the run, write nothing"),
     option("--steps", "N", "--set num_steps=N", dest="num_steps", type=int),
     *TRAINING,
-    is_continued=True,
     examples="""
   bert-keras pretrain tiny-hour --records records --output runs/tiny
   bert-keras pretrain distilbert --records records --from student --teacher bert-base \\
@@ -132,17 +129,13 @@ def pretrain(options: argparse.Namespace) -> None:
     option("--max-length", "N", "--set max_length=N", type=int),
     option("--warmup", "RATE", "--set warmup_rate=RATE", dest="warmup_rate", type=float),
     *TRAINING,
-    is_continued=True,
     examples="""
   bert-keras finetune mrpc --data glue/MRPC --from bert-base-uncased --output runs/mrpc
-  bert-keras finetune squad2 --data squad --from bert-base-uncased --output runs/squad2
   bert-keras finetune classification --train train.csv --dev dev.csv \\
     --set text_columns=title,body label_column=topic --from runs/tiny/model \\
     --recipe small-models --output runs/topics
   bert-keras finetune rte --data glue/RTE --from bert-base-uncased --output runs/rte \\
-    --seeds 5 --learning-rates 5e-5 3e-5 2e-5
-  bert-keras finetune sst2 --data glue/SST-2 --from distilbert --teacher runs/sst2/model \\
-    --output runs/distilled""",
+    --seeds 5 --learning-rates 5e-5 3e-5 2e-5""",
 )
 def finetune(options: argparse.Namespace) -> None:
     """Fine-tune on a task and keep the best epoch; the same command continues a stopped run."""
@@ -211,10 +204,7 @@ def finetune(options: argparse.Namespace) -> None:
     option("-o --output", "DIR", "the folder of all runs"),
     flag("--dry-run", "print the stages and their steps, write nothing"),
     *DEVICES,
-    is_continued=True,
-    examples="""
-  bert-keras reproduce table5 --scale small --data data --output table5
-  bert-keras reproduce c2 --scale paper --data data --output c2 --dry-run""",
+    examples="  bert-keras reproduce table5 --scale small --data data --output table5",
 )
 def reproduce(options: argparse.Namespace) -> None:
     """Repeat a table or figure of the paper; the same command continues an interrupted run."""

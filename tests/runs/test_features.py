@@ -11,15 +11,9 @@ import pytest
 
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.checkpoints.pretrained import save_model
-from bert_keras.config import (
-    BertConfig,
-    DenseModule,
-    EmbeddingConfig,
-    ModelMetadata,
-    NormalizeModule,
-)
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.errors import InputError
-from bert_keras.models import BertClassifier, BertEncoder, BertSentenceEncoder
+from bert_keras.models import BertClassifier, BertEncoder
 from bert_keras.runs import features
 from bert_keras.runs.features import write_features
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary
@@ -101,41 +95,6 @@ def test_a_long_text_is_read_in_windows_without_truncation(checkpoint, texts, mo
     np.testing.assert_allclose(vectors[-1], expected[-1], atol=1e-6)
 
 
-def test_words_have_the_vector_of_their_first_token(checkpoint, texts, model, tmp_path):
-    write_features(checkpoint, texts, tmp_path / "out.npz", layers=(2,), of="words")
-    archive = np.load(tmp_path / "out.npz")
-    assert archive["tokens_0"].tolist() == ["aa", "b", "c"]
-    expected = states(model, ids_of(TEXTS[0]))[[1, 3, 4]][:, [2]]
-    np.testing.assert_allclose(archive["0"], expected, atol=1e-6)
-    assert archive["2"].shape == (16, 1, 8)
-
-
-def test_texts_have_the_mean_of_their_tokens(checkpoint, texts, model, tmp_path):
-    write_features(checkpoint, texts, tmp_path / "out.npz", layers=(-1,), of="texts")
-    archive = np.load(tmp_path / "out.npz")
-    assert archive["tokens_3"].tolist() == ["f  e"]
-    expected = states(model, ids_of(TEXTS[3]))[:, 3].mean(axis=0)
-    np.testing.assert_allclose(archive["3"], expected[None, None], atol=1e-6)
-
-
-@pytest.mark.parametrize("format", ["bert-keras", "sentence-transformers"])
-def test_texts_have_the_embeddings_of_a_sentence_encoder(texts, tmp_path, format):
-    keras.utils.set_random_seed(1)
-    dense = DenseModule(units=5)
-    embedding = EmbeddingConfig(pooling=("cls", "max"), modules=(dense, NormalizeModule()))
-    model = BertSentenceEncoder(CONFIG, embedding=embedding)
-    model.tokenizer = WordPieceTokenizer(VOCABULARY)
-    model.save_pretrained(tmp_path / "model", format=format)
-    write_features(tmp_path / "model", texts, tmp_path / "out.npz", of="texts")
-    archive, expected = np.load(tmp_path / "out.npz"), model.encode(TEXTS)
-    for number, text in enumerate(TEXTS):
-        assert archive[f"tokens_{number}"].tolist() == [text]
-        np.testing.assert_allclose(archive[str(number)], expected[None, None, number], atol=1e-6)
-    with pytest.raises(InputError, match="last layer"):
-        write_features(tmp_path / "model", texts, tmp_path / "b.npz", layers=(1,), of="texts")
-    write_features(tmp_path / "model", texts, tmp_path / "words.npz", layers=(1,), of="words")
-
-
 def test_json_lines_have_the_format_of_the_original(checkpoint, texts, tmp_path):
     write_features(checkpoint, texts, tmp_path / "out.jsonl", layers=(-1, -2, -3, -4))
     write_features(checkpoint, texts, tmp_path / "out.npz", layers=(-1, -2, -3, -4))
@@ -179,12 +138,10 @@ def test_a_full_disk_leaves_no_file(checkpoint, texts, tmp_path):
     ("content", "options", "word"),
     [
         ("a\n\nb\n", {}, "line 2"),
-        ("a\nb\n \t\n", {"of": "words"}, "line 3"),
         ("", {}, "empty"),
         ("a\n", {"layers": (4,)}, "to 3"),
         ("a\n", {"layers": (-5,)}, "to -4"),
         ("a\n", {"layers": (-1, 0, 3)}, "once"),
-        ("a\n", {"of": "chars"}, "'chars'"),
         ("a\n", {"output": "out.csv"}, "out.csv"),
     ],
 )
