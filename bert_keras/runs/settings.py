@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from types import UnionType
 from typing import Any, get_args, get_origin
 
-from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.task import Task
 from bert_keras.errors import InputError, check_name
 from bert_keras.files import StrPath
@@ -115,9 +114,12 @@ def finetune_settings(
     changes: Changes,
 ) -> tuple[Task, FinetuneRecipe, Distillation | None]:
     """Returns the task, the recipe and the distillation of a fine-tuning, with the changes."""
-    known = named_task(task) if isinstance(task, str) else task
-    found = named_recipe(task_recipes(known.name), recipe) if isinstance(recipe, str) else recipe
+    if isinstance(task, str):
+        from bert_keras.downstream.catalog import named_task  # imports every task
+
+        task = named_task(task)
+    found = named_recipe(task_recipes(task.name), recipe) if isinstance(recipe, str) else recipe
     if teacher and not isinstance(teacher, Distillation):
         teacher = Distillation.of_task(teacher)
-    found, known, distillation = with_changes(found, known, teacher or None, changes=changes)
-    return known, found, distillation
+    found, task, distillation = with_changes(found, task, teacher or None, changes=changes)
+    return task, found, distillation

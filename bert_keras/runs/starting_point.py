@@ -3,15 +3,18 @@
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint, TrainingState, part
 from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath
-from bert_keras.runs.objectives import PretrainingObjective
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.text.vocab import Vocabulary
+
+if TYPE_CHECKING:
+    from bert_keras.runs.objectives import PretrainingObjective
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +49,7 @@ def open_starting_point(
     path: StrPath,
     *,
     recipe: PretrainRecipe,
-    objective: PretrainingObjective,
+    objective: "PretrainingObjective",
     vocabulary: Vocabulary,
     max_length: int,
     lowercase: bool | None,

@@ -1,32 +1,63 @@
-"""The values on the page of `bert-keras inspect` are those of the model."""
+"""The page of `bert-keras inspect`: its numbers are those of the model, and a browser shows it."""
 
 import dataclasses
-import functools
+import html
 import re
+import shlex
 
+import keras
 import numpy as np
 import pytest
 
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.cli import main
 from bert_keras.downstream.task import softmax
-from bert_keras.models import BertEncoder, BertMaskedLM
-from bert_keras.reports.inspection import STEPS, inspect_texts
+from bert_keras.models import (
+    BertClassifier,
+    BertEncoder,
+    BertMaskedLM,
+    BertPretrainer,
+    BertSentenceEncoder,
+)
+from bert_keras.reports.inspection import MAX_TOKENS, STEPS, inspect_texts
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 from bert_keras.text.packing import pack
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from tests.browser import browser_page
+from tests.factories import tiny_config, tiny_vocabulary
 from tests.inspected import data_of, weights_of
-from tests.reports.conftest import CONFIG, TEXT, TOKENIZER, VOCABULARY
+
+VOCABULARY = tiny_vocabulary()
+TOKENIZER = WordPieceTokenizer(VOCABULARY)
+CONFIG = tiny_config(hidden_size=24, num_heads=4, max_positions=200, initializer_stddev=0.4)
+MODELS = {
+    "encoder": BertEncoder,
+    "sentence-encoder": BertSentenceEncoder,
+    "pretrainer": BertPretrainer,
+    "masked-lm": BertMaskedLM,
+    "classifier": lambda config: BertClassifier(config, num_labels=2),
+}
+TEXT, OTHER = "The bank was the rivers.", "A good film."
+UNSAFE = "</script><script>document.title='broken'</script>{{data}} bank"
 
 
 @pytest.fixture(scope="module")
-def page_of(folders, tmp_path_factory):
-    """Returns the data of the page of a model; pages with the same arguments are written once."""
+def folders(tmp_path_factory):
+    """The folder of each model, and the model."""
+    folder = tmp_path_factory.mktemp("models")
+    keras.utils.set_random_seed(1)
+    models = {name: make(CONFIG) for name, make in MODELS.items()}
+    for name, model in models.items():
+        labels = ("no", "yes") if name == "classifier" else ()
+        model.save_pretrained(folder / name, tokenizer=TOKENIZER, labels=labels)
+    return {name: (folder / name, model) for name, model in models.items()}
 
-    @functools.cache
+
+@pytest.fixture
+def page_of(folders, tmp_path):
     def page_of(name, *texts, **options):
-        output = tmp_path_factory.mktemp("page") / "page.html"
-        inspect_texts(folders[name][0], texts, output=output, **options)
-        return data_of(output)
+        inspect_texts(folders[name][0], texts, output=tmp_path / "page.html", **options)
+        return data_of(tmp_path / "page.html")
 
     return page_of
 
@@ -36,23 +67,14 @@ def inputs_of(*texts):
     return pack(*ids, vocabulary=VOCABULARY, max_length=190)
 
 
-def encoder_of(model):
-    return model if isinstance(model, BertEncoder) else model.encoder
-
-
 @pytest.mark.parametrize(
     ("name", "texts"),
-    [
-        ("encoder", (TEXT,)),
-        ("masked-lm", (TEXT,)),
-        ("pretrainer", (TEXT, "Money, money.")),
-        ("classifier", (TEXT, "Money, money.")),
-    ],
+    [("encoder", (TEXT,)), ("masked-lm", (TEXT,)), ("classifier", (TEXT, OTHER))],
 )
 def test_attention_equals_that_of_the_encoder(page_of, folders, name, texts):
-    data = page_of(name, *texts)
+    data, model = page_of(name, *texts), folders[name][1]
     weights, inputs = weights_of(data), inputs_of(*texts)
-    states = encoder_of(folders[name][1]).states(inputs)
+    states = getattr(model, "encoder", model).states(inputs)
     expected = np.stack([np.asarray(each)[0] for each in states.attentions])
     np.testing.assert_allclose(weights, expected, rtol=0, atol=0.51 / STEPS)
     np.testing.assert_allclose(weights.sum(-1), 1, atol=weights.shape[-1] / STEPS)
@@ -60,15 +82,16 @@ def test_attention_equals_that_of_the_encoder(page_of, folders, name, texts):
     names = [VOCABULARY.tokens[each] for each in inputs["input_ids"][0]]
     assert data["attention"]["tokens"] == names and "##s" in names
     assert data["attention"]["texts"] == inputs["segment_ids"][0].tolist()
-    assert (data["model"], data["num_layers"]) == (type(folders[name][1]).__name__, 2)
+    assert (data["model"], data["num_layers"]) == (type(model).__name__, 2)
+    if name != "masked-lm":
+        assert data["masked"] == {"missing": type(model).__name__}
 
 
 @pytest.mark.parametrize("name", ["pretrainer", "masked-lm"])
 def test_every_mask_of_a_text_is_predicted(page_of, folders, name):
-    masked = page_of(name, "The [MASK] of the [MASK].", "[MASK] lends.", num_tokens=4)["masked"]
-    inputs, mask = inputs_of("the the of the the.", "the lends."), VOCABULARY.mask_id
-    positions = [2, 5, 8]
-    inputs["input_ids"][0, positions] = mask
+    masked = page_of(name, "The [MASK] was the [MASK].", "[MASK] is.", num_tokens=4)["masked"]
+    inputs, positions = inputs_of("the the was the the.", "the is."), [2, 5, 8]
+    inputs["input_ids"][0, positions] = VOCABULARY.mask_id
     logits = folders[name][1]({**inputs, "masked_lm_positions": np.array([positions])})
     probabilities = softmax(np.asarray(logits["masked_lm"])[0])
     assert [each["position"] for each in masked["predictions"]] == positions
@@ -77,17 +100,14 @@ def test_every_mask_of_a_text_is_predicted(page_of, folders, name):
         assert [token for token, _ in each["top"]] == [VOCABULARY.tokens[i] for i in best]
         np.testing.assert_allclose([p for _, p in each["top"]], expected[best], rtol=1e-4)
         assert "original" not in each
+    assert ("is_next" in masked) == (name == "pretrainer")
     if name == "pretrainer":
         is_next = softmax(np.asarray(logits["next_sentence"]))[0, 0]
         assert masked["is_next"] == pytest.approx(float(is_next), rel=1e-4)
-    else:
-        assert "is_next" not in masked
 
 
 def test_without_a_mask_each_token_is_masked_separately(page_of, folders):
-    masked = page_of("masked-lm", TEXT)["masked"]
-    assert "is_next" not in masked
-    inputs = inputs_of(TEXT)
+    masked, inputs = page_of("masked-lm", TEXT)["masked"], inputs_of(TEXT)
     ids = inputs["input_ids"][0].copy()
     assert [each["position"] for each in masked["predictions"]] == list(range(1, len(ids) - 1))
     for each in masked["predictions"]:
@@ -97,38 +117,29 @@ def test_without_a_mask_each_token_is_masked_separately(page_of, folders):
         probabilities = softmax(np.asarray(logits["masked_lm"])[0, 0])
         token, probability, rank = each["original"]
         expected = probabilities[ids[position]]
-        assert token == VOCABULARY.tokens[ids[position]]
+        assert token == VOCABULARY.tokens[ids[position]] and len(each["top"]) == 10
         assert probability == pytest.approx(float(expected), rel=1e-4)
         assert rank == 1 + (probabilities > expected).sum()
-        assert each["top"][0][1] == pytest.approx(float(probabilities.max()), rel=1e-4)
-        assert len(each["top"]) == 10
 
 
-@pytest.mark.parametrize("text", ["The [MASK] of a river.", "The bank of a river."])
+@pytest.mark.parametrize("text", ["The [MASK] was a river.", "The bank was a river."])
 def test_a_causal_model_predicts_a_token_at_the_preceding_position(tmp_path, text):
     model = BertMaskedLM(dataclasses.replace(CONFIG, is_causal=True))
     model.save_pretrained(tmp_path / "model", tokenizer=TOKENIZER)
     inspect_texts(tmp_path / "model", [text], output=tmp_path / "page.html")
     first, *others = data_of(tmp_path / "page.html")["masked"]["predictions"]
     shown = first if "[MASK]" in text else others[0]
-    assert shown["position"] == 2
     logits = model({**inputs_of("The"), "masked_lm_positions": np.array([[1]])})["masked_lm"]
     best = softmax(np.asarray(logits)[0, 0])
-    assert shown["top"][0][0] == VOCABULARY.tokens[best.argmax()]
+    assert (shown["position"], shown["top"][0][0]) == (2, VOCABULARY.tokens[best.argmax()])
     assert shown["top"][0][1] == pytest.approx(float(best.max()), rel=1e-4)
-
-
-def test_a_model_without_a_masked_lm_head_predicts_nothing(page_of):
-    assert page_of("encoder", TEXT)["masked"] == {"missing": "BertEncoder"}
-    pair = page_of("classifier", TEXT, "Money, money.")
-    assert pair["masked"] == {"missing": "BertClassifier"}
 
 
 @pytest.mark.parametrize(
     ("family", "changes", "pair"),
     [
-        ("roberta", {"position_offset": 2, "num_segments": 1}, "<s>0 | </s>0</s>1 | </s>1"),
-        ("albert", {"embedding_size": 12, "shares_layers": True}, "[CLS]0 | [SEP]0 | [SEP]1"),
+        ("roberta", {"position_offset": 2, "num_segments": 1}, ["<s>0", "</s>0", "</s>1", "</s>1"]),
+        ("albert", {"embedding_size": 12, "shares_layers": True}, ["[CLS]0", "[SEP]0", "[SEP]1"]),
     ],
 )
 def test_pages_of_relatives_show_their_tokens(subwords, tmp_path, family, changes, pair):
@@ -140,33 +151,80 @@ def test_pages_of_relatives_show_their_tokens(subwords, tmp_path, family, change
     inspect_texts(tmp_path / "model", texts, output=tmp_path / "page.html")
     data = data_of(tmp_path / "page.html")
     shown = data["attention"]
-    specials = {shown["cls"], shown["sep"]}
-    marked = [
-        f"{token}{text}" if token in specials else ""
-        for token, text in zip(shown["tokens"], shown["texts"], strict=True)
-    ]
-    assert re.sub(r"\s+", " ", "".join(each or " " for each in marked)).replace(" ", " | ") == pair
+    tokens = zip(shown["tokens"], shown["texts"], strict=True)
+    special = {shown["cls"], shown["sep"]}
+    assert sorted(f"{t}{text}" for t, text in tokens if t in special) == sorted(pair)
     (masked,) = data["masked"]["predictions"]
     assert shown["tokens"][masked["position"]] == vocabulary.tokens[vocabulary.mask_id]
-    assert 0 < data["masked"].get("is_next", 0.5) < 1
 
 
-@pytest.mark.parametrize("num_segments", [0, 1])
-def test_a_model_without_a_second_segment_shows_a_pair(tmp_path, num_segments):
-    encoder = BertEncoder(dataclasses.replace(CONFIG, num_segments=num_segments))
-    encoder.save_pretrained(tmp_path / "model", tokenizer=TOKENIZER)
-    page = tmp_path / "page.html"
-    assert main(["inspect", str(tmp_path / "model"), "money", "bank", "-o", str(page)]) == 0
-    assert data_of(page)["attention"]["texts"] == [0, 0, 0, 1, 1]
-
-
-def test_a_sentence_encoder_shows_its_embedding(folders, tmp_path):
-    folder, model = folders["sentence-encoder"]
-    inspect_texts(folder, ["a bank", "a river"], output=tmp_path / "page.html")
-    embedding = data_of(tmp_path / "page.html")["embedding"]
+def test_a_sentence_encoder_shows_its_embedding(page_of, folders):
+    embedding = page_of("sentence-encoder", "a bank", "a river")["embedding"]
+    model = folders["sentence-encoder"][1]
     model.tokenizer = TOKENIZER
     one, other = model.encode(["a bank", "a river"])
     assert embedding["summary"] == "mean pooling, scaled to length 1"
     assert embedding["cosine"] == pytest.approx(float(one @ other), abs=1e-5)
-    inspect_texts(folder, ["a bank"], output=tmp_path / "page.html")
-    assert data_of(tmp_path / "page.html")["embedding"]["cosine"] is None
+    assert page_of("sentence-encoder", "a bank")["embedding"]["cosine"] is None
+
+
+def test_the_page_loads_no_other_files_and_escapes_texts(folders, tmp_path, capsys):
+    output, folder = tmp_path / "new" / "page.html", str(folders["pretrainer"][0])
+    assert main(["inspect", folder, UNSAFE, "-o", str(output), "--top-k", "3"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"page: {output}"
+    page = output.read_text("utf-8")
+    assert not re.search(r"https?://|src=|@import|url\(|\bfetch\(|\bimport\(", page)
+    assert "default-src 'none'" in page and html.escape(folder) in page
+    assert page.count("<script") == page.count("</script>") == 2
+    assert len(data_of(output)["masked"]["predictions"][0]["top"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ("{folder} a b film", "3 texts"),
+        ("{folder} film ' '", "' '"),
+        (f"{{folder}} '{' '.join(['film'] * MAX_TOKENS)}'", f"has {MAX_TOKENS + 2} tokens"),
+        ("{folder} film --top-k 0", "0"),
+        ("{tmp} film", "known checkpoint"),
+    ],
+)
+def test_wrong_arguments_are_refused(folders, tmp_path, capsys, arguments, word):
+    arguments = shlex.split(arguments.format(folder=folders["encoder"][0], tmp=tmp_path))
+    assert main(["inspect", *arguments, "-o", str(tmp_path / "page.html")]) == 2
+    assert word in capsys.readouterr().err
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.slow
+def test_a_browser_shows_the_page_and_keys_select_maps_and_tokens(folders, tmp_path):
+    output = tmp_path / "page.html"
+    inspect_texts(folders["pretrainer"][0], ["The bank was the [MASK].", UNSAFE], output=output)
+    data = data_of(output)
+    weights, tokens = weights_of(data), data["attention"]["tokens"]
+
+    def press_key(name, code):
+        for kind in ("keyDown", "keyUp"):
+            key = {"key": name, "code": name, "windowsVirtualKeyCode": code}
+            page._call("Input.dispatchKeyEvent", type=kind, **key)
+
+    with browser_page(width=1200, height=900) as page:
+        page.open(output.as_uri())
+        text = page.wait_for("Attention", "Masked words")
+        assert "BertPretrainer: 2 layers of 4 heads, hidden size 24" in text
+        assert "The second text follows the first with a probability of" in text
+        assert page.run("document.querySelectorAll('#grid button').length") == 10  # with the means
+        # Tab reaches the grid once; the arrow keys choose the next map in a row or column.
+        page.run("document.querySelector('#grid button[tabindex=\"0\"]').focus()")
+        press_key("Home", 36)
+        press_key("ArrowDown", 40)
+        page.wait_for("Layer 2, mean of the heads: a token attends on average to")
+        press_key("ArrowRight", 39)
+        press_key("ArrowRight", 39)
+        page.wait_for("Layer 2, head 2: a token attends on average to")
+        page.run("document.querySelector('#tokens button[value=\"2\"]').focus()")
+        page.wait_for(f"bank (2) attends to {tokens[int(weights[1, 1, 2].argmax())]} ")
+        page.run("{ const box = document.getElementById('side'); box.value = 'column'; "
+                 "box.dispatchEvent(new Event('change')); }")  # fmt: skip
+        page.wait_for(f"is attended to by {tokens[int(weights[1, 1, :, 2].argmax())]} ")
+        assert page.run("document.title") == f"Inspection of {folders['pretrainer'][0]}"

@@ -1,8 +1,5 @@
 """Embeddings of the lines of a file: values, formats, a stopped run, wrong arguments."""
 
-import errno
-import resource
-
 import keras
 import numpy as np
 import pytest
@@ -99,19 +96,6 @@ def test_a_stopped_run_continues(model, lines, tmp_path, monkeypatch, suffix):
     assert sizes[4:] == [8, 8, 5]
     assert output.read_bytes() == (tmp_path / f"whole.{suffix}").read_bytes()
     assert not partial.exists()
-
-
-def test_a_full_disk(model, lines, tmp_path):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (700, hard))
-    try:
-        with pytest.raises(OSError) as error:
-            write_embeddings(lines, tmp_path / "vectors.npy", model=model)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert error.value.errno in (errno.EFBIG, errno.ENOSPC)
-    write_embeddings(lines, tmp_path / "vectors.npy", model=model)  # after disk space was freed
-    assert len(np.load(tmp_path / "vectors.npy")) == 45
 
 
 @pytest.mark.parametrize(

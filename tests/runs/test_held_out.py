@@ -15,15 +15,12 @@ VOCAB_SIZE, MASK = 7, 6
 def random_batches(seed: int, *, same: float) -> list:
     """Returns two batches of rows with four tokens and predictions of tokens 0 to 5 at positions 1
     and 2. The second prediction of the last row has no weight."""
-    random = np.random.default_rng(seed)
-    batches = []
+    random, batches = np.random.default_rng(seed), []
     for _ in range(2):
         targets = random.choice(6, size=(20, 2), p=[0.4, 0.2, 0.2, 0.1, 0.1, 0])
         is_same, is_other = random.random((2, 20, 2)) < [[[same]], [[0.1]]]
-        input_tokens = np.where(
-            is_same, targets, np.where(is_other, random.integers(0, 6, (20, 2)), MASK)
-        )
-        input_ids = np.concatenate([np.full((20, 1), 5), input_tokens, np.full((20, 1), 5)], axis=1)
+        others = np.where(is_other, random.integers(0, 6, (20, 2)), MASK)
+        input_ids = np.pad(np.where(is_same, targets, others), ((0, 0), (1, 1)), constant_values=5)
         weights = np.ones((20, 2), np.float32)
         weights[-1, 1] = 0
         inputs = {"input_ids": input_ids, "masked_lm_positions": np.tile([1, 2], (20, 1))}
@@ -45,40 +42,27 @@ def predictions(batches) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("same", [0.0, 0.3])
 def test_baselines(same):
     training, held_out = random_batches(1, same=same), random_batches(2, same=same)
-    training_pairs = predictions(training)
-    targets, input_counts = (
-        Counter(a for _, a in training_pairs),
-        Counter(v for v, _ in training_pairs),
-    )
-    equal_counts = Counter(v for v, a in training_pairs if v == a)
-    unigram = [
-        (targets[token] + 1) / (len(training_pairs) + VOCAB_SIZE) for token in range(VOCAB_SIZE)
-    ]
+    pairs, held_out_pairs = predictions(training), predictions(held_out)
+    inputs, targets = Counter(v for v, _ in pairs), Counter(a for _, a in pairs)
+    equal = Counter(v for v, a in pairs if v == a)
+    unigram = [(targets[token] + 1) / (len(pairs) + VOCAB_SIZE) for token in range(VOCAB_SIZE)]
 
-    def copying(input_token: int) -> list[float]:
-        """Returns the probability of each token."""
-        copied = (equal_counts[input_token] + unigram[input_token]) / (
-            input_counts[input_token] + 1
-        )
-        others = [0.0 if token == input_token else unigram[token] for token in range(VOCAB_SIZE)]
-        probabilities = [(1 - copied) * other / sum(others) for other in others]
-        probabilities[input_token] = copied
-        assert sum(probabilities) == pytest.approx(1)
-        return probabilities
+    def copying(token: int, target: int) -> float:
+        """Returns the probability of a target at an input token."""
+        copied = (equal[token] + unigram[token]) / (inputs[token] + 1)
+        return copied if token == target else (1 - copied) * unigram[target] / (1 - unigram[token])
 
-    held_out_pairs = predictions(held_out)
+    for token in range(VOCAB_SIZE):
+        assert sum(copying(token, target) for target in range(VOCAB_SIZE)) == pytest.approx(1)
     assert len(held_out_pairs) == 2 * 39
+    frequent, _ = targets.most_common(1)[0]
     scores = baselines(training, held_out, vocab_size=VOCAB_SIZE)
-    assert scores == {
-        "unigram_masked_lm_loss": pytest.approx(
-            -sum(math.log(unigram[a]) for _, a in held_out_pairs) / len(held_out_pairs)
-        ),
-        "unigram_masked_lm_accuracy": pytest.approx(
-            sum(a == targets.most_common(1)[0][0] for _, a in held_out_pairs) / len(held_out_pairs)
-        ),
-        "copying_masked_lm_loss": pytest.approx(
-            -sum(math.log(copying(v)[a]) for v, a in held_out_pairs) / len(held_out_pairs)
-        ),
-    }
+    assert scores == pytest.approx(
+        {
+            "unigram_masked_lm_loss": np.mean([-math.log(unigram[a]) for _, a in held_out_pairs]),
+            "unigram_masked_lm_accuracy": np.mean([a == frequent for _, a in held_out_pairs]),
+            "copying_masked_lm_loss": np.mean([-math.log(copying(*p)) for p in held_out_pairs]),
+        }
+    )
     gain = scores["unigram_masked_lm_loss"] - scores["copying_masked_lm_loss"]
     assert gain > 0.2 if same else abs(gain) < 0.1

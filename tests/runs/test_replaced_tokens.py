@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from bert_keras.cli import main
-from bert_keras.errors import InputError
 from bert_keras.models import (
     BertDiscriminator,
     BertMaskedLM,
@@ -21,8 +20,7 @@ from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.runs.settings import named_recipe
 from bert_keras.training.loop import StopAfter
-from tests.runs.test_continue import write_records
-from tests.runs.test_record_kinds import VOCABULARY, rows, write
+from tests.factories import tiny_vocabulary, write_records
 
 CHANGES = [
     *("size=L-1_H-16_A-2", "dropout_rate=0.1", "batch_size=8"),
@@ -42,12 +40,9 @@ def command(records, output, *options):
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
+    settings = {"max_length": 24, "max_predictions": 0, "held_out_rate": 0.3, "shards": 1}
     folder = tmp_path_factory.mktemp("records")
-    VOCABULARY.save(folder / "vocab.txt")
-    for name, seed in (("train", 1), ("held-out", 2)):
-        features, _ = rows(np.random.default_rng(seed), num_rows=40, per_row=1)
-        write(folder / f"{name}.tfrecord", features)
-    return folder
+    return write_records(folder, objective="full-sentences", **settings)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +58,7 @@ def scores_of(run):
 
 def test_a_run_writes_a_discriminator_that_fine_tunes(run, tmp_path):
     scores = scores_of(run)
-    assert 0 < scores["held_out_masked_lm_loss"] < 2 * np.log(len(VOCABULARY))
+    assert 0 < scores["held_out_masked_lm_loss"] < 2 * np.log(len(tiny_vocabulary()))
     assert 0 < scores["held_out_replaced_token_loss"] < 3
     assert 0 <= scores["held_out_replaced_token_accuracy"] <= 1
     assert 0 < scores["held_out_replaced_token_rate"] < 0.25
@@ -78,7 +73,7 @@ def test_a_run_writes_a_discriminator_that_fine_tunes(run, tmp_path):
     for weight, value in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(weight, value)
     table = tmp_path / "rows.tsv"
-    table.write_text("text\tlabel\nw1 w2\tno\nw3 w4\tyes\n")
+    table.write_text("text\tlabel\ngood film\tno\nbad film\tyes\n")
     tune = f"finetune classification --train {table} --dev {table} --from {folder} --output"
     settings = "--recipe demo --set num_epochs=1 max_length=8 batch_size=2"
     assert main(f"{tune} {tmp_path / 'tuned'} {settings}".split()) == 0
@@ -127,9 +122,3 @@ def test_local_attention_is_for_both_encoders(records):
     assert np.any(first.value_dense.kernel != second.value_dense.kernel)
     token_table = np.asarray(model.encoder.embeddings.token_table)
     assert not token_table[:, :8].any() and token_table[:, 8:].any()
-
-
-def test_masked_records_are_refused(tmp_path):
-    masked = write_records(tmp_path / "masked")
-    with pytest.raises(InputError, match="contains masked records; this objective needs plain ids"):
-        PretrainInputs(recipe(), records=masked)
