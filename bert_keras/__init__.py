@@ -44,12 +44,12 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.models.task_models import BertQuestionAnswering as BertQuestionAnswering
     from bert_keras.models.task_models import BertTokenClassifier as BertTokenClassifier
     from bert_keras.runs.evaluate import evaluate as evaluate
+    from bert_keras.runs.finetune import TaskRun as TaskRun
     from bert_keras.runs.finetune import finetune as finetune
     from bert_keras.runs.outcome import RunResult as RunResult
     from bert_keras.runs.pretrain import pretrain as pretrain
     from bert_keras.runs.recipes import FinetuneRecipe as FinetuneRecipe
     from bert_keras.runs.recipes import PretrainRecipe as PretrainRecipe
-    from bert_keras.runs.task_run import TaskRun as TaskRun
     from bert_keras.serving.client import AsyncClient as AsyncClient
     from bert_keras.serving.client import Client as Client
     from bert_keras.serving.limits import Limits as Limits
@@ -145,7 +145,7 @@ _HOMES = {
     "PretrainRecipe": "bert_keras.runs.recipes",
     "FinetuneRecipe": "bert_keras.runs.recipes",
     "RunResult": "bert_keras.runs.outcome",
-    "TaskRun": "bert_keras.runs.task_run",
+    "TaskRun": "bert_keras.runs.finetune",
     "pretrain": "bert_keras.runs.pretrain",
     "finetune": "bert_keras.runs.finetune",
     "evaluate": "bert_keras.runs.evaluate",

@@ -80,8 +80,7 @@ def demo(options: argparse.Namespace) -> None:
 def pretrain(options: argparse.Namespace) -> None:
     """Pretrain on records with a recipe; the same command continues an interrupted run."""
     from bert_keras.families import preset
-    from bert_keras.runs.forecast import forecast
-    from bert_keras.runs.pretrain import pretrain
+    from bert_keras.runs.pretrain import forecast, pretrain
     from bert_keras.runs.settings import pretrain_settings
     from bert_keras.training.performance import steps_to_profile
 

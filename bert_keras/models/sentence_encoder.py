@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import keras
 import numpy as np
 from keras import ops
+from tqdm import tqdm
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.data.buckets import longest_first_batches
@@ -16,7 +17,6 @@ from bert_keras.errors import InputError
 from bert_keras.layers.sentence import SentenceHead
 from bert_keras.models.task_models import TaskModel, flat_rows
 from bert_keras.models.text_inputs import TextInputs
-from bert_keras.progress import progress
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -143,8 +143,8 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         prompt = self.embedding.prompt(prompt, name=prompt_name)
         num_excluded = num_excluded_tokens(self.embedding, tokenizer, prompt)
         forward, vectors_NE = self._forward(num_excluded), np.empty((len(texts), size), np.float32)
-        total = len(texts) if len(texts) > NUM_SILENT else 0  # 0 shows no bar
-        with progress(stage="encode", unit="texts", total=total) as bar:
+        is_silent = len(texts) <= NUM_SILENT
+        with tqdm(desc="encode", unit=" texts", total=len(texts), disable=is_silent) as bar:
             for start in range(0, len(texts), CHUNK_SIZE):
                 chunk = [prompt + text for text in texts[start : start + CHUNK_SIZE]]
                 ids = tokenizer.ids_batch(chunk)

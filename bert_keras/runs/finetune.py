@@ -2,17 +2,27 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from bert_keras.checkpoints.formats import absolute_path
+import keras
+import tensorflow as tf
+
+from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.checkpoints.pretrained import save_model
+from bert_keras.config import ModelMetadata
+from bert_keras.distribution.loss import global_loss
 from bert_keras.distribution.strategy import is_chief
-from bert_keras.downstream.task import Task
+from bert_keras.downstream.batches import Predictor, training_batches
+from bert_keras.downstream.task import Encoded, Outputs, Task
 from bert_keras.downstream.tfds import is_tfds
+from bert_keras.errors import check
 from bert_keras.files import StrPath, file_sha256
-from bert_keras.runs.distillation import Distillation
+from bert_keras.models import MODELS
+from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.outcome import (
     MODEL,
     RunResult,
@@ -22,11 +32,209 @@ from bert_keras.runs.outcome import (
     write_scores,
 )
 from bert_keras.runs.recipes import FinetuneRecipe
-from bert_keras.runs.task_run import TaskRun
+from bert_keras.runs.settings import finetune_settings
+from bert_keras.runs.starting_point import missing_parts
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import fit_resumable
+from bert_keras.training.optimizer import BertAdamW
+from bert_keras.training.schedule import LinearWarmupDecay
 from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
+
+
+class TaskRun:
+    """The data and the model of a fine-tuning run, for a training loop of your own.
+
+    The arguments and errors are those of `finetune`, which adds logs, checkpoints, predictions and
+    the choice of the best epoch.
+
+    Args:
+        task: A task or its name in `tasks`.
+        recipe: The hyperparameters, or the name of a recipe.
+        pretrained: A checkpoint of any format.
+        data: A folder with the task's official files, a TFDS builder as `tfds:NAME`, or the paths
+            of the files "train" and "dev".
+        teacher: A model of the same task from which to distil.
+        features: The folder for features of a frozen encoder.
+        **changes: New values of fields of the recipe, the task and the distillation.
+
+    Attributes:
+        task: The task, with its labels.
+        recipe: The recipe.
+        metadata: The metadata of the model.
+        steps_per_epoch: The number of steps that read every training row once.
+        num_steps: The number of steps of the whole run.
+        model: The complete model of the task.
+        trained: The compiled model for `fit`: the part of `model` that is trained, or with a
+            teacher its `Distiller`.
+
+    Example:
+
+    ```python
+    run = TaskRun("mrpc", pretrained="minilm", data="glue/MRPC", num_epochs=1)
+    run.trained.fit(run.train, steps_per_epoch=run.steps_per_epoch, shuffle=False)
+    print(run.scores())
+    ```
+    """
+
+    def __init__(
+        self,
+        task: str | Task,
+        recipe: str | FinetuneRecipe = "paper",
+        *,
+        pretrained: StrPath,
+        data: StrPath | Mapping[str, StrPath],
+        teacher: StrPath | Distillation | None = None,
+        features: StrPath = "features",
+        **changes: Any,
+    ):
+        task, recipe, self.distillation = finetune_settings(
+            task, recipe, teacher=teacher, changes=changes
+        )
+        self.recipe, self.pretrained, self.features = recipe, pretrained, Path(features)
+        files = data if isinstance(data, Mapping) else task.files(os.fspath(data))
+        self.files = {split: os.fspath(path) for split, path in files.items()}
+        missing = sorted({"train", "dev"} - {*self.files})
+        check(not missing, f"data has no {' and '.join(missing)}; name the file of each")
+        self.checkpoint = open_text_checkpoint(pretrained)
+        task.check_encoder(self.checkpoint.metadata.config)
+        for name, default in (("num_lstm_layers", 0), ("layer_rate_decay", 1.0)):
+            check(
+                not task.freezes_encoder or getattr(recipe, name) == default,
+                f"{task.name} does not train the encoder; leave {name} out",
+            )
+        examples = task.read(self.files["train"], split="train")
+        self.task = task.with_labels_of(examples)
+        num_used = min(recipe.max_train_examples or len(examples), len(examples))
+        self.examples = [examples[i * len(examples) // num_used] for i in range(num_used)]
+        self.dev_examples = self.task.read(self.files["dev"], split="dev")
+        self._encoded = self.task.encode(self.examples, self.checkpoint.tokenizer)
+        self._dev_encoded = self.task.encode_to_score(self.dev_examples, self.checkpoint.tokenizer)
+        # The steps that read every row once, in the first epoch.
+        batches = self._encoded.shuffled_batches(batch_size=recipe.batch_size, seed=recipe.seed)
+        counts = enumerate(accumulate(map(len, batches)), start=1)
+        self.steps_per_epoch = next(step for step, n in counts if n == len(self._encoded))
+        self.num_steps = recipe.num_epochs * self.steps_per_epoch
+        self.metadata = self._metadata()
+        self.teacher = None
+        if self.distillation is not None:
+            check(
+                not task.freezes_encoder and self.metadata.embedding is None,
+                f"{task.name} trains no encoder with logits; leave --teacher out",
+            )
+            vocabulary = self.checkpoint.vocabulary
+            self.teacher = open_teacher(
+                self.distillation, student=self.metadata, vocabulary=vocabulary
+            )
+        keras.utils.set_random_seed(recipe.seed)
+        if recipe.initial_weights == "random":
+            self.model = MODELS[task.model].from_metadata(self.metadata)
+        else:
+            self.model = MODELS[task.model].from_checkpoint(
+                self.checkpoint, metadata=self.metadata, source=pretrained, new=self._new_parts()
+            )
+            print(self.model.load_report)
+        self.trained = student = self.task.trained(self.model)
+        self._predictor = Predictor(student)
+        if self.teacher is not None:
+            student.compile(**_compile_arguments(self.task))  # the dev loss has only the labels
+            self.trained = self.teacher.teach(student, metadata=self.metadata)
+        schedule = LinearWarmupDecay(
+            recipe.learning_rate,
+            num_steps=self.num_steps,
+            num_warmup_steps=int(recipe.warmup_rate * self.num_steps),
+        )
+        self.trained.compile(
+            optimizer=BertAdamW(
+                schedule,
+                weight_decay_rate=recipe.weight_decay_rate,
+                bias_correction=recipe.bias_correction,
+                layer_rate_decay=recipe.layer_rate_decay,
+            ),
+            gradient_accumulation_steps=recipe.gradient_accumulation_steps,
+            **_compile_arguments(self.task),
+        )
+
+    @cached_property
+    def rows(self) -> Encoded:
+        """The encoded training examples in the form that `trained` reads."""
+        return self.task.prepared(self._encoded, self.model, folder=self.features / "train")
+
+    @cached_property
+    def dev_rows(self) -> Encoded:
+        """The encoded dev examples in the form that `trained` reads."""
+        return self.task.prepared(self._dev_encoded, self.model, folder=self.features / "dev")
+
+    @property
+    def train(self) -> tf.data.Dataset:
+        """Endless shuffled batches of rows of similar length."""
+        return training_batches(self.rows, batch_size=self.recipe.batch_size, seed=self.recipe.seed)
+
+    def dev_outputs(self) -> tuple[Outputs, float | None]:
+        """Returns the outputs of the model for the dev rows, and the mean loss if they have one."""
+        return self._predictor(self.dev_rows, stage="predict dev")
+
+    def dev_predictions(self, outputs: Outputs) -> Sequence:
+        """Returns the predictions for the dev examples from the outputs of the model."""
+        return self.task.predictions(self.dev_examples, self.dev_rows, outputs)
+
+    def scores(
+        self, predictions: Sequence | None = None, *, loss: float | None = None
+    ) -> dict[str, float]:
+        """Returns the scores of the dev examples, and `loss` if the dev rows have one.
+
+        Args:
+            predictions: The predictions; None computes them and the loss.
+            loss: The loss.
+        """
+        if predictions is None:
+            outputs, loss = self.dev_outputs()
+            predictions = self.dev_predictions(outputs)
+        losses = {} if loss is None else {"loss": loss}
+        return {**self.task.score(self.dev_examples, predictions), **losses}
+
+    def _metadata(self) -> ModelMetadata:
+        task, recipe, source = self.task, self.recipe, self.checkpoint.metadata
+        reads_pooler = MODELS[task.model].reads_pooled_output
+        return ModelMetadata(
+            model=task.model,
+            config=dataclasses.replace(
+                source.config,
+                hidden_dropout_rate=recipe.dropout_rate,
+                attention_dropout_rate=recipe.dropout_rate,
+                has_pooler=source.config.has_pooler or reads_pooler,
+                num_lstm_layers=recipe.num_lstm_layers or source.config.num_lstm_layers,
+            ),
+            lowercase=source.lowercase,
+            max_length=task.max_length,
+            text_columns=task.input_names,
+            labels=task.labels,
+            problem_type=task.problem_type,
+            task=task.settings(),
+            embedding=task.embedding(source),
+        )
+
+    def _new_parts(self) -> set[str]:
+        """Returns the parts that get fresh weights.
+
+        These are the parts that the checkpoint lacks, and the heads if it was trained on another
+        task or other labels.
+        """
+        metadata, checkpoint = self.metadata, self.checkpoint
+        heads = MODELS[metadata.model].heads
+        new = {*missing_parts(checkpoint, heads=heads, config=metadata.config)}
+        names = ("name", "text_columns")
+        old_task, new_task = (
+            (each.model, each.labels, *map(each.task.get, names))
+            for each in (checkpoint.metadata, metadata)
+        )
+        return new if old_task == new_task else {*new, *heads}
+
+
+def _compile_arguments(task: Task) -> dict[str, Any]:
+    """Returns the arguments of `compile`, with the mean of each loss over the global batch."""
+    arguments = task.compile_arguments()
+    return arguments | {"loss": keras.tree.map_structure(global_loss, arguments["loss"])}
 
 
 def finetune(

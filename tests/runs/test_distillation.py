@@ -14,11 +14,10 @@ from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, load_model
 from bert_keras.runs.distillation import Distillation
-from bert_keras.runs.finetune import finetune
+from bert_keras.runs.finetune import TaskRun, finetune
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import FinetuneRecipe
-from bert_keras.runs.task_run import TaskRun
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training.callbacks import ProgressBar
