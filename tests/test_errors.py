@@ -94,12 +94,3 @@ def test_a_stdout_that_cannot_be_written_is_reported_in_one_line(open_stdout, me
     assert process.returncode == 2
     assert len(process.stderr.splitlines()) == 1
     assert process.stderr.startswith(f"prog: {message}")
-
-
-def test_debug_keeps_the_traceback():
-    with pytest.raises(ValueError, match="ours"):
-        run_command("prog", raising(ValueError("ours")), debug=True)
-
-
-def test_the_exit_code_of_success_is_0():
-    assert run_command("prog", lambda: None) == 0

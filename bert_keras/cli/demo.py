@@ -20,6 +20,7 @@ from bert_keras.serving.client import Client
 from bert_keras.serving.server import running_server
 from tfrecords_tools.build import build
 from tfrecords_tools.inputs.corpus import documents
+from tfrecords_tools.inputs.corpus import files as corpus_files
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab import train_vocabulary
 
@@ -55,11 +56,12 @@ def demo(
     if num_steps is not None:
         warmup = min(recipe.num_warmup_steps, num_steps // 2)
         recipe = dataclasses.replace(recipe, num_steps=num_steps, num_warmup_steps=warmup)
+    files = corpus and corpus_files(corpus)  # all of them exist
     numbered = (Path(output, str(number)) for number in itertools.count(1))
     folder = next(each for each in numbered if not each.exists())  # keeps the folder of older demos
     folder.mkdir(parents=True)
     print(f"bert-keras demo: all results are written to {folder}\n")
-    files = list(corpus) or [_write_language_reference(folder / "corpus.txt")]
+    files = files or [_write_language_reference(folder / "corpus.txt")]
     _build_records(files, folder, seed=seed)
     example = _write_rows(files, folder, seed=seed)
     _pretrain(folder, recipe)

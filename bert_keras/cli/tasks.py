@@ -71,12 +71,15 @@ def evaluate(options: argparse.Namespace) -> None:
 def predict(options: argparse.Namespace) -> None:
     """Write the predictions of a model in the format of the task's official scorer or server."""
     from bert_keras.downstream.catalog import named_task
-    from bert_keras.downstream.glue import submission_zip
+    from bert_keras.downstream.glue import check_submission, submission_zip
     from bert_keras.downstream.task import examples_file
     from bert_keras.files import check_output, is_stdout
     from bert_keras.runs.evaluate import model_predictions
 
     check_output(options.output)
+    folder, file = os.path.split(os.path.abspath(options.output))
+    if options.submission:
+        check_submission(folder, new=file)
     data = examples_file(named_task(options.task), options.data, split=options.split)
     result = model_predictions(
         options.task, model=options.model, data=data, split=options.split, changes=options.changes
@@ -85,7 +88,7 @@ def predict(options: argparse.Namespace) -> None:
     counts = f"{counted(len(result.examples), 'prediction')}: {options.output}"
     print(counts, file=sys.stderr if is_stdout(options.output) else None)
     if options.submission:
-        submission_zip(os.path.dirname(os.path.abspath(options.output)), options.submission)
+        submission_zip(folder, options.submission)
         print(options.submission)
 
 

@@ -263,15 +263,21 @@ def tasks_of(rows: Mapping[str, GlueRow]) -> dict[str, GlueTask]:
 GLUE_TASKS: dict[str, GlueTask] = tasks_of(ROWS)
 
 
-def submission_zip(folder: StrPath, path: StrPath) -> None:
-    """Checks the eleven prediction files of a folder, CoLA.tsv to AX.tsv, and packs them.
+def check_submission(folder: StrPath, *, new: str = "") -> None:
+    """Raises InputError if a folder has not all prediction files that GLUE's server expects.
 
-    GLUE's server expects all of them.
+    `new` is the name of a file that will be written.
     """
-    files = {file: task for task in GLUE_TASKS.values() for file in task.row.num_test_rows}
-    missing = ", ".join(file for file in files if not (Path(folder) / file).is_file())
+    files = [file for task in GLUE_TASKS.values() for file in task.row.num_test_rows]
+    missing = [file for file in files if file != new and not (Path(folder) / file).is_file()]
     where = "MNLI-mm.tsv with --split test_mismatched, AX.tsv with --split ax"
-    check(not missing, f"{folder} has no {missing}; write them with predict ({where})")
+    check(not missing, f"{folder} has no {', '.join(missing)}; write them with predict ({where})")
+
+
+def submission_zip(folder: StrPath, path: StrPath) -> None:
+    """Checks the eleven prediction files of a folder, CoLA.tsv to AX.tsv, and packs them."""
+    check_submission(folder)
+    files = {file: task for task in GLUE_TASKS.values() for file in task.row.num_test_rows}
     for file, task in files.items():
         rows = [TextExample((), None, "")] * task.row.num_test_rows[file]
         task.read_predictions(Path(folder) / file, rows)

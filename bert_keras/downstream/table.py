@@ -145,7 +145,7 @@ def _as_text(rows: Iterable[tuple[str, dict]], columns, lists) -> Iterator[Row]:
             if isinstance(value, list) and name in (*columns, *lists):
                 texts = [each if isinstance(each, str) else json.dumps(each) for each in value]
                 if name not in lists or "," in "".join(texts):
-                    raise InputError(f"{location} has a list in {name!r} that is no list of labels")
+                    raise InputError(f"{location} has a list in {name!r}; expected a text")
                 value = ",".join(texts)
             if value is not None:
                 values[name] = value if isinstance(value, str) else json.dumps(value)

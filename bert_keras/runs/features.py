@@ -16,7 +16,7 @@ from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.downstream.ner.words import TaggedWords, WordTokens, sentence_rows
 from bert_keras.errors import InputError, check
-from bert_keras.files import StrPath, atomic_file, text_lines
+from bert_keras.files import StrPath, atomic_file, existing_file, text_lines
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -74,6 +74,7 @@ def write_features(
     write = WRITERS.get(Path(output).suffix)
     if write is None:
         raise InputError(f"{output}: expected a name that ends in .npz or .jsonl")
+    existing_file(texts)
     checkpoint = open_text_checkpoint(pretrained)
     num_layers = checkpoint.metadata.config.num_layers
     layers = LAYERS[:num_layers] if layers is None else layers

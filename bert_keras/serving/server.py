@@ -11,7 +11,7 @@ from urllib.parse import quote
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check
 from bert_keras.serving.app import create_app
 from bert_keras.serving.limits import Limits
 
@@ -110,10 +110,11 @@ def _server(
     limits: Limits | None,
 ) -> Iterator[tuple[uvicorn.Server, socket.socket]]:
     """Yields a server and its socket, which exists before the long load of the model."""
+    check(0 <= port < 2**16, f"the port is {port}; expected one from 1024 to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, OverflowError, TypeError) as error:  # of a port, or of the host's name
+    except (OSError, TypeError) as error:  # TypeError: an invalid host name
         raise InputError(
             f"cannot listen on {host}, port {port}: {error}; choose another --host, or a --port "
             "from 1024 to 65535 that no other program uses"

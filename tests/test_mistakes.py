@@ -1,0 +1,239 @@
+"""Common mistakes of users end with exit code 2, one line that names the value, and no files."""
+
+import json
+import shlex
+import shutil
+import socket
+import sys
+
+import pytest
+
+from bert_keras.cli import main
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from tests.factories import random_model, tiny_vocabulary, write_records
+
+TABLE = "text\tlabel\ngood film\tpos\nbad film\tneg\n"
+ANSWER = {"text": "good", "answer_start": 14}
+CONLL = "the O\n\nriver B-LOC\nbank I-LOC\n"
+
+
+def squad(**fields):
+    """A file with one question of SQuAD."""
+    question = {"id": "q1", "question": "was it good", **fields}
+    paragraph = {"context": "the river was good", "qas": [question]}
+    return json.dumps({"data": [{"title": "", "paragraphs": [paragraph]}]})
+
+
+FILES = {
+    "train.tsv": TABLE,
+    "unknown-label.tsv": TABLE + "a film\tmixed\n",
+    "empty-label.tsv": TABLE + "a film\t\n",
+    "one-label.tsv": "text\tlabel\ngood film\tpos\nbad film\tpos\n",
+    "list.jsonl": '{"text": ["a", "b"], "label": "pos"}\n',
+    "no-json.jsonl": '{"text": "a", "label": "pos"}\n{"text": \n',
+    "deep.jsonl": '{"text": ' + "[" * 20_000 + "\n",
+    "mac.tsv": TABLE.replace("\n", "\r"),
+    "quote.csv": 'text,label\n"good film,pos\nbad film,neg\n',
+    "latin1.tsv": b"text\tlabel\ncaf\xe9\tpos\n",
+    "no-labels.tsv": "text\ngood film\n",
+    "words.txt": "the film\nwas good\n",
+    "numbers.tsv": "text\tlabel\ngood film\t1.5\nbad film\tmany\n",
+    "train.conll": CONLL,
+    "one-column.conll": "the\nriver\n",
+    "mixed.conll": CONLL + "\nbank S-LOC\nfilm L-LOC\n",
+    "squad.json": squad(answers=[ANSWER]),
+    "no-answers.json": squad(answers=[]),
+    "impossible.json": squad(answers=[], is_impossible=True),
+    "moved.json": squad(answers=[{**ANSWER, "answer_start": 3}]),
+    "pairs.tsv": "query\tpositive\ngood film\tbad film\n",
+    "others.json": json.dumps({"q2": "good"}),
+    "answers.tsv": "index\tprediction\n0\tpos\n",
+    "file": "",
+    "full/mine": "",
+    "saved/empty/notes": "",
+    "saved/damaged/1/saved_model.pb": "no graph",
+}
+MODELS = {
+    "pretrainer": "BertPretrainer",
+    "classifier": "BertClassifier",
+    "encoder": "BertEncoder",
+    "sentences": "BertSentenceEncoder",
+    "electra": "BertReplacedTokenPretrainer",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Records, models and files, many of which have one fault."""
+    folder = tmp_path_factory.mktemp("folder")
+    for name, content in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    records = write_records(folder, max_length=12)
+    shutil.copytree(records, folder / "records-alone").joinpath("vocab.txt").unlink()
+    labels = {"labels": ("neg", "pos"), "text_columns": (), "config": {"max_positions": 16}}
+    tokenizer = WordPieceTokenizer(tiny_vocabulary())
+    for name, model in MODELS.items():
+        random_model(model, **labels).save_pretrained(folder / name, tokenizer=tokenizer)
+    model = random_model("BertClassifier", **labels)
+    model.save_pretrained(folder / "hf", tokenizer=tokenizer, format="huggingface")
+    (folder / "hf" / "tokenizer.json").unlink()
+    for name, file, change in (
+        ("no-config", "config.json", None),
+        ("three-heads", "config.json", lambda text: text.replace(b'heads": 2', b'heads": 3')),
+        ("no-vocabulary", "vocab.txt", None),
+        ("other-vocabulary", "vocab.txt", lambda text: text + b"more\n"),
+        ("truncated", "model.safetensors", lambda content: content[:-50]),
+        ("pickled", "model.safetensors", None),
+    ):
+        path = shutil.copytree(folder / "hf", folder / name) / file
+        path.write_bytes(change(path.read_bytes())) if change else path.unlink()
+    (folder / "pickled" / "pytorch_model.bin").touch()
+    return folder
+
+
+FINETUNE = (
+    "finetune classification --from pretrainer --train train.tsv --dev train.tsv --output new "
+    "--recipe demo --max-length 12"
+)
+NER = "finetune ner --from pretrainer --train train.conll --dev train.conll --output new"
+SQUAD1 = "finetune squad1 --from pretrainer --train squad.json --dev squad.json --output new"
+RETRIEVAL = "finetune retrieval --from sentences --train pairs.tsv --dev pairs.tsv --output new"
+PRETRAIN = "pretrain demo --records records --output new"
+EVALUATE = "evaluate classification --model classifier --data train.tsv --set max_length=12"
+PREDICT = (
+    "predict classification --model classifier --data train.tsv --output new.tsv "
+    "--set max_length=12"
+)
+EXPORT = "export classifier name --to new"
+# name of the mistake -> (arguments, the wrong value, or the right one, in the message)
+MISTAKES = {
+    "command": ("finetun classification", "finetun"),
+    "option": (FINETUNE + " --learning-rat 1", "--learning-rat"),
+    "task": ("finetune mrcp", "did you mean 'mrpc'"),
+    "recipe": ("pretrain dmeo", "did you mean 'demo'"),
+    "table of the paper": ("reproduce table9", "table9"),
+    "empty value": ('finetune mrpc --from ""', "--from"),
+    "setting": (FINETUNE + " --set batchsize=3", "did you mean 'batch_size'"),
+    "setting without =": (FINETUNE + " --set patience", "'patience'"),
+    "value of a setting": (FINETUNE + " --set num_epochs=many", "many"),
+    "size": (PRETRAIN + " --set size=huge", "huge"),
+    "size of a layer": (PRETRAIN + " --set size=L-2_H-1000000000_A-10", "1000000000"),
+    "profiled steps": (PRETRAIN + " --profile 9999:9999", "9,999"),
+    "batch size 0": (FINETUNE + " --batch-size 0", "batch_size is 0"),
+    "negative rate": (FINETUNE + " --learning-rate -1", "-1"),
+    "seeds of a study": (FINETUNE + " --seeds 0", "0 seeds"),
+    "seed": (FINETUNE + " --set seed=-1", "seed is -1"),
+    "seed of a study": (FINETUNE + " --seed 3 --seeds 2", "seed"),
+    "rates": (FINETUNE + " --learning-rates 1e-3 nan", "nan"),
+    "optimizer": (PRETRAIN + " --set optimizer=adamm", "adamm"),
+    "strategy": (FINETUNE + " --strategy miror", "miror"),
+    "TPU": (FINETUNE + " --strategy tpu", "TPU"),
+    "precision": (FINETUNE + " --precision float8", "float8"),
+    "records": (PRETRAIN + " --records none", "none"),
+    "records without a vocabulary": (PRETRAIN + " --records records-alone", "vocab.txt"),
+    "steps 0": (PRETRAIN + " --steps 0", "num_steps is 0"),
+    "output that is taken": (PRETRAIN + " --output full", "full"),
+    "output that is a file": (PRETRAIN + " --output file", "file"),
+    "model": (FINETUNE + " --from none", "none does not exist"),
+    "folder without a model": (FINETUNE + " --from full", "full"),
+    "no config.json": (FINETUNE + " --from no-config", "config.json"),
+    "no vocabulary": (FINETUNE + " --from no-vocabulary", "no-vocabulary"),
+    "heads": (FINETUNE + " --from three-heads", "3"),
+    "other vocabulary": (FINETUNE + " --from other-vocabulary", "vocabulary"),
+    "truncated weights": (FINETUNE + " --from truncated", "model.safetensors"),
+    "max_length": (FINETUNE + " --max-length 17", "17"),
+    "no dev file": (FINETUNE.replace("--dev train.tsv", ""), "--dev"),
+    "train file": (FINETUNE + " --train none.tsv", "none.tsv"),
+    "column": (FINETUNE + " --set text_columns=title", "'title'"),
+    "label column": (FINETUNE + " --set label_column=mood", "'mood'"),
+    "unknown label": (FINETUNE + " --dev unknown-label.tsv", "'mixed'"),
+    "empty label": (FINETUNE + " --train empty-label.tsv", "empty-label.tsv, line 4"),
+    "one label": (FINETUNE + " --train one-label.tsv --dev one-label.tsv", "1 label in the column"),
+    "list as text": (FINETUNE + " --train list.jsonl", "list.jsonl, line 1"),
+    "no JSON": (FINETUNE + " --train no-json.jsonl", "no-json.jsonl, line 2"),
+    "deep JSON": (FINETUNE + " --train deep.jsonl", "deep.jsonl, line 1"),
+    "lines of a Mac": (FINETUNE + " --train mac.tsv", "mac.tsv"),
+    "open quote": (FINETUNE + " --train quote.csv", "line 2"),
+    "encoding": (FINETUNE + " --train latin1.tsv", "latin1.tsv, line 2"),
+    "ending": (FINETUNE + " --train words.docx", "words.docx"),
+    "data set": ("finetune sst2 --from pretrainer --data tfds:gleu/sst2 --output new", "gleu"),
+    "task folder": ("finetune sst2 --from pretrainer --data full --output new", "full"),
+    "number": (FINETUNE.replace("classification", "regression") + " --train numbers.tsv", "many"),
+    "one column": (NER + " --train one-column.conll", "one-column.conll"),
+    "tag schemes": (NER + " --train mixed.conll", "S-LOC"),
+    "no documents": (NER + " --set context=document", "train.conll"),
+    "no answers": (SQUAD1 + " --train no-answers.json", "q1"),
+    "no answer in squad1": (SQUAD1 + " --train impossible.json", "q1"),
+    "moved answer": (SQUAD1 + " --train moved.json", "q1"),
+    "no negatives": (RETRIEVAL + " --set loss=triplet", "negative"),
+    "max_length of a model": (PREDICT + " --set max_length=99", "99"),
+    "model of another task": (EVALUATE.replace("classification", "squad1"), "BertClassifier"),
+    "no labels": (EVALUATE + " --data no-labels.tsv", "'label'"),
+    "split": (EVALUATE.replace("train.tsv", "full") + " --split dev", "full"),
+    "predictions of other examples": (
+        "evaluate squad1 --predictions others.json --data squad.json",
+        "others.json",
+    ),
+    "too few predictions": (
+        "evaluate classification --predictions answers.tsv --data train.tsv",
+        "answers.tsv",
+    ),
+    "no texts": ("features --from encoder --texts none.txt --output new.npz", "none.txt"),
+    "layer": ("features --from encoder --texts words.txt --output new.npz --layers 7", "7"),
+    "file of vectors": ("embed words.txt --model sentences --output new.csv", "new.csv"),
+    "dimensions": ("embed words.txt --model sentences --output new.npy --dimensions 17", "17"),
+    "prompt": ("embed words.txt --model sentences --output new.npy --prompt query", "query"),
+    "output of predict": (PREDICT + " --output full", "full"),
+    "submission": (PREDICT + " --submission new.zip", "AX.tsv"),
+    "format": ("convert classifier new --to pytorch", "pytorch"),
+    "source": ("convert none new", "none"),
+    "destination": ("convert classifier full", "full"),
+    "part of a model": ("convert classifier new --model BertMaskedLM", "BertMaskedLM"),
+    "layers": ("convert classifier new --layers 3", "3"),
+    "no head": ("export electra name --to new", "BertReplacedTokenPretrainer"),
+    "variant": (EXPORT + " --variant int9", "int9"),
+    "variant without data": (EXPORT + " --variant int8", "--data"),
+    "name of a model": ("export classifier a/b --to new", "a/b"),
+    "version": (EXPORT + " --version -1", "-1"),
+    "taken configuration": (EXPORT + " --serving-config full", "full"),
+    "name in a configuration": ("export classifier ß --to new --serving-config new-config", "ß"),
+    "no pages": ("inspect none text -o new.html", "none"),
+    "served folder": ("serve none", "none"),
+    "version folder": ("serve saved/damaged/1", "saved/damaged"),
+    "no version": ("serve saved/empty", "saved/empty"),
+    "served version": ("serve saved/damaged --versions 7", "7"),
+    "damaged version": ("serve saved/damaged --port 0", "saved/damaged/1"),
+    "taken port": ("serve saved/damaged --port TAKEN", "TAKEN"),
+    "port": ("serve saved/damaged --port 70000", "70000"),
+    "host": ("serve saved/damaged --port 0 --host 192.0.2.1", "192.0.2.1"),
+    "batch of the server": ("serve saved/damaged --port 0 --max-batch-size 0", "max_batch_size"),
+    "corpus of the demo": ("demo --corpus none.txt --output new", "none.txt"),
+    "data of a table": ("reproduce c2 --data full --output new", "full"),
+    "without torch": ("convert pickled new", "bert-keras[parity]"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_leaves_nothing(mistake, folder, monkeypatch, capsys):
+    def contents():
+        paths = sorted(folder.rglob("*"))
+        return paths, [path.stat().st_mtime_ns for path in paths if path.is_file()]
+
+    arguments, value = MISTAKES[mistake]
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("TF_USE_LEGACY_KERAS", "0")  # serve sets it for its process
+    if mistake == "without torch":
+        monkeypatch.setitem(sys.modules, "torch", None)
+    before = contents()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        try:
+            code = main(shlex.split(arguments.replace("TAKEN", port)))
+        except SystemExit as stop:  # of argparse
+            code = stop.code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert code == 2
+    assert line.startswith("bert-keras") and value.replace("TAKEN", port) in line
+    assert "--debug" not in line  # which stands where no sentence was written for a mistake
+    assert contents() == before
