@@ -76,6 +76,8 @@ def _dataset(encoded: Encoded, row_batches: Callable[[], Iterable[np.ndarray]]) 
         shape = [None] * array.ndim
         if encoded.has_fixed_groups:
             shape[1:2] = array.shape[1:2]
+        if array.ndim == 4:  # features of a frozen encoder, [rows, words, layers, size]
+            shape[2:] = array.shape[2:]
         return tf.TensorSpec(shape, array.dtype)
 
     signature = tf.nest.map_structure(spec, encoded.batch(np.arange(1)))

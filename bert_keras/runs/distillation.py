@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, part
 from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
@@ -13,7 +14,9 @@ from bert_keras.models import MODELS
 from bert_keras.models.task_models import TaskModel
 from bert_keras.runs.starting_point import check_vocabulary
 from bert_keras.text.vocab import Vocabulary
-from bert_keras.training.distiller import Distiller
+
+if TYPE_CHECKING:
+    from bert_keras.training.distiller import Distiller
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +55,10 @@ class Teacher:
     checkpoint: Checkpoint
     distillation: Distillation
 
-    def teach(self, student: TaskModel, *, metadata: ModelMetadata) -> Distiller:
+    def teach(self, student: TaskModel, *, metadata: ModelMetadata) -> "Distiller":
         """Loads the teacher and combines it with the student into a Distiller, not yet compiled."""
+        from bert_keras.training.distiller import Distiller
+
         settings = dataclasses.asdict(self.distillation)
         path = settings.pop("teacher")
         metadata = dataclasses.replace(metadata, config=self.checkpoint.metadata.config)

@@ -79,7 +79,7 @@ def killed_and_continued(arguments, output, monkeypatch):
         stderr=subprocess.DEVNULL,
         env={**os.environ, "TF_DETERMINISTIC_OPS": "1"},
     )
-    while process.poll() is None and not [*output.glob("checkpoints/step-*.index")]:
+    while process.poll() is None and not [*output.glob("checkpoints/step-*.npz")]:
         time.sleep(0.02)
     process.kill()
     assert process.wait() == -signal.SIGKILL, "the run ended before it was killed"
@@ -121,7 +121,7 @@ def test_sentence_pairs(folder, capsys, monkeypatch):
     page = folder / "page.html"
     evaluated = scores_of(capsys, ["evaluate", "sentence-pairs", *source, "--report", str(page)])
     assert evaluated == {name: scores[name] for name in evaluated} and len(evaluated) == 4
-    assert "Size of the embeddings" in page.read_text() and "rank by cosine" in page.read_text()
+    assert "rank by cosine" in page.read_text()
     output = folder / "cosines.tsv"
     assert main(["predict", "sentence-pairs", *source, "--output", str(output)]) == 0
     rows = [line.split("\t") for line in output.read_text().splitlines()]

@@ -5,6 +5,7 @@ import io
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tqdm import tqdm
 
@@ -12,7 +13,7 @@ from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
-from bert_keras.models import BertClassifier, BertEncoder
+from bert_keras.models import BertClassifier, BertEncoder, load_model
 from bert_keras.runs.finetune import TaskRun, finetune
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -113,7 +114,7 @@ def test_a_run_continues_after_an_interruption_at_any_stage(run, tmp_path, monke
         return bars[-1]
 
     assert interrupt_at("fit_resumable", seed=5)  # another run may use the folder
-    monkeypatch.setattr("bert_keras.training.callbacks.progress", progress_bar)
+    monkeypatch.setattr("bert_keras.training.callbacks.tqdm", progress_bar)
     assert "loaded      encoder (21), pooler (2)" in interrupt_at("save_model")
     assert (bars[0].n, bars[0].total) == (16, 16)  # rows
     with pytest.raises(InputError, match=r"files \(task.text_columns \['one'\], now \['two'\]"):
@@ -193,3 +194,28 @@ def test_a_bilstm_is_refused_for_a_task_with_a_frozen_encoder(tmp_path):
     files = {"train": str(rows), "dev": str(rows)}
     with pytest.raises(InputError, match="num_lstm_layers"):
         finetune(task, recipe, pretrained=start, data=files, output=tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_a_continued_run_with_a_frozen_encoder_has_the_same_weights(tmp_path):
+    start, rows = encoder(tmp_path / "start"), tmp_path / "rows.conll"
+    rows.write_text("Film B-LOC\nis O\ngood O\n\nbad O\nfilm B-LOC\n\n" * 2)
+    task = dataclasses.replace(
+        named_task("ner-features"), max_length=8, layers="last", lstm_units=4
+    )
+    recipe = dataclasses.replace(RECIPE, batch_size=2, num_epochs=2)
+    arguments = {"pretrained": start, "data": {"train": str(rows), "dev": str(rows)}}
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    expected = finetune(task, recipe, output=whole, **arguments).scores
+    shutil.copytree(whole, stopped)  # as before the model is saved
+    shutil.rmtree(stopped / "model")
+    (stopped / "scores.json").unlink()
+    assert finetune(task, recipe, output=stopped, **arguments).scores == expected
+    assert len([*(stopped / "features" / "train").iterdir()]) == 1
+    models = [load_model(folder / "model").get_weights() for folder in (whole, stopped)]
+    for weight, other_weight in zip(*models, strict=True):
+        np.testing.assert_array_equal(weight, other_weight)
+    with pytest.raises(InputError, match="use layers=last or layers=weighted-sum-all"):
+        other = dataclasses.replace(task, layers="concat-last-four")
+        finetune(other, recipe, output=tmp_path / "refused", **arguments)
+    assert not (tmp_path / "refused").exists()

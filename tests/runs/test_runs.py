@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bert_keras.checkpoints.native import read_metadata
+from bert_keras.cli import main
 from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
 from bert_keras.models import load_model
@@ -255,3 +256,17 @@ def test_a_label_only_in_dev_is_refused_before_anything_is_written(pretrained, t
             output=table / "run",
         )
     assert not (table / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_dry_run_prints_estimates_and_writes_nothing(records, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    command = f"pretrain demo --records {records} --set size=tiny num_steps=500 --dry-run"
+    assert main(command.split()) == 0
+    rows = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert rows["model"].endswith("parameters, BertPretrainer")
+    assert rows["records"].startswith("2 files of 32 positions and 5 predictions")
+    assert rows["steps"] == "500 of 16 sequences on 1 replica"
+    assert "million in 8,000 sequences" in rows["tokens"]
+    assert {"step", "time", "memory", "disk"} < set(rows)
+    assert not list(tmp_path.iterdir())
