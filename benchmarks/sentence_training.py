@@ -53,7 +53,6 @@ class Turn(Encoded):
 
     rows: Encoded
     batches: list[np.ndarray]
-    has_fixed_groups = True
 
     def batch(self, rows):
         return self.rows.batch(rows)

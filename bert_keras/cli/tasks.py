@@ -23,26 +23,23 @@ def print_table(scores: dict) -> None:
 
 @command(
     TASK,
-    option("--model", "DIR", "OUTPUT/model of a fine-tuning run"),
-    option("--predictions", "FILE", "a file that predict wrote, in place of --model"),
+    required("--model", "DIR", "OUTPUT/model of a fine-tuning run"),
     DATA,
     option("--split", "NAME", "the split of the folder or of tfds:NAME", "dev"),
     CHANGES,
     flag("--json", "print the scores as JSON"),
     option("--report", "PAGE", "write an HTML page with scores and errors"),
     examples="""
-  bert-keras evaluate mrpc --model runs/mrpc/model --data glue/MRPC --report mrpc.html
-  bert-keras evaluate squad1 --predictions predictions.json --data dev-v1.1.json --json""",
+  bert-keras evaluate mrpc --model runs/mrpc/model --data glue/MRPC --report mrpc.html""",
 )
 def evaluate(options: argparse.Namespace) -> None:
-    """Score a model, or a file of predictions, on labelled examples with the task's metrics."""
+    """Score a model on labelled examples with the task's metrics."""
     from bert_keras.runs.evaluate import evaluate
 
     scores = evaluate(
         options.task,
         data=options.data,
         model=options.model,
-        predictions=options.predictions,
         split=options.split,
         report=options.report,
         changes=options.changes,

@@ -73,9 +73,10 @@ def _dataset(encoded: Encoded, row_batches: Callable[[], Iterable[np.ndarray]]) 
             yield encoded.batch(rows)
 
     def spec(array):
+        # The number of sequences of each example, G of [B, G, T], is the same in every batch.
         shape = [None] * array.ndim
-        if encoded.has_fixed_groups:
-            shape[1:2] = array.shape[1:2]
+        if array.ndim == 3:
+            shape[1] = array.shape[1]
         if array.ndim == 4:  # features of a frozen encoder, [rows, words, layers, size]
             shape[2:] = array.shape[2:]
         return tf.TensorSpec(shape, array.dtype)

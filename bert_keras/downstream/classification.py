@@ -5,24 +5,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
-import numpy as np
-
 from bert_keras.downstream.labels import (
     LABEL_KINDS,
     SCORES,
     Label,
-    LabelKind,
     LabelPrediction,
+    OneLabel,
     majority_accuracy,
 )
 from bert_keras.downstream.table import table_rows
-from bert_keras.downstream.task import Encoded, Outputs, Scores, Task, needs_labels
-from bert_keras.downstream.texts import EncodedTexts, num_tokens, windows_of
+from bert_keras.downstream.task import Outputs, Scores, Task, needs_labels
+from bert_keras.downstream.texts import EncodedTexts
 from bert_keras.errors import InputError, check, check_choice, check_least
-from bert_keras.files import StrPath
+from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
 
-LONG_TEXTS = ("error", "truncate", "mean", "max")
+LONG_TEXTS = ("error", "truncate")
 
 
 class TextExample(NamedTuple):
@@ -37,7 +35,7 @@ Examples = Sequence[TextExample]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
+class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     """Classification or regression of texts or pairs of texts.
 
     Raises:
@@ -48,11 +46,9 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
     max_length: int = 128  # maximum number of tokens of a row, special tokens included
     text_columns: tuple[str, ...] = ("text",)  # the columns of one text or of two
     label_column: str = "label"
-    # What happens to texts of more than `max_length` tokens: "error" raises InputError. "truncate"
-    # cuts the end of the longer text. "mean" and "max" divide the only text, or the second of two,
-    # into windows and pool their logits.
+    # What happens to texts of more than `max_length` tokens: "error" raises InputError, "truncate"
+    # cuts the end of the longer text.
     long_texts: str = "error"
-    stride: int = 64  # tokens between the starts of two windows
 
     model: ClassVar[str] = "BertClassifier"
 
@@ -62,10 +58,9 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         check_choice(self, "kind", LABEL_KINDS)
         check_choice(self, "long_texts", LONG_TEXTS)
         check_least(self, 2 + num_texts, "max_length")
-        check_least(self, 1, "stride")
 
     @property
-    def label_kind(self) -> LabelKind:
+    def label_kind(self) -> OneLabel:
         """The rules for reading, predicting and scoring the labels."""
         return LABEL_KINDS[self.kind]
 
@@ -136,39 +131,32 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
         if self.labels:
             return self
         labels = [example.label for example in examples]
-        file = examples[0].location.rpartition(", ")[0]
-        classes = self.label_kind.classes(labels, file=file, column=self.label_column)
+        classes = self.label_kind.classes(labels, column=self.label_column)
         return dataclasses.replace(self, labels=classes)
 
-    def encode(self, examples: Examples, tokenizer: TextTokenizer) -> Encoded:
+    def encode(self, examples: Examples, tokenizer: TextTokenizer) -> EncodedTexts:
         columns = zip(*(example.texts for example in examples), strict=True)
-        texts = tuple(tokenizer.ids_batch(list(column)) for column in columns)
-        targets = self.label_kind.targets([example.label for example in examples], self.labels)
-        if self.long_texts in ("mean", "max"):
-            return windows_of(
-                texts,
-                targets,
-                max_length=self.max_length,
-                stride=self.stride,
-                vocabulary=tokenizer.vocabulary,
-                locations=[example.location for example in examples],
-            )
-        lengths = num_tokens(texts, tokenizer.vocabulary)
-        longest = int(lengths.argmax())
-        if self.long_texts == "error" and lengths[longest] > self.max_length:
+        encoded = EncodedTexts(
+            texts=tuple(tokenizer.ids_batch(list(column)) for column in columns),
+            targets=self.label_kind.targets([each.label for each in examples], self.labels),
+            max_length=self.max_length,
+            vocabulary=tokenizer.vocabulary,
+        )
+        longest = int(encoded.full_lengths.argmax())
+        num_tokens = encoded.full_lengths[longest]
+        if self.long_texts == "error" and num_tokens > self.max_length:
             raise InputError(
-                f"{examples[longest].location} has {lengths[longest]} tokens, more than "
-                f"max_length={self.max_length}; raise max_length, cut long texts with "
-                "long_texts=truncate, or read them in windows with long_texts=mean"
+                f"{examples[longest].location} has {num_tokens} tokens, more than "
+                f"max_length={self.max_length}; raise max_length, or cut long texts with "
+                "long_texts=truncate"
             )
-        lengths = np.minimum(lengths, self.max_length)
-        return EncodedTexts(texts, targets, self.max_length, tokenizer.vocabulary, lengths)
+        return encoded
 
     def compile_arguments(self) -> dict[str, Any]:
         return self.label_kind.compile_arguments()
 
     def predictions(
-        self, examples: Examples, encoded: Encoded, outputs: Outputs
+        self, examples: Examples, encoded: EncodedTexts, outputs: Outputs
     ) -> list[LabelPrediction]:
         return [self.label_kind.prediction(logits, self.labels) for logits in outputs]
 
@@ -180,15 +168,16 @@ class ClassificationTask(Task[TextExample, Encoded, LabelPrediction]):
     def baseline(self, train: Examples, dev: Examples) -> Scores:
         return {"majority_accuracy": majority_accuracy(train, dev)} if self.kind == "one" else {}
 
-    def prediction_row(self, prediction: LabelPrediction) -> list[str]:
-        label, probabilities = prediction
-        return [self.label_kind.to_text(label), *(f"{each:.6f}" for each in probabilities)]
-
-    def more_columns(self, prediction: LabelPrediction) -> Sequence[str]:
-        return self.labels if len(prediction.probabilities) else ()
-
-    def prediction_of(self, text: str, *, location: str) -> LabelPrediction:
-        return LabelPrediction(self.label_kind.read(text, location=location))
+    def write_predictions(
+        self, path: StrPath, examples: Examples, predictions: Sequence[LabelPrediction]
+    ) -> None:
+        """Writes a table with the label of each example, and the probability of each class."""
+        classes = self.labels if len(predictions[0].probabilities) else ()
+        rows = [("index", "prediction", *classes)]
+        for number, (label, probabilities) in enumerate(predictions):
+            texts = (f"{each:.6f}" for each in probabilities)
+            rows.append((str(number), self.label_kind.to_text(label), *texts))
+        write_text(path, "".join("\t".join(row) + "\n" for row in rows))
 
 
 TABLE_TASKS: dict[str, ClassificationTask] = {

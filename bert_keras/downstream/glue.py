@@ -1,6 +1,5 @@
 """The General Language Understanding Evaluation: nine tasks, a diagnostic set, the submission."""
 
-import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import fixed, needs_labels
 from bert_keras.downstream.tfds import PREFIX, is_tfds
 from bert_keras.errors import check, counted
-from bert_keras.files import StrPath, atomic_file
+from bert_keras.files import StrPath, atomic_file, text_lines, write_text
 
 # The file of each split in the folder of a task. The split of TFDS has the same name without
 # ".tsv", with "validation" instead of "dev".
@@ -191,25 +190,20 @@ class GlueTask(ClassificationTask):
         paths = super().files(data)
         if self.name == "mnli":
             candidates = [Path(paths["train"]).parents[1] / file for file in DIAGNOSTIC_FILES]
-            if existing := [str(path) for path in candidates if path.is_file()]:
-                paths["ax"] = existing[0]
+            if existing := [path for path in candidates if path.is_file()]:
+                paths["ax"] = str(existing[0])
         return paths
 
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
-        """Reads rows in the order of the prediction file.
-
-        In a split with labels, rows with a wrong number of columns are skipped if the task has
-        `has_broken_rows`; their number is printed on stderr.
-        """
-        is_builder = is_tfds(path)
+        """Reads rows in the order of the prediction file."""
+        is_builder, is_labelled = is_tfds(path), needs_labels(split)
         columns = [name if is_builder else file for name, file in self.row.texts.items()]
         label = "label" if is_builder else self.label_column
-        is_labelled, broken = needs_labels(split), []
         rows = table_rows(
             path,
             columns=[*columns, *[label] * is_labelled, *["idx"] * is_builder],
             headerless=self.row.headerless,
-            broken=broken if is_labelled and self.row.has_broken_rows else None,
+            skips_broken=is_labelled and self.row.has_broken_rows,
         )
         if is_builder:
             rows = sorted(rows, key=lambda row: int(row[1]["idx"]))  # TFDS shuffles rows
@@ -217,7 +211,7 @@ class GlueTask(ClassificationTask):
         labels: dict[str | None, str | None] = dict(zip(names, self.row.labels, strict=True))
         if not is_labelled:
             labels |= dict.fromkeys(NO_LABELS)
-        examples = [
+        return [
             self.example(
                 [values[column] for column in columns],
                 labels.get(values.get(label), values.get(label)),
@@ -226,23 +220,21 @@ class GlueTask(ClassificationTask):
             )
             for location, values in rows
         ]
-        if broken:
-            reason = "with a wrong number of columns; the first is"
-            print(f"skipped {counted(len(broken), 'row')} {reason} {broken[0]}", file=sys.stderr)
-        return examples
 
-    def prediction_row(self, prediction: LabelPrediction) -> list[str]:
-        label, most = prediction.label, self.row.max_score
-        is_limited = most and isinstance(label, float)
-        return [f"{min(max(0.0, label), most):.3f}" if is_limited else str(label)]
+    def write_predictions(
+        self, path: StrPath, examples: Sequence, predictions: Sequence[LabelPrediction]
+    ) -> None:
+        """Writes the file that GLUE's server reads."""
 
-    def more_columns(self, prediction: LabelPrediction) -> tuple[str, ...]:
-        return ()
+        def text(label) -> str:
+            most = self.row.max_score
+            return f"{min(max(0.0, label), most):.3f}" if most else str(label)
 
-    def prediction_of(self, text: str, *, location: str) -> LabelPrediction:
-        prediction = super().prediction_of(text, location=location)
-        self.label_kind.check(prediction.label, self.labels, location=location)
-        return prediction
+        write_text(
+            path,
+            "index\tprediction\n"
+            + "".join(f"{n}\t{text(each.label)}\n" for n, each in enumerate(predictions)),
+        )
 
 
 def tasks_of(rows: Mapping[str, GlueRow]) -> dict[str, GlueTask]:
@@ -275,12 +267,17 @@ def check_submission(folder: StrPath, *, new: str = "") -> None:
 
 
 def submission_zip(folder: StrPath, path: StrPath) -> None:
-    """Checks the eleven prediction files of a folder, CoLA.tsv to AX.tsv, and packs them."""
+    """Packs the eleven prediction files of a folder, CoLA.tsv to AX.tsv, for GLUE's server.
+
+    Raises:
+        InputError: A file is missing or has another number of predictions than its test set.
+    """
     check_submission(folder)
     files = {file: task for task in GLUE_TASKS.values() for file in task.row.num_test_rows}
     for file, task in files.items():
-        rows = [TextExample((), None, "")] * task.row.num_test_rows[file]
-        task.read_predictions(Path(folder) / file, rows)
+        found = counted(sum(1 for _ in text_lines(Path(folder) / file)) - 1, "prediction")
+        expected = counted(task.row.num_test_rows[file], "prediction")
+        check(found == expected, f"{Path(folder) / file} has {found}; expected {expected}")
     with atomic_file(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:
             archive.write(Path(folder) / file, file)

@@ -1,23 +1,20 @@
 """Reads, learns, predicts and scores labels: one class, several classes, or a number."""
 
-import abc
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 
 from bert_keras.downstream.task import softmax
-from bert_keras.errors import InputError, check, counted, printable
+from bert_keras.errors import InputError, check, listed
 
 Label = str | tuple[str, ...] | float
-AnyLabel = TypeVar("AnyLabel", str, tuple[str, ...], float)
 
-MAX_LISTED = 20  # labels in a message
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
@@ -25,84 +22,63 @@ class LabelPrediction(NamedTuple):
     """The predicted label of an example."""
 
     label: Label
-    # float32 [num_labels]; () for a number, and for a prediction that was read from a file.
-    probabilities: Sequence[float] | np.ndarray = ()
+    probabilities: Sequence[float] | np.ndarray = ()  # float32 [num_labels]; () for a number
 
 
-class LabelKind(abc.ABC, Generic[AnyLabel]):
-    """How labels of one kind are read from a file, learned, predicted and scored."""
+class OneLabel:
+    """Exactly one of several classes; the other kinds of labels differ from it.
 
-    problem_type: str = ""  # as in the model metadata; "" for one class
-    scores: tuple[str, ...]  # names in SCORES; the first chooses the best checkpoint
-    min_classes: int = 1  # minimum number of classes in a training file
+    Methods take and return labels as `Label`, and the classes of a task in the order of the logits.
+    """
 
-    @abc.abstractmethod
-    def read(self, text: str, *, location: str) -> AnyLabel:
+    problem_type = ""  # as in the model metadata
+    scores: tuple[str, ...] = ("accuracy", "macro_f1")  # the first chooses the best checkpoint
+
+    def read(self, text: str, *, location: str) -> Any:
         """Returns the label of a text; raises InputError if it is no label of this kind."""
+        check(text.strip(), f"{location} has an empty label; expected one of the classes")
+        return text.strip()
 
-    def to_text(self, label: AnyLabel) -> str:
+    def to_text(self, label: Any) -> str:
         """Returns the text of a label, which `read` can read."""
         return str(label)
 
-    def names(self, label: AnyLabel) -> tuple[str, ...]:
+    def names(self, label: Any) -> tuple[str, ...]:
         """Returns the classes that a label consists of."""
-        return ()
+        return (label,)
 
-    @abc.abstractmethod
-    def targets(self, labels: Sequence[AnyLabel | None], classes: Sequence[str]) -> np.ndarray:
-        """Returns the targets of the loss, int32 [N] or float32 [N, num_labels]; 0 without one."""
-
-    @abc.abstractmethod
-    def compile_arguments(self) -> dict:
-        """Returns `loss` and `metrics` for `model.compile`."""
-
-    @abc.abstractmethod
-    def prediction(self, logits: np.ndarray, classes: Sequence[str]) -> LabelPrediction:
-        """Returns the prediction of an example from its logits, float32 [num_labels]."""
-
-    def classes(self, labels: Sequence[AnyLabel], *, file: str, column: str) -> tuple[str, ...]:
+    def classes(self, labels: Sequence, *, column: str) -> tuple[str, ...]:
         """Returns the sorted classes of a training file, or the name of a column of numbers."""
         classes = sorted({name for label in labels for name in self.names(label)})
         if all(map(_NUMBER.fullmatch, classes)):
             classes.sort(key=float)
-        found = f"{file} has {counted(len(classes), 'label')} in the column {column!r}"
-        check(len(classes) >= self.min_classes, f"{found}; expected at least {self.min_classes}")
+        found = f"the training file has only the labels {classes} in the column {column!r}"
+        check(len(classes) >= 2, f"{found}; expected at least 2")
         return tuple(classes)
 
-    def check(self, label: AnyLabel, classes: Sequence[str], *, location: str) -> None:
+    def check(self, label: Any, classes: Sequence[str], *, location: str) -> None:
         """Raises InputError for a label with a class that is not in `classes`."""
         for name in self.names(label):
             if name not in classes:
-                known = listed_labels(classes)
+                known = listed([*classes], most=20)
                 raise InputError(f"{location} has the unknown label {name!r}; known: {known}")
 
-
-class OneLabel(LabelKind[str]):
-    """Exactly one of several classes."""
-
-    scores = ("accuracy", "macro_f1")
-    min_classes = 2
-
-    def read(self, text, *, location):
-        check(text.strip(), f"{location} has an empty label; expected one of the classes")
-        return _writable(text.strip(), location)
-
-    def names(self, label):
-        return (label,)
-
-    def targets(self, labels, classes):
+    def targets(self, labels: Sequence, classes: Sequence[str]) -> np.ndarray:
+        """Returns the targets of the loss, int32 [N] or float32 [N, num_labels]; 0 without one."""
         ids: dict[str | None, int] = {label: index for index, label in enumerate(classes)}
         return np.array([ids.get(label, 0) for label in labels], np.int32)
 
-    def compile_arguments(self):
+    def compile_arguments(self) -> dict[str, Any]:
+        """Returns `loss` and `metrics` for `model.compile`."""
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         return {"loss": loss, "metrics": ["accuracy"]}
 
-    def prediction(self, logits, classes):
+    def prediction(self, logits: np.ndarray, classes: Sequence[str]) -> LabelPrediction:
+        """Returns the prediction of an example from its logits, float32 [num_labels]."""
         return LabelPrediction(classes[int(logits.argmax())], softmax(logits))
 
 
-class ManyLabels(LabelKind[tuple[str, ...]]):
+class ManyLabels(OneLabel):
     """Any number of classes, separated by commas in a file; an empty text means no class.
 
     Each class with a probability of at least 0.5 is predicted.
@@ -115,7 +91,7 @@ class ManyLabels(LabelKind[tuple[str, ...]]):
         labels = tuple(label.strip() for label in text.split(",")) if text.strip() else ()
         if "" in labels or len(set(labels)) < len(labels):
             raise InputError(f"{location} has the labels {text!r}; expected each once, none empty")
-        return tuple(_writable(label, location) for label in labels)
+        return labels
 
     def to_text(self, label):
         return ",".join(label)
@@ -138,7 +114,7 @@ class ManyLabels(LabelKind[tuple[str, ...]]):
         return LabelPrediction(tuple(label for label, logit in pairs if logit >= 0), probabilities)
 
 
-class Number(LabelKind[float]):
+class Number(OneLabel):
     """A number, which is predicted by regression."""
 
     problem_type = "regression"
@@ -152,7 +128,10 @@ class Number(LabelKind[float]):
         check(math.isfinite(value), f"{location} has {text[:40]!r}; expected a number such as 2.5")
         return value
 
-    def classes(self, labels, *, file, column):
+    def names(self, label):
+        return ()
+
+    def classes(self, labels, *, column):
         return (column,)
 
     def targets(self, labels, classes):
@@ -165,20 +144,7 @@ class Number(LabelKind[float]):
         return LabelPrediction(float(logits[0]))
 
 
-LABEL_KINDS: dict[str, LabelKind] = {"one": OneLabel(), "many": ManyLabels(), "number": Number()}
-
-
-def listed_labels(labels: Sequence[str]) -> str:
-    """Returns the first labels and the number of further ones, for a message."""
-    more = len(labels) - MAX_LISTED
-    return ", ".join(labels[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _writable(label: str, location: str) -> str:
-    """Returns a label that fits a line of a TSV; raises InputError for control characters."""
-    if "\t" in label or len(label.splitlines()) > 1 or printable(label) != label:
-        raise InputError(f"{location} has control characters in the label {label!r}; rename it")
-    return label
+LABEL_KINDS: dict[str, OneLabel] = {"one": OneLabel(), "many": ManyLabels(), "number": Number()}
 
 
 def majority_accuracy(train: Sequence, dev: Sequence) -> float:

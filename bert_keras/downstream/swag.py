@@ -17,9 +17,9 @@ from bert_keras.downstream.task import (
     needs_labels,
     softmax,
 )
-from bert_keras.downstream.texts import EncodedGroups, num_tokens
+from bert_keras.downstream.texts import EncodedTexts
 from bert_keras.errors import check, check_least
-from bert_keras.files import StrPath
+from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
 
 NUM_ENDINGS = 4
@@ -42,15 +42,14 @@ class ChosenEnding:
     """The predicted ending of an example."""
 
     ending: int  # the index of the ending
-    # One for each ending; () for a prediction that was read from a file.
-    probabilities: tuple[float, ...] = ()
+    probabilities: tuple[float, ...]  # one for each ending
 
 
 Examples = Sequence[SwagExample]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwagTask(Task[SwagExample, EncodedGroups, ChosenEnding]):
+class SwagTask(Task[SwagExample, EncodedTexts, ChosenEnding]):
     """The SWAG task (BERT paper, section 4.4).
 
     Each ending gives a sequence `[CLS] sent1 [SEP] sent2 ending [SEP]`, and one vector scores the
@@ -74,8 +73,6 @@ class SwagTask(Task[SwagExample, EncodedGroups, ChosenEnding]):
         "test": ("test.csv", "test.jsonl"),
     }
     prediction_file: ClassVar[str] = "predictions.csv"
-    prediction_header: ClassVar[tuple[str, ...]] = ("", "pred")
-    prediction_separator: ClassVar[str] = ","
 
     def __post_init__(self):
         check_least(self, 4, "max_length")  # [CLS], two [SEP] and a token
@@ -94,23 +91,20 @@ class SwagTask(Task[SwagExample, EncodedGroups, ChosenEnding]):
             examples.append(SwagExample(row["sent1"], row["sent2"], endings, label, location))
         return examples
 
-    def encode(self, examples: Examples, tokenizer: TextTokenizer) -> EncodedGroups:
+    def encode(self, examples: Examples, tokenizer: TextTokenizer) -> EncodedTexts:
         """Encodes the examples; a batch has inputs of shape [B, 4, T]."""
         contexts = tokenizer.ids_batch([each.context for each in examples])
         endings = [f"{each.start} {ending}" for each in examples for ending in each.endings]
-        texts = ([ids for ids in contexts for _ in ENDINGS], tokenizer.ids_batch(endings))
-        lengths_NC = num_tokens(texts, tokenizer.vocabulary).reshape(-1, NUM_ENDINGS)
-        return EncodedGroups(
-            texts,
-            np.array([each.label or 0 for each in examples], np.int32),
-            self.max_length,
-            tokenizer.vocabulary,
-            np.minimum(lengths_NC.max(axis=1), self.max_length),
-            NUM_ENDINGS * np.arange(len(examples) + 1),
+        return EncodedTexts(
+            texts=([ids for ids in contexts for _ in ENDINGS], tokenizer.ids_batch(endings)),
+            targets=np.array([each.label or 0 for each in examples], np.int32),
+            max_length=self.max_length,
+            vocabulary=tokenizer.vocabulary,
+            num_sequences=NUM_ENDINGS,
         )
 
     def predictions(
-        self, examples: Examples, encoded: EncodedGroups, outputs: Outputs
+        self, examples: Examples, encoded: EncodedTexts, outputs: Outputs
     ) -> list[ChosenEnding]:
         probabilities_NC = softmax(np.asarray(outputs, np.float64))
         return [ChosenEnding(int(row.argmax()), tuple(row.tolist())) for row in probabilities_NC]
@@ -122,11 +116,11 @@ class SwagTask(Task[SwagExample, EncodedGroups, ChosenEnding]):
     def baseline(self, train: Examples, dev: Examples) -> Scores:
         return {"majority_accuracy": majority_accuracy(train, dev)}
 
-    def prediction_row(self, prediction: ChosenEnding) -> list[str]:
-        return [str(prediction.ending)]
-
-    def prediction_of(self, text: str, *, location: str) -> ChosenEnding:
-        return ChosenEnding(_label(text, location))
+    def write_predictions(
+        self, path: StrPath, examples: Examples, predictions: Sequence[ChosenEnding]
+    ) -> None:
+        rows = (f"{number},{each.ending}\n" for number, each in enumerate(predictions))
+        write_text(path, ",pred\n" + "".join(rows))
 
 
 def _label(text: str, location: str) -> int:

@@ -14,8 +14,8 @@ import numpy as np
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.data.buckets import length_grouped_batches
 from bert_keras.downstream.tfds import is_tfds, tfds_files
-from bert_keras.errors import InputError, check, counted
-from bert_keras.files import StrPath, text_lines, write_text
+from bert_keras.errors import InputError, check
+from bert_keras.files import StrPath
 from bert_keras.text.tokenizer import TextTokenizer
 
 Outputs = Sequence  # the outputs of a model: an array, or a dict of arrays, for each row
@@ -38,9 +38,6 @@ class Encoded(abc.ABC):
     """
 
     lengths: np.ndarray  # int64 [N], the tokens of each row, special tokens included
-    # Whether axis 1 of the inputs [B, G, T] and of the targets [B, N] has the same size in every
-    # batch.
-    has_fixed_groups: ClassVar[bool] = False
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -49,11 +46,8 @@ class Encoded(abc.ABC):
     def batch(self, rows: np.ndarray) -> tuple:
         """Returns (inputs, targets) or (inputs, targets, weights) of some rows for `model.fit`.
 
-        Each is an array or a dict of arrays, padded to the longest of the rows. Targets of examples
-        without a label are zeros. Rows that are never trained may have only (inputs,).
-
-        Args:
-            rows: int [B], the indices of the rows.
+        Each is an array or a dict of arrays, padded to the longest of the rows, int [B]. Targets of
+        examples without a label are zeros. Rows that are never trained may have only (inputs,).
         """
 
     def shuffled_batches(self, *, batch_size: int, seed: int) -> Iterator[np.ndarray]:
@@ -65,8 +59,8 @@ class Encoded(abc.ABC):
 class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     """A task: it reads examples, encodes them, names the model, scores and writes predictions.
 
-    The fields are the settings of the task. By default, the data are tables, the model learns one
-    class, and the prediction file is a table with a row for each example.
+    The fields are the settings of the task. By default, the data are tables, and the model learns
+    one class.
     """
 
     name: str = fixed()
@@ -87,8 +81,6 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     }
     label_field: ClassVar[str] = "label"  # of an example: None or () if the example has no label
     prediction_file: ClassVar[str] = "predictions.tsv"  # default name
-    prediction_header: ClassVar[tuple[str, ...]] = ("index", "prediction")
-    prediction_separator: ClassVar[str] = "\t"
     # Whether the task also scores models that were fine-tuned on another task with the same model.
     scores_other_tasks: ClassVar[bool] = False
     freezes_encoder: ClassVar[bool] = False  # whether only the layers above the encoder are trained
@@ -188,45 +180,11 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         """Returns the task with settings that its dev predictions decide, such as a threshold."""
         return self
 
+    @abc.abstractmethod
     def write_predictions(
         self, path: StrPath, examples: Sequence[Example], predictions: Sequence[Prediction]
     ) -> None:
-        """Writes the file that the official scorer reads; by default a table of numbered rows."""
-        rows = [[str(n), *self.prediction_row(each)] for n, each in enumerate(predictions)]
-        header = (*self.prediction_header, *self.more_columns(predictions[0]))
-        lines = map(self.prediction_separator.join, (header, *rows))
-        write_text(path, "".join(f"{line}\n" for line in lines))
-
-    def read_predictions(self, path: StrPath, examples: Sequence[Example]) -> Sequence[Prediction]:
-        """Reads a file that `write_predictions` writes, as far as `score` needs it.
-
-        Raises:
-            InputError: The file does not belong to these examples.
-        """
-        predictions, header = [], list(self.prediction_header)
-        for number, line in enumerate(text_lines(path)):
-            location, fields = f"{path}, line {number + 1}", line.split(self.prediction_separator)
-            expected = [str(number - 1)] if number else header
-            if fields[: len(expected)] != expected or len(fields) < len(header):
-                expected = self.prediction_separator.join(expected)
-                raise InputError(f"{location} is {line[:60]!r}; expected {expected!r} at its start")
-            if number:
-                predictions.append(self.prediction_of(fields[1], location=location))
-        found = f"{path} has {counted(len(predictions), 'prediction')}"
-        check(len(predictions) == len(examples), f"{found} for {len(examples)} examples")
-        return predictions
-
-    def prediction_row(self, prediction: Prediction) -> Sequence[str]:
-        """Returns the columns of a prediction in a table after the number of its row."""
-        raise NotImplementedError
-
-    def more_columns(self, prediction: Prediction) -> Sequence[str]:
-        """Returns the names of the columns after those of `prediction_header`."""
-        return ()
-
-    def prediction_of(self, text: str, *, location: str) -> Prediction:
-        """Returns the prediction of the first column that `prediction_row` returned."""
-        raise NotImplementedError
+        """Writes the file that the official scorer reads, or a table of numbered rows."""
 
     def check_encoder(self, config: BertConfig) -> None:
         """Raises InputError for an encoder that does not fit the settings of the task."""

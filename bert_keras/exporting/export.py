@@ -165,7 +165,7 @@ def export_classifier(
         vocabulary: The vocabulary of the model.
         lowercase: Whether the tokenizer converts words to lower case.
         max_length: The largest number of tokens of a text or pair.
-        **settings: `labels`, and `num_texts`, `problem_type` and `stride` if needed.
+        **settings: `labels`, and `num_texts` and `problem_type` if needed.
 
     Returns:
         The path of the folder.

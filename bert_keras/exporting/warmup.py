@@ -60,7 +60,7 @@ def requests_of(
     tensors[PREDICTION_FEATURES[0]] = np.ones([len(texts), 1], np.int32)  # masked_lm_positions
 
     def column(name: str, number: int, rank: int) -> Any:
-        if name in tensors:  # two rows are the choices or windows of an instance
+        if name in tensors:  # two rows are the choices of an instance
             rows = tensors[name]
             return rows if rank == 2 else np.stack([rows, np.roll(rows, 1, axis=0)], axis=1)
         turned = [*texts[number:], *texts[:number]]

@@ -8,12 +8,12 @@ from keras import ops
 
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.distribution.model import GlobalBatchModel
-from bert_keras.errors import InputError, check_name
+from bert_keras.errors import InputError, check
 from bert_keras.layers.embeddings import SharedEmbeddings
 from bert_keras.layers.heads import ClassificationHead, SpanHead, TokenLabelsHead
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.pretrained import Pretrained
-from bert_keras.models.text_inputs import WINDOW_POOLINGS, TextInputs
+from bert_keras.models.text_inputs import TextInputs
 
 Head = TypeVar("Head", bound=keras.layers.Layer)
 
@@ -95,12 +95,10 @@ class BertClassifier(TextInputs, TaskModel):
         config: The hyperparameters of the encoder.
         num_labels: The number of labels.
         dropout_rate: Dropout before the head; None takes `config.hidden_dropout_rate`.
-        window_pooling: How the logits of the windows of a long text are combined: "mean" or "max".
         name: The name of the Keras model.
 
     Call arguments:
-        inputs: A dict of `input_ids`, `input_mask` and `segment_ids`, int [B, T], or [B, W, T] for
-            W windows of each long text. A window whose `input_mask` is all 0 is padding.
+        inputs: A dict of `input_ids`, `input_mask` and `segment_ids`, int [B, T].
 
     Returns:
         Logits [B, num_labels].
@@ -117,7 +115,7 @@ class BertClassifier(TextInputs, TaskModel):
     heads = ("classification",)
     is_labelled = True
     reads_pooled_output = True
-    arguments = ("num_labels", "dropout_rate", "window_pooling")
+    arguments = ("num_labels", "dropout_rate")
 
     def __init__(
         self,
@@ -125,40 +123,33 @@ class BertClassifier(TextInputs, TaskModel):
         *,
         num_labels: int,
         dropout_rate: float | None = None,
-        window_pooling: str = "mean",
         name: str = "classifier",
         **kwargs,
     ):
         super().__init__(config, name=name, **kwargs)
-        check_name(window_pooling, WINDOW_POOLINGS, what="window_pooling")
         self.num_labels = num_labels
         self.dropout_rate = config.hidden_dropout_rate if dropout_rate is None else dropout_rate
-        self.window_pooling = window_pooling
         self.classification = self.head(
             ClassificationHead, num_labels, dropout_rate=self.dropout_rate, name="classification"
         )
         self.build()
 
     def call(self, inputs, training=False):
-        has_windows = len(inputs["input_ids"].shape) == 3
-        encoded = self.encoder(flat_rows(inputs) if has_windows else inputs, training=training)
-        logits_XL = self.classification(encoded["pooled_output"], training=training)
-        if not has_windows:
-            return logits_XL
-        num_windows = ops.shape(inputs["input_ids"])[1]
-        logits_BWL = ops.reshape(logits_XL, (-1, num_windows, self.num_labels))
-        is_real_BW1 = ops.any(ops.cast(inputs["input_mask"], "bool"), axis=-1)[..., None]
-        if self.window_pooling == "max":
-            return ops.max(ops.where(is_real_BW1, logits_BWL, -float("inf")), axis=1)
-        real_BW1 = ops.cast(is_real_BW1, logits_BWL.dtype)
-        return ops.sum(logits_BWL * real_BW1, axis=1) / ops.sum(real_BW1, axis=1)
+        encoded = self.encoder(inputs, training=training)
+        return self.classification(encoded["pooled_output"], training=training)
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        """Builds the model; `window_pooling`, an argument until 0.2.0, is ignored."""
+        arguments = {name: value for name, value in config.items() if name != "window_pooling"}
+        return super().from_config(arguments, custom_objects)
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata, **options):
-        """Builds the model; `long_texts` in the settings of its task states the window pooling."""
-        pooling = metadata.task.get("long_texts")
-        if pooling in WINDOW_POOLINGS:
-            options["window_pooling"] = pooling
+        """Builds the model; refuses one that 0.2.0 fine-tuned on windows of long texts."""
+        long_texts = metadata.task.get("long_texts")
+        found = f"the model reads windows of long texts, long_texts={long_texts}, as 0.2.0 did"
+        check(long_texts not in ("mean", "max"), f"{found}; fine-tune with long_texts=truncate")
         return super().from_metadata(metadata, **options)
 
 

@@ -9,8 +9,6 @@ from bert_keras.data.preprocessor import Preprocessor, is_text
 from bert_keras.errors import InputError
 from bert_keras.models.pretrained import Pretrained
 
-WINDOW_POOLINGS = ("mean", "max")  # how the logits of the windows of a long text are combined
-
 
 class TextInputs(Pretrained):
     """The base class of models whose `fit`, `evaluate` and `predict` also take texts.
@@ -26,11 +24,10 @@ class TextInputs(Pretrained):
     def preprocessor(self) -> Preprocessor | None:
         """Converts texts to the inputs of the model.
 
-        It is None without a tokenizer, and for a model that was fine-tuned on windows of long
-        texts, because the preprocessor cuts them. An assigned preprocessor is saved with the model
-        by `save_pretrained`.
+        It is None without a tokenizer. An assigned preprocessor is saved with the model by
+        `save_pretrained`.
         """
-        if self.tokenizer is None or self._reads_windows:
+        if self.tokenizer is None:
             return None
         return self.preprocessor_class(
             self.tokenizer, max_length=self.stored_metadata(None).max_length
@@ -41,10 +38,6 @@ class TextInputs(Pretrained):
         metadata = self.stored_metadata(preprocessor.tokenizer)
         self.metadata = dataclasses.replace(metadata, max_length=preprocessor.max_length)
         self.tokenizer = preprocessor.tokenizer
-
-    @property
-    def _reads_windows(self) -> bool:
-        return self.stored_metadata(None).task.get("long_texts") in WINDOW_POOLINGS
 
     def fit(self, x=None, y=None, *args, validation_data=None, **kwargs):
         """Trains the model as `keras.Model.fit` does; see the class for texts."""
@@ -111,11 +104,6 @@ class TextInputs(Pretrained):
 
     def _checked_preprocessor(self) -> Preprocessor:
         if (preprocessor := self.preprocessor) is None:
-            if self._reads_windows:
-                raise InputError(
-                    f"this {type(self).__name__} reads windows of long texts; use bert-keras "
-                    "predict or an exported model, or give input_ids, input_mask and segment_ids"
-                )
             raise InputError(
                 f"this {type(self).__name__} has no tokenizer, so it cannot take texts; set "
                 "model.preprocessor = Preprocessor(tokenizer, max_length=128), or give input_ids, "

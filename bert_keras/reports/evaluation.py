@@ -75,15 +75,13 @@ def _text_findings(task, examples, predictions) -> Findings:
 def _classes(task, examples, predictions) -> Findings:
     pairs = [(e.label, p.label) for e, p in zip(examples, predictions, strict=True)]
     sections = [_label_table("Labels", [({gold}, {predicted}) for gold, predicted in pairs])]
-    # A file of predictions may have labels that are absent from the examples.
-    labels = [*task.labels, *sorted({predicted for _, predicted in pairs} - {*task.labels})]
-    if len(labels) <= MAX_LABELS:
-        sections.insert(0, _confusion("Confusion", pairs, labels))
+    if len(task.labels) <= MAX_LABELS:
+        sections.insert(0, _confusion("Confusion", pairs, task.labels))
     errors = []
     for example, (predicted, probabilities) in zip(examples, predictions, strict=True):
         if example.label != predicted:
-            most = max(map(float, probabilities), default=None)
-            errors.append((most or 0.0, [*_shown(example), example.label, predicted, most]))
+            most = float(max(probabilities))
+            errors.append((most, [*_shown(example), example.label, predicted, most]))
     columns = ["example", *task.text_columns, "gold", "predicted", "probability"]
     return Findings(sections, columns, errors, BY_PROBABILITY)
 
@@ -121,14 +119,14 @@ def _choice_findings(task, examples, predictions) -> Findings:
         if example.label == chosen.ending:
             continue
         kinds = {example.label: "good", chosen.ending: "bad"}
-        notes = [f"{each:.2f}" for each in chosen.probabilities] or [""] * NUM_ENDINGS
+        notes = [f"{each:.2f}" for each in chosen.probabilities]
         endings = (
             Markup("<div>{} {}</div>").format(mark(text, kinds.get(i, "")), mark("", note=note))
             for i, (text, note) in enumerate(zip(example.endings, notes, strict=True))
         )
-        probability = chosen.probabilities[chosen.ending] if chosen.probabilities else None
+        probability = chosen.probabilities[chosen.ending]
         text = f"{example.context} {example.start}".strip()
-        errors.append((probability or 0.0, [text, Markup("").join(endings), probability]))
+        errors.append((probability, [text, Markup("").join(endings), probability]))
     matrix = _confusion("Number of the ending", pairs, [str(n) for n in range(NUM_ENDINGS)])
     columns = ["context", "endings (green: correct, red: chosen)", "probability"]
     return Findings([matrix], columns, errors, BY_PROBABILITY)
@@ -142,16 +140,15 @@ def _answer_findings(task, examples, predictions) -> Findings:
     errors, pairs = [], []
     for question, prediction in zip(examples, predictions, strict=True):
         score = task.score([question], [prediction])[task.score_of_one]
-        text = prediction.text if prediction else ""
+        text = prediction.text
         pairs.append((ANSWER if question.answers else NONE, ANSWER if text else NONE))
         if score == 100.0:
             continue
-        candidates = prediction.candidates if prediction else ()
-        probability = next((each.probability for each in candidates if each.text == text), None)
+        probability = next(each.probability for each in prediction.candidates if each.text == text)
         golds = list(dict.fromkeys(answer.text for answer in question.answers))
         context = Markup("{}<br>{}").format(question.question, _marked_context(question, text))
         cells = [context, " / ".join(golds) or NONE, text or NONE, probability, f"{score:.2f}"]
-        errors.append(((100.0 - score) * (1.0 if probability is None else probability), cells))
+        errors.append(((100.0 - score) * probability, cells))
     matrix = [_confusion("Answer or none", pairs, [ANSWER, NONE])] if task.allows_no_answer else []
     title = task.score_of_one.replace("_", "-").upper()
     columns = ["question and context", "gold", "predicted", "probability", title]
@@ -221,12 +218,12 @@ def _marked_entities(sentence: Sentence, shown: set, correct: set, separator: st
 
 def _pair_findings(task, examples, predictions) -> Findings:
     """Returns a chart of the ranks by score and by cosine, and the pairs whose ranks differ."""
-    scores, cosines = [e.score for e in examples], [p.value for p in predictions]
-    ranks = list(zip(rankdata(scores).tolist(), rankdata(cosines).tolist(), strict=True))
+    scores = [each.score for each in examples]
+    ranks = list(zip(rankdata(scores).tolist(), rankdata(predictions).tolist(), strict=True))
     chart = scatter("rank by cosine", ranks, x_axis="rank by score")
     errors = [
         (abs(second - first), [*_shown(e), *_decimals(e.score, cosine, first, second)])
-        for e, cosine, (first, second) in zip(examples, cosines, ranks, strict=True)
+        for e, cosine, (first, second) in zip(examples, predictions, ranks, strict=True)
         if first != second
     ]
     sections = [Section(heading="Ranks by score and by cosine", charts={"ranks": chart})]
@@ -238,22 +235,20 @@ def _retrieval_findings(task, examples, predictions) -> Findings:
     """Returns the queries whose first passage is not relevant."""
     relevant, errors = relevant_passages(examples), []
     for example, prediction in zip(examples, predictions, strict=True):
-        passages, cosines = prediction.value.passages, prediction.value.cosines
+        passages, cosines = prediction.passages, prediction.cosines
         wanted = relevant[example.query]
         if passages[0] in wanted:
             continue
         ranks = [rank for rank, passage in enumerate(passages, start=1) if passage in wanted]
         rank = str(ranks[0]) if ranks else f"after {len(passages)}"
-        # Predictions for queries without a positive have no cosine of it.
-        cosine = next(iter(prediction.value.example_cosines), None)
-        note = "" if cosine is None else f" {cosine:.3f}"
+        cosine = prediction.example_cosines[0]
         cells = [
             example.query,
             mark(passages[0], "bad") + mark("", note=f" {cosines[0]:.3f}"),
-            mark(example.passages[0], "good") + mark("", note=note),
+            mark(example.passages[0], "good") + mark("", note=f" {cosine:.3f}"),
             rank,
         ]
-        errors.append((0.0 if cosine is None else cosines[0] - cosine, cells))
+        errors.append((cosines[0] - cosine, cells))
     columns = ["query", "first passage", "relevant passage", "rank of a relevant passage"]
     return Findings([], columns, errors, "the largest differences of the two cosines first")
 

@@ -1,9 +1,8 @@
-"""Scores a fine-tuned model or a file of predictions on the examples of a task."""
+"""Scores a fine-tuned model on the examples of a task, and writes its predictions."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import named_task, task_of
@@ -33,13 +32,12 @@ def evaluate(
     task: str,
     *,
     data: StrPath,
-    model: StrPath | Pretrained | None = None,
-    predictions: StrPath | None = None,
+    model: StrPath | Pretrained,
     split: str = "dev",
     report: StrPath | None = None,
     changes: Changes = (),
 ) -> dict[str, float]:
-    """Scores a model or a file of predictions on labelled examples with the metrics of the task.
+    """Scores a model on labelled examples with the metrics of the task.
 
     `bert-keras evaluate` calls this function.
 
@@ -47,8 +45,7 @@ def evaluate(
         task: The name of the task.
         data: A file of the task, or a folder of its official files or `tfds:NAME`, whose `split` is
             read.
-        model: A fine-tuned model or its folder. Give either `model` or `predictions`.
-        predictions: A file that `bert-keras predict` wrote.
+        model: A fine-tuned model or its folder.
         split: The split of a folder or of `tfds:NAME`.
         report: The HTML page with scores and errors to write; None writes none.
         changes: New values of settings of the task, such as `{"max_length": 64}`.
@@ -57,8 +54,8 @@ def evaluate(
         The scores by name, in the units of the official scorer.
 
     Raises:
-        InputError: An example has no label, the model or the file does not belong to the task, or
-            an argument is invalid.
+        InputError: An example has no label, the model does not belong to the task, or an argument
+            is invalid.
 
     Example:
 
@@ -72,16 +69,8 @@ def evaluate(
     """
     if report is not None:
         check_output(report)
-    check((model is None) != (predictions is None), "expected either a model or predictions")
     file = examples_file(named_task(task), data, split=split)
-    if model is not None:
-        result = model_predictions(task, model=model, data=file, split=split, changes=changes)
-    else:
-        (known,) = with_changes(named_task(task), changes=changes)
-        examples = known.read(file, split="dev")
-        known = known.with_labels_of(examples)
-        read = partial(known.read_predictions, predictions, examples)
-        result = TaskPredictions(known, examples, read)
+    result = model_predictions(task, model=model, data=file, split=split, changes=changes)
     result.task.check_labels(result.examples)
     predicted = result.predict()
     scores = result.task.score(result.examples, predicted)
@@ -129,15 +118,11 @@ def model_predictions(
 
 
 def _check_pooling(task: Task, model: Pretrained, *, source: StrPath) -> None:
-    """Raises InputError if settings of the task name another pooling than that of the model."""
-    embedding = getattr(model, "embedding", None)
-    for name, actual in (
-        ("long_texts", getattr(model, "window_pooling", None)),
-        ("pooling", embedding and ",".join(embedding.pooling)),
-    ):
-        setting = getattr(task, name, ())
-        wanted = setting if isinstance(setting, str) else ",".join(setting)
+    """Raises InputError if the task has a setting `pooling` that is not that of the model."""
+    embedding, wanted = getattr(model, "embedding", None), getattr(task, "pooling", ())
+    if wanted and embedding is not None:
+        ours, theirs = ",".join(wanted), ",".join(embedding.pooling)
         check(
-            not wanted or wanted in ("error", "truncate", actual),
-            f"{name} is {wanted}, but {source} has {actual} pooling; use {name}={actual}",
+            ours == theirs,
+            f"pooling is {ours}, but {source} has {theirs} pooling; use pooling={theirs}",
         )

@@ -13,13 +13,6 @@ def test_white_space_around_labels_is_removed():
     assert labels == ["1.0", ("1.0",), 1.0]
 
 
-@pytest.mark.parametrize("label", ["x\ty", "x\x1b[31m", "x\u202ey"])
-def test_labels_with_control_characters_are_refused(label):
-    for kind in (ONE, MANY):
-        with pytest.raises(InputError, match=r"f, line 2 has control characters"):
-            kind.read(label, location="f, line 2")
-
-
 @pytest.mark.parametrize("text", ["nan", "three", "9" * 5_000, ""])
 def test_numbers_are_finite(text):
     with pytest.raises(InputError, match=r"f, line 2"):
@@ -27,20 +20,16 @@ def test_numbers_are_finite(text):
 
 
 def test_classes_are_sorted_as_numbers_where_all_are_numbers():
-    def classes(text):
-        return ONE.classes(text.split(), file="f.tsv", column="tone")
-
-    assert classes("10 9 -1.5 10") == ("-1.5", "9", "10")
-    assert classes("10 9 b") == ("10", "9", "b")
-    assert classes(f"2 {'1' * 5_000}")[0] == "2"
-    with pytest.raises(InputError, match=r"f.tsv has 1 label in the column 'tone'"):
-        classes("x x")
+    assert ONE.classes(["10", "9", "-1.5", "10"], column="tone") == ("-1.5", "9", "10")
+    assert ONE.classes(["10", "9", "b"], column="tone") == ("10", "9", "b")
+    with pytest.raises(InputError, match=r"'x'.*'tone'"):
+        ONE.classes(["x", "x"], column="tone")
 
 
 @pytest.mark.parametrize(("kind", "label"), [(ONE, "new"), (MANY, ("l00", "new"))])
 def test_errors_list_only_the_first_known_labels(kind, label):
     labels = [f"l{number:02}" for number in range(30)]
-    with pytest.raises(InputError, match=r"'new'; known: l00, .*, l19 and 10 more$"):
+    with pytest.raises(InputError, match=r"'new'; known: l00; .*; l19; and 10 more$"):
         kind.check(label, labels, location="f, line 2")
 
 
@@ -58,9 +47,6 @@ def test_several_labels_are_scored_as_sets():
     assert SCORES["micro_f1_of_labels"](gold, predicted) == 0.8
     assert SCORES["macro_f1_of_labels"]([()], [()]) == 1.0
     assert SCORES["subset_accuracy"]([("a", "b"), ()], [("b", "a"), ("a",)]) == 0.5
-
-
-def test_a_single_label_is_scored_without_the_examples_that_lack_it():
     gold, predicted = [("a",), (), (), ()], [("a",), ("a",), (), ()]
-    for name in ("micro_f1_of_labels", "macro_f1_of_labels"):
+    for name in ("micro_f1_of_labels", "macro_f1_of_labels"):  # of the class a alone
         assert SCORES[name](gold, predicted) == pytest.approx(2 / 3)

@@ -114,9 +114,3 @@ def test_models_that_cannot_take_texts_say_why():
     assert model.preprocessor is None
     with pytest.raises(InputError, match="BertClassifier has no tokenizer, so it cannot take text"):
         model.predict(TEXTS)
-    model = made()
-    model.metadata = model.metadata.of_model(
-        "BertClassifier", keeps_head=True, task={"long_texts": "mean"}
-    )
-    with pytest.raises(InputError, match="reads windows of long texts; use bert-keras predict"):
-        model.predict(TEXTS)

@@ -1,6 +1,5 @@
 """Pages of evaluations: tables, marked texts and escaping for each kind of task."""
 
-import dataclasses
 import re
 import shutil
 import subprocess
@@ -19,7 +18,6 @@ from bert_keras.downstream.sentences.retrieval import (
     Ranking,
     RetrievalTask,
 )
-from bert_keras.downstream.sentences.task import SentencePrediction
 from bert_keras.downstream.squad.answers import Candidate, Prediction
 from bert_keras.downstream.squad.questions import Answer, Question
 from bert_keras.downstream.squad.task import SQUAD_TASKS
@@ -102,15 +100,8 @@ def test_errors_are_sorted_by_probability(page_of):
 def test_the_number_of_listed_errors_is_limited(page_of, monkeypatch):
     monkeypatch.setattr("bert_keras.reports.evaluation.MAX_ERRORS", 2)
     task = ClassificationTask(name="classification", labels=("a", "b"))
-    page = page_of(task, texts("aaab"), [LabelPrediction("b")] * 4)
+    page = page_of(task, texts("aaab"), [LabelPrediction("b", (0.5, 0.5))] * 4)
     assert [row[0] for row in page.tables[-1]] == ["example", "line 2", "line 3"]
-
-
-def test_labels_that_only_a_file_of_predictions_has_are_in_the_confusion_matrix(page_of):
-    task = ClassificationTask(name="classification", labels=("a", "b"))
-    confusion, *_ = page_of(task, texts("ab"), [LabelPrediction("c"), LabelPrediction("b")]).tables
-    assert confusion[0][1:] == ["a", "b", "c", "all"]
-    assert confusion[1] == ["a", "0 ", "0 ", "1 100.0%", "1"]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +114,8 @@ def test_labels_that_only_a_file_of_predictions_has_are_in_the_confusion_matrix(
 def test_scores_have_the_same_decimals(tmp_path, scores, tiles):
     task = ClassificationTask(name="classification", labels=("a", "b"))
     path = tmp_path / "page.html"
-    evaluation_page(task, texts("a"), [LabelPrediction("b")], scores=scores, path=path)
+    predictions = [LabelPrediction("b", (0.5, 0.5))]
+    evaluation_page(task, texts("a"), predictions, scores=scores, path=path)
     assert re.findall("<b>([^<]*)</b></div>", path.read_text(encoding="utf-8")) == tiles
 
 
@@ -146,11 +138,15 @@ def test_regression(page_of):
 
 def test_multiple_choice(page_of):
     swag_examples = [SwagExample("He eats.", "She", ("a & b", "runs", "c", "d"), 1)] * 2
-    chosen = [ChosenEnding(0, (0.7, 0.1, 0.1, 0.1)), ChosenEnding(1)]
+    chosen = [ChosenEnding(0, (0.7, 0.1, 0.1, 0.1)), ChosenEnding(1, (0.1, 0.7, 0.1, 0.1))]
     page = page_of(SWAG_TASK, swag_examples, chosen)
     assert page.tables[0][2] == ["1", "1 50.0%", "1 50.0%", "0 ", "0 ", "2"]
     assert page.marks == [("bad", "a & b"), ("good", "runs")]
     assert page.tables[1][1][0] == "He eats. She"
+
+
+def answer(text, probability, odds=None):
+    return Prediction(text, odds, (Candidate(text, probability, 1.0, 1.0),))
 
 
 def test_answers_are_marked_in_the_context(page_of):
@@ -160,17 +156,11 @@ def test_answers_are_marked_in_the_context(page_of):
         context="x" * 400 + " Denver Broncos came, and Denver left." + "y" * 400,
         answers=(Answer("Denver Broncos", 401),),
     )
-    predictions = [
-        Prediction("Broncos came", candidates=(Candidate("Broncos came", 0.25, 1.0, 1.0),)),
-        Prediction("Denver Broncos"),
-        None,
-    ]
-    page = page_of(SQUAD_TASKS["squad1"], [question] * 3, predictions)
-    missing, half = page.tables[0][1:]
+    predictions = [answer("Broncos came", 0.25), answer("Denver Broncos", 0.5)]
+    page = page_of(SQUAD_TASKS["squad1"], [question] * 2, predictions)
+    (half,) = page.tables[0][1:]
     assert half[1:] == ["Denver Broncos", "Broncos came", "0.2500", "50.00"]
-    assert missing[1:] == ["Denver Broncos", "none", "–", "0.00"]
     assert page.marks == [
-        ("good", "Denver Broncos"),
         ("good", "Denver "),
         ("both", "Broncos"),
         ("bad", " came"),
@@ -181,7 +171,7 @@ def test_answers_are_marked_in_the_context(page_of):
 def test_unanswerable_questions(page_of):
     answerable = Question(id="1", question="q", context="some text", answers=(Answer("some", 0),))
     unanswerable = Question(id="2", question="q", context="some text", is_impossible=True)
-    predictions = [Prediction("", 1.0), Prediction("text", -1.0), Prediction("some", -2.0)]
+    predictions = [answer("", 0.9, 1.0), answer("text", 0.8, -1.0), answer("some", 0.7, -2.0)]
     page = page_of(SQUAD_TASKS["squad2"], [answerable, unanswerable, answerable], predictions)
     assert page.tables[0][1:] == [
         ["answer", "1 50.0%", "1 50.0%", "2"],
@@ -208,8 +198,7 @@ def test_entities(page_of):
 def test_sentence_pairs_have_ranks(page_of):
     task = SentencePairsTask(name="sentence-pairs")
     pairs = [SentencePair(("a", f"<{n}>"), float(n), f"dev.tsv, line {n + 2}") for n in range(3)]
-    cosines = [SentencePrediction(cosine, {4: 0.1 * n}) for n, cosine in enumerate((0.2, 0.6, 0.5))]
-    page = page_of(task, pairs, cosines)
+    page = page_of(task, pairs, [0.2, 0.6, 0.5])
     (errors,) = page.tables
     assert errors[1] == ["line 3", "a", "<1>", "1.00", "0.60", "2.00", "3.00"]
     assert len(errors) == 3 and "rank by score" in page.text
@@ -223,7 +212,7 @@ def test_queries_with_a_wrong_first_passage(page_of):
         Ranking(("no", "<yes>"), (0.75, 0.5), (0.5,)),
         Ranking(("no", "other"), (0.75, 0.5), (0.25,)),
     ]
-    page = page_of(task, examples, [SentencePrediction(each) for each in rankings])
+    page = page_of(task, examples, rankings)
     (errors,) = page.tables
     assert errors[1:] == [
         ["three", "no 0.750", "<yes> 0.250", "after 2"],
@@ -231,10 +220,6 @@ def test_queries_with_a_wrong_first_passage(page_of):
     ]
     assert page.marks == 2 * [("bad", "no"), ("good", "<yes>")]
     assert "2 of 3 predictions are wrong" in page.text
-    # Predictions for queries without a positive have no cosine of it.
-    unlabelled = [dataclasses.replace(each, example_cosines=()) for each in rankings]
-    page = page_of(task, examples, [SentencePrediction(each) for each in unlabelled])
-    assert [row[2:] for row in page.tables[0][1:]] == [["<yes>", "2"], ["<yes>", "after 2"]]
 
 
 @pytest.mark.slow
@@ -243,7 +228,7 @@ def test_a_browser_shows_the_page_without_errors(page_of, tmp_path):
     if browser is None:
         pytest.skip("needs a Chromium to take a picture with")
     task = ClassificationTask(name="classification", labels=("a", "b"))
-    page_of(task, texts("ab"), [LabelPrediction("b"), LabelPrediction("a")])
+    page_of(task, texts("ab"), [LabelPrediction(label, (0.5, 0.5)) for label in "ba"])
     picture = tmp_path / "page.png"
     run = subprocess.run(
         [browser, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",

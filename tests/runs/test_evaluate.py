@@ -1,14 +1,13 @@
-"""`evaluate` scores a model in memory, its folder and its file of predictions alike."""
+"""`evaluate` scores a model in memory and its folder alike."""
 
 import keras
-import pytest
 
-from bert_keras import BertClassifier, BertConfig, InputError, Vocabulary, WordPieceTokenizer
-from bert_keras.runs.evaluate import evaluate, model_predictions
+from bert_keras import BertClassifier, BertConfig, Vocabulary, WordPieceTokenizer
+from bert_keras.runs.evaluate import evaluate
 from bert_keras.text.vocab import SPECIAL_TOKENS
 
 
-def test_a_model_its_folder_and_its_predictions_have_the_same_scores(tmp_path):
+def test_a_model_and_its_folder_have_the_same_scores(tmp_path):
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "good", "bad", "film"))
     config = BertConfig(
         vocab_size=len(vocabulary), hidden_size=8, num_layers=1, num_heads=2, max_positions=16
@@ -20,16 +19,8 @@ def test_a_model_its_folder_and_its_predictions_have_the_same_scores(tmp_path):
     data = tmp_path / "dev.tsv"
     data.write_text("text\tlabel\n" + "good film\tyes\nbad film\tno\n" * 4)
     settings = {"data": data, "changes": {"max_length": 8}}
-    predictions = tmp_path / "predictions.tsv"
     scores = evaluate("classification", model=tmp_path / "model", **settings)
     loaded = BertClassifier.from_pretrained(tmp_path / "model")
     page = tmp_path / "page.html"
     assert evaluate("classification", model=loaded, report=page, **settings) == scores
     assert "accuracy" in page.read_text()
-    written = model_predictions(
-        "classification", model=loaded, data=str(data), changes=settings["changes"]
-    )
-    written.write(predictions)
-    assert evaluate("classification", predictions=predictions, **settings) == scores
-    with pytest.raises(InputError, match="either"):
-        evaluate("classification", **settings)

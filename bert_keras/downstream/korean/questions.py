@@ -24,7 +24,7 @@ def korquad_scores(questions: Sequence[Question], predictions: Predictions) -> S
     """Returns the scores of KorQuAD's evaluate-v1.0.py, `exact_match` and `f1`, in percent.
 
     F1 compares the characters of both answers, without their order. Quotes and brackets become
-    spaces, and ASCII punctuation is removed. A question whose prediction is None scores 0.
+    spaces, and ASCII punctuation is removed.
     """
 
     def normalized(text: str) -> str:
@@ -40,15 +40,14 @@ def klue_mrc_scores(questions: Sequence[Question], predictions: Predictions) -> 
     """Returns the scores of KLUE-MRC, `rouge_w` and `exact_match`, in percent.
 
     The rules are those of KLUE-benchmark/KLUE-baseline (metrics/utils.py). The right answer to a
-    question without answers is "". A question whose prediction is None scores 0.
+    question without answers is "".
     """
     rouge = exact = 0.0
     for question, prediction in zip(questions, predictions, strict=True):
-        if prediction is not None:
-            predicted = klue_normalized(prediction.text)
-            golds = [klue_normalized(answer.text) for answer in question.answers] or [""]
-            rouge += max(rouge_w(predicted, gold) for gold in golds)
-            exact += predicted in golds
+        predicted = klue_normalized(prediction.text)
+        golds = [klue_normalized(answer.text) for answer in question.answers] or [""]
+        rouge += max(rouge_w(predicted, gold) for gold in golds)
+        exact += predicted in golds
     scores = {"rouge_w": rouge, "exact_match": exact}
     return {name: 100.0 * value / len(questions) for name, value in scores.items()}
 

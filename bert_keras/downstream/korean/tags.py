@@ -14,7 +14,7 @@ from bert_keras.downstream.ner.task import NerTask, Sentences, Tags
 from bert_keras.downstream.ner.words import TaggedWords, sentence_rows, units_of
 from bert_keras.downstream.task import FileNames, Outputs, Scores, fixed
 from bert_keras.errors import InputError, check
-from bert_keras.files import StrPath, text_lines, write_text
+from bert_keras.files import StrPath, text_lines
 from bert_keras.text.tokenizer import TextTokenizer
 
 SPACE = " "
@@ -40,7 +40,6 @@ class NaverNerTask(NerTask):
     context: str = fixed("sentence")
     unit: str = fixed("eojeol")
 
-    prediction_file: ClassVar[str] = "predictions.tsv"
     folder: ClassVar[str] = "naver-ner"
     file_names: ClassVar[FileNames] = {
         "train": ["train.tsv"],
@@ -71,16 +70,6 @@ class NaverNerTask(NerTask):
         check(sentences, f"{path} contains no sentence; expected at least one")
         return sentences
 
-    def write_predictions(
-        self, path: StrPath, examples: Sentences, predictions: Sequence[Tags]
-    ) -> None:
-        """Writes the sentences with the predicted tags, in the format of the data."""
-        lines = []
-        for sentence, tags in zip(examples, predictions, strict=True):
-            reversed_tags = ("-".join(reversed(tag.split("-"))) for tag in tags)
-            lines.append(f"{SPACE.join(sentence.words)}\t{SPACE.join(reversed_tags)}\n")
-        write_text(path, "".join(lines))
-
 
 @dataclass(frozen=True)
 class LocatedTokens(TaggedWords):
@@ -103,8 +92,8 @@ class KlueNerTask(NerTask):
     unit: str = fixed("token")
 
     metric: ClassVar[str] = "character_macro_f1"
-    prediction_file: ClassVar[str] = "predictions.tsv"
     word_separator: ClassVar[str] = ""
+    column_separator: ClassVar[str] = "\t"
     folder: ClassVar[str] = "klue-ner-v1.1"
     file_names: ClassVar[FileNames] = {
         split: [file] for split, file in klue_files("klue-ner", suffix=".tsv").items()
@@ -159,16 +148,6 @@ class KlueNerTask(NerTask):
     def score(self, examples: Sentences, predictions: Sequence[Tags]) -> Scores:
         gold = [sentence.tags or () for sentence in examples]
         return klue_ner_scores(*(_without_spaces(examples, tags) for tags in (gold, predictions)))
-
-    def write_predictions(
-        self, path: StrPath, examples: Sentences, predictions: Sequence[Tags]
-    ) -> None:
-        """Writes the characters of the sentences with the predicted tags, as in the data."""
-        sentences = [
-            "".join(f"{word}\t{tag}\n" for word, tag in zip(sentence.words, tags, strict=True))
-            for sentence, tags in zip(examples, predictions, strict=True)
-        ]
-        write_text(path, "\n".join(sentences))
 
 
 def _without_spaces(sentences: Sentences, tags: Sequence[Tags]) -> list[Tags]:

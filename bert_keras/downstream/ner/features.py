@@ -1,9 +1,9 @@
 """Named entity recognition with a BiLSTM on frozen features (BERT paper, section 5.3, Table 7)."""
 
+import contextlib
 import hashlib
-import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.downstream.ner.task import NerTask
 from bert_keras.downstream.ner.words import TaggedWords
-from bert_keras.errors import InputError, check_least, check_name
+from bert_keras.errors import check_least, check_name
 from bert_keras.files import atomic_file, readable_size
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.feature_tagger import (
@@ -30,7 +30,7 @@ from bert_keras.models.feature_tagger import (
 )
 
 BATCH_SIZE = 32
-ROWS_PER_PART = 20 * BATCH_SIZE  # a run that was killed computes at most this many rows again
+ROWS_AT_ONCE = 20 * BATCH_SIZE  # sorted by length; their words are adjacent in the files
 INPUTS = (*SEQUENCE_FEATURES, "word_positions")
 
 
@@ -107,10 +107,7 @@ class NerFeaturesTask(NerTask):
         check_least(self, 1, "lstm_units")
 
     def check_encoder(self, config: BertConfig) -> None:
-        try:
-            feature_layers(self.layers, num_layers=config.num_layers)
-        except InputError as error:
-            raise InputError(f"{error}; use layers=last or layers=weighted-sum-all") from error
+        feature_layers(self.layers, num_layers=config.num_layers)
 
     def trained(self, model: BertFeatureTagger) -> keras.Model:
         return model.tagger
@@ -130,8 +127,7 @@ def stored_features(
     """Returns hidden states of the first token of each word, and computes them if necessary.
 
     The states are stored as FINGERPRINT/layer_9.npy in `folder`, where the fingerprint depends on
-    the encoder and on its inputs. An interrupted computation continues after its last part of
-    `ROWS_PER_PART` rows.
+    the encoder and on its inputs.
 
     Args:
         encoder: The encoder.
@@ -148,21 +144,24 @@ def stored_features(
         shape = (len(words.label_ids), encoder.config.hidden_size)
         size = readable_size(4 * shape[0] * shape[1] * len(missing))
         print(f"stores features of {shape[0]:,} words, {size}, in {folder}", file=sys.stderr)
-        parts_folder = folder / f"parts-{'-'.join(map(str, missing))}"
-        parts = _computed_parts(encoder, words, layers=missing, folder=parts_folder)
-        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-        for index, layer in enumerate(missing):
-            with atomic_file(paths[layer]) as partial, partial.open("wb") as file:
-                np.lib.format.write_array_header_1_0(file, header)
-                file.writelines(np.load(part, "r")[:, index].tobytes() for part in parts)
-        shutil.rmtree(parts_folder)
+        with contextlib.ExitStack() as files:
+            partial_paths = [files.enter_context(atomic_file(paths[layer])) for layer in missing]
+            arrays = [
+                np.lib.format.open_memmap(path, "w+", np.float32, shape=shape)
+                for path in partial_paths
+            ]
+            _compute(encoder, words, layers=missing, arrays=arrays)
     return [np.load(path, "r") for path in paths.values()]
 
 
-def _computed_parts(
-    encoder: BertEncoder, words: PositionedWords, *, layers: Sequence[int], folder: Path
-) -> list[Path]:
-    """Returns the files of the features of `ROWS_PER_PART` rows each, float32 [M,K,D]."""
+def _compute(
+    encoder: BertEncoder,
+    words: PositionedWords,
+    *,
+    layers: Sequence[int],
+    arrays: Sequence[np.memmap],
+) -> None:
+    """Writes the features of all words into an array for each layer, float32 [W,D]."""
 
     @tf.function(
         input_signature=[dict.fromkeys(INPUTS, tf.TensorSpec((None, None), tf.int32))],
@@ -173,27 +172,18 @@ def _computed_parts(
         features_BWKD = features_at(states, inputs["word_positions"], layers)
         return tf.cast(features_BWKD[inputs["word_positions"] > 0], tf.float32)
 
-    parts = []
     with tqdm(total=len(words), desc="features", unit=" rows") as bar:
-        for first in range(0, len(words), ROWS_PER_PART):
-            rows = np.arange(first, min(first + ROWS_PER_PART, len(words)))
-            parts.append(folder / f"{first}.npy")
-            if not parts[-1].is_file():
-                vectors_MKD = _features_of(rows, words, forward)
-                with atomic_file(parts[-1]) as partial, partial.open("wb") as file:
-                    np.save(file, vectors_MKD)
-            bar.update(len(rows))
-    return parts
-
-
-def _features_of(rows: np.ndarray, words: PositionedWords, forward: Callable) -> np.ndarray:
-    """Returns the features of the words of adjacent rows, float32 [M,K,D]."""
-    indices, vectors = [], []
-    for batch in longest_first_batches(words.lengths[rows], batch_size=BATCH_SIZE):
-        inputs, *_ = words.batch(rows[batch])
-        indices.append(words.words(rows[batch])[0])
-        vectors.append(forward(inputs).numpy())
-    return np.concatenate(vectors)[np.argsort(np.concatenate(indices))]
+        for first in range(0, len(words), ROWS_AT_ONCE):
+            rows = np.arange(first, min(first + ROWS_AT_ONCE, len(words)))
+            for batch in longest_first_batches(words.lengths[rows], batch_size=BATCH_SIZE):
+                inputs, *_ = words.batch(rows[batch])
+                indices, _ = words.words(rows[batch])
+                vectors_MKD = forward(inputs).numpy()
+                for number, array in enumerate(arrays):
+                    array[indices] = vectors_MKD[:, number]
+                bar.update(len(batch))
+    for array in arrays:
+        array.flush()
 
 
 def fingerprint(encoder: BertEncoder, words: PositionedWords) -> str:

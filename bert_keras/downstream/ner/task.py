@@ -21,7 +21,7 @@ from bert_keras.downstream.ner.tags import (
 from bert_keras.downstream.ner.words import TaggedWords, sentence_rows, word_tokens
 from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, fixed
 from bert_keras.downstream.tfds import is_tfds
-from bert_keras.errors import InputError, check, check_choice, check_least, counted
+from bert_keras.errors import InputError, check, check_choice, check_least
 from bert_keras.files import StrPath, atomic_file
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -65,6 +65,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     }
     label_field: ClassVar[str] = "tags"
     word_separator: ClassVar[str] = " "  # the text between two words in a report
+    column_separator: ClassVar[str] = " "  # of prediction files
     rows_type: ClassVar[type[TaggedWords]] = TaggedWords
 
     def __post_init__(self):
@@ -72,7 +73,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         check_least(self, 3, "max_length")
 
     def sentences(self, path: StrPath) -> list[Sentence]:
-        """Returns the sentences of a data file or a prediction file."""
+        """Returns the sentences of a file."""
         return read_tfds(os.fspath(path)) if is_tfds(path) else read_conll(path)
 
     def read(self, path: StrPath, *, split: str = "train") -> list[Sentence]:
@@ -143,23 +144,9 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         with atomic_file(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
             for sentence, tags in zip(examples, predictions, strict=True):
                 columns = [c for c in (sentence.words, sentence.tags, tags) if c is not None]
-                file.writelines(" ".join(line) + "\n" for line in zip(*columns, strict=True))
+                lines = map(self.column_separator.join, zip(*columns, strict=True))
+                file.writelines(f"{line}\n" for line in lines)
                 file.write("\n")
-
-    def read_predictions(self, path: StrPath, examples: Sentences) -> list[Tags]:
-        """Reads the tags of a file, whose sentences must be those of the examples."""
-        sentences = self.sentences(path)
-        for sentence, example in zip(sentences, examples, strict=False):
-            if sentence.words != example.words:
-                raise InputError(
-                    f"{path} has another sentence on line {sentence.line} than the data on line "
-                    f"{example.line}; expected the sentences of the data in the same order"
-                )
-        if len(sentences) != len(examples):
-            found = f"{path} has {counted(len(sentences), 'sentence')}"
-            raise InputError(f"{found}; the data has {len(examples)}")
-        check(sentences[0].tags, f"{path} has one column; expected words and predicted tags")
-        return [sentence.tags or () for sentence in sentences]
 
 
 NER_TASK = NerTask(name="ner", max_length=128)

@@ -9,20 +9,15 @@ import numpy as np
 
 from bert_keras.downstream.labels import SCORES, Number
 from bert_keras.downstream.sentences.task import (
-    DistinctSentenceGroups,
+    DistinctTexts,
     Losses,
-    SentencePrediction,
     SentenceTask,
-    encoded_groups,
-    encoded_sentences,
     required_text,
-    score_name,
 )
 from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import Encoded, FileNames, Scores, Task, needs_labels
-from bert_keras.downstream.tfds import is_tfds
 from bert_keras.errors import check, check_range
-from bert_keras.files import StrPath, text_lines
+from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.training.sentence_losses import (
     CoSENTLoss,
@@ -43,8 +38,8 @@ Pairs = Sequence[SentencePair]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SentencePairsTask(SentenceTask[SentencePair]):
-    """Semantic textual similarity, such as STS-B."""
+class SentencePairsTask(SentenceTask[SentencePair, float]):
+    """Semantic textual similarity, such as STS-B; predictions are cosines."""
 
     text_columns: tuple[str, ...] = ("sentence1", "sentence2")
     score_column: str = "score"
@@ -55,7 +50,6 @@ class SentencePairsTask(SentenceTask[SentencePair]):
 
     metric: ClassVar[str] = "spearman"
     label_field: ClassVar[str] = "score"
-    prediction_header: ClassVar[tuple[str, ...]] = ("index", "cosine")
     losses: ClassVar[Losses] = {"cosent": CoSENTLoss, "cosine": CosineSimilarityLoss}
 
     def __post_init__(self):
@@ -71,45 +65,32 @@ class SentencePairsTask(SentenceTask[SentencePair]):
         for location, values in table_rows(path, columns=columns):
             first, second = (required_text(values, c, location=location) for c in self.text_columns)
             text = values.get(self.score_column, "")
-            score = self._score(text, location) if text or is_labelled else None
+            score = Number().read(text, location=location) if text or is_labelled else None
+            is_valid = self.loss != "cosine" or abs(score or 0) <= self.max_score
+            remedy = "set max_score to the score of equal texts"
+            check(is_valid, f"{location} has the score {score}, above max_score; {remedy}")
             pairs.append(SentencePair((first, second), score, location))
         return pairs
-
-    def _score(self, text: str, location: str) -> float:
-        score = Number().read(text, location=location)
-        is_valid = self.loss != "cosine" or abs(score) <= self.max_score
-        remedy = "set max_score to the score of equal texts"
-        check(is_valid, f"{location} has the score {score:g}, above max_score; {remedy}")
-        return score
 
     def encode(self, examples: Pairs, tokenizer: TextTokenizer) -> Encoded:
         """Encodes the pairs; a batch has inputs of shape [B, 2, T]."""
         scores = np.array([each.score or 0.0 for each in examples], np.float32)
-        return encoded_groups(
-            [each.texts for each in examples],
-            scores / np.float32(self.max_score),
-            tokenizer,
-            max_length=self.max_length,
-        )
+        targets = scores / np.float32(self.max_score)
+        return self.encoded([each.texts for each in examples], tokenizer, targets=targets)
 
     def compared(self, examples: Pairs, encoded: Encoded, units: np.ndarray) -> list[float]:
-        """Returns the cosine of each pair."""
-        units_N2E = units.reshape(len(examples), 2, -1)
-        return (units_N2E[:, 0] * units_N2E[:, 1]).sum(axis=1).tolist()
+        return (units[:, 0] * units[:, 1]).sum(axis=1).tolist()
 
-    def scores_of(self, examples: Pairs, values: Sequence[float]) -> Scores:
+    def score(self, examples: Pairs, predictions: Sequence[float]) -> Scores:
         """Returns the correlations of scores and cosines."""
         gold, names = [each.score for each in examples], ("spearman", "pearson")
-        return {name: SCORES[name](gold, values) for name in names}
+        return {name: SCORES[name](gold, predictions) for name in names}
 
-    def prediction_row(self, prediction: SentencePrediction) -> list[str]:
-        return [str(prediction.value), *map(str, prediction.smaller.values())]
-
-    def more_columns(self, prediction: SentencePrediction) -> list[str]:
-        return [score_name("cosine", size) for size in prediction.smaller]
-
-    def prediction_of(self, text: str, *, location: str) -> SentencePrediction:
-        return SentencePrediction(Number().read(text, location=location))
+    def write_predictions(
+        self, path: StrPath, examples: Pairs, predictions: Sequence[float]
+    ) -> None:
+        rows = (f"{number}\t{cosine}\n" for number, cosine in enumerate(predictions))
+        write_text(path, "index\tcosine\n" + "".join(rows))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,35 +116,19 @@ class SimcseTask(SentencePairsTask):
         """Reads sentences for "train", and otherwise pairs."""
         if split != "train":
             return super().read(path, split=split)
-        rows = sentences(path, column=self.text_column)
-        return [SentencePair((text, text), None, location) for location, text in rows]
+        column = self.text_column
+        headerless = (column,) if Path(path).suffix == ".txt" else ()
+        rows = table_rows(path, columns=(column,), headerless=headerless)
+        texts = [(required_text(row, column, location=place), place) for place, row in rows]
+        return [SentencePair((text, text), None, location) for text, location in texts]
 
     def encode(self, examples: Pairs, tokenizer: TextTokenizer) -> Encoded:
-        return encoded_groups(
-            [each.texts for each in examples],
-            np.zeros(len(examples), np.float32),
-            tokenizer,
-            max_length=self.max_length,
-            layout=DistinctSentenceGroups,
-        )
+        groups, targets = [each.texts for each in examples], np.zeros(len(examples), np.float32)
+        return self.encoded(groups, tokenizer, targets=targets, layout=DistinctTexts)
 
     def encode_to_score(self, examples: Pairs, tokenizer: TextTokenizer) -> Encoded:
-        """Encodes each text of the pairs as a row; the rows have no loss."""
-        texts = [text for each in examples for text in each.texts]
-        return encoded_sentences(texts, tokenizer, max_length=self.max_length)
-
-
-def sentences(path: StrPath, *, column: str) -> list[tuple[str, str]]:
-    """Returns the location and the text of each row of a table, or of each line of a .txt file."""
-    if Path(path).suffix != ".txt" or is_tfds(path):
-        return [
-            (location, required_text(values, column, location=location))
-            for location, values in table_rows(path, columns=[column])
-        ]
-    lines = enumerate(text_lines(path), start=1)
-    rows = [(f"{path}, line {number}", line) for number, line in lines if line.strip()]
-    check(rows, f"{path} is empty; expected one text on each line")
-    return rows
+        """Encodes the pairs without targets, because the loss does not read scores."""
+        return self.encoded([each.texts for each in examples], tokenizer)
 
 
 SENTENCE_PAIRS_TASK = SentencePairsTask(name="sentence-pairs")

@@ -9,28 +9,19 @@ from typing import ClassVar
 import numpy as np
 
 from bert_keras.config import EmbeddingConfig, ModelMetadata
-from bert_keras.downstream.labels import Number
-from bert_keras.downstream.sentences.pairs import sentences
 from bert_keras.downstream.sentences.task import (
-    DistinctSentenceGroups,
+    DistinctTexts,
     Losses,
-    SentencePrediction,
     SentenceTask,
-    encoded_groups,
-    encoded_sentences,
     required_text,
 )
 from bert_keras.downstream.table import table_rows
-from bert_keras.downstream.task import Encoded, Scores, needs_labels
+from bert_keras.downstream.task import Encoded, Scores
 from bert_keras.downstream.texts import EncodedTexts
-from bert_keras.errors import InputError, check, check_least, check_unused, counted
-from bert_keras.files import StrPath, text_lines, write_text
+from bert_keras.errors import check, check_least
+from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
-from bert_keras.training.sentence_losses import (
-    MarginMSELoss,
-    MultipleNegativesRankingLoss,
-    TripletLoss,
-)
+from bert_keras.training.sentence_losses import MultipleNegativesRankingLoss, TripletLoss
 
 MAX_COSINES = 2**24  # computed at once, which takes 64 MiB
 
@@ -40,8 +31,7 @@ class QueryExample:
     """A query with a relevant passage and passages that are not relevant."""
 
     query: str
-    passages: tuple[str, ...]  # the positive, then the negatives; () if the row has no positive
-    margins: tuple[float, ...] = ()  # of a teacher: score of the positive - score of each negative
+    passages: tuple[str, ...]  # the positive, then the negatives
     location: str = field(default="", compare=False)  # where it was read, as "FILE, line N"
 
 
@@ -57,7 +47,7 @@ class Ranking:
 Queries = Sequence[QueryExample]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EncodedCorpus(EncodedTexts):
     """The distinct texts of queries and passages, one in each row."""
 
@@ -67,34 +57,25 @@ class EncodedCorpus(EncodedTexts):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RetrievalTask(SentenceTask[QueryExample]):
+class RetrievalTask(SentenceTask[QueryExample, Ranking]):
     """Retrieval of passages for queries, such as questions and answers.
 
-    The corpus of an evaluation consists of the distinct passages of its file, and of the texts of
-    the file `corpus`. A passage is relevant for a query if a row has it as the positive of the
-    query.
+    The corpus of an evaluation consists of the distinct passages of its file. A passage is relevant
+    for a query if a row has it as the positive of the query.
     """
 
     query_column: str = "query"
     positive_column: str = "positive"
     negative_columns: tuple[str, ...] = ()
-    # A teacher's score of the positive minus that of each negative, for the loss "margin-mse".
-    margin_columns: tuple[str, ...] = ()
     query_prompt: str = ""  # text before each query, such as "query: "
     passage_prompt: str = ""  # text before each passage, such as "passage: "
-    # Further passages to rank: a .txt file with one on each line, or a table with a column "text".
-    corpus: str = ""
     cutoff: int = 10  # the number of passages of a ranking
     # "ranking" compares a query with all passages of the batch, "triplet" with its negative.
     loss: str = "ranking"
 
     prediction_file: ClassVar[str] = "predictions.jsonl"
     label_field: ClassVar[str] = "passages"
-    losses: ClassVar[Losses] = {
-        "ranking": MultipleNegativesRankingLoss,
-        "triplet": TripletLoss,
-        "margin-mse": MarginMSELoss,
-    }
+    losses: ClassVar[Losses] = {"ranking": MultipleNegativesRankingLoss, "triplet": TripletLoss}
 
     @property
     def metric(self) -> str:
@@ -104,15 +85,8 @@ class RetrievalTask(SentenceTask[QueryExample]):
         super().__post_init__()
         check_least(self, 1, "cutoff")
         num_negatives = len(self.negative_columns)
-        is_triplet = self.loss != "triplet" or num_negatives == 1
-        check(is_triplet, f"negative_columns has {num_negatives} names; loss=triplet expects 1")
-        if self.loss != "margin-mse":
-            check_unused(self, "margin_columns", reason="without the loss margin-mse")
-        elif not len(self.margin_columns) == num_negatives > 0:
-            raise InputError(
-                f"margin_columns has {counted(len(self.margin_columns), 'name')}; loss=margin-mse "
-                f"expects as many as negative_columns has, {num_negatives}, and at least 1"
-            )
+        is_valid = self.loss != "triplet" or num_negatives == 1
+        check(is_valid, f"negative_columns has {num_negatives} names; loss=triplet expects 1")
 
     def embedding(self, source: ModelMetadata) -> EmbeddingConfig:
         """Returns the embedding of the model, whose prompts are those of the task."""
@@ -124,59 +98,43 @@ class RetrievalTask(SentenceTask[QueryExample]):
         return dataclasses.replace(embedding, prompts=prompts, includes_prompt=True)
 
     def read(self, path: StrPath, *, split: str = "train") -> list[QueryExample]:
-        """Reads queries and their passages; a row of "test" may have no positive."""
-        is_labelled = needs_labels(split)
-        passages = (self.positive_column, *self.negative_columns)
-        margins = self.margin_columns if split == "train" else ()
-        columns = (self.query_column, *(passages if is_labelled else ()), *margins)
+        """Reads queries and their passages."""
+        columns = (self.query_column, self.positive_column, *self.negative_columns)
         examples = []
         for location, row in table_rows(path, columns=columns):
-            is_complete = is_labelled or row.get(self.positive_column)
-            names = [name for name in passages if name in row] if is_complete else []
-            examples.append(
-                QueryExample(
-                    required_text(row, self.query_column, location=location),
-                    tuple(required_text(row, name, location=location) for name in names),
-                    tuple(Number().read(row[name], location=location) for name in margins),
-                    location,
-                )
-            )
+            query, *passages = (required_text(row, name, location=location) for name in columns)
+            examples.append(QueryExample(query, tuple(passages), location))
         return examples
 
     def encode(self, examples: Queries, tokenizer: TextTokenizer) -> Encoded:
         """Encodes the queries with their passages; a batch has inputs of shape [B, G, T]."""
-        margins = np.array([each.margins for each in examples], np.float32)
-        return encoded_groups(
-            [
-                (self.query_prompt + each.query, *(self.passage_prompt + p for p in each.passages))
-                for each in examples
-            ],
-            margins if margins.shape[1] else np.zeros(len(examples), np.float32),
-            tokenizer,
-            max_length=self.max_length,
-            layout=DistinctSentenceGroups,
-        )
+        groups = [
+            [self.query_prompt + each.query, *(self.passage_prompt + p for p in each.passages)]
+            for each in examples
+        ]
+        targets = np.zeros(len(examples), np.float32)
+        return self.encoded(groups, tokenizer, targets=targets, layout=DistinctTexts)
 
     def encode_to_score(self, examples: Queries, tokenizer: TextTokenizer) -> EncodedCorpus:
         """Encodes each distinct text as a row; the rows have no loss."""
-        passages = [text for each in examples for text in each.passages]
-        if self.corpus:
-            passages += [text for _, text in sentences(self.corpus, column="text")]
-        check(passages, "there are no passages to rank; set corpus to a file of passages")
-        corpus = {text: row for row, text in enumerate(dict.fromkeys(passages))}
+        passages = dict.fromkeys(text for each in examples for text in each.passages)
+        corpus = {text: row for row, text in enumerate(passages)}
         queries = dict.fromkeys(each.query for each in examples)
         queries = {text: row for row, text in enumerate(queries, start=len(corpus))}
         texts = [self.passage_prompt + text for text in corpus]
         texts += [self.query_prompt + text for text in queries]
-        encoded = encoded_sentences(texts, tokenizer, max_length=self.max_length)
-        return EncodedCorpus(
-            **vars(encoded),
+        return self.encoded(
+            [[text] for text in texts],
+            tokenizer,
+            layout=EncodedCorpus,
             corpus=tuple(corpus),
             query_rows=[queries[each.query] for each in examples],
             passage_rows=[[corpus[text] for text in each.passages] for each in examples],
         )
 
-    def compared(self, examples: Queries, encoded: EncodedCorpus, units: np.ndarray):
+    def compared(
+        self, examples: Queries, encoded: EncodedCorpus, units: np.ndarray
+    ) -> list[Ranking]:
         """Returns the ranking of each query."""
         num_passages = len(encoded.corpus)
         indices, cosines = ranked(units[num_passages:], units[:num_passages], most=self.cutoff)
@@ -189,12 +147,12 @@ class RetrievalTask(SentenceTask[QueryExample]):
             for query, passages in zip(encoded.query_rows, encoded.passage_rows, strict=True)
         ]
 
-    def scores_of(self, examples: Queries, values: Sequence[Ranking]) -> Scores:
+    def score(self, examples: Queries, predictions: Sequence[Ranking]) -> Scores:
         """Returns the scores of `ranking_scores` over distinct queries, and `triplet_accuracy` if
         there are negatives: the fraction of them with a smaller cosine than the positive.
         """
         relevant = relevant_passages(examples)
-        found = dict(zip((each.query for each in examples), values, strict=True))
+        found = dict(zip((each.query for each in examples), predictions, strict=True))
         scores = ranking_scores(
             [relevant[query] for query in found],
             [ranking.passages for ranking in found.values()],
@@ -202,37 +160,20 @@ class RetrievalTask(SentenceTask[QueryExample]):
         )
         triplets = [
             ranking.example_cosines[0] > each
-            for ranking in values
+            for ranking in predictions
             for each in ranking.example_cosines[1:]
         ]
         return scores | ({"triplet_accuracy": float(np.mean(triplets))} if triplets else {})
 
     def write_predictions(
-        self, path: StrPath, examples: Queries, predictions: Sequence[SentencePrediction]
+        self, path: StrPath, examples: Queries, predictions: Sequence[Ranking]
     ) -> None:
         """Writes a JSON object for each example: the query, the nearest passages and cosines."""
         rows = [
-            {"query": example.query, **dataclasses.asdict(prediction.value)}
+            {"query": example.query, **dataclasses.asdict(prediction)}
             for example, prediction in zip(examples, predictions, strict=True)
         ]
         write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-
-    def read_predictions(self, path: StrPath, examples: Queries) -> list[SentencePrediction]:
-        """Reads the rankings of a file, without those of smaller sizes."""
-        names = [each.name for each in dataclasses.fields(Ranking)]
-        rankings = []
-        for number, line in enumerate(text_lines(path), start=1):
-            try:
-                row = json.loads(line)
-                ranking = Ranking(*(tuple(row[name]) for name in names))
-                is_valid = row["query"] == examples[number - 1].query and ranking.passages
-            except (ValueError, KeyError, TypeError, IndexError) as error:
-                raise InputError(f"{path}, line {number} is no ranking of an example") from error
-            check(is_valid, f"{path}, line {number} has another query than the example")
-            rankings.append(SentencePrediction(ranking))
-        found = counted(len(rankings), "ranking")
-        check(len(rankings) == len(examples), f"{path} has {found}; expected {len(examples)}")
-        return rankings
 
 
 def relevant_passages(examples: Queries) -> dict[str, set[str]]:

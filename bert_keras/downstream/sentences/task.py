@@ -3,15 +3,15 @@
 import abc
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bert_keras.config import EmbeddingConfig, ModelMetadata
 from bert_keras.data.buckets import distinct_batches
-from bert_keras.downstream.task import Encoded, Example, Outputs, Scores, Task
-from bert_keras.downstream.texts import EncodedGroups, EncodedTexts, Ids, num_tokens
+from bert_keras.downstream.task import Encoded, Example, Outputs, Prediction, Task
+from bert_keras.downstream.texts import EncodedTexts
 from bert_keras.errors import InputError, check, check_choice, check_least
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.training.sentence_losses import MatryoshkaLoss, SentenceLoss
@@ -19,16 +19,22 @@ from bert_keras.training.sentence_losses import MatryoshkaLoss, SentenceLoss
 Losses = Mapping[str, type[SentenceLoss]]  # name of a loss -> its class
 
 
-@dataclass(frozen=True, slots=True)
-class SentencePrediction:
-    """The prediction for an example from the cosines of its embeddings."""
+@dataclass(frozen=True, kw_only=True)
+class DistinctTexts(EncodedTexts):
+    """Groups whose training batches contain no text twice, for losses with in-batch negatives.
 
-    value: Any  # of the complete embeddings
-    smaller: dict[int, Any] = field(default_factory=dict)  # of embeddings cut to that size
+    Texts with the same tokens are the same text. The texts of one example may be the same.
+    """
+
+    def shuffled_batches(self, *, batch_size: int, seed: int) -> Iterator[np.ndarray]:
+        limit, numbers = self.max_length - self.vocabulary.num_specials(1), {}
+        flat = [numbers.setdefault(tuple(ids[:limit]), len(numbers)) for ids in self.texts[0]]
+        texts_NG = np.array(flat, np.int64).reshape(len(self), -1)
+        return distinct_batches(self.lengths, texts_NG, batch_size=batch_size, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SentenceTask(Task[Example, Encoded, SentencePrediction]):
+class SentenceTask(Task[Example, Encoded, Prediction]):
     """A task whose examples are groups of texts, and whose scores are those of their cosines.
 
     Raises:
@@ -37,9 +43,10 @@ class SentenceTask(Task[Example, Encoded, SentencePrediction]):
 
     max_length: int = 128  # maximum number of tokens of a text; longer texts lose their end
     loss: str  # a name in `losses`
-    # Trains and scores embeddings that are cut to these sizes, the largest of which is the complete
-    # size (Kusupati et al. 2022, "Matryoshka Representation Learning").
+    # Also trains embeddings that are cut to these sizes, the largest of which is the complete size
+    # (Kusupati et al. 2022, "Matryoshka Representation Learning").
     dimensions: tuple[int, ...] = ()
+    truncate_dim: int = 0  # scores embeddings that are cut to this size; 0 takes complete ones
     # How the hidden states of a text become one vector, such as "cls"; several are concatenated.
     # Without a value, the pooling of the checkpoint, or the mean if it has none.
     pooling: tuple[str, ...] = ()
@@ -50,6 +57,7 @@ class SentenceTask(Task[Example, Encoded, SentencePrediction]):
 
     def __post_init__(self):
         check_least(self, 3, "max_length")
+        check_least(self, 0, "truncate_dim")
         check_choice(self, "loss", self.losses)
         sizes = {size for size in self.dimensions if size > 0}
         is_valid = len(sizes) == len(self.dimensions)
@@ -77,9 +85,34 @@ class SentenceTask(Task[Example, Encoded, SentencePrediction]):
             raise InputError(f"{found}; expected {size}, the size of the embeddings")
         return embedding
 
+    def encoded(
+        self,
+        groups: Sequence[Sequence[str]],
+        tokenizer: TextTokenizer,
+        *,
+        layout: type[EncodedTexts] = EncodedTexts,
+        **fields: Any,
+    ) -> Any:
+        """Encodes N groups of G texts; a text that occurs several times is tokenized once.
+
+        `layout` is the class of the result, and `fields` are more of its fields.
+        """
+        texts = [text for group in groups for text in group]
+        distinct = list(dict.fromkeys(texts))
+        ids = dict(zip(distinct, tokenizer.ids_batch(distinct), strict=True))
+        return layout(
+            texts=([ids[text] for text in texts],),
+            max_length=self.max_length,
+            vocabulary=tokenizer.vocabulary,
+            num_sequences=len(groups[0]),
+            **fields,
+        )
+
     @abc.abstractmethod
-    def compared(self, examples: Sequence[Example], encoded: Any, units: np.ndarray) -> Sequence:
-        """Returns the value of the prediction for each example.
+    def compared(
+        self, examples: Sequence[Example], encoded: Any, units: np.ndarray
+    ) -> Sequence[Prediction]:
+        """Returns the prediction for each example.
 
         Args:
             examples: The examples.
@@ -87,110 +120,19 @@ class SentenceTask(Task[Example, Encoded, SentencePrediction]):
             units: The embeddings of the texts of the rows, divided by their norms, [N, (G,) E].
         """
 
-    @abc.abstractmethod
-    def scores_of(self, examples: Sequence[Example], values: Sequence) -> Scores:
-        """Returns the scores of the values of predictions."""
-
     def predictions(
         self, examples: Sequence[Example], encoded: Encoded, outputs: Outputs
-    ) -> list[SentencePrediction]:
+    ) -> Sequence[Prediction]:
         vectors = np.asarray(outputs)
-        size, largest = vectors.shape[-1], max(self.dimensions, default=0)
-        check(largest <= size, f"dimensions has {largest}, but embeddings have {size} values")
-        smaller = {
-            dimension: self.compared(examples, encoded, unit_vectors(vectors[..., :dimension]))
-            for dimension in self.dimensions
-            if dimension < size
-        }
-        return [
-            SentencePrediction(value, {size: values[row] for size, values in smaller.items()})
-            for row, value in enumerate(self.compared(examples, encoded, unit_vectors(vectors)))
-        ]
-
-    def score(
-        self, examples: Sequence[Example], predictions: Sequence[SentencePrediction]
-    ) -> Scores:
-        """Returns the scores, and those of each smaller size with names such as `spearman_64d`."""
-        scores = self.scores_of(examples, [each.value for each in predictions])
-        for size in predictions[0].smaller:
-            cut = self.scores_of(examples, [each.smaller[size] for each in predictions])
-            scores |= {score_name(name, size): value for name, value in cut.items()}
-        return scores
-
-
-def score_name(name: str, dimension: int) -> str:
-    """Returns the name of a score of embeddings that are cut to `dimension` components."""
-    return f"{name}_{dimension}d"
+        size, wanted = vectors.shape[-1], self.truncate_dim
+        check(wanted <= size, f"truncate_dim is {wanted}, but embeddings have {size} values")
+        vectors = vectors[..., : wanted or size]
+        norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+        units = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
+        return self.compared(examples, encoded, units)
 
 
 def required_text(values: Mapping[str, str], column: str, *, location: str) -> str:
     """Returns the text of a column; raises InputError if it is empty."""
     check(values[column].strip(), f"{location} has an empty {column}; expected a text")
     return values[column]
-
-
-def unit_vectors(vectors: np.ndarray) -> np.ndarray:
-    """Returns vectors, float32 [..., E], divided by their norms."""
-    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.maximum(norms, np.finfo(np.float32).tiny)
-
-
-@dataclass(frozen=True)
-class EncodedSentenceGroups(EncodedGroups):
-    """N examples of G texts each; a batch has inputs of shape [B, G, T]."""
-
-    has_fixed_groups: ClassVar[bool] = True
-
-
-@dataclass(frozen=True)
-class DistinctSentenceGroups(EncodedSentenceGroups):
-    """Groups whose training batches contain no text twice, for losses with in-batch negatives.
-
-    Texts with the same tokens are the same text. The texts of one example may be the same.
-    """
-
-    def shuffled_batches(self, *, batch_size: int, seed: int) -> Iterator[np.ndarray]:
-        limit, numbers = self.max_length - self.vocabulary.num_specials(1), {}
-        flat = [numbers.setdefault(tuple(ids[:limit]), len(numbers)) for ids in self.texts[0]]
-        texts_NG = np.array(flat, np.int64).reshape(len(self), -1)
-        return distinct_batches(self.lengths, texts_NG, batch_size=batch_size, seed=seed)
-
-
-def encoded_groups(
-    groups: Sequence[Sequence[str]],
-    targets: np.ndarray,
-    tokenizer: TextTokenizer,
-    *,
-    max_length: int,
-    layout: type[EncodedSentenceGroups] = EncodedSentenceGroups,
-) -> EncodedSentenceGroups:
-    """Encodes N groups of G texts; a longer text loses the tokens at its end.
-
-    `targets` are those of the loss, [N] or [N, G - 2], and `layout` is the class of the result.
-    """
-    texts = (_ids([text for group in groups for text in group], tokenizer),)
-    lengths_NG = num_tokens(texts, tokenizer.vocabulary).reshape(len(groups), -1)
-    return layout(
-        texts,
-        targets,
-        max_length,
-        tokenizer.vocabulary,
-        np.minimum(lengths_NG.max(axis=1), max_length),
-        lengths_NG.shape[1] * np.arange(len(groups) + 1),
-    )
-
-
-def encoded_sentences(
-    texts: Sequence[str], tokenizer: TextTokenizer, *, max_length: int
-) -> EncodedTexts:
-    """Encodes N texts without targets; a longer text loses the tokens at its end."""
-    ids = (_ids(texts, tokenizer),)
-    lengths = np.minimum(num_tokens(ids, tokenizer.vocabulary), max_length)
-    return EncodedTexts(ids, None, max_length, tokenizer.vocabulary, lengths)
-
-
-def _ids(texts: Sequence[str], tokenizer: TextTokenizer) -> Ids:
-    """Returns the token ids of texts; a text that occurs several times is tokenized once."""
-    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    ids = tokenizer.ids_batch(list(numbers))
-    return [ids[numbers[text]] for text in texts]

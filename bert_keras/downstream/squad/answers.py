@@ -40,8 +40,7 @@ class Prediction:
     text: str  # "" for "no answer"
     # The score of "no answer" minus that of the best answer; None if every question has an answer.
     null_odds: float | None = None
-    # The n-best list, best first; () for a prediction that was read from a file.
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[Candidate, ...] = ()  # the n-best list, best first
 
 
 class TokenSpan(NamedTuple):
@@ -174,32 +173,29 @@ def normalized(text: str) -> str:
 
 def squad1_scores(
     questions: Sequence[Question],
-    predictions: Sequence[Prediction | None],
+    predictions: Sequence[Prediction],
     *,
     normalized: Callable[[str], str] = normalized,
     units: Callable[[str], Sequence[str]] = str.split,
 ) -> dict[str, float]:
     """Returns the scores of SQuAD 1.1, `exact_match` and `f1`, in percent.
 
-    A question whose prediction is None scores 0. `normalized` returns the part of an answer that is
-    compared, and `units` its words or characters, which F1 counts.
+    `normalized` returns the part of an answer that is compared, and `units` its words or
+    characters, which F1 counts.
     """
     exact = f1 = 0
     for question, prediction in zip(questions, predictions, strict=True):
-        if prediction is not None:
-            predicted = normalized(prediction.text)
-            golds = [normalized(answer.text) for answer in question.answers]
-            exact += predicted in golds
-            f1 += max(_f1(units(gold), units(predicted)) for gold in golds)
+        predicted = normalized(prediction.text)
+        golds = [normalized(answer.text) for answer in question.answers]
+        exact += predicted in golds
+        f1 += max(_f1(units(gold), units(predicted)) for gold in golds)
     return {"exact_match": 100.0 * exact / len(questions), "f1": 100.0 * f1 / len(questions)}
 
 
 def squad2_scores(
-    questions: Sequence[Question], predictions: Sequence[Prediction | None]
+    questions: Sequence[Question], predictions: Sequence[Prediction]
 ) -> dict[str, float]:
     """Returns the scores of SQuAD 2.0, in percent.
-
-    A question whose prediction is None scores 0; the official script cannot score such a file.
 
     Returns:
         `exact` and `f1` of all questions, and `total`, their number. The same with the prefixes
@@ -220,7 +216,7 @@ def squad2_scores(
             scores[f"{prefix}exact"] = 100.0 * sum(exact[row] for row in rows) / total
             scores[f"{prefix}f1"] = 100.0 * sum(f1[row] for row in rows) / total
             scores[f"{prefix}total"] = total
-    if any(each is not None and each.null_odds is not None for each in predictions):
+    if predictions[0].null_odds is not None:
         for name, values in (("exact", exact), ("f1", f1)):
             best, threshold = best_threshold(values, has_answer, predictions)
             scores |= {f"best_{name}": best, f"best_{name}_thresh": threshold}
@@ -228,30 +224,27 @@ def squad2_scores(
 
 
 def best_threshold(
-    scores: Sequence[float], has_answer: Sequence[bool], predictions: Sequence[Prediction | None]
+    scores: Sequence[float], has_answer: Sequence[bool], predictions: Sequence[Prediction]
 ) -> tuple[float, float]:
     """Finds the threshold of the null odds above which "no answer" is best predicted.
 
     Returns the best mean score, in percent, and the smallest threshold that reaches it: 0.0 if "no
     answer" for every question is best. `scores` are those of the present predictions, from 0 to 1.
     """
-    odds = {row: each.null_odds or 0.0 for row, each in enumerate(predictions) if each is not None}
-    texts = [each.text if each else "" for each in predictions]
-    best = current = sum(not has_answer[row] for row in odds)
+    odds = [each.null_odds or 0.0 for each in predictions]
+    best = current = sum(not has for has in has_answer)
     threshold = 0.0
-    for row in sorted(odds, key=odds.__getitem__):
+    for row in sorted(range(len(odds)), key=odds.__getitem__):
         if has_answer[row]:
             current += scores[row]
-        elif texts[row]:
+        elif predictions[row].text:
             current -= 1
         if current > best:
             best, threshold = current, odds[row]
     return 100.0 * best / len(scores), threshold
 
 
-def _exact_and_f1(question: Question, prediction: Prediction | None) -> tuple[int, float]:
-    if prediction is None:
-        return 0, 0.0
+def _exact_and_f1(question: Question, prediction: Prediction) -> tuple[int, float]:
     golds = [gold for answer in question.answers if (gold := normalized(answer.text))] or [""]
     predicted = normalized(prediction.text)
     exact = int(predicted in golds)

@@ -1,6 +1,6 @@
-"""Reads and checks questions from files in SQuAD's format and from TensorFlow Datasets."""
+"""Reads questions from files in SQuAD's format and from TensorFlow Datasets."""
 
-import json
+import operator
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,9 +10,6 @@ from bert_keras.downstream.table import json_values
 from bert_keras.downstream.tfds import is_tfds, tfds_rows
 from bert_keras.errors import InputError, check, listed
 from bert_keras.files import existing_file
-from bert_keras.text.encode import SURROGATE
-
-_TYPES = {dict: "an object", list: "a list", str: "a text", int: "an integer", bool: "a boolean"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,58 +52,58 @@ def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
         InputError: The file is not in SQuAD's format, it has no questions, or an id occurs twice.
     """
     questions: dict[str, Question] = {}
-    for location, paragraph, fields in _builder_rows(path) if is_tfds(path) else _json_rows(path):
-        identity = _value(location, fields, id_name, str)
-        location = f"{location} (id {identity})"
-        if identity in questions:
-            raise InputError(f"{location} has the id of {questions[identity].location}")
-        context = _value(location, paragraph, "context", str)
-        check(context.strip(), f"{location} has an empty context; expected a passage")
-        answers = _value(location, fields, "answers", list, [])
-        is_impossible = _value(location, fields, "is_impossible", bool, False)
-        if is_impossible and answers:
-            raise InputError(f"{location} has answers and is_impossible; expected one of them")
-        questions[identity] = Question(
-            id=identity,
-            question=_value(location, fields, "question", str),
-            context=context,
-            answers=tuple(
-                Answer(
-                    _value(location, each, "text", str), _value(location, each, "answer_start", int)
-                )
-                for each in answers
-            ),
-            is_impossible=is_impossible,
-            location=location,
-        )
+    location = path
+    try:
+        for location, context, fields, answers in (
+            _builder_rows(path) if is_tfds(path) else _json_rows(path)
+        ):
+            identity, question = fields[id_name], fields["question"]
+            texts = (identity, question, context, *(each["text"] for each in answers))
+            if not all(isinstance(text, str) for text in texts):
+                raise TypeError(f"expected texts, found {texts!r:.60}")
+            is_impossible = bool(fields.get("is_impossible"))
+            location = f"{location} (id {identity})"
+            if identity in questions:
+                raise InputError(f"{location} has the id of {questions[identity].location}")
+            if is_impossible and answers:
+                raise InputError(f"{location} has answers and is_impossible; expected one of them")
+            questions[identity] = Question(
+                id=identity,
+                question=question,
+                context=context,
+                answers=tuple(
+                    Answer(each["text"], operator.index(each["answer_start"])) for each in answers
+                ),
+                is_impossible=is_impossible,
+                location=location,
+            )
+    except (AttributeError, KeyError, TypeError) as error:
+        fault = f"{type(error).__name__}: {error}"
+        raise InputError(
+            f'{location} is not in SQuAD\'s format, {{"data": [{{"paragraphs": [{{"context": ..., '
+            f'"qas": [{{"{id_name}": ..., "question": ..., "answers": [...]}}]}}]}}]}} ({fault})'
+        ) from error
     check(questions, f"{path} has no questions; expected at least one")
     return list(questions.values())
 
 
-def _json_rows(path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yields the location, the paragraph object and the question object of each item of "qas".
-
-    The file is {"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}.
-    """
+def _json_rows(path: str) -> Iterator[tuple[str, Any, Any, Any]]:
+    """Yields the location, the context, the object and the answers of each item of "qas"."""
     values = json_values(existing_file(path).read_bytes(), location=path)
-    for article_location, article in _items(path, values, "data"):
-        for paragraph_location, paragraph in _items(article_location, article, "paragraphs"):
-            for location, fields in _items(paragraph_location, paragraph, "qas"):
-                yield location, paragraph, fields
+    for i, article in enumerate(values["data"]):
+        for j, paragraph in enumerate(article["paragraphs"]):
+            for k, fields in enumerate(paragraph["qas"]):
+                location = f"{path}, data[{i}], paragraphs[{j}], qas[{k}]"
+                yield location, paragraph["context"], fields, fields.get("answers") or []
 
 
-def _items(location: str, fields: Any, name: str) -> Iterator[tuple[str, Any]]:
-    for index, item in enumerate(_value(location, fields, name, list)):
-        yield f"{location}, {name}[{index}]", item
-
-
-def _builder_rows(path: str) -> Iterator[tuple[str, dict, dict]]:
+def _builder_rows(path: str) -> Iterator[tuple[str, Any, Any, Any]]:
     """Same as `_json_rows`, but for a TFDS split, whose answers are a dict of lists."""
     for number, row in enumerate(tfds_rows(path), start=1):
-        columns = _value(f"{path}, row {number}", row, "answers", dict)
+        columns: Any = row["answers"]
         pairs = zip(columns["text"], columns["answer_start"], strict=True)
         answers = [{"text": text, "answer_start": start} for text, start in pairs]
-        yield f"{path}, row {number}", row, {**row, "answers": answers}
+        yield f"{path}, row {number}", row["context"], row, answers
 
 
 def without_misplaced(questions: Sequence[Question], *, path: str) -> list[Question]:
@@ -122,13 +119,3 @@ def without_misplaced(questions: Sequence[Question], *, path: str) -> list[Quest
         check(usable, what)
         print(f"not used for training: {what}", file=sys.stderr)
     return usable
-
-
-def _value(location: str, fields: Any, name: str, kind: type, default: Any = None) -> Any:
-    """Returns a field of an object; raises InputError if it is missing or has another type."""
-    value = fields.get(name) if isinstance(fields, dict) else None
-    value = default if value is None else value
-    if type(value) is not kind or (kind is str and SURROGATE.search(value)):
-        shown = json.dumps(value)[:40]
-        raise InputError(f"{location} has {shown} as {name!r}; expected {_TYPES[kind]}")
-    return value

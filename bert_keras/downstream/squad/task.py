@@ -4,7 +4,6 @@ import dataclasses
 import json
 import math
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,17 +18,17 @@ from bert_keras.downstream.squad.answers import (
     squad2_scores,
 )
 from bert_keras.downstream.squad.questions import Question, read_questions, without_misplaced
-from bert_keras.downstream.squad.windows import NUM_SPECIALS, QuestionWindows, windows_over
+from bert_keras.downstream.squad.windows import MAX_SPECIALS, QuestionWindows, windows_over
 from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, needs_labels
 from bert_keras.errors import InputError, check, check_choice, check_least
-from bert_keras.files import StrPath, json_object, write_text
+from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
 
-Predictions = Sequence[Prediction | None]
+Predictions = Sequence[Prediction]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
+class SquadTask(Task[Question, QuestionWindows, Prediction]):
     """Question answering as in SQuAD 1.1 or 2.0 (BERT paper, sections 4.2 and 4.3).
 
     The defaults are those of google-research/bert run_squad.py.
@@ -60,7 +59,7 @@ class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
         # The candidates of version 2.0 contain "no answer", and `tuned` needs an answer too.
         check_least(self, 2 if self.allows_no_answer else 1, "num_best")
         check(math.isfinite(self.null_threshold), "null_threshold is not a finite number")
-        check_least(self, self.max_question_length + NUM_SPECIALS + 1, "max_length")
+        check_least(self, self.max_question_length + MAX_SPECIALS + 1, "max_length")
 
     @property
     def allows_no_answer(self) -> bool:
@@ -132,7 +131,6 @@ class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
         answers = [
             dataclasses.replace(each, text=next(c.text for c in each.candidates if c.text))
             for each in predictions
-            if each is not None
         ]
         scores = squad2_scores(examples, answers)
         threshold = scores["best_f1_thresh"]
@@ -166,47 +164,14 @@ class SquadTask(Task[Question, QuestionWindows, Prediction | None]):
         Candidates and null odds are written to files of their own in the same folder.
         """
         path, pairs = Path(path), list(zip(examples, predictions, strict=True))
-        nbest = {question.id: [*map(asdict, each.candidates)] for question, each in pairs}
-        odds = {question.id: each.null_odds for question, each in pairs}
-        _write_json(path, {question.id: each.text for question, each in pairs})
-        if all(nbest.values()):
-            _write_json(path.with_name(f"nbest_{path.name}"), nbest)  # the name in run_squad.py
-        if None not in odds.values():
-            _write_json(_null_odds_path(path), odds)
-
-    def read_predictions(
-        self, path: StrPath, examples: Sequence[Question]
-    ) -> list[Prediction | None]:
-        """Reads the prediction of each question; None if the file has none for it.
-
-        The null odds are read if the folder has a file for them.
-        """
-        texts, odds_path = json_object(path), _null_odds_path(Path(path))
-        odds = json_object(odds_path) if odds_path.is_file() else None
-        predictions: list[Prediction | None] = []
-        for identity in (question.id for question in examples):
-            text, null_odds = texts.get(identity), odds.get(identity) if odds else None
-            is_text = isinstance(text, str | None)
-            check(is_text, f"{path}: the prediction of {identity} is not a text")
-            has_odds = text is None or odds is None or type(null_odds) in (int, float)
-            check(has_odds, f"{odds_path} has no number for {identity}, which is in {path}")
-            predictions.append(None if text is None else Prediction(text, null_odds))
-        if missing := predictions.count(None):
-            note = f"{path} has no prediction for {missing} of {len(examples)} questions"
-            check(missing < len(examples), f"{note}; give the predictions of these questions")
-            print(f"{note}, which score 0", file=sys.stderr)
-        return predictions
-
-
-def _null_odds_path(path: Path) -> Path:
-    """Returns null_odds.json for predictions.json, which are the names in run_squad.py."""
-    part = "predictions"
-    name = path.name.replace(part, "null_odds") if part in path.name else f"null_odds_{path.name}"
-    return path.with_name(name)
-
-
-def _write_json(path: Path, values: dict) -> None:
-    write_text(path, json.dumps(values, indent=4) + "\n")
+        files: dict[str, dict] = {path.name: {q.id: each.text for q, each in pairs}}
+        files[f"nbest_{path.name}"] = {q.id: [*map(asdict, p.candidates)] for q, p in pairs}
+        if self.allows_no_answer:
+            is_usual = path.name == self.prediction_file  # these are the names in run_squad.py
+            name = "null_odds.json" if is_usual else f"null_odds_{path.name}"
+            files[name] = {q.id: each.null_odds for q, each in pairs}
+        for name, values in files.items():
+            write_text(path.with_name(name), json.dumps(values, indent=4) + "\n")
 
 
 SQUAD_TASKS = {

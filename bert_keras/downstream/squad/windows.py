@@ -20,7 +20,7 @@ from bert_keras.text.packing import packed_texts
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
-NUM_SPECIALS = 3  # BERT's: [CLS], [SEP], [SEP]
+MAX_SPECIALS = 4  # RoBERTa's: <s>, </s>, </s>, </s>; BERT has three
 # Limits the memory of offsets as Python tuples, which take 100 bytes each.
 _BATCH_SIZE = 1_000
 
@@ -83,11 +83,6 @@ def windows_over(
     question_lengths_Q = np.minimum(num_question_tokens, max_question_length)
 
     max_passage_Q = max_length - num_specials - question_lengths_Q
-    for question in np.flatnonzero(max_passage_Q < 1).tolist():
-        raise InputError(
-            f"{questions[question].location}: the question leaves no token of max_length="
-            f"{max_length} for a passage; raise max_length"
-        )
     step_Q = np.minimum(stride, max_passage_Q)
     num_windows_Q = 1 + np.maximum(0, -(-(num_tokens_Q - max_passage_Q) // step_Q))
     first_windows = np.append(0, np.cumsum(num_windows_Q))

@@ -11,19 +11,13 @@ from bert_keras.exporting.servable import (
     Exporter,
     ServableModel,
     on_examples,
-    tensor_specs,
     text_servable,
-    text_specs,
-    traced,
 )
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-from bert_keras.exporting.text_ops.windows import in_batches
-from bert_keras.models.task_models import WINDOW_POOLINGS
 
 # Output names of TF Serving's classification and regression APIs -> output names of this package.
 _CLASSIFY_OUTPUTS = {"classes": "labels", "scores": "probabilities"}
 _REGRESS_OUTPUTS = {"outputs": "score"}
-_POOLED = {"mean": tf.math.unsorted_segment_mean, "max": tf.math.unsorted_segment_max}
 
 
 def served_classifier(
@@ -33,7 +27,6 @@ def served_classifier(
     labels: Sequence[str],
     num_texts: int = 1,
     problem_type: str = "",
-    stride: int | None = None,
 ) -> ServableModel:
     """Builds the signatures of a classifier.
 
@@ -48,29 +41,17 @@ def served_classifier(
         labels: The N labels in the order of the logits.
         num_texts: 1 if `serving_default` takes `text`, string [B], 2 if also `text_pair`.
         problem_type: The meaning of the logits, as in `ModelMetadata.problem_type`.
-        stride: None cuts texts that exceed `reader.max_length`. A number divides them into windows
-            that begin `stride` tokens apart. This needs a BertClassifier, and `tensors` then takes
-            int32 [B,W,T].
 
     Raises:
         InputError: The settings do not fit each other or the model.
     """
     check(num_texts in (1, 2), f"num_texts is {num_texts}; expected 1 or 2")
-    if stride is not None:
-        is_number = type(stride) is int and stride >= 1
-        check(is_number, f"stride is {stride!r}; expected a number of tokens, at least 1")
-        has_windows = hasattr(model, "window_pooling")
-        check(has_windows, f"stride is {stride}, but a {type(model).__name__} has no windows")
     outputs_of = classifier_outputs(labels, problem_type=problem_type)
-    names = ("text", "text_pair")[:num_texts]
 
     def from_tensors(**inputs):
         return outputs_of(model(inputs, training=False))
 
-    if stride is None:
-        servable = text_servable(from_tensors, reader, names=names)
-    else:
-        servable = _on_windows(model, reader, outputs_of=outputs_of, names=names, stride=stride)
+    servable = text_servable(from_tensors, reader, names=("text", "text_pair")[:num_texts])
     signatures = servable.signatures
     has_score = "score" in signatures["tensors"].structured_outputs
     signatures["regress" if has_score else "classify"] = on_examples(
@@ -125,48 +106,11 @@ def classifier_outputs(
     return outputs_of
 
 
-def _on_windows(
-    model: keras.Model,
-    reader: TextToInputs,
-    *,
-    outputs_of: Callable[[tf.Tensor], dict[str, tf.Tensor]],
-    names: Sequence[str],
-    stride: int,
-) -> ServableModel:
-    """Builds `serving_default` and `tensors`, which takes int32 [B,W,T], of windows."""
-
-    def from_rows(**inputs):
-        return {"logits": model(inputs, training=False)}
-
-    logits_of = traced(from_rows, **tensor_specs(rank=2))
-
-    def pooled(windows, text_ids, num_texts):
-        logits = in_batches(windows, logits_of)["logits"]
-        return outputs_of(_POOLED[model.window_pooling](logits, text_ids, num_texts))
-
-    def from_tensors(**inputs):
-        is_real_BW = tf.reduce_any(inputs["input_mask"] > 0, axis=-1)  # a window can be padding
-        windows = {name: tf.boolean_mask(array, is_real_BW) for name, array in inputs.items()}
-        return pooled(windows, tf.where(is_real_BW)[:, 0], tf.shape(is_real_BW)[0])
-
-    def from_text(**texts):
-        columns = [texts[name] for name in names]
-        return pooled(*reader.windows(*columns, stride=stride), tf.shape(columns[0])[0])
-
-    signatures = {
-        "serving_default": traced(from_text, **text_specs(names)),
-        "tensors": traced(from_tensors, **tensor_specs(rank=3)),
-    }
-    return ServableModel(signatures, from_tensors)
-
-
 def _settings(metadata: ModelMetadata, source: str) -> dict:
-    reads_windows = metadata.task.get("long_texts") in WINDOW_POOLINGS
     return {
         "labels": metadata.labels,
         "num_texts": len(metadata.text_columns) or 1,
         "problem_type": metadata.problem_type,
-        "stride": metadata.task.get("stride", 0) if reads_windows else None,
     }
 
 

@@ -10,7 +10,7 @@ from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops import unicode_tables as tables
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
 from bert_keras.exporting.text_ops.unigrams import Unigrams
-from bert_keras.exporting.text_ops.windows import TextRows, window_rows
+from bert_keras.exporting.text_ops.windows import TextRows
 from bert_keras.exporting.text_ops.words import (
     Points,
     RaggedTensor,
@@ -88,23 +88,6 @@ class TextToInputs(tf.Module):
         """
         rows = self._tokenized(text, text_pair)
         return self.packed(rows._replace(lengths=self._truncated(rows.lengths)))
-
-    def windows(
-        self, text: tf.Tensor, text_pair: tf.Tensor | None = None, *, stride: int
-    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Divides texts, or the second texts of pairs, as `downstream.texts.windows_of` does.
-
-        If a first text leaves no tokens for the second, both texts are cut to one window. Returns
-        the inputs of X windows and the index of the text of each, int64 [X].
-        """
-        rows = self._tokenized(text, text_pair)
-        limit = self.max_length - self.vocabulary.num_specials(len(rows.lengths))
-        if text_pair is not None:
-            is_cut = rows.lengths[0] >= limit
-            lengths = zip(self._truncated(rows.lengths), rows.lengths, strict=True)
-            rows = rows._replace(lengths=[tf.where(is_cut, *each) for each in lengths])
-        windows = window_rows(rows, limit=limit, stride=stride)
-        return self.packed(windows.texts), windows.row_ids
 
     def _tokenized(self, text: tf.Tensor, text_pair: tf.Tensor | None) -> TextRows:
         texts = tf.stack([text] if text_pair is None else [text, text_pair])

@@ -1,4 +1,4 @@
-"""Divides long texts into windows and pools the logits of the windows, inside a TF graph."""
+"""Divides long texts into windows, and runs a model on some of them at a time, in a TF graph."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

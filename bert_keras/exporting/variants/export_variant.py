@@ -204,7 +204,7 @@ def score(run: Run, scored: Scoring) -> float:
     for rows in tqdm(batches, desc="score", unit=" batches", leave=False, disable=None):
         inputs = encoded.batch(rows)[0]
         *groups, length = inputs["input_ids"].shape
-        if encoded.has_fixed_groups:  # the signature of a sentence encoder takes single texts
+        if task.model == SENTENCE_PAIRS_TASK.model:  # its signature takes single texts
             inputs = {name: array.reshape(-1, length) for name, array in inputs.items()}
             logits: Any = run(inputs)["embedding"].reshape(*groups, -1)
         else:
@@ -241,8 +241,9 @@ def seconds(models: Mapping[str, Run], *, task: Task, encoded: Encoded) -> dict[
     for num_texts, length in (1, int(np.median(encoded.lengths))), (_NUM_LONG_TEXTS, _LONG_LENGTH):
         length = min(length, task.max_length)
         first = encoded.batch(np.arange(1))[0]
-        # As many choices or windows as the first row; the texts of a sentence encoder are single.
-        groups = () if encoded.has_fixed_groups else first["input_ids"].shape[1:-1]
+        # As many choices as the first row; the texts of a sentence encoder are single.
+        is_single = task.model == SENTENCE_PAIRS_TASK.model
+        groups = () if is_single else first["input_ids"].shape[1:-1]
         shape = (num_texts, *groups, length)
         inputs = {name: np.full(shape, name != "segment_ids", np.int32) for name in first}
         of_size: dict[str, list] = {name: [] for name in models}

@@ -1,10 +1,12 @@
 """Small files of each Korean task in the official layout; every sentence was invented here."""
 
+import contextlib
 import json
 import re
 
 import pytest
 
+from bert_keras.cli import main
 from bert_keras.config import BertConfig
 from bert_keras.models import BertEncoder
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -138,10 +140,7 @@ FILES = {
     **{f"KorSTS/sts-{split}.tsv": KORSTS for split in ("train", "dev", "test")},
 }
 CHARACTERS = sorted({character for text in FILES.values() for character in text if character > " "})
-UNUSED = tuple(f"[unused{number}]" for number in range(6))
-VOCABULARY = Vocabulary(
-    (*SPECIAL_TOKENS, *CHARACTERS, *(f"##{each}" for each in CHARACTERS), *UNUSED)
-)
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *CHARACTERS, *(f"##{each}" for each in CHARACTERS)))
 
 
 @pytest.fixture
@@ -161,3 +160,19 @@ def encoder(tmp_path):
     )
     tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=False)
     return BertEncoder(config).save_pretrained(tmp_path / "encoder", tokenizer=tokenizer)
+
+
+def journey(name, data, encoder, run, settings=(), options=()):
+    """Fine-tunes, evaluates and predicts dev; returns the file of predictions."""
+    source = ["--data", str(data)]
+    start = ["--from", str(encoder), "--output", str(run)]
+    assert main(["finetune", name, *source, *start, *settings]) == 0
+    model, scores = ["--model", str(run / "model"), *source], run / "evaluated.json"
+    with scores.open("w") as file, contextlib.redirect_stdout(file):
+        assert main(["evaluate", name, *model, "--json", *options]) == 0
+    expected = json.loads((run / "scores.json").read_text())
+    computed = json.loads(scores.read_text())
+    assert computed == pytest.approx({score: expected[score] for score in computed})
+    output = run / "evaluated-predictions"
+    assert main(["predict", name, *model, "--split", "dev", "--output", str(output)]) == 0
+    return output

@@ -1,6 +1,5 @@
 """KorQuAD 1.0 and KLUE-MRC: official files and scores, and errors."""
 
-import dataclasses
 import json
 
 import pytest
@@ -10,6 +9,7 @@ from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.korean.questions import klue_mrc_scores, korquad_scores
 from bert_keras.downstream.squad.answers import Prediction
 from bert_keras.downstream.squad.questions import Answer, Question
+from tests.downstream.korean.conftest import journey
 
 KORQUAD, KLUE_MRC = named_task("korquad"), named_task("klue-mrc")
 FOLDERS = {"korquad": "korquad", "klue-mrc": "klue-mrc-v1.1"}
@@ -62,12 +62,6 @@ def test_scores_of_klue_mrc(golds, predicted, exact, rouge):
     assert scores == pytest.approx({"exact_match": exact, "rouge_w": rouge})
 
 
-def test_a_question_without_a_prediction_scores_zero():
-    pair = [question("가"), question("나")], [None, Prediction("나")]
-    assert korquad_scores(*pair) == {"exact_match": 50, "f1": 50}
-    assert klue_mrc_scores(*pair) == {"exact_match": 50, "rouge_w": 50}
-
-
 @pytest.mark.parametrize("name", FOLDERS)
 def test_the_official_layout_is_read(korean_folder, name):
     task = named_task(name)
@@ -87,19 +81,12 @@ def test_the_threshold_of_klue_stays():
 
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_model_is_fine_tuned_evaluated_and_predicts(korean_folder, encoder, tmp_path, name):
-    run, file, page = tmp_path / "run", tmp_path / "predictions.json", tmp_path / "page.html"
-    data = ["--data", str(korean_folder / FOLDERS[name])]
-    start = ["--from", str(encoder), "--output", str(run)]
-    assert main(["finetune", name, *data, *start, "--set", *SETTINGS]) == 0
-    model = ["--model", str(run / "model")]
-    assert main(["evaluate", name, *model, *data, "--report", str(page)]) == 0
-    assert main(["predict", name, *model, *data, "--split", "dev", "--output", str(file)]) == 0
-    task = dataclasses.replace(named_task(name), max_length=40, max_question_length=12)
-    examples = task.read(task.files(korean_folder / FOLDERS[name])["dev"], split="dev")
+    run, page = tmp_path / "run", tmp_path / "page.html"
+    settings = ["--set", *SETTINGS]
+    file = journey(name, korean_folder, encoder, run, settings, ["--report", str(page)])
+    task = named_task(name)
+    examples = task.read(task.files(korean_folder)["dev"], split="dev")
     assert json.loads(file.read_text()).keys() == {each.id for each in examples}
-    expected = json.loads((run / "scores.json").read_text())
-    computed = task.score(examples, task.read_predictions(file, examples))
-    assert computed == pytest.approx({score: expected[score] for score in computed})
     assert ("ROUGE-W" if name == "klue-mrc" else "F1") in page.read_text()
 
 

@@ -15,10 +15,11 @@ from bert_keras.downstream.korean.tags import klue_ner_scores
 from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.errors import InputError
 from bert_keras.exporting.verify import run_requests
+from bert_keras.runs.evaluate import model_predictions
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tests.downstream.korean.conftest import TAGGED, tagged_characters
+from tests.downstream.korean.conftest import TAGGED, journey, tagged_characters
 
 KLUE = dataclasses.replace(named_task("klue-ner"), max_length=32)
 NAVER = named_task("naver-ner")
@@ -163,58 +164,39 @@ def test_spaces_of_klue_are_not_scored():
     assert scores == {"character_macro_f1": 100, "entity_macro_f1": 100}
 
 
-@pytest.mark.parametrize("name", FOLDERS)
-def test_prediction_files_have_the_format_of_the_data(korean_folder, tmp_path, name):
-    task, path = named_task(name), tmp_path / "p.tsv"
-    examples = task.read(task.files(korean_folder)["dev"], split="dev")
-    gold = [each.tags for each in examples]
-    task.write_predictions(path, examples, gold)
-    assert task.read_predictions(path, examples) == gold
-    assert next(iter(task.score(examples, gold).values())) == 100
-    with pytest.raises(InputError, match=r"p\.tsv has 2 sentences; the data has 1"):
-        task.read_predictions(path, examples[:1])
-    with pytest.raises(InputError, match="has another sentence"):
-        task.read_predictions(path, examples[::-1])
-    if name == "naver-ner":
-        assert path.read_text("utf-8") == (korean_folder / name / "test.tsv").read_text("utf-8")
+def test_predictions_of_klue_are_columns_that_tabs_separate(korean_folder, tmp_path):
+    examples = KLUE.read(KLUE.files(korean_folder)["dev"], split="dev")
+    KLUE.write_predictions(tmp_path / "p", examples, [each.tags for each in examples])
+    assert (tmp_path / "p").read_text("utf-8").startswith("한\tB-LC\tB-LC\n")
 
 
-@pytest.fixture
-def fine_tuned(korean_folder, encoder, tmp_path):
-    def fine_tuned(name):
-        start = ["--from", str(encoder), "--output", str(tmp_path / "run")]
-        settings = ["--set", "num_epochs=25", "max_length=40", "learning_rate=0.02"]
-        assert main(["finetune", name, "--data", str(korean_folder), *start, *settings]) == 0
-        return tmp_path / "run"
-
-    return fine_tuned
+SETTINGS = ["--set", "num_epochs=25", "max_length=40", "learning_rate=0.02"]
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_a_model_is_fine_tuned_evaluated_and_predicts(korean_folder, tmp_path, fine_tuned, name):
-    run, file, page = fine_tuned(name), tmp_path / "predictions.tsv", tmp_path / "page.html"
-    model = ["--model", str(run / "model"), "--data", str(korean_folder)]
-    assert main(["evaluate", name, *model, "--report", str(page)]) == 0
-    assert main(["predict", name, *model, "--split", "dev", "--output", str(file)]) == 0
-    task = named_task(name)
-    examples = task.read(task.files(korean_folder)["dev"], split="dev")
-    expected = json.loads((run / "scores.json").read_text())
-    computed = task.score(examples, task.read_predictions(file, examples))
-    assert computed == pytest.approx({score: expected[score] for score in computed})
-    assert expected[task.metric] > 50  # it has learned the two sentences
+def test_a_model_is_fine_tuned_evaluated_and_predicts(korean_folder, encoder, tmp_path, name):
+    page = tmp_path / "page.html"
+    options = ["--report", str(page)]
+    journey(name, korean_folder, encoder, tmp_path / "run", SETTINGS, options)
+    scores = json.loads((tmp_path / "run" / "scores.json").read_text())
+    assert scores[named_task(name).metric] > 50  # it has learned the two sentences
     assert "entities" in page.read_text()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FOLDERS)
-def test_served_entities_are_those_of_the_predictions(korean_folder, tmp_path, fine_tuned, name):
+def test_served_entities_are_those_of_the_predictions(korean_folder, encoder, tmp_path, name):
     """Entities end within an eojeol for klue-ner, and with it for naver-ner."""
-    run = fine_tuned(name)
+    run = tmp_path / "run"
+    start = ["--from", str(encoder), "--output", str(run)]
+    assert main(["finetune", name, "--data", str(korean_folder), *start, *SETTINGS]) == 0
     target = ["entities", "--to", str(tmp_path / "served")]
     assert main(["export", str(run / "model"), *target]) == 0
     task = named_task(name)
     examples = task.read(task.files(korean_folder)["dev"], split="dev")
-    predicted = task.read_predictions(run / "predictions.tsv", examples)
+    predicted = model_predictions(
+        name, model=run / "model", data=task.files(korean_folder)["dev"]
+    ).predict()
     separator = task.word_separator
     texts = [separator.join(each.words) for each in examples]
     request = {"signature": "serving_default", "inputs": {"text": texts}}

@@ -1,7 +1,5 @@
 """Korean tasks of labelled texts: official files and scores, and errors."""
 
-import json
-
 import numpy as np
 import pytest
 import scipy.stats
@@ -10,6 +8,7 @@ from bert_keras.cli import main
 from bert_keras.downstream.classification import TextExample
 from bert_keras.downstream.korean.texts import KOREAN_TASKS
 from bert_keras.downstream.labels import LabelPrediction
+from tests.downstream.korean.conftest import journey
 
 FIRST = {
     "klue-tc": (("국회 예산안 오늘 표결",), "정치"),
@@ -65,32 +64,13 @@ def test_similarities_of_korsts_are_scored_by_spearman():
     assert next(iter(computed)) == KOREAN_TASKS["korsts"].metric
 
 
-def test_predicted_numbers_are_neither_limited_nor_rounded(tmp_path):
-    task = KOREAN_TASKS["klue-sts"]
-    examples = [TextExample(("가", "나"), None, "x")] * 2
-    outputs = [np.array([5.28125], np.float32), np.array([-0.123456789], np.float32)]
-    predictions = task.predictions(examples, None, outputs)
-    task.write_predictions(tmp_path / "p.tsv", examples, predictions)
-    assert task.read_predictions(tmp_path / "p.tsv", examples) == predictions
-    assert [each.label for each in predictions] == [float(each[0]) for each in outputs]
-
-
 @pytest.mark.parametrize("name", KOREAN_TASKS)
 def test_a_model_is_fine_tuned_evaluated_and_predicts(korean_folder, encoder, tmp_path, name):
-    run, predictions = tmp_path / "run", tmp_path / "predictions.tsv"
-    data, settings = ["--data", str(korean_folder)], ["--set", "num_epochs=1", "max_length=32"]
-    start = ["--from", str(encoder), "--output", str(run)]
-    assert main(["finetune", name, *data, *start, *settings]) == 0
-    model = ["--model", str(run / "model")]
-    assert main(["evaluate", name, *model, *data, "--json"]) == 0
-    assert (
-        main(["predict", name, *model, *data, "--split", "dev", "--output", str(predictions)]) == 0
-    )
+    settings = ["--set", "num_epochs=1", "max_length=32"]
+    file = journey(name, korean_folder, encoder, tmp_path / "run", settings)
     task = KOREAN_TASKS[name]
     examples = task.read(task.files(korean_folder)["dev"], split="dev")
-    expected = json.loads((run / "scores.json").read_text())
-    computed = task.score(examples, task.read_predictions(predictions, examples))
-    assert computed == pytest.approx({score: expected[score] for score in task.scores})
+    assert len(file.read_text().splitlines()) == len(examples) + 1
 
 
 @pytest.mark.slow

@@ -123,29 +123,16 @@ def test_missing_tags_and_documents_are_refused(tmp_path):
         TASK.check_labels(unlabelled(SENTENCES))
 
 
-@pytest.mark.parametrize("examples", [SENTENCES, unlabelled(SENTENCES)])
-def test_predictions_are_written_and_read(tmp_path, examples):
-    predicted = [("B-x", "O", "O"), ("I-x", "B-x")]
-    TASK.write_predictions(tmp_path / "p", examples, predicted)
-    first = "aa B-x B-x" if examples[0].tags else "aa B-x"
-    assert (tmp_path / "p").read_text().split("\n")[0] == first
-    assert (tmp_path / "p").read_text().count("\n\n") == 2
-    assert TASK.read_predictions(tmp_path / "p", SENTENCES) == predicted
-
-
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("examples", "expected"),
     [
-        ("aa O\nb O\nd O\n\nd O\ne O\n", "another sentence on line 1 than the data on line 2"),
-        ("aa O\nb O\nc O\n", "p has 1 sentence; the data has 2"),
-        ("aa\nb\nc\n\nd\ne\n", "p has one column"),
-        ("aa O\nb x\n", "p, line 2 ends in 'x'"),
+        (SENTENCES, "aa B-x B-x\nb I-x O\nc O O\n\nd O I-x\ne B-x B-x\n\n"),
+        (unlabelled(SENTENCES), "aa B-x\nb O\nc O\n\nd I-x\ne B-x\n\n"),
     ],
 )
-def test_predictions_of_other_examples_are_refused(tmp_path, text, message):
-    (tmp_path / "p").write_text(text)
-    with pytest.raises(InputError, match=message):
-        TASK.read_predictions(tmp_path / "p", SENTENCES)
+def test_predictions_are_written_as_conlleval_reads_them(tmp_path, examples, expected):
+    TASK.write_predictions(tmp_path / "p", examples, [("B-x", "O", "O"), ("I-x", "B-x")])
+    assert (tmp_path / "p").read_text() == expected
 
 
 def test_data_without_tokens_has_no_predictions():

@@ -53,25 +53,22 @@ def test_a_batch_has_two_texts_and_a_score_per_example(tmp_path, tokenizer):
     assert not inputs["segment_ids"].any()
 
 
-def test_scores_of_each_size_and_prediction_files(tmp_path):
-    task = dataclasses.replace(TASK, dimensions=(3, 2))
-    examples = pairs(0.0, 1.0, 2.0)
+@pytest.mark.parametrize(
+    ("size", "cosines", "spearman"), [(0, [0, 0.6, 0.8], 1.0), (2, [0, 1, 0.8], 0.5)]
+)
+def test_scores_of_complete_and_cut_embeddings(tmp_path, size, cosines, spearman):
+    task, examples = dataclasses.replace(TASK, truncate_dim=size), pairs(0.0, 1.0, 2.0)
     vectors = np.zeros((3, 2, 3), np.float32)
-    vectors[:, 0, 0] = 2  # the first text of each pair; cosines 0, 0.6 and 0.8
+    vectors[:, 0, 0] = 2  # the first text of each pair
     vectors[:, 1] = [[0, 1, 0], [3, 0, 4], [4, 3, 0]]
     predictions = task.predictions(examples, None, list(vectors))
-    assert [p.value for p in predictions] == pytest.approx([0, 0.6, 0.8])
-    assert [p.smaller[2] for p in predictions] == pytest.approx([0, 1, 0.8])
+    assert predictions == pytest.approx(cosines)
     scores = task.score(examples, predictions)
-    assert [*scores] == ["spearman", "pearson", "spearman_2d", "pearson_2d"]
-    assert (scores["spearman"], scores["spearman_2d"]) == pytest.approx((1.0, 0.5))
-    path = tmp_path / "predictions.tsv"
-    task.write_predictions(path, examples, predictions)
-    assert path.read_text().splitlines()[0] == "index\tcosine\tcosine_2d"
-    again = task.read_predictions(path, examples)
-    assert [each.value for each in again] == [each.value for each in predictions]
-    with pytest.raises(InputError, match="has 3 predictions for 2"):
-        task.read_predictions(path, examples[:2])
+    assert [*scores] == ["spearman", "pearson"] and scores["spearman"] == pytest.approx(spearman)
+    task.write_predictions(tmp_path / "p.tsv", examples, predictions)
+    rows = [line.split("\t") for line in (tmp_path / "p.tsv").read_text().splitlines()]
+    assert rows[0] == ["index", "cosine"]
+    assert [float(cosine) for _, cosine in rows[1:]] == predictions
 
 
 @pytest.mark.parametrize(
@@ -80,7 +77,7 @@ def test_scores_of_each_size_and_prediction_files(tmp_path):
         ("0\ta\t \t1", {}, "line 2 has an empty sentence2; expected a text"),
         ("0\ta\tb\tx", {}, "line 2 has 'x'; expected a number"),
         ("0\ta\tb\t", {}, "line 2 has ''; expected a number"),
-        ("0\ta\tb\t4", {"loss": "cosine"}, "the score 4, above max_score"),
+        ("0\ta\tb\t4", {"loss": "cosine"}, "the score 4.0, above max_score"),
     ],
 )
 def test_errors_name_the_file_and_line(tmp_path, row, settings, message):
@@ -92,7 +89,7 @@ def test_errors_name_the_file_and_line(tmp_path, row, settings, message):
 @pytest.mark.parametrize(
     ("field", "value"),
     [("loss", "mse"), ("text_columns", ("a",)), ("dimensions", (8, 8)), ("dimensions", (8, 0)),
-     ("max_score", 0.0), ("max_length", 2)],
+     ("truncate_dim", -1), ("max_score", 0.0), ("max_length", 2)],
 )  # fmt: skip
 def test_wrong_settings_are_refused(field, value):
     with pytest.raises(InputError, match=field):
@@ -110,10 +107,10 @@ def test_the_embedding_is_that_of_the_checkpoint_with_the_pooling_of_the_task():
     stored = EmbeddingConfig(pooling=("max",), prompts={"q": "q: "}, default_prompt_name="q")
     source = metadata("BertSentenceEncoder", embedding=stored)
     assert TASK.embedding(source) == dataclasses.replace(stored, default_prompt_name=None)
-    wrong = dataclasses.replace(TASK, dimensions=(9, 4))
+    wrong = dataclasses.replace(TASK, dimensions=(9, 4), truncate_dim=9)
     with pytest.raises(InputError, match="the largest of dimensions is 9; expected 8"):
         wrong.embedding(metadata())
-    with pytest.raises(InputError, match="dimensions has 9, but embeddings have 8"):
+    with pytest.raises(InputError, match="truncate_dim is 9, but embeddings have 8"):
         wrong.predictions(pairs(1.0), None, [np.ones((2, 8))])
 
 
@@ -131,23 +128,17 @@ def test_simcse_reads_sentences_and_scores_pairs(tmp_path, tokenizer):
     write(tmp_path / "dev.tsv")
     files = SIMCSE.files(tmp_path)
     examples = SIMCSE.read(files["train"])
-    assert [each.texts[0] for each in examples] == ["a good film", "a bad film", "a good film"]
-    assert all(first == second for first, second in (each.texts for each in examples))
+    assert [each.texts for each in examples] == [
+        (text, text) for text in ("a good film", "a bad film", "a good film")
+    ]
     assert examples[1].location == f"{files['train']}, line 3"
-    encoded = SIMCSE.encode(examples, tokenizer)
-    batches = encoded.shuffled_batches(batch_size=3, seed=1)
-    assert sorted(sorted(next(batches).tolist()) for _ in range(2)) in (
-        [[0], [1, 2]],
-        [[0, 1], [2]],
-    )
+    batches = SIMCSE.encode(examples, tokenizer).shuffled_batches(batch_size=3, seed=1)
+    first, second = sorted(sorted(next(batches).tolist()) for _ in range(2))
+    assert (first, second) in (([0], [1, 2]), ([0, 1], [2]))
 
     dev = SIMCSE.read(files["dev"], split="dev")
-    rows = SIMCSE.encode_to_score(dev, tokenizer)
-    (inputs,) = rows.batch(np.arange(6))
-    assert inputs["input_ids"].shape == (6, 5)
-    vectors = np.random.default_rng(0).normal(size=(6, 4))
-    expected = TASK.predictions(dev, None, vectors.reshape(3, 2, 4))
-    assert SIMCSE.predictions(dev, rows, list(vectors)) == expected
+    (inputs,) = SIMCSE.encode_to_score(dev, tokenizer).batch(np.arange(3))
+    assert inputs["input_ids"].shape == (3, 2, 5)
     (tmp_path / "train.txt").write_text("\n")
-    with pytest.raises(InputError, match=r"train.txt is empty"):
+    with pytest.raises(InputError, match=r"train.txt has no rows"):
         SIMCSE.read(files["train"])

@@ -18,12 +18,9 @@ from bert_keras.downstream.squad.answers import (
 from bert_keras.downstream.squad.questions import Answer, Question
 from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.downstream.squad.windows import windows_over
-from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 
 LIMITS = {"num_best": 20, "max_answer_length": 30}
-read_predictions = SQUAD_TASKS["squad2"].read_predictions
-write_predictions = SQUAD_TASKS["squad2"].write_predictions
 
 
 @pytest.fixture
@@ -230,15 +227,6 @@ def test_scores_of_squad_2(golds, predicted, exact, f1):
     }
 
 
-def test_a_question_without_a_prediction_scores_zero():
-    questions = [question("a1"), question("b1")]
-    scores = squad1_scores(questions, [None, Prediction("b1")])
-    assert scores == {"exact_match": 50.0, "f1": 50.0}
-    questions = [question("a1"), question()]
-    scores = squad2_scores(questions, [Prediction("a1", -1.0), None])
-    assert (scores["exact"], scores["NoAns_exact"], scores["best_exact"]) == (50.0, 0.0, 50.0)
-
-
 def test_the_best_threshold_of_the_null_odds():
     questions = [question("x1"), question(), question("y1"), question(), question("z1")]
     texts, odds = ["x1", "wrong", "y1", "wrong", "z1"], [-5.0, -3.0, -1.0, 2.0, 4.0]
@@ -261,59 +249,17 @@ def questions(ask):
 
 
 def test_files_equal_those_of_run_squad(tmp_path, questions):
-    path = tmp_path / "predictions.json"
     predictions = [
         Prediction("é", -1.5, (Candidate("é", 0.75, 2.0, 1.0), Candidate("", 0.25, 1.0, 0.5))),
         Prediction("", 2.5, (Candidate("", 1.0, 1.0, 2.0),)),
     ]
-    write_predictions(path, questions, predictions)
-    assert json.loads(path.read_text("ascii")) == {"1": "é", "2": ""}
-    nbest = json.loads((tmp_path / "nbest_predictions.json").read_text())
-    assert nbest["1"][0] == {
-        "text": "é", "probability": 0.75, "start_logit": 2.0, "end_logit": 1.0
-    }  # fmt: skip
-    assert json.loads((tmp_path / "null_odds.json").read_text()) == {"1": -1.5, "2": 2.5}
-    assert read_predictions(path, questions) == [Prediction("é", -1.5), Prediction("", 2.5)]
-
-
-def test_predictions_without_odds_and_candidates_are_one_file(tmp_path, questions):
-    path = tmp_path / "predictions.json"
-    write_predictions(path, questions, [Prediction("a"), Prediction("c")])
-    assert [each.name for each in tmp_path.iterdir()] == ["predictions.json"]
-    assert read_predictions(path, questions) == [Prediction("a"), Prediction("c")]
-
-
-def test_each_prediction_file_has_its_null_odds_file(tmp_path, questions):
-    for name, odds in (("dev_predictions.json", 1.0), ("b.json", 2.0)):
-        write_predictions(tmp_path / name, questions, [Prediction("a", odds)] * 2)
-    assert {each.name for each in tmp_path.iterdir()} == {
-        "dev_predictions.json", "dev_null_odds.json", "b.json", "null_odds_b.json"
-    }  # fmt: skip
-    assert read_predictions(tmp_path / "dev_predictions.json", questions)[0].null_odds == 1.0
-
-
-def test_missing_predictions_are_reported(tmp_path, questions, capsys):
-    path = tmp_path / "predictions.json"
-    path.write_text('{"2": "c", "9": "x"}')
-    assert read_predictions(path, questions) == [None, Prediction("c")]
-    assert "no prediction for 1 of 2 questions, which score 0" in capsys.readouterr().err
-    path.write_text('{"9": "x"}')
-    with pytest.raises(InputError, match="no prediction for 2 of 2 questions"):
-        read_predictions(path, questions)
-
-
-@pytest.mark.parametrize(
-    ("predictions", "odds", "message"),
-    [
-        ('{"1": "a", "2": 3}', None, "the prediction of 2 is not a text"),
-        ('{"1": "a", "2": "b"}', '{"1": 0.5}', "null_odds.json has no number for 2, which is in "),
-        ('{"1": "a"', None, "is not valid JSON"),
-    ],
-)
-def test_invalid_files_are_refused(tmp_path, questions, predictions, odds, message):
-    path = tmp_path / "predictions.json"
-    path.write_text(predictions)
-    if odds is not None:
-        (tmp_path / "null_odds.json").write_text(odds)
-    with pytest.raises(InputError, match=message):
-        read_predictions(path, questions)
+    SQUAD_TASKS["squad2"].write_predictions(tmp_path / "predictions.json", questions, predictions)
+    written = {path.name: json.loads(path.read_text("ascii")) for path in tmp_path.iterdir()}
+    best = {"text": "é", "probability": 0.75, "start_logit": 2.0, "end_logit": 1.0}
+    assert written.pop("nbest_predictions.json")["1"][0] == best
+    odds = {"1": -1.5, "2": 2.5}
+    assert written == {"predictions.json": {"1": "é", "2": ""}, "null_odds.json": odds}
+    SQUAD_TASKS["squad2"].write_predictions(tmp_path / "b.json", questions, predictions)
+    assert json.loads((tmp_path / "null_odds_b.json").read_text()) == odds
+    SQUAD_TASKS["squad1"].write_predictions(tmp_path / "c.json", questions, predictions)
+    assert {each.name for each in tmp_path.glob("*c.json")} == {"c.json", "nbest_c.json"}

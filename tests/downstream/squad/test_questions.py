@@ -25,6 +25,7 @@ def test_files_in_the_format_of_squad_are_read(squad_file):
         ("Lyon won.", [qa(answers=[answer("Lyon", 0), answer("won", 5)])]),
         ("No one.", [qa("q2", answers=[], is_impossible=True), qa("q3", answers=None)]),
     )
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())  # a byte order mark
     first, second, third = read(path)
     assert (first.id, first.question, first.context) == ("q1", "who?", "Lyon won.")
     assert first.answers == (Answer("Lyon", 0), Answer("won", 5))
@@ -33,41 +34,30 @@ def test_files_in_the_format_of_squad_are_read(squad_file):
     assert first.location == f"{path}, data[0], paragraphs[0], qas[0] (id q1)"
 
 
-def test_a_byte_order_mark_is_ignored(squad_file):
-    path = squad_file(("Lyon won.", [qa()]))
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert read(path)[0].id == "q1"
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"id": None}, "has null as 'id'; expected a text"),
-        ({"id": 7}, "has 7 as 'id'; expected a text"),
-        ({"question": None}, r"\(id q1\) has null as 'question'"),
-        ({"answers": {}}, "has {} as 'answers'; expected a list"),
-        ({"answers": ["Lyon"]}, "has null as 'text'"),
-        ({"answers": [answer("Lyon", "0")]}, "has \"0\" as 'answer_start'; expected an integer"),
+        ({"id": 7}, "not in SQuAD's format.*expected texts"),
+        ({"question": None}, "not in SQuAD's format.*expected texts"),
+        ({"answers": {"text": ["Lyon"], "answer_start": [0]}}, "not in SQuAD's format"),
+        ({"answers": [answer("Lyon", "0")]}, "not in SQuAD's format.*integer"),
         ({"answers": [answer("Lyon", 0)], "is_impossible": True}, "has answers and is_impossible"),
-        ({"is_impossible": "no"}, "has \"no\" as 'is_impossible'; expected a boolean"),
-        ({"question": "\ud83d?"}, "as 'question'; expected a text"),
     ],
 )
 def test_invalid_questions_are_refused(squad_file, change, message):
     path = squad_file(("Lyon won.", [{**qa(), **change}]))
     with pytest.raises(InputError, match=message) as error:
         read(path)
-    assert str(error.value).startswith(f"{path}, data[0], paragraphs[0]")
+    assert str(error.value).startswith(f"{path}, data[0], paragraphs[0], qas[0]")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ('{"data": [\n{"paragraphs": [', "is not JSON: .* line 2 column 17"),
-        ("[]", "has null as 'data'; expected a list"),
-        ('{"data": [{}]}', r"data\[0\] has null as 'paragraphs'"),
-        ('{"data": [{"paragraphs": [{"qas": [{"id": "a"}]}]}]}', "null as 'context'"),
-        ("[" * 100_000, "is not JSON"),
+        ("[]", "not in SQuAD's format"),
+        ('{"data": [{}]}', "KeyError: 'paragraphs'"),
+        ('{"data": [{"paragraphs": [{"qas": [{"id": "a"}]}]}]}', "KeyError: 'context'"),
         ('{"data": []}', "has no questions"),
     ],
 )
@@ -78,9 +68,7 @@ def test_invalid_files_are_refused(tmp_path, text, message):
         read(path)
 
 
-def test_empty_contexts_and_repeated_ids_are_refused(squad_file):
-    with pytest.raises(InputError, match="empty context"):
-        read(squad_file((" \n", [qa()])))
+def test_repeated_ids_are_refused(squad_file):
     with pytest.raises(InputError, match=r"qas\[1\].* has the id of .*qas\[0\]"):
         read(squad_file(("Lyon won.", [qa(), qa()])))
 

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.downstream.texts import windows_of
 from bert_keras.errors import InputError
 from bert_keras.exporting.export import export_classifier
 from bert_keras.exporting.signatures.classifier import classifier_outputs
@@ -88,49 +87,21 @@ def test_signatures_of_a_text_model_are_frozen(model, tmp_path, assert_frozen, n
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pooling", ["mean", "max"])
-def test_windows_of_pairs_with_many_labels(tmp_path, assert_frozen, pooling):
-    config = tiny_config(vocab_size=len(VOCABULARY))
-    model = with_noise(BertClassifier(config, num_labels=3, window_pooling=pooling))
-    changes = {"num_texts": 2, "stride": 20, "problem_type": "multi_label_classification"}
-    folder = export(model, tmp_path / "windows" / "1", **changes)
-    assert_frozen("classifier_of_windows", folder)
-    texts, pairs = ["the cafe", "word3", "", "word5 word6"], ["the, " * 200, "", *TEXTS[2:4]]
-    ids = tuple(TOKENIZER.ids_batch(column) for column in (texts, pairs))
-    arguments = {"max_length": 48, "stride": 20, "vocabulary": VOCABULARY, "locations": texts}
-    inputs, _ = windows_of(ids, np.arange(4), **arguments).batch(np.arange(4))
-    probabilities = tf.sigmoid(model(inputs, training=False)).numpy()
-    assert inputs["input_ids"].shape[:2] == (4, 19)
-    assert np.ptp(probabilities[:, 0]) > 0.01
-    requests = [
-        {"signature": "serving_default", "inputs": {"text": texts, "text_pair": pairs}},
-        {"signature": "tensors", "inputs": inputs},
-    ]
-    for served in run_requests(folder, requests):
-        np.testing.assert_allclose(served["probabilities"], probabilities, atol=1e-5)
-        positive = [np.array(LABELS)[row >= 0.5] for row in probabilities]
-        assert served["label"] == [",".join(row) for row in positive]
-
-
-@pytest.mark.slow
-def test_a_regression_of_windows(tmp_path, assert_frozen):
-    config = tiny_config(vocab_size=len(VOCABULARY))
-    model = with_noise(BertClassifier(config, num_labels=1, window_pooling="max"))
-    changes = {"labels": ["stars"], "problem_type": "regression", "stride": 4, "max_length": 8}
+def test_a_regression(tmp_path, assert_frozen):
+    model = with_noise(BertClassifier(tiny_config(vocab_size=len(VOCABULARY)), num_labels=1))
+    changes = {"labels": ["stars"], "problem_type": "regression"}
     folder = export(model, tmp_path / "stars" / "1", **changes)
-    assert_frozen("regression_of_windows", folder)
-    windows = ["yes", "the " * 6, "the the cafe cafe cafe"]  # 6 tokens long, 4 tokens apart
-    scores = model(encode(TOKENIZER, windows, max_length=8)).numpy()[:, 0]
-    texts = {"text": ["yes", "the " * 6 + "cafe " * 3]}
+    assert_frozen("regression", folder)
+    scores = model(encode(TOKENIZER, TEXTS, max_length=48)).numpy()[:, 0]
     served, examples = run_requests(
         folder,
         [
-            {"signature": "serving_default", "inputs": texts},
-            {"signature": "regress", "inputs": {"inputs": serialized(texts)}},
+            {"signature": "serving_default", "inputs": {"text": TEXTS}},
+            {"signature": "regress", "inputs": {"inputs": serialized({"text": TEXTS})}},
         ],
     )
     assert list(served) == ["score"] and examples == {"outputs": served["score"]}
-    np.testing.assert_allclose(served["score"], [scores[0], max(scores[1:])], atol=1e-5)
+    np.testing.assert_allclose(served["score"], scores, atol=1e-5)
 
 
 LOGITS = tf.constant([[2.0, -1.0, 0.0], [-3.0, -0.5, -0.1], [1.0, 1.5, 0.5]])
@@ -163,7 +134,6 @@ def test_one_label_without_a_problem_type_is_a_regression():
         ({"max_length": 2}, "max_length is 2"),
         ({"max_length": 3, "num_texts": 2}, "max_length is 3"),
         ({"max_length": 65}, "max_length is 65"),
-        ({"stride": 0}, "stride is 0"),
         ({"problem_type": "regression"}, "a regression has 3 labels"),
     ],
 )

@@ -1,14 +1,12 @@
 """Ids, offsets and inputs of WordPiece texts in a graph equal those of the offline code."""
 
 import random
-from functools import partial
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from bert_keras.downstream.squad.answers import cut
-from bert_keras.downstream.texts import windows_of
 from bert_keras.exporting.text_ops.text_to_inputs import MaskedTextToInputs, TextToInputs
 from bert_keras.text.encode import encode, encode_masked
 from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
@@ -180,37 +178,3 @@ def test_masks_in_texts(both, lowercase):
     del expected["masked_lm_positions"]
     assert_inputs_are(in_graph(reader)(texts, texts[::-1]), expected)
     assert reader.tokens(tf.constant([""])).to_list() == [[]]
-
-
-@pytest.mark.parametrize(
-    ("max_length", "stride"),
-    [
-        (5, 9),
-        (17, 13),
-        pytest.param(4, 1, marks=pytest.mark.slow),
-        pytest.param(64, 60, marks=pytest.mark.slow),
-    ],
-)
-def test_windows_equal_those_of_training(both, max_length, stride):
-    offline, reader = both(max_length=max_length)
-    last_texts = [*TEXTS, *("a " * length for length in range(3 * max_length)), ""]
-    first_texts = ["b " * max(n % max_length - 3, 0) for n in range(len(last_texts))]
-    call = in_graph(partial(reader.windows, stride=stride))
-    for texts in ((last_texts,), (first_texts, last_texts), ([""],), ([""], [""])):
-        ids, rows = [offline.ids_batch(text) for text in texts], np.arange(len(texts[0]))
-        settings = {"max_length": max_length, "stride": stride, "vocabulary": SMALL}
-        locations = [f"row {row}" for row in rows]
-        expected, _ = windows_of(ids, rows, locations=locations, **settings).batch(rows)
-        is_real = expected["input_mask"].any(axis=-1)
-        inputs, text_ids = call(*texts)
-        np.testing.assert_array_equal(text_ids.numpy(), np.nonzero(is_real)[0])
-        assert_inputs_are(inputs, {name: array[is_real] for name, array in expected.items()})
-
-
-def test_a_first_text_that_fills_the_window_is_cut_with_the_second(both):
-    offline, reader = both(max_length=9)
-    first_texts, second_texts = ["a " * 6, "a " * 6, "a"], ["b " * 20, "", "c " * 9]
-    inputs, text_ids = reader.windows(tf.constant(first_texts), tf.constant(second_texts), stride=5)
-    assert text_ids.numpy().tolist() == [0, 1, 2, 2]
-    expected = encode(offline, first_texts[:2], second_texts[:2], max_length=9)
-    assert_inputs_are({name: array[:2] for name, array in inputs.items()}, expected)
