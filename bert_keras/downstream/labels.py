@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from bert_keras.downstream.task import softmax
-from bert_keras.errors import InputError, check, listed
+from bert_keras.errors import InputError, check, counted, listed
 
 Label = str | tuple[str, ...] | float
 
@@ -52,7 +52,7 @@ class OneLabel:
         classes = sorted({name for label in labels for name in self.names(label)})
         if all(map(_NUMBER.fullmatch, classes)):
             classes.sort(key=float)
-        found = f"the training file has only the labels {classes} in the column {column!r}"
+        found = f"the training file has {counted(len(classes), 'label')} in the column {column!r}"
         check(len(classes) >= 2, f"{found}; expected at least 2")
         return tuple(classes)
 

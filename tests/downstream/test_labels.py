@@ -22,7 +22,7 @@ def test_numbers_are_finite(text):
 def test_classes_are_sorted_as_numbers_where_all_are_numbers():
     assert ONE.classes(["10", "9", "-1.5", "10"], column="tone") == ("-1.5", "9", "10")
     assert ONE.classes(["10", "9", "b"], column="tone") == ("10", "9", "b")
-    with pytest.raises(InputError, match=r"'x'.*'tone'"):
+    with pytest.raises(InputError, match=r"1 label in the column 'tone'"):
         ONE.classes(["x", "x"], column="tone")
 
 
