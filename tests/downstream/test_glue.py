@@ -312,19 +312,7 @@ def predictions(tmp_path, monkeypatch):
 def test_the_eleven_files_of_a_submission_are_packed_unchanged(predictions, tmp_path):
     submission_zip(predictions, tmp_path / "out" / "glue.zip")
     with zipfile.ZipFile(tmp_path / "out" / "glue.zip") as archive:
-        names = [
-            "AX",
-            "CoLA",
-            "MNLI-m",
-            "MNLI-mm",
-            "MRPC",
-            "QNLI",
-            "QQP",
-            "RTE",
-            "SST-2",
-            "STS-B",
-            "WNLI",
-        ]
+        names = "AX CoLA MNLI-m MNLI-mm MRPC QNLI QQP RTE SST-2 STS-B WNLI"
         assert sorted(archive.namelist()) == [f"{name}.tsv" for name in names.split()]
         assert archive.read("STS-B.tsv") == b"index\tprediction\n0\tSTS-B.tsv\n1\ta\n"
 
