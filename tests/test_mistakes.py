@@ -46,8 +46,6 @@ FILES = {
     "impossible.json": squad(answers=[], is_impossible=True),
     "moved.json": squad(answers=[{**ANSWER, "answer_start": 3}]),
     "pairs.tsv": "query\tpositive\ngood film\tbad film\n",
-    "others.json": json.dumps({"q2": "good"}),
-    "answers.tsv": "index\tprediction\n0\tpos\n",
     "file": "",
     "full/mine": "",
     "saved/empty/notes": "",
@@ -172,14 +170,6 @@ MISTAKES = {
     "model of another task": (EVALUATE.replace("classification", "squad1"), "BertClassifier"),
     "no labels": (EVALUATE + " --data no-labels.tsv", "'label'"),
     "split": (EVALUATE.replace("train.tsv", "full") + " --split dev", "full"),
-    "predictions of other examples": (
-        "evaluate squad1 --predictions others.json --data squad.json",
-        "others.json",
-    ),
-    "too few predictions": (
-        "evaluate classification --predictions answers.tsv --data train.tsv",
-        "answers.tsv",
-    ),
     "no texts": ("features --from encoder --texts none.txt --output new.npz", "none.txt"),
     "layer": ("features --from encoder --texts words.txt --output new.npz --layers 7", "7"),
     "file of vectors": ("embed words.txt --model sentences --output new.csv", "new.csv"),

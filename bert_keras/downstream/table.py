@@ -67,12 +67,14 @@ def _tsv_lines(path: StrPath) -> Lines:
 
 
 def _csv_lines(path: StrPath) -> Lines:
-    reader = csv.reader((f"{line}\n" for line in text_lines(path)), strict=True)
+    reader, start = csv.reader((f"{line}\n" for line in text_lines(path)), strict=True), 1
     try:
         for fields in reader:
             yield f"{path}, line {reader.line_num}", fields
+            start = reader.line_num + 1
     except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num} is not CSV: {error}") from error
+        fault = f"{error}; a quote in this row may not be closed"
+        raise InputError(f"{path}, line {start} is not CSV: {fault}") from error
 
 
 def _rows(lines: Lines, columns, headerless, skips_broken) -> Iterator[Row]:

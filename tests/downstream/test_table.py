@@ -62,7 +62,7 @@ def test_columns_of_objects_in_json_are_named_with_a_dot(tmp_path):
         ("a.tsv", "t\tl\na\tb\nc\n", "a.tsv, line 3 has 1 column; expected 2, t, l"),
         ("a.tsv", "x\tl\na\tb\n", "a.tsv, line 2 has no column 't'; it has 'x', 'l'"),
         ("a.tsv", b"t\tl\ncaf\xe9\tb\n", "a.tsv, line 2 is not UTF-8"),
-        ("a.csv", 't,l\na,b\n"c,d\ne,f\n', "line 4 is not CSV"),
+        ("a.csv", 't,l\na,b\n"c,d\ne,f\n', "line 3 is not CSV"),
         ("a.jsonl", '{"t": "a"}\n{"t": \n', "a.jsonl, line 2 is not JSON"),
         ("a.jsonl", "[1]\n", "a.jsonl, line 1 is not a JSON object"),
         ("a.jsonl", '\n{"t": {"x": 1}}\n', "line 2 has no column 't'; it has 't.x'"),
