@@ -37,9 +37,9 @@ from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, file_system, open_file
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.build import expect_unchanged, text_entries, units_of
+from tfrecords_tools.build import text_entries, units_of
 from tfrecords_tools.inputs.corpus import digest, files, fingerprint
-from tfrecords_tools.inputs.decoding import Unit
+from tfrecords_tools.inputs.text_files import Unit
 from tfrecords_tools.manifest import MANIFEST, folder_files, manifest_head
 from tfrecords_tools.records.examples import instances_of, text_at, write_buckets
 from tfrecords_tools.records.layout import Layout, Range, layouts_of, ranges_of
@@ -336,7 +336,6 @@ def _finish(
     partial = file_system(job.partial)[1]
     if not system.exists(partial):
         return
-    expect_unchanged(job.fingerprints)
     by_key, splits = dict(shards), {}
     for split, layout in enumerate(plan.layouts):
         keys = [(split, shard) for shard in range(len(layout.shards))]

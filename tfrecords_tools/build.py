@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from bert_keras.errors import check
@@ -25,7 +26,7 @@ from bert_keras.files import (
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.google import write_google
 from tfrecords_tools.inputs.corpus import digest, files, fingerprint, units
-from tfrecords_tools.inputs.decoding import REMARKS, Unit, expect_text, remarks_of
+from tfrecords_tools.inputs.text_files import Unit
 from tfrecords_tools.jobs import Workers, result_of, write_receipt
 from tfrecords_tools.manifest import (
     FORMAT,
@@ -36,7 +37,7 @@ from tfrecords_tools.manifest import (
     shards_of,
 )
 from tfrecords_tools.records.examples import FindInstances
-from tfrecords_tools.records.layout import TRAIN, Layout, layouts_of, ranges_of, shard_file
+from tfrecords_tools.records.layout import layouts_of, ranges_of
 from tfrecords_tools.records.shards import WriteShard
 from tfrecords_tools.settings import BuildSettings, GoogleSettings, Settings
 from tfrecords_tools.text.store import TokenStore, join_stores
@@ -85,7 +86,8 @@ def build(
         head = _checked_head(work, inputs, settings, vocabulary)
         if not (folder / MANIFEST).exists():
             if isinstance(settings, GoogleSettings):
-                entries = _google_splits(work, inputs, settings, vocabulary)
+                paths = [each["path"] for each in inputs]
+                entries = write_google(paths, vocabulary=vocabulary, settings=settings, work=work)
             else:
                 entries = _splits(work, inputs, settings, vocabulary, pool)
             manifest = {**head, **entries}
@@ -120,28 +122,6 @@ def _checked_head(
     return head
 
 
-def expect_unchanged(inputs: Fingerprints) -> None:
-    """Raises InputError if an input differs from its fingerprint."""
-    for each in inputs:
-        is_same = fingerprint(each["path"]) == each
-        check(is_same, f"{each['path']} changed while it was read; run again")
-
-
-def _google_splits(
-    work: Path, inputs: Fingerprints, settings: GoogleSettings, vocabulary: Vocabulary
-) -> dict[str, Any]:
-    """Writes the records of the original writer and returns their entries of the manifest."""
-    split = write_google(
-        [each["path"] for each in inputs],
-        vocabulary=vocabulary,
-        settings=settings,
-        outputs=[work / shard_file(TRAIN, n, settings.shards) for n in range(settings.shards)],
-        work=work,
-    )
-    expect_unchanged(inputs)
-    return {"remarks": [], "splits": {TRAIN: split}}
-
-
 def _splits(
     work: Path,
     inputs: Fingerprints,
@@ -156,16 +136,33 @@ def _splits(
     for layout in layouts_of(
         store.document_sizes(), settings=settings, num_separators=num_separators
     ):
+        name = layout.split.name
         find = [
             FindInstances(
                 documents=documents,
                 layout=layout,
-                output=work / f"{layout.split.name}-{documents.unit:05d}-{documents.part:05d}",
+                output=work / f"{name}-{documents.unit:05d}-{documents.part:05d}",
                 store=work / "store",
             )
             for documents in ranges_of(store, tokenized["unit_documents"])
         ]
-        splits[layout.split.name] = _write_split(find, layout, vocabulary, pool)
+        found = pool.run(find, stage=f"find {name}", unit="sentence")
+        sizes = np.sum([each["sizes"] for each in found], axis=0)
+        shard_sizes = [int(sizes[each.start : each.stop].sum()) for each in layout.shards]
+        layout.expect_records(map(bool, shard_sizes))
+        write = [
+            WriteShard(
+                output=work / layout.file(shard),
+                instances=tuple(job.output for job in find),
+                layout=layout,
+                shard=shard,
+                store=work / "store",
+                vocabulary=vocabulary,
+                size=size // (2 if settings.schema.has_labels else 1),
+            )
+            for shard, size in enumerate(shard_sizes)
+        ]
+        splits[name] = layout.summary(pool.run(write, stage=f"write {name}", unit="record"))
     return {**tokenized["entries"], "splits": splits}
 
 
@@ -178,7 +175,6 @@ def _tokenize(
         for number, unit in enumerate(units_of(inputs, text_field=settings.text_field))
     ]
     results = pool.run(jobs, stage="tokenize", unit="B")
-    expect_unchanged(inputs)
     documents = [each["documents"] for each in results]
     result = {"unit_documents": documents, "entries": text_entries(results)}
     join_stores([job.output for job in jobs], work / "store")
@@ -196,36 +192,9 @@ def units_of(inputs: Fingerprints, *, text_field: str) -> list[Unit]:
 
 def text_entries(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Combines the results of `TokenizeUnit` to the entries of the manifest about the text."""
-    counts = Counter()
+    counts, num_documents = Counter(), 0
     for result in results:
         counts.update(result["counts"])
-    expect_text(counts)
-    return {
-        "counts": {name: counts[name] for name in ("unknown", "long_sentences_cut")},
-        "repairs": {name: counts[name] for name in REMARKS if counts[name]},
-        "remarks": remarks_of(counts),
-    }
-
-
-def _write_split(
-    find: Sequence[FindInstances], layout: Layout, vocabulary: Vocabulary, pool: Workers
-) -> dict[str, Any]:
-    """Writes the shards of a split and returns its entry of the manifest."""
-    work, name = find[0].output.parent, layout.split.name
-    found = pool.run(find, stage=f"find {name}", unit="sentence")
-    sizes = [sum(of_range) for of_range in zip(*(each["sizes"] for each in found), strict=True)]
-    shard_sizes = [sum(sizes[buckets.start : buckets.stop]) for buckets in layout.shards]
-    layout.expect_records(map(bool, shard_sizes))
-    jobs = [
-        WriteShard(
-            output=work / layout.file(shard),
-            instances=tuple(job.output for job in find),
-            layout=layout,
-            shard=shard,
-            store=work / "store",
-            vocabulary=vocabulary,
-            size=size // (2 if layout.settings.schema.has_labels else 1),
-        )
-        for shard, size in enumerate(shard_sizes)
-    ]
-    return layout.summary(pool.run(jobs, stage=f"write {name}", unit="record"))
+        num_documents += result["documents"]
+    check(num_documents, "the corpus contains no text; expected a paragraph or a sentence a line")
+    return {"counts": {name: counts[name] for name in ("unknown", "long_sentences_cut")}}

@@ -23,7 +23,8 @@ from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, file_sha256
 from bert_keras.text.fast_tokenizer import vocabulary_sha256
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.manifest import MANIFEST, NEXT_SENTENCE, read_manifest, shards_of
+from tfrecords_tools.manifest import MANIFEST, read_manifest, shards_of
+from tfrecords_tools.records.objectives import NEXT_SENTENCE
 
 BATCH = 1024  # records
 Features = dict[str, np.ndarray]

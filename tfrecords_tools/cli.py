@@ -2,9 +2,8 @@
 
 import argparse
 import os
-import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, NoReturn
 
@@ -12,7 +11,6 @@ from bert_keras.data.masking import REPLACEMENTS, UNITS
 from bert_keras.errors import InputError, check, import_tensorflow, printable, run_command
 from bert_keras.files import check_output, refuse_existing, write_text
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
-from tfrecords_tools.inputs.decoding import ERRORS
 from tfrecords_tools.manifest import label_names, records_vocabulary
 from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
 from tfrecords_tools.settings import BuildSettings, settings_of
@@ -43,7 +41,6 @@ RECORDS: tuple[Option, ...] = (
 TEXT_OPTIONS: tuple[Option, ...] = (
     ("--cased", None, "", "keep upper case and accents"),
     ("--text-field", str, "NAME", "field of JSON, parquet and TFDS with the text (default: text)"),
-    ("--errors", ERRORS, "", "what to do with lines that are not UTF-8 (default: fail)"),
     ("--workers", int, "N", "number of processes, without effect on the result (default: cores)"),
 )
 VOCAB_OPTIONS: tuple[Option, ...] = (
@@ -145,7 +142,7 @@ def command_parser() -> argparse.ArgumentParser:
 
 def vocab(options: dict[str, Any]) -> None:
     """Learn a vocabulary; the same text gives the same vocabulary."""
-    from tfrecords_tools.vocab import Reading, train_vocabulary
+    from tfrecords_tools.vocab import train_vocabulary
 
     output, model = options["output"], options.get("model", "wordpiece")
     check_output(output)
@@ -161,10 +158,8 @@ def vocab(options: dict[str, Any]) -> None:
         unused=options.get("unused", 100 * is_wordpiece),
         segmenter=options.get("segmenter"),
         lowercase="cased" not in options,
-        reading=Reading(
-            workers=options.get("workers", _num_cores()),
-            **{name: options[name] for name in ("errors", "text_field") if name in options},
-        ),
+        workers=options.get("workers", _num_cores()),
+        text_field=options.get("text_field", "text"),
         log=_note,
     )
     write_text(output, vocabulary_file(vocabulary)[1])
@@ -197,8 +192,6 @@ def build(options: dict[str, Any]) -> None:
 
         workers = options.get("workers", _num_cores())
         manifest = build(options["files"], **arguments, workers=workers)
-    for remark in manifest["remarks"]:
-        _note(remark)
     num_tokens = sum(split["pieces"] for split in manifest["splits"].values())
     unknown_rate = manifest.get("counts", {}).get("unknown", 0) / num_tokens
     if unknown_rate > 0.05:
@@ -206,25 +199,15 @@ def build(options: dict[str, Any]) -> None:
             f"{unknown_rate:.0%} of the tokens are [UNK]; do vocabulary and --cased fit the text?"
         )
     for name, counts in manifest["splits"].items():
-        _report_split(name, counts, manifest)
-
-
-def _report_split(name: str, counts: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
-    summary = (
-        f"{name}: {counts['records']:,} records of {counts['documents']:,} documents, "
-        f"{counts['pieces']:,} tokens"
-    )
-    if "labels_one" in counts:
-        label = RECORD_OBJECTIVES[manifest["settings"].get("objective", "nsp")].label
-        summary += f"; {counts['labels_one'] / counts['sequences']:.1%} {label}"
-        excess = abs(counts["labels_one"] - counts["sequences"] / 2) - 1
-        if not manifest["compat"] and excess > counts["sequences"] / 100:
-            _note(
-                f"{label} is not half of the labels of {name}, because a document of one sentence "
-                "has no true next sentence; does a blank line follow every sentence?"
-            )
-    padding = 1 - counts["tokens"] / (counts["records"] * manifest["schema"]["max_length"])
-    print(f"{summary}; {padding:.1%} padding")
+        summary = (
+            f"{name}: {counts['records']:,} records of {counts['documents']:,} documents, "
+            f"{counts['pieces']:,} tokens"
+        )
+        if "labels_one" in counts:
+            label = RECORD_OBJECTIVES[manifest["settings"].get("objective", "nsp")].labels[1]
+            summary += f"; {counts['labels_one'] / counts['sequences']:.1%} {label}"
+        padding = 1 - counts["tokens"] / (counts["records"] * manifest["schema"]["max_length"])
+        print(f"{summary}; {padding:.1%} padding")
 
 
 def verify(options: dict[str, Any]) -> None:
@@ -251,13 +234,11 @@ def show(options: dict[str, Any]) -> None:
         check_output(plot)
     vocabulary = records_vocabulary(records, file=options.get("vocab"))
     if not plot and "stats" not in options:
-        width = shutil.get_terminal_size((showing.WIDTH, 24)).columns
         texts = showing.record_texts(
             records,
             vocabulary=vocabulary,
             count=options.get("count", 3),
             start=options.get("start", 1),
-            width=min(showing.WIDTH, width),
         )
         print("\n\n".join(texts))
         return

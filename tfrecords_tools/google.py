@@ -4,14 +4,14 @@ Each feature equals the output of google-research/bert `create_pretraining_data.
 files, vocabulary, seed and options, with its known errors; the tokens of rare characters differ as
 described in `bert_keras.text.tokenizer`. Random numbers are drawn in the same order as there, so
 one process does all the work. Memory holds 4 bytes a document, the longest line and document, and
-for each record 52 bytes and 16 more a prediction.
+for each record 29 bytes and 8 more a prediction.
 """
 
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, MutableSequence, Sequence
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -25,20 +25,19 @@ from bert_keras.text.packing import packed_texts
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus import fingerprint
-from tfrecords_tools.inputs.decoding import grouped, open_text
 from tfrecords_tools.inputs.tables import TFDS
-from tfrecords_tools.inputs.text_files import format_of
+from tfrecords_tools.inputs.text_files import format_of, grouped, open_text
 from tfrecords_tools.jobs import result_of, write_receipt
 from tfrecords_tools.manifest import split_summary
+from tfrecords_tools.records.layout import TRAIN, shard_file
 from tfrecords_tools.records.writer import write_record_file
 from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings
-from tfrecords_tools.text.store import INDEX_DTYPE, TokenStore, TokenWriter, token_dtype
+from tfrecords_tools.text.store import TokenStore, TokenWriter, token_dtype
 
 MASK_RATE = 0.8
 KEEP_RATE = 0.5  # of the tokens that are not masked
 MAX_TRIES = 10  # attempts to draw a document other than that of A
 BATCH_CHARACTERS = 1 << 17  # characters that are tokenized at once
-BATCH_ROWS = 1024  # each leaves some 64 kB of the store in memory
 BATCH_RECORDS = 1024  # encoded at once; their arrays fit a processor's cache
 
 
@@ -141,56 +140,56 @@ def write_google(
     *,
     vocabulary: Vocabulary,
     settings: GoogleSettings,
-    outputs: Sequence[Path],
     work: Path,
 ) -> dict[str, Any]:
-    """Writes the records alternately to `outputs` and returns their summary for the manifest.
+    """Writes the records alternately to the shards and returns the entries of the manifest.
 
-    `work` is a folder for the token store, of 2 bytes a token.
+    `work` is the folder of the shards and of the token store, of 2 bytes a token.
     """
     if result_of(work / "store") is None:
         _tokenize(files, work / "store", vocabulary, lowercase=settings.lowercase)
         write_receipt(work / "store", {})
     store, generator = TokenStore(work / "store"), FastRandom(settings.seed)
-    instances, dtype = _instances(store, vocabulary, settings, generator), _row_dtype(settings)
-    batches = [np.empty(0, dtype)]
-    while batch := list(islice(instances, BATCH_ROWS)):
-        batches.append(np.array(batch, INDEX_DTYPE).view(dtype)[:, 0])
-        store.release()
-    rows = np.concatenate(batches)
+    instances = _instances(store, vocabulary, settings, generator)
+    rows = np.fromiter(instances, _row_dtype(settings))
     order = generator.shuffled(len(rows))
     check(
-        len(rows) >= len(outputs),
+        len(rows) >= settings.shards,
         f"the corpus gives {counted(len(rows), 'record')}; expected at least one for each of "
-        f"{counted(len(outputs), 'shard')}: give more text, or fewer --shards",
+        f"{counted(settings.shards, 'shard')}: give more text, or fewer --shards",
     )
     shards = []
-    for number, output in enumerate(tqdm(outputs, desc="write", unit=" file")):
-        of_shard = order[number :: len(outputs)]
+    for number in tqdm(range(settings.shards), desc="write", unit=" file"):
+        of_shard = order[number :: settings.shards]
         batches = (
-            _batch(rows[of_shard[start : start + BATCH_RECORDS]], store, vocabulary, settings)
+            _features(rows[of_shard[start : start + BATCH_RECORDS]], store, vocabulary, settings)
             for start in range(0, len(of_shard), BATCH_RECORDS)
         )
+        output = work / shard_file(TRAIN, number, settings.shards)
         shards.append(write_record_file(output, batches))
-    return split_summary(
+    split = split_summary(
         shards,
         summed=("records", "tokens", "labels_one", "sequences"),
         documents=store.num_documents,
         sentences=store.num_sentences,
         pieces=store.num_tokens,
     )
+    return {"splits": {TRAIN: split}}
 
 
 def _instances(
     store: TokenStore, vocabulary: Vocabulary, settings: GoogleSettings, generator: FastRandom
-) -> Iterator[list[int]]:
-    """Draws all instances; yields each as the values of a row; see `_row_dtype`."""
+) -> Iterator[tuple]:
+    """Draws all instances; yields each as a row; see `_row_dtype`."""
     is_word_start = None
     if settings.mask_unit == "word":
         is_word_start = np.array([not token.startswith("##") for token in vocabulary.tokens])
     order = generator.shuffled(store.num_documents)
     for _ in range(settings.duplicates):
-        for pair in pairs_of(store, order, settings, generator=generator):
+        pairs = pairs_of(store, order, settings, generator=generator)
+        for number, pair in enumerate(pairs):
+            if number % BATCH_RECORDS == 0:
+                store.release()  # each pair leaves some 64 kB of the store in memory
             num_tokens = pair.length_a + pair.length_b + NUM_SPECIALS
             num_predictions = max(1, round(num_tokens * settings.mask_rate))
             num_predictions = min(settings.max_predictions, num_predictions)
@@ -199,35 +198,26 @@ def _instances(
             )
             new_ids = replacement_ids(len(chosen), generator, vocabulary.mask_id, len(vocabulary))
             empty = [0] * (settings.max_predictions - len(chosen))
-            yield [*pair, len(chosen), *chosen, *empty, *new_ids, *empty]
+            yield (*pair, len(chosen), chosen + empty, new_ids + empty)
 
 
 def _row_dtype(settings: GoogleSettings) -> np.dtype:
     """Returns the type of a row: a `Pair`, its chosen tokens, and the ids that replace them."""
-    fields: list[tuple] = [(name, INDEX_DTYPE) for name in (*Pair._fields, "num_chosen")]
-    lists = [(name, INDEX_DTYPE, settings.max_predictions) for name in ("chosen", "new_ids")]
-    return np.dtype(fields + lists)
-
-
-def _batch(
-    rows: np.ndarray, store: TokenStore, vocabulary: Vocabulary, settings: GoogleSettings
-) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """Returns the features of a batch of rows, and counts."""
-    features = _features(rows, store, vocabulary=vocabulary, length=settings.max_length)
-    store.release()
-    counts = {"records": len(rows), "sequences": len(rows)}
-    counts["tokens"] = int(features["input_mask"].sum())
-    counts["labels_one"] = int(rows["is_random"].sum())
-    return features, counts
+    fields = [("start_a", "<i8"), ("length_a", "<i4"), ("start_b", "<i8"), ("length_b", "<i4")]
+    fields += [("is_random", "?"), ("num_chosen", "<i4")]
+    lists = [(name, "<i4", settings.max_predictions) for name in ("chosen", "new_ids")]
+    return np.dtype([*fields, *lists])
 
 
 def _features(
-    rows: np.ndarray, store: TokenStore, *, vocabulary: Vocabulary, length: int
+    rows: np.ndarray, store: TokenStore, vocabulary: Vocabulary, settings: GoogleSettings
 ) -> dict[str, np.ndarray]:
     """Returns the seven features of a batch; see `bert_keras.data.schema`."""
+    length = settings.max_length
     lengths = np.stack([rows["length_a"], rows["length_b"]], axis=1)
     starts = np.stack([rows["start_a"], rows["start_b"]], axis=1)
     tokens = store.tokens_of_spans(starts.ravel(), lengths.ravel())
+    store.release()
     offsets = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
     features = packed_texts(tokens, offsets, lengths, length=length, vocabulary=vocabulary)
     # A token of A follows [CLS]; a token of B follows [CLS] and [SEP]. Empty slots sort last.

@@ -1,10 +1,9 @@
 """Runs jobs in one or several processes and keeps a receipt of each, so that a run can continue.
 
-The receipt of a job, OUTPUT.json beside its output, holds what it returned and the size and the
-checksum of each file that it wrote. A job whose receipt fits its files is not run again.
+The receipt of a job, OUTPUT.json beside its output, holds what it returned and the size of each
+file that it wrote. A job whose receipt fits its files is not run again.
 """
 
-import json
 import os
 import shutil
 import threading
@@ -18,12 +17,11 @@ from pathlib import Path
 from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
 from typing import Any, Protocol, TypeVar
 
-import google_crc32c
 from tqdm import tqdm
 
 from bert_keras.errors import check
+from bert_keras.files import json_object, write_json
 
-_BLOCK = 1 << 20  # bytes that are read at once for a checksum
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -114,18 +112,15 @@ class Workers:
 def result_of(output: Path) -> dict[str, Any] | None:
     """Returns what the job of `output` returned, or None without a receipt that fits the files."""
     try:
-        checksum, text = _receipt(output).read_text("utf-8").split(" ", 1)
-        result, files = json.loads(text)
-        is_whole = int(checksum) == google_crc32c.value(text.encode())
-        return result if is_whole and files == _files_of(output) else None
+        result, sizes = json_object(_receipt(output)).values()
+        return result if sizes == _sizes_of(output) else None
     except (OSError, ValueError):
         return None
 
 
 def write_receipt(output: Path, result: dict[str, Any]) -> dict[str, Any]:
     """Writes the receipt of a complete output and returns the result."""
-    text = json.dumps([result, _files_of(output)])
-    _receipt(output).write_text(f"{google_crc32c.value(text.encode())} {text}", "utf-8")
+    write_json(_receipt(output), {"result": result, "sizes": _sizes_of(output)})
     return result
 
 
@@ -138,16 +133,10 @@ def _receipt(output: Path) -> Path:
     return output.with_name(f"{output.name}.json")
 
 
-def _files_of(output: Path) -> list:
-    """Returns the name, the size and the checksum of each file of an output."""
-    files = []
-    for path in sorted(output.iterdir()) if output.is_dir() else [output]:
-        with path.open("rb") as file:
-            checksum = 0
-            while block := file.read(_BLOCK):
-                checksum = google_crc32c.extend(checksum, block)
-            files.append([path.name, file.tell(), checksum])
-    return files
+def _sizes_of(output: Path) -> dict[str, int]:
+    """Returns the size of each file of an output by its name."""
+    files = output.iterdir() if output.is_dir() else [output]
+    return {path.name: path.stat().st_size for path in files}
 
 
 def _start_worker(parent: Connection) -> None:

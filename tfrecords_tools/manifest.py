@@ -1,4 +1,4 @@
-"""Describes a folder of records: for `check` and later builds, and for TensorFlow Datasets.
+"""Describes a folder of records, for `check` and for builds that continue.
 
 The manifest is written last, so a folder with a manifest is complete.
 """
@@ -13,7 +13,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bert_keras.data.schema import PretrainingSchema, feature_dtype
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, json_object
 from bert_keras.text.fast_tokenizer import (
@@ -23,15 +22,13 @@ from bert_keras.text.fast_tokenizer import (
     vocabulary_sha256,
 )
 from bert_keras.text.vocab import Vocabulary
+from tfrecords_tools.records.objectives import NEXT_SENTENCE, RECORD_OBJECTIVES
 from tfrecords_tools.settings import GoogleSettings, Settings
 
 MANIFEST = "manifest.json"
 FORMAT = 2
-NEXT_SENTENCE = ("true next", "random next")  # labels 0 and 1
 SHARD_FIELDS = ("file", "records", "bytes", "sha256")  # of a record file
-_LABELS = {"sop": ("true order", "changed order")}  # by objective
 _LIBRARIES = ("bert-keras", "numpy", "tokenizers", "sentencex")  # that affect the bytes of records
-_TENSOR = "tensorflow_datasets.core.features.tensor_feature.Tensor"
 
 
 def read_manifest(folder: StrPath) -> dict[str, Any] | None:
@@ -59,7 +56,7 @@ def shards_of(manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def label_names(file: StrPath) -> tuple[str, str]:
     """Returns the meanings of labels 0 and 1; without a manifest those of next sentences."""
     manifest = read_manifest(Path(file).parent) or {"settings": {}}
-    return _LABELS.get(manifest["settings"].get("objective"), NEXT_SENTENCE)
+    return RECORD_OBJECTIVES[manifest["settings"].get("objective", "nsp")].labels or NEXT_SENTENCE
 
 
 def records_vocabulary(records: Sequence[StrPath], *, file: str | None = None) -> Vocabulary:
@@ -131,45 +128,6 @@ def split_summary(shards: Sequence[dict], *, summed: Sequence[str], **totals: in
 
 
 def folder_files(manifest: Mapping[str, Any], vocabulary: Vocabulary) -> dict[str, str]:
-    """Returns the texts of all files of a folder beside its records, by name; the manifest is last.
-
-    `tfds.builder_from_directory` reads `features.json` and `dataset_info.json`. TFDS itself is not
-    called, because importing it takes longer than a small build.
-    """
-    schema = PretrainingSchema(**manifest["schema"])
-    features = {
-        name: {
-            "pythonClassName": _TENSOR,
-            "tensor": {
-                "shape": {"dimensions": [str(length)]},
-                "dtype": feature_dtype(name),
-                "encoding": "none",
-            },
-        }
-        for name, length in schema.lengths.items()
-    }
-    splits = [
-        {
-            "name": name,
-            "filepathTemplate": "{SPLIT}-{SHARD_X_OF_Y}.{FILEFORMAT}",
-            "shardLengths": [str(shard["records"]) for shard in split["shards"]],
-            "numBytes": str(sum(shard["bytes"] for shard in split["shards"])),
-        }
-        for name, split in manifest["splits"].items()
-    ]
-    values = {
-        "features.json": {
-            "pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict",
-            "featuresDict": {"features": features},
-        },
-        "dataset_info.json": {
-            "name": "bert_records",  # TFDS compares neither name nor version with the path
-            "version": "1.0.0",
-            "description": f"Pretraining records of {schema}.",
-            "fileFormat": "tfrecord",
-            "splits": splits,
-        },
-        MANIFEST: manifest,
-    }
-    texts = {name: json.dumps(value, indent=2) + "\n" for name, value in values.items()}
-    return dict([vocabulary_file(vocabulary)]) | texts
+    """Returns the texts of the vocabulary and, last, of the manifest, by the names of the files."""
+    text = json.dumps(manifest, indent=2) + "\n"
+    return dict([vocabulary_file(vocabulary), (MANIFEST, text)])

@@ -17,7 +17,6 @@ from bert_keras.errors import (
 )
 from bert_keras.text.fast_tokenizer import RULES_FILE, is_uncased
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.inputs.decoding import ERRORS
 from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
 
 NUM_SPECIALS = 3  # [CLS] A [SEP] B [SEP]
@@ -34,7 +33,6 @@ class BuildSettings:
     text_field: str = "text"  # field of JSON, parquet and TFDS that contains the text
     splitter: str = "en"  # of lines into sentences: a language, lines, or module:function
     segmenter: str | None = None  # of text into words for whole-word masking: module:function
-    errors: str = "fail"  # what to do with lines that are not UTF-8: fail, skip or replace
     objective: str = "nsp"  # a key of `RECORD_OBJECTIVES`
     max_length: int = 128  # positions of a record
     max_predictions: int = 20  # largest number of masked positions; with 0, training masks
@@ -52,9 +50,8 @@ class BuildSettings:
     def __post_init__(self):
         check_name(self.objective, RECORD_OBJECTIVES, what="objective")
         if self.duplicates is None:
-            passes_differ = self.max_predictions or RECORD_OBJECTIVES[self.objective].has_labels
+            passes_differ = self.max_predictions or RECORD_OBJECTIVES[self.objective].labels
             object.__setattr__(self, "duplicates", _DEFAULT_DUPLICATES if passes_differ else 1)
-        check_choice(self, "errors", ERRORS)
         check_least(self, 0, "max_predictions")
         check_least(self, 0, "seed", most=2**63 - 1)
         check_least(self, 1, "duplicates", most=_MOST_DUPLICATES)
@@ -81,7 +78,7 @@ class BuildSettings:
         return PretrainingSchema(
             self.max_length,
             self.max_predictions,
-            RECORD_OBJECTIVES[self.objective].has_labels,
+            bool(RECORD_OBJECTIVES[self.objective].labels),
             self.sequences_per_record,
         )
 

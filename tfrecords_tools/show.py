@@ -21,9 +21,10 @@ from tfrecords_tools.check import (
     is_labelled,
     verified_batches,
 )
-from tfrecords_tools.manifest import NEXT_SENTENCE, label_names
+from tfrecords_tools.manifest import label_names
+from tfrecords_tools.records.objectives import NEXT_SENTENCE
 
-WIDTH = 100
+WIDTH = 100  # characters of a line
 BAR_WIDTH, MAX_BARS = 40, 14  # of a histogram in a terminal
 MAX_DRAWN_BARS = 130  # each of 128 positions has its own bar
 PICTURES = (".png", ".svg", ".pdf")
@@ -36,12 +37,11 @@ def record_texts(
     vocabulary: Vocabulary,
     count: int,
     start: int = 1,
-    width: int = WIDTH,
 ) -> Iterator[str]:
     """Yields the text of `count` records; a predicted token is printed as {input=original}.
 
     If the records are masked, the first text explains these marks. Records are numbered from 1 over
-    all files. A line has up to `width` characters.
+    all files.
     """
     check(start >= 1, f"start is {start}; expected the number of a record, at least 1")
     check(count >= 1, f"count is {count}; expected at least 1")
@@ -53,7 +53,7 @@ def record_texts(
             size = len(features["input_ids"])
             for row in range(max(start - 1 - num_preceding, 0), size):
                 record = {name: values[row] for name, values in features.items()}
-                text = record_text(record, vocabulary=vocabulary, labels=labels, width=width)
+                text = record_text(record, vocabulary=vocabulary, labels=labels)
                 yield f"{printable(os.path.basename(file))}, record {first + row + 1}: {text}"
             num_preceding += size
         check(
@@ -70,10 +70,9 @@ def record_text(
     record: Features,
     *,
     vocabulary: Vocabulary,
-    labels: tuple[str, str] = NEXT_SENTENCE,
-    width: int = WIDTH,
+    labels: Sequence[str] = NEXT_SENTENCE,
 ) -> str:
-    """Formats one record, features [n]: its label, then the words, wrapped to `width`.
+    """Formats one record, features [n]: its label, then the words.
 
     The sequences of a packed record are printed one below the other.
     """
@@ -83,7 +82,7 @@ def record_text(
         names = [labels[label] for label in record[LABEL_FEATURE][is_labelled(record)]]
     tokens = _token_texts(record, length, vocabulary)
     if "sequence_ids" not in record:
-        return f"{names[0] if names else f'{length} tokens'}\n{_wrapped(tokens, '  ', width)}"
+        return f"{names[0] if names else f'{length} tokens'}\n{_wrapped(tokens, '  ')}"
     sequence_ids = record["sequence_ids"][:length]
     num_sequences = int(sequence_ids.max(initial=0))
     text = [counted(num_sequences, "sequence")]
@@ -91,7 +90,7 @@ def record_text(
         of_sequence = [tokens[position] for position in np.nonzero(sequence_ids == number)[0]]
         label = f", {names[number - 1]}" if names else ""
         text.append(f"  sequence {number}: {len(of_sequence)} tokens{label}")
-        text.append(_wrapped(of_sequence, "    ", width))
+        text.append(_wrapped(of_sequence, "    "))
     return "\n".join(text)
 
 
@@ -117,10 +116,10 @@ def _token_texts(record: Features, length: int, vocabulary: Vocabulary) -> list[
     return texts
 
 
-def _wrapped(tokens: Sequence[str], indent: str, width: int) -> str:
+def _wrapped(tokens: Sequence[str], indent: str) -> str:
     return textwrap.fill(
         "".join(tokens).strip(),
-        width,
+        WIDTH,
         initial_indent=indent,
         subsequent_indent=indent,
         break_long_words=False,

@@ -11,7 +11,6 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from random import Random
@@ -29,7 +28,7 @@ from bert_keras.text.rules import byte_pair_rules, unigram_rules, unigram_steps
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.inputs.corpus import lines_of, units
-from tfrecords_tools.inputs.decoding import Unit, expect_text, grouped, num_bytes_of, remarks_of
+from tfrecords_tools.inputs.text_files import Unit, grouped, num_bytes_of
 from tfrecords_tools.jobs import Workers
 from tfrecords_tools.text.sentences import import_function, part_starts
 
@@ -57,15 +56,6 @@ _WORDPIECE_MARKS = {"##", "###"}
 WordsOf = Callable[..., Counter[str]]  # called with lines and `lowercase`
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """How a corpus is read."""
-
-    workers: int = 1  # processes
-    errors: str = "fail"  # for lines that are not UTF-8
-    text_field: str = "text"  # of JSON lines, parquet and TFDS
-
-
 def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the command
     paths: Sequence[StrPath],
     *,
@@ -74,7 +64,8 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     lowercase: bool = True,
     unused: int = 0,
     segmenter: str | None = None,
-    reading: Reading = Reading(),
+    workers: int = 1,
+    text_field: str = "text",
     log: Callable[[str], object] = lambda sentence: None,
 ) -> Vocabulary:
     """Counts the words of a corpus and learns a vocabulary from them.
@@ -87,8 +78,9 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
         unused: The number of [unusedN] tokens; WordPiece only.
         segmenter: "module:function" that divides a word into parts, such as morphemes; no token
             crosses their limits. WordPiece only.
-        reading: How the corpus is read.
-        log: Receives a sentence about each kind of dropped words and lines.
+        workers: The number of processes.
+        text_field: The field of JSON lines, parquet files and TFDS examples with the text.
+        log: Receives a sentence about dropped words and about Hangul.
 
     Raises:
         InputError: `size` is too small, `unused` or `segmenter` does not fit the model or fails,
@@ -108,9 +100,9 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
         + f" with {unused} unused tokens" * is_wordpiece,
     )
     segment = import_function(segmenter) if segmenter else None
-    words, remarks = count_words(paths, words_of=words_of, lowercase=lowercase, reading=reading)
-    for remark in remarks:
-        log(remark)
+    corpus = units(paths, unit_bytes=UNIT_BYTES, text_field=text_field)
+    count = partial(_count_unit, words_of=words_of, lowercase=lowercase)
+    words = count_words(corpus, count, workers=workers, log=log)
     if not is_wordpiece:
         return learn(words, size=size, lowercase=lowercase)
     if lowercase and any(map(_JAMO.search, words)):
@@ -129,40 +121,36 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
 
 
 def count_words(
-    paths: Sequence[StrPath], *, lowercase: bool, words_of: WordsOf, reading: Reading
-) -> tuple[Counter[str], list[str]]:
-    """Counts the words of a corpus; `words_of` counts those of lines.
-
-    Returns:
-        The counts, and a sentence about each kind of words and lines that were dropped.
-    """
-    corpus = units(paths, unit_bytes=UNIT_BYTES, text_field=reading.text_field)
-    count = partial(_count_unit, words_of=words_of, lowercase=lowercase, errors=reading.errors)
-    words, counts, remarks = Counter(), Counter(), []
+    corpus: Sequence[Unit],
+    count: Callable[[Unit], Counter[str]],
+    *,
+    workers: int = 1,
+    log: Callable[[str], object],
+) -> Counter[str]:
+    """Returns the words of a corpus; `count` returns those of a unit."""
+    words, num_dropped = Counter(), 0
     total = sum(map(num_bytes_of, corpus))
     with (
-        Workers(reading.workers) as processes,
+        Workers(workers) as processes,
         tqdm(desc="count words", unit=" B", unit_scale=True, total=total) as bar,
     ):
         for unit, counted in zip(corpus, processes.map(count, corpus), strict=True):
-            words.update(counted[0])
-            counts.update(counted[1])
+            words.update(counted)
             if len(words) > MAX_WORDS:
+                num_dropped += len(words) - MAX_WORDS // 2
                 words = Counter(dict(words.most_common(MAX_WORDS // 2)))
-                remarks = [f"dropped the rarest of more than {MAX_WORDS:,} different words"]
             bar.update(num_bytes_of(unit))
-    expect_text(counts)
-    return words, remarks + remarks_of(counts)
+    check(words, "the corpus contains no text")
+    if num_dropped:
+        log(f"dropped {num_dropped:,} rare words")
+    return words
 
 
-def _count_unit(
-    unit: Unit, *, words_of: WordsOf, lowercase: bool, errors: str
-) -> tuple[Counter[str], Counter[str]]:
-    words, counts = Counter(), Counter()
-    lines = lines_of(unit, counts=counts, errors=errors)
-    for block in grouped(lines, size_of=lambda line: len(line) + 1, most=UNIT_BYTES):
-        words.update(words_of(block, lowercase=lowercase))
-    return words, counts
+def _count_unit(unit: Unit, *, words_of: WordsOf, lowercase: bool) -> Counter[str]:
+    words = Counter()
+    for lines in grouped(lines_of(unit), size_of=lambda line: len(line) + 1, most=UNIT_BYTES):
+        words.update(words_of(lines, lowercase=lowercase))
+    return words
 
 
 def words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:

@@ -153,21 +153,6 @@ def test_existing_folders_are_refused(beam, corpus, vocabulary, tmp_path):
 
 
 @pytest.mark.extra
-def test_an_input_that_changes_is_refused(beam, corpus, vocabulary, tmp_path, monkeypatch):
-    import tfrecords_tools.beam as module
-
-    def longer_then_digest(path):
-        with open(path, "a") as file:
-            file.write("more\n")
-        return {"path": path}
-
-    monkeypatch.setattr(module, "digest", longer_then_digest)
-    with pytest.raises(InputError, match=r"txt changed while it was read"):
-        built_on_beam(corpus, vocabulary, tmp_path / "records", SMALL)
-    assert not (tmp_path / "records").exists()
-
-
-@pytest.mark.extra
 def test_compat_google_and_unknown_options_are_refused(beam, corpus, vocabulary, tmp_path):
     with pytest.raises(InputError, match=r"--compat google; leave out --beam"):
         built_on_beam(corpus, vocabulary, tmp_path / "records", GoogleSettings())

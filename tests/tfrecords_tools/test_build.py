@@ -6,18 +6,14 @@ import sys
 from dataclasses import replace
 from hashlib import sha256
 
-import numpy as np
 import pytest
-import tensorflow_datasets as tfds
 
-from bert_keras import masked_and_labelled
 from bert_keras.data.records import common_schema
-from bert_keras.data.schema import schema_of
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import build
 from tfrecords_tools.check import check_records, every_file, parsed_batches
-from tfrecords_tools.settings import BuildSettings, GoogleSettings
+from tfrecords_tools.settings import BuildSettings
 
 SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=8, shards=2, seed=7)
 PACKED = replace(SMALL, objective="sop", sequences_per_record=3)
@@ -55,7 +51,7 @@ def test_the_folder_contains_records_vocabulary_and_manifest(corpus, vocabulary,
     names = ["train-00000-of-00002", "train-00001-of-00002", "held-out-00000-of-00001"]
     folder = tmp_path / "records"
     assert {path.name for path in folder.iterdir()} == {
-        *("manifest.json", "vocab.txt", "features.json", "dataset_info.json"),
+        *("manifest.json", "vocab.txt"),
         *(f"{name}.tfrecord" for name in names),
     }
     assert json.loads((folder / "manifest.json").read_text()) == manifest
@@ -130,7 +126,6 @@ def test_an_output_that_exists_or_is_in_the_corpus_is_refused(corpus, vocabulary
         ({"sequences_per_record": 0}, "sequences_per_record is 0"),
         ({"held_out_rate": -0.1}, "held_out_rate is -0.1"),
         ({"mask_rate": float("nan")}, "mask_rate is nan"),
-        ({"errors": "ignore"}, "errors is 'ignore'"),
         ({"objective": "nps"}, "did you mean 'nsp'"),
         ({"max_predictions": 0, "mask_rate": 0.2}, "mask_rate=0.2 has no effect"),
         ({"segmenter": "jieba:lcut"}, "segmenter=jieba:lcut has no effect"),
@@ -152,47 +147,3 @@ def test_building_loads_neither_keras_nor_tensorflow(corpus, vocabulary, tmp_pat
     command = [sys.executable, "-c", program, "build", *corpus, *options]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-IN_ORDER = tfds.ReadConfig(interleave_cycle_length=1)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [replace(SMALL, held_out_rate=0.3), PACKED, PLAIN, GoogleSettings(max_length=40, shards=2)],
-    ids=["pairs", "several in a record", "plain ids", "google"],
-)
-def test_tensorflow_datasets_reads_the_records(corpus, vocabulary, tmp_path, settings):
-    """The folder DATA_DIR/NAME/VERSION is loaded by its name."""
-    folder = tmp_path / "books" / "1.0.0"
-    manifest = build(corpus, vocabulary=vocabulary, output=folder, settings=settings)
-    builder = tfds.builder_from_directory(folder)
-    assert set(builder.info.splits) == manifest["splits"].keys()
-    for name, split in manifest["splits"].items():
-        files = [folder / shard["file"] for shard in split["shards"]]
-        info = builder.info.splits[name]
-        assert list(map(str, info.filepaths)) == list(map(str, files))
-        assert info.shard_lengths == [shard["records"] for shard in split["shards"]]
-        schema = schema_of(files[0])
-        expected = [each for file in files for each in parsed_batches(str(file), schema=schema)]
-        examples = tfds.load("books", data_dir=tmp_path, split=name, read_config=IN_ORDER)
-        batches = list(examples.batch(1024).as_numpy_iterator())
-        for feature, length in schema.lengths.items():
-            values = np.concatenate([batch[feature] for batch in batches])
-            records = np.concatenate([batch[feature] for batch in expected])
-            assert values.dtype == records.dtype and values.shape == (split["records"], length)
-            np.testing.assert_array_equal(values, records)
-    (builder.data_path / "copy").mkdir()
-    builder.info.write_to_directory(folder / "copy")
-    for name in ("features.json", "dataset_info.json"):
-        ours, theirs = (json.loads((each / name).read_text()) for each in (folder, folder / "copy"))
-        assert ours.items() <= theirs.items()  # TFDS adds the class of its builder
-
-
-def test_what_tfds_loads_are_inputs_of_a_model(corpus, vocabulary, tmp_path):
-    built(corpus, vocabulary, tmp_path / "records")
-    builder = tfds.builder_from_directory(tmp_path / "records")
-    batch = next(iter(builder.as_dataset(split="train").batch(8).map(masked_and_labelled)))
-    inputs, targets, weights = batch
-    assert inputs["input_ids"].shape == (8, 40) and targets["masked_lm"].shape == (8, 6)
-    assert targets.keys() == weights.keys() == {"masked_lm", "next_sentence"}

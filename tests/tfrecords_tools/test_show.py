@@ -112,9 +112,9 @@ def test_text_of_a_record(features, lines):
 
 
 def test_long_lines_are_wrapped_and_control_characters_escaped():
-    lines = record_text(record(input_ids=[2, *[8] * 100, 3]), vocabulary=VOCABULARY, width=40)
+    lines = record_text(record(input_ids=[2, *[8] * 100, 3]), vocabulary=VOCABULARY)
     seen = lines.splitlines()[1:]
-    assert all(36 < len(line) <= 40 for line in seen[:-1])
+    assert all(96 < len(line) <= 100 for line in seen[:-1])
     assert " ".join(" ".join(seen).split()) == "[CLS] " + "sat " * 100 + "[SEP]"
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "\x1b[2Ja", "##\x9bb"))
     text = record_text(record(input_ids=[2, 5, 6, 3]), vocabulary=vocabulary)

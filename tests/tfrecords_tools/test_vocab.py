@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ from bert_keras.text.tokenizer import WordPieceTokenizer, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools import vocab as counting
 from tfrecords_tools.cli import main
+from tfrecords_tools.inputs.corpus import units
 from tfrecords_tools.vocab import (
-    Reading,
     alphabet_of,
     count_words,
     reserved_tokens,
@@ -50,8 +51,11 @@ def test_words_are_counted_as_the_tokenizer_divides_them(lowercase):
     assert words_of(["a b.", "", "a日 b"], lowercase=True) == {"a": 2, "b": 2, ".": 1, "日": 1}
 
 
-def counted(path, **reading):
-    return count_words([path], lowercase=True, words_of=words_of, reading=Reading(**reading))
+def counted(path, *, workers=1):
+    """Returns the counted words, and the notes."""
+    count, notes = partial(counting._count_unit, words_of=words_of, lowercase=True), []
+    corpus = units([path], unit_bytes=counting.UNIT_BYTES)
+    return count_words(corpus, count, workers=workers, log=notes.append), notes
 
 
 def test_the_counts_do_not_depend_on_the_processes(tmp_path, monkeypatch):
@@ -62,14 +66,11 @@ def test_the_counts_do_not_depend_on_the_processes(tmp_path, monkeypatch):
     assert counted(tmp_path / "a", workers=2) == (words, [])
 
 
-def test_rare_words_are_dropped_and_repairs_are_reported(tmp_path, monkeypatch):
-    (tmp_path / "a").write_bytes(b"good text\nbad \xff text\n")
-    words, (remark,) = counted(tmp_path / "a", errors="skip")
-    assert words == {"good": 1, "text": 1} and "UTF-8" in remark
+def test_rare_words_are_dropped(tmp_path, monkeypatch):
     monkeypatch.setattr(counting, "MAX_WORDS", 4)
     (tmp_path / "b").write_text("a a a b b c d e\n")
     words, (remark,) = counted(tmp_path / "b")
-    assert words == {"a": 3, "b": 2} and "rarest" in remark
+    assert words == {"a": 3, "b": 2} and "dropped" in remark
     monkeypatch.setattr(counting, "MAX_LEARNT_WORDS", 2)
     tokens = train_wordpiece(Counter({"abab": 5, "caca": 4, "dbdb": 4}), size=60).tokens
     assert {"abab", "caca"} < {*tokens} and "dbdb" not in tokens

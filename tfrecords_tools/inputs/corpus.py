@@ -8,7 +8,6 @@ import glob
 import hashlib
 import os
 import stat
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -16,23 +15,25 @@ from tqdm import tqdm
 
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, file_system, is_remote, open_file
-from tfrecords_tools.inputs import tables, text_files
-from tfrecords_tools.inputs.decoding import (
-    Decoder,
+from tfrecords_tools.inputs import tables
+from tfrecords_tools.inputs.tables import TFDS
+from tfrecords_tools.inputs.text_files import (
     FilePart,
     Unit,
+    articles,
     compression_of,
-    expect_text,
+    format_of,
     grouped,
+    json_lines,
+    plain_text,
 )
-from tfrecords_tools.inputs.tables import TFDS
 
 _SKIPPED = (".", "_")  # prefixes of files and folders that other programs write
 _UNIT_BYTES = 1 << 20  # if one process reads the corpus; the step of its progress bar
-READERS: dict[str, Callable[[FilePart, Decoder], Iterator[str]]] = {
-    "text": text_files.plain_text,
-    "wikiextractor": text_files.articles,
-    "jsonl": text_files.json_lines,
+READERS: dict[str, Callable[[FilePart], Iterator[str]]] = {
+    "text": plain_text,
+    "wikiextractor": articles,
+    "jsonl": json_lines,
     "parquet": tables.rows,
     "tfds": tables.examples,
 }
@@ -55,39 +56,37 @@ def files(corpus: Sequence[StrPath]) -> list[str]:
     first: dict[str, str] = {}  # path by the file that it leads to
     for path in paths:
         file = path if is_remote(path) or path.startswith(TFDS) else os.path.realpath(path)
-        if file in first:
-            raise InputError(
-                f"the corpus contains {path} twice (also as {first[file]}); name each file once"
-            )
-        first[file] = path
+        same = first.setdefault(file, path)
+        is_new = same is path
+        check(is_new, f"the corpus contains {path} twice (also as {same}); name each file once")
     return paths
 
 
 def _files_of(pattern: str) -> list[str]:
-    contents = _remote_contents(pattern) if is_remote(pattern) else _local_contents(pattern)
-    problem = "matches no file" if glob.has_magic(pattern) else "does not exist"
-    check(contents, f"{pattern} {problem}; expected a file, a folder or a glob of text")
+    """Returns the sorted files of each file and folder that a pattern matches."""
+    find = _remote_matches if is_remote(pattern) else _local_matches
     paths: dict[str, None] = {}  # ** matches folders and the files in them
-    for match, found in contents.items():
+    for match, found in find(pattern):
         check(found, f"{match} is a folder without files; expected text files in it")
         paths |= dict.fromkeys(sorted(found))
+    problem = "matches no file" if glob.has_magic(pattern) else "does not exist"
+    check(paths, f"{pattern} {problem}; expected a file, a folder or a glob of text")
     return list(paths)
 
 
-def _local_contents(pattern: str) -> dict[str, list[str]]:
-    """Returns the files of each file and folder that a pattern matches."""
+def _local_matches(pattern: str) -> Iterator[tuple[str, list[str]]]:
     matches = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern, recursive=True))
-    contents = {match: [match] for match in matches}
     for match in matches:
+        found = [match]
         if os.path.isdir(match):
-            contents[match] = []
+            found = []
             for folder, folders, names in os.walk(match, onerror=_raise, followlinks=True):
                 folders[:] = [name for name in folders if not name.startswith(_SKIPPED)]
                 names = [name for name in names if not name.startswith(_SKIPPED)]
-                contents[match] += [os.path.join(folder, name) for name in names]
+                found += [os.path.join(folder, name) for name in names]
         elif not stat.S_ISREG(os.stat(match).st_mode):
             raise InputError(f"{match} is a pipe or a device, which cannot be read twice; copy it")
-    return contents
+        yield match, found
 
 
 def _raise(error: OSError) -> NoReturn:
@@ -95,24 +94,25 @@ def _raise(error: OSError) -> NoReturn:
     raise error
 
 
-def _remote_contents(pattern: str) -> dict[str, list[str]]:
+def _remote_matches(pattern: str) -> Iterator[tuple[str, list[str]]]:
     system, path = file_system(pattern)
     is_glob = glob.has_magic(path) and not system.exists(path)
-    contents = {}
     for match in sorted(system.glob(path)) if is_glob else [path] * system.exists(path):
         found = system.find(match) if system.isdir(match) else [match]
-        contents[match] = [
-            system.unstrip_protocol(file)
-            for file in found
-            if not any(name.startswith(_SKIPPED) for name in file[len(match) :].split("/"))
-        ]
-    return contents
+        yield (
+            match,
+            [
+                system.unstrip_protocol(file)
+                for file in found
+                if not any(name.startswith(_SKIPPED) for name in file[len(match) :].split("/"))
+            ],
+        )
 
 
 def fingerprint(path: str) -> dict[str, Any]:
     """Returns "path", "bytes" and "modified" (ns), which change if an input is changed."""
     if path.startswith(TFDS):
-        parts = list(map(fingerprint, tables.split_files(path)[2][1:]))
+        parts = list(map(fingerprint, tables.split_files(path)[1]))
         modified = max(part["modified"] for part in parts)
         return {"path": path, "bytes": sum(p["bytes"] for p in parts), "modified": modified}
     if is_remote(path):
@@ -126,9 +126,8 @@ def fingerprint(path: str) -> dict[str, Any]:
 def digest(path: str) -> dict[str, Any]:
     """Returns the entry of an input in the manifest: "path", "bytes" and "sha256"."""
     if path.startswith(TFDS):
-        name, entries, (description, *_) = tables.split_files(path)
-        sizes = {"path": name, "bytes": fingerprint(path)["bytes"]}
-        return {**sizes, "sha256": digest(description)["sha256"], **entries}
+        description = digest(tables.split_files(path)[0])
+        return description | {"path": path, "bytes": fingerprint(path)["bytes"]}
     with open_file(path) as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         return {"path": path, "bytes": file.tell(), "sha256": sha256}
@@ -158,7 +157,7 @@ def _named_errors(path: str) -> Iterator[None]:
 def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]:
     if path.startswith(TFDS):
         return tables.example_parts(path, unit_bytes=unit_bytes, text_field=text_field)
-    size, kind = fingerprint(path)["bytes"], text_files.format_of(path)
+    size, kind = fingerprint(path)["bytes"], format_of(path)
     if kind == "parquet":
         return tables.row_group_parts(path, unit_bytes=unit_bytes, text_field=text_field)
     step = max(1, size if compression_of(path) else unit_bytes)
@@ -168,32 +167,29 @@ def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]
     )
 
 
-def lines_of(unit: Unit, *, counts: Counter[str], errors: str = "fail") -> Iterator[str]:
+def lines_of(unit: Unit) -> Iterator[str]:
     """Yields the stripped lines of a unit, with one "" after each document.
 
-    The end of a file ends a document. `counts` receives the numbers of lines of text, of dropped
-    and of repaired ones.
+    The end of a file ends a document.
     """
     for part in unit:
         is_in_document = False
         with _named_errors(part.path):
-            for line in READERS[part.kind](part, Decoder(part, counts, errors)):
+            for line in READERS[part.kind](part):
                 if line or is_in_document:
                     yield line
                 is_in_document = bool(line)
-                counts["lines"] += is_in_document
         if is_in_document:
             yield ""
 
 
 def documents(corpus: Sequence[StrPath], *, stage: str) -> Iterator[list[str]]:
     """Yields the list of lines of each document of a whole corpus, with a progress bar."""
-    counts, document = Counter(), []
+    document: list[str] = []
     for unit in tqdm(units(corpus, unit_bytes=_UNIT_BYTES), desc=stage, unit=" MB"):
-        for line in lines_of(unit, counts=counts):
+        for line in lines_of(unit):
             if line:
                 document.append(line)
             else:
                 yield document
                 document = []
-    expect_text(counts)

@@ -13,7 +13,7 @@ from typing import Any
 
 from bert_keras.errors import InputError, check, import_tensorflow
 from bert_keras.files import is_remote, open_file
-from tfrecords_tools.inputs.decoding import Decoder, FilePart, grouped
+from tfrecords_tools.inputs.text_files import FilePart, document, grouped
 
 TFDS = "tfds:"  # prefix of the name of a dataset
 _PARTS_OF_SHARD = 8  # at most, because a part reads and skips the preceding examples of its shard
@@ -40,7 +40,7 @@ def row_group_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[
         yield FilePart(path, "parquet", start, end, sum(sizes[start:end]), text_field)
 
 
-def rows(part: FilePart, decoder: Decoder) -> Iterator[str]:
+def rows(part: FilePart) -> Iterator[str]:
     """Reads rows: the text of each is a document; blank lines do not end it."""
     import pyarrow as pa
 
@@ -54,7 +54,7 @@ def rows(part: FilePart, decoder: Decoder) -> Iterator[str]:
             use_threads=False,
         ):
             for text in batch.column(0).cast(pa.large_binary()).to_pylist():
-                yield from decoder.document(text or b"", number)
+                yield from document(text or b"", part, number)
                 number += 1
 
 
@@ -82,7 +82,7 @@ def example_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[Fi
     )
     for part in tfds.core.ReadInstruction.from_spec(split).to_absolute(builder.info.splits):
         info = builder.info.splits[part.splitname]
-        split_path = f"{_full_name(path, builder)}?split={part.splitname}"
+        split_path = f"{path.partition('?')[0]}?split={part.splitname}"
         last = info.num_examples if part.to is None else part.to
         mean = info.num_bytes / max(1, info.num_examples)
         shard_end = 0
@@ -97,7 +97,7 @@ def example_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[Fi
                     yield FilePart(split_path, "tfds", first, end, size, text_field)
 
 
-def examples(part: FilePart, decoder: Decoder) -> Iterator[str]:
+def examples(part: FilePart) -> Iterator[str]:
     """Reads examples: the text of each is a document; blank lines do not end it."""
     builder, split = _builder_and_split(part.path)
     import tensorflow_datasets as tfds
@@ -110,21 +110,19 @@ def examples(part: FilePart, decoder: Decoder) -> Iterator[str]:
     number = part.start + 1
     for batch in texts.map(lambda example: example[part.text_field]).batch(_EXAMPLES):
         for text in batch.numpy():
-            yield from decoder.document(text, number)
+            yield from document(text, part, number)
             number += 1
 
 
-def split_files(path: str) -> tuple[str, dict[str, Any], list[str]]:
-    """Returns the full name of a split, further entries of the manifest, and its files.
+def split_files(path: str) -> tuple[str, list[str]]:
+    """Returns TFDS' description of a data set, and the files of a split.
 
-    The first file is TFDS' description of name, version, shards, lengths and sizes. It stands for
-    the examples, because TFDS never changes a version.
+    The description has name, version, shards, lengths and sizes. It stands for the examples,
+    because TFDS never changes a version.
     """
     builder, split = _builder_and_split(path)
-    info = builder.info.splits[split]
     description = os.path.join(builder.data_dir, "dataset_info.json")
-    name = f"{_full_name(path, builder)}?split={split}"
-    return name, {"examples": info.num_examples}, [description, *map(str, info.filepaths)]
+    return description, list(map(str, builder.info.splits[split].filepaths))
 
 
 def _builder_and_split(path: str) -> tuple[Any, str]:
@@ -136,7 +134,7 @@ def _builder_and_split(path: str) -> tuple[Any, str]:
     if match is None:
         raise InputError(f"{path} is not the name of a dataset; expected tfds:NAME?split=SPLIT")
     name, split = match.groups()
-    if _is_folder(name):
+    if is_remote(name) or os.path.isfile(os.path.join(name, "dataset_info.json")):
         builder = tfds.builder_from_directory(name)
     else:
         builder = tfds.builder(name, data_dir=os.environ.get("TFDS_DATA_DIR"))
@@ -155,11 +153,3 @@ def _builder_and_split(path: str) -> tuple[Any, str]:
 
 def _is_folder(name: str) -> bool:
     return is_remote(name) or os.path.isfile(os.path.join(name, "dataset_info.json"))
-
-
-def _full_name(path: str, builder) -> str:
-    """Returns the name with config and version, so that every job opens the same dataset."""
-    name = path.removeprefix(TFDS).partition("?")[0]
-    if not _is_folder(name):
-        name = ":".join(builder.info.full_name.rsplit("/", 1))
-    return f"{TFDS}{name}"

@@ -131,19 +131,16 @@ def doc_sentences(documents: Iterable[Document], pair_choices: PairChoices) -> I
 
 
 class RecordObjective(NamedTuple):
-    """A function that turns documents into instances, and the meaning of their label."""
+    """A function that turns documents into instances, and the meanings of labels 0 and 1."""
 
     instances: Callable[[Iterable[Document], PairChoices], Iterator[Instance]]
-    label: str = ""  # the meaning of label 1; "" if there is no label
-
-    @property
-    def has_labels(self) -> bool:
-        return bool(self.label)
+    labels: tuple[str, ...] = ()  # empty if there is no label
 
 
+NEXT_SENTENCE = ("true next", "random next")
 RECORD_OBJECTIVES = {
-    "nsp": RecordObjective(next_sentence, "random next"),
-    "sop": RecordObjective(sentence_order, "changed order"),
+    "nsp": RecordObjective(next_sentence, NEXT_SENTENCE),
+    "sop": RecordObjective(sentence_order, ("true order", "changed order")),
     "full-sentences": RecordObjective(full_sentences),
     "doc-sentences": RecordObjective(doc_sentences),
 }

@@ -57,8 +57,8 @@ class WriteShard:
     def __call__(self) -> dict[str, Any]:
         return write_record_file(self.output, self._batches())
 
-    def _batches(self) -> Iterator[tuple[dict[str, np.ndarray], dict[str, int]]]:
-        """Yields the features of batches of records, and their counts."""
+    def _batches(self) -> Iterator[dict[str, np.ndarray]]:
+        """Yields the features of batches of records."""
         store, layout, vocabulary = TokenStore(self.store), self.layout, self.vocabulary
         settings = layout.settings
         generator = np.random.default_rng(layout.seeds_of_shard(self.shard))
@@ -74,7 +74,7 @@ class WriteShard:
                 generator=generator,
             )
             for batch in batches(sequences, num_rows=_BATCH_RECORDS):
-                values = features(
+                yield features(
                     batch,
                     tokens_of(batch, store),
                     schema=settings.schema,
@@ -82,10 +82,6 @@ class WriteShard:
                     masker=masker,
                     generator=generator,
                 )
-                counts = {"records": batch.num_rows, "sequences": len(batch.labels)}
-                counts["tokens"] = int(values["input_mask"].sum())
-                counts["labels_one"] = int(batch.labels.sum())
-                yield values, counts
 
 
 def tokens_of(sequences: Sequences, store: TokenStore) -> np.ndarray:

@@ -19,17 +19,22 @@ import numpy as np
 Block = tuple[np.ndarray, np.ndarray | None]
 
 
-def write_record_file(
-    output: Path, batches: Iterable[tuple[dict[str, np.ndarray], dict[str, int]]]
-) -> dict[str, Any]:
-    """Writes batches of features and returns the entry of the manifest with their summed counts."""
+def write_record_file(output: Path, batches: Iterable[dict[str, np.ndarray]]) -> dict[str, Any]:
+    """Writes batches of features and returns the entry of the manifest, with counts."""
     total, digest = Counter(), hashlib.sha256()
     with output.open("wb") as file:
-        for features, counts in batches:
-            records = framed(serialized(features))
+        for features in batches:
+            records, num_records = framed(serialized(features)), len(features["input_ids"])
             file.write(records)
             digest.update(records)
-            total.update(counts, bytes=len(records))
+            sequences = features.get("sequence_ids", np.ones((num_records, 1), np.int64))
+            total.update(
+                bytes=len(records),
+                records=num_records,
+                sequences=int(sequences.max(axis=1).sum()),
+                tokens=int(features["input_mask"].sum()),
+                labels_one=int(np.sum(features.get("next_sentence_labels", 0))),
+            )
     return {"file": output.name, **total, "sha256": digest.hexdigest()}
 
 

@@ -78,13 +78,7 @@ class TokenWriter:
 class TokenSource:
     """The tokens and boundaries of the documents of a store, or of adjacent ones in memory.
 
-    Args:
-        tokens: The ids, as bytes of `dtype`.
-        sentences: int64 as bytes, the first token of each sentence, and the end of the last one.
-        documents: int64 as bytes, the first sentence of each document, and the end of the last one.
-        dtype: The type of the ids.
-        first_document: The number of the first of `documents`.
-        first_sentence: The number of the first of `sentences`.
+    The three arrays are the files of a store, which may begin at a later document and sentence.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus import lines_of
-from tfrecords_tools.inputs.decoding import Unit, grouped, num_bytes_of
+from tfrecords_tools.inputs.text_files import Unit, grouped, num_bytes_of
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text.sentences import continues, import_function, splitter
 from tfrecords_tools.text.store import TokenWriter, token_dtype
@@ -49,10 +49,9 @@ class TokenizeUnit:
         settings, vocabulary = self.settings, self.vocabulary
         longest = settings.max_length - vocabulary.num_specials(2)
         counts = Counter()
-        lines = lines_of(self.unit, counts=counts, errors=settings.errors)
         split = sentence_splitter(settings.splitter, vocabulary)
         with TokenWriter(self.output, dtype=store_dtype(settings, vocabulary)) as writer:
-            for texts, is_first in _batches(lines, split):
+            for texts, is_first in _batches(lines_of(self.unit), split):
                 ids, lengths = _encoded(texts, vocabulary, settings)
                 is_unknown = ids % len(vocabulary) == vocabulary.unk_id
                 counts["unknown"] += int(np.count_nonzero(is_unknown))

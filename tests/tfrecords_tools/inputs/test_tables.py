@@ -1,7 +1,6 @@
 """Rows of parquet files and examples of TensorFlow Datasets as documents."""
 
 import tracemalloc
-from collections import Counter
 
 import pyarrow as pa
 import pytest
@@ -16,11 +15,9 @@ TEXTS = ["a\n\nb", None, " ", "c\r\nd", "\u00e9"]
 LINES = ["a", "b", "", "c", "d", "", "\u00e9", ""]
 
 
-def read(path, *, unit_bytes=1 << 20, errors="fail", text_field="text"):
-    lines = []
-    for unit in units([path], unit_bytes=unit_bytes, text_field=text_field):
-        lines += lines_of(unit, counts=Counter(), errors=errors)
-    return lines
+def read(path, *, unit_bytes=1 << 20, text_field="text"):
+    all_units = units([path], unit_bytes=unit_bytes, text_field=text_field)
+    return [line for unit in all_units for line in lines_of(unit)]
 
 
 @pytest.fixture
@@ -55,8 +52,6 @@ def test_columns_without_text_and_damaged_files_are_refused(table):
     path = table(text=pa.Array.from_buffers(pa.string(), 2, [None, *texts]))
     with pytest.raises(InputError, match=r"row 2 is not UTF-8 \(byte 0xe9 at column 2\)"):
         read(path)
-    assert read(path, errors="skip") == ["abc", ""]
-    assert read(path, errors="replace") == ["abc", "", "d\ufffdf", ""]
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(InputError, match=r"t\.parquet cannot be read"):
         read(path)
@@ -67,7 +62,7 @@ def test_a_large_row_group_is_read_in_batches(table):
     before, peak = pa.total_allocated_bytes(), 0
     tracemalloc.start()
     (unit,) = units([path], unit_bytes=1 << 30)
-    for _ in lines_of(unit, counts=Counter()):
+    for _ in lines_of(unit):
         peak = max(peak, pa.total_allocated_bytes() - before)
     assert peak + tracemalloc.get_traced_memory()[1] < 16 << 20
     tracemalloc.stop()
@@ -117,7 +112,7 @@ def test_parts_do_not_change_the_examples(data_dir):
     all_units = units([path], unit_bytes=60)
     assert len(all_units) > 5
     paths = dict.fromkeys(part.path for unit in all_units for part in unit)
-    assert list(paths) == [f"tfds:two_splits:1.2.0?split={name}" for name in ("train", "test")]
+    assert list(paths) == [f"tfds:two_splits?split={name}" for name in ("train", "test")]
     assert read(path, unit_bytes=60) == read(path) == documents(*range(5, 100), *range(7))
 
 
@@ -140,10 +135,9 @@ def test_invalid_names_are_refused(data_dir, name, message):
 def test_digests_of_splits(data_dir):
     with pytest.raises(InputError, match='has no feature "body", only number, text'):
         read("tfds:one_split", text_field="body")
-    entry = digest("tfds:two_splits?split=test")
     path = "tfds:two_splits:1.2.0?split=test"
-    assert entry == digest(path)
-    assert entry["path"] == path and entry["examples"] == 7 and len(entry["sha256"]) == 64
+    entry = digest(path)
+    assert entry["path"] == path and len(entry["sha256"]) == 64
     before = fingerprint(path)
     assert before["bytes"] == entry["bytes"] > 0
     (shard,) = (data_dir / "two_splits" / "1.2.0").glob("*test*")

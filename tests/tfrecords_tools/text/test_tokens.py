@@ -92,7 +92,7 @@ def test_documents_sentences_and_tokens(vocabulary, tmp_path):
     documents, result = tokenized(text, vocabulary, tmp_path)
     assert documents == [["ada sees cats .", "and ben too !", "cy ."], ["dora likes [UNK] ."]]
     assert result["documents"] == 2
-    assert result["counts"] == {"lines": 3, "unknown": 1, "long_sentences_cut": 0}
+    assert result["counts"] == {"unknown": 1, "long_sentences_cut": 0}
 
 
 def test_long_sentences_are_cut_and_counted(vocabulary, tmp_path):
