@@ -216,7 +216,7 @@ def _counts(features: Features, vocabulary: Vocabulary) -> dict[str, int]:
     return {name: int(count) for name, count in counts.items()}
 
 
-def report(counts: dict[str, int], *, labels: tuple[str, str] = NEXT_SENTENCE) -> str:
+def report(counts: dict[str, int], *, labels: Sequence[str] = NEXT_SENTENCE) -> str:
     """Returns the counts as lines of text; `labels` are the meanings of the labels 0 and 1."""
     records, predicted = counts["records"], counts.get("predicted", 0)
     values = {

@@ -53,7 +53,7 @@ def shards_of(manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def label_names(file: StrPath) -> tuple[str, str]:
+def label_names(file: StrPath) -> Sequence[str]:
     """Returns the meanings of labels 0 and 1; without a manifest those of next sentences."""
     manifest = read_manifest(Path(file).parent) or {"settings": {}}
     return RECORD_OBJECTIVES[manifest["settings"].get("objective", "nsp")].labels or NEXT_SENTENCE
