@@ -3,18 +3,17 @@
 import asyncio
 import json
 import math
-import threading
 import time
 
+import httpx
 import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
 from bert_keras.serving.client import AsyncClient, Client
-from tests.serving.scripted import json_reply, scripted_server
 
-PATH = "/v1/models/m"
-BUSY = json_reply({"error": "come later"}, status=503, **{"Retry-After": "0"})
+URL = "http://host:8501/proxied/v1/models/m/versions/3"
+BUSY = (503, '{"error": "come later"}', {"Retry-After": "0"})
 
 
 def predict(url, instances, *, signature_name=None, **settings):
@@ -22,14 +21,32 @@ def predict(url, instances, *, signature_name=None, **settings):
         return client.predict(instances, signature_name=signature_name)
 
 
-def doubled(method, path, body):
-    return json_reply({"predictions": [2 * each for each in json.loads(body)["instances"]]})
+@pytest.fixture
+def answer(monkeypatch):
+    """A function that lets a server give replies in turn, then doubled inputs, and returns the
+    list of its requests. A reply is (status, text, headers) or an exception."""
 
+    def answer(*replies):
+        def handle(request):
+            requests.append(json.loads(request.content))
+            if isinstance(reply := next(remaining, None), Exception):
+                raise reply
+            if reply is None:
+                doubled = [2 * each for each in requests[-1]["instances"]]
+                reply = (200, json.dumps({"predictions": doubled}), {})
+            return httpx.Response(reply[0], text=reply[1], headers=reply[2], request=request)
 
-def in_turn(*replies):
-    """A reply function that returns each of `replies`, then doubled inputs."""
-    remaining = list(replies)
-    return lambda *request: remaining.pop(0) if remaining else doubled(*request)
+        requests, remaining = [], iter(replies)
+        server = httpx.MockTransport(handle)
+        for transport, method in (
+            (httpx.HTTPTransport, "handle_request"),
+            (httpx.AsyncHTTPTransport, "handle_async_request"),
+        ):
+            send = getattr(server, method)
+            monkeypatch.setattr(transport, method, lambda _, request, send=send: send(request))
+        return requests
+
+    return answer
 
 
 def test_predictions(server_of):
@@ -68,77 +85,57 @@ def test_mistakes(server_of, instances, settings, message):
         predict(**{"url": url, "instances": instances, **settings})
 
 
-def test_many_instances_are_sent_in_bounded_requests_over_one_connection():
-    url = f"/proxied{PATH}/versions/3"
-    with scripted_server(doubled) as server, Client(server.url + url, batch_size=4) as client:
+def test_many_instances_are_sent_in_bounded_requests(answer):
+    requests = answer()
+    with Client(URL, batch_size=4) as client:
         assert client.predict(range(10)) == [2 * each for each in range(10)]
-        assert [len(each["instances"]) for each in server.documents] == [4, 4, 2]
+        assert [len(each["instances"]) for each in requests] == [4, 4, 2]
         assert client.predict([]) == []
         assert client.predict([1], signature_name="s") == [2]
-        assert server.documents[3]["signature_name"] == "s"
-        assert len(set(server.connections)) == 1
-        assert {path for _, path, _ in server.requests} == {f"{url}:predict"}
+    assert requests[3:] == [{"signature_name": "s", "instances": [1]}]
 
 
-def test_a_busy_server_and_a_lost_connection_are_retried():
-    too_many = json_reply({}, status=429, **{"Retry-After": "0"})
-    with scripted_server(in_turn(BUSY, too_many, None)) as server:
-        start = time.monotonic()
-        assert predict(server.url + PATH, [1, 2]) == [2, 4]
-        assert time.monotonic() - start > 0.2
-        assert len(server.requests) == 4
+def test_a_busy_server_and_a_lost_connection_are_retried(answer):
+    requests = answer(BUSY, (429, "{}", {"Retry-After": "0"}), httpx.ReadError(""))
+    start = time.monotonic()
+    assert predict(URL, [1, 2]) == [2, 4]
+    assert time.monotonic() - start > 0.2
+    assert len(requests) == 4
 
 
 @pytest.mark.parametrize(
     ("reply", "attempts", "message"),
     [
         (BUSY, 2, "returned 503: come later"),
-        (json_reply({"error": "no such model"}, status=404), 1, "returned 404: no such model"),
-        ((500, {}, b"<html>"), 1, "returned 500: Internal Server Error"),
-        ((301, {"Location": "/"}, b""), 1, "returned 301: Moved Permanently"),
-        ((200, {}, b"<html>hello"), 1, "returned no predictions but '<html>hello'"),
-        (json_reply([1]), 1, r"returned no predictions but '\[1\]'"),
-        (json_reply({"predictions": [1, 2, 3]}), 1, "returned 3 predictions for 1 instance;"),
+        (httpx.ReadError(""), 2, r"no server responds at .* \(ReadError\); start one"),
+        (httpx.ReadTimeout(""), 1, "took more than 60 seconds"),
+        ((404, '{"error": "no such model"}', {}), 1, "returned 404: no such model"),
+        ((500, "<html>", {}), 1, "returned 500: Internal Server Error"),
+        ((301, "", {"Location": "/"}), 1, "returned 301: Moved Permanently"),
+        ((200, "<html>hello", {}), 1, "returned no predictions but '<html>hello'"),
+        ((200, "[1]", {}), 1, r"returned no predictions but '\[1\]'"),
+        ((200, '{"predictions": [1, 2, 3]}', {}), 1, "returned 3 predictions for 1 instance;"),
     ],
 )
-def test_attempts_are_limited_and_rejected_requests_are_not_retried(reply, attempts, message):
-    with scripted_server(in_turn(reply, reply)) as server:
-        with pytest.raises(InputError, match=message):
-            predict(server.url + PATH, [1], num_attempts=2)
-        assert len(server.requests) == attempts
-
-
-def test_a_slow_server_causes_a_timeout_error():
-    done = threading.Event()
-    with scripted_server(lambda *_: done.wait(20) and None) as server:
-        with pytest.raises(InputError, match=r"took more than 0\.2 seconds"):
-            predict(server.url + PATH, [1], timeout=0.2)
-        done.set()
-        assert len(server.requests) == 1
-
-
-def test_async_calls_run_in_parallel_keep_their_order_and_are_retried():
-    together = threading.Barrier(3)
-
-    def reply(*request):
-        if b"wait" in request[2]:
-            together.wait(20)
-        return doubled(*request)
-
-    async def predict_all(url):
-        async with AsyncClient(url, batch_size=2) as client:
-            predictions = await asyncio.gather(*(client.predict([f"wait{n}"]) for n in range(3)))
-            return predictions, await client.predict(range(5))
-
-    async def predict_once(url):
-        async with AsyncClient(url, num_attempts=2) as client:
+def test_attempts_are_limited_and_rejected_requests_are_not_retried(
+    answer, reply, attempts, message
+):
+    async def predict_async():
+        async with AsyncClient(URL, num_attempts=2) as client:
             return await client.predict([1])
 
-    with scripted_server(reply) as server:
-        predictions, numbers = asyncio.run(predict_all(server.url + PATH))
-    assert predictions == [[f"wait{n}wait{n}"] for n in range(3)]
-    assert numbers == [0, 2, 4, 6, 8]
-    with scripted_server(in_turn(BUSY, None, BUSY)) as server:
-        with pytest.raises(InputError, match="no server responds at"):
-            asyncio.run(predict_once(server.url + PATH))
-        assert asyncio.run(predict_once(server.url + PATH)) == [2]
+    for call in (lambda: predict(URL, [1], num_attempts=2), lambda: asyncio.run(predict_async())):
+        requests = answer(reply, reply)
+        with pytest.raises(InputError, match=message):
+            call()
+        assert len(requests) == attempts
+
+
+def test_async_calls_run_in_parallel_and_keep_their_order(server_of):
+    async def predict_all(url):
+        async with AsyncClient(url, batch_size=2) as client:
+            return await asyncio.gather(*(client.predict([n, n + 1, n + 2]) for n in range(20)))
+
+    url = f"{server_of('half_plus_two')}/v1/models/half_plus_two"
+    for n, predictions in enumerate(asyncio.run(predict_all(url))):
+        assert predictions == [n / 2 + 2, n / 2 + 2.5, n / 2 + 3]

@@ -31,18 +31,11 @@ def limited(models):
         yield url
 
 
-@pytest.mark.parametrize(
-    ("body", "headers"),
-    [
-        (ONE + b" " * 1000, {}),
-        (gzip.compress(b"0" * 300_000), {"Content-Encoding": "gzip"}),  # 300 bytes
-    ],
-)
-def test_a_too_large_body_is_refused(limited, send, body, headers):
-    response = send(limited, "POST", PATH, body, headers)
-    assert response.status == 413
-    assert "has more than 1000 bytes" in response.json["error"]
-    assert send(limited, "POST", PATH, ONE).status == 200
+def test_a_too_large_body_is_refused(limited, send):
+    zipped = gzip.compress(b"0" * 300_000)
+    for body, headers in (ONE + b" " * 1000, {}), (zipped, {"Content-Encoding": "gzip"}):
+        response = send(limited, "POST", PATH, body, headers)
+        assert (response.status, "more than 1000" in response.json["error"]) == (413, True)
 
 
 def begun(url, body=b"", *, path=PATH, size=999):
@@ -157,15 +150,7 @@ VALUES = st.recursive(
 )
 
 
-@st.composite
-def tensors(draw):
-    value = draw(SCALARS)
-    for size in draw(st.lists(st.integers(0, 3), max_size=5) | st.just([1] * 80)):
-        value = [value] * size
-    return value
-
-
-INPUTS = VALUES | tensors() | st.dictionaries(NAMES, tensors(), max_size=3)
+INPUTS = VALUES | st.dictionaries(NAMES, st.lists(SCALARS, max_size=3), max_size=3)
 PREDICT = st.fixed_dictionaries(
     {},
     optional={

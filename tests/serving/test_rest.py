@@ -134,19 +134,15 @@ def rounded(value):
 
 def test_calls():
     for line, call in {
-        "GET /v1/models/m": Call("m", None, "status"),
         "GET /v1/models/a%0Ab/versions/07": Call("a\nb", 7, "status"),
-        "GET /v1/models/m/labels/any": Call("m", None, "status"),
         "GET /v1/models/m/versions/3/metadata": Call("m", 3, "metadata"),
         "POST /v1/models/..%2fm:predict": Call("../m", None, "predict"),
         "POST /v1/embeddings?api-version=1": Call("", None, "embeddings"),
     }.items():
         assert read_call(*line.split()) == call
-    for path in ("m:predict", "", "m/", "m/../m", f"m/versions/{2**63}", "m/versions/abc"):
+    for path in ("m:predict", "", "m/", "m/../m", f"m/versions/{2**63}"):
         with pytest.raises(Refusal, match=r"^Malformed request: "):
             read_call("GET", f"/v1/models/{path}")
-    with pytest.raises(Refusal, match="label: a b"):
-        read_call("POST", "/v1/models/m/labels/a%20b:predict")
 
 
 ONE = b'{"instances": [1.0]}'
@@ -263,18 +259,14 @@ def test_parse_errors_are_reported_fast(body):
 
 
 def test_numbers_and_strings_of_responses():
-    numbers = np.float32([1 / 3, 7, np.nan, -np.inf])
-    assert json_bytes(predictions({"y": numbers}, by_row=False)) == (
-        b'{"outputs": [0.333333343, 7.0, NaN, -Infinity]}'
-    )
     many = np.random.default_rng(1).normal(size=1000).astype(np.float32)
     assert np.float32(predictions({"y": many}, by_row=True)["predictions"]).tolist() == list(many)
-    label = np.array([b"no", b"\xff"], dtype=object)
-    outputs = {"p": np.float64([0.1, 1]), "label": label, "label_bytes": label}
-    assert predictions(outputs, by_row=True)["predictions"] == [
-        {"p": 0.1, "label": "no", "label_bytes": {"b64": "bm8="}},
-        {"p": 1.0, "label": "\ufffd", "label_bytes": {"b64": "/w=="}},
-    ]
-    empty = {"p": np.zeros([0, 2], np.float32), "q": np.zeros([0], np.int32)}
-    assert predictions(empty, by_row=True) == {"predictions": []}
-    assert predictions(empty, by_row=False) == {"outputs": {"p": [], "q": []}}
+    numbers, label = np.float32([1 / 3, np.nan]), np.array([b"no", b"\xff"], object)
+    outputs = predictions({"p": numbers, "label": label, "label_bytes": label}, by_row=True)
+    assert json_bytes(outputs).decode() == (
+        '{"predictions": [{"p": 0.333333343, "label": "no", "label_bytes": {"b64": "bm8="}}, '
+        '{"p": NaN, "label": "\ufffd", "label_bytes": {"b64": "/w=="}}]}'
+    )
+    assert (
+        predictions({"p": np.zeros([0, 2]), "q": np.zeros([0])}, by_row=True)["predictions"] == []
+    )

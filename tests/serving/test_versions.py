@@ -2,14 +2,13 @@
 
 import contextlib
 import shutil
-import threading
 import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.exporting.version_folder import METADATA, WARMUP
+from bert_keras.exporting.version_folder import WARMUP
 from bert_keras.exporting.warmup import write_warmup
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError, ServedModel
@@ -121,18 +120,6 @@ def test_the_watch_goes_on_after_a_bug_and_while_the_folder_is_away(folder, capl
     assert status == {"error_code": "UNKNOWN", "error_message": "a bug"}
 
 
-def test_running_requests_finish_before_a_version_is_closed(folder):
-    versions = Versions(folder, load=Loaded)
-    write(folder / "2", "two")
-    with versions.serving(LATEST) as (_, old):
-        thread = threading.Thread(target=look_twice, args=[versions])
-        thread.start()
-        wait_for(lambda: seen(versions) == ("two", {2: "AVAILABLE", 1: "UNLOADING"}))
-        assert not old.closed
-    thread.join(10)
-    assert old.closed and seen(versions)[1][1] == "END"
-
-
 @pytest.fixture
 def tiny(models, tmp_path):
     return shutil.copytree(models / "keras_tiny" / "1", tmp_path / "tiny" / "1")
@@ -153,23 +140,6 @@ def load(folder):
     load_version(folder, limits=Limits(), on_run=print).close()
 
 
-def test_exports_compute_row_by_row_if_their_shapes_say_so(models, tiny):
-    with contextlib.closing(ServedModel(models / "texty" / "1")) as model:
-        for name, inputs, expected in (
-            ("serving_default", {"sentences": np.array([b"a", b"b"], object)}, True),
-            ("serving_default", {"sentences": np.array([[b"a", b"b"]], object)}, False),
-            ("multi", {"a": np.zeros([3, 5]), "b": np.zeros(3)}, False),
-            ("agg", {"a": np.zeros([3, 2])}, False),
-            ("scalar", {"s": np.zeros([3])}, False),
-        ):
-            assert model.is_row_wise(name, inputs) == expected
-    for is_export in (False, True):
-        with contextlib.closing(ServedModel(tiny)) as model:
-            assert model.is_row_wise("serving_default", {"x": np.zeros([1, 3])}) == is_export
-        (tiny / METADATA).parent.mkdir(exist_ok=True)
-        (tiny / METADATA).write_text("{}")
-
-
 def test_an_op_whose_message_is_not_utf8(tmp_path):
     texts = spec("text", tf.string, None)
     save(tmp_path / "1", {"number": (lambda text: {"number": tf.strings.to_number(text)}, texts)})
@@ -181,18 +151,6 @@ def test_an_op_whose_message_is_not_utf8(tmp_path):
 
 
 DOUBLED = {"signature": "strict", "inputs": {"x": [1.0, 2.0]}}
-
-
-def test_every_warm_up_request_is_run_and_a_slow_one_is_no_error(odd, monkeypatch):
-    def predict(self, name, inputs):
-        runs.append(name)
-        raise Refusal("slow", status=504)
-
-    write_warmup(odd, [DOUBLED, {"signature": "words", "inputs": {"text": ["a"]}}], name="odd")
-    runs = []
-    monkeypatch.setattr(ServedModel, "predict", predict)
-    load(odd)
-    assert runs == ["strict", "words"]
 
 
 @pytest.mark.parametrize(
