@@ -86,32 +86,6 @@ def test_the_generator_of_a_replaced_token_model(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nothing", "new"], "nothing does not exist"),
-        (["gs://x/y", "new"], "gs://x/y is not on this machine"),
-        (["ours", "gs://x/y"], "gs://x/y is not on this machine"),
-        (["ours/weights.safetensors", "new"], "is a file; give the folder"),
-        ([".", "new"], ". itself is not a checkpoint; give ours"),
-        (["empty", "new"], "empty contains no known checkpoint"),
-        (["ours", "new", "--to", "onnx"], "onnx"),
-        (["ours", "ours"], "ours exists already"),
-        (["ours", "new", "--to", "google"], "google cannot store multiple_choice/dense"),
-        (["ours", "new", "--model", "BertMaskLM"], "did you mean 'BertMaskedLM'"),
-        (["ours", "new", "--layers", "3"], "3 layers"),
-    ],
-)
-def test_mistakes_are_one_line_and_write_nothing(tmp_path, capsys, monkeypatch, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty").mkdir()
-    write_checkpoint(random_checkpoint("BertMultipleChoice"), "ours", format="bert-keras")
-    assert main(["convert", *arguments]) == 2
-    error = capsys.readouterr().err.splitlines()
-    assert len(error) == 1 and message in error[0]
-    assert {path.name for path in tmp_path.iterdir()} == {"ours", "empty"}
-
-
-@pytest.mark.parametrize(
     ("num_layers", "of", "layers"),
     [(6, 12, [0, 2, 4, 7, 9, 11]), (3, 6, [0, 2, 5]), (4, 4, [0, 1, 2, 3]), (1, 5, [0])],
 )

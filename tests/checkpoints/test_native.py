@@ -71,16 +71,6 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path):
         open_checkpoint(tmp_path / "a")
 
 
-def test_unknown_formats_and_folders_with_contents_are_refused(tmp_path):
-    original = random_checkpoint("BertEncoder")
-    with pytest.raises(InputError, match="onnx"):
-        write_checkpoint(original, tmp_path / "new", format="onnx")
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "mine.txt").touch()
-    with pytest.raises(InputError, match="exists already"):
-        write_checkpoint(original, tmp_path / "full", format="bert-keras")
-
-
 def test_transposed_split_and_joined_arrays(tmp_path):
     array = np.random.default_rng(0).normal(size=(132, 7)).astype("float32")
     tensors = {

@@ -95,11 +95,6 @@ def test_missing_files_are_refused(tmp_path):
             record_files(records)
 
 
-def test_a_batch_size_of_0_is_refused(files):
-    with pytest.raises(InputError, match="batch_size is 0; expected at least 1"):
-        pretraining_dataset(files, batch_size=0)
-
-
 def test_files_with_different_schemas_are_refused(files, write, make_example):
     other = write("9.tfrecord", [make_example(1, masked_lm_ids=[1], masked_lm_positions=[1])])
     with pytest.raises(InputError, match="masked_lm_weights has 2 float_list values; expected 1"):

@@ -52,16 +52,6 @@ def test_each_worker_is_the_chief_of_its_own_strategy(monkeypatch):
         assert is_chief()
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("ps", "no strategy is called 'ps'"), ("multiworker", "TF_CONFIG"), ("tpu", "2.19")],
-)
-def test_strategies_that_cannot_be_used_are_refused(monkeypatch, name, message):
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    with pytest.raises(InputError, match=message):
-        named_strategy(name)
-
-
 def test_a_lost_worker_interrupts_the_run(monkeypatch):
     error = tf.errors.UnavailableError(None, None, "Socket closed")
     with pytest.raises(tf.errors.UnavailableError), interrupted_by_lost_worker():

@@ -105,15 +105,6 @@ def test_labels_of_a_test_file_are_read_if_present(tmp_path, name, label, expect
         task(name).read(path, split="dev")
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("text_columns", ()), ("long_texts", "mean"), ("kind", "two"), ("max_length", 2)],
-)
-def test_invalid_settings_are_refused(field, value):
-    with pytest.raises(InputError, match=field):
-        task(**{field: value})
-
-
 def test_several_labels_are_learnt_predicted_and_scored(tmp_path):
     path = write(
         tmp_path / "rows.jsonl",

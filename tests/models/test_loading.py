@@ -170,20 +170,6 @@ def test_a_tensor_of_no_part_is_unused(pretrained, capsys):
         assert "unused      mine (1)" in capsys.readouterr().out
 
 
-def test_damaged_folders_are_refused(pretrained, tmp_path):
-    with pytest.raises(
-        InputError, match=r"nothing does not exist; expected the folder of a checkpoint"
-    ):
-        load_model(tmp_path / "nothing")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"empty contains no known checkpoint; expected a"):
-        load_model(tmp_path / "empty")
-    weights = pretrained / WEIGHTS
-    weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(InputError, match=r"weights.safetensors is damaged"):
-        load_model(pretrained)
-
-
 def test_metadata_is_checked():
     with pytest.raises(InputError, match=r"max_length is 17; expected 3 to 16"):
         ModelMetadata(model="BertPretrainer", config=CONFIG, lowercase=True, max_length=17)

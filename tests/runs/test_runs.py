@@ -182,12 +182,6 @@ def test_a_finished_run_is_not_repeated_and_other_settings_are_refused(pretraine
         pretrain(other, records=records, output=output)
 
 
-def test_folders_with_other_files_are_refused(records, tmp_path):
-    (tmp_path / "mine.txt").touch()
-    with pytest.raises(InputError, match="exists and has no run; choose a new or empty output"):
-        pretrain(PRETRAIN, records=records, output=tmp_path)
-
-
 @pytest.mark.slow
 def test_finetuning_scores_better_than_the_majority_class(pretrained, table):
     output, _ = pretrained
@@ -242,20 +236,6 @@ def test_limited_training_examples_are_evenly_spaced(pretrained, table):
     assert some.examples == [unlimited.examples[int(number * step)] for number in range(5)]
     assert (len(some.rows), some.task.labels) == (5, unlimited.task.labels)
     assert more.examples == unlimited.examples
-
-
-def test_a_label_only_in_dev_is_refused_before_anything_is_written(pretrained, table):
-    with (table / "dev.tsv").open("a") as file:
-        file.write("red kind glass\tis glass\n")
-    with pytest.raises(InputError, match=r"dev.tsv, line 50 .*'is glass'; known: is "):
-        finetune(
-            TASK,
-            FINETUNE,
-            pretrained=pretrained[0] / "model",
-            data={"train": str(table / "train.tsv"), "dev": str(table / "dev.tsv")},
-            output=table / "run",
-        )
-    assert not (table / "run").exists()
 
 
 @pytest.mark.slow

@@ -148,15 +148,6 @@ def test_a_study_in_which_every_run_diverges_ends_with_an_error(several, output)
     assert not output.exists()
 
 
-@pytest.mark.parametrize(
-    "settings", [{"seeds": 0}, {"learning_rates": []}, {"learning_rates": [0.0, 1e-3]}]
-)
-def test_wrong_settings_are_refused_before_the_first_run(several, output, settings):
-    with pytest.raises(InputError, match=r"seeds|learning"):
-        several(FakeRun(), **settings)
-    assert not output.exists()
-
-
 def test_the_folder_of_a_single_run_is_refused(several, output):
     with claimed_output(output, recipe=RECIPE):
         pass

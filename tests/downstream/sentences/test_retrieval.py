@@ -98,12 +98,3 @@ def test_prompts_are_stored_in_the_embedding():
     assert TASK.embedding(source).prompts == {}
     task = dataclasses.replace(TASK, query_prompt="query: ")
     assert task.embedding(source).prompts == {"query": "query: ", "document": ""}
-
-
-@pytest.mark.parametrize(
-    ("settings", "field"),
-    [({"loss": "triplet"}, "negative_columns has 0 names"), ({"cutoff": 0}, "cutoff is 0")],
-)
-def test_wrong_settings_are_refused(settings, field):
-    with pytest.raises(InputError, match=field):
-        dataclasses.replace(TASK, **settings)
