@@ -37,7 +37,6 @@ TASKS = {
     "multi-label": "your table: several labels",
     "regression": "your table: a number",
     "sentence-pairs": "your table: embeddings from pairs with a score",
-    "simcse": "your texts: embeddings without labels",
     "retrieval": "your table: embeddings of queries and passages",
 }
 

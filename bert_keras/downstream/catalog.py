@@ -11,7 +11,7 @@ from bert_keras.downstream.korean.tags import TAG_TASKS
 from bert_keras.downstream.korean.texts import KOREAN_TASKS
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
 from bert_keras.downstream.ner.task import NER_TASK
-from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK, SIMCSE_TASK
+from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
 from bert_keras.downstream.sentences.retrieval import RETRIEVAL_TASK
 from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.downstream.swag import SWAG_TASK
@@ -32,7 +32,6 @@ TASKS: dict[str, Task] = {
         NER_FEATURES_TASK,
         *TABLE_TASKS.values(),
         SENTENCE_PAIRS_TASK,
-        SIMCSE_TASK,
         RETRIEVAL_TASK,
     )
 }
@@ -60,22 +59,23 @@ def task_of(metadata: ModelMetadata, *, name: str, source: StrPath) -> Task:
     tuned_on = metadata.task.get("name")
     if task.scores_other_tasks and tuned_on != name:
         return dataclasses.replace(task, max_length=metadata.max_length)
-    if not metadata.task:
+    labels = metadata.labels
+    if metadata.task:
+        found = f"{source} was fine-tuned on the task {tuned_on!r}"
+        check(tuned_on == name, f"{found}; use it, not {name!r}")
+    else:
         kind, expected = metadata.problem_type, task.problem_type or SINGLE
-        if kind not in ("", expected):
-            raise InputError(f"{source} has the problem_type {kind}; {name} expects {expected}")
-        if task.labels and {*metadata.labels} != {*task.labels}:
-            found, expected = (", ".join(each[:20]) for each in (metadata.labels, task.labels))
-            is_numbered = metadata.labels == numbered_labels(len(task.labels))
+        found = f"{source} has the problem_type {kind}"
+        check(kind in ("", expected), f"{found}; {name} expects {expected}")
+        if task.labels and {*labels} != {*task.labels}:
+            found, expected = (", ".join(each[:20]) for each in (labels, task.labels))
+            is_numbered = labels == numbered_labels(len(task.labels))
             check(is_numbered, f"{source} has the labels {found}; {name} has {expected}")
-            return task
-        return dataclasses.replace(task, labels=metadata.labels)
-    if tuned_on != name:
-        raise InputError(f"{source} was fine-tuned on the task {tuned_on!r}; use it, not {name!r}")
+            labels = task.labels
     known = {field.name for field in dataclasses.fields(task)}
     settings = {
         field: tuple(value) if isinstance(value, list) else value
         for field, value in metadata.task.items()
         if field in known
     }
-    return dataclasses.replace(task, **settings, labels=metadata.labels)
+    return dataclasses.replace(task, **settings, labels=labels)

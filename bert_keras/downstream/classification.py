@@ -81,11 +81,6 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     def metric(self) -> str:
         return self.scores[0]
 
-    @property
-    def has_blank_texts(self) -> bool:
-        """Whether the files contain rows without a text, which are read like others."""
-        return False
-
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
         """Reads the rows of a table; a label must be one of `labels` if these are set."""
         columns = (*self.text_columns, *([self.label_column] if needs_labels(split) else []))
@@ -105,15 +100,9 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     ) -> TextExample:
         """Checks the texts and the label of a row, and returns them as an example.
 
-        Args:
-            texts: The texts of the row.
-            label: The label as the file has it; None if it has none.
-            location: Where the row was read, for error messages.
-            split: The split of the row. Only "train" and "dev" require a label.
+        `label` is that of the file, or None; only the splits "train" and "dev" require one.
         """
         texts = tuple(texts)
-        has_text = self.has_blank_texts or any(text.strip() for text in texts)
-        check(has_text, f"{location} has no text in {' or '.join(self.text_columns)}")
         is_blank = not (label or "").strip() and self.kind != "many"
         if label is None or (is_blank and not needs_labels(split)):
             return TextExample(texts, None, location)

@@ -53,7 +53,6 @@ class GlueRow:
     headerless: Sequence[str] = ()  # the columns of files without a header
     # Whether official files contain rows with a wrong number of columns, which are skipped.
     has_broken_rows: bool = False
-    has_blank_texts: bool = False  # whether official files contain rows without a text
 
 
 # The scores are those of gluebenchmark.com/tasks. If a task has two, GLUE's average uses
@@ -166,10 +165,6 @@ class GlueTask(ClassificationTask):
     @property
     def file_names(self) -> dict[str, Sequence[str]]:
         return {split: [file] for split, file in self.row.files.items()}
-
-    @property
-    def has_blank_texts(self) -> bool:
-        return self.row.has_blank_texts
 
     def settings(self) -> dict[str, object]:
         settings = super().settings()

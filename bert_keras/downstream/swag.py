@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bert_keras.downstream.labels import accuracy, majority_accuracy
+from bert_keras.downstream.labels import accuracy
 from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import (
     FileNames,
@@ -112,9 +112,6 @@ class SwagTask(Task[SwagExample, EncodedTexts, ChosenEnding]):
     def score(self, examples: Examples, predictions: Sequence[ChosenEnding]) -> Scores:
         gold = [each.label for each in examples]
         return {"accuracy": accuracy(gold, [chosen.ending for chosen in predictions])}
-
-    def baseline(self, train: Examples, dev: Examples) -> Scores:
-        return {"majority_accuracy": majority_accuracy(train, dev)}
 
     def write_predictions(
         self, path: StrPath, examples: Examples, predictions: Sequence[ChosenEnding]

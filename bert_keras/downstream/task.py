@@ -44,10 +44,10 @@ class Encoded(abc.ABC):
 
     @abc.abstractmethod
     def batch(self, rows: np.ndarray) -> tuple:
-        """Returns (inputs, targets) or (inputs, targets, weights) of some rows for `model.fit`.
+        """Returns (inputs, targets, weights), or fewer, of some rows, int [B], for `model.fit`.
 
-        Each is an array or a dict of arrays, padded to the longest of the rows, int [B]. Targets of
-        examples without a label are zeros. Rows that are never trained may have only (inputs,).
+        Each is an array or a dict of arrays, padded to the longest of the rows. Targets of examples
+        without a label are zeros.
         """
 
     def shuffled_batches(self, *, batch_size: int, seed: int) -> Iterator[np.ndarray]:
@@ -139,10 +139,7 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     def encode_to_score(
         self, examples: Sequence[Example], tokenizer: TextTokenizer
     ) -> EncodedExamples:
-        """Returns the rows from whose outputs `predictions` are computed.
-
-        By default these are the rows of `encode`, which have a loss.
-        """
+        """Returns the rows for `predictions`, by default those of `encode`, which have a loss."""
         return self.encode(examples, tokenizer)
 
     def compile_arguments(self) -> dict[str, Any]:
@@ -167,9 +164,7 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     def score(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> Scores:
         """Returns the scores by name, in the units of the official scorer.
 
-        Args:
-            examples: Examples with labels; see `check_labels`.
-            predictions: A prediction for each example.
+        The examples have labels; see `check_labels`.
         """
 
     def baseline(self, train: Sequence[Example], dev: Sequence[Example]) -> Scores:
@@ -190,11 +185,7 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         """Raises InputError for an encoder that does not fit the settings of the task."""
 
     def embedding(self, source: ModelMetadata) -> EmbeddingConfig | None:
-        """Returns how the model computes embeddings; None if it computes none.
-
-        Args:
-            source: The metadata of the checkpoint from which the model starts.
-        """
+        """Returns how a model that starts from `source` computes embeddings; None if not at all."""
         return None
 
     def trained(self, model: keras.Model) -> keras.Model:
@@ -209,12 +200,8 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
 
     def settings(self) -> dict[str, object]:
         """Returns the settings that the model metadata stores; later predictions need the same."""
-        settings = dataclasses.asdict(self)
-        del settings["labels"]
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in settings.items()
-        }
+        values = {name: v for name, v in dataclasses.asdict(self).items() if name != "labels"}
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
 
 def needs_labels(split: str) -> bool:

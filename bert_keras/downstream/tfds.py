@@ -37,7 +37,7 @@ def tfds_files(data: StrPath) -> dict[str, str]:
     }
 
 
-def tfds_rows(path: str) -> Iterator[dict[str, object]]:
+def tfds_rows(path: str) -> Iterator[dict[str, Any]]:
     """Yields the columns of each row of `tfds:NAME:SPLIT` as Python values.
 
     The rows have the order of the builder's files, which may differ from that of the official
@@ -63,16 +63,12 @@ def _builder(name: str) -> Any:
         if os.path.isfile(os.path.join(name, "dataset_info.json")):
             return tfds.builder_from_directory(name)
         builder = tfds.builder(name)
-        if not os.path.isdir(builder.data_dir):
-            with contextlib.redirect_stdout(sys.stderr):
-                builder.download_and_prepare()
+        with contextlib.redirect_stdout(sys.stderr):
+            builder.download_and_prepare()  # returns at once if the data is there
         return builder
     except Exception as error:  # the code of each builder raises errors of its own
         reason = str(error).strip().split("\n")[0] or type(error).__name__
-        raise InputError(
-            f"{PREFIX}{name} cannot be read or downloaded: {reason}; without a network, copy the "
-            "TFDS folder of a machine that has it, or give the task's files"
-        ) from error
+        raise InputError(f"{PREFIX}{name} cannot be read or downloaded: {reason}") from error
 
 
 def _python(value, feature):

@@ -381,7 +381,7 @@ TAGGER = FinetuneRecipe(
 SENTENCE_PAIRS = FinetuneRecipe(
     batch_size=16, num_epochs=4, learning_rate=2e-5, bias_correction=True
 )
-# training_nli_v2.py and train_stsb_simcse.py of sentence-transformers.
+# training_nli_v2.py of sentence-transformers.
 IN_BATCH_NEGATIVES = FinetuneRecipe(
     batch_size=128, num_epochs=1, learning_rate=5e-5, bias_correction=True
 )
@@ -404,7 +404,6 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
         "swag": dataclasses.replace(PAPER, learning_rate=2e-5, batch_size=16),  # section 4.4
         "ner-features": TAGGER,
         "sentence-pairs": SENTENCE_PAIRS,
-        "simcse": IN_BATCH_NEGATIVES,
         "retrieval": IN_BATCH_NEGATIVES,
         "klue-tc": KLUE,
         "klue-sts": KLUE,

@@ -63,15 +63,13 @@ def test_a_batch_has_four_sequences_and_one_label_per_example(tmp_path, max_leng
     assert inputs["input_mask"].sum(axis=-1)[0].tolist() == [8, 8, 8, 8]
 
 
-def test_scores_baseline_and_prediction_files(tmp_path):
+def test_scores_and_prediction_files(tmp_path):
     swag_examples = SWAG_TASK.read(write(tmp_path / "val.csv"), split="dev")
     outputs = [np.array([0.0, np.log(3), 0, 0], np.float32), np.array([2.0, 0, 0, 0], np.float32)]
     predictions = SWAG_TASK.predictions(swag_examples, None, outputs)
     assert [each.ending for each in predictions] == [1, 0]
     assert predictions[0].probabilities == pytest.approx((1 / 6, 1 / 2, 1 / 6, 1 / 6))
     assert SWAG_TASK.score(swag_examples, predictions) == {"accuracy": 0.5}
-    train = [SwagExample("a", "b", ("c",) * 4, label) for label in (3, 3, 1)]
-    assert SWAG_TASK.baseline(train, swag_examples) == {"majority_accuracy": 0.5}
     path = tmp_path / "predictions.csv"
     SWAG_TASK.write_predictions(path, swag_examples, predictions)
     assert path.read_text() == ",pred\n0,1\n1,0\n"

@@ -31,7 +31,7 @@ SETTINGS = "num_epochs=6 batch_size=16 learning_rate=0.01 max_length=12 dimensio
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A random encoder, and files of sentence pairs, plain sentences and triplets."""
+    """A random encoder, and files of sentence pairs and triplets."""
     folder, source = tmp_path_factory.mktemp("sentences"), random.Random(1)
 
     def sentence():
@@ -51,8 +51,6 @@ def folder(tmp_path_factory):
             triplets.append((" ".join(first), " ".join(first[::-1]), " ".join(other)))
         write(f"pairs-{split}.tsv", ("sentence1", "sentence2", "score"), pairs)
         write(f"triplets-{split}.tsv", ("query", "positive", "negative"), triplets)
-    lines = [" ".join(sentence()) for _ in range(64)]
-    (folder / "plain.txt").write_text("\n".join(lines) + "\n")
     keras.utils.set_random_seed(1)
     vocabulary = Vocabulary((*SPECIAL_TOKENS, *WORDS))
     config = BertConfig(
@@ -160,16 +158,3 @@ def test_retrieval(folder, capsys, monkeypatch):
     query, passages = rankings[0]["query"], rankings[0]["passages"]
     cosines = vectors(loaded, passages) @ vectors(loaded, [query])[0]
     np.testing.assert_allclose(cosines, rankings[0]["cosines"], rtol=0, atol=1e-5)
-
-
-def test_simcse(folder):
-    arguments = command(
-        folder, "simcse", train="plain.txt", dev="pairs-dev.tsv", output="simcse",
-        settings="pooling=cls dropout_rate=0.1",
-    )  # fmt: skip
-    assert main(arguments) == 0
-    scores = json.loads((folder / "simcse" / "scores.json").read_text())
-    assert "loss" not in scores and scores["train_rows"] == 64
-    assert BertSentenceEncoder.from_pretrained(folder / "simcse/model").embedding.pooling == (
-        "cls",
-    )

@@ -13,7 +13,7 @@ from bert_keras.downstream.ner.tags import OUTSIDE, Sentence, entities, entity_c
 from bert_keras.downstream.ner.task import NerTask, Sentences, Tags
 from bert_keras.downstream.ner.words import TaggedWords, sentence_rows, units_of
 from bert_keras.downstream.task import FileNames, Outputs, Scores, fixed
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError
 from bert_keras.files import StrPath, text_lines
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -62,12 +62,10 @@ class NaverNerTask(NerTask):
                 expected = "expected a sentence, a tab, and a tag for each word"
                 raise InputError(f"{path}, line {line} is {text[:40]!r}; {expected}")
             tags = tuple(_REVERSED_TAG.sub(r"\2-\1", tag) for tag in columns[0])
-            for tag, written in zip(tags, columns[0], strict=True):
-                if tag not in self.labels or tag == written != OUTSIDE:
-                    expected = f"O, or TYPE-B or TYPE-I with TYPE of {', '.join(NAVER_TYPES)}"
-                    raise InputError(f"{path}, line {line} has {written!r}; expected {expected}")
+            if unknown := {*tags} - {*self.labels}:
+                expected = f"O, or TYPE-B or TYPE-I with TYPE of {', '.join(NAVER_TYPES)}"
+                raise InputError(f"{path}, line {line} has {unknown}; expected {expected}")
             sentences.append(Sentence(tuple(words), tags, 0, line))
-        check(sentences, f"{path} contains no sentence; expected at least one")
         return sentences
 
 
@@ -119,7 +117,6 @@ class KlueNerTask(NerTask):
                 characters, tags = zip(*rows, strict=True)
                 sentences.append(Sentence(characters, tags, 0, line - len(rows)))
                 rows = []
-        check(sentences, f"{path} contains no sentence; expected at least one")
         return sentences
 
     def encode(self, examples: Sentences, tokenizer: TextTokenizer) -> LocatedTokens:

@@ -43,7 +43,6 @@ ROWS: dict[str, GlueRow] = {
         labels=("0", "1"),
         scores=("accuracy",),
         files={"train": "ratings_train.txt", "dev": "ratings_test.txt", "test": "ratings_test.txt"},
-        has_blank_texts=True,
     ),
     "kornli": GlueRow(  # trained on the translation of MNLI alone
         folder="KorNLI",

@@ -37,8 +37,7 @@ INPUTS = (*SEQUENCE_FEATURES, "word_positions")
 class PositionedWords(TaggedWords):
     """Same as `TaggedWords`, but targets have one column per word, as a BertFeatureTagger needs.
 
-    The inputs also have `word_positions`, int32 [B,W], the positions of the first tokens of the
-    words. Label ids and weights are [B,W], like the logits of a BertFeatureTagger.
+    The inputs also have `word_positions`, int32 [B,W], the positions of their first tokens.
     """
 
     def columns(self, row: int) -> np.ndarray:
@@ -57,7 +56,8 @@ class PositionedWords(TaggedWords):
 class WordFeatures(PositionedWords):
     """Same as `PositionedWords`, but the inputs are features of words, as a WordTagger reads them.
 
-    `lengths` counts words instead of tokens.
+    `lengths` counts words. Inputs of a batch are `features`, float32 [B,W,K,D], and `word_mask`,
+    bool [B,W]; targets and weights are [B,W].
     """
 
     vectors: list[np.ndarray]  # for each of the K layers, the features of all words, float32 [W,D]
@@ -67,11 +67,6 @@ class WordFeatures(PositionedWords):
         return np.bincount(self.rows.word_rows, minlength=len(self.rows.starts))
 
     def batch(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-        """Returns (inputs, targets, weights) of some rows.
-
-        Inputs are `features`, float32 [B,W,K,D], and `word_mask`, bool [B,W]. Targets (label ids)
-        and weights are [B,W].
-        """
         words, positions = self.words(rows)
         word_mask_BW = np.zeros((len(rows), int(positions[1].max()) + 1), bool)
         word_mask_BW[positions] = True
@@ -129,14 +124,8 @@ def stored_features(
     The states are stored as FINGERPRINT/layer_9.npy in `folder`, where the fingerprint depends on
     the encoder and on its inputs.
 
-    Args:
-        encoder: The encoder.
-        words: The words and the rows of tokens that contain them.
-        layers: The hidden states: 0 for the embeddings, i for the output of block i.
-        folder: The folder of the files.
-
-    Returns:
-        A read-only memory map, float32 [W,D], for each hidden state.
+    `layers` are 0 for the embeddings and i for the output of block i. The result has a read-only
+    memory map, float32 [W,D], for each of them.
     """
     folder /= fingerprint(encoder, words)
     paths = {layer: folder / f"layer_{layer}.npy" for layer in layers}

@@ -5,10 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import cast
 
-from bert_keras.downstream.tfds import tfds_rows
-from bert_keras.errors import InputError, check, counted
+from bert_keras.errors import InputError, counted
 from bert_keras.files import StrPath, text_lines
 
 DOCUMENT_START = "-DOCSTART-"
@@ -59,22 +57,7 @@ def read_conll(path: StrPath) -> list[Sentence]:
             sentences.append(Sentence(words, tags, document, line - len(rows)))
             rows = []
         document += bool(columns)
-    check(sentences, f"{path} contains no sentence; expected lines with a word and its tag")
     return sentences
-
-
-def read_tfds(path: str) -> list[Sentence]:
-    """Reads the sentences of a split of a TFDS builder with the features `tokens` and `ner`.
-
-    `conll2003` is such a builder. Its rows do not name their documents, so `document` is always 0.
-    `line` is the number of the row. Rows without words are skipped.
-    """
-    rows = ((row["tokens"], row["ner"], n) for n, row in enumerate(tfds_rows(path), start=1))
-    return [
-        Sentence(tuple(cast(list[str], words)), tuple(cast(list[str], tags)), 0, number)
-        for words, tags, number in rows
-        if words
-    ]
 
 
 def entity_scores(

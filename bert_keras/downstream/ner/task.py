@@ -11,16 +11,10 @@ from typing import ClassVar, Self
 import keras
 import numpy as np
 
-from bert_keras.downstream.ner.tags import (
-    OUTSIDE,
-    Sentence,
-    entity_scores,
-    read_conll,
-    read_tfds,
-)
+from bert_keras.downstream.ner.tags import OUTSIDE, Sentence, entity_scores, read_conll
 from bert_keras.downstream.ner.words import TaggedWords, sentence_rows, word_tokens
 from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, fixed
-from bert_keras.downstream.tfds import is_tfds
+from bert_keras.downstream.tfds import is_tfds, tfds_rows
 from bert_keras.errors import InputError, check, check_choice, check_least
 from bert_keras.files import StrPath, atomic_file
 from bert_keras.text.tokenizer import TextTokenizer
@@ -73,11 +67,19 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         check_least(self, 3, "max_length")
 
     def sentences(self, path: StrPath) -> list[Sentence]:
-        """Returns the sentences of a file."""
-        return read_tfds(os.fspath(path)) if is_tfds(path) else read_conll(path)
+        """Reads a file in CoNLL's format, or a TFDS split with `tokens` and `ner`, as conll2003."""
+        if not is_tfds(path):
+            return read_conll(path)
+        rows = enumerate(tfds_rows(os.fspath(path)), start=1)
+        return [
+            Sentence(tuple(row["tokens"]), tuple(row["ner"]), 0, n)
+            for n, row in rows
+            if row["tokens"]
+        ]
 
     def read(self, path: StrPath, *, split: str = "train") -> list[Sentence]:
         sentences = self.sentences(path)
+        check(sentences, f"{path} contains no sentence; expected lines with words and tags")
         if sentences[0].tags is None and split in ("train", "dev"):
             raise InputError(f"{path} has one column; expected words and their tags")
         if self.context == "document" and sentences[-1].document == 0:
@@ -112,12 +114,11 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
 
     def compile_arguments(self) -> dict:
         """Returns the loss, which is the mean over words, and the metrics."""
-        return {
-            "loss": keras.losses.SparseCategoricalCrossentropy(
-                from_logits=True, reduction="mean_with_sample_weight"
-            ),
-            "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
-        }
+        loss = keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        )
+        accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+        return {"loss": loss, "weighted_metrics": [accuracy]}
 
     def predictions(
         self, examples: Sentences, encoded: TaggedWords, outputs: Outputs

@@ -1,29 +1,19 @@
-"""Defines `sentence-pairs` and `simcse`: embeddings whose cosine agrees with a similarity."""
+"""Defines the task `sentence-pairs`: embeddings whose cosine agrees with a similarity."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from bert_keras.downstream.labels import SCORES, Number
-from bert_keras.downstream.sentences.task import (
-    DistinctTexts,
-    Losses,
-    SentenceTask,
-    required_text,
-)
+from bert_keras.downstream.sentences.task import Losses, SentenceTask, required_text
 from bert_keras.downstream.table import table_rows
-from bert_keras.downstream.task import Encoded, FileNames, Scores, Task, needs_labels
+from bert_keras.downstream.task import Encoded, Scores, needs_labels
 from bert_keras.errors import check, check_range
 from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
-from bert_keras.training.sentence_losses import (
-    CoSENTLoss,
-    CosineSimilarityLoss,
-    MultipleNegativesRankingLoss,
-)
+from bert_keras.training.sentence_losses import CoSENTLoss, CosineSimilarityLoss
 
 
 class SentencePair(NamedTuple):
@@ -93,43 +83,4 @@ class SentencePairsTask(SentenceTask[SentencePair, float]):
         write_text(path, "index\tcosine\n" + "".join(rows))
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimcseTask(SentencePairsTask):
-    """Unsupervised SimCSE (Gao et al. 2021): the positive of a sentence is the sentence itself.
-
-    The model embeds each training sentence twice, and dropout makes the two embeddings different.
-    The other sentences of the batch are the negatives. Examples of "dev" are scored pairs, as in
-    `sentence-pairs`.
-    """
-
-    max_length: int = 32  # maximum number of tokens of a text; longer texts lose their end
-    text_column: str = "text"  # of a training table; a .txt file has a sentence on each line
-    loss: str = "ranking"
-
-    losses: ClassVar[Losses] = {"ranking": MultipleNegativesRankingLoss}
-    file_names: ClassVar[FileNames] = {
-        **Task.file_names,
-        "train": ("train.txt", *Task.file_names["train"]),
-    }
-
-    def read(self, path: StrPath, *, split: str = "train") -> list[SentencePair]:
-        """Reads sentences for "train", and otherwise pairs."""
-        if split != "train":
-            return super().read(path, split=split)
-        column = self.text_column
-        headerless = (column,) if Path(path).suffix == ".txt" else ()
-        rows = table_rows(path, columns=(column,), headerless=headerless)
-        texts = [(required_text(row, column, location=place), place) for place, row in rows]
-        return [SentencePair((text, text), None, location) for text, location in texts]
-
-    def encode(self, examples: Pairs, tokenizer: TextTokenizer) -> Encoded:
-        groups, targets = [each.texts for each in examples], np.zeros(len(examples), np.float32)
-        return self.encoded(groups, tokenizer, targets=targets, layout=DistinctTexts)
-
-    def encode_to_score(self, examples: Pairs, tokenizer: TextTokenizer) -> Encoded:
-        """Encodes the pairs without targets, because the loss does not read scores."""
-        return self.encoded([each.texts for each in examples], tokenizer)
-
-
 SENTENCE_PAIRS_TASK = SentencePairsTask(name="sentence-pairs")
-SIMCSE_TASK = SimcseTask(name="simcse")

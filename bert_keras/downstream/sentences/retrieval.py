@@ -2,19 +2,15 @@
 
 import dataclasses
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
 from bert_keras.config import EmbeddingConfig, ModelMetadata
-from bert_keras.downstream.sentences.task import (
-    DistinctTexts,
-    Losses,
-    SentenceTask,
-    required_text,
-)
+from bert_keras.data.buckets import distinct_batches
+from bert_keras.downstream.sentences.task import Losses, SentenceTask, required_text
 from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import Encoded, Scores
 from bert_keras.downstream.texts import EncodedTexts
@@ -45,6 +41,21 @@ class Ranking:
 
 
 Queries = Sequence[QueryExample]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistinctTexts(EncodedTexts):
+    """Groups whose training batches contain no text twice, for losses with in-batch negatives.
+
+    Texts with the same tokens are the same text. The texts of one example may be the same, as in
+    unsupervised SimCSE.
+    """
+
+    def shuffled_batches(self, *, batch_size: int, seed: int) -> Iterator[np.ndarray]:
+        limit, numbers = self.max_length - self.vocabulary.num_specials(1), {}
+        flat = [numbers.setdefault(tuple(ids[:limit]), len(numbers)) for ids in self.texts[0]]
+        texts_NG = np.array(flat, np.int64).reshape(len(self), -1)
+        return distinct_batches(self.lengths, texts_NG, batch_size=batch_size, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,14 +2,13 @@
 
 import abc
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bert_keras.config import EmbeddingConfig, ModelMetadata
-from bert_keras.data.buckets import distinct_batches
 from bert_keras.downstream.task import Encoded, Example, Outputs, Prediction, Task
 from bert_keras.downstream.texts import EncodedTexts
 from bert_keras.errors import InputError, check, check_choice, check_least
@@ -17,20 +16,6 @@ from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.training.sentence_losses import MatryoshkaLoss, SentenceLoss
 
 Losses = Mapping[str, type[SentenceLoss]]  # name of a loss -> its class
-
-
-@dataclass(frozen=True, kw_only=True)
-class DistinctTexts(EncodedTexts):
-    """Groups whose training batches contain no text twice, for losses with in-batch negatives.
-
-    Texts with the same tokens are the same text. The texts of one example may be the same.
-    """
-
-    def shuffled_batches(self, *, batch_size: int, seed: int) -> Iterator[np.ndarray]:
-        limit, numbers = self.max_length - self.vocabulary.num_specials(1), {}
-        flat = [numbers.setdefault(tuple(ids[:limit]), len(numbers)) for ids in self.texts[0]]
-        texts_NG = np.array(flat, np.int64).reshape(len(self), -1)
-        return distinct_batches(self.lengths, texts_NG, batch_size=batch_size, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +55,7 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
         return {"loss": loss}
 
     def embedding(self, source: ModelMetadata) -> EmbeddingConfig:
-        """Returns the embedding of the model: that of the checkpoint with the task's pooling.
-
-        Raises:
-            InputError: The largest of `dimensions` is not the size of the embedding.
-        """
+        """Returns the embedding of the model: that of the checkpoint with the task's pooling."""
         embedding = source.embedding or EmbeddingConfig()
         embedding = dataclasses.replace(
             embedding, pooling=self.pooling or embedding.pooling, default_prompt_name=None

@@ -27,11 +27,6 @@ class Candidate:
     start_logit: float
     end_logit: float
 
-    @property
-    def score(self) -> float:
-        """The score of the span, by which candidates are ordered."""
-        return self.start_logit + self.end_logit
-
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
@@ -46,8 +41,8 @@ class Prediction:
 class TokenSpan(NamedTuple):
     """A span of tokens of a context, and its logits."""
 
-    first: int  # index of the first token in `QuestionWindows.tokens`
-    last: int  # index of the last token
+    first: int  # index in `QuestionWindows.tokens`
+    last: int
     start_logit: float
     end_logit: float
 
@@ -207,11 +202,8 @@ def squad2_scores(
     exact, f1 = [score for score, _ in pairs], [score for _, score in pairs]
     has_answer = [bool(question.answers) for question in questions]
     scores: dict[str, float] = {}
-    for prefix, rows in (
-        ("", range(len(questions))),
-        ("HasAns_", [row for row, has in enumerate(has_answer) if has]),
-        ("NoAns_", [row for row, has in enumerate(has_answer) if not has]),
-    ):
+    for prefix, kinds in ("", (True, False)), ("HasAns_", (True,)), ("NoAns_", (False,)):
+        rows = [row for row, has in enumerate(has_answer) if has in kinds]
         if total := len(rows):
             scores[f"{prefix}exact"] = 100.0 * sum(exact[row] for row in rows) / total
             scores[f"{prefix}f1"] = 100.0 * sum(f1[row] for row in rows) / total

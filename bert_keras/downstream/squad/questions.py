@@ -100,7 +100,7 @@ def _json_rows(path: str) -> Iterator[tuple[str, Any, Any, Any]]:
 def _builder_rows(path: str) -> Iterator[tuple[str, Any, Any, Any]]:
     """Same as `_json_rows`, but for a TFDS split, whose answers are a dict of lists."""
     for number, row in enumerate(tfds_rows(path), start=1):
-        columns: Any = row["answers"]
+        columns = row["answers"]
         pairs = zip(columns["text"], columns["answer_start"], strict=True)
         answers = [{"text": text, "answer_start": start} for text, start in pairs]
         yield f"{path}, row {number}", row["context"], row, answers

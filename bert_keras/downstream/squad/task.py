@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +19,7 @@ from bert_keras.downstream.squad.answers import (
 from bert_keras.downstream.squad.questions import Question, read_questions, without_misplaced
 from bert_keras.downstream.squad.windows import MAX_SPECIALS, QuestionWindows, windows_over
 from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, needs_labels
-from bert_keras.errors import InputError, check, check_choice, check_least
+from bert_keras.errors import InputError, check_choice, check_least
 from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -58,7 +57,6 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
         check_least(self, 1, "stride", "max_question_length", "max_answer_length")
         # The candidates of version 2.0 contain "no answer", and `tuned` needs an answer too.
         check_least(self, 2 if self.allows_no_answer else 1, "num_best")
-        check(math.isfinite(self.null_threshold), "null_threshold is not a finite number")
         check_least(self, self.max_question_length + MAX_SPECIALS + 1, "max_length")
 
     @property
@@ -99,13 +97,9 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
 
     def compile_arguments(self) -> dict:
         """Returns the mean of the start and the end losses, as in run_squad.py."""
-        return {
-            "loss": {
-                end: keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-                for end in ("start", "end")
-            },
-            "loss_weights": {"start": 0.5, "end": 0.5},
-        }
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        weights = {"start": 0.5, "end": 0.5}
+        return {"loss": dict.fromkeys(weights, loss), "loss_weights": weights}
 
     def predictions(
         self, examples: Sequence[Question], encoded: QuestionWindows, outputs: Outputs
@@ -122,9 +116,9 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
     def tuned(self, examples: Sequence[Question], predictions: Sequence[Prediction]) -> Self:
         """Returns the task with the `null_threshold` that gives these predictions the best F1.
 
-        The best answer of each question is used even where "no answer" was predicted, because
-        thresholds above the present one could not be tested otherwise. If "no answer" for every
-        question is best, the threshold is below all null odds; the official script gives 0.0.
+        Where "no answer" was predicted, the best answer is used, to test higher thresholds. If "no
+        answer" for every question is best, the threshold is below all null odds (the official
+        script gives 0.0).
         """
         if not self.allows_no_answer:
             return self
@@ -141,16 +135,9 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
     def check_labels(self, examples: Sequence[Question]) -> None:
         for each in examples:
             if each.is_impossible and not self.allows_no_answer:
-                raise InputError(
-                    f"{each.location} has is_impossible, but each question of SQuAD 1.1 has an "
-                    "answer; use the task squad2"
-                )
+                raise InputError(f"{each.location} has is_impossible; use the task squad2")
             if not each.answers and not each.is_impossible:
-                other = ', or "is_impossible": true' if self.allows_no_answer else ""
-                raise InputError(
-                    f"{each.location} has no answers; expected at least one{other}; to predict "
-                    "them, use predict"
-                )
+                raise InputError(f"{each.location} has no answers; use predict to predict them")
 
     def score(self, examples: Sequence[Question], predictions: Predictions) -> Scores:
         scores = squad2_scores if self.allows_no_answer else squad1_scores

@@ -62,7 +62,7 @@ def test_files_may_have_words_without_tags(tmp_path):
 def test_invalid_files_are_refused(tmp_path, text, message):
     path = file_of(tmp_path, text)
     with pytest.raises(InputError, match=message) as error:
-        read_conll(path)
+        NER_TASK.read(path)
     assert str(error.value).startswith(str(path))
 
 

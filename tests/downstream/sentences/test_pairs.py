@@ -1,4 +1,4 @@
-"""The tasks sentence-pairs and simcse: rows, batches, scores and prediction files."""
+"""The task sentence-pairs: rows, batches, scores and prediction files."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ from bert_keras.downstream.catalog import named_task, task_of
 from bert_keras.downstream.sentences.pairs import SentencePair
 from bert_keras.errors import InputError
 
-TASK, SIMCSE = named_task("sentence-pairs"), named_task("simcse")
+TASK = named_task("sentence-pairs")
 HEADER = "index\tsentence1\tsentence2\tscore"
 ROWS = ["0\ta good film\ta film\t4.5", "1\ta bad film\tis long\t0", "2\tlong\tshort\t2.000"]
 CONFIG = BertConfig(vocab_size=20, hidden_size=8, num_layers=1, num_heads=2, max_positions=16)
@@ -119,26 +119,5 @@ def test_models_of_other_tasks_are_scored():
     source = metadata("BertSentenceEncoder", embedding=EmbeddingConfig(), task=settings)
     task = task_of(source, name="sentence-pairs", source="model")
     assert task == dataclasses.replace(TASK, max_length=16)
-    with pytest.raises(InputError, match="model is a BertEncoder; the task simcse needs a BertSe"):
-        task_of(metadata(), name="simcse", source="model")
-
-
-def test_simcse_reads_sentences_and_scores_pairs(tmp_path, tokenizer):
-    (tmp_path / "train.txt").write_text("a good film\n\na bad film\na good film\n")
-    write(tmp_path / "dev.tsv")
-    files = SIMCSE.files(tmp_path)
-    examples = SIMCSE.read(files["train"])
-    assert [each.texts for each in examples] == [
-        (text, text) for text in ("a good film", "a bad film", "a good film")
-    ]
-    assert examples[1].location == f"{files['train']}, line 3"
-    batches = SIMCSE.encode(examples, tokenizer).shuffled_batches(batch_size=3, seed=1)
-    first, second = sorted(sorted(next(batches).tolist()) for _ in range(2))
-    assert (first, second) in (([0], [1, 2]), ([0, 1], [2]))
-
-    dev = SIMCSE.read(files["dev"], split="dev")
-    (inputs,) = SIMCSE.encode_to_score(dev, tokenizer).batch(np.arange(3))
-    assert inputs["input_ids"].shape == (3, 2, 5)
-    (tmp_path / "train.txt").write_text("\n")
-    with pytest.raises(InputError, match=r"train.txt has no rows"):
-        SIMCSE.read(files["train"])
+    with pytest.raises(InputError, match="model is a BertEncoder; the task retrieval needs a Bert"):
+        task_of(metadata(), name="retrieval", source="model")

@@ -44,6 +44,17 @@ def test_training_batches_have_groups_and_no_text_twice(path, tokenizer):
         assert 1 not in batch or len(batch) == 1
 
 
+def test_a_sentence_may_be_its_own_passage(path, tokenizer):
+    """As in unsupervised SimCSE."""
+    path.write_text("text\na film\nbad film\na film\n")
+    task = dataclasses.replace(TASK, query_column="text", positive_column="text")
+    encoded = task.encode(task.read(path), tokenizer)
+    assert encoded.batch(np.arange(3))[0]["input_ids"].shape == (3, 2, 4)
+    batches = encoded.shuffled_batches(batch_size=3, seed=1)
+    first, second = sorted(sorted(next(batches).tolist()) for _ in range(2))
+    assert (first, second) in (([0], [1, 2]), ([0, 1], [2]))
+
+
 def test_the_corpus_is_that_of_the_file(path, tokenizer):
     task = dataclasses.replace(TRIPLETS, passage_prompt="passage:")
     encoded = task.encode_to_score(task.read(path, split="dev"), tokenizer)

@@ -128,7 +128,7 @@ def test_spans_start_in_the_window_with_the_maximum_context(ask, model_outputs):
     )
     (prediction,) = predicted_answers(questions, windows, outputs, **LIMITS)
     assert [each.text for each in prediction.candidates[:2]] == ["j", "e"]
-    assert prediction.candidates[1].score == 2.0
+    assert prediction.candidates[1].start_logit == 1.0
 
 
 def test_each_candidate_has_a_different_text_and_a_probability(ask, model_outputs):
@@ -138,7 +138,8 @@ def test_each_candidate_has_a_different_text_and_a_probability(ask, model_output
     )
     limits = {"num_best": 3, "max_answer_length": 1}
     (prediction,) = predicted_answers(questions, windows, outputs, **limits)
-    assert [(each.text, each.score) for each in prediction.candidates] == [("a", 6.0), ("b", 4.0)]
+    found = [(each.text, each.start_logit, each.end_logit) for each in prediction.candidates]
+    assert found == [("a", 3.0, 3.0), ("b", 2.0, 2.0)]
     probabilities = [each.probability for each in prediction.candidates]
     assert probabilities == pytest.approx([1 / (1 + np.exp(-2)), 1 / (1 + np.exp(2))])
     (prediction,) = predicted_answers(questions, windows, outputs, num_best=1, max_answer_length=1)
@@ -161,7 +162,7 @@ def test_the_score_of_no_answer_is_the_minimum_over_windows(ask, model_outputs):
         assert prediction.null_odds == (2 + 3) - (1.5 + 2)
         assert prediction.text == text
     assert [each.text for each in prediction.candidates[:2]] == ["", "b"]
-    assert prediction.candidates[0].score == 5.0
+    assert prediction.candidates[0].end_logit == 3.0
     assert sum(each.probability for each in prediction.candidates) == pytest.approx(1)
 
 

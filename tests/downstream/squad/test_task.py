@@ -27,7 +27,7 @@ def test_default_settings_are_those_of_run_squad():
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("version", "3"), ("null_threshold", float("nan")), ("stride", 0), ("max_length", 64),
+    [("version", "3"), ("stride", 0), ("max_length", 64),
      ("num_best", 1)],
 )  # fmt: skip
 def test_invalid_settings_are_refused(field, value):
@@ -66,9 +66,9 @@ def test_train_and_dev_questions_must_have_answers(squad_file):
     path = squad_file(("Lyon won.", [{"id": "1", "question": "who?"}]), name="test.json")
     (question,) = SQUAD1.read(path, split="test")
     for task in (SQUAD1, SQUAD2):
-        with pytest.raises(InputError, match=r"\(id 1\) has no answers; .* use predict"):
+        with pytest.raises(InputError, match=r"\(id 1\) has no answers; use predict"):
             task.check_labels([question])
-    with pytest.raises(InputError, match="has no answers; expected at least one"):
+    with pytest.raises(InputError, match="has no answers"):
         SQUAD1.read(path, split="dev")
 
 

@@ -92,7 +92,8 @@ def test_answers_equal_those_of_evaluation(model, folder, assert_frozen):
     for row, ((_, context), prediction) in enumerate(zip(EXAMPLES, predictions, strict=True)):
         start, end = together["start"][row], together["end"][row]
         assert context[start:end] == prediction.text
-        expected = prediction.candidates[0].score
+        best = prediction.candidates[0]
+        expected = best.start_logit + best.end_logit
         assert together["score"][row] == pytest.approx(expected, abs=1e-5)
     assert first["answer"] == together["answer"][:1] and first["start"] == together["start"][:1]
     assert empty["answer"] == ["", ""] and empty["start"] == empty["end"] == [-1, -1]
