@@ -1,38 +1,15 @@
 """Small SavedModels like those of the recorded responses of TF Serving, and servers for them."""
 
 import contextlib
-import http.client
-import json
 import time
-from dataclasses import dataclass
-from urllib.parse import urlsplit
 
+import httpx
 import pytest
 import tensorflow as tf
 
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.server import running_server
-
-
-@dataclass
-class Answer:
-    status: int
-    headers: http.client.HTTPMessage
-    body: bytes
-
-    @property
-    def json(self):
-        return json.loads(self.body.decode(errors="replace"))
-
-
-def send(url, method, path, body=None, headers=None):
-    """Sends one request over a new connection."""
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=3600)
-    with contextlib.closing(connection):
-        connection.request(method, path, body=body, headers=headers or {})
-        response = connection.getresponse()
-        return Answer(response.status, response.headers, response.read())
 
 
 def wait_for(happened, *, seconds=30):
@@ -186,6 +163,10 @@ def both_versions(models):
         yield url
 
 
-@pytest.fixture(name="send", scope="session")
-def send_fixture():
-    return send
+@pytest.fixture(scope="session")
+def send():
+    """A function that sends a request and returns the response."""
+    with httpx.Client(timeout=3600) as client:
+        yield lambda url, method, path, body=None, headers=None: client.request(
+            method, url + path, content=body, headers=headers
+        )

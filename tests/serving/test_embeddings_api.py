@@ -48,8 +48,8 @@ def test_texts_keep_their_order_in_each_format(url, send, encoding_format, dimen
     texts = [f"{'a' * n} d" for n in range(70)]  # more than one run takes
     fields = {"encoding_format": encoding_format, "dimensions": dimensions}
     response = post(send, url, input=texts, user="me", **fields)
-    assert (response.status, response.headers["Content-Type"]) == (200, "application/json")
-    document = response.json
+    assert (response.status_code, response.headers["Content-Type"]) == (200, "application/json")
+    document = response.json()
     vectors = [each.pop("embedding") for each in document["data"]]
     assert document == {
         "object": "list",
@@ -75,8 +75,8 @@ def test_texts_keep_their_order_in_each_format(url, send, encoding_format, dimen
 def test_refused_parameters(url, send, param, values):
     for value in values:
         response = post(send, url, **{"input": "a", param: value})
-        assert response.status == 400, value
-        error = response.json["error"]
+        assert response.status_code == 400, value
+        error = response.json()["error"]
         assert param in error.pop("message")
         assert error == {"type": "invalid_request_error", "param": param, "code": None}
 
@@ -84,20 +84,20 @@ def test_refused_parameters(url, send, param, values):
 def test_other_errors(url, server_of, folder, send):
     for body in ("", "{", "[1]", '{"model": "letters", "input": "\\ud800"}'):
         response = send(url, "POST", PATH, body)
-        assert response.status == 400
-        assert response.json["error"]["type"] == "invalid_request_error"
+        assert response.status_code == 400
+        assert response.json()["error"]["type"] == "invalid_request_error"
     response = post(send, url, input="a", model="gpt")
-    assert (response.status, response.json["error"]["code"]) == (404, "model_not_found")
+    assert (response.status_code, response.json()["error"]["code"]) == (404, "model_not_found")
     response = post(send, url, input=["a", "zero"])  # the vector of "zero" has no finite values
-    assert (response.status, response.json["error"]["type"]) == (500, "server_error")
+    assert (response.status_code, response.json()["error"]["type"]) == (500, "server_error")
     response = post(send, server_of("texty"), model="texty", input="a")
-    assert (response.status, response.json["error"]["param"]) == (400, "model")
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "model")
     with running_server(folder / "uncounted") as other:
         response = post(send, other, model="uncounted", input="a")
-        assert "num_tokens" in response.json["error"]["message"]
-    assert "Malformed" in send(url, "GET", PATH).json["error"]
+        assert "num_tokens" in response.json()["error"]["message"]
+    assert "Malformed" in send(url, "GET", PATH).json()["error"]
     body = '{"input": "a", "model": "letters"}'
-    assert send(url, "POST", f"{PATH}?api-version=1", body).status == 200
+    assert send(url, "POST", f"{PATH}?api-version=1", body).status_code == 200
 
 
 def test_an_exported_sentence_encoder_embeds_texts(tmp_path, send, monkeypatch):
@@ -111,7 +111,7 @@ def test_an_exported_sentence_encoder_embeds_texts(tmp_path, send, monkeypatch):
     texts = ["a good film", "bad", "the river was good the bank was bad", "is un"]  # one is cut
     with running_server(tmp_path / "saved" / "vectors") as url:
         for dimensions in (None, 5):
-            response = post(send, url, model="vectors", input=texts, dimensions=dimensions).json
+            response = post(send, url, model="vectors", input=texts, dimensions=dimensions).json()
             vectors = [each["embedding"] for each in response["data"]]
             np.testing.assert_allclose(
                 vectors, model.encode(texts, dimensions=dimensions), atol=1e-5

@@ -26,7 +26,7 @@ ONE = b'{"instances": [1.0]}'
 @pytest.fixture(scope="module")
 def limited(models):
     """The URL of a server with low limits for bodies."""
-    limits = Limits(max_body_bytes=1000, max_total_bytes=1500, max_requests=3, seconds=1.5)
+    limits = Limits(max_body_bytes=1000, max_total_bytes=1500, max_requests=3, seconds=4)
     with running_server(models / "half_plus_two", limits=limits) as url:
         yield url
 
@@ -35,7 +35,7 @@ def test_a_too_large_body_is_refused(limited, send):
     zipped = gzip.compress(b"0" * 300_000)
     for body, headers in (ONE + b" " * 1000, {}), (zipped, {"Content-Encoding": "gzip"}):
         response = send(limited, "POST", PATH, body, headers)
-        assert (response.status, "more than 1000" in response.json["error"]) == (413, True)
+        assert (response.status_code, "more than 1000" in response.json()["error"]) == (413, True)
 
 
 def begun(url, body=b"", *, path=PATH, size=999):
@@ -55,19 +55,19 @@ def received(connection):
 
 def test_a_slow_body_times_out_while_other_requests_are_served(limited, send):
     with begun(limited, b"{") as slow:
-        assert send(limited, "POST", PATH, ONE).status == 200
+        assert send(limited, "POST", PATH, ONE).status_code == 200
         answer = received(slow)
-    assert answer.startswith("HTTP/1.1 408 ") and "did not arrive within 1.5 s" in answer
+    assert answer.startswith("HTTP/1.1 408 ") and "did not arrive within 4 s" in answer
 
 
 def test_too_many_requests_and_too_many_bytes_are_refused(limited, send):
     def status(body=ONE):
-        return send(limited, "POST", PATH, body).status
+        return send(limited, "POST", PATH, body).status_code
 
-    waiting = [begun(limited) for _ in range(3)]
-    wait_for(lambda: status() == 503)
-    assert "queue to which this task" in send(limited, "POST", PATH, ONE).json["error"]
-    assert send(limited, "GET", "/v1/models/half_plus_two").status == 200
+    waiting = []
+    wait_for(lambda: waiting.append(begun(limited)) or status() == 503)
+    assert "queue to which this task" in send(limited, "POST", PATH, ONE).json()["error"]
+    assert send(limited, "GET", "/v1/models/half_plus_two").status_code == 200
     for connection in waiting:
         connection.close()
     wait_for(lambda: status() == 200)
@@ -99,10 +99,10 @@ def test_a_client_that_closes_its_sending_side_gets_its_response(second):
 
 def test_slow_requests_end_and_delay_others_only_until_then(second, send):
     endless, start = slow_body(2**31 - 1), time.monotonic()
-    assert send(second, "POST", ODD, endless).status == 504
+    assert send(second, "POST", ODD, endless).status_code == 504
     for _ in range(10):  # clients that disconnect
         begun(second, endless, path=ODD, size=len(endless)).close()
-    wait_for(lambda: send(second, "POST", ODD, slow_body(3)).status == 200)
+    wait_for(lambda: send(second, "POST", ODD, slow_body(3)).status_code == 200)
     assert time.monotonic() - start < 6
 
 
@@ -121,13 +121,13 @@ def test_concurrent_requests_get_their_own_predictions_or_errors(server_of, send
         answers = list(pool.map(send_request, range(300)))
     for number, answer in enumerate(answers):
         if number % 3 == 0 and number % 10 == 0:
-            assert answer.status == 400 and "negative" in answer.json["error"]
+            assert answer.status_code == 400 and "negative" in answer.json()["error"]
         elif number % 3 == 2:
-            outputs = [row["out"] for row in answer.json["predictions"]]
+            outputs = [row["out"] for row in answer.json()["predictions"]]
             assert outputs == [f"A{number}", "B"]
         else:
             expected = [-0.5, 0.5] if number % 3 else [2.0 * number, 2.0 * number + 2]
-            assert answer.json["predictions"] == expected
+            assert answer.json()["predictions"] == expected
 
 
 # 413 is for a text of 70,000 bytes; 408, 503 and 504 report limits that are not reached.
@@ -195,7 +195,7 @@ def fuzz(num_examples, send_request, **strategies):
 def check_control(server_of, send):
     body = '{"signature_name": "bytes", "instances": ["control"]}'
     response = send(server_of("texty"), "POST", "/v1/models/texty:predict", body)
-    assert response.json["predictions"][0]["out"] == "CONTROL"
+    assert response.json()["predictions"][0]["out"] == "CONTROL"
 
 
 @FEW_OR_MANY
@@ -208,11 +208,11 @@ def test_bodies(server_of, tmp_path, send, num_examples, api):
         if api == "embeddings":
             url, path = letters, "/v1/embeddings"
         response = send(url, "POST", path, body)
-        assert response.status in STATUSES, (response, body[:2000])
-        if response.status != 200:
-            assert isinstance(response.json["error"], dict if api == "embeddings" else str)
+        assert response.status_code in STATUSES, (response, body[:2000])
+        if response.status_code != 200:
+            assert isinstance(response.json()["error"], dict if api == "embeddings" else str)
         response = send(server_of("texty"), "POST", "/v1/models/texty:predict", control)
-        assert response.json["predictions"][0]["out"] == "CONTROL"
+        assert response.json()["predictions"][0]["out"] == "CONTROL"
 
     embedder(tmp_path / "letters" / "1")
     models = st.sampled_from(["texty"] * 3 + ["keras_tiny", "odd", "half_plus_two"])
@@ -235,4 +235,4 @@ def test_invalid_http_does_not_stop_the_server(server_of, send):
     ):
         with socket.create_connection((urlsplit(url).hostname, urlsplit(url).port)) as connection:
             connection.sendall(sent)
-    assert send(url, "GET", "/v1/models/half_plus_two").status == 200
+    assert send(url, "GET", "/v1/models/half_plus_two").status_code == 200

@@ -107,12 +107,12 @@ def test_it_finishes_running_requests_and_exits_quietly_on_a_signal(models, send
     arguments = (models / "odd", "--versions", 1, "--timeout", 20)
     with command(*arguments) as (process, url), ThreadPoolExecutor(1) as pool:
         start = time.perf_counter()
-        assert send_request(20_000).json == {"predictions": [20_000]}
+        assert send_request(20_000).json() == {"predictions": [20_000]}
         steps = round(20_000 / (time.perf_counter() - start))  # of about a second
         begun = pool.submit(send_request, steps)
         time.sleep(0.3)
         process.send_signal(ending)
-        assert begun.result(20).json == {"predictions": [steps]}
+        assert begun.result(20).json() == {"predictions": [steps]}
         assert process.wait(timeout=20) == 0
         assert "Traceback" not in process.stderr.read()
 
@@ -127,7 +127,7 @@ def test_requests_that_still_run_at_the_end_are_answered(models, send, monkeypat
             running = [pool.submit(send, url, *request, body) for _ in range(4)]
             time.sleep(0.5)
         for each in running:
-            assert each.result(20).status == 503
+            assert each.result(20).status_code == 503
     assert len(caplog.records) == 1 and not caplog.records[0].exc_info
 
 
