@@ -220,16 +220,11 @@ class GlueTask(ClassificationTask):
         self, path: StrPath, examples: Sequence, predictions: Sequence[LabelPrediction]
     ) -> None:
         """Writes the file that GLUE's server reads."""
-
-        def text(label) -> str:
-            most = self.row.max_score
-            return f"{min(max(0.0, label), most):.3f}" if most else str(label)
-
-        write_text(
-            path,
-            "index\tprediction\n"
-            + "".join(f"{n}\t{text(each.label)}\n" for n, each in enumerate(predictions)),
-        )
+        most = self.row.max_score
+        labels = (each.label for each in predictions)
+        texts = (f"{min(max(0.0, each), most):.3f}" if most else str(each) for each in labels)
+        rows = (f"{number}\t{text}\n" for number, text in enumerate(texts))
+        write_text(path, "index\tprediction\n" + "".join(rows))
 
 
 def tasks_of(rows: Mapping[str, GlueRow]) -> dict[str, GlueTask]:

@@ -1,23 +1,17 @@
 """GLUE: files, TFDS builders, scores of the official scorer, and the server's prediction files."""
 
 import dataclasses
-import json
 import zipfile
 
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from bert_keras.cli import main
-from bert_keras.config import BertConfig
 from bert_keras.downstream import glue
 from bert_keras.downstream.classification import TABLE_TASKS, TextExample
 from bert_keras.downstream.glue import GLUE_TASKS, submission_zip
 from bert_keras.downstream.labels import LabelPrediction
 from bert_keras.errors import InputError
-from bert_keras.models import BertEncoder
-from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 # Every official file format with two or three rows per file.
 BOM = "\ufeff"
@@ -139,7 +133,6 @@ def test_rows_with_a_line_end_in_a_text_are_skipped_and_reported(glue_folder, ca
     [
         ("sst2", "sentence\tlabel\nx\t2\n", "a.tsv, line 2 .*'2'; known: 0; 1"),
         ("cola", "gj04\t1\tHe.\n", "a.tsv, line 1 has 3 columns; expected 4, source, label, m"),
-        ("cola", "gj04\tx\t\tHe.\n", "a.tsv, line 1 .*'x'; known: 0; 1"),
         ("rte", "sentence1\tsentence2\tlabel\nA\tB\t1\n", "'1'; known: entailment; not_"),
         ("stsb", "sentence1\tsentence2\tscore\nA\tB\tnan\n", "line 2 has 'nan'"),
     ],
@@ -152,11 +145,8 @@ def test_errors_name_the_file_and_line(tmp_path, name, text, message):
 
 @pytest.mark.parametrize(("name", "label"), [("sst2", "-1"), ("sst2", ""), ("rte", "-1")])
 def test_unknown_labels_of_test_files_become_none(tmp_path, name, label):
-    lines = ["sentence\tsentence1\tsentence2\tlabel", f"a\tb\tc\t{label}"]
-    (tmp_path / "a.tsv").write_text("\n".join(lines))
+    (tmp_path / "a.tsv").write_text(f"sentence\tsentence1\tsentence2\tlabel\na\tb\tc\t{label}")
     assert GLUE_TASKS[name].read(tmp_path / "a.tsv", split="test")[0].label is None
-    with pytest.raises(InputError, match=r"line 2 "):
-        GLUE_TASKS[name].read(tmp_path / "a.tsv", split="dev")
 
 
 def examples(labels):
@@ -171,7 +161,6 @@ def examples(labels):
         ("mrpc", "111100", "111010",
          {"accuracy_and_f1": (4 / 6 + 0.75) / 2, "accuracy": 4 / 6, "f1": 0.75}),
         ("sst2", "10", "11", {"accuracy": 0.5}),
-        ("cola", "10", "11", {"matthews": 0.0, "accuracy": 0.5}),
     ],
 )  # fmt: skip
 def test_scores_equal_those_of_the_official_scorer(name, gold, predicted, scores):
@@ -202,17 +191,6 @@ def test_prediction_files_contain_label_names(tmp_path):
     assert (tmp_path / "p.tsv").read_text() == (
         "index\tprediction\n0\tcontradiction\n1\tentailment\n"
     )
-
-
-def test_the_settings_of_a_model_are_those_of_the_task():
-    assert GLUE_TASKS["stsb"].settings() == {
-        "name": "stsb",
-        "max_length": 128,
-        "kind": "number",
-        "text_columns": ["sentence1", "sentence2"],
-        "label_column": "score",
-        "long_texts": "truncate",
-    }
 
 
 def test_all_rows_of_the_shared_files_are_read(shared_data):
@@ -261,20 +239,6 @@ def test_builders_give_the_examples_of_the_files_in_their_order(glue_folder, bui
         found = [example[:2] for example in task.read(path, split=split)]
         assert [label for _, label in found] == pytest.approx([label for _, label in expected])
         assert [texts for texts, _ in found] == [texts for texts, _ in expected]
-
-
-def test_the_command_trains_and_scores_with_a_builder(builders, tmp_path, capsys):
-    tokenizer = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, "a", "man")))
-    config = BertConfig(
-        vocab_size=len(tokenizer.vocabulary), hidden_size=8, num_layers=1, num_heads=2
-    )
-    start = BertEncoder(config).save_pretrained(tmp_path / "encoder", tokenizer=tokenizer)
-    data = ["--data", "tfds:glue/mrpc"]
-    output = str(tmp_path / "run")
-    assert main(["finetune", "mrpc", *data, "--from", str(start), "--output", output]) == 0
-    capsys.readouterr()
-    assert main(["evaluate", "mrpc", *data, "--model", f"{output}/model", "--json"]) == 0
-    assert "accuracy" in json.loads(capsys.readouterr().out)
 
 
 def test_the_classification_task_reads_builders(builders):

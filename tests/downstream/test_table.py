@@ -56,19 +56,13 @@ def test_columns_of_objects_in_json_are_named_with_a_dot(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.doc", "x", "a.doc ends in '.doc'; expected .tsv"),
-        ("a.tsv", "", "a.tsv has no rows"),
         ("a.tsv", "t\tl\n", "a.tsv has no rows"),
         ("a.tsv", "t\tl\na\tb\nc\n", "a.tsv, line 3 has 1 column; expected 2, t, l"),
         ("a.tsv", "x\tl\na\tb\n", "a.tsv, line 2 has no column 't'; it has 'x', 'l'"),
         ("a.tsv", b"t\tl\ncaf\xe9\tb\n", "a.tsv, line 2 is not UTF-8"),
-        ("a.csv", 't,l\na,b\n"c,d\ne,f\n', "line 3 is not CSV"),
-        ("a.jsonl", '{"t": "a"}\n{"t": \n', "a.jsonl, line 2 is not JSON"),
         ("a.jsonl", "[1]\n", "a.jsonl, line 1 is not a JSON object"),
         ("a.jsonl", '\n{"t": {"x": 1}}\n', "line 2 has no column 't'; it has 't.x'"),
-        ("a.jsonl", '{"t": ["x"]}\n', "line 1 has no column 't'"),
         ("a.jsonl", '{"t": null}\n', "a.jsonl, line 1 has no column 't'"),
-        ("a.jsonl", '{"t": %s}\n' % ("9" * 5_000), "line 1 is not JSON"),
         ("a.json", '{"t": "a"}', "a.json is not a JSON list"),
     ],
 )  # fmt: skip
@@ -95,7 +89,7 @@ def written(tmp_path):
     return write
 
 
-def test_swag_and_squad_are_read_from_folders_of_tfds(written):
+def test_swag_is_read_from_a_folder_of_tfds(written):
     path = written(SWAG_FEATURES, SWAG_ROW)
     files = SWAG_TASK.files(path)
     assert files == {"train": f"{path}:train", "dev": f"{path}:validation"}

@@ -218,10 +218,10 @@ def squad2_scores(
 def best_threshold(
     scores: Sequence[float], has_answer: Sequence[bool], predictions: Sequence[Prediction]
 ) -> tuple[float, float]:
-    """Finds the threshold of the null odds above which "no answer" is best predicted.
+    """Returns the best mean score in percent, and the smallest threshold that reaches it.
 
-    Returns the best mean score, in percent, and the smallest threshold that reaches it: 0.0 if "no
-    answer" for every question is best. `scores` are those of the present predictions, from 0 to 1.
+    "No answer" is predicted above it; it is 0.0 if "no answer" is best for every question. `scores`
+    are those of the present predictions, from 0 to 1.
     """
     odds = [each.null_odds or 0.0 for each in predictions]
     best = current = sum(not has for has in has_answer)

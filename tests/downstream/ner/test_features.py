@@ -7,14 +7,12 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras.checkpoints.pretrained import save_model
-from bert_keras.config import BertConfig, ModelMetadata
-from bert_keras.downstream.batches import Predictor, training_batches
+from bert_keras.config import BertConfig
 from bert_keras.downstream.ner import features
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
 from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.errors import InputError
-from bert_keras.models import BertFeatureTagger, load_model
+from bert_keras.models import BertFeatureTagger
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
@@ -117,19 +115,6 @@ def test_stored_features_give_the_logits_and_targets_of_the_full_model(encoded, 
             np.testing.assert_array_equal(target, other)
 
 
-@pytest.mark.slow
-def test_training_on_stored_features_learns(encoded, folder):
-    model = new()
-    trained = TASK.trained(model)
-    stored = TASK.prepared(encoded, model, folder=folder)
-    trained.compile(optimizer=keras.optimizers.Adam(0.03), **TASK.compile_arguments())
-    batches = training_batches(stored, batch_size=16, seed=1)
-    trained.fit(batches, steps_per_epoch=60, shuffle=False, verbose=0)
-    outputs, _ = Predictor(model)(encoded)
-    scores = TASK.score(SENTENCES, TASK.predictions(SENTENCES, encoded, outputs))
-    assert scores["f1"] > 80
-
-
 def test_vectors_are_computed_once(encoded, model, stored, computed_rows, tmp_path):
     folder = tmp_path / "features"
     shutil.copytree(stored.vectors[0].filename.parents[1], folder)
@@ -150,21 +135,6 @@ def test_other_weights_or_words_are_computed_again(encoded, model, stored, compu
     shorter = TASK.encode(SENTENCES[:-1], TOKENIZER)
     assert TASK.prepared(shorter, model, folder=folder).vectors[0].shape[0] < len(other)
     assert len(computed_rows) == len(encoded) + len(shorter)
-
-
-def test_a_saved_model_is_rebuilt_from_the_settings_of_its_task(model, tmp_path):
-    metadata = ModelMetadata(
-        model=TASK.model,
-        config=CONFIG,
-        lowercase=True,
-        max_length=TASK.max_length,
-        labels=LABELS,
-        task=TASK.settings(),
-    )
-    save_model(model, tmp_path / "model", metadata=metadata, vocabulary=TOKENIZER.vocabulary)
-    loaded = load_model(tmp_path / "model")
-    inputs, *_ = TASK.encode(TWO, TOKENIZER).batch(np.arange(2))
-    np.testing.assert_array_equal(loaded(inputs), model(inputs))
 
 
 def test_an_encoder_with_too_few_layers_is_refused():

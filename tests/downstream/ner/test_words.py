@@ -37,15 +37,6 @@ def test_words_are_tokenized_separately():
     assert tokens.word_bounds.tolist() == [0, 3, 6]
 
 
-def test_each_short_sentence_is_a_row():
-    tokens = of_lengths([[1, 2], [3], [1, 1, 1]])
-    rows = sentence_rows(tokens, limit=3)
-    assert rows.starts.tolist() == [0, 3, 6]
-    assert rows.lengths.tolist() == [3, 3, 3]
-    assert rows.word_rows.tolist() == [0, 0, 1, 2, 2, 2]
-    assert rows.word_starts.tolist() == [0, 1, 0, 0, 1, 2]
-
-
 def test_a_long_sentence_has_several_rows():
     """Rows 0-3, 2-5, 4-7 and 5-8 have the middles 1.5, 3.5, 5.5 and 6.5; the first wins a tie."""
     tokens = of_lengths([[1] * 9])

@@ -6,27 +6,13 @@ import pytest
 
 from bert_keras.downstream.squad.questions import Answer, Question
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-TOKENS = (
-    *SPECIAL_TOKENS,
-    *LETTERS,
-    *"(),.-?'",
-    "who",
-    "won",
-    "lyon",
-    "japan",
-    "##ese",
-    "cafe",
-    "北",
-    "京",
-)
+from tests.factories import letter_vocabulary
 
 
 @pytest.fixture(scope="session")
 def tokenizer():
-    return WordPieceTokenizer(Vocabulary(TOKENS))
+    words = ("who", "won", "lyon", "japan", "##ese", "cafe", "北", "京")
+    return WordPieceTokenizer(letter_vocabulary(*words))
 
 
 @pytest.fixture

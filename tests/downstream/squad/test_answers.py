@@ -9,8 +9,6 @@ from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.downstream.squad.answers import (
     Candidate,
     Prediction,
-    best_threshold,
-    normalized,
     predicted_answers,
     squad1_scores,
     squad2_scores,
@@ -182,11 +180,6 @@ def question(*answers):
     )
 
 
-def test_normalized_removes_punctuation_and_articles():
-    assert normalized(" The  U.S. Army's\n“an” oath,  A-1 ") == "us armys “ ” oath a1"
-    assert normalized("The") == ""
-
-
 @pytest.mark.parametrize(
     ("golds", "predicted", "exact", "f1"),
     [
@@ -237,11 +230,6 @@ def test_the_best_threshold_of_the_null_odds():
     # none: 2; up to -5: 3; up to -3: 2; up to -1: 3; up to 2: 2; up to 4: 3
     assert (scores["best_exact"], scores["best_exact_thresh"]) == (60.0, -5.0)
     assert (scores["best_f1"], scores["best_f1_thresh"]) == (60.0, -5.0)
-
-
-def test_the_threshold_is_zero_if_no_answer_is_always_best():
-    predictions = [Prediction("wrong", -5.0), Prediction("wrong", -4.0)]
-    assert best_threshold([0, 0], [True, False], predictions) == (50.0, 0.0)
 
 
 @pytest.fixture
