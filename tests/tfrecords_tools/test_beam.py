@@ -9,7 +9,7 @@ import pytest
 
 from bert_keras.errors import InputError
 from tfrecords_tools import build as local
-from tfrecords_tools.settings import BuildSettings, GoogleSettings
+from tfrecords_tools.settings import BuildSettings
 
 # DirectRunner may download another runner, which ignores the mode; this runner is local.
 IN_MEMORY = ["--runner=FnApiRunner"]
@@ -140,21 +140,3 @@ def test_a_failed_job_reports_the_reason_and_leaves_no_files(
         bad = [tmp_path / "bad.txt"]
         built_on_beam(bad, vocabulary, tmp_path / "records", replace(SMALL, **settings))
     assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"], "files remain"
-
-
-@pytest.mark.extra
-def test_existing_folders_are_refused(beam, corpus, vocabulary, tmp_path):
-    with pytest.raises(InputError, match="exists already; choose another name"):
-        built_on_beam(corpus, vocabulary, tmp_path, SMALL)
-    (tmp_path / "records.beam-partial").mkdir()
-    (tmp_path / "records.beam-partial/running").touch()
-    with pytest.raises(InputError, match=r"beam-partial exists already"):
-        built_on_beam(corpus, vocabulary, tmp_path / "records", SMALL)
-
-
-@pytest.mark.extra
-def test_compat_google_and_unknown_options_are_refused(beam, corpus, vocabulary, tmp_path):
-    with pytest.raises(InputError, match=r"--compat google; leave out --beam"):
-        built_on_beam(corpus, vocabulary, tmp_path / "records", GoogleSettings())
-    with pytest.raises((ValueError, ImportError), match="Valid values are"):
-        built_on_beam(corpus, vocabulary, tmp_path / "records", SMALL, ["--runner=Tortoise"])

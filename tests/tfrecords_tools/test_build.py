@@ -109,21 +109,10 @@ def test_a_corpus_that_does_not_suffice_is_refused(vocabulary, tmp_path, text, s
     assert [path.name for path in tmp_path.iterdir()] == ["one.txt"], "files remain"
 
 
-def test_an_output_that_exists_or_is_in_the_corpus_is_refused(corpus, vocabulary, tmp_path):
-    before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(InputError, match="exists already"):
-        built(corpus, vocabulary, tmp_path)
-    with pytest.raises(InputError, match="a folder of the corpus"):
-        built([tmp_path], vocabulary, tmp_path / "new" / "records")
-    assert sorted(tmp_path.rglob("*")) == before
-
-
 @pytest.mark.parametrize(
     ("settings", "field"),
     [
-        ({"max_length": 4}, "max_length is 4"),
         ({"shards": 10**9}, "shards is 1000000000"),
-        ({"sequences_per_record": 0}, "sequences_per_record is 0"),
         ({"held_out_rate": -0.1}, "held_out_rate is -0.1"),
         ({"mask_rate": float("nan")}, "mask_rate is nan"),
         ({"objective": "nps"}, "did you mean 'nsp'"),

@@ -5,7 +5,6 @@ again, name a folder with google-research/bert: BERT_ORIGINAL=/path/to/bert pyte
 """
 
 import os
-import random
 import subprocess
 import sys
 from hashlib import sha256
@@ -14,7 +13,7 @@ import pytest
 
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.google import FastRandom, write_google
+from tfrecords_tools.google import write_google
 from tfrecords_tools.settings import GoogleSettings
 
 WORDS = ["ada", "sees", "maps", "un", "##aff", "##able", "##s", "the", "a", ",", ".", "!", "(", ")"]
@@ -145,42 +144,12 @@ def test_records_equal_the_original(case, files, vocabulary, tmp_path):
         assert list(records_of(output)) == list(records_of(original))
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 64, 65, 127, 128, 129, 1000])
-def test_fast_random_equals_random(count):
-    fast, original = FastRandom(9), random.Random(9)
-    expected = list(range(count))
-    original.shuffle(expected)
-    assert fast.shuffled(count).tolist() == expected
-    if count:
-        assert [fast.below(count) for _ in range(20)] == [
-            original.randint(0, count - 1) for _ in range(20)
-        ]
-    assert fast.random() == original.random()
-
-
 def test_batch_sizes_do_not_change_the_records(files, vocabulary, tmp_path, monkeypatch):
     expected, _ = written(files, vocabulary, tmp_path / "a", mask_unit="word")
     for name, size in (("BATCH_CHARACTERS", 3), ("BATCH_RECORDS", 7)):
         monkeypatch.setattr(f"tfrecords_tools.google.{name}", size)
     parts, _ = written(files, vocabulary, tmp_path / "b", mask_unit="word")
     assert digest(parts) == digest(expected)
-
-
-@pytest.mark.parametrize(
-    ("texts", "count"),
-    [
-        ((b"ada\n", b"maps\n"), 1),
-        ((b"ada\n\r", b"maps\n"), 1),
-        ((b"ada\n\xef\xbb\xbf\n", b"maps\n"), 1),
-        ((b"ada\n \r\n", b"maps\n"), 2),
-        ((b"\n\nada\n", b"\nmaps"), 2),
-    ],
-)
-def test_only_a_blank_line_ends_a_document(vocabulary, tmp_path, texts, count):
-    paths = [tmp_path / f"{number}.txt" for number in range(len(texts))]
-    for path, text in zip(paths, texts, strict=True):
-        path.write_bytes(text)
-    assert written(list(map(str, paths)), vocabulary, tmp_path / "o")[1]["documents"] == count
 
 
 def test_invalid_text_and_settings_are_refused(vocabulary, tmp_path):
@@ -195,10 +164,7 @@ def test_invalid_text_and_settings_are_refused(vocabulary, tmp_path):
         with pytest.raises(InputError, match=message):
             written([str(path)], vocabulary, tmp_path / "o")
     for settings, message in (
-        ({"max_length": 4}, "max_length is 4"),
         ({"max_predictions": 0}, "max_predictions is 0"),
-        ({"duplicates": 0}, "duplicates is 0"),
-        ({"short_sequence_rate": 1.1}, "short_sequence_rate is 1.1"),
         ({"mask_rate": float("nan")}, "mask_rate is nan"),
         ({"mask_unit": "line"}, "mask_unit is 'line'"),
     ):

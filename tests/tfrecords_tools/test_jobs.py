@@ -73,14 +73,6 @@ def test_a_killed_worker_is_reported(tmp_path):
         workers.run(jobs, stage="write", unit="file")
 
 
-def test_ctrl_c_never_reaches_a_worker(tmp_path):
-    jobs = [Write(tmp_path / "a", trouble="Ctrl-C")]
-    with Workers(2) as workers:
-        workers.run(jobs, stage="write", unit="file")
-    assert (tmp_path / "a").exists()
-    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
-
-
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
 def test_workers_end_with_their_parent(tmp_path, end):
     """Ctrl-C does not wait for a job, which may take hours."""

@@ -5,8 +5,7 @@ import unicodedata
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary, seems_lowercase
+from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.build import build
 from tfrecords_tools.cli import main
 from tfrecords_tools.settings import BuildSettings
@@ -45,22 +44,6 @@ def files(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.txt").write_text(text, "utf-8")
     return {name: [tmp_path / name / "a.txt"] for name in ("nfc", "nfd")}
-
-
-def test_the_tokenizer_reads_hangul_as_the_original_does():
-    """A cased one keeps the form of the text; one that strips accents decomposes into jamo."""
-    jamo = Vocabulary((*SPECIAL_TOKENS, "ᄇ", "##ᅵ", "##ᄀ", "##ᅡ"))
-    for text, offsets in (
-        ("비가", [(0, 1), (0, 1), (1, 2), (1, 2)]),
-        (decomposed("비가"), [(0, 1), (1, 2), (2, 3), (3, 4)]),
-    ):
-        tokenized = WordPieceTokenizer(jamo).encode(text)
-        assert tokenized.tokens == list(jamo.tokens[5:]) and tokenized.offsets == offsets
-    cased = WordPieceTokenizer(SYLLABLES, lowercase=False)
-    assert cased.encode("비가").tokens == ["비", "##가"]
-    assert cased.encode(decomposed("비가")).tokens == ["[UNK]"]
-    assert WordPieceTokenizer(SYLLABLES).encode("비가").tokens == ["[UNK]"]
-    assert not seems_lowercase(SYLLABLES) and seems_lowercase(jamo)
 
 
 def test_a_vocabulary_that_does_not_fit_the_text_is_noted(files, tmp_path, capsys):

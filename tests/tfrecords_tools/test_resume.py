@@ -145,25 +145,6 @@ def test_other_settings_files_texts_or_vocabularies_are_refused(
     assert stopped()["splits"]["train"]["records"]
 
 
-def test_finished_records_of_other_settings_are_refused(corpus, vocabulary, tmp_path):
-    output, arguments = tmp_path / "records", {"vocabulary": vocabulary}
-    build(corpus, output=output, settings=SETTINGS, **arguments)
-    expected = contents(output)
-    output.rename(tmp_path / "records.partial")
-    with pytest.raises(InputError, match="seed is 8, but was 7"):
-        build(corpus, output=output, settings=replace(SETTINGS, seed=8), **arguments)
-    build(corpus, output=output, settings=SETTINGS, **arguments)
-    assert contents(output) == expected
-
-
-def test_a_folder_of_other_files_is_not_changed(corpus, vocabulary, tmp_path):
-    (tmp_path / "records.partial").mkdir()
-    (tmp_path / "records.partial/vocab.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"partial contains .*vocab.txt.*which no build wrote"):
-        build(corpus, vocabulary=vocabulary, output=tmp_path / "records", settings=SETTINGS)
-    assert (tmp_path / "records.partial/vocab.txt").read_text() == "mine"
-
-
 def cut(path, data, _):
     path.write_bytes(data[: len(data) // 2])
 

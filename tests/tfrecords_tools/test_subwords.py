@@ -1,6 +1,5 @@
 """Records that are written with a byte-level BPE or a Unigram vocabulary."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +8,10 @@ import pytest
 
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.data.records import common_schema
-from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, vocabulary_in
 from tfrecords_tools.build import build
 from tfrecords_tools.check import check_records, every_file, parsed_batches
-from tfrecords_tools.settings import BuildSettings, GoogleSettings
-from tfrecords_tools.show import record_texts
+from tfrecords_tools.settings import BuildSettings
 
 LICENSE = (Path(__file__).parents[2] / "LICENSE").read_text("utf-8")
 SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=2, shards=1, seed=7)
@@ -102,26 +99,3 @@ def test_whole_words_end_at_blanks_and_lines(vocabulary, corpus):
                 assert is_chosen[index - 1] == is_chosen[index], (row, index)
                 num_same += is_chosen[index]
     assert num_same > 20
-
-
-def test_tokens_are_shown_as_text(vocabulary, corpus):
-    built(corpus, vocabulary, replace(SMALL, objective="sop"))
-    folder = corpus.parent / "records"
-    marks, text = list(record_texts(folder, vocabulary=vocabulary, count=1))
-    mask = vocabulary.tokens[vocabulary.mask_id]
-    assert "masked" in marks and f"{{{mask}=" in text and not re.search("Ġ\\w", text)
-    assert vocabulary.tokens[vocabulary.sep_id] in text
-
-
-def test_incompatible_settings_and_vocabularies_are_refused(subwords, corpus):
-    albert, roberta = (
-        rules_vocabulary(read_rules(subwords[name], {})) for name in ("albert", "roberta")
-    )
-    for vocabulary, settings, message in (
-        (albert, GoogleSettings(), "--compat google expects a WordPiece vocabulary"),
-        (albert, replace(SMALL, lowercase=False), "lower-cases texts; leave out --cased"),
-        (roberta, replace(SMALL, max_length=5), "max_length is 5; expected at least 6"),
-    ):
-        with pytest.raises(InputError, match=message):
-            build([corpus], vocabulary=vocabulary, output=corpus.parent / "no", settings=settings)
-    assert not list(corpus.parent.glob("no*"))

@@ -155,11 +155,9 @@ def test_the_unit_size_does_not_change_the_lines(file, monkeypatch, make, block,
 @pytest.mark.parametrize(
     ("content", "name", "kind"),
     [
-        ("a text", "a.txt", "text"),
         ("", "empty.jsonl", "jsonl"),
         ("{a brace} opens this text\n", "a", "text"),
         ("\ufeff\n" + '{"text": "a"}\n', "wiki_00", "jsonl"),
-        ('{"text": "' + "long " * 20_000 + '"}', "a", "jsonl"),
         ("not JSON", "a.jsonl", "jsonl"),
         ("<doc id=1>\n", "a", "wikiextractor"),
         (gzip.compress(b'{"text": "a"}'), "a.gz", "jsonl"),
@@ -230,22 +228,6 @@ def test_json_lines(file):
     assert read(file('{"body": "x", "text": 3}\n', "y"), text_field="body") == ["x", ""]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"text": ', "is no JSON object"),
-        ("[1]", "is no JSON object"),
-        ('{"a": 1, "b": 2}', 'with a text "text"'),
-        ('{"text": ["a"]}', "--text-field"),
-        ("[" * 100_000, "is no JSON object"),
-    ],
-)
-def test_damaged_json_lines_are_refused(file, line, message):
-    path = file(f'{{"text": "a"}}\n{line}\n{{"text": "b"}}\n', "x.jsonl")
-    with pytest.raises(InputError, match=rf"x\.jsonl, line 2 .*{message}"):
-        read(path)
-
-
 @pytest.mark.parametrize("unit_bytes", [1 << 20, 7, 4])
 def test_text_that_is_not_utf8_is_refused(file, unit_bytes):
     content = b"fine\n\n\ncaf\xe9 au lait\nmore\n\n\xff\n"
@@ -253,5 +235,12 @@ def test_text_that_is_not_utf8_is_refused(file, unit_bytes):
         read(file(content), unit_bytes=unit_bytes)
     with pytest.raises(InputError, match=r"packed.gz, line 4 is not UTF-8"):
         read(file(gzip.compress(content), "packed.gz"))
-    with pytest.raises(InputError, match=r"x\.jsonl, line 1 is not UTF-8 \(byte 0xed at column"):
-        read(file('{"text": "fine\\nx\\ud800y"}\n', "x.jsonl"))
+    for text, message in (
+        ('{"text": "fine\\nx\\ud800y"}', r"is not UTF-8 \(byte 0xed"),
+        ('{"text": ', "is no JSON object"),
+        ("[" * 100_000, "is no JSON object"),
+        ('{"a": 1, "b": 2}', 'with a text "text"'),
+        ('{"text": ["a"]}', "--text-field"),
+    ):
+        with pytest.raises(InputError, match=rf"x\.jsonl, line 2 .*{message}"):
+            read(file(f'{{"text": "a"}}\n{text}\n', "x.jsonl"))

@@ -1,7 +1,5 @@
 """Rows of parquet files and examples of TensorFlow Datasets as documents."""
 
-import tracemalloc
-
 import pyarrow as pa
 import pytest
 import tensorflow as tf
@@ -55,17 +53,6 @@ def test_columns_without_text_and_damaged_files_are_refused(table):
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(InputError, match=r"t\.parquet cannot be read"):
         read(path)
-
-
-def test_a_large_row_group_is_read_in_batches(table):
-    path = table(text=pa.array(["word " * 2000] * 5000), row_group_size=5000)  # 50 MB of text
-    before, peak = pa.total_allocated_bytes(), 0
-    tracemalloc.start()
-    (unit,) = units([path], unit_bytes=1 << 30)
-    for _ in lines_of(unit):
-        peak = max(peak, pa.total_allocated_bytes() - before)
-    assert peak + tracemalloc.get_traced_memory()[1] < 16 << 20
-    tracemalloc.stop()
 
 
 def split(num_examples):

@@ -1,15 +1,12 @@
 """Splits, ranges and buckets contain every document, sentence and instance once."""
 
-from array import array
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from tfrecords_tools.records import layout
-from tfrecords_tools.records.examples import read_bucket, write_buckets
-from tfrecords_tools.records.layout import documents_of, layouts_of, ranges_of, splits_of
-from tfrecords_tools.settings import BuildSettings
+from tfrecords_tools.records.layout import documents_of, ranges_of, splits_of
 from tfrecords_tools.text.store import TokenStore, TokenWriter, token_dtype
 
 
@@ -33,14 +30,6 @@ def test_every_document_has_one_split_and_one_number():
         assert all(other.number(each) is None for each in documents)
 
 
-def test_the_seed_decides_the_held_out_documents():
-    first, again, other = (splits_of(100, held_out_rate=0.1, seed=seed) for seed in (5, 5, 6))
-    assert first == again != other
-    (train,) = splits_of(100, held_out_rate=0, seed=5)
-    assert train.held_out == array("q")
-    assert [train.document(number) for number in range(100)] == list(range(100))
-
-
 @pytest.mark.parametrize("sentences", [1, 3, 10, 1000])
 def test_ranges_contain_every_sentence_once_in_order(store, monkeypatch, sentences):
     monkeypatch.setattr(layout, "SENTENCES_PER_RANGE", sentences)
@@ -60,28 +49,3 @@ def test_ranges_contain_every_sentence_once_in_order(store, monkeypatch, sentenc
     for number, bounds in sentences:
         tokens = np.frombuffer(store.tokens(*bounds), store.dtype)
         assert set(tokens.tolist()) == {number + 1}
-
-
-def test_sizes_of_splits_add_up(store):
-    settings = BuildSettings(held_out_rate=0.2)
-    layouts = layouts_of(store.document_sizes(), settings=settings, num_separators=1)
-    sizes = [(each.num_sentences, each.num_tokens) for each in layouts]
-    assert np.sum(sizes, axis=0).tolist() == [store.num_sentences, store.num_tokens]
-    ids = [number + 1 for number in layouts[1].split.held_out]
-    assert sizes[1] == (sum(n % 7 + 1 for n in ids), sum(n * (n % 7 + 1) for n in ids))
-
-
-def test_a_bucket_is_read_from_all_files_in_their_order(tmp_path):
-    spans = [[(0, 1, 5, 9), (0, 1, 20, 21), (2, 0, 7, 8)], [], [(1, 1, 3, 4)]]
-    tables = [np.array(table, np.int64).reshape(-1, 4) for table in spans]
-    paths = [tmp_path / name for name in "abc"]
-    assert write_buckets(paths[0], tables, num_buckets=3) == [3, 0, 1]
-    write_buckets(paths[1], [tables[1]] * 3, num_buckets=3)
-    write_buckets(paths[2], tables[::-1], num_buckets=3)
-    first, middle, last = (read_bucket(paths, num_buckets=3, bucket=n) for n in range(3))
-    assert np.stack(first, axis=1).tolist() == [
-        *([0, 1, 5, 9], [0, 1, 20, 21], [1, 0, 7, 8]),
-        [2, 1, 3, 4],
-    ]
-    assert not len(middle.instances)
-    assert last.starts.tolist() == [3, 5, 20, 7] and last.instances.tolist() == [0, 1, 1, 2]

@@ -81,24 +81,6 @@ def test_labels_are_balanced_to_the_pair(objective):
         assert 2 * sum(labels) == len(labels)
 
 
-def test_pairs_fill_the_length_and_ten_percent_are_short():
-    corpus = documents(*([5] * 4000 for _ in range(3)))
-    lengths = np.array([len(positions(spans)) for spans, _ in instances_of(next_sentence, corpus)])
-    assert lengths.max() <= 130
-    # 95 % within 1.96 standard deviations; 4 of them
-    short_rate, num = np.mean(lengths < 125), len(lengths)
-    assert short_rate == pytest.approx(0.1 * 118 / 124, abs=4 * (0.1 * 0.9 / num) ** 0.5)
-    assert lengths.min() <= 15
-    without = [len(positions(spans)) for spans, _ in instances_of(next_sentence, corpus, short=0.0)]
-    assert np.mean(np.array(without) >= 125) > 0.99
-
-
-def test_documents_of_one_sentence_have_only_random_next_texts():
-    corpus = documents(*[[5]] * 30)
-    assert [label for _, label in instances_of(next_sentence, corpus)] == [1] * 30
-    assert instances_of(sentence_order, corpus) == []
-
-
 def test_sentence_order_pairs_adjacent_texts():
     corpus = many()
     used = set()

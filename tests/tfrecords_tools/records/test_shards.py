@@ -85,38 +85,6 @@ def test_features_of_several_pairs_in_a_record():
     assert record["next_sentence_labels"].tolist() == [[0, 1, 0] if is_turned else [1, 0, 0]]
 
 
-def test_tokens_of_a_segmented_word_are_masked_together():
-    policy = MaskingPolicy(
-        mask_rate=0.4, max_predictions=4, mask_share=1.0, random_share=0.0, unit="word"
-    )
-    schema = PretrainingSchema(10, 4, has_labels=False)
-    generator = np.random.default_rng(1)
-    size = len(VOCABULARY)
-    tokens = np.array(
-        [5, 6, 7 + size, 8 + size, 9, 10, 50 + size], np.uint16
-    )  # 5, 6-7-8, 9, 10-##s
-    words = {(1,), (2, 3, 4), (5,), (6, 7)}
-    seen = set()
-    for _ in range(50):
-        sequences = sequences_of(table((0, [(0, 7)])), schema=schema, generator=generator)
-        record = features(
-            sequences,
-            tokens,
-            schema=schema,
-            vocabulary=VOCABULARY,
-            masker=Masker(policy, VOCABULARY),
-            generator=generator,
-        )
-        chosen = record["masked_lm_positions"][0][record["masked_lm_weights"][0] > 0].tolist()
-        chosen_words = [word for word in words if set(word) <= set(chosen)]
-        assert sorted(position for word in chosen_words for position in word) == chosen
-        seen.update(chosen_words)
-        ids = record["input_ids"][0].copy()
-        ids[chosen] = record["masked_lm_ids"][0][: len(chosen)]
-        assert ids.tolist() == [2, 5, 6, 7, 8, 9, 10, 50, 3, 0]
-    assert seen == words
-
-
 def filled(sizes, *, length=128, most=8, seed=1):
     sizes = np.array(sizes)
     generator = np.random.default_rng(seed)

@@ -1,7 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tfrecords_tools.records.writer import framed, serialized, varints
+from tfrecords_tools.records.writer import framed, serialized
 
 
 def features(generator, rows=50):
@@ -24,14 +24,6 @@ def test_bytes_equal_those_of_protobuf():
             kind.value.extend((values[name][row] + 0).tolist())
         assert tf.train.Example.FromString(encoded) == example
         assert encoded == example.SerializeToString(deterministic=True)
-
-
-def test_varints():
-    data, used = varints(np.array([[0, 127, 128], [300, 2**32 - 1, 1]]))
-    assert [row[counts].tobytes() for row, counts in zip(data, used, strict=True)] == [
-        b"\x00\x7f\x80\x01",
-        b"\xac\x02\xff\xff\xff\xff\x0f\x01",
-    ]
 
 
 def test_files_equal_those_of_tensorflow(tmp_path):

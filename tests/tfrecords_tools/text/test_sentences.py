@@ -1,5 +1,3 @@
-import time
-
 import pytest
 
 from tfrecords_tools.text import sentences as module
@@ -63,12 +61,6 @@ def test_korean(expected):
     assert splitter("ko")(" ".join(expected)) == expected
 
 
-def test_a_long_korean_quotation_is_split_but_not_before_its_particle():
-    inner = [f"비가 {number}번째 내린 날이었다." for number in range(30)]
-    expected = [f'그는 "{inner[0]}', *inner[1:-1], f'{inner[-1]}"라고 말했다.', "끝."]
-    assert splitter("ko")(" ".join(expected)) == expected
-
-
 def test_a_long_quotation_is_split_and_its_marks_stay_with_their_sentences():
     expected = [
         "He rose.",
@@ -105,31 +97,3 @@ def test_sentences_contain_all_characters_of_the_line(line, monkeypatch):
         results = sentences(line)
         assert "".join("".join(results).split()) == "".join(line.split())
         assert all(each == each.strip() != "" for each in results)
-
-
-def test_a_window_without_a_sentence_end_is_cut_between_words(monkeypatch):
-    monkeypatch.setattr(module, "WINDOW", 20)
-    assert sentences("one two three four five six seven") == [
-        "one two three four",
-        "five six seven",
-    ]
-    assert sentences("a" * 50 + " so. Then no.") == ["a" * 50, "so.", "Then no."]
-
-
-@pytest.mark.parametrize(
-    "unit", ["日本です。", "“No. Yes. ", "word ", "a", "Mr. X. ", "「日。」", "?!", ". ", "(A b. "]
-)
-def test_time_is_linear_in_the_length(unit):
-    def seconds(size):
-        start = time.process_time()
-        sentences(unit * (size // len(unit)))
-        return time.process_time() - start
-
-    seconds(20_000)
-    assert seconds(100_000) < 1  # a line without windows takes minutes
-
-
-def test_the_splitter_lines_keeps_lines():
-    assert splitter("lines")(" A b. C d. ") == ["A b. C d."]
-    assert splitter("lines")("  ") == []
-    assert splitter("en")("  ") == splitter("en")("") == []

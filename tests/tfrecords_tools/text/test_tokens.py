@@ -61,19 +61,6 @@ def test_joined_stores_contain_all_documents(tmp_path, monkeypatch, cut):
     assert read(tmp_path / "whole") == CORPUS * 2
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 3, 8])
-def test_several_documents_are_added_in_one_call(tmp_path, batch_size):
-    sentences = [[1, 2], [], [3], [], [], [4, 5, 6], [7]]
-    is_first = np.array([True, False, False, True, True, False, True])
-    with TokenWriter(tmp_path / "a", dtype=DTYPE) as writer:
-        for start in range(0, len(sentences), batch_size):
-            part = sentences[start : start + batch_size]
-            ids = np.array([number for sentence in part for number in sentence], np.int32)
-            lengths = np.array([len(each) for each in part])
-            writer.add(ids, lengths, is_first[start : start + batch_size])
-    assert read(tmp_path / "a") == [[[1, 2], [3]], [[4, 5, 6]], [[7]]]
-
-
 def tokenized(text, vocabulary, tmp_path, **changes):
     """Returns documents as lists of sentences of words, and what the job returns."""
     (tmp_path / "a.txt").write_text(text)
@@ -151,13 +138,6 @@ def test_tokens_of_a_word_continue_it(text, words, expected):
     flags = continues(text, tokenized, words.split())
     marked = ["+" * flag + token for flag, token in zip(flags, tokenized.tokens, strict=True)]
     assert " ".join(marked) == expected
-
-
-@pytest.mark.parametrize("words", ["使用 模型", "使用 语言 模型 来", "使用 语言", "语言 模型"])
-def test_words_that_differ_from_the_text_are_refused(words):
-    text = "使用语言模型"
-    with pytest.raises(InputError, match="the segmenter's words differ from the text"):
-        continues(text, TOKENIZER.encode(text), words.split())
 
 
 def test_a_segmenter_raises_the_ids_that_continue_a_word(plugins, tmp_path):
