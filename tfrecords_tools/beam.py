@@ -38,11 +38,11 @@ from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, file_system, open_file
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import text_entries, units_of
-from tfrecords_tools.inputs.corpus import digest, files, fingerprint
+from tfrecords_tools.inputs.corpus import digest, files
 from tfrecords_tools.inputs.text_files import Unit
 from tfrecords_tools.manifest import MANIFEST, folder_files, manifest_head
 from tfrecords_tools.records.examples import instances_of, text_at, write_buckets
-from tfrecords_tools.records.layout import Layout, Range, layouts_of, ranges_of
+from tfrecords_tools.records.layout import Layout, Range, layouts_of, ranges_of, shard_file
 from tfrecords_tools.records.shards import WriteShard
 from tfrecords_tools.settings import BuildSettings, Settings
 from tfrecords_tools.text.store import TokenSource, TokenStore, TokenWriter
@@ -65,7 +65,7 @@ _STEP_ERROR = re.compile(r"InputError: (.*?)(?: \[while running|\n|$)", re.S)
 class Job:
     """The values that every step receives."""
 
-    fingerprints: tuple[dict[str, Any], ...]  # of the inputs
+    paths: tuple[str, ...]  # of the inputs
     vocabulary: Vocabulary
     settings: BuildSettings
     partial: str  # the folder that the job writes to before it gets the name `output`
@@ -109,9 +109,9 @@ def build_on_beam(
         check(not is_used, f"{path} exists already; choose another name or remove it first")
     system.makedirs(folder, exist_ok=True)
     system.touch(f"{folder}/running")  # some file systems have no empty folders
-    job = Job(tuple(map(fingerprint, paths)), vocabulary, settings, partial, output)
+    job = Job(tuple(paths), vocabulary, settings, partial, output)
     try:
-        add_steps(pipeline, units_of(job.fingerprints, text_field=settings.text_field), job)
+        add_steps(pipeline, units_of(paths, text_field=settings.text_field), job)
         pipeline.run().wait_until_finish()
     except Exception as error:
         if message := _STEP_ERROR.search(f"{type(error).__name__}: {error}"):
@@ -144,9 +144,9 @@ def add_steps(pipeline: beam.Pipeline, units: Sequence[Unit], job: Job) -> None:
     )
     inputs = (
         pipeline
-        | "inputs" >> beam.Create([each["path"] for each in job.fingerprints])
+        | "inputs" >> beam.Create(job.paths)
         | "spread inputs" >> beam.Reshuffle()
-        | "digest" >> beam.Map(lambda path: (path, digest(path)))
+        | "digest" >> beam.Map(digest)
     )
     _ = (
         pipeline
@@ -306,7 +306,7 @@ def write_shard(
             writer.add(tokens, lengths)
         write_buckets(work / "instances", tables, num_buckets=layout.num_buckets)
         write = WriteShard(
-            output=work / layout.file(shard),
+            output=work / shard_file(layout.split.name, shard, len(layout.shards)),
             instances=(work / "instances",),
             layout=layout,
             shard=shard,
@@ -326,7 +326,7 @@ def _finish(
     job: Job,
     plan: Plan,
     shards: Sequence[tuple[ShardKey, dict]],
-    inputs: Sequence[tuple[str, dict]],
+    inputs: Sequence[dict],
 ) -> None:
     """Writes the manifest and gives all files their final names, the manifest last.
 
@@ -341,8 +341,7 @@ def _finish(
         keys = [(split, shard) for shard in range(len(layout.shards))]
         layout.expect_records(key in by_key for key in keys)
         splits[layout.split.name] = layout.summary([by_key[key] for key in keys])
-    digests = dict(inputs)
-    in_order = [digests[each["path"]] for each in job.fingerprints]
+    in_order = sorted(inputs, key=lambda each: job.paths.index(each["path"]))
     head = manifest_head(job.settings, job.vocabulary, in_order)
     head["versions"]["apache-beam"] = beam.__version__
     texts = folder_files({**head, **plan.entries, "splits": splits}, job.vocabulary)

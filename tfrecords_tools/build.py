@@ -15,7 +15,6 @@ from tqdm import tqdm
 
 from bert_keras.errors import check
 from bert_keras.files import (
-    LOCK,
     StrPath,
     is_remote,
     json_object,
@@ -25,7 +24,7 @@ from bert_keras.files import (
 )
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.google import write_google
-from tfrecords_tools.inputs.corpus import digest, files, fingerprint, units
+from tfrecords_tools.inputs.corpus import digest, files, size_of, units
 from tfrecords_tools.inputs.text_files import Unit
 from tfrecords_tools.jobs import Workers, result_of, write_receipt
 from tfrecords_tools.manifest import (
@@ -37,7 +36,7 @@ from tfrecords_tools.manifest import (
     shards_of,
 )
 from tfrecords_tools.records.examples import FindInstances
-from tfrecords_tools.records.layout import layouts_of, ranges_of
+from tfrecords_tools.records.layout import layouts_of, ranges_of, shard_file
 from tfrecords_tools.records.shards import WriteShard
 from tfrecords_tools.settings import BuildSettings, GoogleSettings, Settings
 from tfrecords_tools.text.store import TokenStore, join_stores
@@ -45,7 +44,6 @@ from tfrecords_tools.text.tokens import TokenizeUnit
 
 UNIT_BYTES = 1 << 20  # larger for a corpus of more than MAX_UNITS units
 MAX_UNITS = 1000
-Fingerprints = Sequence[dict[str, Any]]
 
 
 def build(
@@ -80,16 +78,15 @@ def build(
     for folder in filter(os.path.isdir, corpus):
         is_inside = Path(folder).resolve() in Path(output).resolve().parents
         check(not is_inside, f"{output} is in {folder}, a folder of the corpus; choose another")
-    inputs = list(map(fingerprint, files(corpus)))
+    paths = files(corpus)
     with resumed_folder(output) as folder, Workers(workers) as pool:
         work = folder / "work"
-        head = _checked_head(work, inputs, settings, vocabulary)
+        head = _checked_head(work, paths, settings, vocabulary)
         if not (folder / MANIFEST).exists():
             if isinstance(settings, GoogleSettings):
-                paths = [each["path"] for each in inputs]
                 entries = write_google(paths, vocabulary=vocabulary, settings=settings, work=work)
             else:
-                entries = _splits(work, inputs, settings, vocabulary, pool)
+                entries = _splits(work, paths, settings, vocabulary, pool)
             manifest = {**head, **entries}
             for name in shards_of(manifest):
                 os.replace(work / name, folder / name)
@@ -100,37 +97,31 @@ def build(
 
 
 def _checked_head(
-    work: Path, inputs: Fingerprints, settings: Settings, vocabulary: Vocabulary
+    work: Path, paths: Sequence[str], settings: Settings, vocabulary: Vocabulary
 ) -> dict[str, Any]:
     """Returns the head of the manifest and stores it, or compares it with that of the first run."""
     folder, plan = work.parent, work / "plan.json"
-    begun = next((path for path in (plan, folder / MANIFEST) if path.exists()), None)
-    old = json_object(begun) if begun else {}
-    is_known = not old or old.get("format") == FORMAT
-    check(is_known, f"another version of bert-tfrecords began {folder}; remove it to start again")
-    names = sorted({path.name for path in folder.iterdir()} - {LOCK, work.name})
-    check(begun or not names, f"{folder} contains {names[:1]}, which no build wrote; remove it")
-    # An input of the same size and time is not read again.
-    known = {str(known): entry for known, entry in old.get("fingerprints", [])}
-    bar = tqdm(inputs, desc="read inputs", unit=" file", disable=len(known) == len(inputs))
-    digests = [known.get(str(each)) or digest(each["path"]) for each in bar]
-    head = manifest_head(settings, vocabulary, digests)
-    if old:
+    inputs = list(map(digest, tqdm(paths, desc="read inputs", unit=" file")))
+    head = manifest_head(settings, vocabulary, inputs)
+    if begun := next((path for path in (plan, folder / MANIFEST) if path.exists()), None):
+        old = json_object(begun)
+        is_known = old.get("format") == FORMAT
+        check(is_known, f"another version began {folder}; remove it to start again")
         expect_same(old, head, folder=folder)
     work.mkdir(exist_ok=True)
-    write_json(plan, {**head, "fingerprints": list(zip(inputs, digests, strict=True))})
+    write_json(plan, head)
     return head
 
 
 def _splits(
     work: Path,
-    inputs: Fingerprints,
+    paths: Sequence[str],
     settings: BuildSettings,
     vocabulary: Vocabulary,
     pool: Workers,
 ) -> dict[str, Any]:
     """Writes the records of `BuildSettings` and returns their entries of the manifest."""
-    tokenized = result_of(work / "store") or _tokenize(work, inputs, vocabulary, settings, pool)
+    tokenized = result_of(work / "store") or _tokenize(work, paths, vocabulary, settings, pool)
     store, splits = TokenStore(work / "store"), {}
     num_separators = vocabulary.specials.num_separators
     for layout in layouts_of(
@@ -152,7 +143,7 @@ def _splits(
         layout.expect_records(map(bool, shard_sizes))
         write = [
             WriteShard(
-                output=work / layout.file(shard),
+                output=work / shard_file(name, shard, len(layout.shards)),
                 instances=tuple(job.output for job in find),
                 layout=layout,
                 shard=shard,
@@ -167,12 +158,12 @@ def _splits(
 
 
 def _tokenize(
-    work: Path, inputs: Fingerprints, vocabulary: Vocabulary, settings: BuildSettings, pool: Workers
+    work: Path, paths: Sequence[str], vocabulary: Vocabulary, settings: BuildSettings, pool: Workers
 ) -> dict[str, Any]:
     """Writes the token store of the corpus and returns the counts of documents and repairs."""
     jobs = [
         TokenizeUnit(unit, work / f"tokens-{number:05d}", vocabulary, settings)
-        for number, unit in enumerate(units_of(inputs, text_field=settings.text_field))
+        for number, unit in enumerate(units_of(paths, text_field=settings.text_field))
     ]
     results = pool.run(jobs, stage="tokenize", unit="B")
     documents = [each["documents"] for each in results]
@@ -184,10 +175,10 @@ def _tokenize(
     return result
 
 
-def units_of(inputs: Fingerprints, *, text_field: str) -> list[Unit]:
+def units_of(paths: Sequence[str], *, text_field: str) -> list[Unit]:
     """Divides the corpus into units, which affect the records: their numbers are part of seeds."""
-    unit_bytes = max(UNIT_BYTES, sum(each["bytes"] for each in inputs) // MAX_UNITS)
-    return units([each["path"] for each in inputs], unit_bytes=unit_bytes, text_field=text_field)
+    unit_bytes = max(UNIT_BYTES, sum(map(size_of, paths)) // MAX_UNITS)
+    return units(paths, unit_bytes=unit_bytes, text_field=text_field)
 
 
 def text_entries(results: Iterable[dict[str, Any]]) -> dict[str, Any]:

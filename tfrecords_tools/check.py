@@ -2,7 +2,7 @@
 
 import glob
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,16 +48,14 @@ def check_records(
         counts.update(_counts(features, vocabulary))
     paths = [records] if isinstance(records, (str, os.PathLike)) else records
     first: dict[str, str] = {}  # file by its digest
+    digests: dict[Path, dict[str, str]] = defaultdict(dict)  # by folder and name
     for file in files:
-        same = first.setdefault(file_sha256(file), file)
+        same = first.setdefault(digest := file_sha256(file), file)
         check(same == file, f"{file} contains the same records as {same}; remove one of them")
-    digests = {file: sha256 for sha256, file in first.items()}
+        digests[Path(file).parent][Path(file).name] = digest
     num_manifests, schema = 0, common_schema(files)
-    for folder in sorted({Path(file).parent for file in files}):
+    for folder, found in digests.items():
         if manifest := read_manifest(folder):
-            found = {
-                Path(file).name: digests[file] for file in files if Path(file).parent == folder
-            }
             is_whole = folder in map(Path, filter(os.path.isdir, paths))
             _compare(folder, manifest, schema, vocabulary, found, is_whole=is_whole)
             num_manifests += 1

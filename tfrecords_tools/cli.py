@@ -13,7 +13,7 @@ from bert_keras.files import check_output, refuse_existing, write_text
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
 from tfrecords_tools.manifest import label_names, records_vocabulary
 from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
-from tfrecords_tools.settings import BuildSettings, settings_of
+from tfrecords_tools.settings import BuildSettings, GoogleSettings
 
 PROGRAM = "bert-tfrecords"
 _EXAMPLES = """\
@@ -107,18 +107,16 @@ def command_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(required=True, metavar="vocab | build | check | show")
-    for name, command, example, options in (
-        ("vocab", vocab, "wiki.txt books.txt --output vocab.txt --size 30000", VOCAB_OPTIONS),
-        ("build", build, "corpus.txt --vocab vocab.txt --output records", BUILD_OPTIONS),
-        ("check", verify, "records", RECORDS),
-        ("show", show, "records --count 3", SHOW_OPTIONS),
+    for name, command, options in (
+        ("vocab", vocab, VOCAB_OPTIONS),
+        ("build", build, BUILD_OPTIONS),
+        ("check", verify, RECORDS),
+        ("show", show, SHOW_OPTIONS),
     ):
         sub = commands.add_parser(
             name,
             help=command.__doc__,
             description=command.__doc__,
-            epilog=f"example:\n  {PROGRAM} {name} {example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
             argument_default=argparse.SUPPRESS,  # the parsed arguments are those that are given
         )
@@ -177,7 +175,7 @@ def build(options: dict[str, Any]) -> None:
     arguments = {
         "vocabulary": vocabulary_from(options["vocab"]),
         "output": options["output"],
-        "settings": settings_of(values, compat=options.get("compat")),
+        "settings": (GoogleSettings if "compat" in options else BuildSettings)(**values),
     }
     if "beam" in options:
         try:

@@ -24,7 +24,6 @@ from bert_keras.files import utf8_error
 from bert_keras.text.packing import packed_texts
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.inputs.corpus import fingerprint
 from tfrecords_tools.inputs.tables import TFDS
 from tfrecords_tools.inputs.text_files import format_of, grouped, open_text
 from tfrecords_tools.jobs import result_of, write_receipt
@@ -50,16 +49,12 @@ def _tokenize(
     TensorFlow's GFile, which the original uses, does the same.
     """
     tokenizer = WordPieceTokenizer(vocabulary, lowercase=lowercase)
-    num_bytes = sum(fingerprint(file)["bytes"] for file in files)
-    with (
-        TokenWriter(output, dtype=token_dtype(len(vocabulary))) as writer,
-        tqdm(desc="tokenize", unit=" B", unit_scale=True, total=num_bytes) as bar,
-    ):
-        lines = chain.from_iterable(map(_lines, files))
-        for texts in grouped(lines, size_of=lambda text: len(text) + 1, most=BATCH_CHARACTERS):
+    lines = chain.from_iterable(map(_lines, files))
+    batches = grouped(lines, size_of=lambda text: len(text) + 1, most=BATCH_CHARACTERS)
+    with TokenWriter(output, dtype=token_dtype(len(vocabulary))) as writer:
+        for texts in tqdm(batches, desc="tokenize", unit=" batch"):
             # A blank line counts as an empty sentence that starts a document.
             writer.add(*tokenizer.flat_ids(texts), np.array([not text for text in texts]))
-            bar.update(sum(map(len, texts)))
     names, has_text = ", ".join(files), writer.num_documents > 0
     check(has_text, f"the corpus contains no text ({names}); expected one sentence per line")
 
@@ -86,6 +81,10 @@ class Pair(NamedTuple):
     start_b: int
     length_b: int
     is_random: bool
+
+
+PAIR = [("start_a", "<i8"), ("length_a", "<i4"), ("start_b", "<i8"), ("length_b", "<i4")]
+PAIR += [("is_random", "?")]
 
 
 class FastRandom:
@@ -150,8 +149,9 @@ def write_google(
         _tokenize(files, work / "store", vocabulary, lowercase=settings.lowercase)
         write_receipt(work / "store", {})
     store, generator = TokenStore(work / "store"), FastRandom(settings.seed)
-    instances = _instances(store, vocabulary, settings, generator)
-    rows = np.fromiter(instances, _row_dtype(settings))
+    lists = [(name, "<i4", settings.max_predictions) for name in ("chosen", "new_ids")]
+    row = np.dtype([*PAIR, ("num_chosen", "<i4"), *lists])
+    rows = np.fromiter(_instances(store, vocabulary, settings, generator), row)
     order = generator.shuffled(len(rows))
     check(
         len(rows) >= settings.shards,
@@ -180,7 +180,7 @@ def write_google(
 def _instances(
     store: TokenStore, vocabulary: Vocabulary, settings: GoogleSettings, generator: FastRandom
 ) -> Iterator[tuple]:
-    """Draws all instances; yields each as a row; see `_row_dtype`."""
+    """Draws all instances; yields a pair, its chosen tokens, and the ids that replace them."""
     is_word_start = None
     if settings.mask_unit == "word":
         is_word_start = np.array([not token.startswith("##") for token in vocabulary.tokens])
@@ -199,14 +199,6 @@ def _instances(
             new_ids = replacement_ids(len(chosen), generator, vocabulary.mask_id, len(vocabulary))
             empty = [0] * (settings.max_predictions - len(chosen))
             yield (*pair, len(chosen), chosen + empty, new_ids + empty)
-
-
-def _row_dtype(settings: GoogleSettings) -> np.dtype:
-    """Returns the type of a row: a `Pair`, its chosen tokens, and the ids that replace them."""
-    fields = [("start_a", "<i8"), ("length_a", "<i4"), ("start_b", "<i8"), ("length_b", "<i4")]
-    fields += [("is_random", "?"), ("num_chosen", "<i4")]
-    lists = [(name, "<i4", settings.max_predictions) for name in ("chosen", "new_ids")]
-    return np.dtype([*fields, *lists])
 
 
 def _features(

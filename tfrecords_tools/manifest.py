@@ -97,25 +97,23 @@ def manifest_head(settings: Settings, vocabulary: Vocabulary, inputs: Sequence[d
 
 def expect_same(begun: Mapping[str, Any], head: Mapping[str, Any], *, folder: Path) -> None:
     """Raises InputError for the first value of `head` that differs in a build that was begun."""
-    before, now = _values(begun), _values(head)
+    before, now = (
+        {
+            "compat": each["compat"],
+            **each["settings"],
+            **each["versions"],
+            "vocabulary": each["vocabulary"]["sha256"],
+            **{f"the SHA-256 of {entry['path']}": entry["sha256"] for entry in each["inputs"]},
+            "the order of the files": [entry["path"] for entry in each["inputs"]],
+        }
+        for each in (begun, head)
+    )
     for name in [*now, *before]:
-        if now.get(name) != before.get(name):
-            raise InputError(
-                f"{name} is {now.get(name)}, but was {before.get(name)} when {folder} was begun; "
-                "repeat the command that began it, or remove that folder to start again"
-            )
-
-
-def _values(head: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values that decide the bytes of records, by one name each."""
-    return {
-        "compat": head["compat"],
-        **head["settings"],
-        **head["versions"],
-        "vocabulary": head["vocabulary"]["sha256"],
-        **{f"the SHA-256 of {entry['path']}": entry["sha256"] for entry in head["inputs"]},
-        "the order of the files": [entry["path"] for entry in head["inputs"]],
-    }
+        check(
+            now.get(name) == before.get(name),
+            f"{name} is {now.get(name)}, but was {before.get(name)} when {folder} was begun; "
+            "repeat the command that began it, or remove that folder to start again",
+        )
 
 
 def split_summary(shards: Sequence[dict], *, summed: Sequence[str], **totals: int) -> dict:

@@ -1,8 +1,6 @@
 """Defines the settings of both writers of records, which are checked when they are created."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from bert_keras.data.masking import UNITS, MaskingPolicy, replacement_shares
 from bert_keras.data.schema import LONGEST_RECORD, PretrainingSchema
@@ -97,11 +95,6 @@ class BuildSettings:
 
     def for_vocabulary(self, vocabulary: Vocabulary) -> "BuildSettings":
         """Returns these settings with the vocabulary's own letter case, if its rules state one."""
-        min_length = vocabulary.num_specials(2) + 2
-        check(
-            self.max_length >= min_length,
-            f"max_length is {self.max_length}; expected at least {min_length} with this vocabulary",
-        )
         if not vocabulary.rules:
             return self
         check(
@@ -145,12 +138,3 @@ class GoogleSettings:
 
 
 Settings = BuildSettings | GoogleSettings
-
-
-def settings_of(options: Mapping[str, Any], *, compat: str | None = None) -> Settings:
-    """Creates the settings from values of fields of `BuildSettings`, or `compat="google"` ones."""
-    if not compat:
-        return BuildSettings(**options)
-    unknown = sorted(options.keys() - {each.name for each in fields(GoogleSettings)})
-    check(not unknown, f"--compat google has no option {' or '.join(unknown)}; leave it out")
-    return GoogleSettings(**options)

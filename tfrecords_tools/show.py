@@ -26,9 +26,7 @@ from tfrecords_tools.records.objectives import NEXT_SENTENCE
 
 WIDTH = 100  # characters of a line
 BAR_WIDTH, MAX_BARS = 40, 14  # of a histogram in a terminal
-MAX_DRAWN_BARS = 130  # each of 128 positions has its own bar
 PICTURES = (".png", ".svg", ".pdf")
-_EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def record_texts(
@@ -43,8 +41,6 @@ def record_texts(
     If the records are masked, the first text explains these marks. Records are numbered from 1 over
     all files.
     """
-    check(start >= 1, f"start is {start}; expected the number of a record, at least 1")
-    check(count >= 1, f"count is {count}; expected at least 1")
     files, labels = every_file(records), label_names(every_file(records)[0])
 
     def texts() -> Iterator[str]:
@@ -211,8 +207,7 @@ def text_bars(histogram: Histogram) -> str:
     width = max((len(name) for name, _ in bars), default=0)
     lines = [histogram.summary()]
     for name, count in bars:
-        eighths = round(count / largest * BAR_WIDTH * 8)
-        bar = "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+        bar = "█" * round(count / largest * BAR_WIDTH)
         lines.append(f"  {name:>{width}} {bar:<{BAR_WIDTH}} {count / total:>7.2%} {count:>12,}")
     return "\n".join(lines)
 
@@ -229,14 +224,10 @@ def plot(histograms: Sequence[Histogram], path: StrPath, *, title: str) -> None:
         if histogram is None:
             axes.set_axis_off()
             continue
-        bars = histogram.bars(MAX_DRAWN_BARS)
-        total = max(sum(count for _, count in bars), 1)
+        counts, names = histogram.counts, histogram.names or range(len(histogram.counts))
         width = 0.9 if histogram.names else 1
-        axes.bar(range(len(bars)), [100 * count / total for _, count in bars], width=width)
+        axes.bar(names, 100 * counts / max(counts.sum(), 1), width=width)
         axes.set_title(histogram.title)
         axes.set_ylabel(f"% of {histogram.of}")
-        labelled = range(0, len(bars), -(-len(bars) // 8) or 1)
-        names = [bars[index][0] for index in labelled]
-        axes.set_xticks(labelled, names if histogram.names else [n.split("-")[0] for n in names])
     with atomic_file(path) as partial:
         figure.savefig(partial, dpi=120, format=Path(path).suffix[1:].lower())

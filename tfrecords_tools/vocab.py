@@ -93,7 +93,6 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
         is_wordpiece or not (unused or segmenter),
         f"unused tokens and a segmenter do not fit the model {model}; expected wordpiece",
     )
-    check(unused >= 0, f"unused is {unused}; expected 0 or more")
     check(
         min_size + unused <= size <= LARGEST_SIZE,
         f"size is {size}; expected {min_size + unused} to {LARGEST_SIZE} tokens for {model}"

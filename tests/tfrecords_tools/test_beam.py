@@ -126,9 +126,6 @@ def test_runner_options_do_not_change_the_records(
         (b"ada\n\nben\n", {"shards": 99}, r"too few records \(train\) for 99 shards"),
         pytest.param(b"\n", {}, r"contains no text.*a line$", marks=SLOW),
         pytest.param(b"ada sees\nben likes\n", {}, "needs at least two documents", marks=SLOW),
-        pytest.param(
-            b"ada\n\nben\n", {"held_out_rate": 0.5}, "has 2 documents, too few to", marks=SLOW
-        ),
         pytest.param(b"ada\n\nben\n", {"splitter": "no_such:thing"}, "no_such", marks=SLOW),
     ],
 )

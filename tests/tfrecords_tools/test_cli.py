@@ -45,7 +45,6 @@ def bad(tmp_path, corpus, vocab, monkeypatch):
     """A folder with bad inputs beside good ones, and the working directory."""
     contents = {
         "empty.txt": b"",
-        "no-mask.txt": b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nada\n",
         "one.jsonl": b'{"text": "ada sees cats"}\n',
         "cut.tfrecord": b"\x10\0\0\0\0\0\0\0 some bytes of a record",
     }
@@ -68,7 +67,6 @@ BUILD = "build one.txt --vocab vocab.txt --output new"
         ("vocab one.txt --output vocab.txt", "vocab.txt exists already"),
         ("vocab one.txt --output v.json", "v.json does not fit --model wordpiece"),
         ("build empty.txt --vocab vocab.txt --output new", "the corpus contains no text"),
-        ("build one.txt --vocab no-mask.txt --output new", "no-mask.txt"),
         ("build one.txt --vocab none.txt --output new", "none.txt does not exist"),
         ("build one.txt --vocab vocab.txt --output full", "full exists already"),
         ("build one.txt --vocab vocab.txt --output gs://b/new", "is not on this machine"),

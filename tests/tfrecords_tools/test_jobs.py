@@ -31,9 +31,6 @@ class Write:
         if self.trouble == "busy":  # for hours
             self.output.with_suffix(".process").write_text(str(os.getpid()))
             time.sleep(3600)
-        if self.trouble == "Ctrl-C":
-            os.kill(os.getpid(), signal.SIGINT)
-            assert signal.SIGINT in signal.sigpending()
         self.output.write_text(str(os.getpid()))
         return {"name": self.output.name}
 

@@ -145,19 +145,14 @@ def test_other_settings_files_texts_or_vocabularies_are_refused(
     assert stopped()["splits"]["train"]["records"]
 
 
-def cut(path, data, _):
-    path.write_bytes(data[: len(data) // 2])
+DAMAGE = {
+    "cut": lambda path, data: path.write_bytes(data[: len(data) // 2]),
+    "empty": lambda path, data: path.write_bytes(b""),
+    "removed": lambda path, data: path.unlink(),
+}
 
 
-def empty(path, *_):
-    path.write_bytes(b"")
-
-
-def remove(path, *_):
-    path.unlink()
-
-
-@pytest.mark.parametrize("damage", [cut, empty, remove])
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_file_of_an_interrupted_build_is_made_again_or_refused(stopped, tmp_path, damage):
     """The records of a build never depend on a damaged file; a wrong plan is refused."""
     partial, backup, draw = tmp_path / "records.partial", tmp_path / "backup", random.Random(1)
@@ -170,7 +165,7 @@ def test_a_damaged_file_of_an_interrupted_build_is_made_again_or_refused(stopped
         shutil.rmtree(partial, ignore_errors=True)
         shutil.copytree(backup, partial)
         if path.stat().st_size:
-            damage(partial / path.relative_to(backup), path.read_bytes(), draw)
+            DAMAGE[damage](partial / path.relative_to(backup), path.read_bytes())
         try:
             stopped()
         except InputError:

@@ -109,28 +109,21 @@ def _remote_matches(pattern: str) -> Iterator[tuple[str, list[str]]]:
         )
 
 
-def fingerprint(path: str) -> dict[str, Any]:
-    """Returns "path", "bytes" and "modified" (ns), which change if an input is changed."""
+def size_of(path: str) -> int:
+    """Returns the number of bytes of an input."""
     if path.startswith(TFDS):
-        parts = list(map(fingerprint, tables.split_files(path)[1]))
-        modified = max(part["modified"] for part in parts)
-        return {"path": path, "bytes": sum(p["bytes"] for p in parts), "modified": modified}
+        return sum(map(size_of, tables.split_files(path)[1]))
     if is_remote(path):
         system, name = file_system(path)
-        seconds = system.modified(name).timestamp()
-        return {"path": path, "bytes": system.size(name), "modified": round(seconds * 1e9)}
-    status = os.stat(path)
-    return {"path": path, "bytes": status.st_size, "modified": status.st_mtime_ns}
+        return system.size(name)
+    return os.path.getsize(path)
 
 
 def digest(path: str) -> dict[str, Any]:
     """Returns the entry of an input in the manifest: "path", "bytes" and "sha256"."""
-    if path.startswith(TFDS):
-        description = digest(tables.split_files(path)[0])
-        return description | {"path": path, "bytes": fingerprint(path)["bytes"]}
-    with open_file(path) as file:
+    with open_file(tables.split_files(path)[0] if path.startswith(TFDS) else path) as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        return {"path": path, "bytes": file.tell(), "sha256": sha256}
+    return {"path": path, "bytes": size_of(path), "sha256": sha256}
 
 
 def units(corpus: Sequence[StrPath], *, unit_bytes: int, text_field: str = "text") -> list[Unit]:
@@ -157,7 +150,7 @@ def _named_errors(path: str) -> Iterator[None]:
 def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]:
     if path.startswith(TFDS):
         return tables.example_parts(path, unit_bytes=unit_bytes, text_field=text_field)
-    size, kind = fingerprint(path)["bytes"], format_of(path)
+    size, kind = size_of(path), format_of(path)
     if kind == "parquet":
         return tables.row_group_parts(path, unit_bytes=unit_bytes, text_field=text_field)
     step = max(1, size if compression_of(path) else unit_bytes)

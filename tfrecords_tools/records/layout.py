@@ -125,10 +125,6 @@ class Layout:
     num_buckets: int
     shards: tuple[range, ...]  # the buckets of each shard
 
-    def file(self, shard: int) -> str:
-        """Returns the name of the record file of a shard."""
-        return shard_file(self.split.name, shard, len(self.shards))
-
     def seeds_of_range(self, documents: Range) -> tuple[int, ...]:
         """Returns the seeds of the instances of a range."""
         return (*self._seeds, 0, documents.unit, documents.part)

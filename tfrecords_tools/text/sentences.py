@@ -13,11 +13,11 @@ import importlib
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial, wraps
+from functools import partial
 
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] - of a Rust module
 
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import TokenizedText
 
 TextParts = Callable[[str], list[str]]
@@ -42,7 +42,7 @@ def splitter(name: str) -> TextParts:
     "module:function".
     """
     if name == "lines":
-        return line_as_sentence
+        return lambda line: list(filter(None, [line.strip()]))
     if ":" in name:
         return import_function(name)
     if name not in LANGUAGES.split():
@@ -51,11 +51,6 @@ def splitter(name: str) -> TextParts:
             f"{LANGUAGES} (for another language, name the most similar one)"
         )
     return partial(sentences, language=name)
-
-
-def line_as_sentence(line: str) -> list[str]:
-    """Returns the stripped line as the only sentence, or no sentence if the line is blank."""
-    return [sentence] if (sentence := line.strip()) else []
 
 
 def sentences(line: str, *, language: str = "en") -> list[str]:
@@ -125,21 +120,12 @@ def import_function(name: str) -> TextParts:
     """Imports the function "module:function", which takes a text and returns a list of texts."""
     module_name, _, function_name = name.partition(":")
     try:
-        function = getattr(importlib.import_module(module_name), function_name)
+        return getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(
             f"{name!r} cannot be imported ({error}); expected module:function, as in jieba:lcut, "
             "where the module is installed or in a folder on PYTHONPATH"
         ) from error
-
-    @wraps(function)
-    def checked(text: str) -> list[str]:
-        parts = function(text)
-        is_valid = isinstance(parts, list) and all(isinstance(part, str) for part in parts)
-        check(is_valid, f"{name} returned {parts!r:.60} for {text!r:.40}; expected a list of texts")
-        return parts
-
-    return checked
 
 
 def continues(text: str, tokenized: TokenizedText, words: list[str]) -> list[bool]:
