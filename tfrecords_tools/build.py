@@ -28,7 +28,6 @@ from tfrecords_tools.inputs.corpus import digest, files, size_of, units
 from tfrecords_tools.inputs.text_files import Unit
 from tfrecords_tools.jobs import Workers, result_of, write_receipt
 from tfrecords_tools.manifest import (
-    FORMAT,
     MANIFEST,
     expect_same,
     folder_files,
@@ -104,10 +103,7 @@ def _checked_head(
     inputs = list(map(digest, tqdm(paths, desc="read inputs", unit=" file")))
     head = manifest_head(settings, vocabulary, inputs)
     if begun := next((path for path in (plan, folder / MANIFEST) if path.exists()), None):
-        old = json_object(begun)
-        is_known = old.get("format") == FORMAT
-        check(is_known, f"another version began {folder}; remove it to start again")
-        expect_same(old, head, folder=folder)
+        expect_same(json_object(begun), head, folder=folder)
     work.mkdir(exist_ok=True)
     write_json(plan, head)
     return head

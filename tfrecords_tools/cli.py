@@ -107,16 +107,17 @@ def command_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(required=True, metavar="vocab | build | check | show")
-    for name, command, options in (
-        ("vocab", vocab, VOCAB_OPTIONS),
-        ("build", build, BUILD_OPTIONS),
-        ("check", verify, RECORDS),
-        ("show", show, SHOW_OPTIONS),
+    for name, command, example, options in (
+        ("vocab", vocab, "wiki.txt books.txt --output vocab.txt --size 30000", VOCAB_OPTIONS),
+        ("build", build, "corpus.txt --vocab vocab.txt --output records", BUILD_OPTIONS),
+        ("check", verify, "records", RECORDS),
+        ("show", show, "records --count 3", SHOW_OPTIONS),
     ):
         sub = commands.add_parser(
             name,
             help=command.__doc__,
             description=command.__doc__,
+            epilog=f"example: {PROGRAM} {name} {example}",
             allow_abbrev=False,
             argument_default=argparse.SUPPRESS,  # the parsed arguments are those that are given
         )

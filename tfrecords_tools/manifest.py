@@ -99,6 +99,7 @@ def expect_same(begun: Mapping[str, Any], head: Mapping[str, Any], *, folder: Pa
     """Raises InputError for the first value of `head` that differs in a build that was begun."""
     before, now = (
         {
+            "format": each["format"],
             "compat": each["compat"],
             **each["settings"],
             **each["versions"],
