@@ -1,39 +1,23 @@
 """Defines what describes a model: its hyperparameters, its embeddings of texts, its metadata."""
 
 import dataclasses
-import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
-from bert_keras.errors import (
-    LARGEST_SIZE,
-    InputError,
-    check_choice,
-    check_least,
-    check_name,
-)
-from bert_keras.files import json_object, write_text
-from bert_keras.text.vocab import SPECIAL_TOKENS
+from bert_keras.errors import LARGEST_SIZE, InputError, check, check_choice, check_least, check_name
 
 LARGEST_DEPTH = 1_000  # layers; a model of more takes minutes to build
 ACTIVATIONS = ("gelu", "gelu_tanh", "gelu_new", "relu", "silu", "tanh")
-POOLER_ACTIVATIONS = ("tanh", "relu", "gelu", "")
-POOLINGS = ("cls", "mean")
-NORM_POSITIONS = ("post", "pre")
-POSITION_KINDS = ("learned", "rotary")
-# Integer fields that may be 0; the other ones must be at least 1.
-ZERO_ALLOWED = (
-    *("num_segments", "embedding_size", "position_offset", "num_lstm_layers", "local_window"),
-)
-# Fields that only relatives of BERT change; `to_dict` omits them at their default value.
-RELATIVE_FIELDS = (
-    *("embedding_size", "shares_layers", "position_offset", "pooler_activation", "is_causal"),
-    *("num_lstm_layers", "masked_lm_activation", "masked_lm_epsilon", "norm_position"),
-    *("position_kind", "rotary_base", "local_rotary_base", "is_gated", "has_biases"),
-    *("ties_decoder", "local_window", "global_every", "has_head_norm", "pooling"),
-)
+# Values of the fields of BertConfig that are names.
+CHOICES = {
+    "activation": ACTIVATIONS,
+    "pooler_activation": ("tanh", "relu", "gelu", ""),
+    "masked_lm_activation": ("", *ACTIVATIONS),
+    "norm_position": ("post", "pre"),
+    "position_kind": ("learned", "rotary"),
+    "pooling": ("cls", "mean"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +62,7 @@ class BertConfig:
     shares_layers: bool = False  # whether all num_layers layers are one block with shared weights
     # Row of position 0 in the position table, which has max_positions + position_offset rows.
     position_offset: int = 0
-    pooler_activation: str = "tanh"  # one of POOLER_ACTIVATIONS; "" means `activation`
+    pooler_activation: str = "tanh"  # or "relu" or "gelu"; "" means `activation`
     # Whether each token attends only to itself and to preceding tokens. The pooler then reads the
     # last token instead of [CLS] (the left-to-right model of section 5.1).
     is_causal: bool = False
@@ -90,10 +74,10 @@ class BertConfig:
     # `layer_norm_epsilon`.
     masked_lm_activation: str = ""
     masked_lm_epsilon: float = 0.0
-    # One of NORM_POSITIONS. "post": each sublayer computes LayerNorm(x + sublayer(x)). "pre": it
+    # "post": each sublayer computes LayerNorm(x + sublayer(x)). "pre": it
     # computes x + sublayer(LayerNorm(x)), and a final LayerNorm follows the last block.
     norm_position: str = "post"
-    # One of POSITION_KINDS. "learned": a table of position embeddings. "rotary": each head rotates
+    # "learned": a table of position embeddings. "rotary": each head rotates
     # its queries and keys by angles proportional to the position (Su et al. 2021).
     position_kind: str = "learned"
     rotary_base: float = 10_000.0  # the angles of pair i of n are position / rotary_base^(i/n)
@@ -113,7 +97,7 @@ class BertConfig:
     # Whether a LayerNorm follows the dense layer of the pooler. The heads of token labels and of
     # answer spans then begin with a dense layer, pooler_activation and a LayerNorm, too.
     has_head_norm: bool = False
-    # One of POOLINGS, what the pooler reads. "cls": the hidden state of [CLS]. "mean": the mean of
+    # What the pooler reads. "cls": the hidden state of [CLS]. "mean": the mean of
     # all hidden states.
     pooling: str = "cls"
 
@@ -124,59 +108,42 @@ class BertConfig:
             value, kind = getattr(self, each.name), cast(type, each.type)
             if type(value) is not kind and not (kind is float and type(value) is int):
                 raise InputError(f"{each.name} is {value!r}; expected {kind.__name__}")
-            minimum = 0 if each.name in ZERO_ALLOWED else 1
             if kind is int:
+                minimum = 0 if each.default == 0 or each.name == "num_segments" else 1
                 most = LARGEST_DEPTH if each.name == "num_layers" else LARGEST_SIZE
                 check_least(self, minimum, each.name, most=most)
-        check_choice(self, "activation", ACTIVATIONS)
-        check_choice(self, "pooler_activation", POOLER_ACTIVATIONS)
-        check_choice(self, "masked_lm_activation", ("", *ACTIVATIONS))
-        check_choice(self, "norm_position", NORM_POSITIONS)
-        check_choice(self, "position_kind", POSITION_KINDS)
-        check_choice(self, "pooling", POOLINGS)
-        for problem in (*self._problems(), *self._position_problems()):
-            raise InputError(problem)
+        for name, known in CHOICES.items():
+            check_choice(self, name, known)
+        for is_valid, message in self._checks():
+            check(is_valid, message)
 
-    def _problems(self) -> Iterator[str]:
-        """Yields one error message for each value that has the right type but is impossible."""
-        if self.vocab_size < len(SPECIAL_TOKENS):
-            yield (
-                f"vocab_size is {self.vocab_size}; expected at least {len(SPECIAL_TOKENS)}, "
-                f"one for each of {' '.join(SPECIAL_TOKENS)}"
-            )
-        size = self.hidden_size
-        if size % self.num_heads:
-            yield f"hidden_size is {size}; expected a multiple of num_heads, {self.num_heads}"
-        if self.num_lstm_layers and size % 2:
-            yield f"hidden_size is {size}; expected an even number, for the halves of a BiLSTM"
+    def _checks(self) -> Iterator[tuple[bool, str]]:
+        """Yields what must hold for values of the right types, and an error message."""
+        size, heads = self.hidden_size, self.num_heads
+        yield self.vocab_size >= 5, f"vocab_size is {self.vocab_size}; expected at least 5"
+        yield size % heads == 0, f"hidden_size is {size}; expected a multiple of num_heads, {heads}"
+        is_even = size % 2 == 0 or not self.num_lstm_layers
+        yield is_even, f"hidden_size is {size}; expected an even number, for the halves of a BiLSTM"
         for name in ("hidden_dropout_rate", "attention_dropout_rate"):
-            if not 0 <= (rate := getattr(self, name)) < 1:
-                yield f"{name} is {rate}; expected a rate in [0, 1)"
+            rate = getattr(self, name)
+            yield 0 <= rate < 1, f"{name} is {rate}; expected a rate in [0, 1)"
         for name in ("layer_norm_epsilon", "initializer_stddev", "rotary_base"):
-            if not (value := getattr(self, name)) > 0:
-                yield f"{name} is {value}; expected more than 0"
+            value = getattr(self, name)
+            yield value > 0, f"{name} is {value}; expected more than 0"
         for name in ("masked_lm_epsilon", "local_rotary_base"):
-            if not (value := getattr(self, name)) >= 0:
-                yield f"{name} is {value}; expected at least 0"
-
-    def _position_problems(self) -> Iterator[str]:
-        if self.local_window % 2:
-            yield f"local_window is {self.local_window}; expected an even number, half on each side"
-        if self.is_rotary and self.hidden_size // self.num_heads % 2:
-            yield (
-                f"hidden_size is {self.hidden_size} and num_heads {self.num_heads}; expected heads "
-                "of an even size, because rotary positions rotate pairs"
-            )
-        if self.is_causal and self.pooling != "cls":
-            yield (
-                f"pooling is {self.pooling}; expected cls, with which the pooler of a causal "
-                "encoder reads the last token"
-            )
-        if self.is_rotary and self.position_offset:
-            yield (
-                f"position_offset is {self.position_offset}; expected 0, because rotary positions "
-                "have no table"
-            )
+            value = getattr(self, name)
+            yield value >= 0, f"{name} is {value}; expected at least 0"
+        window, offset = self.local_window, self.position_offset
+        yield window % 2 == 0, f"local_window is {window}; expected an even number"
+        is_even = size // heads % 2 == 0 or not self.is_rotary
+        yield (
+            is_even,
+            f"hidden_size is {size}; expected heads of an even size",
+        )
+        has_table = not (self.is_rotary and offset)
+        yield has_table, f"position_offset is {offset}; expected 0 with rotary positions"
+        reads_token = not self.is_causal or self.pooling == "cls"
+        yield reads_token, f"pooling is {self.pooling}; expected cls in a causal encoder"
 
     @property
     def is_rotary(self) -> bool:
@@ -189,10 +156,9 @@ class BertConfig:
         return self.norm_position == "pre"
 
     def has_attention_norm(self, index: int) -> bool:
-        """Returns whether block `index` has a LayerNorm for its attention.
+        """Returns whether a block has a LayerNorm before or after its attention.
 
-        The first block of a pre-norm encoder has none if its input comes from the LayerNorm of the
-        embeddings, as in ModernBERT.
+        The first of a pre-norm encoder has none if it reads the LayerNorm of the embeddings.
         """
         reads_norm = index == 0 and not (self.shares_layers or self.embedding_size)
         return not (self.is_pre_norm and reads_norm)
@@ -202,36 +168,26 @@ class BertConfig:
         return self.local_window > 0 and index % self.global_every > 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields as JSON values; omits `RELATIVE_FIELDS` at their default value."""
+        """Returns the fields as JSON values, from `embedding_size` on if they are no defaults."""
+        fields = dataclasses.fields(self)
+        relatives = fields[[each.name for each in fields].index("embedding_size") :]
+        defaults = {each.name: each.default for each in relatives}
+        values = {each.name: getattr(self, each.name) for each in fields}
         return {
-            each.name: value
-            for each in dataclasses.fields(self)
-            if (value := getattr(self, each.name)) != each.default
-            or each.name not in RELATIVE_FIELDS
+            name: value
+            for name, value in values.items()
+            if name not in defaults or value != defaults[name]
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "BertConfig":
-        """Builds a configuration from the output of `to_dict`.
-
-        Raises:
-            InputError: A name is not a field, or a value has the wrong type or is impossible.
-        """
+        """Builds a configuration from the output of `to_dict`."""
         known = {each.name for each in dataclasses.fields(cls)}
         if unknown := sorted(set(values) - known):
             raise InputError(
                 f"BertConfig has no field {', '.join(unknown)}; known: {', '.join(sorted(known))}"
             )
         return cls(**values)
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Writes the output of `to_dict` as a JSON file."""
-        write_text(path, json.dumps(self.to_dict(), indent=2) + "\n")
-
-    @classmethod
-    def load(cls, path: str | os.PathLike) -> "BertConfig":
-        """Reads a file that `save` wrote; raises InputError as `from_dict` does."""
-        return cls.from_dict(json_object(path))
 
 
 # Ways to compute one vector from the hidden states of a text, under their names in
@@ -245,9 +201,6 @@ SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 @dataclass(frozen=True, kw_only=True)
 class DenseModule:
     """A dense layer after the pooling.
-
-    Raises:
-        InputError: A field has an impossible value.
 
     Example:
 
@@ -306,13 +259,17 @@ class EmbeddingConfig:
     similarity: str = "cosine"  # one of SIMILARITIES, by which embeddings are compared
 
     def __post_init__(self) -> None:
-        if not self.pooling or len(set(self.pooling)) < len(self.pooling):
-            raise InputError(f"pooling is {self.pooling}; expected one or more different names")
+        check(
+            self.pooling and len({*self.pooling}) == len(self.pooling),
+            f"pooling is {self.pooling}; expected one or more different names",
+        )
         for name in self.pooling:
             check_name(name, TEXT_POOLINGS, what="pooling")
         check_name(self.similarity, SIMILARITIES, what="similarity")
-        if not all(isinstance(each, str) for each in (*self.prompts, *self.prompts.values())):
-            raise InputError(f"prompts is {self.prompts!r}; expected texts by their names")
+        check(
+            all(isinstance(each, str) for each in (*self.prompts, *self.prompts.values())),
+            f"prompts is {self.prompts!r}; expected texts by their names",
+        )
         if self.default_prompt_name is not None:
             self.prompt(name=self.default_prompt_name)
 
@@ -334,9 +291,7 @@ class EmbeddingConfig:
         name = self.default_prompt_name if name is None else name
         if name is None:
             return ""
-        if name not in self.prompts:
-            known = ", ".join(self.prompts) or "none"
-            raise InputError(f"no prompt is called {name!r}; known: {known}")
+        check_name(name, self.prompts, what="prompt")
         return self.prompts[name]
 
     def sizes(self, hidden_size: int) -> list[int]:
@@ -398,74 +353,57 @@ class ModelMetadata:
     embedding: EmbeddingConfig | None = None
 
     def __post_init__(self) -> None:
-        if not 3 <= self.max_length <= self.config.max_positions:
-            raise InputError(
-                f"max_length is {self.max_length}; expected 3 to {self.config.max_positions}, "
-                "the number of positions of the encoder"
-            )
-        is_valid = all(isinstance(label, str) and label for label in self.labels)
-        if not is_valid or len({*self.labels}) < len(self.labels):
-            raise InputError(f"the labels are {self.labels}; expected different texts")
+        most = self.config.max_positions
+        check(
+            3 <= self.max_length <= most,
+            f"max_length is {self.max_length}; expected 3 to {most}, the positions of the encoder",
+        )
+        are_texts = all(isinstance(label, str) and label for label in self.labels)
+        check(
+            are_texts and len({*self.labels}) == len(self.labels),
+            f"the labels are {self.labels}; expected different texts",
+        )
         if self.model == "BertSentenceEncoder":
             object.__setattr__(self, "embedding", self.embedding or EmbeddingConfig())
         elif self.embedding is not None:
             raise InputError(f"{self.model} has the embedding {self.embedding}; expected None")
 
     def of_model(self, model: str, *, keeps_head: bool, **changes: Any) -> "ModelMetadata":
-        """Returns the metadata of another model with the same encoder.
+        """Returns the metadata of another model class with the same encoder.
 
-        Args:
-            model: The name of the other model class.
-            keeps_head: Whether the other model has the same trained head. If not, the fields that
-                describe the head (labels, text columns, problem type, task) are reset.
-            **changes: Values of other fields.
+        Unless it `keeps_head`, the labels, text columns, problem type and task are reset.
         """
-        embedding = self.embedding if model == "BertSentenceEncoder" else None
-        reset: dict[str, Any] = {"labels": (), "text_columns": (), "problem_type": "", "task": {}}
-        reset = {} if keeps_head else reset
-        return dataclasses.replace(self, model=model, **{"embedding": embedding} | reset | changes)
+        fields: dict[str, Any] = {"embedding": None} if model != "BertSentenceEncoder" else {}
+        if not keeps_head:
+            fields |= {"labels": (), "text_columns": (), "problem_type": "", "task": {}}
+        return dataclasses.replace(self, model=model, **fields | changes)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields as JSON values; omits an `embedding` of None."""
         values = {**dataclasses.asdict(self), "config": self.config.to_dict()}
-        embedding = values.pop("embedding")
-        return values if embedding is None else {**values, "embedding": self.embedding.to_dict()}
+        del values["embedding"]
+        return values | ({"embedding": self.embedding.to_dict()} if self.embedding else {})
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "ModelMetadata":
-        """Builds the metadata from the output of `to_dict`.
-
-        Raises:
-            InputError: A field is missing or unknown, or a value has the wrong type.
-        """
+        """Builds the metadata from the output of `to_dict`."""
         values = {**values}
+        kinds = {"model": str, "lowercase": bool, "max_length": int}
+        kinds |= {"problem_type": str, "task": dict}
         try:
-            for name, kind in _METADATA_TYPES.items():
+            for name, kind in kinds.items():
                 if type(values.get(name, kind())) is not kind:
                     raise TypeError(f"{name} is {values[name]!r}")
             values["config"] = BertConfig.from_dict(values["config"])
             if "embedding" in values:
                 values["embedding"] = EmbeddingConfig.from_dict(values["embedding"])
             for name in ("text_columns", "labels"):
-                values[name] = _texts(values.get(name, ()))
+                texts = values[name] = tuple(values.get(name, ()))
+                if not all(isinstance(text, str) for text in texts):
+                    raise TypeError(f"{name} is {texts!r}")
             return cls(**values)
         except (TypeError, KeyError, AttributeError) as error:
             raise InputError(f"this is not the metadata of a model ({error!r})") from error
-
-
-_METADATA_TYPES = {
-    "model": str,
-    "lowercase": bool,
-    "max_length": int,
-    "problem_type": str,
-    "task": dict,
-}
-
-
-def _texts(values: Any) -> tuple[str, ...]:
-    if not isinstance(values, list | tuple) or not all(isinstance(each, str) for each in values):
-        raise TypeError(f"{values!r} is no list of texts")
-    return tuple(values)
 
 
 def numbered_labels(count: int) -> tuple[str, ...]:

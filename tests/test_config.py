@@ -39,7 +39,7 @@ def test_intermediate_size_follows_hidden_size_unless_given():
         ({"num_segments": -1}, "num_segments is -1; expected at least 0"),
         ({"pooler_activation": "silu"}, "pooler_activation is 'silu'; expected one of tanh, "),
         ({"pooling": "max"}, "pooling is 'max'; expected one of cls, mean"),
-        ({"pooling": "mean", "is_causal": True}, "pooling is mean; expected cls, with which"),
+        ({"pooling": "mean", "is_causal": True}, "pooling is mean; expected cls"),
         ({"activation": "mish"}, "activation is 'mish'; expected one of"),
         ({"layer_norm_epsilon": 0.0}, "layer_norm_epsilon is 0.0; expected more than 0"),
         ({"rotary_base": 0.0}, "rotary_base is 0.0; expected more than 0"),
@@ -50,11 +50,11 @@ def test_intermediate_size_follows_hidden_size_unless_given():
         ({"global_every": 0}, "global_every is 0; expected at least 1"),
         (
             {"position_kind": "rotary", "hidden_size": 9, "num_heads": 3},
-            "hidden_size is 9 and num_heads 3; expected heads of an even size",
+            "hidden_size is 9; expected heads of an even size",
         ),
         (
             {"position_kind": "rotary", "position_offset": 2},
-            "position_offset is 2; expected 0, because rotary positions have no table",
+            "position_offset is 2; expected 0",
         ),
     ],
 )
@@ -70,31 +70,15 @@ def test_a_config_is_frozen():
 
 
 def test_the_dict_of_a_bert_omits_fields_of_its_relatives():
-    relatives = {"embedding_size", "shares_layers", "position_offset", "pooler_activation"}
+    relatives = {"embedding_size", "shares_layers", "pooler_activation", "is_causal", "pooling"}
     assert relatives.isdisjoint(BertConfig().to_dict())
     assert relatives & set(BertConfig(embedding_size=8).to_dict()) == {"embedding_size"}
 
 
-def test_round_trip_through_json(tmp_path):
+def test_round_trip_through_json():
     config = BertConfig(num_layers=3, hidden_dropout_rate=0, num_segments=0, position_offset=2)
-    config.save(tmp_path / "config.json")
-    assert BertConfig.load(tmp_path / "config.json") == config
-
-
-def test_files_of_a_bert_omit_fields_of_its_relatives():
-    assert {"is_causal", "num_lstm_layers"}.isdisjoint(BertConfig().to_dict())
+    assert BertConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
     causal = BertConfig(is_causal=True)
     assert BertConfig.from_dict(causal.to_dict()) == causal
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (json.dumps({"num_layer": 3}), "BertConfig has no field num_layer"),
-        ("{", "is not valid JSON"),
-    ],
-)
-def test_bad_files_are_refused(tmp_path, text, message):
-    (tmp_path / "config.json").write_text(text)
-    with pytest.raises(InputError, match=message):
-        BertConfig.load(tmp_path / "config.json")
+    with pytest.raises(InputError, match="BertConfig has no field num_layer"):
+        BertConfig.from_dict({"num_layer": 3})

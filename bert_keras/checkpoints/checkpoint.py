@@ -1,7 +1,7 @@
 """Defines the contents of a checkpoint, which every format module reads and writes."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -67,10 +67,7 @@ class TextCheckpoint(Checkpoint):
 
 
 def part(name: str) -> str:
-    """Returns the part of a model that contains the weight `name`.
-
-    The part is `encoder`, `bilstm`, `pooler` or the name of a head, such as `masked_lm`.
-    """
+    """Returns the part of a weight: `encoder`, `bilstm`, `pooler` or a head like `masked_lm`."""
     first, _, rest = name.partition("/")
     second = rest.partition("/")[0]
     return second if first == "encoder" and second in ("bilstm", "pooler") else first
@@ -85,8 +82,7 @@ def name_table(
         layers: The names of layers, or of single weights, in the other format by public names.
             `{}` stands for the index of a block in both. Layers that map to "" are left out.
         num_blocks: The number of blocks.
-        suffixes: What follows the name of a layer for its kernel or gamma, and for its bias or
-            beta; None repeats these words.
+        suffixes: The ends of the names of a kernel or gamma, and of a bias or beta.
     """
     table = {}
     for ours, theirs in filter(itemgetter(1), layers.items()):
@@ -104,7 +100,6 @@ def our_tensors(
     table: Mapping[str, str],
     *,
     is_transposed: Callable[[str], bool],
-    ignore: Collection[str] = (),
 ) -> dict[str, StoredTensor]:
     """Translates the tensors of another format to our names and shapes.
 
@@ -113,15 +108,11 @@ def our_tensors(
         table: The format's names by public names, as of `name_table`. A tensor that several names
             share holds their weights one after the other.
         is_transposed: Returns whether the format stores the transpose of a public name.
-        ignore: The format's names of tensors that may be left out.
-
-    Raises:
-        InputError: There are tensors that `table` does not name; the message names all of them.
     """
     names = defaultdict(list)
     for ours, theirs in table.items():
         names[theirs].append(ours)
-    unknown = [name for name in stored if name not in names and name not in ignore]
+    unknown = [name for name in stored if name not in names]
     check(not unknown, f"the weights are not those of this model: {listed(unknown)} unexpected")
     tensors = {}
     for theirs, ours in names.items():
@@ -138,11 +129,7 @@ def their_tensors(
     is_transposed: Callable[[str], bool],
     format: str,
 ) -> dict[str, StoredTensor]:
-    """Translates tensors to the names and shapes of another format; see `our_tensors`.
-
-    Raises:
-        InputError: The format has no name for a weight.
-    """
+    """Translates tensors to the names and shapes of another format; see `our_tensors`."""
     unknown = [name for name in tensors if name not in table]
     check(
         not unknown,
@@ -150,8 +137,9 @@ def their_tensors(
         f"write only the encoder: bert-keras convert SRC DST --to {format} --model BertEncoder",
     )
     parts = defaultdict(list)
-    for name, tensor in tensors.items():
-        parts[table[name]].append(tensor.transposed() if is_transposed(name) else tensor)
+    for name, theirs in table.items():  # in the order of the weights in a tensor that they share
+        if (tensor := tensors.get(name)) is not None:
+            parts[theirs].append(tensor.transposed() if is_transposed(name) else tensor)
     return {name: joined(each) for name, each in parts.items()}
 
 
@@ -166,11 +154,7 @@ def extra_values(metadata: ModelMetadata) -> dict[str, Any]:
 
 
 def with_extra(metadata: ModelMetadata, extra: Mapping[str, Any]) -> ModelMetadata:
-    """Returns metadata with the fields that the value of EXTRA_KEY states.
-
-    Raises:
-        InputError: A value has the wrong type.
-    """
+    """Returns metadata with the fields that the value of EXTRA_KEY states."""
     stated = {name: extra[name] for name in _EXTRA_FIELDS if name in extra}
     return ModelMetadata.from_dict({**metadata.to_dict(), **stated})
 

@@ -6,13 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.pretrained import build_model, checkpoint_of_model
+from bert_keras.checkpoints.pretrained import LoadReport, build_model, checkpoint_of_model
 from bert_keras.checkpoints.tensors import StoredTensor, of_array
 from bert_keras.errors import InputError, check, check_name, counted
 from bert_keras.families import FAMILIES, family_of
@@ -87,8 +87,9 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
     metadata = checkpoint.metadata
     check_name(metadata.model, MODELS, what="model")
     built = build_model(MODELS[metadata.model], checkpoint, metadata=metadata, source=source)
+    report = cast(LoadReport, built.load_report)
     if (state := checkpoint.state) is not None:
-        names = {*built.load_report.loaded}
+        names = {*report.loaded}
         state = _of_weights(state, lambda all: {n: all[n] for n in all if n in names})
     written = checkpoint_of_model(
         built, metadata=metadata, vocabulary=checkpoint.vocabulary, state=state
@@ -96,21 +97,17 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
     notes = (*checkpoint.notes, *write_checkpoint(written, destination, format=format))
     has_state = open_checkpoint(destination).state is not None
     rows = _table(written, has_state=has_state)
-    rows += [("unused", name) for name in built.load_report.unused]
+    rows += [("unused", name) for name in report.unused]
     rows += [("note", note) for note in notes]
     width = 2 + max(len(name) for name, _ in rows)
-    return "\n".join(
-        [f"{source} -> {destination}", *(f"  {name:<{width}}{text}" for name, text in rows)]
-    )
+    lines = [f"  {name:<{width}}{text}" for name, text in rows]
+    return "\n".join([f"{source} -> {destination}", *lines])
 
 
 def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
     """Returns the checkpoint of `model`, whose heads must be a part of `checkpoint`.
 
     The BertMaskedLM of a replaced-token model is its generator.
-
-    Raises:
-        InputError: `checkpoint` lacks a head of `model`.
     """
     check_name(model, MODELS, what="model")
     source, parts = checkpoint.metadata, {*map(part, checkpoint.tensors)}
@@ -129,11 +126,7 @@ def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
 
 
 def _generator_of(checkpoint: Checkpoint) -> Checkpoint:
-    """Returns the generator of a BertReplacedTokenPretrainer.
-
-    It shares the tables and the LayerNorm of the embeddings with its discriminator, but not their
-    projection.
-    """
+    """Returns the generator, which shares the embeddings but for their projection."""
     metadata, embeddings, generator = checkpoint.metadata, "encoder/embeddings/", "generator/"
 
     def selected(tensors: Tensors) -> Tensors:
@@ -182,20 +175,10 @@ def _table(checkpoint: Checkpoint, *, has_state: bool) -> list[tuple[str, str]]:
 
 
 def student_layers(num_layers: int, *, of: int) -> list[int]:
-    """Chooses the layers of a teacher from which a student starts.
+    """Returns the layers of a teacher from which a student starts, evenly spaced.
 
-    The layers are spaced evenly from the first to the last. For 6 of 12 layers they are 0, 2, 4, 7,
-    9, 11, as in DistilBERT (Sanh et al. 2019; extract_distilbert.py).
-
-    Args:
-        num_layers: The number of layers of the student.
-        of: The number of layers of the teacher.
-
-    Returns:
-        The indices of the chosen layers, counted from 0.
-
-    Raises:
-        InputError: `num_layers` is not between 1 and `of`.
+    For 6 of 12 layers they are 0, 2, 4, 7, 9, 11, as in DistilBERT (Sanh et al. 2019;
+    extract_distilbert.py).
     """
     check(
         1 <= num_layers <= of,
@@ -214,13 +197,6 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
     therefore added to every position embedding, so that the embeddings of a single text equal the
     teacher's. (extract_distilbert.py drops that vector.) Students of other families keep their
     segment embeddings.
-
-    Args:
-        teacher: The checkpoint of the teacher.
-        num_layers: The number of layers of the student.
-
-    Raises:
-        InputError: `num_layers` is not between 1 and the number of layers of the teacher.
     """
     metadata, config = teacher.metadata, teacher.metadata.config
     layers = student_layers(num_layers, of=config.num_layers)
@@ -245,14 +221,11 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
         tensors["encoder/embeddings/position"] = of_array(
             positions.shape, lambda: positions.read() + segments.read()[0]
         )
-    model = _STUDENTS.get(metadata.model, metadata.model)
+    model, config = metadata.model, dataclasses.replace(config, **changes)
+    student = _STUDENTS.get(model, model)
     return dataclasses.replace(
         teacher,
-        metadata=metadata.of_model(
-            model,
-            keeps_head=model == metadata.model,
-            config=dataclasses.replace(config, **changes),
-        ),
+        metadata=metadata.of_model(student, keeps_head=student == model, config=config),
         tensors=tensors,
         state=None,
         notes=(*teacher.notes, *notes),
@@ -271,22 +244,16 @@ def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
         checkpoint: The checkpoint, of any model.
         new_tokens: Words as the tokenizer divides texts, or "##" and the end of such words. Tokens
             that the vocabulary has already are skipped, and a note of the checkpoint states it.
-
-    Raises:
-        InputError: The checkpoint has no WordPiece vocabulary. Or a new token is blank, contains
-            white space, is given twice or can never occur; or none of them is new.
     """
     vocabulary, metadata = checkpoint.vocabulary, checkpoint.metadata
     if vocabulary is None or vocabulary.rules:
-        raise InputError(
-            "the checkpoint has no WordPiece vocabulary; expected one, the only kind that can be "
-            "extended"
-        )
+        raise InputError("the checkpoint has no WordPiece vocabulary, which can be extended")
     known = [token for token in new_tokens if token in vocabulary.ids]
     added = [token for token in new_tokens if token not in vocabulary.ids]
-    _check_new(added, lowercase=metadata.lowercase)
-    if not added:
-        raise InputError("the vocabulary has all new tokens already; expected at least one other")
+    check(added, "the vocabulary has all new tokens already; expected at least one other")
+    for token in added:
+        check(added.count(token) == 1, f"the new token {token!r} is given twice")
+        _check_new(token, lowercase=metadata.lowercase)
     unused = [n for n, token in enumerate(vocabulary.tokens) if is_unused(token)][: len(added)]
     size = len(vocabulary) + len(added) - len(unused)
     ids = [*unused, *range(len(vocabulary), size)]
@@ -303,11 +270,10 @@ def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
     for name in tensors:
         if name.endswith(_VOCABULARY_WEIGHTS):
             tensors[name] = _extended_table(tensors[name], subtokens, size=size)
+    config = dataclasses.replace(metadata.config, vocab_size=size)
     return dataclasses.replace(
         checkpoint,
-        metadata=dataclasses.replace(
-            metadata, config=dataclasses.replace(metadata.config, vocab_size=size)
-        ),
+        metadata=dataclasses.replace(metadata, config=config),
         vocabulary=dataclasses.replace(vocabulary, tokens=tuple(tokens.values())),
         tensors=tensors,
         state=None,
@@ -315,33 +281,22 @@ def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
     )
 
 
-def _check_new(tokens: Sequence[str], *, lowercase: bool) -> None:
-    """Raises InputError for a token that WordPiece cannot have or cannot produce."""
-    counts = Counter(tokens)
-    for token in tokens:
-        if len(token.split()) != 1 or token != token.strip():
-            raise InputError(
-                f"the new token {token!r} is blank or contains white space; write one word on each "
-                "line"
-            )
-        if counts[token] > 1:
-            raise InputError(f"the new token {token!r} is given twice; remove one of them")
-        # A token that continues a word follows a letter.
-        text = f"a{token[2:]}" if token.startswith("##") else token
-        words = [word.text for word in google_words(text, lowercase=lowercase)]
-        if words != [text] or token == "##" or len(text) > MAX_WORD_CHARACTERS:
-            found = f"makes {' '.join(words)[:40]!r} of {text[:40]!r}" if words else "removes it"
-            raise InputError(
-                f"no text contains the new token {token[:40]!r}: the tokenizer {found}; write the "
-                "words that it makes, or leave this token out"
-            )
+def _check_new(token: str, *, lowercase: bool) -> None:
+    """Raises InputError for a token that WordPiece never produces."""
+    # A token that continues a word follows a letter.
+    text = f"a{token[2:]}" if token.startswith("##") else token
+    words = [word.text for word in google_words(text, lowercase=lowercase)]
+    check(
+        words == [text] and token != "##" and len(text) <= MAX_WORD_CHARACTERS,
+        f"no text contains the new token {token[:40]!r}: the tokenizer makes "
+        f"{' '.join(words)[:40]!r} of {text[:40]!r}; write one word on each line, as it makes them",
+    )
 
 
 def subtoken_ids(token: str, vocabulary: Vocabulary) -> list[int]:
-    """Returns the ids into which WordPiece divides a word, or the rest of a word after "##".
+    """Returns the ids of a word, or of the rest of a word after "##".
 
-    As in WordpieceTokenizer of google-research/bert `tokenization.py`, each is the longest that
-    fits. The result is the id of [UNK] if one of them is not in the vocabulary.
+    Source: WordpieceTokenizer of google-research/bert `tokenization.py`.
     """
     ids, rest = [], token
     while rest.removeprefix("##"):
@@ -358,7 +313,6 @@ def _extended_table(
     table: StoredTensor, subtokens: Mapping[int, list[int]], *, size: int
 ) -> StoredTensor:
     """Returns a table of `size` rows, in which new rows are means of rows of the old table."""
-
     shape = (size, *table.shape[1:])
 
     def extended() -> np.ndarray:

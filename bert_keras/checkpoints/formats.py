@@ -3,7 +3,6 @@
 import dataclasses
 import errno
 import os
-import re
 from collections.abc import Collection
 from importlib import import_module
 from pathlib import Path
@@ -26,11 +25,7 @@ class Format(Protocol):
         ...
 
     def write(self, checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
-        """Writes `checkpoint` into an empty folder.
-
-        Returns:
-            One sentence for each computation that the readers of this format do differently.
-        """
+        """Writes `checkpoint` into an empty folder; returns how readers of the format differ."""
         ...
 
 
@@ -45,34 +40,8 @@ FORMATS = {
 }
 
 
-def may_be_preset(path: str | os.PathLike) -> bool:
-    """Returns whether `path` is a handle, or no existing path and written like a preset's name."""
-    name = os.fspath(path)
-    if name.startswith(("hf://", "kaggle://")):
-        return True
-    is_name = re.fullmatch(r"(albert|bert|distil_bert|roberta)_[a-z0-9_]+", name) is not None
-    return is_name and not os.path.exists(name)
-
-
-def preset_folder(name: str) -> Path | None:
-    """Returns the folder of a preset of keras_hub or a handle, which is downloaded on first use.
-
-    A handle "hf://USER/MODEL" may also name a model of transformers. The folder is in the cache of
-    huggingface_hub or kagglehub. None if no preset has this name.
-    """
-    if name.startswith("hf://"):
-        from huggingface_hub import snapshot_download
-
-        files = ["*.json", "*.txt", "*.h5", "*.safetensors", "*.model", "*.spm"]
-        return Path(snapshot_download(name.removeprefix("hf://"), allow_patterns=files))
-    import kagglehub
-    import keras_hub
-
-    preset = keras_hub.models.Backbone.presets.get(name)
-    handle = preset["kaggle_handle"] if preset else name
-    if not handle.startswith("kaggle://"):
-        return None
-    return Path(kagglehub.model_download(handle.removeprefix("kaggle://")))
+HUGGING_FACE = "hf://"  # start of hf://USER/MODEL, a repository of Hugging Face
+DOWNLOADED = ["*.json", "*.txt", "*.h5", "*.safetensors", "*.model", "*.spm"]
 
 
 def open_checkpoint(
@@ -85,9 +54,8 @@ def open_checkpoint(
 
     Args:
         path: A folder in a format of `FORMATS`. A TF1 checkpoint of Google may also be given as its
-            path without the suffix `.index`. If no such path exists: the name of a preset of
-            KerasHub, such as "bert_base_en_uncased", or a handle
-            "hf://USER/MODEL" or "kaggle://...", whose files are downloaded.
+            path without the suffix `.index`. "hf://USER/MODEL" downloads the files of a repository
+            of Hugging Face.
         ignore: Names of tensors, configuration keys and tokenizer rules to ignore. Error messages
             state the name where this is possible.
         pad_vocabulary: Whether to append unused tokens if the token table has more rows than the
@@ -96,8 +64,11 @@ def open_checkpoint(
     Raises:
         InputError: `path` holds no known checkpoint, or its files contradict each other.
     """
-    if may_be_preset(path) and (folder := preset_folder(os.fspath(path))):
-        path = folder
+    if (name := os.fspath(path)).startswith(HUGGING_FACE):
+        from huggingface_hub import snapshot_download
+
+        name = name.removeprefix(HUGGING_FACE)
+        path = snapshot_download(name, allow_patterns=DOWNLOADED)
     check(not is_remote(path), f"{path} is not on this machine; copy its folder to this machine")
     path = Path(path)
     if (format := _format_of(path)) is None:
@@ -116,10 +87,7 @@ def open_checkpoint(
 
 def _why_unknown(path: Path) -> str:
     if not path.exists():
-        return (
-            f"{path} does not exist; expected the folder of a checkpoint on this machine, or the "
-            "name of a preset of KerasHub, such as bert_base_en_uncased"
-        )
+        return f"{path} does not exist; expected the folder of a checkpoint, or hf://USER/MODEL"
     if path.is_file():
         return f"{path} is a file; give the folder of the checkpoint"
     # A run's model is preferred to its training checkpoints.
@@ -127,24 +95,20 @@ def _why_unknown(path: Path) -> str:
     if inner := next((each for each in folders if each.is_dir() and _format_of(each)), None):
         return f"{path} itself is not a checkpoint; give {inner}"
     return (
-        f"{path} contains no known checkpoint; expected a folder with bert_keras.json (bert-keras),"
-        " with config.json and model.safetensors or pytorch_model.bin (Hugging Face), with "
-        "modules.json (sentence-transformers), with config.json and model.weights.h5 (KerasHub), "
-        "or with bert_config.json and a .ckpt.index (Google)"
+        f"{path} contains no known checkpoint; expected a folder with bert_keras.json, modules.json"
+        " (sentence-transformers), config.json and weights (Hugging Face or KerasHub), or "
+        "bert_config.json and a .ckpt.index (Google)"
     )
 
 
 def absolute_path(path: str | os.PathLike) -> str:
-    """Returns the absolute path of a checkpoint; the name of a preset stays as it is."""
-    return os.fspath(path) if may_be_preset(path) else os.path.abspath(path)
+    """Returns the absolute path of a checkpoint; hf://USER/MODEL stays as it is."""
+    path = os.fspath(path)
+    return path if path.startswith(HUGGING_FACE) else os.path.abspath(path)
 
 
 def open_text_checkpoint(path: str | os.PathLike) -> TextCheckpoint:
-    """Opens a checkpoint that has a vocabulary; see `open_checkpoint`.
-
-    Raises:
-        InputError: The checkpoint has no vocabulary, which its tokenizer needs.
-    """
+    """Opens a checkpoint that has a vocabulary; see `open_checkpoint`."""
     checkpoint = open_checkpoint(path)
     check(
         checkpoint.vocabulary is not None,
@@ -157,20 +121,9 @@ def open_text_checkpoint(path: str | os.PathLike) -> TextCheckpoint:
 def write_checkpoint(
     checkpoint: Checkpoint, folder: str | os.PathLike, *, format: str, readme: str = ""
 ) -> tuple[str, ...]:
-    """Writes a checkpoint as a new folder, as a whole or not at all.
+    """Writes a new folder, as a whole or not at all; returns how readers of the format differ.
 
-    Args:
-        checkpoint: The contents to write.
-        folder: The folder, which must not exist yet or be empty.
-        format: A name in `FORMATS`.
-        readme: The text of a README.md; "" writes none.
-
-    Returns:
-        One sentence for each computation that the readers of the format do differently.
-
-    Raises:
-        InputError: The format is unknown or cannot store the model, or `folder` has contents.
-        OSError: The folder cannot be written.
+    The folder must not exist yet or be empty. `readme` is the text of a README.md; "" writes none.
     """
     check_name(format, FORMATS, what="format")
     check(

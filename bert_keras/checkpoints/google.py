@@ -11,10 +11,8 @@ need it.
 """
 
 import dataclasses
-import errno
-import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,7 +39,6 @@ from bert_keras.text.vocab import Vocabulary, seems_lowercase
 
 CONFIG, VOCABULARY, PREFIX, PATHS = "bert_config.json", "vocab.txt", "bert_model.ckpt", "checkpoint"
 STEP, MOMENTUM, VELOCITY = "global_step", "/adam_m", "/adam_v"
-OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"  # an entry that only tf.train.Checkpoint (TF2) writes
 # Google's names of hyperparameters, and ours. Source: BertConfig in modeling.py of
 # google-research/bert.
 HYPERPARAMETERS = {
@@ -66,11 +63,17 @@ WRITTEN_ACTIVATIONS = {ours: name for name, ours in ACTIVATIONS.items()} | {
 LAYER_NORM_EPSILON = 1e-12  # the value in tf.contrib.layers.layer_norm, which modeling.py calls
 # Fields of our config that are stored under EXTRA_KEY if they differ from Google's values.
 CHANGED = ("activation", "layer_norm_epsilon")
-# Keys in the files of the Chinese and multilingual models; modeling.py does not read them.
-WITHOUT_EFFECT = (
-    *("directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers"),
-    *("pooler_size_per_head", "pooler_type"),
-)
+# Keys of the Chinese and multilingual models begin like this; modeling.py does not read them.
+WITHOUT_EFFECT = ("directionality", "pooler_")
+OUTPUTS = {
+    "masked_lm/output_bias": "cls/predictions/output_bias",
+    "next_sentence/dense/kernel": "cls/seq_relationship/output_weights",
+    "next_sentence/dense/bias": "cls/seq_relationship/output_bias",
+    "span/dense/kernel": "cls/squad/output_weights",
+    "span/dense/bias": "cls/squad/output_bias",
+    "classification/dense/kernel": "output_weights",
+    "classification/dense/bias": "output_bias",
+}
 # The model class of a checkpoint by the start of a variable name; the first match decides.
 MODELS = {
     "cls/seq_relationship/": "BertPretrainer",
@@ -88,11 +91,7 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
-    """Reads a TF1 checkpoint; see `formats.Format`.
-
-    `ignore` may name variables and keys of bert_config.json. The name "global_step" leaves out the
-    whole training state.
-    """
+    """Reads a TF1 checkpoint; see `formats.Format`. To ignore STEP ignores the training state."""
     prefix = _checkpoint_prefix(path)
     stored = _stored_variables(prefix)
     step = stored.pop(STEP, None)
@@ -119,11 +118,11 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     ours = partial(our_tensors, table=weight_names(config), is_transposed=is_transposed)
     state = None
     if has_state and STEP not in ignore:
-        check(
-            slots and step,
-            f"the checkpoint has only a part of {STEP}, adam_m and adam_v; leave out the training "
-            f"state: ignore=({STEP!r},)",
-        )
+        if step is None or not slots:
+            raise InputError(
+                f"the checkpoint has only a part of {STEP}, adam_m and adam_v; leave out the "
+                f"training state: ignore=({STEP!r},)"
+            )
         momentums, velocities = (
             ours({n.removesuffix(end): t for n, t in slots.items() if n.endswith(end)})
             for end in (MOMENTUM, VELOCITY)
@@ -140,35 +139,51 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes a TF1 checkpoint, training state included; see `formats.Format`."""
+    import tensorflow as tf
+
     metadata, state = checkpoint.metadata, checkpoint.state
     family = family_of(metadata.config)
     check(
         family is FAMILIES["bert"] and metadata.embedding is None,
         f"google cannot store this {metadata.model}, only models of BERT; choose another format",
     )
-    notes = write_config(metadata, folder / CONFIG)
-    theirs = partial(
-        their_tensors,
-        table=weight_names(metadata.config),
-        is_transposed=is_transposed,
-        format="google",
-    )
-    values = {name: tensor.read() for name, tensor in theirs(checkpoint.tensors).items()}
+    notes, names = write_config(metadata, folder / CONFIG), weight_names(metadata.config)
+    theirs = partial(their_tensors, table=names, is_transposed=is_transposed, format="google")
+    values: dict[str, Any] = {n: t.read() for n, t in theirs(checkpoint.tensors).items()}
     if state is not None:
         for end, averages in ((MOMENTUM, state.momentums), (VELOCITY, state.velocities)):
             values |= {f"{name}{end}": tensor.read() for name, tensor in theirs(averages).items()}
         values[STEP] = np.int64(state.step)
     if checkpoint.vocabulary is not None:
         checkpoint.vocabulary.save(folder / VOCABULARY)
-    _write_variables(folder / PREFIX, values)
+    names = sorted(values)  # the order in which a Saver writes
+    with tf.device("CPU"):
+        tf.raw_ops.SaveV2(
+            prefix=str(folder / PREFIX),
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=[tf.constant(values[name]) for name in names],
+        )
+    fields = ("model_checkpoint_path", "all_model_checkpoint_paths")
+    (folder / PATHS).write_text("".join(f'{field}: "{PREFIX}"\n' for field in fields), "utf-8")
     if not metadata.config.has_pooler:
         notes += ("the model has no pooler: Google's code starts with a random one",)
     return notes
 
 
 def weight_names(config: BertConfig) -> dict[str, str]:
-    """Returns Google's names of the weights of a model, by public names."""
-    return name_table(FAMILIES["bert"].google_names, num_blocks=config.num_layers)
+    """Returns Google's names of the weights of a model, by public names.
+
+    transformers has the same names with dots, but for those of `OUTPUTS`. Sources: modeling.py,
+    run_pretraining.py, run_classifier.py and run_squad.py.
+    """
+    names = {}
+    for ours, theirs in FAMILIES["bert"].weight_names.items():
+        if not ours.endswith(("/dense", "/decoder")):
+            name = f"bert{theirs}" if theirs.startswith(".") else theirs
+            name = name.removesuffix(".weight").replace(".layer.", ".layer_")
+            names[ours] = name.replace(".", "/")
+    return name_table({**names, **OUTPUTS}, num_blocks=config.num_layers)
 
 
 def is_transposed(name: str) -> bool:
@@ -177,23 +192,13 @@ def is_transposed(name: str) -> bool:
 
 
 def read_config(path: Path, *, ignore: Collection[str]) -> tuple[BertConfig, dict[str, Any]]:
-    """Reads bert_config.json.
-
-    Args:
-        path: The file.
-        ignore: Unknown keys that the caller allows.
-
-    Returns:
-        The configuration, with a pooler, and the value of EXTRA_KEY, {} if the file has none.
-
-    Raises:
-        InputError: The file is missing, a key is missing or unknown, or a value is impossible.
-    """
+    """Reads the configuration, with a pooler, and the value of EXTRA_KEY in bert_config.json."""
     values = json_object(path)
     extra = values.pop(EXTRA_KEY, {})
     required = {*HYPERPARAMETERS, "hidden_act"} - {*OPTIONAL}
     missing = sorted(required - {*values})
-    unknown = sorted({*values} - required - {*OPTIONAL, *WITHOUT_EFFECT, *ignore})
+    unknown = sorted({*values} - required - {*OPTIONAL, *ignore})
+    unknown = [key for key in unknown if not key.startswith(WITHOUT_EFFECT)]
     check(not missing, f"{path} lacks {', '.join(missing)}")
     check(
         not unknown,
@@ -212,14 +217,7 @@ def read_config(path: Path, *, ignore: Collection[str]) -> tuple[BertConfig, dic
 
 
 def write_config(metadata: ModelMetadata, path: Path) -> tuple[str, ...]:
-    """Writes bert_config.json.
-
-    Returns:
-        One sentence for each hyperparameter for which Google's code uses another value.
-
-    Raises:
-        InputError: Google's BERT does not have the activation.
-    """
+    """Writes bert_config.json, and returns how Google's code differs."""
     config, notes = metadata.config, []
     check(
         config.activation in WRITTEN_ACTIVATIONS,
@@ -235,22 +233,17 @@ def write_config(metadata: ModelMetadata, path: Path) -> tuple[str, ...]:
             f"Google's code has a LayerNorm epsilon of {LAYER_NORM_EPSILON}, this model has "
             f"{config.layer_norm_epsilon}"
         )
-    theirs = {"activation": "gelu_tanh", "layer_norm_epsilon": LAYER_NORM_EPSILON}
-    if config.activation not in ("gelu", "gelu_new"):
-        theirs["activation"] = config.activation
-    changed = {name: getattr(config, name) for name in CHANGED}
-    extra = {name: value for name, value in changed.items() if value != theirs[name]}
+    written = WRITTEN_ACTIVATIONS[config.activation]
+    theirs = {"activation": ACTIVATIONS[written], "layer_norm_epsilon": LAYER_NORM_EPSILON}
+    extra = {n: getattr(config, n) for n in CHANGED if getattr(config, n) != theirs[n]}
     values = {key: getattr(config, field) for key, field in HYPERPARAMETERS.items()}
-    values |= {"hidden_act": WRITTEN_ACTIVATIONS[config.activation]}
+    values |= {"hidden_act": written}
     write_json(path, values | {EXTRA_KEY: {**extra_values(metadata), **extra}})
     return tuple(notes)
 
 
 def _checkpoint_prefix(path: Path) -> Path:
-    """Returns the prefix of the checkpoint files at `path`, a prefix itself or a folder with one.
-
-    Of several checkpoints in a folder, it is the one that the file `checkpoint` names.
-    """
+    """Returns the prefix of the files at `path`; of several, the one that `checkpoint` names."""
     if not path.is_dir():
         return path
     matches = sorted(index.with_suffix("") for index in path.glob("*.index"))
@@ -268,17 +261,9 @@ def _checkpoint_prefix(path: Path) -> Path:
 
 
 def _stored_variables(prefix: Path) -> dict[str, StoredTensor]:
-    """Returns the variables of a checkpoint, sorted by name; `read` returns floats as float32.
-
-    Raises:
-        InputError: A file is missing, truncated, damaged, or not a TF1 checkpoint.
-    """
+    """Returns the variables of a checkpoint, sorted by name; `read` returns floats as float32."""
     import tensorflow as tf
 
-    check(
-        not {*"[]*?\\"} & {*str(prefix)},
-        f"{prefix} has a character that TensorFlow takes for a pattern; rename the folder",
-    )
     index = Path(f"{prefix}.index")
     try:
         reader = tf.train.load_checkpoint(str(prefix))
@@ -286,18 +271,7 @@ def _stored_variables(prefix: Path) -> dict[str, StoredTensor]:
         refuse_lfs_pointer(index)
         raise InputError(f"{index} is damaged or of no checkpoint ({error}); copy it") from error
     shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-    check(
-        OBJECTS not in shapes,
-        f"{prefix} is a checkpoint of TensorFlow 2 objects; expected one of TensorFlow 1 variables "
-        "(for a run of bert-keras, give OUTPUT/model)",
-    )
-    shards = [*prefix.parent.glob(f"{prefix.name}.data-*-of-*")]
-    check(
-        shards and len(shards) == int(shards[0].name[-5:]),
-        f"{prefix}.data-00000-of-00001 or another shard is missing; add it, because {index.name} "
-        "contains only names and shapes",
-    )
-    for shard in shards:
+    for shard in prefix.parent.glob(f"{prefix.name}.data-*"):
         refuse_lfs_pointer(shard)
 
     def stored(name: str) -> StoredTensor:
@@ -305,31 +279,11 @@ def _stored_variables(prefix: Path) -> dict[str, StoredTensor]:
             try:
                 array = reader.get_tensor(name)
             except (tf.errors.OpError, IndexError) as error:  # IndexError: the file is truncated
-                raise InputError(f"{prefix} is damaged at {name} ({error}); copy it") from error
+                raise InputError(
+                    f"{prefix}.data-* is missing or damaged at {name} ({error}); copy it"
+                ) from error
             return (np.asarray(array, np.float32) if dtypes[name].is_floating else array)[rows]
 
         return StoredTensor(tuple(shapes[name]), read)
 
     return {name: stored(name) for name in sorted(shapes)}
-
-
-def _write_variables(prefix: Path, values: Mapping[str, Any]) -> None:
-    """Writes a checkpoint, and the file `checkpoint` that names it."""
-    import tensorflow as tf
-
-    names = sorted(values)  # the order in which a Saver writes
-    try:
-        with tf.device("CPU"):
-            tf.raw_ops.SaveV2(
-                prefix=str(prefix),
-                tensor_names=names,
-                shape_and_slices=[""] * len(names),
-                tensors=[tf.constant(values[name]) for name in names],
-            )
-    except tf.errors.OutOfRangeError as error:  # the file exceeds the size limit
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(prefix.parent)) from error
-    named = "".join(
-        f'{field}: "{prefix.name}"\n'
-        for field in ("model_checkpoint_path", "all_model_checkpoint_paths")
-    )
-    (prefix.parent / PATHS).write_text(named, encoding="utf-8")

@@ -20,7 +20,7 @@ from bert_keras.checkpoints.checkpoint import EXTRA_KEY, Checkpoint, extra_value
 from bert_keras.checkpoints.pretrained import build_model, checkpoint_of_model
 from bert_keras.checkpoints.tensors import StoredTensor, of_array
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError, check, check_name
 from bert_keras.families import FAMILIES, family_of
 from bert_keras.families.family import Family, KerasHub
 from bert_keras.files import json_object, write_json
@@ -71,8 +71,8 @@ SIZES = {
     "dropout": "hidden_dropout_rate",
     "max_sequence_length": "max_positions",
 }
-# Fields that are no arguments of keras_hub. metadata.json stores those that differ, under a key
-# that keras_hub does not read and that is gone when it saves the preset again.
+# Fields that are no arguments of keras_hub. metadata.json stores those that differ under EXTRA_KEY,
+# which keras_hub omits when it saves the preset again.
 FIXED_FIELDS = (
     *("activation", "layer_norm_epsilon", "attention_dropout_rate", "masked_lm_activation"),
     *("masked_lm_epsilon", "initializer_stddev"),
@@ -82,8 +82,6 @@ GELUS = {"gelu": keras.activations.gelu, "gelu_tanh": _GELU_TANH, "gelu_new": _G
 TOKENIZER_NOTE = (
     "KerasHub's tokenizer differs from ours for rare characters, spaces and special tokens in texts"
 )
-
-
 HUB_FAMILIES = {kind: family for kind, family in FAMILIES.items() if family.keras_hub}
 HUB_CLASSES = {
     f"{family.class_prefix}{end}": (family, model)
@@ -95,8 +93,7 @@ HUB_CLASSES = {
 def recognises(path: Path) -> bool:
     """Returns whether the folder has a config.json that Keras wrote."""
     config = path / "config.json"
-    text = config.read_text("utf-8", "replace") if config.is_file() else ""
-    return any(f'"{key}"' in text for key in ("registered_name", "class_name"))
+    return config.is_file() and '"class_name"' in config.read_text("utf-8", "replace")
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
@@ -107,14 +104,9 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     has_task = task.is_file() and (path / "task.weights.h5").is_file()
     if metadata.is_file():
         extra = json_object(metadata).get(EXTRA_KEY, {})
-    check(
-        has_task or not extra.get("labels"),
-        f"{path} lacks the classifier that {metadata.name} describes; add task.json and "
-        f"task.weights.h5, or remove {metadata.name} to read only the encoder",
-    )
     name = str(json_object(task if has_task else path / "config.json").get("class_name"))
     name = re.sub("(?<!Text)Classifier$", "TextClassifier", name)  # older presets
-    check(name in HUB_CLASSES, f"{path} has a {name}; expected one of {', '.join(HUB_CLASSES)}")
+    check_name(name, HUB_CLASSES, what=f"model of {path}")
     model = getattr(keras_hub.models, name).from_preset(str(path), dtype="float32")
     preprocessor = getattr(model, "preprocessor", None)
     if preprocessor is None and (path / "tokenizer.json").is_file():
@@ -123,23 +115,10 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
 
 
 def checkpoint_of(
-    model: Any,
-    preprocessor: Any = None,
-    *,
-    extra: Mapping[str, Any] | None = None,
+    model: Any, preprocessor: Any = None, *, extra: Mapping[str, Any] | None = None
 ) -> Checkpoint:
-    """Returns the checkpoint of a model of keras_hub.
-
-    Args:
-        model: A backbone, text classifier or masked-LM model of a class in HUB_CLASSES.
-        preprocessor: A preprocessor or tokenizer of keras_hub; None without one.
-        extra: What a preset stores for this package alone.
-
-    Raises:
-        InputError: The model has other variables than ours, such as a quantized one, or the
-            tokenizer has other rules.
-    """
-    extra = extra or {}
+    """Returns the checkpoint of a model of keras_hub and its preprocessor or tokenizer."""
+    extra = dict(extra or {})
     family, name = HUB_CLASSES[type(model).__name__]
     config = _config(model)
     changes = {key: value for key, value in extra.items() if key in FIXED_FIELDS}
@@ -162,9 +141,9 @@ def checkpoint_of(
         labels=labels,
     )
     if vocabulary is not None:
-        extra = {key: value for key, value in extra.items() if key != "lowercase"}
+        extra.pop("lowercase", None)
     if preprocessor is not None:
-        extra = {key: value for key, value in extra.items() if key != "max_length"}
+        extra.pop("max_length", None)
     tensors = {}
     for variable in model.weights:
         weight, shape = _name(variable.path, family), tuple(variable.shape)
@@ -184,25 +163,6 @@ def checkpoint_of(
     )
 
 
-def storable(checkpoint: Checkpoint) -> Checkpoint:
-    """Returns a checkpoint of the same outputs that has only values which KerasHub stores.
-
-    KerasHub's RoBERTa has no segment embedding and no positions before `position_offset`. The
-    segment embedding, which every token has, is therefore added to each position embedding.
-    """
-    hub_family(checkpoint.metadata, checkpoint.vocabulary)
-    if not (offset := checkpoint.metadata.config.position_offset):
-        return checkpoint
-    positions = checkpoint.tensors[POSITIONS].read() + checkpoint.tensors[SEGMENTS].read()
-    positions[:offset] = 0
-    segments = np.zeros_like(positions[:1])
-    changed = {
-        POSITIONS: _stored(positions, positions.shape),
-        SEGMENTS: _stored(segments, segments.shape),
-    }
-    return dataclasses.replace(checkpoint, tensors={**checkpoint.tensors, **changed})
-
-
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes a preset; see `formats.Format`."""
     model, notes = hub_model(checkpoint)
@@ -210,34 +170,24 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     if checkpoint.vocabulary is not None and checkpoint.metadata.model == "BertEncoder":
         tokenizer = _tokenizer(checkpoint.metadata, checkpoint.vocabulary)
         tokenizer.save_to_preset(str(folder))
-    ours, theirs = checkpoint.metadata.config, _config(model)
-    extra = extra_values(checkpoint.metadata)
-    extra |= {
-        name: getattr(ours, name)
-        for name in FIXED_FIELDS
-        if getattr(ours, name) != getattr(theirs, name)
-    }
-    metadata = folder / "metadata.json"
-    write_json(metadata, json_object(metadata) | {EXTRA_KEY: extra})
+    config, metadata = checkpoint.metadata.config, folder / "metadata.json"
+    changes = {name: getattr(config, name) for name in _differences(config, model)}
+    extra = {EXTRA_KEY: extra_values(checkpoint.metadata) | changes}
+    write_json(metadata, json_object(metadata) | extra)
     return notes
 
 
 def hub_model(checkpoint: Checkpoint) -> tuple[Any, tuple[str, ...]]:
-    """Builds the model of keras_hub with the weights of a checkpoint.
+    """Returns the model of keras_hub with the weights of a checkpoint, and how it differs.
 
-    Returns:
-        The model, with its preprocessor if it is a task and the checkpoint has a vocabulary; and
-        one sentence for each computation that it does differently.
-
-    Raises:
-        InputError: keras_hub has no such model.
+    A task has its preprocessor if the checkpoint has a vocabulary.
     """
     import keras_hub
 
-    checkpoint = storable(checkpoint)
     metadata, config = checkpoint.metadata, checkpoint.metadata.config
     family, name = hub_family(metadata, checkpoint.vocabulary), metadata.model
-    sizes = {key: getattr(config, ours) for key, ours in _sizes(family).items()}
+    arguments = {**SIZES, **_hub(family).sizes}
+    sizes = {key: getattr(config, ours) for key, ours in arguments.items()}
     prefix = family.class_prefix
     backbone = getattr(keras_hub.models, f"{prefix}Backbone")
     model = backbone(**sizes, dtype="float32")
@@ -253,40 +203,21 @@ def hub_model(checkpoint: Checkpoint) -> tuple[Any, tuple[str, ...]]:
         model = getattr(keras_hub.models, f"{prefix}{CLASSES[name]}")(model, **options)
     for variable in model.weights:
         array = checkpoint.tensors[weight := _name(variable.path, family)].read()
-        array = array[config.position_offset :] if weight == POSITIONS else array
+        if weight == POSITIONS and config.position_offset:
+            # RoBERTa's segment embedding, which every token has, is added to each position.
+            array = (array + checkpoint.tensors[SEGMENTS].read())[config.position_offset :]
         variable.assign(array.reshape(variable.shape))
-    theirs = _computation(_config(model), name)
     notes = [
-        f"the {field} of KerasHub's model is {theirs[field]}, that of this model is {value}"
-        for field, value in _computation(config, name).items()
-        if value != theirs[field]
+        f"the {field} of KerasHub's model is {theirs!r}, that of this model is "
+        f"{getattr(config, field)!r}"
+        for field, theirs in _differences(config, model).items()
+        if field != "initializer_stddev"
     ]
     return model, (*notes, *([TOKENIZER_NOTE] if checkpoint.vocabulary is not None else []))
 
 
-def set_computation(model: Any, config: BertConfig) -> None:
-    """Gives a model of keras_hub the GELU and the LayerNorm epsilons of a configuration."""
-    backbone, values = getattr(model, "backbone", model), _computation(config, "BertMaskedLM")
-    norms = [backbone.embeddings_layer_norm]
-    for block in keras.tree.flatten(backbone.transformer_layers):
-        norms += [block._self_attention_layer_norm, block._feedforward_layer_norm]
-        block.activation = GELUS[config.activation]
-        block._feedforward_intermediate_dense.activation = block.activation
-    for norm in norms:
-        norm.epsilon = config.layer_norm_epsilon
-    if (head := getattr(model, "masked_lm_head", None)) is not None:
-        head.intermediate_activation = GELUS[values["masked_lm_activation"]]
-        head.layer_norm_epsilon = values["masked_lm_epsilon"]
-        head._intermediate_dense.activation = head.intermediate_activation
-        head._intermediate_layer_norm.epsilon = head.layer_norm_epsilon
-
-
 def hub_family(metadata: ModelMetadata, vocabulary: Vocabulary | None) -> Family:
-    """Returns the family of a model in keras_hub.
-
-    Raises:
-        InputError: keras_hub has no class with such weights, or none with such a tokenizer.
-    """
+    """Returns the family of a model in keras_hub; raises InputError if keras_hub has none."""
     config, model = metadata.config, metadata.model
     family = family_of(config, vocabulary)
     hub = family.keras_hub if family else None
@@ -296,23 +227,18 @@ def hub_family(metadata: ModelMetadata, vocabulary: Vocabulary | None) -> Family
             f"the activation {config.activation}; choose another format, or write only the "
             "encoder: bert-keras convert SRC DST --to keras-hub --model BertEncoder"
         )
-    name, has_pooler = f"{family.class_prefix}{CLASSES[model]}", _has_pooler(hub, model)
-    new = ", new=('pooler',)" if has_pooler else ""
-    check(
-        config.has_pooler == has_pooler,
-        f"KerasHub's {name} has {'a' if has_pooler else 'no'} pooler; load this model with "
-        f"has_pooler={has_pooler}{new}, or choose another format",
-    )
-    check(
-        config.num_segments < 2 or "num_segments" in hub.sizes,
-        f"KerasHub's {name} has no segments and this model has {config.num_segments}; choose "
-        "another format",
-    )
-    check(
-        vocabulary is None or vocabulary.specials == family.specials,
-        f"KerasHub's tokenizer of a {name} has the special tokens "
-        f"{' '.join(family.specials.tokens)}, unlike this vocabulary; choose another format",
-    )
+    has_pooler = hub.has_pooler or model == "BertClassifier"
+    has_segments, specials = "num_segments" in hub.sizes, family.specials
+    for name, theirs, is_equal in (
+        ("has_pooler", has_pooler, config.has_pooler == has_pooler),
+        ("segments", "none", has_segments or config.num_segments < 2),
+        ("special tokens", specials.tokens, not vocabulary or vocabulary.specials == specials),
+    ):
+        check(
+            is_equal,
+            f"KerasHub's {family.class_prefix}{CLASSES[model]} differs from this model in {name}: "
+            f"{theirs}; choose another format, or load the model with other values",
+        )
     return family
 
 
@@ -320,24 +246,16 @@ def _hub(family: Family) -> KerasHub:
     return cast(KerasHub, family.keras_hub)
 
 
-def _sizes(family: Family) -> dict[str, str]:
-    return {**SIZES, **_hub(family).sizes}
-
-
-def _has_pooler(hub: KerasHub, model: str) -> bool:
-    return hub.has_pooler or model == "BertClassifier"
-
-
 def _config(model: Any) -> BertConfig:
     """Returns the configuration of a model of keras_hub."""
     family, name = HUB_CLASSES[type(model).__name__]
     backbone = getattr(model, "backbone", model)
     values, block = backbone.get_config(), keras.tree.flatten(backbone.transformer_layers)[0]
-    fields = {ours: values[key] for key, ours in _sizes(family).items()}
+    fields = {ours: values[key] for key, ours in {**SIZES, **_hub(family).sizes}.items()}
     fields |= {
         "num_segments": fields.get("num_segments", int("num_segments" in family.sizes)),
         "attention_dropout_rate": values["dropout"],
-        "has_pooler": _has_pooler(_hub(family), name),
+        "has_pooler": _hub(family).has_pooler or name == "BertClassifier",
         **family.traits,
         "activation": _gelu_name(block.activation),
         "layer_norm_epsilon": backbone.embeddings_layer_norm.epsilon,
@@ -354,13 +272,11 @@ def _gelu_name(activation: Any) -> str:
     return "gelu" if activation is keras.activations.gelu else "gelu_tanh"
 
 
-def _computation(config: BertConfig, model: str) -> dict[str, Any]:
-    """Returns the fields of FIXED_FIELDS that decide what a model of our class `model` computes."""
-    values = {key: getattr(config, key) for key in FIXED_FIELDS[:3]}
-    if model == "BertMaskedLM":
-        values["masked_lm_activation"] = config.masked_lm_activation or config.activation
-        values["masked_lm_epsilon"] = config.masked_lm_epsilon or config.layer_norm_epsilon
-    return values
+def _differences(config: BertConfig, model: Any) -> dict[str, Any]:
+    """Returns the fields of FIXED_FIELDS with other values in a model of keras_hub, and these."""
+    theirs = _config(model)
+    values = {name: getattr(theirs, name) for name in FIXED_FIELDS}
+    return {name: value for name, value in values.items() if value != getattr(config, name)}
 
 
 def _name(path: str, family: Family) -> str:
@@ -460,11 +376,7 @@ def from_keras_hub(model: keras.Model, *, preprocessor: Any = None) -> Pretraine
     ```
     """
     name = type(model).__name__
-    check(
-        name in HUB_CLASSES,
-        f"{name} has no counterpart in bert_keras; expected a model of keras_hub.models: "
-        f"{', '.join(HUB_CLASSES)}",
-    )
+    check_name(name, HUB_CLASSES, what="counterpart in bert_keras")
     checkpoint = checkpoint_of(model, preprocessor or getattr(model, "preprocessor", None))
     converted = build_model(
         MODELS[checkpoint.metadata.model],
@@ -500,11 +412,7 @@ def to_keras_hub(model: Pretrained) -> Any:
     probabilities = classifier.predict(["a good film"])
     ```
     """
-    check(
-        (name := type(model).__name__) in CLASSES,
-        f"{name} has no counterpart in keras_hub; expected a {', '.join(CLASSES)}, such as the "
-        "encoder of this model: to_keras_hub(model.encoder)",
-    )
+    check_name(type(model).__name__, CLASSES, what="counterpart in keras_hub")
     if not model.built:
         model.build()
     tokenizer = model.tokenizer
@@ -514,7 +422,19 @@ def to_keras_hub(model: Pretrained) -> Any:
         vocabulary=None if tokenizer is None else tokenizer.vocabulary,
     )
     converted, notes = hub_model(checkpoint)
-    set_computation(converted, model.config)
+    config, backbone = model.config, getattr(converted, "backbone", converted)
+    norms = [backbone.embeddings_layer_norm]
+    for block in keras.tree.flatten(backbone.transformer_layers):
+        norms += [block._self_attention_layer_norm, block._feedforward_layer_norm]
+        block.activation = GELUS[config.activation]
+        block._feedforward_intermediate_dense.activation = block.activation
+    for norm in norms:
+        norm.epsilon = config.layer_norm_epsilon
+    if (head := getattr(converted, "masked_lm_head", None)) is not None:
+        head.intermediate_activation = GELUS[config.masked_lm_activation or config.activation]
+        head.layer_norm_epsilon = config.masked_lm_epsilon or config.layer_norm_epsilon
+        head._intermediate_dense.activation = head.intermediate_activation
+        head._intermediate_layer_norm.epsilon = head.layer_norm_epsilon
     for note in notes:
         print(f"{'note':<12}after keras_hub saves and loads the model: {note}")
     return converted

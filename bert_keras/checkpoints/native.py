@@ -11,13 +11,10 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
+from safetensors import safe_open
+
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState
-from bert_keras.checkpoints.tensors import (
-    StoredTensor,
-    header_strings,
-    stored_tensors,
-    write_tensors,
-)
+from bert_keras.checkpoints.tensors import StoredTensor, stored_tensors, write_tensors
 from bert_keras.config import ModelMetadata
 from bert_keras.errors import InputError, check
 from bert_keras.files import json_object, write_json
@@ -70,7 +67,9 @@ def read_metadata(folder: str | os.PathLike) -> ModelMetadata:
 
 
 def _state(path: Path) -> TrainingState:
-    stored, step = stored_tensors(path), header_strings(path).get("step", "")
+    stored = stored_tensors(path)
+    with safe_open(path, framework="numpy") as file:
+        step = (file.metadata() or {}).get("step", "")
     check(
         step.isdecimal(),
         f"{path} states no step; remove the file to start from the weights only",

@@ -3,21 +3,22 @@
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import jinja2
 import keras
 import numpy as np
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
 from bert_keras.checkpoints.formats import write_checkpoint
-from bert_keras.checkpoints.model_readme import Sections, model_readme
-from bert_keras.checkpoints.tensors import StoredTensor, stored_weight
+from bert_keras.checkpoints.tensors import StoredTensor, of_array, stored_weight
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
 from bert_keras.errors import InputError, check, listed, printable
+from bert_keras.families import family_of
 from bert_keras.models.pretrained import Pretrained, named_weights
 from bert_keras.text.vocab import Vocabulary
 
@@ -69,10 +70,10 @@ def metadata_for(
             f"the head has the labels {', '.join(old_labels)}; omit labels, or start with a new "
             f"head: new={cls.heads}"
         )
-    embedding = {} if embedding is None else {"embedding": embedding}
-    return source.of_model(
-        name, keeps_head=has_same_head, config=config, labels=labels or old_labels, **embedding
-    )
+    changes: dict[str, Any] = {"config": config, "labels": labels or old_labels}
+    if embedding is not None:
+        changes["embedding"] = embedding
+    return source.of_model(name, keeps_head=has_same_head, **changes)
 
 
 def build_model(
@@ -84,19 +85,10 @@ def build_model(
     new: Collection[str] = (),
     name: str | None = None,
 ) -> Model:
-    """Builds a model with the weights of a checkpoint.
+    """Builds a model with the weights of a checkpoint; `source` is its path, for messages.
 
-    Args:
-        cls: The class of the model.
-        checkpoint: The checkpoint.
-        metadata: The metadata of the model, which may differ from that of the checkpoint.
-        source: The path of the checkpoint, for messages.
-        new: Parts (encoder, pooler, heads) that start with random weights.
-        name: The name of the Keras model; by default that of its class.
-
-    Raises:
-        InputError: A part is neither in the checkpoint nor in `new`, or weights are missing,
-            unexpected or of another shape; the message names all of them.
+    `metadata` may differ from that of the checkpoint, and the parts `new` (encoder, pooler, heads)
+    start with random weights.
     """
     errors = []
 
@@ -166,8 +158,22 @@ def checkpoint_of_model(
     vocabulary: Vocabulary | None,
     state: TrainingState | None = None,
 ) -> Checkpoint:
-    """Returns a model as a checkpoint, whose arrays are those of the model when they are read."""
-    tensors = {name: stored_weight(weight) for name, weight in named_weights(model).items()}
+    """Returns a model as a checkpoint, whose arrays are those of the model when they are read.
+
+    The products of LoRA are added to the kernels.
+    """
+    tensors = {}
+    adapted = {
+        f"{layer.path}/kernel": layer
+        for layer in model._flatten_layers()
+        if getattr(layer, "lora_enabled", False)
+    }
+    for name, weight in named_weights(model).items():
+        if layer := adapted.get(weight.path):
+            kernel = partial(getattr, layer, "kernel")  # with the product
+            tensors[name] = of_array(weight.shape, lambda k=kernel: keras.ops.convert_to_numpy(k()))
+        elif not name.endswith(("/lora_kernel_a", "/lora_kernel_b")):
+            tensors[name] = stored_weight(weight)
     return Checkpoint(metadata=metadata, tensors=tensors, vocabulary=vocabulary, state=state)
 
 
@@ -179,14 +185,21 @@ def save_model(
     vocabulary: Vocabulary | None,
     format: str = "bert-keras",
     state: TrainingState | None = None,
-    sections: Sections | None = None,
+    sections: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[str, ...]:
     """Writes a model folder with a README.md, and returns the notes of `write_checkpoint`.
 
-    `sections` are the tables of the README.md; see `model_readme`.
+    `sections` are tables of two columns in the README.md by their headings, such as the recipe.
     """
     checkpoint = checkpoint_of_model(model, metadata=metadata, vocabulary=vocabulary, state=state)
-    path = Path(folder)
-    name = path.parent.name if path.name == "model" else path.name  # "tiny" for runs/tiny/model
-    readme = model_readme(metadata, vocabulary=vocabulary, name=name, sections=sections or {})
+    path, family = Path(folder), family_of(metadata.config, vocabulary)
+    template = Path(__file__).with_name("model_card.md").read_text("utf-8")
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
+    readme = environment.from_string(template).render(
+        metadata=metadata,
+        name=path.parent.name if path.name == "model" else path.name,  # "tiny" for runs/tiny/model
+        family=family.kind if family else "",
+        numbered=metadata.labels == numbered_labels(len(metadata.labels)),
+        sections=sections or {},
+    )
     return write_checkpoint(checkpoint, folder, format=format, readme=readme)

@@ -20,7 +20,7 @@ from bert_keras.checkpoints.huggingface.config import CONFIG, note_if_ignored
 from bert_keras.checkpoints.huggingface.tokenizer import sentence_settings
 from bert_keras.checkpoints.tensors import write_tensors
 from bert_keras.config import TEXT_POOLINGS, DenseModule, EmbeddingConfig, NormalizeModule
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError, check, check_name
 from bert_keras.files import json_object, write_json
 
 MODULES, SETTINGS = "modules.json", "config_sentence_transformers.json"
@@ -60,8 +60,8 @@ def recognises(path: Path) -> bool:
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     """Reads a folder of sentence-transformers; see `formats.Format`.
 
-    If `ignore` names the pooling or a module that is not supported, only the encoder is read. A
-    folder without a pooling, as of a CrossEncoder, is a folder of transformers.
+    If `ignore` names a module, only the encoder is read. A folder without a pooling, as of a
+    CrossEncoder, is a folder of transformers.
     """
     (kind, folder), *modules = _modules(path)
     check(kind == TRANSFORMER, f"{path / MODULES} begins with a {kind}; expected {TRANSFORMER}")
@@ -98,23 +98,19 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
 
 
 def _modules(path: Path) -> list[tuple[str, Path]]:
-    """Returns the class and the folder of each module in modules.json."""
+    """Returns the class and the folder of each module in modules.json.
+
+    A class of another library keeps its full name, which no module here has.
+    """
     try:
         listed = json.loads((path / MODULES).read_text(encoding="utf-8"))
-        # A class of another library keeps its full name, which no module here has.
-        modules = [
-            (
-                name.rpartition(".")[2] if (name := each["type"]).startswith(LIBRARY) else name,
-                path / each["path"],
-            )
-            for each in listed
-        ]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        modules = [(each["type"], path / each["path"]) for each in listed]
+    except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"{path / MODULES} is no list of modules ({error!r})") from error
-    for _, folder in modules:
-        inside = folder.resolve().is_relative_to(path.resolve())
-        check(inside, f"{path / MODULES} names {folder}; expected a subfolder")
-    return modules
+    return [
+        (name.rpartition(".")[2] if name.startswith(LIBRARY) else name, folder)
+        for name, folder in modules
+    ]
 
 
 def _embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingConfig:
@@ -125,7 +121,7 @@ def _embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingConfig:
         f"{path / MODULES} lists {', '.join(kinds)} after the encoder; expected one {POOLING} and "
         f"then {DENSE}, {NORMALIZE} and {DROPOUT}",
     )
-    values, read = json_object(folder / CONFIG), []
+    values = json_object(folder / CONFIG)
     modes = values.get("pooling_mode")
     if modes is None:
         modes = [mode for flag, mode in FLAGS.items() if values.get(flag)] or ["mean"]
@@ -136,11 +132,11 @@ def _embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingConfig:
         f"{folder / CONFIG}: pooling_mode is {modes} {' '.join(sorted(unknown))}; expected one or "
         f"more of {', '.join(TEXT_POOLINGS)}",
     )
-    for kind, each in others:
-        if kind == DENSE:
-            read.append(_dense(each / CONFIG))
-        elif kind == NORMALIZE:
-            read.append(NormalizeModule())
+    read = [
+        _dense(each / CONFIG) if kind == DENSE else NormalizeModule()
+        for kind, each in others
+        if kind != DROPOUT
+    ]
     settings = _settings(path)
     prompts = settings.get("prompts") or {}
     return EmbeddingConfig(
@@ -157,10 +153,7 @@ def _dense(file: Path) -> DenseModule:
     values = json_object(file)
     _check_fixed(values, file)
     name = values.get("activation_function", "torch.nn.modules.activation.Tanh")
-    check(
-        name in ACTIVATIONS,
-        f"{file}: activation_function is {name}; expected one of {', '.join(ACTIVATIONS)}",
-    )
+    check_name(name, ACTIVATIONS, what=f"activation_function of {file}")
     return DenseModule(
         units=values["out_features"],
         activation=ACTIVATIONS[name],
@@ -208,12 +201,17 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     write_json(folder / SENTENCES, settings)
     size, num_dense = metadata.config.hidden_size, 0
     configs = {TRANSFORMER: None, f"1_{POOLING}": _pooling_values(embedding, size)}
-    sizes = embedding.sizes(size)
+    sizes, activations = embedding.sizes(size), {v: k for k, v in ACTIVATIONS.items()}
     for index, module in enumerate(embedding.modules):
         if isinstance(module, NormalizeModule):
             configs[f"{index + 2}_{NORMALIZE}"] = {}
             continue
-        configs[name := f"{index + 2}_{DENSE}"] = _dense_values(module, sizes[index])
+        configs[name := f"{index + 2}_{DENSE}"] = {
+            "in_features": sizes[index],
+            "out_features": module.units,
+            "bias": module.has_bias,
+            "activation_function": activations[module.activation],
+        }
         names = _dense_names(num_dense)
         own = {n: tensors[n] for n in names if n in tensors}
         num_dense += 1
@@ -225,10 +223,10 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
         )
     listed = []
     for index, (name, values) in enumerate(configs.items()):
-        kind, path = name.rpartition("_")[2], name if index else ""
-        type_name = f"{LIBRARY}.models.{kind}"
+        type_name = f"{LIBRARY}.models.{name.rpartition('_')[2]}"
+        path = name if index else ""
         listed.append({"idx": index, "name": str(index), "path": path, "type": type_name})
-        if values is not None:
+        if index:
             write_json(folder / name / CONFIG, values)
     write_json(folder / MODULES, listed)
     settings = {
@@ -250,13 +248,3 @@ def _pooling_values(embedding: EmbeddingConfig, hidden_size: int) -> dict[str, A
     else:
         values["pooling_mode"] = [*embedding.pooling]
     return values if embedding.includes_prompt else {**values, "include_prompt": False}
-
-
-def _dense_values(module: DenseModule, size: int) -> dict[str, Any]:
-    names = {ours: name for name, ours in ACTIVATIONS.items()}
-    return {
-        "in_features": size,
-        "out_features": module.units,
-        "bias": module.has_bias,
-        "activation_function": names[module.activation],
-    }

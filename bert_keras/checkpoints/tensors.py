@@ -35,11 +35,11 @@ class StoredTensor:
         """Returns the transpose of this matrix."""
 
         def read(rows: Any = ...) -> np.ndarray:
-            array = np.empty(self.shape[::-1], np.float32)
+            array, transposed = self.read(), np.empty(self.shape[::-1], np.float32)
             for start in range(0, self.shape[0], _STRIP):
-                strip = slice(start, min(start + _STRIP, self.shape[0]))
-                array[:, strip] = self.read(strip).T
-            return array[rows]
+                strip = slice(start, start + _STRIP)
+                transposed[:, strip] = array[strip].T
+            return transposed[rows]
 
         return StoredTensor(self.shape[::-1], read)
 
@@ -80,12 +80,7 @@ def stored_weight(weight: keras.Variable) -> StoredTensor:
 
 
 def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
-    """Returns the arrays of a .safetensors file by name.
-
-    Raises:
-        InputError: The file is missing, truncated or not a .safetensors file, or an array has no
-            floating-point numbers.
-    """
+    """Returns the arrays of a .safetensors file by name."""
     path = existing_file(path)
 
     def stored(name: str, shape: Sequence[int]) -> StoredTensor:
@@ -112,25 +107,13 @@ def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
         raise InputError(f"{path} is damaged ({error}); copy or write it again") from error
 
 
-def header_strings(path: str | os.PathLike) -> dict[str, str]:
-    """Returns the metadata strings in the header of a .safetensors file."""
-    with safe_open(path, framework="numpy") as file:
-        return file.metadata() or {}
-
-
 def write_tensors(
     path: str | os.PathLike,
     tensors: Mapping[str, StoredTensor],
     *,
     metadata: dict[str, str] | None = None,
 ) -> None:
-    """Writes arrays as a .safetensors file of float32.
-
-    Args:
-        path: The file to write.
-        tensors: The arrays by name.
-        metadata: Strings for the header.
-    """
+    """Writes arrays as a .safetensors file of float32, with strings for its header."""
     arrays = {name: np.asarray(tensors[name].read(), np.float32, order="C") for name in tensors}
     save_file(arrays, path, metadata=metadata)
 

@@ -15,7 +15,7 @@ VARIANTS = ("float16", "bfloat16", "int8", "litert")
 
 
 @command(
-    option("source", "SRC", "a checkpoint of any format, or a preset of KerasHub or hf://..."),
+    option("source", "SRC", "a checkpoint of any format, or hf://USER/MODEL"),
     option("destination", "DST", "a new folder"),
     option("--to", "FORMAT", ", ".join(FORMATS), "bert-keras", choices=FORMATS),
     option("--model", "NAME", "the part of SRC to convert, such as BertEncoder or BertMaskedLM"),

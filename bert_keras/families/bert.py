@@ -28,7 +28,7 @@ _SIZES |= {
     "large": _size(24, 1024),
 }
 BASE = _SIZES["base"]
-_BLOCK, _THEIR_BLOCK, _GOOGLE = "encoder/layer_{}", ".encoder.layer.{}", "bert/encoder/layer_{}"
+_BLOCK, _THEIR_BLOCK = "encoder/layer_{}", ".encoder.layer.{}"
 
 FAMILY = Family(
     kind="bert",
@@ -69,31 +69,6 @@ FAMILY = Family(
         "multiple_choice/dense": "classifier",
         "token_labels/dense": "classifier",
         "span/dense": "qa_outputs",
-    },
-    # Sources: modeling.py, run_pretraining.py, run_classifier.py and run_squad.py.
-    google_names={
-        "encoder/embeddings/token": "bert/embeddings/word_embeddings",
-        "encoder/embeddings/position": "bert/embeddings/position_embeddings",
-        "encoder/embeddings/segment": "bert/embeddings/token_type_embeddings",
-        "encoder/embeddings/norm": "bert/embeddings/LayerNorm",
-        f"{_BLOCK}/attention/query": f"{_GOOGLE}/attention/self/query",
-        f"{_BLOCK}/attention/key": f"{_GOOGLE}/attention/self/key",
-        f"{_BLOCK}/attention/value": f"{_GOOGLE}/attention/self/value",
-        f"{_BLOCK}/attention/output": f"{_GOOGLE}/attention/output/dense",
-        f"{_BLOCK}/attention_norm": f"{_GOOGLE}/attention/output/LayerNorm",
-        f"{_BLOCK}/feed_forward/intermediate": f"{_GOOGLE}/intermediate/dense",
-        f"{_BLOCK}/feed_forward/output": f"{_GOOGLE}/output/dense",
-        f"{_BLOCK}/feed_forward_norm": f"{_GOOGLE}/output/LayerNorm",
-        "encoder/pooler": "bert/pooler/dense",
-        "masked_lm/transform": "cls/predictions/transform/dense",
-        "masked_lm/norm": "cls/predictions/transform/LayerNorm",
-        "masked_lm/output_bias": "cls/predictions/output_bias",
-        "next_sentence/dense/kernel": "cls/seq_relationship/output_weights",
-        "next_sentence/dense/bias": "cls/seq_relationship/output_bias",
-        "span/dense/kernel": "cls/squad/output_weights",
-        "span/dense/bias": "cls/squad/output_bias",
-        "classification/dense/kernel": "output_weights",
-        "classification/dense/bias": "output_bias",
     },
     keras_hub=KerasHub(sizes={"num_segments": "num_segments"}),
 )

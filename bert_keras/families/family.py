@@ -83,7 +83,6 @@ class Family:
     read_values: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     written_values: Callable[[BertConfig, Vocabulary | None], dict[str, Any]] | None = None
 
-    google_names: Mapping[str, str] = field(default_factory=dict)  # in TF1 checkpoints; {}: none
     keras_hub: KerasHub | None = None  # None if keras_hub has no models of the family
 
     def includes(self, config: BertConfig) -> bool:
@@ -102,7 +101,3 @@ class Family:
     def has_optional_projection(self) -> bool:
         """Whether only embeddings of another size than the hidden states have a projection."""
         return "embedding_size" in self.options
-
-    def config_key(self, name: str) -> str:
-        """Returns this family's config.json key for the BERT key `name`."""
-        return self.config_keys.get(name, name)

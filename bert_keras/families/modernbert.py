@@ -2,14 +2,14 @@
 
 In config.json, transformers 4 states the bases of the rotation in `global_rope_theta` and
 `local_rope_theta`, and the local blocks in `global_attn_every_n_layers`. transformers 5 has
-`rope_parameters` and `layer_types` instead. Both forms are read, and both are written.
+`rope_parameters` and `layer_types` instead, and reads both forms. The older form is written.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from bert_keras.config import BertConfig
-from bert_keras.errors import check
+from bert_keras.errors import InputError, check
 from bert_keras.families.family import Family
 from bert_keras.text.fast_tokenizer import MODERNBERT_SPECIALS
 from bert_keras.text.vocab import Vocabulary
@@ -53,23 +53,17 @@ def _global_every(values: Mapping[str, Any]) -> int:
     stated, types = values.get(_EVERY, 3), values.get("layer_types")
     if types is None:
         return stated
-    periods = (stated, *range(1, len(types) + 1))
-    every = next((each for each in periods if types == _layer_types(each, len(types))), None)
-    check(
-        every,
+    for every in (stated, *range(1, len(types) + 1)):
+        if types == [_LOCAL if index % every else _GLOBAL for index in range(len(types))]:
+            return every
+    raise InputError(
         f"config.json: layer_types is {types}; expected {_GLOBAL} first and in every n-th layer, "
-        f"and {_LOCAL} in the others",
+        f"and {_LOCAL} in the others"
     )
-    return every or 1
-
-
-def _layer_types(every: int, num_layers: int) -> list[str]:
-    return [_LOCAL if index % every else _GLOBAL for index in range(num_layers)]
 
 
 def _written_values(config: BertConfig, vocabulary: Vocabulary | None) -> dict[str, Any]:
     every = config.global_every if config.local_window else 1
-    bases = {_GLOBAL: config.rotary_base, _LOCAL: config.local_rotary_base or config.rotary_base}
     first, last = (vocabulary.cls_id, vocabulary.sep_id) if vocabulary else (None, None)
     return {
         "bos_token_id": first,
@@ -78,15 +72,21 @@ def _written_values(config: BertConfig, vocabulary: Vocabulary | None) -> dict[s
         "sep_token_id": last,
         "classifier_pooling": config.pooling,
         **dict.fromkeys(_BIASES, config.has_biases),
-        **{_BASES[kind][0]: base for kind, base in bases.items()},
-        "rope_parameters": {
-            kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()
-        },
+        _BASES[_GLOBAL][0]: config.rotary_base,
+        _BASES[_LOCAL][0]: config.local_rotary_base or config.rotary_base,
         _EVERY: every,
-        "layer_types": _layer_types(every, config.num_layers),
         "local_attention": config.local_window or 128,
         "tie_word_embeddings": config.ties_decoder,
     }
+
+
+_TRAITS = {
+    "norm_position": "pre",
+    "position_kind": "rotary",
+    "is_gated": True,
+    "pooler_activation": "",
+    "has_head_norm": True,
+}
 
 
 def _size(num_layers: int, hidden_size: int, intermediate_size: int, **changes: Any) -> BertConfig:
@@ -102,17 +102,12 @@ def _size(num_layers: int, hidden_size: int, intermediate_size: int, **changes: 
         "attention_dropout_rate": 0.0,
         "layer_norm_epsilon": 1e-5,
         "has_pooler": False,
-        "pooler_activation": "",
-        "has_head_norm": True,
-        "norm_position": "pre",
-        "position_kind": "rotary",
         "rotary_base": 160_000.0,
         "local_rotary_base": 10_000.0,
-        "is_gated": True,
         "has_biases": False,
         "local_window": 128,
     }
-    return BertConfig(**fields | changes)
+    return BertConfig(**_TRAITS | fields | changes)
 
 
 _BLOCK, _THEIR_BLOCK = "encoder/layer_{}", ".layers.{}"
@@ -128,13 +123,7 @@ FAMILY = Family(
         "modernbert-large": _size(28, 1024, 2624),
     },
     specials=MODERNBERT_SPECIALS,
-    traits={
-        "norm_position": "pre",
-        "position_kind": "rotary",
-        "is_gated": True,
-        "pooler_activation": "",
-        "has_head_norm": True,
-    },
+    traits=_TRAITS,
     options=("has_biases", "ties_decoder", "local_window", "pooling"),
     sizes=(),
     class_prefix="ModernBert",

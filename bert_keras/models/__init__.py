@@ -38,7 +38,7 @@ def load_model(path: str | os.PathLike) -> Pretrained:
     """Loads the model of a checkpoint.
 
     Args:
-        path: A folder of any checkpoint format, or a preset of KerasHub; see `open_checkpoint`.
+        path: A folder of any checkpoint format, or hf://USER/MODEL; see `open_checkpoint`.
 
     Returns:
         The model of the class that the checkpoint contains, with `metadata` (model metadata) and

@@ -163,9 +163,7 @@ class BertEncoder(Pretrained):
 
     def build(self, input_shape=None):
         self.embeddings.build()
-        for block in self.blocks:
-            block.build((None, None, self.config.hidden_size))
-        for layer in (self.final_norm, self.bilstm):
+        for layer in (*self.blocks, self.final_norm, self.bilstm):
             if layer is not None:
                 layer.build((None, None, self.config.hidden_size))
         if self.pooler is not None:
@@ -177,10 +175,6 @@ class BertEncoder(Pretrained):
 
         Blocks with local attention compute all T x T probabilities here, of which those outside the
         window are 0. A call of the encoder computes only the window; the hidden states are equal.
-
-        Args:
-            inputs: The dict of arrays that the encoder takes.
-            training: Whether dropout is applied.
         """
         return self._states(inputs, self._contexts(inputs, in_blocks=False), training=training)
 
@@ -219,15 +213,11 @@ class BertEncoder(Pretrained):
     def _contexts(
         self, inputs: dict, *, in_blocks: bool, training: bool = False
     ) -> dict[bool, tuple]:
-        """Returns what every block with global (key False) or local (True) attention reads.
+        """Returns what blocks with global (key False) or local (True) attention read.
 
-        These are the attention bias and, with rotary positions, the rotation.
-
-        Args:
-            inputs: The dict of arrays that the encoder takes.
-            in_blocks: Whether local attention may be computed in blocks of tokens, and in training
-                all attention in kernels that return no probabilities.
-            training: Whether dropout is applied.
+        These are the attention bias and, with rotary positions, the rotation. With `in_blocks`,
+        local attention may be computed in blocks of tokens, and in training all attention in
+        kernels that return no probabilities.
         """
         config, dtype = self.config, self.compute_dtype
         length = ops.shape(inputs["input_ids"])[1]

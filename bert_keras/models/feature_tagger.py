@@ -8,7 +8,7 @@ from keras import ops
 
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.distribution.model import GlobalBatchModel
-from bert_keras.errors import InputError, check_name, counted
+from bert_keras.errors import InputError, check, check_name, counted
 from bert_keras.layers.bilstm import BiLSTM, LayerMix
 from bert_keras.layers.heads import TokenLabelsHead
 from bert_keras.layers.primitives import states_at
@@ -40,21 +40,13 @@ class FeatureLayers(NamedTuple):
 
 
 def feature_layers(name: str, *, num_layers: int) -> FeatureLayers:
-    """Returns the layers that a choice selects in an encoder.
-
-    Args:
-        name: The name of the choice, a key of `LAYER_CHOICES`.
-        num_layers: The number of blocks of the encoder.
-
-    Raises:
-        InputError: The name is unknown, or the encoder has fewer layers than the choice needs.
-    """
+    """Returns the layers that a choice, a key of `LAYER_CHOICES`, selects in an encoder."""
     check_name(name, LAYER_CHOICES, what="choice of layers")
     indices = tuple(range(num_layers + 1)[LAYER_CHOICES[name]])
-    if 0 in indices and name != "embeddings":
-        raise InputError(
-            f"layers is {name!r}, but the encoder has only {counted(num_layers, 'layer')}"
-        )
+    check(
+        name == "embeddings" or 0 not in indices,
+        f"layers is {name!r}, but the encoder has only {counted(num_layers, 'layer')}",
+    )
     return FeatureLayers(indices, is_summed=name.startswith("weighted-sum"))
 
 
@@ -62,13 +54,7 @@ def feature_layers(name: str, *, num_layers: int) -> FeatureLayers:
 class WordTagger(GlobalBatchModel, ConfiguredModel):
     """The trained part of a `BertFeatureTagger`: combines layers, then a BiLSTM and a dense layer.
 
-    Args:
-        config: The hyperparameters of the encoder whose features the tagger reads.
-        num_labels: The number of labels.
-        layers: The choice of layers, a key of `LAYER_CHOICES`.
-        lstm_units: The units of each direction of the BiLSTM.
-        dropout_rate: The dropout before each layer of the BiLSTM and before the dense layer.
-        name: The name of the Keras model.
+    Dropout acts before each layer of the BiLSTM and before the dense layer.
 
     Call arguments:
         inputs: A dict of `features` float [B, W, K, D], the hidden states of the first subword of
@@ -204,10 +190,7 @@ class BertFeatureTagger(TaskModel):
         self.encoder.trainable = False
 
     def features(self, inputs: dict):
-        """Returns the features [B, W, K, D] of a batch.
-
-        They are the hidden states of the first subword of each word in the K chosen layers.
-        """
+        """Returns the hidden states [B, W, K, D] of the first subwords in the chosen layers."""
         hidden_states = self.encoder.states(inputs, training=False).hidden_states
         indices = self.tagger.feature_layers.indices
         return features_at(hidden_states, inputs["word_positions"], indices)
@@ -234,16 +217,7 @@ class BertFeatureTagger(TaskModel):
 
 
 def features_at(hidden_states, positions_BW, indices):
-    """Returns hidden states of several layers at given positions.
-
-    Args:
-        hidden_states: The hidden states [B, T, D] of every layer.
-        positions_BW: int [B, W], positions in the sequence.
-        indices: The indices of the K layers.
-
-    Returns:
-        The hidden states [B, W, K, D].
-    """
+    """Returns the hidden states [B, W, K, D] of K layers at W positions of each sequence."""
     batch, words = ops.shape(positions_BW)
     layers_BTX = ops.concatenate([hidden_states[index] for index in indices], axis=-1)
     shape = (batch, words, len(indices), hidden_states[0].shape[-1])

@@ -6,7 +6,7 @@ import numpy as np
 from keras import ops
 
 from bert_keras.config import BertConfig
-from bert_keras.errors import InputError
+from bert_keras.errors import check
 from bert_keras.layers.embeddings import BertEmbeddings
 from bert_keras.models.encoder import BertEncoder
 
@@ -27,11 +27,11 @@ def check_local_attention(config: BertConfig) -> None:
         "a hidden size that is not a multiple of 4": config.hidden_size % 4,
     }
     for problem, is_present in problems.items():
-        if is_present:
-            raise InputError(
-                f"initial_weights is local-attention, but the size has {problem}; choose another "
-                "size or initial_weights=normal"
-            )
+        check(
+            not is_present,
+            f"initial_weights is local-attention, but the size has {problem}; choose another size "
+            "or initial_weights=normal",
+        )
 
 
 def start_with_local_attention(encoder: BertEncoder) -> None:
@@ -41,18 +41,12 @@ def start_with_local_attention(encoder: BertEncoder) -> None:
     positions are close to each other. Here, one half of each embedding is the position, as sines
     and cosines, and the other half the token and the segment. The heads of the first block attend
     to the tokens at the offsets -1, 1, -2, 2 and so on, and the blocks add little to their inputs.
-    All weights are trained as usual.
+    All weights are trained as usual. Shared embeddings are those of another encoder, which is
+    given to this function as well.
 
     Sources: a shift of such positions is a rotation (Vaswani et al. 2017, section 3.5); Trockman
     and Kolter 2023, "Mimetic initialization of self-attention layers", choose the initial query
     and key weights, too; Zhang et al. 2019, "Fixup initialization", let the blocks add little.
-
-    Args:
-        encoder: A new encoder. Shared embeddings are those of another encoder, which is given to
-            this function as well.
-
-    Raises:
-        InputError: As `check_local_attention` does.
     """
     config = encoder.config
     check_local_attention(config)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ConfiguredModel(keras.Model):
-    """A Keras model whose `get_config` stores its BertConfig and its other arguments."""
+    """A Keras model whose `get_config` stores its arguments and what is frozen."""
 
     config: BertConfig
     arguments: tuple[str, ...] = ()  # constructor arguments that are also attributes
@@ -29,12 +29,25 @@ class ConfiguredModel(keras.Model):
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             "config": self.config.to_dict(),
             **{name: getattr(self, name) for name in self.arguments},
+            "frozen": _frozen(self),
         }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         arguments = {**config}
-        return cls(BertConfig.from_dict(arguments.pop("config")), **arguments)
+        frozen = arguments.pop("frozen", None)
+        model = cls(BertConfig.from_dict(arguments.pop("config")), **arguments)
+        if frozen is not None:
+            if frozen and not model.built:  # layers that are built later would be trained
+                model.build()
+            _freeze(model, frozen)
+        return model
+
+    def quantize(self, mode, **kwargs):
+        """Raises InputError, because Keras could not load the saved model again."""
+        raise InputError(
+            f"quantize({mode!r}) is not supported; bert-keras export --variant int8 is"
+        )
 
 
 class Pretrained(ConfiguredModel):
@@ -67,7 +80,7 @@ class Pretrained(ConfiguredModel):
         """Builds the model with the weights of a checkpoint, and prints what was loaded.
 
         Args:
-            path: A folder of any checkpoint format, or a preset of KerasHub; see `open_checkpoint`.
+            path: A folder of any checkpoint format, or hf://USER/MODEL; see `open_checkpoint`.
             labels: Names of the labels of a new head.
             new: Parts that start with random weights, such as "classification".
             ignore: Names to ignore in the checkpoint; see `open_checkpoint`.
@@ -125,15 +138,7 @@ class Pretrained(ConfiguredModel):
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata, **options: Any) -> Self:
-        """Builds the model that `metadata` describes; random weights use Keras' global seed.
-
-        Args:
-            metadata: The metadata.
-            **options: Other arguments of the constructor, such as `name`.
-
-        Raises:
-            InputError: The metadata have no labels for a model with one output for each label.
-        """
+        """Builds the model that `metadata` describes; random weights use Keras' global seed."""
         if cls.is_labelled:
             check(metadata.labels, f"{cls.stored_as} has no labels; expected at least one")
             options["num_labels"] = len(metadata.labels)
@@ -220,6 +225,30 @@ class Pretrained(ConfiguredModel):
         from bert_keras.exporting.export import export
 
         return export(self, path, **options)
+
+
+def _frozen(model: keras.Model, path: str = ".") -> list[str]:
+    """Returns the paths of the layers that are not trained, "." for the model itself."""
+    if not model.trainable:
+        return [path]
+    frozen = []
+    for layer in model.layers:
+        inner = f"{path}/{layer.name}"
+        if isinstance(layer, keras.Model):
+            frozen += _frozen(layer, inner)
+        elif not layer.trainable:
+            frozen.append(inner)
+    return frozen
+
+
+def _freeze(model: keras.Model, frozen: Collection[str], path: str = ".") -> None:
+    model.trainable = path not in frozen  # also that of its layers
+    for layer in model.layers if model.trainable else ():
+        inner = f"{path}/{layer.name}"
+        if isinstance(layer, keras.Model):
+            _freeze(layer, frozen, inner)
+        else:
+            layer.trainable = inner not in frozen
 
 
 def named_weights(model: keras.Model) -> dict[str, keras.Variable]:

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig
-from bert_keras.errors import InputError
+from bert_keras.errors import check
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
 from bert_keras.layers.primitives import states_at
 from bert_keras.models.task_models import TaskModel
@@ -87,15 +87,14 @@ class BertPretrainer(TaskModel):
     reads_pooled_output = True
 
     def __init__(self, config: BertConfig, *, name: str = "pretrainer", **kwargs):
-        if config.is_causal:
-            raise InputError(
-                "the [CLS] of a causal encoder attends only to itself; pretrain a BertMaskedLM"
-            )
-        if config.pooling != "cls":
-            raise InputError(
-                f"pooling is {config.pooling}; expected cls: next sentences are predicted from "
-                "[CLS], of which a row of several sequences has several"
-            )
+        check(
+            not config.is_causal,
+            "the [CLS] of a causal encoder attends only to itself; pretrain a BertMaskedLM",
+        )
+        check(
+            config.pooling == "cls",
+            f"pooling is {config.pooling}; expected cls, from which next sentences are predicted",
+        )
         super().__init__(config, name=name, **kwargs)
         self.masked_lm = _masked_lm_head(self)
         self.next_sentence = self.head(

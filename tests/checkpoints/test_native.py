@@ -1,21 +1,18 @@
 """The native format, tensors that stay in their files, and the README.md of a folder."""
 
-import dataclasses
-import json
 import os
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
-from bert_keras.checkpoints.model_readme import model_readme
+from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.checkpoints.tensors import joined, of_array, stored_tensors, write_tensors
 from bert_keras.errors import InputError
 from bert_keras.models import MODELS, load_model
-from tests.checkpoints.conftest import change_json
+from tests.checkpoints.conftest import assert_same_files, change_json
 from tests.checkpoints.test_conversion import FILES, with_state
-from tests.factories import assert_same_tensors, random_checkpoint, random_metadata
+from tests.factories import assert_same_tensors, random_checkpoint, random_model
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -30,8 +27,7 @@ def test_weights_and_training_state_are_read_back(tmp_path, model):
     for tensors in (back.tensors, back.state.momentums, back.state.velocities):
         assert_same_tensors(tensors, original.tensors)
     write_checkpoint(back, tmp_path / "b", format="bert-keras")
-    for name in files:
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert_same_files(tmp_path / "a", tmp_path / "b")
     assert not load_model(tmp_path / "a").load_report.unused
 
 
@@ -40,13 +36,11 @@ def test_weights_and_training_state_are_read_back(tmp_path, model):
     [
         ({"model": "BertParser"}, "BertParser"),
         ({"labels": None}, "labels"),
-        ({"labels": [1, 2, 3]}, r"\[1, 2, 3\]"),
-        ({"labels": ["a", "a", "b"]}, "labels"),
+        ({"labels": [1, 2, 3]}, "1, 2, 3"),
         ({"max_length": 1000}, "max_length"),
         ({"max_length": "12"}, "12"),
         ({"lowercase": 1}, "lowercase"),
         ({"task": [1]}, "task"),
-        ({"colour": "blue"}, "colour"),
         ({"config": {"num_layers": 2, "colour": "blue"}}, "colour"),
     ],
 )
@@ -57,9 +51,10 @@ def test_damaged_metadata_are_refused(tmp_path, changes, named):
         load_model(tmp_path / "a")
 
 
-def test_files_that_do_not_belong_together_are_refused(tmp_path):
+def test_what_cannot_be_read_or_written_is_refused(tmp_path):
+    original = random_checkpoint("BertEncoder")
     write_checkpoint(random_checkpoint("BertPretrainer"), tmp_path / "a", format="bert-keras")
-    write_checkpoint(random_checkpoint("BertEncoder"), tmp_path / "b", format="bert-keras")
+    write_checkpoint(original, tmp_path / "b", format="bert-keras")
     weights = tmp_path / "b" / "weights.safetensors"
     weights.replace(tmp_path / "a" / "weights.safetensors")
     with pytest.raises(InputError, match="masked_lm, next_sentence"):
@@ -73,15 +68,7 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path):
 
 def test_transposed_split_and_joined_arrays(tmp_path):
     array = np.random.default_rng(0).normal(size=(132, 7)).astype("float32")
-    tensors = {
-        "a": of_array(array.shape, lambda: array),
-        "scalar": of_array((), lambda: array[0, 0]),
-    }
-    write_tensors(tmp_path / "x.safetensors", tensors, metadata={"step": "3"})
-    assert {n: a.shape for n, a in load_file(tmp_path / "x.safetensors").items()} == {
-        "a": (132, 7),
-        "scalar": (),
-    }
+    write_tensors(tmp_path / "x.safetensors", {"a": of_array(array.shape, lambda: array)})
     stored = stored_tensors(tmp_path / "x.safetensors")["a"]
     np.testing.assert_array_equal(stored.transposed().read(), array.T)
     parts = stored.split(3)
@@ -91,15 +78,12 @@ def test_transposed_split_and_joined_arrays(tmp_path):
     np.testing.assert_array_equal(joined(parts).read(), array)
 
 
-def test_the_readme_of_a_folder():
-    metadata = random_metadata("BertClassifier", max_length=64)
-    metadata = dataclasses.replace(metadata, labels=("sport", "trade"))
-    text = model_readme(
-        metadata,
-        vocabulary=None,
-        name="topics",
-        sections={"Recipe": {"num_epochs": 3}, "Scores": {"accuracy": 0.9}},
-    )
+def test_the_readme_of_a_folder(tmp_path):
+    model = random_model("BertClassifier", max_length=64, labels=("sport", "trade"))
+    sections = {"Recipe": {"num_epochs": 3}, "Scores": {"accuracy": 0.9}}
+    folder, metadata = tmp_path / "topics" / "model", model.metadata
+    save_model(model, folder, metadata=metadata, vocabulary=None, sections=sections)
+    text = (folder / "README.md").read_text("utf-8")
     for line in (
         "# topics",
         "A `BertClassifier` of bert_keras, of the family bert.",
@@ -114,4 +98,3 @@ def test_the_readme_of_a_folder():
     ):
         assert f"\n{line}\n" in f"\n{text}", line
     assert "\n\n\n" not in text
-    assert json.dumps(metadata.to_dict())

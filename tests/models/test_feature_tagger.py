@@ -1,7 +1,6 @@
 """The feature-based tagger: what it reads of the frozen encoder, and the part that is trained."""
 
 import dataclasses
-import json
 
 import keras
 import numpy as np
@@ -58,18 +57,7 @@ def test_the_six_choices_read_their_layers(layers):
     assert mixed == layers.startswith("weighted-sum")
 
 
-two_choices = pytest.mark.parametrize(
-    "layers",
-    [
-        each
-        if each in ("concat-last-four", "weighted-sum-all")
-        else pytest.param(each, marks=pytest.mark.slow)
-        for each in LAYER_CHOICES
-    ],
-)
-
-
-@two_choices
+@pytest.mark.parametrize("layers", ["concat-last-four", "weighted-sum-all"])
 def test_the_tagger_on_features_has_the_logits_of_the_model(layers):
     model = new(layers)
     features = np.asarray(model.features(INPUTS))
@@ -81,39 +69,21 @@ def test_the_encoder_is_neither_trained_nor_dropped_out():
     model = new(dropout_rate=0.0)
     assert {weight.path.split("/")[1] for weight in model.trainable_weights} == {"tagger"}
     assert len(model.trainable_weights) == len(model.tagger.weights)
-    np.testing.assert_array_equal(model(INPUTS, training=True), model(INPUTS))
-
-
-def test_every_trained_weight_gets_a_gradient():
-    model = new()
     with tf.GradientTape() as tape:
         logits = model(INPUTS, training=True)
         loss = tf.reduce_sum(logits * np.random.default_rng(3).normal(size=logits.shape))
+    np.testing.assert_array_equal(logits, model(INPUTS))
     gradients = tape.gradient(loss, [weight.value for weight in model.trainable_weights])
-    for weight, gradient in zip(model.trainable_weights, gradients, strict=True):
-        assert gradient is not None and np.abs(gradient).max() > 0, weight.path
+    assert all(np.abs(gradient).max() > 0 for gradient in gradients)
 
 
-@pytest.mark.slow
-def test_the_tagger_overfits_one_sentence():
-    model = new("concat-last-four", dropout_rate=0.0)
-    x = {"features": np.asarray(model.features(INPUTS)), "word_mask": INPUTS["word_positions"] > 0}
-    y = np.array([[0, 1, 2, 0], [1, 1, 0, 0], [2, 0, 0, 0]])
-    model.tagger.compile(
-        optimizer=keras.optimizers.Adam(0.02),
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-    )
-    batch = tf.data.Dataset.from_tensors((x, y, x["word_mask"].astype("float32"))).repeat(60)
-    model.tagger.fit(batch, shuffle=False, verbose=0)
-    actual = np.asarray(model(INPUTS)).argmax(-1)
-    np.testing.assert_array_equal(actual[x["word_mask"]], y[x["word_mask"]])
-
-
-@pytest.mark.parametrize(
-    "layers", [pytest.param("concat-last-four", marks=pytest.mark.slow), "weighted-sum-all"]
-)
-def test_a_saved_tagger_loads_with_the_same_logits(layers, tmp_path):
-    model = new(layers)
+def test_a_saved_tagger_loads_with_the_same_logits(tmp_path):
+    layers = "weighted-sum-all"
+    model = new(layers, name="mine", dropout_rate=0.1)
+    model.save(tmp_path / "it.keras")
+    again = keras.models.load_model(tmp_path / "it.keras")
+    assert again.get_config() == model.get_config()
+    np.testing.assert_array_equal(again(INPUTS), model(INPUTS))
     model.save_pretrained(tmp_path / "model")
     again = load_model(tmp_path / "model")
     assert again.metadata.task == {"layers": layers, "lstm_units": 6}
@@ -126,39 +96,16 @@ def test_a_saved_tagger_loads_with_the_same_logits(layers, tmp_path):
     assert "unused      tagger" in str(BertEncoder.from_pretrained(tmp_path / "twin").load_report)
 
 
-def test_only_the_native_format_stores_the_tagger(tmp_path):
-    model = new()
-    for format in ("huggingface", "google", "keras-hub"):
-        with pytest.raises(InputError, match="agger"):
-            model.save_pretrained(tmp_path / "it", format=format)
-
-
-@pytest.mark.filterwarnings("error:model.card")
-def test_keras_rebuilds_and_saves_it(tmp_path):
-    model = new(name="mine", dropout_rate=0.25)
-    rebuilt = BertFeatureTagger.from_config(json.loads(json.dumps(model.get_config())))
-    assert rebuilt.get_config() == model.get_config()
-    model.save(tmp_path / "it.keras")
-    again = keras.models.load_model(tmp_path / "it.keras")
-    np.testing.assert_array_equal(again(INPUTS), model(INPUTS))
-
-
 def test_impossible_arguments_are_refused():
-    with pytest.raises(InputError, match="no choice of layers is called 'first'; known: emb"):
+    with pytest.raises(InputError, match="'first'"):
         new("first")
-    shallow = dataclasses.replace(CONFIG, num_layers=3)
-    with pytest.raises(
-        InputError, match="layers is 'concat-last-four', but the encoder has only 3"
-    ):
-        BertFeatureTagger(shallow, num_labels=3, layers="concat-last-four", lstm_units=6)
-    with pytest.raises(InputError, match="'second-to-last', but the encoder has only 1 layer"):
-        feature_layers("second-to-last", num_layers=1)
+    for name, num_layers in (("concat-last-four", 3), ("second-to-last", 1)):
+        with pytest.raises(InputError, match=f"'{name}', but the encoder has only {num_layers}"):
+            feature_layers(name, num_layers=num_layers)
 
 
-@pytest.mark.parametrize("problem", [{}, {"layers": "last"}, {"layers": "last", "lstm_units": 0}])
-def test_metadata_without_tagger_settings_is_refused(tmp_path, problem):
-    new().save_pretrained(tmp_path / "model")
-    path = tmp_path / "model" / "bert_keras.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "task": problem}))
+@pytest.mark.parametrize("task", [{}, {"layers": "last"}, {"layers": "last", "lstm_units": 0}])
+def test_metadata_without_tagger_settings_are_refused(task):
+    metadata = dataclasses.replace(new().new_metadata(), task=task)
     with pytest.raises(InputError, match="lstm_units"):
-        load_model(tmp_path / "model")
+        BertFeatureTagger.from_metadata(metadata)

@@ -33,15 +33,8 @@ def test_each_head_of_the_first_block_attends_around_the_token_at_its_offset(
 
 
 @pytest.mark.parametrize(
-    "size, problem",
-    [
-        ("modern-tiny", "rotary positions"),
-        ("albert-tiny", "blocks that share their weights"),
-        ("L-2_H-128_A-1", "one head"),
-        ("L-2_H-36_A-4", "heads of an odd size"),
-        ("L-2_H-30_A-3", "a hidden size that is not a multiple of 4"),
-    ],
+    "size", ["modern-tiny", "albert-tiny", "L-2_H-128_A-1", "L-2_H-36_A-4", "L-2_H-30_A-3"]
 )
-def test_sizes_without_local_attention_are_refused(size, problem):
-    with pytest.raises(InputError, match=f"the size has {problem}; choose another"):
+def test_sizes_without_local_attention_are_refused(size):
+    with pytest.raises(InputError, match="choose another size"):
         check_local_attention(preset(size))

@@ -1,87 +1,314 @@
-"""What the models of pretraining do beyond the battery of test_task_models.py."""
+"""One battery for every model under plain Keras: compile, fit, predict, save, load."""
 
 import dataclasses
+import json
+import subprocess
+import sys
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from bert_keras.config import BertConfig
-from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer
+from bert_keras.config import BertConfig, DenseModule, EmbeddingConfig
+from bert_keras.errors import InputError
+from bert_keras.models import (
+    BertClassifier,
+    BertDiscriminator,
+    BertEncoder,
+    BertMaskedLM,
+    BertMultipleChoice,
+    BertPretrainer,
+    BertQuestionAnswering,
+    BertSentenceEncoder,
+    BertTokenClassifier,
+)
 from bert_keras.models.pretrained import named_weights
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
 
-CONFIG = BertConfig(vocab_size=40, hidden_size=16, num_layers=2, num_heads=2, max_positions=12)
+CALM = BertConfig(
+    vocab_size=40, hidden_size=16, num_layers=1, num_heads=2, max_positions=12,
+    hidden_dropout_rate=0.0, attention_dropout_rate=0.0,
+)  # fmt: skip
+POOLER = {"encoder/pooler/kernel", "encoder/pooler/bias"}
+MASKED_LM = {
+    "masked_lm/transform/kernel": (16, 16),
+    "masked_lm/transform/bias": (16,),
+    "masked_lm/norm/gamma": (16,),
+    "masked_lm/norm/beta": (16,),
+    "masked_lm/output_bias": (40,),
+}
+SENTENCE = EmbeddingConfig(pooling=("cls", "max"), modules=(DenseModule(units=4),))
+REPLACED = {"replaced_token/transform/kernel": (16, 16), "replaced_token/transform/bias": (16,)}
 
 
-def examples(*, batch: int = 8, length: int = 10):
+def dense(head: str, columns: int) -> dict[str, tuple[int, ...]]:
+    return {f"{head}/dense/kernel": (16, columns), f"{head}/dense/bias": (columns,)}
+
+
+# Arguments of the model, the weights of its heads, the shapes of its labels (b rows of t tokens),
+# and the number of labels, None for that of the tokens.
+CASES = {
+    BertPretrainer: (
+        {},
+        MASKED_LM | dense("next_sentence", 2),
+        lambda b, t: {"masked_lm": (b, 3), "next_sentence": (b,)},
+        {"masked_lm": 40, "next_sentence": 2},
+    ),
+    BertMaskedLM: ({}, MASKED_LM, lambda b, t: {"masked_lm": (b, 3)}, {"masked_lm": 40}),
+    BertClassifier: ({"num_labels": 3}, dense("classification", 3), lambda b, t: (b,), 3),
+    BertTokenClassifier: ({"num_labels": 5}, dense("token_labels", 5), lambda b, t: (b, t), 5),
+    BertQuestionAnswering: (
+        {},
+        dense("span", 2),
+        lambda b, t: {"start": (b,), "end": (b,)},
+        {"start": None, "end": None},
+    ),
+    BertDiscriminator: (  # the labels are the positions of replaced tokens
+        {},
+        REPLACED | dense("replaced_token", 1),
+        lambda b, t: {"replaced_token": (b,)},
+        {"replaced_token": None},
+    ),
+    BertMultipleChoice: ({}, dense("multiple_choice", 1), lambda b, t: (b,), 4),
+    BertSentenceEncoder: ({"embedding": SENTENCE}, {
+        "sentence/dense_0/kernel": (32, 4), "sentence/dense_0/bias": (4,),
+    }, lambda b, t: (b,), 4),
+}  # fmt: skip
+
+
+@pytest.fixture(params=CASES, ids=lambda cls: cls.__name__)
+def cls(request):
+    return request.param
+
+
+# Tests that take seconds run for two models; those of the others are slow tests.
+two_models = pytest.mark.parametrize(
+    "cls",
+    [
+        each
+        if each in (BertPretrainer, BertMultipleChoice)
+        else pytest.param(each, marks=pytest.mark.slow)
+        for each in CASES
+    ],
+    ids=lambda cls: cls.__name__,
+)
+
+
+def new_model(cls, config=CALM, **changes):
+    keras.utils.set_random_seed(1)
+    return cls(config, **{**CASES.get(cls, [{}])[0], **changes})
+
+
+def inputs(cls, *, batch=8, length=10, choices=4):
     random = np.random.default_rng(0)
+    shape = (batch, choices, length) if cls is BertMultipleChoice else (batch, length)
     x = {
-        "input_ids": random.integers(5, 40, (batch, length), dtype="int32"),
-        "input_mask": np.ones((batch, length), "int32"),
-        "segment_ids": random.integers(0, 2, (batch, length), dtype="int32"),
-        "masked_lm_positions": random.permuted(
-            np.tile(np.arange(length, dtype="int32"), (batch, 1)), axis=1
-        )[:, :3],
+        "input_ids": random.integers(5, 40, shape, dtype="int32"),
+        "input_mask": np.ones(shape, "int32"),
+        "segment_ids": random.integers(0, 2, shape, dtype="int32"),
     }
+    x["input_mask"][0, ..., length // 2 :] = 0
+    if cls in (BertPretrainer, BertMaskedLM):
+        positions = np.tile(np.arange(length, dtype="int32"), (batch, 1))
+        x["masked_lm_positions"] = random.permuted(positions, axis=1)[:, :3]
+    return x
+
+
+def labels(cls, *, batch=8, length=10):
+    _, _, shapes, counts = CASES[cls]
+    random, shapes = np.random.default_rng(1), named(shapes(batch, length))
     y = {
-        "masked_lm": random.integers(5, 40, (batch, 3), dtype="int32"),
-        "next_sentence": random.integers(0, 2, batch, dtype="int32"),
+        name: random.integers(0, named(counts)[name] or length, shape, dtype="int32")
+        for name, shape in shapes.items()
     }
+    return y.get("", y)
+
+
+def losses(cls):
+    if cls in (BertPretrainer, BertMaskedLM):
+        return pretraining_losses(list(CASES[cls][3]))
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def named(values) -> dict:
+    return values if isinstance(values, dict) else {"": values}
+
+
+def arrays(outputs):
+    return {name: np.asarray(array) for name, array in named(outputs).items()}
+
+
+def assert_equal(ours, theirs, *, atol=0.0):
+    ours, theirs = arrays(ours), arrays(theirs)
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=atol)
+
+
+def test_weight_names_are_public(cls):
+    weights = named_weights(new_model(cls, name="mine"))
+    shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
+    heads = {name: shape for name, shape in shapes.items() if not name.startswith("encoder/")}
+    assert heads == CASES[cls][1]
+    assert len(weights) == 5 + 16 + 2 + len(heads)
+    names = {"encoder/embeddings/token", "encoder/layer_0/attention/query/kernel", *POOLER}
+    assert names < {*weights}
+
+
+def test_config_rebuilds_the_model(cls):
+    rate = {"dropout_rate": 0.25} if hasattr(new_model(cls), "dropout_rate") else {}
+    model = new_model(cls, dataclasses.replace(CALM, num_layers=2), name="mine", **rate)
+    rebuilt = cls.from_config(json.loads(json.dumps(model.get_config())))
+    assert rebuilt.get_config() == model.get_config()
+    rebuilt.set_weights(model.get_weights())
+    assert_equal(model(inputs(cls)), rebuilt(inputs(cls)))
+
+
+@two_models
+def test_any_batch_and_length_in_one_graph(cls):
+    model = new_model(cls)
+    graph = tf.function(lambda x: model(x), reduce_retracing=True)
+    for sizes in ({"batch": 1, "length": 3}, {"batch": 5, "length": 7}, {"length": 12}):
+        x = inputs(cls, **sizes)
+        outputs = graph({name: tf.constant(array) for name, array in x.items()})
+        assert_equal(outputs, model(x), atol=1e-5)
+        assert named(outputs).keys() == named(CASES[cls][3]).keys()
+    assert_equal(model.predict(x, batch_size=3, verbose=0), model(x), atol=1e-5)
+
+
+def test_a_gradient_reaches_every_trainable_weight(cls):
+    model = new_model(cls, dataclasses.replace(CALM, initializer_stddev=0.3))
+    random = np.random.default_rng(2)
+    with tf.GradientTape() as tape:
+        outputs = named(model(inputs(cls), training=True))
+        loss = sum(tf.reduce_sum(x * random.normal(size=x.shape)) for x in outputs.values())
+    gradients = tape.gradient(loss, [weight.value for weight in model.trainable_weights])
+    for weight, gradient in zip(model.trainable_weights, gradients, strict=True):
+        assert gradient is not None, weight.path
+        if not weight.path.endswith("key/bias"):  # it does not change a softmax
+            assert np.abs(tf.convert_to_tensor(gradient)).max() > 0, weight.path
+    frozen = {weight.path.removeprefix(f"{model.name}/") for weight in model.non_trainable_weights}
+    assert frozen == (set() if cls.reads_pooled_output else POOLER)
+
+
+def learn(model, x, y, *, steps: int, epochs: int = 1) -> list[float]:
+    """Trains on one batch, and returns the mean loss of each epoch of so many steps."""
+    model.compile(optimizer=BertAdamW(2e-3), loss=losses(type(model)))
+    batches = tf.data.Dataset.from_tensors((x, y)).repeat(steps)
+    return model.fit(batches, epochs=epochs, shuffle=False, verbose=0).history["loss"]
+
+
+@two_models
+def test_a_model_overfits_one_batch(cls):
+    model, x, y = new_model(cls), inputs(cls), labels(cls)
+    before = model.encoder.pooler.get_weights()
+    learn(model, x, y, steps=100)
+    assert_equal({name: array.argmax(-1) for name, array in arrays(model(x)).items()}, y)
+    after = model.encoder.pooler.get_weights()
+    moved = [(old != new).any() for old, new in zip(before, after, strict=True)]
+    assert moved == [cls.reads_pooled_output] * 2
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_policies(cls, policy):
+    model, x, y = new_model(cls, dtype=policy), inputs(cls), labels(cls)
+    assert model.encoder.compute_dtype == policy.removeprefix("mixed_")
+    assert {weight.dtype for weight in model.weights} == {"float32"}
+    assert {array.dtype.name for array in arrays(model(x)).values()} == {"float32"}
+    if (cls, policy) == (BertPretrainer, "mixed_float16"):
+        first, later = learn(model, x, y, steps=10, epochs=2)
+        assert later < 0.9 * first
+
+
+FRESH_PROCESS = """
+import sys, numpy as np, keras, bert_keras.models
+for path in sys.argv[1:]:
+    outputs = keras.models.load_model(path + ".keras")(dict(np.load(path + ".x.npz")))
+    outputs = outputs if isinstance(outputs, dict) else {"": outputs}
+    np.savez(path + ".npz", **{f"_{name}": x for name, x in outputs.items()})
+"""
+
+
+@pytest.mark.slow
+def test_saved_models_load_in_a_fresh_process_without_custom_objects(tmp_path):
+    models = {each.__name__: new_model(each) for each in (*CASES, BertEncoder)}
+    for name, model in models.items():
+        model.save(tmp_path / f"{name}.keras")
+        np.savez(tmp_path / f"{name}.x.npz", **inputs(type(model)))
+    paths = [tmp_path / name for name in models]
+    subprocess.run([sys.executable, "-c", FRESH_PROCESS, *paths], check=True, capture_output=True)
+    for name, model in models.items():
+        expected = {f"_{n}": array for n, array in named(model(inputs(type(model)))).items()}
+        assert_equal(dict(np.load(tmp_path / f"{name}.npz")), expected)
+
+
+def test_choices_are_scored_separately_in_any_number():
+    model, x = new_model(BertMultipleChoice), inputs(BertMultipleChoice, choices=4)
+    scores = np.asarray(model(x))
+    graph = tf.function(lambda x: model(x), reduce_retracing=True)
+    for choices in ([0], [2, 0], [0, 1, 2, 3]):
+        part = {name: tf.constant(array[:, choices]) for name, array in x.items()}
+        np.testing.assert_allclose(graph(part), scores[:, choices], atol=1e-6)
+    with pytest.raises(InputError, match=r"shape \(8, 10\)"):
+        model(inputs(BertClassifier))
+
+
+def test_impossible_models_are_refused():
+    for cls, changes, named in (
+        (BertClassifier, {"has_pooler": False}, "BertClassifier reads the pooled output"),
+        (BertPretrainer, {"is_causal": True}, "BertMaskedLM"),
+        (BertPretrainer, {"pooling": "mean"}, "mean"),
+    ):
+        with pytest.raises(InputError, match=named):
+            new_model(cls, dataclasses.replace(CALM, **changes))
+
+
+def pretraining_examples(*, batch=8, length=10):
     weights = {
         "masked_lm": np.tile(np.array([1, 1, 0], "float32"), (batch, 1)),
         "next_sentence": np.ones(batch, "float32"),
     }
+    x, y = (of(BertPretrainer, batch=batch, length=length) for of in (inputs, labels))
+    x["input_mask"][:] = 1
     return x, y, weights
 
 
-def test_initial_pretraining_losses_are_at_chance_and_summed():
-    keras.utils.set_random_seed(1)
-    model = BertPretrainer(CONFIG)
-    model.compile(loss=pretraining_losses(), weighted_metrics=pretraining_metrics())
-    x, y, weights = examples()
-    scores = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
-    assert scores["masked_lm_loss"] == pytest.approx(np.log(40), rel=0.1)
-    assert scores["next_sentence_loss"] == pytest.approx(np.log(2), rel=0.1)
-    assert scores["loss"] == pytest.approx(
-        scores["masked_lm_loss"] + scores["next_sentence_loss"], rel=1e-5
+def pretraining_model(**options):
+    model = new_model(BertPretrainer)
+    model.compile(
+        BertAdamW(1e-3),
+        loss=pretraining_losses(),
+        weighted_metrics=pretraining_metrics(),
+        **options,
     )
-    assert {"masked_lm_accuracy", "next_sentence_accuracy"} < set(scores)
-
-
-def test_masked_lm_metrics_have_the_names_of_pretraining():
-    model = BertMaskedLM(CONFIG)
-    outputs = ["masked_lm"]
-    model.compile(loss=pretraining_losses(outputs), weighted_metrics=pretraining_metrics(outputs))
-    x, y, weights = ({k: v for k, v in part.items() if k != "next_sentence"} for part in examples())
-    scores = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
-    assert sorted(scores) == ["loss", "masked_lm_accuracy"]
+    return model
 
 
 def test_packed_rows_have_the_losses_of_separate_sequences():
     """Two sequences share each row, the last row holds one: losses and accuracies agree."""
-    keras.utils.set_random_seed(1)
-    model = BertPretrainer(CONFIG)
-    model.compile(loss=pretraining_losses(), weighted_metrics=pretraining_metrics())
-    x, y, weights = examples(batch=5, length=6)
+    model, (x, y, weights) = pretraining_model(), pretraining_examples(batch=5, length=6)
     alone = model.evaluate(x, y, sample_weight=weights, verbose=0, return_dict=True)
+    assert alone["masked_lm_loss"] == pytest.approx(np.log(40), rel=0.1)
+    assert alone["next_sentence_loss"] == pytest.approx(np.log(2), rel=0.1)
+    total = alone["masked_lm_loss"] + alone["next_sentence_loss"]
+    assert alone["loss"] == pytest.approx(total, rel=1e-5)
+    assert {"masked_lm_accuracy", "next_sentence_accuracy"} < {*alone}
 
-    def shared(values, filler=0):
-        values = np.concatenate([values, np.full_like(values[:1], filler)])
-        return values.reshape(3, -1)
+    def shared(values, *, offsets=0):
+        values = np.concatenate([values, np.zeros_like(values[:1])]).reshape(3, 2, -1)
+        return (values + np.reshape(offsets, (-1, 1))).reshape(3, -1).astype(values.dtype)
 
     numbers = np.repeat([[1, 2], [1, 2], [1, 0]], 6, axis=1).astype("int32")
     real = (numbers > 0).astype("int32")
-    masked_at = np.concatenate([x["masked_lm_positions"], x["masked_lm_positions"][:1]])
-    masked_at = (masked_at.reshape(3, 2, 3) + np.array([[0], [6]])).reshape(3, 6).astype("int32")
     packed = {
         "input_ids": shared(x["input_ids"]),
         "input_mask": real,
         "segment_ids": shared(x["segment_ids"]),
         "position_ids": np.tile(np.arange(6, dtype="int32"), (3, 2)) * real,
         "sequence_ids": numbers,
-        "masked_lm_positions": masked_at,
+        "masked_lm_positions": shared(x["masked_lm_positions"], offsets=[0, 6]),
         "next_sentence_positions": np.array([[0, 6], [0, 6], [0, 0]], "int32"),
     }
     together = model.evaluate(
@@ -96,54 +323,9 @@ def test_packed_rows_have_the_losses_of_separate_sequences():
     assert model(packed)["next_sentence"].shape == (3, 2, 2)
 
 
-def test_decoder_is_tied_to_the_token_table():
-    model = BertPretrainer(CONFIG)
-    x, _, _ = examples()
-    before = model.predict(x, verbose=0)["masked_lm"]
-    table = model.encoder.token_table
-    unused = next(row for row in range(5) if row not in x["input_ids"])
-    rows = keras.ops.convert_to_numpy(table).copy()
-    rows[unused] += np.arange(16)  # LayerNorm's output sums to 0: a constant would not show
-    table.assign(rows)
-    after = model.predict(x, verbose=0)["masked_lm"]
-    changed = np.abs(before - after).max(axis=(0, 1)) > 1e-6
-    assert changed.tolist() == [column == unused for column in range(40)]
-
-
-def test_weight_names_of_the_encoder_are_public():
-    names = list(named_weights(BertClassifier(CONFIG, num_labels=3, name="mine")))
-    assert len(names) == len(set(names)) == 5 + 2 * 16 + 2 + 2
-    assert names[0] == "encoder/embeddings/token"
-    assert "encoder/layer_1/attention/query/kernel" in names
-    assert "encoder/layer_0/feed_forward/output/bias" in names
-    assert {"encoder/pooler/kernel", "encoder/pooler/bias"} < set(names)
-
-
-def test_same_seed_same_weights():
-    def weights():
-        keras.utils.set_random_seed(7)
-        return BertPretrainer(CONFIG).get_weights()
-
-    for ours, theirs in zip(weights(), weights(), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
-def test_from_config_leaves_the_config_unchanged():
-    config = BertClassifier(CONFIG, num_labels=3).get_config()
-    first, second = (BertClassifier.from_config(config) for _ in range(2))
-    assert first.get_config() == second.get_config() == config
-
-
 def test_a_compiled_model_that_keras_loads_continues_its_training(tmp_path):
-    x, y, weights = examples()
-    keras.utils.set_random_seed(1)
-    model = BertPretrainer(dataclasses.replace(CONFIG, hidden_dropout_rate=0.0))
-    model.compile(
-        BertAdamW(1e-3),
-        loss=pretraining_losses(),
-        weighted_metrics=pretraining_metrics(),
-        gradient_accumulation_steps=2,
-    )
+    x, y, weights = pretraining_examples()
+    model = pretraining_model(gradient_accumulation_steps=2)
     model.train_on_batch(x, y, sample_weight=weights)
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
@@ -157,3 +339,12 @@ def test_a_compiled_model_that_keras_loads_continues_its_training(tmp_path):
         np.testing.assert_array_equal(ours, theirs)
     again.train_on_batch(x, y, sample_weight=weights)
     assert int(again.optimizer.iterations) == 2
+
+
+def test_the_pooling_of_windows_of_0_2_is_ignored_or_refused():
+    model = new_model(BertClassifier)
+    config = {**model.get_config(), "window_pooling": "mean"}
+    assert BertClassifier.from_config(config).get_config() == model.get_config()
+    metadata = dataclasses.replace(model.new_metadata(), task={"long_texts": "mean"})
+    with pytest.raises(InputError, match="long_texts=mean"):
+        BertClassifier.from_metadata(metadata)

@@ -22,10 +22,10 @@ LABELS = [1, 0, 0, 1]
 
 @pytest.fixture
 def model():
-    return made()
+    return new_model()
 
 
-def made():
+def new_model():
     keras.utils.set_random_seed(1)
     model = BertClassifier(CONFIG, num_labels=2)
     model.preprocessor = Preprocessor(WordPieceTokenizer(VOCABULARY), max_length=9)
@@ -60,7 +60,7 @@ def test_tuples_are_pairs_of_texts(model, pairs):
 
 
 def test_fit_and_evaluate_on_texts_equal_those_on_arrays(model):
-    other, arrays, labels = made(), encoded(TEXTS), np.array(LABELS)
+    other, arrays, labels = new_model(), encoded(TEXTS), np.array(LABELS)
     options = {"shuffle": False, "verbose": 0, "batch_size": 4, "epochs": 2}
     expected = other.fit(arrays, labels, validation_data=(arrays, labels), **options).history
     assert model.fit(TEXTS, LABELS, validation_data=(TEXTS, LABELS), **options).history == expected
@@ -85,22 +85,15 @@ def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
     assert keras.models.load_model(tmp_path / "model.keras").preprocessor is None
 
 
-def test_bytes_that_are_not_utf_8_are_dropped(model):
-    data = tf.data.Dataset.from_tensors([b"good\xff film", b"good film"])
-    one, two = model.predict(data, verbose=0)
-    np.testing.assert_allclose(one, two, rtol=1e-6)  # rows of a batch may round differently
-
-
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ("a film", "the texts are the string 'a film'; expected a list of strings"),
+        ("a film", "expected a list of strings"),
         (["a film", None], "text 1 is 'None'; expected a string"),
-        (np.array([["a", "film"]]), "text 0 is \"['a', 'film']\"; expected a string (give pairs"),
-        ([("a", "film")], "text 0 is \"('a', 'film')\"; expected a string (give pairs of texts as"),
-        ((TEXTS, OTHERS[1:]), "there are 4 first texts and 3 second texts"),
-        (tf.data.Dataset.from_tensor_slices(TEXTS), "single texts; batch it: dataset.batch(32)"),
-        (data_set(TEXTS, OTHERS), "the data set yields two texts and no label; expected ((text"),
+        (np.array([["a", "film"]]), "expected a string (give pairs"),
+        ((TEXTS, OTHERS[1:]), "4 first texts and 3 second texts"),
+        (tf.data.Dataset.from_tensor_slices(TEXTS), "dataset.batch(32)"),
+        (data_set(TEXTS, OTHERS), "yields two texts and no label"),
     ],
 )
 def test_wrong_texts_are_refused(model, texts, message):
@@ -109,8 +102,8 @@ def test_wrong_texts_are_refused(model, texts, message):
     assert message in str(error.value)
 
 
-def test_models_that_cannot_take_texts_say_why():
+def test_a_model_without_tokenizer_says_why():
     model = BertClassifier(CONFIG, num_labels=2)
     assert model.preprocessor is None
-    with pytest.raises(InputError, match="BertClassifier has no tokenizer, so it cannot take text"):
+    with pytest.raises(InputError, match="no tokenizer"):
         model.predict(TEXTS)

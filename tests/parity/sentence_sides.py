@@ -18,7 +18,6 @@ from bert_keras.config import (
     NormalizeModule,
 )
 from bert_keras.families import FAMILIES
-from bert_keras.families.family import OPTIONAL_SIZES
 from bert_keras.models import BertSentenceEncoder
 from bert_keras.training.sentence_losses import (
     CoSENTLoss,
@@ -28,6 +27,7 @@ from bert_keras.training.sentence_losses import (
     MultipleNegativesRankingLoss,
     TripletLoss,
 )
+from tests.relatives import CHANGES
 
 DENSE = DenseModule(units=24, activation="gelu")
 CASES = {
@@ -48,42 +48,26 @@ CASES = {
 SIZE, DIMENSIONS, WEIGHTS = 48, (48, 16, 4), (1.0, 0.5, 0.25)
 RANKING = MultipleNegativesRankingLoss
 # Our loss, the class and the arguments of theirs, the number of texts, the columns of targets.
+THEIR_RANKING = "MultipleNegativesRankingLoss"
+BOTH = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
+DOT = {"scale": 0.5, "similarity_fct": "dot_score"}
+COSINES = {"distance_metric": "COSINE", "triplet_margin": 0.2}
+NEAR = TripletLoss(distance="cosine", margin=0.2)
 PAIRS = {
-    "pairs": (RANKING(), "MultipleNegativesRankingLoss", {}, 2, ()),
-    "negatives": (RANKING(), "MultipleNegativesRankingLoss", {}, 5, ()),
-    "dot": (
-        RANKING(scale=0.5, similarity="dot"),
-        "MultipleNegativesRankingLoss",
-        {"scale": 0.5, "similarity_fct": "dot_score"},
-        3,
-        (),
-    ),
+    "pairs": (RANKING(), THEIR_RANKING, {}, 2, ()),
+    "negatives": (RANKING(), THEIR_RANKING, {}, 5, ()),
+    "dot": (RANKING(scale=0.5, similarity="dot"), THEIR_RANKING, DOT, 3, ()),
     "symmetric": (RANKING(directions="both"), "MultipleNegativesSymmetricRankingLoss", {}, 3, ()),
-    "directions": (
-        RANKING(directions="both"),
-        "MultipleNegativesRankingLoss",
-        {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"},
-        2,
-        (),
-    ),
+    "directions": (RANKING(directions="both"), THEIR_RANKING, BOTH, 2, ()),
     "cosent": (CoSENTLoss(), "CoSENTLoss", {}, 2, ()),
     "cosine": (CosineSimilarityLoss(), "CosineSimilarityLoss", {}, 2, ()),
     "triplet": (TripletLoss(), "TripletLoss", {}, 3, ()),
-    "triplet of cosines": (
-        TripletLoss(distance="cosine", margin=0.2),
-        "TripletLoss",
-        {"distance_metric": "COSINE", "triplet_margin": 0.2},
-        3,
-        (),
-    ),
+    "triplet of cosines": (NEAR, "TripletLoss", COSINES, 3, ()),
     "margin": (MarginMSELoss(), "MarginMSELoss", {}, 3, ()),
     "margins": (MarginMSELoss(), "MarginMSELoss", {}, 4, (2,)),
     "scores": (
-        MarginMSELoss(similarity="cosine"),
-        "MarginMSELoss",
-        {"similarity_fct": "pairwise_cos_sim"},
-        4,
-        (3,),
+        *(MarginMSELoss(similarity="cosine"), "MarginMSELoss"),
+        *({"similarity_fct": "pairwise_cos_sim"}, 4, (3,)),
     ),
 }
 
@@ -91,23 +75,12 @@ PAIRS = {
 def model_of(embedding, *, tokenizer, kind="bert", **changes) -> BertSentenceEncoder:
     """Builds a small model whose random weights are so large that texts differ."""
     keras.utils.set_random_seed(1)
-    family = FAMILIES[kind]
-    sizes = {name: 0 if name not in family.sizes else 16 for name in OPTIONAL_SIZES}
-    if "num_segments" in family.sizes:
-        sizes["num_segments"] = 1 if "position_offset" in family.traits else 2
+    sizes = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "max_positions": 64}
     config = BertConfig(
-        **{
-            "vocab_size": len(tokenizer.vocabulary),
-            "hidden_size": 32,
-            "num_layers": 2,
-            "num_heads": 2,
-            "max_positions": 64,
-            "initializer_stddev": 0.2,
-            "has_pooler": family.has_pooler,
-            **family.traits,
-            **sizes,
-            **changes,
-        }
+        vocab_size=len(tokenizer.vocabulary),
+        initializer_stddev=0.2,
+        has_pooler=FAMILIES[kind].has_pooler,
+        **{**sizes, **CHANGES.get(kind, {}), **changes},
     )
     model = BertSentenceEncoder(config, embedding=embedding)
     model.tokenizer = tokenizer

@@ -2,7 +2,6 @@
 
 import json
 import runpy
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from safetensors import safe_open
 
 from bert_keras.checkpoints.checkpoint import Checkpoint
+from bert_keras.checkpoints.huggingface.config import CLASSES
 from bert_keras.checkpoints.tensors import of_array
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
 from bert_keras.models import MODELS
@@ -31,29 +31,24 @@ def below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def model_of(name: str, config: BertConfig, weights: dict[str, np.ndarray]):
-    head = f"{MODELS[name].heads[0]}/dense/bias" if MODELS[name].is_labelled else None
-    labels = numbered_labels(len(weights[head])) if head else ()
+    model = MODELS[name]
+    num_labels = len(weights[f"{model.heads[0]}/dense/bias"]) if model.is_labelled else 0
     metadata = ModelMetadata(
-        model=name, config=config, lowercase=True, max_length=config.max_positions, labels=labels
+        model=name,
+        config=config,
+        lowercase=True,
+        max_length=config.max_positions,
+        labels=numbered_labels(num_labels),
     )
-    parts = ("encoder", *MODELS[name].heads)
+    parts = ("encoder", *model.heads)
     tensors = {
-        n: of_array(a.shape, partial(np.array, a))
-        for n, a in weights.items()
-        if n.startswith(parts)
+        n: of_array(a.shape, lambda a=a: a) for n, a in weights.items() if n.startswith(parts)
     }
     checkpoint = Checkpoint(metadata=metadata, tensors=tensors, vocabulary=None)
-    return MODELS[name].from_checkpoint(checkpoint, metadata=metadata, source="tests/golden")
+    return model.from_checkpoint(checkpoint, metadata=metadata, source="tests/golden")
 
 
-@pytest.mark.parametrize(
-    "name",
-    sorted(
-        {*MODELS}
-        - {"BertDiscriminator", "BertReplacedTokenPretrainer"}
-        - {"BertFeatureTagger", "BertSentenceEncoder"}
-    ),
-)
+@pytest.mark.parametrize("name", CLASSES)
 def test_outputs(golden, name):
     config, arrays = golden
     model, batch = model_of(name, config, below("weights/", arrays)), below("inputs/", arrays)

@@ -1,5 +1,6 @@
-"""Forward and backward against the reference implementation in PyTorch, with the same weights."""
+"""BERT and its relatives, forward and backward, against transformers with the same weights."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -7,142 +8,185 @@ import our_side
 import pytest
 from differences import PRECISION, at, difference, gradient_differences
 
+from bert_keras.checkpoints.huggingface.config import transformers_classes
 from bert_keras.config import BertConfig
+from bert_keras.families import family_of, preset
 from bert_keras.models import BertEncoder, load_model
 
 pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
 pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
 pytestmark = [
     pytest.mark.extra,
-    pytest.mark.filterwarnings("ignore:You are using a softmax over axis -1"),  # of one piece
+    pytest.mark.filterwarnings("ignore:You are using a softmax over axis -1"),  # of one token
 ]
 
 import their_side  # noqa: E402
 
-CONFIG = BertConfig(
+TEXT = Path(__file__).parents[2] / "LICENSE"
+SIZE = BertConfig(
     vocab_size=500, hidden_size=96, num_layers=3, num_heads=6, initializer_stddev=0.08
 )
-TEXT = Path(__file__).parents[2] / "LICENSE"
-LENGTHS = (1, 2, 17, 128, 511, 512)
-TASKS = [name for name in their_side.CLASSES if name != "BertEncoder"]
+ELECTRA = {"pooler_activation": "gelu", "masked_lm_activation": "gelu"}
+CONFIGS = {
+    "bert": SIZE,
+    "distilbert": dataclasses.replace(SIZE, num_segments=0, pooler_activation="relu"),
+    "albert": dataclasses.replace(
+        SIZE,
+        embedding_size=40,
+        shares_layers=True,
+        activation="gelu_tanh",
+        hidden_dropout_rate=0.0,
+        attention_dropout_rate=0.0,
+    ),
+    "roberta": dataclasses.replace(
+        SIZE, num_segments=1, position_offset=2, layer_norm_epsilon=1e-5
+    ),
+    "modernbert": preset(
+        "modernbert-base",
+        vocab_size=500,
+        hidden_size=96,
+        num_layers=4,
+        num_heads=6,
+        intermediate_size=160,
+        max_positions=2048,
+        initializer_stddev=0.08,
+        has_pooler=True,
+    ),
+    "electra": dataclasses.replace(SIZE, embedding_size=40, **ELECTRA),
+    "electra-base": dataclasses.replace(SIZE, **ELECTRA),  # has no projection of its embeddings
+}
+PRETRAINED = dict.fromkeys(CONFIGS, "BertMaskedLM")
+PRETRAINED |= dict.fromkeys(("albert", "bert"), "BertPretrainer")
+PAIRS = [
+    (CONFIGS[family], model)
+    for family in CONFIGS
+    for model in transformers_classes(family_of(CONFIGS[family]))
+    if model != "BertPretrainer" or PRETRAINED[family] == model
+]
+CASES = [
+    (config, model, length)
+    for config, model in PAIRS
+    for length in ((64, 512, 2048) if config.local_window else (1, 33, 512))
+]
+CASES += [(SIZE, "BertEncoder", length) for length in (2, 17, 128, 511)]
+MEAN = dataclasses.replace(CONFIGS["modernbert"], pooling="mean")
+CASES += [(MEAN, model, 300) for model in ("BertClassifier", "BertMultipleChoice")]
+HEADS = [(config, model) for config, model in PAIRS if model != "BertEncoder"]
+CASES += [
+    (dataclasses.replace(config, activation=activation), model, 33)
+    for config, model in HEADS
+    for activation in ("relu", "silu", "tanh", "gelu_new")
+]
+CASES += [
+    (dataclasses.replace(SIZE, **changes), "BertPretrainer", 9)
+    for changes in (
+        {"num_segments": 3, "intermediate_size": 50, "layer_norm_epsilon": 1e-3},
+        {"num_heads": 1, "num_layers": 1, "max_positions": 9},
+    )
+]
 
 
-def assert_equal(actual: dict, expected: dict, *, is_compared_BT=None) -> None:
+def expected_config(config: BertConfig) -> BertConfig:
+    """RoBERTa's masked-LM head has GELU with every activation."""
+    if config.position_offset and config.activation != "gelu":
+        return dataclasses.replace(config, masked_lm_activation="gelu")
+    return config
+
+
+def batch_of(config: BertConfig, **shape) -> dict[str, np.ndarray]:
+    """RoBERTa's padding has the id 1: the reference counts positions by it."""
+    batch = our_side.batch_of(config, **shape)
+    if config.position_offset:
+        batch["input_ids"] = np.where(batch["input_mask"], batch["input_ids"], 1)
+    return batch
+
+
+def assert_equal(actual: dict, expected: dict, *, is_compared_BT) -> None:
     assert actual.keys() == expected.keys()
     for name in expected:
-        ours, theirs = actual[name], expected[name]
-        if is_compared_BT is not None:
-            ours, theirs = at(is_compared_BT, name, ours), at(is_compared_BT, name, theirs)
+        ours, theirs = (at(is_compared_BT, name, each[name]) for each in (actual, expected))
         apart = difference(ours, theirs)
         assert apart.relative <= PRECISION and apart.margin <= 1, f"{name}: {apart}"
 
 
-def batch_of(model, *, length: int, rows: int, num_predictions: int = 0):
-    """Random weights are asked random pieces, real weights a text."""
-    batch = our_side.batch_of(
-        model.config, length=length, rows=rows, num_predictions=num_predictions
-    )
-    if model.tokenizer is None:
-        return batch
-    return our_side.reading(batch, TEXT.read_text("utf-8"), tokenizer=model.tokenizer)
-
-
-@pytest.fixture(scope="module")
-def random_encoder():
-    reference = their_side.random_reference("BertEncoder", CONFIG)
-    return our_side.imported(reference), reference
-
-
-@pytest.fixture(scope="module")
-def real_encoder(real_weights):
-    return BertEncoder.from_pretrained(real_weights), their_side.real_reference(
-        "BertEncoder", real_weights
-    )
-
-
-@pytest.mark.parametrize("rows", [1, 3], ids=["full", "padded"])
-@pytest.mark.parametrize("length", LENGTHS)
-def test_every_layer_with_random_weights(random_encoder, length, rows):
-    ours, reference = random_encoder
-    batch = batch_of(ours, length=length, rows=rows)
-    assert_equal(our_side.outputs(ours, batch), their_side.outputs(reference, batch))
-
-
-@pytest.mark.parametrize("rows", [1, 3], ids=["full", "padded"])
-@pytest.mark.parametrize("length", [2, 128, 512])
-def test_every_layer_with_real_weights(real_encoder, length, rows):
-    """Nobody reads what real weights make of padding, and rounding grows there, in PyTorch as much
-    as here: 2e-5 from its own float64."""
-    ours, reference = real_encoder
-    batch = batch_of(ours, length=length, rows=rows)
-    actual, expected = our_side.outputs(ours, batch), their_side.outputs(reference, batch)
-    assert_equal(actual, expected, is_compared_BT=batch["input_mask"].astype(bool))
-    for name in expected:
-        assert difference(actual[name], expected[name]).relative <= 5e-5
-
-
-@pytest.mark.parametrize("model", TASKS)
-def test_logits_with_random_weights(model):
-    reference = their_side.random_reference(model, CONFIG)
-    ours = our_side.imported(reference)
-    assert type(ours).__name__ == model
-    batch = batch_of(ours, length=33, rows=4)
-    if model == "BertMultipleChoice":
-        batch = our_side.choices(batch, num_choices=2)
-    assert_equal(our_side.outputs(ours, batch), their_side.outputs(reference, batch))
-
-
-@pytest.mark.parametrize("model", ["BertPretrainer", "BertMultipleChoice"])
-def test_logits_with_a_real_encoder(real_weights, real_encoder, model):
-    reference = their_side.real_reference(model, real_weights)
-    ours = our_side.imported(reference)
-    ours.tokenizer = real_encoder[0].tokenizer
-    batch = batch_of(ours, length=33, rows=4)
+def assert_equal_outputs(ours, reference, batch) -> None:
+    """Compares the tokens of texts: RoBERTa gives padding positions that no token reads."""
     is_compared_BT = batch["input_mask"].astype(bool)
-    if model == "BertMultipleChoice":
+    if ours.stored_as == "BertMultipleChoice":
         batch = our_side.choices(batch, num_choices=2)
     actual, expected = our_side.outputs(ours, batch), their_side.outputs(reference, batch)
     assert_equal(actual, expected, is_compared_BT=is_compared_BT)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"activation": "gelu_tanh"},
-        {"activation": "relu"},
-        {"activation": "silu"},
-        {"activation": "tanh"},
-        {"num_segments": 3, "intermediate_size": 50, "layer_norm_epsilon": 1e-3},
-        {"num_heads": 1, "num_layers": 1, "max_positions": 9},
-    ],
-    ids=str,
-)
-def test_every_hyperparameter_of_the_config(change):
-    config = BertConfig(vocab_size=50, hidden_size=24, **{"num_layers": 2, "num_heads": 3} | change)
-    reference = their_side.random_reference("BertPretrainer", config)
+@pytest.mark.parametrize(("config", "model", "length"), CASES)
+def test_every_layer_and_logits(config, model, length):
+    reference = their_side.random_reference(model, config)
     ours = our_side.imported(reference)
-    for name, value in change.items():
-        assert getattr(ours.config, name) == value
-    batch = batch_of(ours, length=9, rows=3)
-    assert_equal(our_side.outputs(ours, batch), their_side.outputs(reference, batch))
+    assert type(ours).__name__ == model
+    assert dataclasses.replace(ours.config, has_pooler=True) == expected_config(config)
+    rows = 2 if length >= 512 else 4
+    assert_equal_outputs(ours, reference, batch_of(config, length=length, rows=rows))
 
 
-@pytest.mark.parametrize("weights", ["random", "real"])
-def test_gradients_of_the_pretraining_loss(weights, request):
-    if weights == "random":
-        reference = their_side.random_reference("BertPretrainer", CONFIG)
-        ours = our_side.imported(reference)
-    else:
+@pytest.fixture(scope="module")
+def real_encoder(real_weights):
+    reference = their_side.real_reference("BertEncoder", real_weights)
+    return BertEncoder.from_pretrained(real_weights), reference
+
+
+def real_batch(model, **shape):
+    batch = our_side.batch_of(model.config, **shape)
+    return our_side.reading(batch, TEXT.read_text("utf-8"), tokenizer=model.tokenizer)
+
+
+@pytest.mark.parametrize("rows", [1, 3], ids=["full", "padded"])
+@pytest.mark.parametrize("length", [2, 128, 512])
+def test_every_layer_with_real_weights(real_encoder, length, rows):
+    """No token reads what real weights compute for padding, where rounding grows in PyTorch as much
+    as here: 2e-5 from its own float64."""
+    ours, reference = real_encoder
+    batch = real_batch(ours, length=length, rows=rows)
+    assert_equal_outputs(ours, reference, batch)
+    actual, expected = our_side.outputs(ours, batch), their_side.outputs(reference, batch)
+    for name in expected:
+        assert difference(actual[name], expected[name]).relative <= 5e-5
+
+
+@pytest.mark.parametrize("family", [*CONFIGS, "real"])
+def test_gradients_of_the_pretraining_loss(family, request):
+    shape = {"length": 64, "rows": 4, "num_predictions": 10}
+    if family == "real":
         folder = request.getfixturevalue("real_weights")
         reference = their_side.real_reference("BertPretrainer", folder)
         ours = our_side.imported(reference)
         ours.tokenizer = load_model(folder).tokenizer
-    batch = batch_of(ours, length=64, rows=4, num_predictions=10)
+        batch = real_batch(ours, **shape)
+    else:
+        reference = their_side.random_reference(PRETRAINED[family], CONFIGS[family])
+        ours = our_side.imported(reference)
+        batch = batch_of(CONFIGS[family], **shape)
     assert 0 < batch["masked_lm_weights"].mean() < 1
     loss, gradients = our_side.loss_and_gradients(ours, batch)
     their_loss, expected = their_side.loss_and_gradients(reference, batch, metadata=ours.metadata)
+    assert_equal_gradients(loss, gradients, their_loss, expected)
+    assert all(np.abs(expected[n]).max() > 1e-5 for n in expected if not n.endswith("/key/bias"))
+
+
+@pytest.mark.parametrize("family", ["electra", "electra-base"])
+def test_gradients_of_a_discriminator(family):
+    reference = their_side.random_reference("BertDiscriminator", CONFIGS[family])
+    ours = our_side.imported(reference)
+    batch = batch_of(CONFIGS[family], length=64, rows=4)
+    is_replaced = np.random.default_rng(2).integers(0, 2, batch["input_ids"].shape)
+    loss, gradients = our_side.discriminator_gradients(ours, batch, is_replaced)
+    their_loss, expected = their_side.discriminator_gradients(
+        reference, batch, is_replaced, metadata=ours.metadata
+    )
+    assert_equal_gradients(loss, gradients, their_loss, expected)
+
+
+def assert_equal_gradients(loss, gradients, their_loss, expected) -> None:
     assert loss == pytest.approx(their_loss, rel=1e-5)
     assert gradients.keys() == expected.keys()
     for name, apart in gradient_differences(gradients, expected).items():
         assert apart.relative <= 1e-4, f"{name}: {apart}"
-    assert all(np.abs(expected[n]).max() > 1e-5 for n in expected if not n.endswith("/key/bias"))

@@ -1,129 +1,77 @@
 """Outputs and gradients of Hugging Face's BERT and relatives in PyTorch, as in `our_side`."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
 import transformers
 
 from bert_keras.checkpoints.checkpoint import our_tensors
+from bert_keras.checkpoints.huggingface.config import transformers_classes, write_config
 from bert_keras.checkpoints.huggingface.folder import is_transposed, weight_names
 from bert_keras.checkpoints.tensors import of_array
-from bert_keras.config import BertConfig, ModelMetadata
+from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
 from bert_keras.families import FAMILIES, family_of
+from bert_keras.text.vocab import Vocabulary
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
-# Our model: the reference's class, and our names of what it puts out.
-CLASSES: dict[str, tuple[str, dict[str, str]]] = {
-    "BertEncoder": ("BertModel", {"pooler_output": "pooled_output"}),
-    "BertPretrainer": (
-        "BertForPreTraining",
-        {
-            "prediction_logits": "masked_lm",
-            "seq_relationship_logits": "next_sentence",
-            "logits": "replaced_token",  # of ELECTRA's, which is our BertDiscriminator
-        },
-    ),
-    "BertMaskedLM": ("BertForMaskedLM", {"logits": "masked_lm"}),
-    "BertClassifier": ("BertForSequenceClassification", {"logits": "classification"}),
-    "BertTokenClassifier": ("BertForTokenClassification", {"logits": "token_labels"}),
-    "BertQuestionAnswering": ("BertForQuestionAnswering", {"qa_outputs": "span"}),
-    "BertMultipleChoice": ("BertForMultipleChoice", {"logits": "multiple_choice"}),
+# Names of the outputs of a class of transformers, by the end of its name, and ours.
+OUTPUTS: dict[str, dict[str, str]] = {
+    "Model": {"pooler_output": "pooled_output"},
+    "ForPreTraining": {
+        "prediction_logits": "masked_lm",
+        "seq_relationship_logits": "next_sentence",
+        "sop_logits": "next_sentence",  # of ALBERT
+        "logits": "replaced_token",  # of ELECTRA, whose class is our BertDiscriminator
+    },
+    "ForMaskedLM": {"logits": "masked_lm"},
+    "ForSequenceClassification": {"logits": "classification"},
+    "ForTokenClassification": {"logits": "token_labels"},
+    "ForQuestionAnswering": {"qa_outputs": "span"},
+    "ForMultipleChoice": {"logits": "multiple_choice"},
 }
-ACTIVATIONS = {"gelu_tanh": "gelu_pytorch_tanh"}
 NUM_LABELS = {"BertClassifier": 3, "BertTokenClassifier": 5}
 
 
-def random_reference(model: str, config: BertConfig, *, seed: int = 0) -> torch.nn.Module:
-    """Every weight drawn, biases and LayerNorm's gamma and beta as well: each must count."""
+def random_reference(
+    model: str, config: BertConfig, *, seed: int = 0, vocabulary: Vocabulary | None = None
+) -> torch.nn.Module:
+    """Returns a model of transformers with random weights, biases, gamma and beta included."""
     torch.manual_seed(seed)
-    family = family_of(config)
-    values = VALUES.get(family.kind, _bert)(config)
-    if config.embedding_size:
-        values["embedding_size"] = config.embedding_size
-    theirs = getattr(transformers, f"{family.class_prefix}Config")(
-        vocab_size=config.vocab_size,
-        max_position_embeddings=config.max_positions + config.position_offset,
-        initializer_range=config.initializer_stddev,
-        num_labels=NUM_LABELS.get(model, 2),
-        attn_implementation="eager",
-        **values,
+    metadata = ModelMetadata(
+        model=model,
+        config=config,
+        lowercase=True,
+        max_length=config.max_positions,
+        labels=numbered_labels(NUM_LABELS.get(model, 0)),
     )
-    kind = CLASSES["BertPretrainer" if model == "BertDiscriminator" else model][0]
-    kind = kind.removeprefix("Bert")
-    reference = getattr(transformers, f"{family.class_prefix}{kind}")(theirs)
-    _perturb(reference.parameters(), config.initializer_stddev)
+    family = family_of(config, vocabulary)
+    with TemporaryDirectory() as folder:
+        write_config(metadata, Path(folder), family=family, vocabulary=vocabulary)
+        theirs = transformers.AutoConfig.from_pretrained(folder, attn_implementation="eager")
+    reference = getattr(transformers, transformers_classes(family)[model])(theirs)
+    perturb(reference.parameters(), config.initializer_stddev)
     return reference.eval()
-
-
-def _bert(config: BertConfig) -> dict[str, object]:
-    return {
-        "hidden_size": config.hidden_size,
-        "num_hidden_layers": config.num_layers,
-        "num_attention_heads": config.num_heads,
-        "intermediate_size": config.intermediate_size,
-        "type_vocab_size": config.num_segments,
-        "hidden_act": ACTIVATIONS.get(config.activation, config.activation),
-        "layer_norm_eps": config.layer_norm_epsilon,
-    }
-
-
-def _electra(config: BertConfig) -> dict[str, object]:
-    return {**_bert(config), "embedding_size": config.hidden_size}
-
-
-def _distilbert(config: BertConfig) -> dict[str, object]:
-    return {
-        "dim": config.hidden_size,
-        "n_layers": config.num_layers,
-        "n_heads": config.num_heads,
-        "hidden_dim": config.intermediate_size,
-        "activation": ACTIVATIONS.get(config.activation, config.activation),
-    }
-
-
-def _modernbert(config: BertConfig) -> dict[str, object]:
-    bases = {"full_attention": config.rotary_base, "sliding_attention": config.local_rotary_base}
-    return {
-        "hidden_size": config.hidden_size,
-        "num_hidden_layers": config.num_layers,
-        "num_attention_heads": config.num_heads,
-        "intermediate_size": config.intermediate_size,
-        "norm_eps": config.layer_norm_epsilon,
-        "local_attention": config.local_window,
-        "global_attn_every_n_layers": config.global_every,
-        "rope_parameters": {
-            kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()
-        },
-        "tie_word_embeddings": config.ties_decoder,
-        "classifier_pooling": config.pooling,
-        **dict.fromkeys(("pad_token_id", "bos_token_id", "cls_token_id"), 0),
-        **dict.fromkeys(("eos_token_id", "sep_token_id"), 1),
-        **dict.fromkeys(
-            ("norm_bias", "mlp_bias", "attention_bias", "classifier_bias"), config.has_biases
-        ),
-    }
-
-
-VALUES = {"distilbert": _distilbert, "modernbert": _modernbert, "electra": _electra}
 
 
 def real_reference(model: str, folder: Path, *, seed: int = 0) -> torch.nn.Module:
     """The encoder of a folder of Hugging Face under heads that are drawn."""
     torch.manual_seed(seed)
     labels = {"num_labels": NUM_LABELS[model]} if model in NUM_LABELS else {}
-    reference = getattr(transformers, CLASSES[model][0]).from_pretrained(
+    name = transformers_classes(FAMILIES["bert"])[model]
+    reference = getattr(transformers, name).from_pretrained(
         folder, attn_implementation="eager", dtype=torch.float32, **labels
     )
     if model != "BertEncoder":
         heads = (p for name, p in reference.named_parameters() if not name.startswith("bert."))
-        _perturb(heads, reference.config.initializer_range)
+        perturb(heads, reference.config.initializer_range)
     return reference.eval()
 
 
-def _perturb(parameters, stddev: float) -> None:
+def perturb(parameters, stddev: float) -> None:
     with torch.no_grad():
         for parameter in parameters:
             parameter.add_(stddev * torch.randn_like(parameter))
@@ -136,8 +84,8 @@ def outputs(reference: torch.nn.Module, batch: dict[str, np.ndarray]) -> dict[st
         )
     if "start_logits" in expected:
         expected["qa_outputs"] = torch.stack([expected.start_logits, expected.end_logits], dim=-1)
-    kind = type(reference).__name__.removeprefix(_classes(reference))
-    names = {**dict(CLASSES.values())[f"Bert{kind}"], "sop_logits": "next_sentence"}
+    prefix = FAMILIES[reference.config.model_type].class_prefix
+    names = OUTPUTS[type(reference).__name__.removeprefix(prefix)]
     actual = {
         ours: expected[theirs].numpy() for theirs, ours in names.items() if theirs in expected
     }
@@ -196,10 +144,6 @@ def _gradients(reference, loss, *, metadata: ModelMetadata) -> dict[str, np.ndar
     names = weight_names(family_of(config), metadata.model, config)
     gradients = our_tensors(named, names, is_transposed=is_transposed)
     return {name: gradient.read() for name, gradient in gradients.items()}
-
-
-def _classes(reference: torch.nn.Module) -> str:
-    return FAMILIES[reference.config.model_type].class_prefix
 
 
 def _tensors(batch: dict[str, np.ndarray], reference: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_keras.checkpoints.checkpoint import EXTRA_KEY, config_of
+from bert_keras.checkpoints.google import HYPERPARAMETERS as GOOGLE_HYPERPARAMETERS
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
 from bert_keras.errors import InputError, check
 from bert_keras.families import FAMILIES
@@ -18,21 +19,12 @@ from bert_keras.files import json_object, write_json
 from bert_keras.text.vocab import Vocabulary
 
 CONFIG = "config.json"
-# Hugging Face's names of hyperparameters, and ours. Source: BertConfig of transformers 5, whose
-# defaults equal ours. For the names and defaults of relatives see `Family`.
+# Names of hyperparameters in BertConfig of transformers 5, whose defaults equal ours. For the names
+# and defaults of relatives see `Family`.
 HYPERPARAMETERS = {
-    "attention_probs_dropout_prob": "attention_dropout_rate",
+    **GOOGLE_HYPERPARAMETERS,
     "embedding_size": "embedding_size",
-    "hidden_dropout_prob": "hidden_dropout_rate",
-    "hidden_size": "hidden_size",
-    "initializer_range": "initializer_stddev",
-    "intermediate_size": "intermediate_size",
     "layer_norm_eps": "layer_norm_epsilon",
-    "max_position_embeddings": "max_positions",
-    "num_attention_heads": "num_heads",
-    "num_hidden_layers": "num_layers",
-    "type_vocab_size": "num_segments",
-    "vocab_size": "vocab_size",
 }
 INTERMEDIATE_SIZE = 3072  # the default in transformers, which does not depend on hidden_size
 # Hugging Face's names of activations, and ours. If several names mean the same, the first one is
@@ -70,22 +62,14 @@ SINGLE = "single_label_classification"
 
 
 def note_if_ignored(name: str, problem: str, *, ignore: Collection[str]) -> str:
-    """Returns the description of a problem as a note if `ignore` contains its name.
-
-    Raises:
-        InputError: `ignore` does not contain `name`.
-    """
+    """Returns a problem as a note if `ignore` contains its name; raises InputError otherwise."""
     if name in ignore:
         return f"{problem}; ignored as requested"
     raise InputError(f"{problem}; to ignore this: ignore=({name!r},) or --ignore {name}")
 
 
 def read_values(folder: Path) -> tuple[dict[str, Any], Family]:
-    """Returns the values of config.json, and the family of the model, by default BERT.
-
-    Raises:
-        InputError: The file is missing, or its model_type is unknown.
-    """
+    """Returns the values of config.json, and the family of the model, by default BERT."""
     path = folder / CONFIG
     check(path.is_file(), f"{folder} has no {CONFIG}; add it, or rename bert_config.json to it")
     values = json_object(path)
@@ -104,15 +88,11 @@ def _config_fields(family: Family) -> dict[str, str]:
     """Maps the config.json keys of a family to the fields of BertConfig whose values they hold."""
     absent = {*OPTIONAL_SIZES, *family.traits} - {*family.sizes, *family.options}
     fields = {key: field for key, field in HYPERPARAMETERS.items() if field not in absent}
-    return {family.config_key(key): field for key, field in fields.items()}
+    return {family.config_keys.get(key, key): field for key, field in fields.items()}
 
 
 def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
-    """Returns the configuration in the values of config.json, with a pooler.
-
-    Raises:
-        InputError: A value is impossible or not supported.
-    """
+    """Returns the configuration in the values of config.json, with a pooler."""
     for name, expected in {**FIXED, **family.fixed_values}.items():
         check(
             values.get(name) in (None, expected),
@@ -146,10 +126,7 @@ def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
 def read_architecture(
     values: Mapping[str, Any], family: Family, *, ignore: Collection[str]
 ) -> tuple[str, list[str]]:
-    """Returns our model class for the class that config.json names, and notes.
-
-    The name is "" if the file names none. `ignore` may contain "auto_map".
-    """
+    """Returns our model class for the class that config.json names, "" without one, and notes."""
     notes = []
     if values.get("auto_map"):
         problem = f"{CONFIG} has an auto_map, which names code in the folder; this code never runs"
@@ -166,13 +143,7 @@ def read_architecture(
 
 
 def read_labels(values: Mapping[str, Any], count: int) -> tuple[str, ...]:
-    """Returns the names of `count` labels in the order of the logits.
-
-    If config.json has no names, they are the default names of Hugging Face.
-
-    Raises:
-        InputError: The file has another number of labels, or they are not numbered from 0.
-    """
+    """Returns the names of `count` labels; the default ones if config.json has none."""
     names = {str(index): name for index, name in (values.get("id2label") or {}).items()}
     ids = [str(index) for index in range(count)]
     if values.get("num_labels", count) != count or (names and {*names} != {*ids}):
@@ -186,14 +157,7 @@ def read_labels(values: Mapping[str, Any], count: int) -> tuple[str, ...]:
 def write_config(
     metadata: ModelMetadata, folder: Path, *, family: Family, vocabulary: Vocabulary | None
 ) -> None:
-    """Writes config.json.
-
-    Args:
-        metadata: The metadata of the model.
-        folder: The folder to write to.
-        family: The family of the model.
-        vocabulary: The vocabulary, which contains the id of the padding token; None without one.
-    """
+    """Writes config.json."""
     config = metadata.config
     activations = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
     extra = {"model": metadata.model, "text_columns": metadata.text_columns}

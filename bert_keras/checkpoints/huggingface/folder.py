@@ -9,7 +9,6 @@ import dataclasses
 import pickle
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 
@@ -30,11 +29,7 @@ from bert_keras.checkpoints.huggingface.config import (
     transformers_classes,
     write_config,
 )
-from bert_keras.checkpoints.huggingface.tokenizer import (
-    check_padding,
-    read_tokenizer,
-    write_tokenizer,
-)
+from bert_keras.checkpoints.huggingface.tokenizer import read_tokenizer, write_tokenizer
 from bert_keras.checkpoints.tensors import (
     StoredTensor,
     of_array,
@@ -72,15 +67,14 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
-    """Reads a folder of transformers; see `formats.Format`.
-
-    `ignore` may name weights, "auto_map" of config.json, and rules of the tokenizer such as
-    "strip_accents". Error messages state the name where this is possible.
-    """
+    """Reads a folder of transformers; see `formats.Format`."""
     values, family = read_values(path)
     config = read_config(values, family)
     named_model, notes = read_architecture(values, family, ignore=ignore)
-    stored = {_current_name(n, family): t for n, t in stored_weights(path).items()}
+    prefix, stored = f"{family.prefix or family.kind}.", {}
+    for name, tensor in stored_weights(path).items():  # old files have gamma and beta
+        name = name.replace(".LayerNorm.gamma", ".LayerNorm.weight")
+        stored[name.replace(".LayerNorm.beta", ".LayerNorm.bias").removeprefix(prefix)] = tensor
     unused = [name for name in stored if name in ignore]
     weights = {name: tensor for name, tensor in stored.items() if name not in unused}
     _drop_copies(weights, family, config)
@@ -116,20 +110,31 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes weights, config.json and tokenizer files; see `formats.Format`."""
     metadata, vocabulary, notes = checkpoint.metadata, checkpoint.vocabulary, ()
-    family, config, model = _family_of(checkpoint), metadata.config, metadata.model
+    config, model = metadata.config, metadata.model
+    family = family_of(config, vocabulary)
+    if family is None or model not in transformers_classes(family):
+        raise InputError(
+            f"huggingface cannot store this {model} of {family.kind if family else 'no family'}; "
+            "choose another format, or write only the encoder: bert-keras convert SRC DST --to "
+            "huggingface --model BertEncoder"
+        )
     table = weight_names(family, model, config, is_bare=model == "BertEncoder")
     tensors = their_tensors(
         checkpoint.tensors, table, is_transposed=is_transposed, format="huggingface"
     )
-    check_padding(family, vocabulary)
+    padding = family.fixed_values.get("pad_token_id")
+    check(
+        vocabulary is None or padding in (None, vocabulary.pad_id),
+        f"the id of padding is not {padding}, from which a {family.kind} counts positions; choose "
+        "another format for a model with this vocabulary",
+    )
     write_config(metadata, folder, family=family, vocabulary=vocabulary)
     if vocabulary is not None:
         notes += write_tokenizer(metadata, vocabulary, folder)
     write_tensors(folder / SAFETENSORS, tensors, metadata={"format": "pt"})
     class_name = transformers_classes(family)[model]
-    has_pooler = MODELS[model].reads_pooled_output
-    if model == "BertEncoder":
-        has_pooler = family.has_pooler
+    is_bare = model == "BertEncoder"
+    has_pooler = family.has_pooler if is_bare else MODELS[model].reads_pooled_output
     if has_pooler and not config.has_pooler:
         notes += (f"the model has no pooler: {class_name} starts with a random one",)
     if config.has_pooler and not has_pooler:
@@ -145,26 +150,10 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     return notes
 
 
-def _family_of(checkpoint: Checkpoint) -> Family:
-    metadata = checkpoint.metadata
-    family = family_of(metadata.config, checkpoint.vocabulary)
-    can_store = family is not None and metadata.model in transformers_classes(family)
-    check(
-        can_store,
-        f"huggingface cannot store this {metadata.model} of "
-        f"{family.kind if family else 'no known family'}; choose another format, or write only the "
-        "encoder: bert-keras convert SRC DST --to huggingface --model BertEncoder",
-    )
-    return cast(Family, family)
-
-
 def weight_names(
     family: Family, model: str, config: BertConfig, *, is_bare: bool = True
 ) -> dict[str, str]:
-    """Returns the names of the weights of a model in transformers, by public names.
-
-    Without `is_bare`, those of the encoder begin with the prefix of the family, such as `bert.`.
-    """
+    """Returns names in transformers by public names; unless `is_bare`, with `bert.` and so on."""
     prefix = "" if is_bare else f"{family.prefix or family.kind}."
     parts = ("encoder", "next_sentence", *MODELS[model].heads)
     layers = {
@@ -184,23 +173,12 @@ def is_transposed(name: str) -> bool:
     return name.endswith("/kernel")
 
 
-def _current_name(name: str, family: Family) -> str:
-    """Returns the current name of a weight, without the prefix of the family.
-
-    Old files call the weights of LayerNorm gamma and beta.
-    """
-    name = name.replace(".LayerNorm.gamma", ".LayerNorm.weight")
-    name = name.replace(".LayerNorm.beta", ".LayerNorm.bias")
-    return name.removeprefix(f"{family.prefix or family.kind}.")
-
-
 def _model_of(
     weights: Mapping[str, StoredTensor], named_model: str, family: Family, config: BertConfig
 ) -> str:
     """Returns the model class whose heads are among the weights.
 
-    The class that config.json names is not sufficient: bert-base-uncased has the weights of two
-    heads and its config.json names the class with one of them.
+    bert-base-uncased has two heads, and its config.json names the class with one of them.
     """
     found = [
         model
@@ -211,21 +189,16 @@ def _model_of(
     if "BertMaskedLM" in found:
         names = weight_names(family, "BertPretrainer", config)
         return "BertPretrainer" if names.get("next_sentence/dense/kernel") in weights else found[0]
-    if len(found) > 1 and named_model not in found:
-        classes = [transformers_classes(family)[model] for model in found]
-        raise InputError(
-            f"the head can belong to {', '.join(classes)}; name the class in {CONFIG}, such as "
-            f'"architectures": ["{classes[0]}"]'
-        )
+    classes = [transformers_classes(family)[model] for model in found]
+    check(
+        len(found) < 2 or named_model in found,
+        f"the head can belong to {', '.join(classes)}; name it in the architectures of {CONFIG}",
+    )
     return named_model if named_model in found else next(iter(found), "BertEncoder")
 
 
 def stored_weights(folder: Path) -> dict[str, StoredTensor]:
-    """Returns the arrays of a folder under their names in the file.
-
-    Raises:
-        InputError: The folder has no weights, or a file is damaged or unsafe.
-    """
+    """Returns the arrays of a folder under their names in the file."""
     file = next((file for file in FILES if (folder / file).is_file()), "")
     check(
         file,
@@ -255,27 +228,17 @@ def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
     refuse_lfs_pointer(path)
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True)
-        return {name: _of_torch(tensor) for name, tensor in tensors.items()}
+        arrays = {name: tensor.detach().float().numpy() for name, tensor in tensors.items()}
     except (pickle.UnpicklingError, RuntimeError, EOFError, AttributeError) as error:
         raise InputError(
             f"{path} is damaged, or contains other objects than dense tensors, which are never "
             f"run; save it again as {SAFETENSORS} where it was made"
         ) from error
-
-
-def _of_torch(tensor: Any) -> StoredTensor:
-    if not tensor.is_floating_point() and tensor.dtype.itemsize != 8:  # position ids have 8 bytes
-        raise AttributeError(f"of the dtype {tensor.dtype}")
-    array = tensor.detach().float().numpy()
-    return of_array(array.shape, lambda: array)
+    return {name: of_array(a.shape, lambda a=a: a) for name, a in arrays.items()}
 
 
 def _drop_copies(weights: dict[str, StoredTensor], family: Family, config: BertConfig) -> None:
-    """Removes the second copies of tied weights, and the buffers of positions and segments.
-
-    Raises:
-        InputError: A copy differs, or a buffer has other values than 0, 1, 2, ... or 0, 0, 0, ...
-    """
+    """Removes second copies of tied weights, and buffers, if they have the expected values."""
     for name, expected in BUFFERS.items():
         if name in weights:
             ids = weights.pop(name).read().reshape(-1)

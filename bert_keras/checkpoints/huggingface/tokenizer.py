@@ -23,7 +23,6 @@ from bert_keras.checkpoints.huggingface.config import note_if_ignored
 from bert_keras.checkpoints.tensors import refuse_lfs_pointer
 from bert_keras.config import ModelMetadata
 from bert_keras.errors import InputError, check, listed
-from bert_keras.families.family import Family
 from bert_keras.files import json_object, write_json
 from bert_keras.text.fast_tokenizer import (
     BYTE_SPACE,
@@ -76,17 +75,7 @@ class TextRules(NamedTuple):
 def read_tokenizer(
     folder: Path, *, tokenizer_class: str | None, ignore: Collection[str]
 ) -> TextRules:
-    """Reads the tokenizer of a folder.
-
-    Args:
-        folder: The folder with the files of the tokenizer.
-        tokenizer_class: The value of tokenizer_class in config.json, None if it has none.
-        ignore: Names of tokenizer rules that may differ from BERT's.
-
-    Raises:
-        InputError: Files contradict each other or are damaged, or a rule that `ignore` does not
-            contain differs from BERT's tokenizer.
-    """
+    """Reads the tokenizer of a folder; `tokenizer_class` is that of config.json."""
     settings = json_object(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
     tokenizer = json_object(folder / TOKENIZER) if (folder / TOKENIZER).is_file() else {}
     lengths = (sentence_settings(folder).get("max_seq_length"), settings.get("model_max_length"))
@@ -94,9 +83,20 @@ def read_tokenizer(
     max_length = next((each for each in lengths if isinstance(each, int) and each >= 3), None)
     if (rules := read_rules(folder, settings)) is not None:
         vocabulary = rules_vocabulary(rules)
-        lowercase, problems = is_uncased(vocabulary), [*_prefix_problems(settings, vocabulary)]
+        lowercase, problems = is_uncased(vocabulary), []
+        used = json.loads(rules)["pre_tokenizer"].get("add_prefix_space")
+        stated = settings.get("add_prefix_space", used)
+        if used not in (None, stated):  # byte-level BPE may add a space before a text
+            problem = f"add_prefix_space is {stated} in {SETTINGS} and {used} in {TOKENIZER}"
+            problems.append(("add_prefix_space", problem))
     elif (vocabulary := _vocabulary(folder, tokenizer)) is not None:
-        lowercase = _is_lowercase(settings, tokenizer, vocabulary)
+        stated = {settings.get("do_lower_case"), _part(tokenizer, "normalizer").get("lowercase")}
+        check(
+            len(stated - {None}) < 2,
+            f"do_lower_case of {SETTINGS} and lowercase of {TOKENIZER} differ; correct the one "
+            "that does not belong to the weights",
+        )
+        lowercase = bool(next(iter(stated - {None}), seems_lowercase(vocabulary)))
         problems = [*_wordpiece_problems(settings, tokenizer, tokenizer_class, lowercase)]
     else:
         return TextRules(None, True, max_length)
@@ -106,18 +106,7 @@ def read_tokenizer(
 
 
 def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
-    """Returns the rules of a BPE or Unigram tokenizer.
-
-    Args:
-        folder: The folder with the files of the tokenizer.
-        settings: The values of tokenizer_config.json.
-
-    Returns:
-        The text of a tokenizer.json, or None if the tokenizer is WordPiece or the folder has none.
-
-    Raises:
-        InputError: A file is damaged, or of another kind of tokenizer.
-    """
+    """Returns the rules of BPE or Unigram as the text of a tokenizer.json; None without them."""
     if (folder / TOKENIZER).is_file():
         model = json_object(folder / TOKENIZER).get("model") or {}
         # Old files, such as RoBERTa's, do not state the type of the model.
@@ -162,10 +151,9 @@ def sentencepiece_model(path: Path):
     except DecodeError as error:
         raise InputError(f"{path.name} is damaged ({error}); copy it again") from error
     check(
-        model.pieces and model.HasField("normalizer_spec"),
-        f"{path.name} ends after {len(model.pieces):,} pieces; copy it again",
+        model.HasField("normalizer_spec") and model.trainer_spec.model_type == UNIGRAM,
+        f"{path.name} is cut off after {len(model.pieces):,} pieces, or is not a Unigram model",
     )
-    check(model.trainer_spec.model_type == UNIGRAM, f"{path.name} is not a Unigram model")
     return model
 
 
@@ -188,17 +176,8 @@ def _vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> Vocabulary | None
     return vocabulary or Vocabulary(tokens)
 
 
-def _is_lowercase(
-    settings: Mapping[str, Any], tokenizer: Mapping[str, Any], vocabulary: Vocabulary
-) -> bool:
-    normalizer = tokenizer.get("normalizer") or {}
-    stated = {settings.get("do_lower_case"), normalizer.get("lowercase")} - {None}
-    check(
-        len(stated) < 2,
-        f"do_lower_case of {SETTINGS} and lowercase of {TOKENIZER} differ; correct the one that "
-        "does not belong to the weights",
-    )
-    return stated.pop() if stated else seems_lowercase(vocabulary)
+def _part(tokenizer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    return tokenizer.get(name) or {}
 
 
 # Differences from our tokenizer: the name of the rule for `ignore`, and a description.
@@ -213,34 +192,19 @@ def _wordpiece_problems(
 ) -> Problems:
     name = settings.get("tokenizer_class") or tokenizer_class
     if name not in (None, *CLASSES):
-        yield (
-            "tokenizer_class",
-            f"the tokenizer_class is {name}; expected one that splits as BERT's",
-        )
-    normalizer = tokenizer.get("normalizer") or {}
+        problem = f"the tokenizer_class is {name}; expected one that splits as BERT's"
+        yield "tokenizer_class", problem
+    parts = [(settings, {"tokenize_chinese_chars": True, "do_basic_tokenize": True})]
     if tokenizer:
-        expected = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}
-        for key, kind in expected.items():
-            if (actual := (tokenizer.get(key) or {}).get("type")) != kind:
-                yield key, f"{TOKENIZER}: {key} is {actual}; expected {kind}"
-    for values, switches in (
-        (settings, ("tokenize_chinese_chars", "do_basic_tokenize")),
-        (normalizer, ("clean_text", "handle_chinese_chars")),
-    ):
-        for switch in switches:
-            if values.get(switch, True) is not True:
-                yield switch, f"{switch} of the tokenizer is false; expected true"
-        if values.get("strip_accents") not in (None, lowercase):
-            problem = f"strip_accents of the tokenizer is {values['strip_accents']}; BERT's "
-            yield "strip_accents", f"{problem} does so if and only if it lower-cases texts"
-
-
-def _prefix_problems(settings: Mapping[str, Any], vocabulary: Vocabulary) -> Problems:
-    """Yields a contradiction about the space that byte-level BPE may add before a text."""
-    name = "add_prefix_space"
-    stated, used = settings.get(name), json.loads(vocabulary.rules)["pre_tokenizer"].get(name)
-    if None not in (stated, used) and stated != used:
-        yield name, f"{SETTINGS}: {name} is {stated}, in {TOKENIZER} {used}, which bert-keras uses"
+        for part, kind in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
+            values = _part(tokenizer, part)
+            if values.get("type") != kind:
+                yield part, f"{TOKENIZER}: {part} is {values.get('type')}; expected {kind}"
+            parts.append((values, {"clean_text": True, "handle_chinese_chars": True}))
+    for values, expected in parts:
+        for name, value in {**expected, "strip_accents": lowercase}.items():
+            if values.get(name) not in (None, value):
+                yield name, f"{name} of the tokenizer is {values[name]}; expected {value}"
 
 
 def _token_problems(
@@ -267,31 +231,14 @@ def _token_problems(
 
 
 def sentence_settings(folder: Path) -> dict[str, Any]:
-    """Returns the values of sentence_bert_config.json, {} without one.
-
-    Old versions of sentence-transformers name the file after the family, such as "roberta".
-    """
+    """Returns the values of sentence_bert_config.json or, in old versions, sentence_roberta_..."""
     return next(map(json_object, sorted(folder.glob(SENTENCES))), {})
-
-
-def check_padding(family: Family, vocabulary: Vocabulary | None) -> None:
-    """Raises InputError if the padding id is not the one from which the family counts positions."""
-    expected = family.fixed_values.get("pad_token_id")
-    check(
-        vocabulary is None or expected in (None, vocabulary.pad_id),
-        f"the id of padding is not {expected}, from which a {family.kind} counts positions; choose "
-        "another format for a model with this vocabulary",
-    )
 
 
 def write_tokenizer(
     metadata: ModelMetadata, vocabulary: Vocabulary, folder: Path
 ) -> tuple[str, ...]:
-    """Writes the tokenizer files.
-
-    Returns:
-        One sentence for each difference between our tokenizer and that of transformers.
-    """
+    """Writes the tokenizer files, and returns how transformers' tokenizer differs from ours."""
     settings = {
         "model_max_length": metadata.max_length,
         **dict(zip(SPECIAL_ROLES, vocabulary.specials.tokens, strict=True)),
