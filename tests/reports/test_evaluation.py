@@ -1,8 +1,6 @@
 """Pages of evaluations: tables, marked texts and escaping for each kind of task."""
 
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 
 import numpy as np
@@ -220,19 +218,3 @@ def test_queries_with_a_wrong_first_passage(page_of):
     ]
     assert page.marks == 2 * [("bad", "no"), ("good", "<yes>")]
     assert "2 of 3 predictions are wrong" in page.text
-
-
-@pytest.mark.slow
-def test_a_browser_shows_the_page_without_errors(page_of, tmp_path):
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("needs a Chromium to take a picture with")
-    task = ClassificationTask(name="classification", labels=("a", "b"))
-    page_of(task, texts("ab"), [LabelPrediction(label, (0.5, 0.5)) for label in "ba"])
-    picture = tmp_path / "page.png"
-    run = subprocess.run(
-        [browser, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
-         f"--screenshot={picture}", (tmp_path / "page.html").as_uri()],
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    assert picture.stat().st_size > 5_000 and "CONSOLE" not in run.stderr

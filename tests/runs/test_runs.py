@@ -21,9 +21,7 @@ from bert_keras.runs.recipes import FinetuneRecipe, PretrainRecipe
 from bert_keras.training.loop import StopAfter
 from bert_keras.training.optimizer import Muon
 from bert_keras.training.tensorboard import read_curves
-from tfrecords_tools.build import build
-from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.vocab import train_vocabulary
+from tests.factories import write_records
 
 PRETRAIN = PretrainRecipe(
     size="tiny",
@@ -41,23 +39,8 @@ FINETUNE = FinetuneRecipe(batch_size=8, num_epochs=8, learning_rate=5e-4, logs_p
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("records")
-    words = ["red", "blue", "green", "old", "young", "tall", "warm", "cold", "soft", "hard"]
-    random = np.random.default_rng(0)
-    documents = [
-        "\n".join(
-            f"Things of kind {kind} are {random.choice(words)} and {random.choice(words)}."
-            for _ in range(30)
-        )
-        for kind in ("stone", "water", "cloth", "metal", "paper", "glass")
-    ]
-    (folder / "corpus.txt").write_text("\n\n".join(documents))
-    vocabulary = train_vocabulary([folder / "corpus.txt"], size=200)
-    settings = BuildSettings(
-        max_length=32, max_predictions=5, duplicates=3, shards=2, held_out_rate=0.34
-    )
-    build([folder / "corpus.txt"], vocabulary=vocabulary, output=folder / "out", settings=settings)
-    return folder / "out"
+    folder, split = tmp_path_factory.mktemp("records"), {"shards": 2, "held_out_rate": 0.34}
+    return write_records(folder, max_length=32, max_predictions=5, **split)
 
 
 @pytest.fixture(scope="module")
@@ -69,36 +52,30 @@ def pretrained(records, tmp_path_factory):
 
 @pytest.fixture
 def table(tmp_path):
-    words = ["red", "blue", "green", "old", "young", "tall"]
-    for name, seed in (("train.tsv", 1), ("dev.tsv", 2)):
+    words = ["the", "good", "bad", "was", "a"]
+    for name, seed in (("train", 1), ("dev", 2)):
         random = np.random.default_rng(seed)
         lines = ["text\tlabel"]
         for _ in range(48):
-            label = random.choice(["stone", "water", "cloth"], p=[0.4, 0.3, 0.3])
-            lines.append(f"{random.choice(words)} kind {label} {random.choice(words)}\tis {label}")
-        (tmp_path / name).write_text("\n".join(lines) + "\n")
-    return tmp_path
-
-
-def optimizer_of(records, **changes):
-    inputs = PretrainInputs(dataclasses.replace(PRETRAIN, **changes), records=records)
-    return compiled_pretrainer(inputs).optimizer
+            label = random.choice(["film", "river", "bank"], p=[0.4, 0.3, 0.3])
+            lines.append(f"{random.choice(words)} is {label} {random.choice(words)}\tis {label}")
+        (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+    return {name: str(tmp_path / f"{name}.tsv") for name in ("train", "dev")}
 
 
 def test_the_optimizer_is_that_of_the_recipe(records):
+    def optimizer_of(**changes):
+        inputs = PretrainInputs(dataclasses.replace(PRETRAIN, **changes), records=records)
+        return compiled_pretrainer(inputs).optimizer
+
     changes = {"schedule": "warmup-stable-decay", "learning_rate": 4e-3, "beta_2": 0.9}
-    optimizer = optimizer_of(records, optimizer="muon", **changes)
+    optimizer = optimizer_of(optimizer="muon", **changes)
     assert isinstance(optimizer, Muon) and optimizer.beta_2 == 0.9
     optimizer.iterations.assign(5)
     assert float(optimizer.learning_rate) == pytest.approx(4e-3)  # a linear decay would be at 3/8
-
-
-@pytest.mark.parametrize(
-    ("changes", "corrects"),
-    [({}, False), ({"bias_correction": True}, True), ({"optimizer": "lamb"}, True)],
-)
-def test_the_recipe_selects_the_bias_correction(records, changes, corrects):
-    assert optimizer_of(records, **changes).bias_correction == corrects
+    assert not optimizer_of().bias_correction
+    assert optimizer_of(bias_correction=True).bias_correction
+    assert optimizer_of(optimizer="lamb").bias_correction
 
 
 def test_pretraining_writes_a_model_scores_and_curves(pretrained):
@@ -183,21 +160,21 @@ def test_a_finished_run_is_not_repeated_and_other_settings_are_refused(pretraine
 
 
 @pytest.mark.slow
-def test_finetuning_scores_better_than_the_majority_class(pretrained, table):
+def test_finetuning_scores_better_than_the_majority_class(pretrained, table, tmp_path):
     output, _ = pretrained
     scores = finetune(
         TASK,
         FINETUNE,
         pretrained=output / "model",
-        data={"train": str(table / "train.tsv"), "dev": str(table / "dev.tsv")},
-        output=table / "run",
+        data=table,
+        output=tmp_path / "run",
     ).scores
     assert scores["accuracy"] > 0.9 > scores["majority_accuracy"]
-    metadata = read_metadata(table / "run" / "model")
-    assert metadata.labels == ("is cloth", "is stone", "is water")
+    metadata = read_metadata(tmp_path / "run" / "model")
+    assert metadata.labels == ("is bank", "is film", "is river")
     assert metadata.text_columns == ("text",)
-    assert load_model(table / "run" / "model").num_labels == 3
-    curves = read_curves(table / "run" / "logs")
+    assert load_model(tmp_path / "run" / "model").num_labels == 3
+    curves = read_curves(tmp_path / "run" / "logs")
     [(_, accuracy)] = curves["final"]["final/accuracy"]
     assert accuracy == pytest.approx(scores["accuracy"])
     assert len(curves["train"]["gradient_norm/heads"]) == FINETUNE.num_epochs
@@ -214,7 +191,7 @@ def test_random_initial_weights_differ_from_the_pretrained_weights(pretrained, t
             TASK,
             dataclasses.replace(FINETUNE, initial_weights=weights),
             pretrained=output / "model",
-            data={"train": str(table / "train.tsv"), "dev": str(table / "dev.tsv")},
+            data=table,
         )
         assert np.array_equal(run.model.encoder.get_weights()[0], pretrained_weights) == same
         report = capsys.readouterr().out
@@ -222,13 +199,12 @@ def test_random_initial_weights_differ_from_the_pretrained_weights(pretrained, t
 
 
 def test_limited_training_examples_are_evenly_spaced(pretrained, table):
-    files = {"train": str(table / "train.tsv"), "dev": str(table / "dev.tsv")}
     unlimited, some, more = (
         TaskRun(
             TASK,
             dataclasses.replace(FINETUNE, max_train_examples=count),
             pretrained=pretrained[0] / "model",
-            data=files,
+            data=table,
         )
         for count in (0, 5, 10_000)
     )
