@@ -33,7 +33,9 @@ class Findings(NamedTuple):
 
     sections: list[Section]
     columns: Sequence[str]  # of the table of errors
-    errors: list[tuple[float, Sequence[Value]]]  # (sort weight, one value for each of `columns`)
+    errors: Sequence[
+        tuple[float, Sequence[Value]]
+    ]  # (sort weight, one value for each of `columns`)
     order: str  # describes which errors come first
 
 

@@ -90,13 +90,21 @@ def write_features(
         config=dataclasses.replace(checkpoint.metadata.config, has_pooler=False),
     )
     encoder = BertEncoder.from_checkpoint(checkpoint, metadata=metadata, source=pretrained)
-    features = _hidden_states(encoder, checkpoint.tokenizer, texts, indices=indices)
+    limit = metadata.max_length - 2  # without [CLS] and [SEP]
+    features = _hidden_states(
+        encoder, checkpoint.tokenizer, _chunks(texts), indices=indices, limit=limit
+    )
     with atomic_file(output) as path:
         write(path, tqdm(features, desc="features", unit=" texts"), layers)
 
 
 def _hidden_states(
-    encoder: BertEncoder, tokenizer: TextTokenizer, texts: StrPath, *, indices: list[int]
+    encoder: BertEncoder,
+    tokenizer: TextTokenizer,
+    chunks: Iterable[list[str]],
+    *,
+    indices: list[int],
+    limit: int,
 ) -> Features:
     @tf.function(
         input_signature=[dict.fromkeys(SEQUENCE_FEATURES, tf.TensorSpec((None, None), tf.int32))],
@@ -106,8 +114,8 @@ def _hidden_states(
         states = encoder.states(inputs).hidden_states
         return tf.cast(tf.stack([states[index] for index in indices], axis=2), tf.float32)
 
-    vocabulary, limit = tokenizer.vocabulary, encoder.metadata.max_length - 2
-    for chunk in _chunks(texts):
+    vocabulary = tokenizer.vocabulary
+    for chunk in chunks:
         ids, lengths = tokenizer.flat_ids(chunk)
         bounds = np.cumsum([0, *lengths])
         # Each token is a "word" of the windows of tagged sentences.

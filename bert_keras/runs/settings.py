@@ -121,5 +121,5 @@ def finetune_settings(
     found = named_recipe(task_recipes(task.name), recipe) if isinstance(recipe, str) else recipe
     if teacher and not isinstance(teacher, Distillation):
         teacher = Distillation.of_task(teacher)
-    found, task, distillation = with_changes(found, task, teacher or None, changes=changes)
-    return task, found, distillation
+    found, known, distillation = with_changes(found, task, teacher or None, changes=changes)
+    return known, found, distillation

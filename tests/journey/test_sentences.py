@@ -16,16 +16,15 @@ import pytest
 
 from bert_keras import BertSentenceEncoder
 from bert_keras.cli import main
-from bert_keras.config import BertConfig
 from bert_keras.models import BertEncoder
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training.loop import fit_resumable
+from tests.factories import tiny_config, tiny_vocabulary
 
 pytestmark = pytest.mark.slow
 
-WORDS = ("the", "man", "woman", "dog", "plays", "runs", "sings", "guitar", "eats", "food", "in")
+WORDS = ("the", "a", "good", "bad", "film", "river", "bank", "was", "is", "un", ".")
 SETTINGS = "num_epochs=6 batch_size=16 learning_rate=0.01 max_length=12 dimensions=16,8"
 
 
@@ -52,13 +51,8 @@ def folder(tmp_path_factory):
         write(f"pairs-{split}.tsv", ("sentence1", "sentence2", "score"), pairs)
         write(f"triplets-{split}.tsv", ("query", "positive", "negative"), triplets)
     keras.utils.set_random_seed(1)
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, *WORDS))
-    config = BertConfig(
-        vocab_size=len(vocabulary), hidden_size=16, num_layers=1, num_heads=2, max_positions=16
-    )
-    BertEncoder(config).save_pretrained(
-        folder / "encoder", tokenizer=WordPieceTokenizer(vocabulary)
-    )
+    model = BertEncoder(tiny_config(num_layers=1, max_positions=16))
+    model.save_pretrained(folder / "encoder", tokenizer=WordPieceTokenizer(tiny_vocabulary()))
     return folder
 
 

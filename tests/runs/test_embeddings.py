@@ -42,21 +42,17 @@ def lines(tmp_path, monkeypatch):
     return tmp_path / "lines.txt"
 
 
-def test_npy(model, lines, expected, tmp_path):
-    output = tmp_path / "new" / "vectors.npy"
-    assert write_embeddings(lines, output, model=model) == (45, 8)
-    vectors = np.load(output, mmap_mode="r")
+def test_formats(model, lines, expected, tmp_path):
+    from pyarrow.parquet import read_table
+
+    npy, parquet = tmp_path / "new" / "vectors.npy", tmp_path / "vectors.parquet"
+    assert write_embeddings(lines, npy, model=model) == (45, 8)
+    vectors = np.load(npy, mmap_mode="r")
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
-    assert [path.name for path in output.parent.iterdir()] == ["vectors.npy"]
-
-
-def test_parquet(model, lines, expected, tmp_path):
-    from pyarrow.parquet import ParquetFile
-
-    output = tmp_path / "vectors.parquet"
-    write_embeddings(lines, output, model=model)
-    table = ParquetFile(output).read()
+    assert [path.name for path in npy.parent.iterdir()] == ["vectors.npy"]
+    write_embeddings(lines, parquet, model=model)
+    table = read_table(parquet)
     assert table["text"].to_pylist() == TEXTS
     np.testing.assert_allclose(np.stack(table["vector"].to_numpy()), expected, atol=1e-6)
     assert str(table.schema.field("vector").type) == "fixed_size_list<element: float>[8]"

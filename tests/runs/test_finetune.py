@@ -163,14 +163,6 @@ def test_an_epoch_has_as_many_steps_as_batches_without_a_common_text(tmp_path):
     assert sum(map(len, epoch)) == 4 and run.num_steps == len(epoch) == 4
 
 
-def test_unsuitable_checkpoints_are_refused_before_anything_is_written(run, tmp_path):
-    padded = encoder(tmp_path / "padded", vocab_size=10)
-    VOCABULARY.save(padded / "vocab.txt")
-    with pytest.raises(InputError, match=r"padded: .* or bert-keras convert SRC DST --pad-voc"):
-        run(padded, "one", output="run")
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_bilstm_with_random_weights_is_inserted_before_the_head(files, tmp_path, capsys):
     def task_run(start, **changes) -> TaskRun:
         recipe = dataclasses.replace(RECIPE, **changes)

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 
-import keras
 import numpy as np
 import pytest
 
@@ -94,17 +93,6 @@ def test_a_stopped_run_continues_with_the_same_bytes(run, records, tmp_path, mon
     assert main(command(records, tmp_path / "parts")) == 0
     for name in ("model/weights.safetensors", "scores.json"):
         assert (tmp_path / "parts" / name).read_bytes() == (run / name).read_bytes()
-
-
-@pytest.mark.slow
-def test_mixed_precision_gives_similar_losses(run, records, tmp_path):
-    before = keras.config.dtype_policy()
-    try:
-        assert main(command(records, tmp_path / "half", "--precision", "bfloat16")) == 0
-    finally:
-        keras.config.set_dtype_policy(before)
-    for name in ("held_out_masked_lm_loss", "held_out_replaced_token_loss"):
-        assert scores_of(tmp_path / "half")[name] == pytest.approx(scores_of(run)[name], rel=0.02)
 
 
 def test_a_generator_of_the_starting_point_keeps_its_size(run, records):

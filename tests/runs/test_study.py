@@ -36,9 +36,6 @@ class FakeRun:
                 return scores
             if len(self.finished) == self.interrupted_at:
                 raise KeyboardInterrupt
-            write_logs(
-                output, "train", {"loss/total": [0.9, 0.1]}
-            )  # of an interrupted first attempt
             self.finished.append(output.relative_to(output.parents[1]).as_posix())
             score = SCORES[recipe.learning_rate, recipe.seed]
             (output / "model").mkdir()
@@ -50,14 +47,7 @@ class FakeRun:
 
 
 @pytest.fixture
-def several(several_with_charts, monkeypatch):
-    """A function that runs a study without drawing charts, which takes longest."""
-    monkeypatch.setattr("bert_keras.runs.study.line_chart", lambda *chart: "<svg></svg>")
-    return several_with_charts
-
-
-@pytest.fixture
-def several_with_charts(tmp_path):
+def several(tmp_path):
     def several(run, seeds=3, learning_rates=(3e-5, 2e-5)):
         return study(
             run,
@@ -148,22 +138,18 @@ def test_a_study_in_which_every_run_diverges_ends_with_an_error(several, output)
     assert not output.exists()
 
 
-def test_the_folder_of_a_single_run_is_refused(several, output):
-    with claimed_output(output, recipe=RECIPE):
-        pass
-    with pytest.raises(InputError, match=r"contains a single run; choose another folder"):
-        several(FakeRun())
-
-
-def test_a_study_with_another_recipe_is_refused(several):
+def test_folders_of_a_single_run_and_of_another_recipe_are_refused(several, output):
     several(FakeRun(), seeds=1)
     other = FakeRun(recipe=dataclasses.replace(RECIPE, batch_size=8))
     with pytest.raises(InputError, match=r"seed-1 contains a run with .* \(batch_size 4, now 8\)"):
         several(other, seeds=1)
+    (output / "recipe.json").touch()
+    with pytest.raises(InputError, match="single run"):
+        several(FakeRun())
 
 
-def test_the_reports_have_tables_and_charts_and_load_nothing(several_with_charts, output):
-    several_with_charts(FakeRun(), seeds=1)
+def test_the_reports_have_tables_and_charts_and_load_nothing(several, output):
+    several(FakeRun(), seeds=1)
     page = (output / "report.html").read_text()
     assert page.count("<svg") == 3
     assert page.count("<table>") == 2 and "<script" not in page
