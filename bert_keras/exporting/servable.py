@@ -49,8 +49,8 @@ def traced(function: Callable[..., Mapping], **specs: tf.TypeSpec) -> Signature:
     """Traces `function` for keyword arguments of these specs.
 
     Trace the model in one signature and call that signature from the others, so that the graph of
-    the encoder is stored once. Autograph is off, because it takes seconds to convert the functions
-    of each signature. Loops and conditions on tensors therefore need `tf.while_loop` and `tf.cond`.
+    the encoder is stored once. Autograph takes seconds a signature, so it is off: loops and
+    conditions on tensors need `tf.while_loop` and `tf.cond`.
     """
     traceable: Any = tf.function(function, autograph=False)
     return traceable.get_concrete_function(**specs)
@@ -90,61 +90,28 @@ def text_servable(
     return ServableModel(signatures, from_tensors)
 
 
-def on_examples(
-    from_text: Signature, *, input_name: str, outputs: Mapping[str, str] | None = None
-) -> Signature:
-    """Returns a signature on serialized tf.Examples, string [B], of one that takes texts.
-
-    An example holds the inputs of `from_text` as bytes features (UTF-8) of the same names. An
-    input of shape [B,C] is a feature with any number of values. Shorter ones are padded with "".
-    `outputs` has output names of the new signature and those of `from_text`; None keeps all.
-    """
-    features = {
-        name: tf.io.FixedLenFeature([], tf.string)
-        if spec.shape.rank == 1
-        else tf.io.RaggedFeature(tf.string)
-        for name, spec in input_specs(from_text).items()
-    }
-    sources = outputs or {name: name for name in from_text.structured_outputs}
-
-    def from_examples(**serialized):
-        parsed = tf.io.parse_example(serialized[input_name], features)
-        texts = {
-            name: text.to_tensor() if isinstance(text, tf.RaggedTensor) else text
-            for name, text in parsed.items()
-        }
-        from_texts = from_text(**texts)
-        return {name: from_texts[source] for name, source in sources.items()}
-
-    return traced(from_examples, **text_specs([input_name]))
-
-
 def checked_tensors(
     tensors: Signature, *, max_positions: int, vocab_size: int, cls_id: int
 ) -> Signature:
     """Makes the signature `tensors` refuse impossible rows and mask the padding of TF Serving.
 
-    A row with more than `max_positions` positions, for which the embedding lookup would allocate
-    thousands of times its size, or an id that no token has, such as -1, is an invalid argument.
-
-    With `pad_variable_length_inputs`, TF Serving pads each tensor of a row with the row's first
-    value: `input_ids` with [CLS] and `input_mask` with 1
-    (tensorflow_serving/batching/batching_util.cc). `tensors` therefore sets `input_mask` to 0 for
-    all [CLS] tokens at the end of a row.
+    More than `max_positions` positions, or an id that no token has, are invalid arguments. With
+    `pad_variable_length_inputs`, TF Serving pads each tensor of a row with the row's first value:
+    `input_ids` with [CLS] and `input_mask` with 1 (tensorflow_serving/batching/batching_util.cc).
+    `tensors` therefore sets `input_mask` to 0 for all [CLS] tokens at the end of a row.
     """
 
     def from_tensors(**inputs):
-        checks = [
-            tf.debugging.Assert(
-                tf.shape(values)[-1] <= max_positions,
-                [f"{name} has more than the {max_positions} positions that the model reads"],
-            )
-            for name, values in inputs.items()
-        ]
+        longest = tf.reduce_max([tf.shape(values)[-1] for values in inputs.values()])
         ids = inputs["input_ids"]
-        is_known = tf.reduce_all((ids >= 0) & (ids < vocab_size))
-        message = f"input_ids has ids other than 0 to {vocab_size - 1}"
-        with tf.control_dependencies([*checks, tf.debugging.Assert(is_known, [message])]):
+        checks = {
+            f"an input has more than {max_positions} positions": longest <= max_positions,
+            f"input_ids has ids other than 0 to {vocab_size - 1}": tf.reduce_all(
+                (ids >= 0) & (ids < vocab_size)
+            ),
+        }
+        checks = [tf.debugging.Assert(is_met, [message]) for message, is_met in checks.items()]
+        with tf.control_dependencies(checks):
             inputs = {name: tf.identity(values) for name, values in inputs.items()}
         is_other = tf.cast(inputs["input_ids"] != cls_id, tf.int32)
         is_sent = tf.cumsum(is_other, axis=-1, reverse=True) > 0  # LiteRT has no cumprod

@@ -2,14 +2,12 @@
 
 TF Serving loads a SavedModel into a TF1 session, which fails for some graphs that
 `tf.saved_model.load` accepts. The module is also a program, which imports neither Keras nor
-bert_keras: `verify.py FOLDER` reads a JSON list of requests, each {"signature": name, "inputs":
-{name: nested list}}, and writes a JSON list of {output name: nested list}. Bytes are {"b64": ...}.
+bert_keras: `verify.py FOLDER` reads pickled requests and writes their pickled outputs.
 """
 
-import base64
 import contextlib
-import json
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,34 +19,23 @@ from typing import Any, cast
 def run_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
     """Runs requests on a SavedModel in a fresh process, on the CPU.
 
-    Args:
-        folder: The folder of the SavedModel.
-        requests: Dicts {"signature": name, "inputs": {name: array or nested list}}.
-
-    Returns:
-        For each request its outputs by name, as nested lists.
+    A request is {"signature": name, "inputs": {name: array or nested list}}. The result has the
+    outputs of each by name, as nested lists.
 
     Raises:
         RuntimeError: The process cannot load the model or run a request.
     """
     process = subprocess.run(
         [sys.executable, "-P", __file__, os.fspath(folder)],
-        input=json.dumps(list(requests), default=_encoded),
+        input=pickle.dumps(list(requests)),
         capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env={
-            **os.environ,
-            "CUDA_VISIBLE_DEVICES": "-1",
-            "PYTHONUTF8": "1",
-            "TF_USE_LEGACY_KERAS": "1",  # TensorFlow then imports no Keras, which takes seconds
-        },
+        # TensorFlow imports no Keras with TF_USE_LEGACY_KERAS, which would take seconds.
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_USE_LEGACY_KERAS": "1"},
     )
     if process.returncode:
-        raise RuntimeError(
-            f"the SavedModel fails in a fresh process: {process.stderr.strip()[-1000:]}"
-        )
-    return json.loads(process.stdout)
+        message = process.stderr.decode(errors="replace").strip()[-1000:]
+        raise RuntimeError(f"the SavedModel fails in a fresh process: {message}")
+    return pickle.loads(process.stdout)
 
 
 def run_requests(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
@@ -106,15 +93,6 @@ def register_text_ops() -> None:
     tf.load_library(str(package / "python" / "ops"))
 
 
-def _encoded(value):
-    is_bytes = isinstance(value, bytes)
-    return {"b64": base64.b64encode(value).decode()} if is_bytes else value.tolist()
-
-
-def _decoded(value: dict) -> dict | bytes:
-    return base64.b64decode(value["b64"]) if list(value) == ["b64"] else value
-
-
 if __name__ == "__main__":
-    received = json.load(sys.stdin, object_hook=_decoded)
-    sys.stdout.write(json.dumps(run_requests(sys.argv[1], received)))
+    outputs = run_requests(sys.argv[1], pickle.load(sys.stdin.buffer))
+    sys.stdout.buffer.write(pickle.dumps(outputs))

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.files import file_sha256, json_object
+from bert_keras.files import json_object
 
 METADATA = "assets.extra/bert_keras.json"
 WARMUP = "assets.extra/tf_serving_warmup_requests"
@@ -39,26 +39,3 @@ def variant_of(folder: Path) -> str:
     metadata = folder / METADATA
     variant = json_object(metadata).get("variant") if metadata.is_file() else None
     return variant["name"] if isinstance(variant, dict) else ""
-
-
-def file_digests(folder: Path) -> dict[str, str]:
-    """Returns the SHA-256 of the graph, the assets and the warm-up requests of a version by path.
-
-    TensorFlow checks the variables itself, whose file has a checksum for each tensor.
-    """
-    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    names = sorted(name for name in files if not name.startswith((".", "variables/", METADATA)))
-    return {name: file_sha256(folder / name) for name in names}
-
-
-def check_files(folder: Path) -> None:
-    """Raises InputError if a file of a version is not the one that its metadata describes.
-
-    A model with a vocabulary that was cut would be served with other predictions. The metadata of
-    earlier versions has no digests.
-    """
-    metadata = folder / METADATA
-    expected = json_object(metadata).get("files", {}) if metadata.is_file() else {}
-    for name, digest in expected.items():
-        if not (folder / name).is_file() or file_sha256(folder / name) != digest:
-            raise InputError(f"{folder / name} is missing or damaged; export the model again")

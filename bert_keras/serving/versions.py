@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bert_keras.errors import InputError, check
-from bert_keras.exporting.version_folder import WARMUP, check_files, is_version
+from bert_keras.exporting.version_folder import WARMUP, is_version
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError, ServedModel, Tensors
@@ -51,10 +51,6 @@ def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -
     In the first run of a signature, TensorFlow allocates memory and chooses kernels. As in TF
     Serving, a version whose warm-up requests fail cannot be loaded (LoadError).
     """
-    try:
-        check_files(folder)
-    except InputError as error:
-        raise LoadError("DATA_LOSS", str(error)) from error
     model = ServedModel(folder, seconds=limits.seconds)
     try:
         for request in warmup_requests(folder):
@@ -66,7 +62,7 @@ def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -
 
 
 def warmup_requests(folder: Path) -> list[dict]:
-    """Reads the requests that `bert_keras.exporting.warmup` wrote; [] if a version has no file.
+    """Reads the requests that `bert_keras.exporting.export` wrote; [] if a version has no file.
 
     It stands here because that module imports Keras, which takes 2 s and which no server needs.
     """

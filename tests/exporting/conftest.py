@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from bert_keras.exporting import saved_model
+from bert_keras.exporting import export as export_module
 from bert_keras.exporting.verify import run_in_fresh_process, run_requests
 
 FROZEN = Path(__file__).with_name("signatures.json")
@@ -18,21 +18,21 @@ FROZEN = Path(__file__).with_name("signatures.json")
 def verified_in_this_process():
     """Runs the samples of an export in this process, which saves seconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(saved_model, "run_in_fresh_process", run_requests)
+        patch.setattr(export_module, "run_in_fresh_process", run_requests)
         yield
 
 
 @pytest.fixture
 def not_verified(monkeypatch):
     """Writes an export without running its samples, because other tests do."""
-    monkeypatch.setattr(saved_model, "run_in_fresh_process", lambda folder, requests: [])
-    monkeypatch.setattr(saved_model, "_expected", lambda *_: [])
+    monkeypatch.setattr(export_module, "run_in_fresh_process", lambda folder, requests: [])
+    monkeypatch.setattr(export_module, "_expected", lambda *_: [])
 
 
 @pytest.fixture
 def verified_in_fresh_process(monkeypatch):
     """Runs the samples of an export in a fresh process, as users do."""
-    monkeypatch.setattr(saved_model, "run_in_fresh_process", run_in_fresh_process)
+    monkeypatch.setattr(export_module, "run_in_fresh_process", run_in_fresh_process)
 
 
 @pytest.fixture
@@ -45,39 +45,26 @@ def assert_frozen():
     """
 
     def compare(name: str, folder: Path) -> None:
-        actual, frozen = signatures_of(folder), json.loads(FROZEN.read_text("utf-8"))
+        (meta_graph,) = SavedModel.FromString((folder / "saved_model.pb").read_bytes()).meta_graphs
+        signatures = meta_graph.signature_def.items()
+        actual = {n: described(s) for n, s in signatures if n != "__saved_model_init_op"}
+        frozen = json.loads(FROZEN.read_text("utf-8"))
         if os.environ.get("REWRITE_SIGNATURES"):
-            FROZEN.write_text(one_line_a_signature({**frozen, name: actual}), "utf-8")
-        else:
-            assert actual == frozen[name]
+            frozen[name] = actual
+            FROZEN.write_text(json.dumps(frozen, indent=1, sort_keys=True) + "\n", "utf-8")
+        assert actual == frozen[name]
 
     return compare
 
 
-def one_line_a_signature(models: dict[str, dict]) -> str:
-    texts = []
-    for name, signatures in sorted(models.items()):
-        lines = [f'  "{n}": {json.dumps(s, sort_keys=True)}' for n, s in sorted(signatures.items())]
-        texts.append(f' "{name}": {{\n' + ",\n".join(lines) + "\n }")
-    return "{\n" + ",\n".join(texts) + "\n}\n"
+def described(signature) -> str:
+    """Returns the names, types and shapes of a signature, as "text string[-1] -> ..."."""
 
-
-def signatures_of(folder: Path) -> dict[str, dict]:
-    (meta_graph,) = SavedModel.FromString((folder / "saved_model.pb").read_bytes()).meta_graphs
-
-    def described(infos) -> dict[str, str]:
-        return {
-            name: f"{tf.dtypes.as_dtype(info.dtype).name} "
+    def tensors(infos) -> str:
+        return ", ".join(
+            f"{name} {tf.dtypes.as_dtype(info.dtype).name}"
             f"{[dim.size for dim in info.tensor_shape.dim]}"
-            for name, info in infos.items()
-        }
+            for name, info in sorted(infos.items())
+        )
 
-    return {
-        name: {
-            "method": signature.method_name,
-            "inputs": described(signature.inputs),
-            "outputs": described(signature.outputs),
-        }
-        for name, signature in meta_graph.signature_def.items()
-        if name != "__saved_model_init_op"
-    }
+    return f"{tensors(signature.inputs)} -> {tensors(signature.outputs)}"

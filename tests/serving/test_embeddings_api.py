@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_keras.config import EmbeddingConfig
-from bert_keras.exporting import saved_model
+from bert_keras.exporting import export as export_module
 from bert_keras.exporting.export import export
 from bert_keras.models import BertSentenceEncoder
 from bert_keras.serving.server import running_server
@@ -101,7 +101,7 @@ def test_other_errors(url, server_of, folder, send):
 
 
 def test_an_exported_sentence_encoder_embeds_texts(tmp_path, send, monkeypatch):
-    monkeypatch.setattr(saved_model, "run_in_fresh_process", lambda *_: [])
+    monkeypatch.setattr(export_module, "run_in_fresh_process", lambda *_: [])
     keras.utils.set_random_seed(1)
     embedding = EmbeddingConfig(pooling=("cls", "mean"))
     model = BertSentenceEncoder(tiny_config(max_positions=8), embedding=embedding)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras.exporting.export import write_warmup
 from bert_keras.exporting.version_folder import WARMUP
-from bert_keras.exporting.warmup import write_warmup
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError, ServedModel
 from bert_keras.serving.requests import Call, Refusal

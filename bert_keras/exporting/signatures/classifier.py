@@ -6,18 +6,9 @@ import keras
 import tensorflow as tf
 
 from bert_keras.config import ModelMetadata
-from bert_keras.errors import InputError, check
-from bert_keras.exporting.servable import (
-    Exporter,
-    ServableModel,
-    on_examples,
-    text_servable,
-)
+from bert_keras.errors import check
+from bert_keras.exporting.servable import Exporter, ServableModel, text_servable
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-
-# Output names of TF Serving's classification and regression APIs -> output names of this package.
-_CLASSIFY_OUTPUTS = {"classes": "labels", "scores": "probabilities"}
-_REGRESS_OUTPUTS = {"outputs": "score"}
 
 
 def served_classifier(
@@ -28,22 +19,11 @@ def served_classifier(
     num_texts: int = 1,
     problem_type: str = "",
 ) -> ServableModel:
-    """Builds the signatures of a classifier.
+    """Builds the signatures of a classifier, whose outputs `classifier_outputs` documents.
 
-    `serving_default` takes raw texts, and `tensors` takes `input_ids`, `input_mask` and
-    `segment_ids`. TF Serving's classification API uses `classify`, and its regression API uses
-    `regress`; the servable has one of the two. `classifier_outputs` documents the outputs.
-
-    Args:
-        model: Takes a dict of `input_ids`, `input_mask`, `segment_ids`, int32 [B,T], and returns
-            logits, float32 [B,N].
-        reader: Converts texts to these inputs inside the graph.
-        labels: The N labels in the order of the logits.
-        num_texts: 1 if `serving_default` takes `text`, string [B], 2 if also `text_pair`.
-        problem_type: The meaning of the logits, as in `ModelMetadata.problem_type`.
-
-    Raises:
-        InputError: The settings do not fit each other or the model.
+    `serving_default` takes `text`, string [B], and with two `num_texts` also `text_pair`, and cuts
+    texts that exceed `reader.max_length`. `tensors` takes `input_ids`, `input_mask` and
+    `segment_ids`, int32 [B,T].
     """
     check(num_texts in (1, 2), f"num_texts is {num_texts}; expected 1 or 2")
     outputs_of = classifier_outputs(labels, problem_type=problem_type)
@@ -51,15 +31,7 @@ def served_classifier(
     def from_tensors(**inputs):
         return outputs_of(model(inputs, training=False))
 
-    servable = text_servable(from_tensors, reader, names=("text", "text_pair")[:num_texts])
-    signatures = servable.signatures
-    has_score = "score" in signatures["tensors"].structured_outputs
-    signatures["regress" if has_score else "classify"] = on_examples(
-        signatures["serving_default"],
-        input_name="inputs",
-        outputs=_REGRESS_OUTPUTS if has_score else _CLASSIFY_OUTPUTS,
-    )
-    return servable
+    return text_servable(from_tensors, reader, names=("text", "text_pair")[:num_texts])
 
 
 def classifier_outputs(
@@ -76,12 +48,10 @@ def classifier_outputs(
       commas as in a training table. It is empty if there is none.
     """
     is_regression = problem_type == "regression" or (not problem_type and len(labels) == 1)
-    if is_regression:
-        check(len(labels) == 1, f"a regression has {len(labels)} labels; expected 1")
 
     def outputs_of(logits):
-        if logits.shape[1] != len(labels):
-            raise InputError(f"there are {len(labels)} labels for {logits.shape[1]} logits")
+        num_labels = logits.shape[1]
+        check(num_labels == len(labels), f"there are {len(labels)} labels for {num_labels} logits")
         if is_regression:
             return {"score": logits[:, 0]}
         names, num_texts = tf.constant(list(labels)), tf.shape(logits)[0]

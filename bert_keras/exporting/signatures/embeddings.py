@@ -5,8 +5,7 @@ from collections.abc import Mapping
 import keras
 import tensorflow as tf
 
-from bert_keras.config import EmbeddingConfig, ModelMetadata
-from bert_keras.errors import check
+from bert_keras.config import EmbeddingConfig
 from bert_keras.exporting.servable import (
     Exporter,
     ServableModel,
@@ -15,7 +14,6 @@ from bert_keras.exporting.servable import (
     traced,
 )
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-from bert_keras.layers.sentence import normalized
 from bert_keras.models.sentence_encoder import POOLING_MASK, num_excluded_tokens
 from bert_keras.text.fast_tokenizer import tokenizer_of
 
@@ -23,11 +21,7 @@ COUNTS = "num_tokens"  # the signature that counts the tokens of a text, and its
 
 
 def served_embeddings(
-    model: keras.Model,
-    reader: TextToInputs,
-    *,
-    embedding: EmbeddingConfig | None = None,
-    dimensions: int | None = None,
+    model: keras.Model, reader: TextToInputs, *, embedding: EmbeddingConfig | None = None
 ) -> ServableModel:
     """Builds the signatures of a BertSentenceEncoder or a BertEncoder.
 
@@ -40,27 +34,19 @@ def served_embeddings(
 
     The embedding of a BertEncoder is the mean of the hidden states of all tokens, including [CLS]
     and [SEP], scaled to length 1. An encoder with a pooler also returns `pooled`, float32 [B,D].
-
-    Raises:
-        InputError: The embeddings have fewer than `dimensions` values.
     """
-    prompt, num_excluded = "", 0
-    if embedding is not None:
-        prompt = embedding.prompt()
-        tokenizer = tokenizer_of(reader.vocabulary, lowercase=reader.lowercase)
-        num_excluded = num_excluded_tokens(embedding, tokenizer, prompt)
-        size = embedding.sizes(model.config.hidden_size)[-1]
-        is_size = dimensions is None or 1 <= dimensions <= size
-        check(is_size, f"dimensions is {dimensions}; expected 1 to {size}")
+    if embedding is None:
+        return text_servable(lambda **inputs: _encoder_outputs(model, inputs), reader)
+    prompt = embedding.prompt()
+    tokenizer = tokenizer_of(reader.vocabulary, lowercase=reader.lowercase)
+    num_excluded = num_excluded_tokens(embedding, tokenizer, prompt)
 
     def from_tensors(**inputs):
-        if embedding is None:
-            return _encoder_outputs(model, inputs)
-        vector_BE = _sentence_embedding(model, inputs, num_excluded=num_excluded)
-        if dimensions is not None:
-            vector_BE = vector_BE[:, :dimensions]
-            vector_BE = normalized(vector_BE) if embedding.is_normalized else vector_BE
-        return {"embedding": vector_BE}
+        if num_excluded:
+            mask_BT = tf.convert_to_tensor(inputs["input_mask"])
+            is_pooled_T = tf.range(tf.shape(mask_BT)[1]) >= num_excluded
+            inputs[POOLING_MASK] = mask_BT * tf.cast(is_pooled_T, mask_BT.dtype)
+        return {"embedding": model(inputs, training=False)}
 
     def from_text(text):
         return reader(tf.strings.join([prompt, text]) if prompt else text)
@@ -69,8 +55,7 @@ def served_embeddings(
         return {COUNTS: tf.reduce_sum(from_text(text)["input_mask"], axis=1)}
 
     servable = text_servable(from_tensors, from_text)
-    if embedding is not None:
-        servable.signatures[COUNTS] = traced(counts, **text_specs(["text"]))
+    servable.signatures[COUNTS] = traced(counts, **text_specs(["text"]))
     return servable
 
 
@@ -85,19 +70,6 @@ def _encoder_outputs(model: keras.Model, inputs: Mapping) -> dict[str, tf.Tensor
     return outputs
 
 
-def _sentence_embedding(model: keras.Model, inputs: Mapping, *, num_excluded: int) -> tf.Tensor:
-    """Returns embeddings without the first `num_excluded` tokens of a row in the pooling."""
-    if num_excluded:
-        mask_BT = tf.convert_to_tensor(inputs["input_mask"])
-        is_pooled_T = tf.range(tf.shape(mask_BT)[1]) >= num_excluded
-        inputs = {**inputs, POOLING_MASK: mask_BT * tf.cast(is_pooled_T, mask_BT.dtype)}
-    return model(inputs, training=False)
-
-
-def _settings(metadata: ModelMetadata, source: str) -> dict:
-    if metadata.embedding is None:
-        return {}
-    return {"embedding": metadata.embedding, "dimensions": None}
-
-
-EXPORTER = Exporter(served_embeddings, _settings)
+EXPORTER = Exporter(
+    served_embeddings, settings=lambda metadata, source: {"embedding": metadata.embedding}
+)

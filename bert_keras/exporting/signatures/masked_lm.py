@@ -20,10 +20,10 @@ NUM_TOKENS = 5  # tokens returned for each [MASK]
 def served_masked_lm(model: keras.Model, reader: MaskedTextToInputs) -> ServableModel:
     """Builds the signatures of a BertMaskedLM or BertPretrainer.
 
-    `serving_default` takes `text`, string [B], with any number of [MASK]s. Texts that exceed
-    `reader.max_length` are cut, and [MASK]s in the removed part are ignored. `tensors` takes
-    `input_ids`, `input_mask` and `segment_ids`, int32 [B,T], and `masked_lm_positions`, int32
-    [B,P]. It ignores positions that are 0 or outside of the row.
+    `serving_default` takes `text`, string [B], with any number of [MASK]s, and cuts texts that
+    exceed `reader.max_length`. `tensors` takes `input_ids`, `input_mask` and `segment_ids`, int32
+    [B,T], and `masked_lm_positions`, int32 [B,P]. It ignores positions that are 0 or outside of
+    the row.
 
     Both return the 5 most probable tokens of each [MASK], `pieces`, string [B,P,5], and their
     `probabilities`, float32 [B,P,5]. P is the largest number of [MASK]s in a text. Texts with fewer
@@ -82,8 +82,8 @@ def served_masked_lm(model: keras.Model, reader: MaskedTextToInputs) -> Servable
 def _settings(metadata: ModelMetadata, source: str) -> dict:
     check(
         not metadata.config.is_causal,
-        f"{source} contains a causal language model, which does not predict [MASK]; fine-tune it, "
-        "or export its encoder, which bert-keras convert SRC DST --model BertEncoder writes",
+        f"{source} is a causal language model, which does not predict [MASK]; export its encoder, "
+        "which bert-keras convert SRC DST --model BertEncoder writes",
     )
     return {}
 

@@ -8,8 +8,7 @@ import keras
 import tensorflow as tf
 
 from bert_keras.exporting.servable import Exporter, ServableModel, tensor_specs, traced
-from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-from bert_keras.exporting.text_ops.windows import in_batches
+from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs, in_batches
 
 
 def served_multiple_choice(model: keras.Model, reader: TextToInputs) -> ServableModel:
@@ -19,10 +18,9 @@ def served_multiple_choice(model: keras.Model, reader: TextToInputs) -> Servable
     `input_ids`, `input_mask` and `segment_ids`, int32 [B,C,T]. Both return `choice`, int32 [B], the
     index of the most probable choice, and `probabilities`, float32 [B,C], which sum to 1.
 
-    C can differ between requests. Contexts of one request can have different numbers of choices: an
-    empty choice, or one whose `input_mask` is 0 everywhere, is padding and has the probability 0.
-    `serving_default` evaluates WINDOWS_AT_ONCE choices at a time. A context and a choice that
-    together exceed `reader.max_length` lose tokens at the end of the longer one.
+    A choice that is empty, or whose `input_mask` is 0 everywhere, is padding of probability 0.
+    A context and a choice that together exceed `reader.max_length` lose tokens at the end of the
+    longer one.
     """
 
     def from_rows(**inputs):

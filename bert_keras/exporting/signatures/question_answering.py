@@ -1,12 +1,11 @@
 """Builds the SavedModel signatures of a question answering model.
 
-The graph divides contexts into windows and finds the best spans by the rules of
-downstream/squad/windows.py and downstream/squad/answers.py. Scores are float64, as in those
-files.
+The graph follows downstream/squad/windows.py and downstream/squad/answers.py; scores are float64.
 """
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import keras
@@ -22,10 +21,12 @@ from bert_keras.exporting.servable import (
     text_specs,
     traced,
 )
-from bert_keras.exporting.text_ops import unicode_tables as tables
-from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-from bert_keras.exporting.text_ops.windows import TextRows, WindowRows, in_batches, window_rows
-from bert_keras.exporting.text_ops.words import TextTokens, num_before
+from bert_keras.exporting.text_ops.text_to_inputs import (
+    TextRows,
+    TextToInputs,
+    in_batches,
+)
+from bert_keras.exporting.text_ops.words import SPACE, TextTokens, num_before
 
 _LOW = float("-inf")
 
@@ -34,7 +35,8 @@ class Passages(NamedTuple):
     """X windows over the contexts of Q questions."""
 
     inputs: dict[str, tf.Tensor]  # the model's inputs, int32 [X,T] by name
-    rows: WindowRows  # the windows of all questions
+    texts: TextRows  # the question and the window of each row
+    row_ids: tf.Tensor  # int64 [X], the question of each row
     tokens: TextTokens  # the tokens of all questions, then of all contexts
     num_specials: int  # number of special tokens of a window
 
@@ -62,8 +64,7 @@ def served_question_answering(
     `start_logits` and `end_logits`, float32 [B,T], which are the lowest float32 at padding.
 
     Raises:
-        InputError: `reader` cannot locate tokens in the given text, or a window has no space for a
-            passage.
+        InputError: `reader` has no offsets, or a window has no space for a passage.
     """
     dataclasses.replace(task, max_length=reader.max_length)  # checks max_question_length
     reader.check_has_offsets()
@@ -115,8 +116,32 @@ def passages_of(
     lengths[0] = tf.minimum(lengths[0], task.max_question_length)
     num_specials = reader.vocabulary.num_specials(2)
     texts = TextRows(tokens.ids.values, starts, lengths)
-    rows = window_rows(texts, limit=reader.max_length - num_specials, stride=task.stride)
-    return Passages(reader.packed(rows.texts), rows, tokens, num_specials)
+    rows, row_ids = window_rows(texts, limit=reader.max_length - num_specials, stride=task.stride)
+    return Passages(reader.packed(rows), rows, row_ids, tokens, num_specials)
+
+
+def window_rows(texts: TextRows, *, limit: int, stride: int) -> tuple[TextRows, tf.Tensor]:
+    """Divides the last text of each row into windows; each window keeps the whole first text.
+
+    A window begins `stride` tokens after the preceding one. If a window has fewer than `stride`
+    tokens, the next one begins where it ends. Both texts have `limit` tokens at most. Returns X
+    rows, and the index of the row of `texts` that each comes from, int64 [X].
+    """
+    *first_lengths, length = texts.lengths
+    size = limit - tf.add_n([tf.zeros_like(length), *first_lengths])
+    step = tf.clip_by_value(size, 1, stride)  # `size` is 0 if the first text fills the row
+    indices = tf.ragged.range(1 + tf.maximum(-((size - length) // step), 0))
+    row_ids = indices.value_rowids()
+    of_windows = partial(tf.gather, indices=row_ids)
+    offsets = indices.values * of_windows(step)
+    *first_starts, starts = map(of_windows, texts.starts)
+    last_lengths = tf.minimum(of_windows(length) - offsets, of_windows(size))
+    rows = TextRows(
+        texts.values,
+        [*first_starts, starts + offsets],
+        [*map(of_windows, first_lengths), last_lengths],
+    )
+    return rows, row_ids
 
 
 def best_spans(
@@ -126,88 +151,69 @@ def best_spans(
 
     `logits_of` takes the model's inputs and returns `start_logits` and `end_logits`, float32 [X,T].
     """
-    rows, row_ids = passages.rows, passages.rows.row_ids
-    question_length, length = rows.texts.lengths
-    last = tf.gather(tf.math.segment_max(tf.range(tf.size(row_ids)), row_ids), row_ids)
-    of_windows = {
-        "passage_start": question_length + passages.num_specials - 1,  # the last [SEP] follows
-        "first_token": rows.texts.starts[1],
-        "length": length,
-        "index": rows.indices,
-        "step": rows.steps,
-        "size": rows.sizes,
-        "last": tf.gather(rows.indices, last),
-        "last_length": tf.gather(length, last),
-    }
-
-    starts, ends, source = passages.tokens.starts, passages.tokens.ends, passages.tokens.source
-    num_visible = num_before(tf.logical_not(source.has_any(tables.SPACE)))
+    inputs, row_ids, tokens = passages.inputs, passages.row_ids, passages.tokens
+    question_length, length = passages.texts.lengths
+    passage_start = question_length + passages.num_specials - 1  # the last [SEP] follows
+    position = tf.range(tf.shape(inputs["input_ids"], tf.int64)[1]) - passage_start[:, None]
+    num_tokens = tf.size(tokens.ids.values, tf.int64)
+    token = tf.clip_by_value(passages.texts.starts[1][:, None] + position, 0, num_tokens)
+    is_inside = (position >= 0) & (position < length[:, None])
+    num_visible = num_before(tf.logical_not(tokens.source.has_any(SPACE)))
     # A position after the last token has the value of padding.
-    is_visible = tf.pad(tf.gather(num_visible, ends) > tf.gather(num_visible, starts), [[0, 1]])
+    is_visible = tf.gather(num_visible, tokens.ends) > tf.gather(num_visible, tokens.starts)
+    is_inside &= tf.gather(tf.pad(is_visible, [[0, 1]]), token)
+    can_start = is_inside & _has_max_context(
+        position, length[:, None], token, num_tokens=num_tokens + 1
+    )
 
-    def best(passage_start, first_token, length, **others):
-        logits = logits_of(**{name: others.pop(name) for name in passages.inputs})
+    def best(can_start, can_end, passage_start, **inputs):
+        logits = logits_of(**inputs)
         start, end = (tf.cast(logits[f"{end}_logits"], tf.float64) for end in ("start", "end"))
-        position = tf.range(tf.shape(start, tf.int64)[1]) - passage_start[:, None]
-        token = tf.clip_by_value(first_token[:, None] + position, 0, tf.size(starts, tf.int64))
-        is_inside = (position >= 0) & (position < length[:, None]) & tf.gather(is_visible, token)
-        columns = {name: each[:, None] for name, each in others.items()}
-        can_start = is_inside & _has_max_context(position, **columns)
         # The end logits of each position and of the following ones, [X,T,max_answer_length].
         padding = [[0, 0], [0, max_answer_length - 1]]
-        ends_XT = tf.pad(tf.where(is_inside, end, _LOW), padding, constant_values=_LOW)
+        ends_XT = tf.pad(tf.where(can_end, end, _LOW), padding, constant_values=_LOW)
         following = tf.range(tf.shape(start)[1])[:, None] + tf.range(max_answer_length)
         ends_XTL = tf.gather(ends_XT, following, axis=1)
         scores = tf.where(can_start, start, _LOW)[:, :, None] + ends_XTL
         scores = tf.reshape(scores, [tf.shape(start)[0], -1])
-        score = tf.reduce_max(scores, axis=1)
-        # `tf.argmax` does not guarantee the first of several maxima.
-        indices = tf.range(tf.shape(scores, tf.int64)[1])
-        index = tf.reduce_min(tf.where(scores == score[:, None], indices, indices[-1]), axis=1)
+        # Of equal scores, it returns the first, which `tf.argmax` does not guarantee.
+        score, index = tf.math.top_k(scores, 1, index_type=tf.int64)
+        index = index[:, 0]
         return {
-            "score": score,
+            "score": score[:, 0],
             "first": index // max_answer_length - passage_start,
             "num_following": tf.math.floormod(index, max_answer_length),
             "null": start[:, 0] + end[:, 0],
         }
 
-    spans = in_batches({**passages.inputs, **of_windows}, best)
+    of_windows = {"can_start": can_start, "can_end": is_inside, "passage_start": passage_start}
+    spans = in_batches({**inputs, **of_windows}, best)
     scores = tf.math.segment_max(spans["score"], row_ids)
     best_windows = tf.where(spans["score"] == tf.gather(scores, row_ids))[:, 0]
     window = tf.math.unsorted_segment_min(
         best_windows, tf.gather(row_ids, best_windows), tf.size(scores)
     )
-    first = tf.gather(rows.texts.starts[1] + spans["first"], window)
+    first = tf.gather(passages.texts.starts[1] + spans["first"], window)
     null_scores = tf.math.segment_min(spans["null"], row_ids)
     return BestSpans(scores, first, first + tf.gather(spans["num_following"], window), null_scores)
 
 
 def _has_max_context(
-    position: tf.Tensor,
-    *,
-    index: tf.Tensor,
-    step: tf.Tensor,
-    size: tf.Tensor,
-    last: tf.Tensor,
-    last_length: tf.Tensor,
+    position: tf.Tensor, length: tf.Tensor, token: tf.Tensor, *, num_tokens: tf.Tensor
 ) -> tf.Tensor:
     """Returns whether no other window gives a token more context, bool [X,T].
 
-    The rule is that of `downstream.squad.windows.max_context`. All windows of a context except the
-    last have the same length. Among these, the window whose middle is nearest to the token gives it
-    the most context. The function compares this window with the last one.
+    The rule is that of `downstream.squad.windows.max_context`; the earliest window wins a tie.
     """
-    token = position + index * step
-    nearest = -((size - 1 + step - 2 * token) // (2 * step))  # a tie takes the earlier
-    nearest = tf.clip_by_value(nearest, 0, tf.maximum(last - 1, 0))
-
-    def context(window: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
-        num_before = token - window * step
-        smaller = tf.minimum(num_before, length - 1 - num_before)
-        value = tf.cast(smaller, tf.float64) + 0.01 * tf.cast(length, tf.float64)
-        return tf.where(smaller >= 0, value, _LOW)
-
-    return index == tf.where(context(last, last_length) > context(nearest, size), last, nearest)
+    smaller = tf.minimum(position, length - 1 - position)
+    context = tf.cast(smaller, tf.float64) + 0.01 * tf.cast(length, tf.float64)
+    context = tf.where(smaller >= 0, context, _LOW)
+    most = tf.math.unsorted_segment_max(context, token, num_tokens)
+    is_most = (smaller >= 0) & (context == tf.gather(most, token))
+    window = tf.range(tf.shape(token, tf.int64)[0])[:, None]
+    earliest = tf.where(is_most, window, tf.int64.max)
+    earliest = tf.math.unsorted_segment_min(earliest, token, num_tokens)
+    return is_most & (window == tf.gather(earliest, token))
 
 
 def _settings(metadata: ModelMetadata, source: str) -> dict:

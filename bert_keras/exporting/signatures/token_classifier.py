@@ -1,7 +1,6 @@
 """Builds the SavedModel signatures of a token classifier.
 
-The graph divides texts into rows by the rules of downstream/ner/words.py and groups labels into
-entities by those of downstream/ner/tags.py.
+The graph follows downstream/ner/words.py, for rows, and downstream/ner/tags.py, for entities.
 """
 
 import re
@@ -11,9 +10,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from bert_keras.config import ModelMetadata
 from bert_keras.downstream.ner.tags import OUTSIDE
-from bert_keras.errors import check
 from bert_keras.exporting.servable import (
     Exporter,
     ServableModel,
@@ -21,8 +18,12 @@ from bert_keras.exporting.servable import (
     text_specs,
     traced,
 )
-from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs, WordTokens
-from bert_keras.exporting.text_ops.windows import TextRows, in_batches
+from bert_keras.exporting.text_ops.text_to_inputs import (
+    TextRows,
+    TextToInputs,
+    WordTokens,
+    in_batches,
+)
 from bert_keras.exporting.text_ops.words import RaggedTensor, num_before, previous
 
 _TAG = re.compile(rf"{OUTSIDE}|[BI]-.+")
@@ -45,21 +46,13 @@ def served_token_labels(
 ) -> ServableModel:
     """Builds the signatures of a token classifier.
 
-    `serving_default` takes `text`, string [B], and returns the entities of each text: `entities`
-    and `labels`, string [B,E]; `starts` and `ends`, int32 [B,E], in characters of the text;
-    `scores`, float32 [B,E].
+    `serving_default` takes `text`, string [B], and returns the `entities` of each text and their
+    `labels`, string [B,E]; `starts` and `ends` in the text, int32 [B,E]; `scores`, float32 [B,E].
 
     `tensors` takes `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. It returns
     `probabilities`, float32 [B,T,N], in the order of `label_names`, string [B,N], and `label_ids`,
-    int32 [B,T]. `probabilities` and `label_ids` are 0 at padding.
-
-    `unit` is the part of a text that gets a label; see `downstream.ner.words.units_of`.
-
-    Raises:
-        InputError: The numbers of labels and logits differ.
+    int32 [B,T]; both are 0 at padding. `downstream.ner.words.units_of` describes `unit`.
     """
-    is_complete = len(labels) == model.num_labels
-    check(is_complete, f"there are {len(labels)} labels for {model.num_labels} logits")
 
     def from_tensors(**inputs):
         is_real_BT1 = tf.expand_dims(tf.cast(inputs["input_mask"] > 0, tf.float32), axis=2)
@@ -165,8 +158,10 @@ def entities(
     }
 
 
-def _settings(metadata: ModelMetadata, source: str) -> dict:
-    return {"labels": metadata.labels, "unit": metadata.task.get("unit", "word")}
-
-
-EXPORTER = Exporter(served_token_labels, _settings)
+EXPORTER = Exporter(
+    served_token_labels,
+    lambda metadata, source: {
+        "labels": metadata.labels,
+        "unit": metadata.task.get("unit", "word"),
+    },
+)

@@ -1,8 +1,7 @@
 """Tokenizes text with byte-level BPE inside a TF graph.
 
 GPT-2's pattern (Radford et al. 2019) splits text into words, after added tokens, such as the runs
-of spaces of ModernBERT, are found in it. The merges of all words of a batch run in one loop: each
-step applies the next merge of every word.
+of spaces of ModernBERT, are found in it. Each step applies the next merge of every word of a batch.
 """
 
 import json
@@ -14,11 +13,11 @@ import tensorflow as tf
 from tokenizers.normalizers import NFC
 from tokenizers.pre_tokenizers import ByteLevel
 
-from bert_keras.errors import InputError
+from bert_keras.errors import check
 from bert_keras.exporting.text_ops.normalization import Composition
-from bert_keras.exporting.text_ops.unicode_tables import PointTable, table_of, without_surrogates
 from bert_keras.exporting.text_ops.words import (
     Points,
+    PointTable,
     RaggedTensor,
     TextTokens,
     every_second,
@@ -28,7 +27,9 @@ from bert_keras.exporting.text_ops.words import (
     previous,
     regrouped,
     source_points,
+    table_of,
     utf8_widths,
+    without_surrogates,
 )
 from bert_keras.text.vocab import Vocabulary
 
@@ -228,29 +229,21 @@ def _checked(rules: dict) -> tuple[dict[str, int], list[tuple[str, str]]]:
     model, splitter = rules["model"], rules["pre_tokenizer"]
     ids, merges = model["vocab"], [tuple(pair) for pair in model["merges"]]
     added = [each for each in rules["added_tokens"] if not each["special"]]
-    unsupported = [name for name in _UNSUPPORTED if model.get(name)]
-    if splitter["type"] != "ByteLevel" or not splitter.get("use_regex", True):
-        unsupported.append("pre_tokenizer")
-    if rules["normalizer"] not in (None, {"type": "NFC"}):
-        unsupported.append("a normalizer other than NFC")
-    if not ids.keys() >= {_byte_symbols()[byte] for byte in _UTF8_BYTES}:
-        unsupported.append("a vocabulary without all bytes")
-    if added and splitter.get("add_prefix_space"):
-        unsupported.append("add_prefix_space with added tokens")
-    for each in added:
-        is_normal = each["normalized"] and NFC().normalize_str(each["content"]) == each["content"]
-        if not is_normal or any(each[option] for option in _UNSUPPORTED_OF_ADDED):
-            unsupported.append(f"the added token {each['content']!r} with options")
     # A step merges all occurrences of a word's lowest-ranked pair at once. This equals BPE only if
     # a merge never creates a pair of lower rank.
     ranks = {a + b: rank for rank, (a, b) in enumerate(merges)}
-    if len(ranks) < len(merges) or any(
-        max(ranks.get(a, -1), ranks.get(b, -1)) >= rank for rank, (a, b) in enumerate(merges)
-    ):
-        unsupported.append("merges of tokens that later merges create")
-    if unsupported:
-        raise InputError(
-            f"the tokenizer has {', '.join(unsupported)}, which an exported graph does not "
-            "support; expected the rules of the tokenizer of RoBERTa or ModernBERT"
-        )
+    check(
+        splitter["type"] == "ByteLevel"
+        and splitter.get("use_regex", True)
+        and not (added and splitter["add_prefix_space"])
+        and rules["normalizer"] in (None, {"type": "NFC"})
+        and not any(map(model.get, _UNSUPPORTED))
+        and not any(each[option] for each in added for option in _UNSUPPORTED_OF_ADDED)
+        and all(NFC().normalize_str(e["content"]) == e["content"] * e["normalized"] for e in added)
+        and ids.keys() >= {_byte_symbols()[byte] for byte in _UTF8_BYTES}
+        and len(ranks) == len(merges)
+        and all(max(ranks.get(a, -1), ranks.get(b, -1)) < n for n, (a, b) in enumerate(merges)),
+        "the rules of the tokenizer are not those of RoBERTa or ModernBERT, the only ones of "
+        "byte-level BPE that an exported graph supports",
+    )
     return ids, merges

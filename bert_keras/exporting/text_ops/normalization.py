@@ -5,30 +5,23 @@ ICU library of a server. With the ops of tensorflow-text for NFC, marks of newer
 in another order than in training.
 """
 
-import base64
 import json
 import sys
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
 import tensorflow as tf
 from tokenizers import normalizers
 
-from bert_keras.errors import InputError
-from bert_keras.exporting.text_ops.unicode_tables import (
+from bert_keras.errors import check
+from bert_keras.exporting.text_ops.words import (
     BLOCK,
     COMBINING_CLASS,
+    Points,
     PointTable,
     Replacements,
-    replacements_of,
-    table_of,
-    without_surrogates,
-)
-from bert_keras.exporting.text_ops.words import (
-    Points,
-    RaggedTensor,
     every_second,
     following,
     in_order,
@@ -37,7 +30,10 @@ from bert_keras.exporting.text_ops.words import (
     points_of,
     previous,
     replaced,
+    replacements_of,
+    table_of,
     utf8_widths,
+    without_surrogates,
 )
 
 _ORDER = ("NFKD", "StripAccents", "Lowercase", "NFC", "Precompiled")
@@ -47,7 +43,6 @@ _QUOTES = "`'"  # two equal ones become a double quote
 
 _POINTS = 1 << 21  # exceeds the largest code point
 _NONE = -1
-_SECOND = COMBINING_CLASS + 1  # bit of a character that can be the second one of a composition
 _ACUTE, _OVERLAY = "\u0301", "\u0334"  # marks of the combining classes 230 and 1, of 2 bytes
 _FOUR_BYTES = chr(0x10000)  # the first character of 4 bytes in UTF-8
 _MAX_BYTES = 5  # of a grapheme that is replaced as a whole
@@ -69,16 +64,14 @@ class Normalization(tf.Module):
         replacing = [s for s in steps if s["type"] == "Replace" and s["pattern"] != _SPACES]
         steps = {step["type"]: step for step in steps if step["type"] != "Replace"}
         quotes = [({"String": 2 * each}, '"') for each in _QUOTES]
-        if (
-            [(step["pattern"], step["content"]) for step in replacing] not in ([], quotes)
-            or [*steps] != [name for name in _ORDER if name in steps]
-            or ("NFKD" in steps) != ("StripAccents" in steps)
-        ):
-            raise InputError(
-                f"the tokenizer normalizes by {json.dumps([*replacing, *steps])}; an exported "
-                "graph supports NFKD with StripAccents, Lowercase, NFC and Precompiled, in this "
-                "order, and Replace for quotes"
-            )
+        check(
+            [(step["pattern"], step["content"]) for step in replacing] in ([], quotes)
+            and [*steps] == [name for name in _ORDER if name in steps]
+            and ("NFKD" in steps) == ("StripAccents" in steps),
+            f"the tokenizer normalizes by {json.dumps([*replacing, *steps])}; an exported graph "
+            "supports NFKD with StripAccents, Lowercase, NFC and Precompiled, in this order, and "
+            "Replace for quotes",
+        )
         self._has_quotes = len(replacing) > 0
         # Without accents, the normal form of a character does not depend on its neighbours.
         drops_accents = "StripAccents" in steps
@@ -89,20 +82,13 @@ class Normalization(tf.Module):
         self._graphemes = None if charsmap is None else Graphemes(charsmap)
 
     def __call__(self, points: Points) -> Points:
-        """Returns normalized texts; the source indices are those of `tokenizers`.
-
-        Args:
-            points: All texts with a space after each.
-        """
+        """Returns normalized texts with a space after each; the indices are as in `tokenizers`."""
         if self._has_quotes:
             points = _with_double_quotes(points)
         points = replaced(points, self._replacements)
-        if self._composition is not None:
-            positions = tf.range(tf.size(points.values, tf.int64))
-            composed = self._composition(points._replace(source_indices=positions))
-            indices = tf.gather(points.source_indices, composed.source_indices)
-            points = composed._replace(source_indices=indices)
-        return self._graphemes(points) if self._graphemes is not None else points
+        for step in filter(None, (self._composition, self._graphemes)):
+            points = step(points)
+        return points
 
 
 def _with_double_quotes(points: Points) -> Points:
@@ -113,10 +99,15 @@ def _with_double_quotes(points: Points) -> Points:
     return points._replace(values=values).without(is_left)
 
 
-def _replacements(steps: list[dict]) -> Replacements:
-    """Returns the normal form of each character by itself."""
+def _sequence(steps: list[dict]) -> normalizers.Sequence:
     sequence = normalizers.Sequence([])
     sequence.__setstate__(json.dumps({"type": "Sequence", "normalizers": steps}).encode())
+    return sequence
+
+
+def _replacements(steps: list[dict]) -> Replacements:
+    """Returns the normal form of each character by itself."""
+    sequence = _sequence(steps)
 
     def of_block(block: str) -> Sequence[str]:
         block = without_surrogates(block)
@@ -144,73 +135,79 @@ class Composition(tf.Module):
 
         As in `tokenizers`, a composed character has the source index of its first character.
         """
-        points = replaced(points, _decompositions())
+        positions = tf.range(tf.size(points.values, tf.int64))
+        decomposed = replaced(points._replace(source_indices=positions), _decompositions())
         # By how many characters each one makes the text longer.
-        is_more = points.source_indices == previous(points.source_indices, filler=_NONE)
-        points = points._replace(
-            properties=looked_up(_composition_properties(), points.values),
-            source_indices=tf.cast(is_more, tf.int64),
+        is_more = decomposed.source_indices == previous(decomposed.source_indices, filler=_NONE)
+        composed = self._composed(
+            in_order(
+                decomposed._replace(
+                    properties=looked_up(_combining_classes(), decomposed.values),
+                    source_indices=tf.cast(is_more, tf.int64),
+                )
+            )
         )
-        points = in_order(points)
-        values, targets = self._composed(points)
-        is_absorbed = targets != tf.range(tf.size(targets, tf.int64))
-        absorbed = tf.where(is_absorbed)
-        growth = tf.tensor_scatter_nd_add(
-            points.source_indices,
-            tf.gather_nd(targets, absorbed)[:, None],
-            tf.gather_nd(points.source_indices, absorbed) - 1,
-        )
-        points = points._replace(values=values, source_indices=growth).without(is_absorbed)
-        growth = points.source_indices
-        first = tf.cumsum(1 - growth, exclusive=True) - tf.maximum(growth, 0)
-        return points_of(points.values, points.splits)._replace(source_indices=first)
+        indices = tf.gather(points.source_indices, _sources(composed.source_indices))
+        composed = points_of(composed.values, composed.splits)
+        return composed._replace(source_indices=indices)
 
-    def _composed(self, points: Points) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns code points, and for each the index of the one that it becomes a part of.
+    def _composed(self, points: Points) -> Points:
+        """Composes characters, whose `source_indices` say by how many they make the text longer.
 
-        Each step takes the next character of every run. A run is a character and those after it
-        that can be composed with it or are combining marks.
+        Each step composes the first possible pair of each starter, a character of class 0.
         """
-        size = tf.size(points.values, tf.int64)
-        is_first = (points.properties == 0) | (tf.range(size) == 0)
-        runs = RaggedTensor.from_row_starts(
-            tf.range(size), tf.where(is_first)[:, 0], validate=False
-        )
-        has_marks = runs.row_lengths() > 1
-        starts = tf.boolean_mask(runs.row_starts(), has_marks)
-        lengths = tf.boolean_mask(runs.row_lengths(), has_marks)
 
-        def step(number, values, targets, starters, last_classes):
-            is_active = lengths > number
-            index = starts + tf.where(is_active, number, 0)
-            value = tf.gather(values, index)
-            combining_class = tf.gather(points.properties, index) & COMBINING_CLASS
-            keys = tf.cast(tf.gather(values, starters), tf.int64) * _POINTS
-            composites = self._composites.lookup(keys + tf.cast(value, tf.int64))
+        def composites_of(points: Points) -> tuple[tf.Tensor, tf.Tensor]:
+            """Returns what each character becomes with its starter, or _NONE, and the starter."""
+            classes = points.properties
+            is_starter = (classes == 0) | (tf.range(tf.size(classes)) == 0)
+            index = tf.maximum(num_before(is_starter)[:-1] - 1, 0)
+            starters = tf.gather(tf.where(is_starter)[:, 0], index)
+            keys = tf.cast(tf.gather(points.values, starters), tf.int64) * _POINTS
+            composites = self._composites.lookup(keys + tf.cast(points.values, tf.int64))
             # A mark of the same class between both characters blocks their composition.
-            is_open = (last_classes == 0) | (last_classes < combining_class)
-            is_composed = is_active & is_open & (composites != _NONE)
-            composed = tf.where(is_composed)
-            at = tf.gather_nd(starters, composed)
-            values = tf.tensor_scatter_nd_update(
-                values, at[:, None], tf.gather_nd(composites, composed)
-            )
-            targets = tf.tensor_scatter_nd_update(
-                targets, tf.gather_nd(index, composed)[:, None], at
-            )
-            is_kept = is_active & tf.logical_not(is_composed)
-            starters = tf.where(is_kept & (combining_class == 0), index, starters)
-            last_classes = tf.where(is_kept, combining_class, last_classes)
-            return number + 1, values, targets, starters, last_classes
+            before = previous(classes, filler=COMBINING_CLASS)
+            is_open = (before == 0) | (before < classes)
+            return tf.where(is_open, composites, _NONE), starters
 
-        longest = tf.reduce_max(tf.pad(lengths, [[0, 1]]))
-        no_classes = tf.zeros_like(starts, tf.int32)
-        _, values, targets, _, _ = tf.while_loop(
-            lambda number, *_: number < longest,
+        def step(points, composites, starters):
+            found = tf.where(composites != _NONE)[:, 0]
+            of_found = tf.gather(starters, found)
+            is_first = of_found != previous(of_found, filler=_NONE)
+            # A starter that itself becomes a part of another one waits for the next step.
+            is_first &= tf.gather(composites, of_found) == _NONE
+            found, of_found = found[is_first], of_found[is_first]
+            growth = tf.gather(points.source_indices, found) - 1
+            points = points._replace(
+                values=tf.tensor_scatter_nd_update(
+                    points.values, of_found[:, None], tf.gather(composites, found)
+                ),
+                source_indices=tf.tensor_scatter_nd_add(
+                    points.source_indices, of_found[:, None], growth
+                ),
+            )
+            absorbed = tf.scatter_nd(
+                found[:, None], tf.ones_like(found), tf.shape(starters, tf.int64)
+            )
+            points = points.without(absorbed > 0)
+            return points, *composites_of(points)
+
+        shapes = tf.nest.map_structure(lambda _: tf.TensorShape([None]), (points, 0, 0))
+        points, *_ = tf.while_loop(
+            lambda points, composites, starters: tf.reduce_any(composites != _NONE),
             step,
-            (tf.constant(1, tf.int64), points.values, tf.range(size), starts, no_classes),
+            (points, *composites_of(points)),
+            shape_invariants=shapes,
         )
-        return values, targets
+        return points
+
+
+def _sources(growth: tf.Tensor) -> tf.Tensor:
+    """Returns the index of the character from which `tokenizers` says that each new one comes.
+
+    `growth`, int64 [M], has by how many characters each one makes the text longer (1) or shorter.
+    """
+    return tf.cumsum(1 - growth, exclusive=True) - tf.maximum(growth, 0)
 
 
 @cache
@@ -240,9 +237,9 @@ def _decompositions() -> Replacements:
 
 
 @cache
-def _composition_properties() -> PointTable:
-    """Returns the combining class of each code point that `tokenizers` sorts, and `_SECOND`."""
-    seconds, normalize = {second for _, second in _compositions()}, normalizers.NFD().normalize_str
+def _combining_classes() -> PointTable:
+    """Returns the combining class of each code point that `tokenizers` sorts, 0 of others."""
+    normalize = normalizers.NFD().normalize_str
 
     def combining_class(character: str) -> int:
         python_class = unicodedata.combining(character)
@@ -251,23 +248,20 @@ def _composition_properties() -> PointTable:
         )
         return python_class * is_sorted
 
-    return table_of(
-        lambda block: [combining_class(each) | _SECOND * (each in seconds) for each in block]
-    )
+    return table_of(lambda block: [*map(combining_class, block)])
 
 
 class Graphemes(tf.Module):
     """Normalizes texts by the table of a SentencePiece model, as Precompiled of `tokenizers` does.
 
-    It divides a text into graphemes (Unicode Standard Annex 29). If a grapheme has less than 6
-    bytes in UTF-8 and begins with an entry of the table, the entry's value replaces all of it.
-    Otherwise each character is replaced by itself. The end of longer graphemes does not matter.
+    If a grapheme (Unicode Standard Annex 29) has less than 6 bytes in UTF-8 and begins with an
+    entry of the table, the entry's value replaces all of it. Otherwise each character is replaced.
     """
 
     def __init__(self, rules: dict):
         super().__init__()
         self._replacements = _replacements([rules])
-        pairs = _pairs(base64.b64decode(rules["precompiled_charsmap"]))
+        pairs = _pairs(_sequence([rules]).normalize_str)
         keys = np.array([[*map(ord, pair)] for pair in pairs], np.int64).reshape(-1, 2)
         values = np.array([*map(ord, pairs.values())], np.int32)
         self._values = tf.lookup.StaticHashTable(
@@ -298,51 +292,31 @@ class Graphemes(tf.Module):
         num_sources = kept.source_indices
         indices = tf.range(tf.size(num_sources, tf.int64))
         normal = replaced(kept._replace(source_indices=indices), self._replacements)
-        sources = _sources(normal.source_indices, num_sources)
+        # By how many characters each one makes the text longer: the characters that a replacement
+        # has in excess, and at its end or before the text those that it lacks.
+        groups = normal.source_indices
+        sizes = tf.math.unsorted_segment_sum(tf.ones_like(groups), groups, tf.size(num_sources))
+        ends = tf.cumsum(sizes)
+        offsets = tf.range(tf.size(groups, tf.int64)) - tf.gather(ends - sizes, groups)
+        growth = tf.cast(offsets >= tf.gather(num_sources, groups), tf.int64)
+        removed = tf.minimum(sizes - num_sources, 0)
+        growth = tf.tensor_scatter_nd_add(tf.pad(growth, [[1, 0]]), ends[:, None], removed)
+        sources = _sources(growth[1:]) - growth[0]
         return normal._replace(source_indices=tf.gather(points.source_indices, sources))
 
 
-def _sources(groups: tf.Tensor, num_sources: tf.Tensor) -> tf.Tensor:
-    """Returns the index of the character from which `tokenizers` says that each new one comes.
-
-    It counts by how many characters each new one makes the text longer (1) or shorter. `groups`,
-    int64 [M], has what each new character replaces; `num_sources`, int64 [N], the sizes of groups.
-    """
-    sizes = tf.math.unsorted_segment_sum(tf.ones_like(groups), groups, tf.size(num_sources))
-    starts = tf.cumsum(sizes, exclusive=True)
-    offsets = tf.range(tf.size(groups, tf.int64)) - tf.gather(starts, groups)
-    growth = tf.cast(offsets >= tf.gather(num_sources, groups), tf.int64)
-    removed = tf.minimum(sizes - num_sources, 0)
-    # The first element is for what is removed before the first new character.
-    growth = tf.pad(growth, [[1, 0]])
-    growth = tf.tensor_scatter_nd_add(growth, (starts + sizes)[:, None], removed)
-    before, growth = growth[0], growth[1:]
-    return tf.cumsum(1 - growth, exclusive=True) - before - tf.maximum(growth, 0)
-
-
-def _pairs(charsmap: bytes) -> Mapping[str, str]:
-    """Returns the entries of two characters, for graphemes whose first character has no entry.
-
-    The file has the length of a trie, the trie (darts-clone: label in bits 0 to 7, whether a value
-    follows in bit 8, distance to the children above), and the values, which end in a zero byte.
-    """
-    start = 4 + int.from_bytes(charsmap[:4], "little")
-    units, texts = np.frombuffer(charsmap[4:start], "<u4").astype(np.int64), charsmap[start:]
-    labels, children = np.arange(1, 256), (units >> 10) << ((units & 1 << 9) >> 6)
-    entries, keys, nodes = {}, [b""], np.array([children[0]])
-    for _ in range(_MAX_BYTES):
-        units_NL = nodes[:, None] ^ labels
-        units_NL = np.where(units_NL < len(units), units_NL, 0)
-        rows, columns = np.nonzero((units[units_NL] & (1 << 31 | 0xFF)) == labels)
-        found = units_NL[rows, columns]
-        steps = zip(rows, labels[columns], strict=True)
-        keys = [keys[row] + bytes([label]) for row, label in steps]
-        nodes = found ^ children[found]
-        for key, unit, node in zip(keys, units[found], nodes, strict=True):
-            if unit >> 8 & 1:
-                entries[key] = texts[units[node] & (1 << 31) - 1 :].split(b"\0", 1)[0]
-    decoded = {key.decode(): value.decode() for key, value in entries.items()}
-    return {k: value for k, value in decoded.items() if len(k) == 2 and k[0] not in decoded}
+def _pairs(normalize: Callable[[str], str]) -> dict[str, str]:
+    """Returns the entries of two characters whose first has no entry: letters with a mark."""
+    pairs = [*_compositions()]
+    # A mark may be written as another character, such as U+0340 for the grave accent.
+    others = {parts: each for each, parts in _decomposed().items()}
+    pairs += [first + others[mark] for first, mark in pairs if mark in others]
+    return {
+        pair: new
+        for pair in pairs
+        if normalize(pair[0]) == pair[0]
+        and (new := normalize(pair)) != pair[0] + normalize(pair[1])
+    }
 
 
 @cache

@@ -1,17 +1,18 @@
-"""Tokenizes and packs texts or pairs of texts inside a TF graph."""
+"""Tokenizes, divides and packs texts or pairs of texts inside a TF graph."""
 
 import os
-from typing import NamedTuple, cast
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, cast
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from bert_keras.errors import InputError
-from bert_keras.exporting.text_ops import unicode_tables as tables
+from bert_keras.errors import check
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
 from bert_keras.exporting.text_ops.unigrams import Unigrams
-from bert_keras.exporting.text_ops.windows import TextRows
 from bert_keras.exporting.text_ops.words import (
+    DROPPED,
+    SPACE,
     Points,
     RaggedTensor,
     TextTokens,
@@ -27,6 +28,17 @@ from bert_keras.text.tokenizer import MASK, MASK_PATTERN, MAX_WORD_CHARACTERS
 from bert_keras.text.vocab import WORD_MARK
 
 _MAX_BYTES_PER_CHARACTER = 4  # in UTF-8
+# The model evaluates at most this many rows at a time. The memory that a server needs for the
+# model is therefore independent of the length of a text.
+WINDOWS_AT_ONCE = 8
+
+
+class TextRows(NamedTuple):
+    """Rows of one or two texts: text k of row n is `values[starts[k][n]:][: lengths[k][n]]`."""
+
+    values: tf.Tensor  # int32 [P], the token ids of all texts
+    starts: list[tf.Tensor]  # int64 [N] for each of the one or two texts
+    lengths: list[tf.Tensor]  # int64 [N] for each of the one or two texts
 
 
 class WordTokens(NamedTuple):
@@ -43,12 +55,8 @@ class WordTokens(NamedTuple):
 class TextToInputs(tf.Module):
     """Tokenizes and packs texts; the ids equal those of `bert_keras.text` followed by `pack`.
 
-    Args:
-        vocabulary_file: A file that `write_vocabulary` wrote. It becomes an asset of a SavedModel.
-        lowercase: Whether a WordPiece tokenizer converts words to lower case and drops accents. A
-            tokenizer.json states this itself.
-        max_length: Largest number of tokens of a row, special tokens included. Must exceed the
-            number of special tokens.
+    `write_vocabulary` wrote the file, which becomes an asset of a SavedModel. `lowercase` is for
+    WordPiece, because a tokenizer.json states this itself. `max_length` includes special tokens.
 
     Raises:
         InputError: The graph ops cannot follow the rules of the tokenizer.json.
@@ -130,12 +138,11 @@ class TextToInputs(tf.Module):
 
     def check_has_offsets(self) -> None:
         """Raises InputError if `tokens_with_offsets` cannot locate tokens in the source text."""
-        if self._rules_tokenizer is not None and not self._rules_tokenizer.has_offsets:
-            raise InputError(
-                "the tokenizer puts a space before each text (add_prefix_space), and an exported "
-                "graph cannot locate the tokens of such a text; set it to false in tokenizer.json "
-                "or, without this file, in tokenizer_config.json, as in RoBERTa"
-            )
+        check(
+            getattr(self._rules_tokenizer, "has_offsets", True),
+            "the tokenizer puts a space before each text (add_prefix_space), and an exported graph "
+            "cannot locate the tokens of such a text; set it to false in tokenizer.json",
+        )
 
     def tokens_with_offsets(self, text: tf.Tensor) -> TextTokens:
         """Returns the tokens of texts, string [B]; an [UNK] spans its whole word."""
@@ -163,8 +170,8 @@ class TextToInputs(tf.Module):
         self.check_has_offsets()
         ids, starts, ends, source = self.tokens_with_offsets(text)
         with tf.device("CPU:0"):
-            is_kept = tf.logical_not(source.has_any(tables.DROPPED))
-            num_spaces = num_before(is_kept & source.has_any(tables.SPACE))
+            is_kept = tf.logical_not(source.has_any(DROPPED))
+            num_spaces = num_before(is_kept & source.has_any(SPACE))
             before = tf.gather(num_spaces, starts)
             is_first = tf.ones_like(starts, tf.bool)
             if unit == "eojeol":
@@ -219,6 +226,33 @@ class MaskedTextToInputs(TextToInputs):
         masks = tf.fill([tokens.nrows(), 1], self.vocabulary.mask_id)
         with_masks = tf.concat([masks, tokens], axis=1)
         return regrouped(with_masks, parts.row_splits)[:, 1:]
+
+
+def in_batches(
+    rows: dict[str, tf.Tensor], function: Callable[..., Mapping[str, tf.Tensor]]
+) -> dict[str, tf.Tensor]:
+    """Calls `function(**rows)` for WINDOWS_AT_ONCE rows at a time and concatenates its outputs."""
+    specs = {
+        name: tf.TensorSpec([None, *each.shape[1:]], each.dtype) for name, each in rows.items()
+    }
+    traceable: Any = tf.function(function, autograph=False)
+    of_batch = traceable.get_concrete_function(**specs)
+    num_rows = tf.shape(next(iter(rows.values())))[0]
+    num_batches = (num_rows + WINDOWS_AT_ONCE - 1) // WINDOWS_AT_ONCE
+    outputs = {
+        name: tf.TensorArray(spec.dtype, num_batches, infer_shape=False, element_shape=spec.shape)
+        for name, spec in of_batch.structured_outputs.items()
+    }
+
+    def step(index, outputs):
+        first = index * WINDOWS_AT_ONCE
+        batch = of_batch(**{name: each[first:][:WINDOWS_AT_ONCE] for name, each in rows.items()})
+        return index + 1, {name: array.write(index, batch[name]) for name, array in outputs.items()}
+
+    _, outputs = tf.while_loop(
+        lambda index, outputs: index < num_batches, step, (0, outputs), parallel_iterations=1
+    )
+    return {name: array.concat() for name, array in outputs.items()}
 
 
 def _word_strings(words: TextWords) -> tf.Tensor:

@@ -11,10 +11,10 @@ from typing import cast
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.errors import InputError
+from bert_keras.errors import check
 from bert_keras.exporting.text_ops.normalization import Normalization
-from bert_keras.exporting.text_ops.unicode_tables import SPACE
 from bert_keras.exporting.text_ops.words import (
+    SPACE,
     RaggedTensor,
     TextTokens,
     following,
@@ -24,8 +24,6 @@ from bert_keras.exporting.text_ops.words import (
 )
 from bert_keras.text.vocab import WORD_MARK, Vocabulary
 
-# The search has a step for each letter of the longest word. A longer one would hold up a server.
-LONGEST_WORD = 1 << 15  # letters
 # The score of an unknown letter is this much lower than the lowest score of a token (`tokenizers`).
 _UNKNOWN_PENALTY = 10.0
 _POINTS = 1 << 21  # exceeds the largest code point
@@ -35,30 +33,25 @@ _NONE = -1
 class Unigrams(tf.Module):
     """Tokenizes texts, string [B], with the same ids and offsets as `FastTokenizer`.
 
-    Bytes that are not valid UTF-8 are dropped. A word of more than LONGEST_WORD letters is an
-    invalid argument.
+    Bytes that are not valid UTF-8 are dropped. The search has a step for each letter of the longest
+    word.
 
     Raises:
         InputError: The rules of the vocabulary are not those of ALBERT, XLM-RoBERTa or KoBERT.
     """
-
-    has_offsets = True
 
     def __init__(self, vocabulary: Vocabulary):
         super().__init__()
         rules = json.loads(vocabulary.rules)
         splitter = rules["pre_tokenizer"]
         splits = [each["type"] for each in splitter.get("pretokenizers", (splitter,))]
-        if (
-            splits != ["WhitespaceSplit", "Metaspace"]
-            or splitter["pretokenizers"][1]["prepend_scheme"] != "always"
-            or rules["model"].get("byte_fallback")
-        ):
-            raise InputError(
-                f"the tokenizer splits with {', '.join(splits)}; an exported graph supports only "
-                "WhitespaceSplit and Metaspace with prepend_scheme always and no byte_fallback, as "
-                "in ALBERT and XLM-RoBERTa"
-            )
+        check(
+            splits == ["WhitespaceSplit", "Metaspace"]
+            and splitter["pretokenizers"][1]["prepend_scheme"] == "always"
+            and not rules["model"].get("byte_fallback"),
+            f"the tokenizer splits with {', '.join(splits)}; an exported graph supports only "
+            "WhitespaceSplit and Metaspace with prepend_scheme always and no byte_fallback",
+        )
         self._normalization = Normalization(rules["normalizer"] or {})
         self._tree = _Tree(rules["model"], vocabulary)
 
@@ -167,15 +160,11 @@ def _best_lengths(words: tf.RaggedTensor, scores_XL: tf.Tensor) -> tf.Tensor:
     Each step takes the next letter of every word that has one.
     """
     longest = tf.cast(words.bounding_shape(axis=1), tf.int32)
-    is_short = tf.debugging.Assert(
-        longest <= 1 + LONGEST_WORD, [f"a word has more than {LONGEST_WORD} letters; divide it"]
-    )
     order = tf.argsort(words.row_lengths(), direction="DESCENDING")
     starts = tf.gather(words.row_starts(), order)
     lengths = tf.cast(words.row_lengths(), tf.int32)
-    with tf.control_dependencies([is_short]):
-        # The number of words that have a letter for each step; these are the first ones of `order`.
-        counts = tf.cumsum(tf.math.bincount(lengths), exclusive=True, reverse=True)
+    # The number of words that have a letter for each step; these are the first ones of `order`.
+    counts = tf.cumsum(tf.math.bincount(lengths), exclusive=True, reverse=True)
     chosen = tf.TensorArray(tf.int64, longest, element_shape=[None], infer_shape=False)
 
     def forward(number, best_WL, chosen):

@@ -1,19 +1,121 @@
 """Splits raw text into the same words as `bert_keras.text`, inside a TF graph.
 
-Most tensors are flat: they concatenate the elements of several texts. The graph contains Unicode
-tables, so the result does not depend on those of a server or its locale.
+Most tensors are flat: they concatenate the elements of several texts. The graph contains Python's
+Unicode tables, so the result does not depend on those of a server or its locale.
 """
 
-from collections.abc import Callable
-from functools import partial
+import sys
+import unicodedata
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from bert_keras.exporting.text_ops import unicode_tables as tables
+from bert_keras.text.google_words import is_alone, is_dropped
 
 RaggedTensor: Any = tf.RaggedTensor  # the type checker's stubs lack its constructors
 _CAPITAL_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = map(ord, "Σσς")
+BLOCK_BITS = 8
+# Code points in a block. Most blocks are equal, so a table stores each distinct block once.
+BLOCK = 1 << BLOCK_BITS
+# Bits of a character's properties. The lower 8 bits hold its canonical combining class.
+SPACE, ALONE, DROPPED, ACCENT, CASED, IGNORABLE = (1 << bit for bit in range(8, 14))
+COMBINING_CLASS = 0xFF
+
+
+class PointTable(NamedTuple):
+    """A value for each code point: `values[starts[point // BLOCK] + point % BLOCK]`."""
+
+    starts: np.ndarray  # int32, the index in `values` at which each block begins
+    values: np.ndarray  # int32, the values of all distinct blocks
+
+
+class Replacements(NamedTuple):
+    """The replacement of each code point: replacement n is `points[starts[n] : starts[n + 1]]`."""
+
+    indices: PointTable  # the index of each code point's replacement; 0 keeps the code point
+    points: np.ndarray  # int32, the code points of all replacements
+    starts: np.ndarray  # int32, the index in `points` at which each replacement begins
+
+
+@cache
+def properties() -> PointTable:
+    """Returns the property bits and the canonical combining class of each code point."""
+
+    def of_block(block: str) -> list[int]:
+        if _is_assigned(block):
+            return [*map(_properties, block)]
+        # An unassigned block lies completely inside or outside the CJK ranges.
+        return [ALONE * is_alone(block[0])] * BLOCK
+
+    return table_of(of_block)
+
+
+@cache
+def lowercase_decomposed() -> Replacements:
+    """Returns each code point in lower case and NFD; dropped characters become nothing."""
+
+    def of_block(block: str) -> Sequence[str]:
+        if not _is_assigned(block):
+            return block
+        return [
+            "" if is_dropped(each) else unicodedata.normalize("NFD", each.lower()) for each in block
+        ]
+
+    return replacements_of(of_block)
+
+
+def replacements_of(of_block: Callable[[str], Sequence[str]]) -> Replacements:
+    """Builds the replacements of all code points; `of_block` takes the characters of a block."""
+    replacements = {"\0": 0}  # any single character, because the replacement 0 has length 1
+
+    def indices_of(block: str) -> list[int]:
+        return [
+            0 if new == old else replacements.setdefault(new, len(replacements))
+            for old, new in zip(block, of_block(block), strict=True)
+        ]
+
+    table = table_of(indices_of)
+    points = np.array([*map(ord, "".join(replacements))], np.int32)
+    starts = np.cumsum([0, *map(len, replacements)], dtype=np.int32)
+    return Replacements(table, points, starts)
+
+
+def table_of(of_block: Callable[[str], Sequence[int] | np.ndarray]) -> PointTable:
+    """Builds a table of all code points; `of_block` takes the characters of a block."""
+    block_starts = range(0, sys.maxunicode + 1, BLOCK)
+    blocks = ("".join(map(chr, range(first, first + BLOCK))) for first in block_starts)
+    values = np.array([of_block(block) for block in blocks], np.int32)
+    distinct, block_indices = np.unique(values, axis=0, return_inverse=True)
+    return PointTable(block_indices.reshape(-1).astype(np.int32) * BLOCK, distinct.reshape(-1))
+
+
+def without_surrogates(block: str) -> str:
+    """Replaces surrogates by "?". `tokenizers` refuses surrogates, and valid text has none."""
+    return "".join("?" if 0xD800 <= ord(each) < 0xE000 else each for each in block)
+
+
+@cache
+def _is_assigned(block: str) -> bool:
+    """Returns whether a block has a character that is not unassigned, private or a surrogate."""
+    return not {*map(unicodedata.category, block)} <= {"Cn", "Co", "Cs"}
+
+
+def _properties(character: str) -> int:
+    bits = unicodedata.combining(character)
+    bits |= SPACE * character.isspace() | ALONE * is_alone(character)
+    bits |= ACCENT * (unicodedata.category(character) == "Mn")
+    if is_dropped(character):
+        return bits | DROPPED | IGNORABLE
+    # Python does not expose the properties Cased and Case_Ignorable, which determine whether a
+    # sigma is final. Lower-casing a sigma next to the character reveals both.
+    if f"{character}Σ".lower()[-1] == "ς":
+        bits |= CASED
+    elif f"A{character}Σ".lower()[-1] == "ς":
+        bits |= IGNORABLE
+    return bits
 
 
 def regrouped(rows: tf.RaggedTensor, splits: tf.Tensor) -> tf.RaggedTensor:
@@ -51,7 +153,7 @@ class Points(NamedTuple):
 
     values: tf.Tensor  # int32 [N]
     splits: tf.Tensor  # int64 [B+1], the index of each text's first code point, then N
-    properties: tf.Tensor  # int32 [N], property bits and combining class (unicode_tables.py)
+    properties: tf.Tensor  # int32 [N], property bits and combining class of each
     # int64 [N], the index in the source texts of the code point that each one comes from
     source_indices: tf.Tensor
 
@@ -83,7 +185,7 @@ class Points(NamedTuple):
 
     def after_marks(self, ends: tf.Tensor) -> tf.Tensor:
         """Moves the ends of spans past combining marks, as `downstream.squad.answers.cut`."""
-        is_base = tf.logical_not(self.has_any(tables.ACCENT))
+        is_base = tf.logical_not(self.has_any(ACCENT))
         return tf.gather(tf.where(is_base)[:, 0], tf.gather(num_before(is_base), ends))
 
     def cut(self, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
@@ -118,13 +220,13 @@ def words_of(text: tf.Tensor, *, lowercase: bool) -> TextWords:
     """Splits texts, string [B], into words; with `lowercase` in lower case and without accents."""
     with tf.device("CPU:0"):
         source = source_points(text)
-        points, dropped = source, tables.DROPPED
+        points, dropped = source, DROPPED
         if lowercase:
-            small = replaced(_with_lowercase_sigmas(source), tables.lowercase_decomposed())
-            points, dropped = in_order(small), tables.ACCENT
+            small = replaced(_with_lowercase_sigmas(source), lowercase_decomposed())
+            points, dropped = in_order(small), ACCENT
         points = points.without(points.has_any(dropped))
-        is_space = points.has_any(tables.SPACE)
-        is_within = tf.logical_not(points.has_any(tables.SPACE | tables.ALONE))
+        is_space = points.has_any(SPACE)
+        is_within = tf.logical_not(points.has_any(SPACE | ALONE))
         continues = is_within & previous(is_within)
         characters = points.words(is_first=tf.logical_not(is_space | continues), is_space=is_space)
         words, source_indices = (
@@ -145,14 +247,14 @@ def source_points(text: tf.Tensor, *, end: str = " ") -> Points:
 
 def points_of(values: tf.Tensor, splits: tf.Tensor) -> Points:
     """Returns code points, int32 [N], as `Points`; `splits` is int64 [B+1]."""
-    properties = looked_up(tables.properties(), values)
-    return Points(values, splits, properties, tf.range(tf.size(values, tf.int64)))
+    indices = tf.range(tf.size(values, tf.int64))
+    return Points(values, splits, looked_up(properties(), values), indices)
 
 
-def looked_up(table: tables.PointTable, points: tf.Tensor) -> tf.Tensor:
+def looked_up(table: PointTable, points: tf.Tensor) -> tf.Tensor:
     """Returns the value that `table` has for each code point, int32 [N]."""
-    starts = tf.gather(table.starts, tf.bitwise.right_shift(points, tables.BLOCK_BITS))
-    return tf.gather(table.values, starts + (points & tables.BLOCK - 1))
+    starts = tf.gather(table.starts, tf.bitwise.right_shift(points, BLOCK_BITS))
+    return tf.gather(table.values, starts + (points & BLOCK - 1))
 
 
 def utf8_widths(points: tf.Tensor) -> tf.Tensor:
@@ -162,15 +264,15 @@ def utf8_widths(points: tf.Tensor) -> tf.Tensor:
 
 def _with_lowercase_sigmas(points: Points) -> Points:
     """Converts capital sigmas to lower case: to ς after a letter and before no other, else to σ."""
-    is_relevant = tf.logical_not(points.has_any(tables.IGNORABLE))
-    is_letter = tf.pad(tf.boolean_mask(points.has_any(tables.CASED), is_relevant), [[1, 1]])
+    is_relevant = tf.logical_not(points.has_any(IGNORABLE))
+    is_letter = tf.pad(tf.boolean_mask(points.has_any(CASED), is_relevant), [[1, 1]])
     index = num_before(is_relevant)
     follows, precedes = tf.gather(is_letter, index[:-1]), tf.gather(is_letter, index[1:] + 1)
     small = tf.where(follows & tf.logical_not(precedes), _FINAL_SIGMA, _SMALL_SIGMA)
     return points._replace(values=tf.where(points.values == _CAPITAL_SIGMA, small, points.values))
 
 
-def replaced(points: Points, replacements: tables.Replacements) -> Points:
+def replaced(points: Points, replacements: Replacements) -> Points:
     """Replaces each code point by zero, one or several code points."""
     # Unchanged code points (index 0) are gathered from the text, appended to the replacements.
     index = looked_up(replacements.indices, points.values)
@@ -187,9 +289,9 @@ def replaced(points: Points, replacements: tables.Replacements) -> Points:
 
 def in_order(points: Points) -> Points:
     """Sorts each run of combining marks by combining class, which is NFD's canonical order."""
-    classes = tf.cast(points.properties & tables.COMBINING_CLASS, tf.int64)
+    classes = tf.cast(points.properties & COMBINING_CLASS, tf.int64)
     marks = tf.where(classes > 0)
-    keys = tf.gather_nd(num_before(classes == 0), marks) * (tables.COMBINING_CLASS + 1)
+    keys = tf.gather_nd(num_before(classes == 0), marks) * (COMBINING_CLASS + 1)
     order = tf.argsort(keys + tf.gather_nd(classes, marks), stable=True)
     ordered = tf.gather(marks, order)
     return points.map(

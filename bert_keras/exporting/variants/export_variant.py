@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import geometric_mean, median
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,18 +18,16 @@ from tqdm import tqdm
 
 from bert_keras.config import ModelMetadata
 from bert_keras.data.buckets import longest_first_batches
-from bert_keras.downstream.catalog import TASKS, task_of
+from bert_keras.downstream.catalog import task_of
 from bert_keras.downstream.classification import ClassificationTask
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
 from bert_keras.downstream.task import Encoded, Task, examples_file
 from bert_keras.errors import check
-from bert_keras.exporting.saved_model import write_metadata
-from bert_keras.exporting.servable import EXPORTERS, traced
-from bert_keras.exporting.variants.int8 import Int8
-from bert_keras.exporting.variants.variant import Bfloat16, Float16, Variant
+from bert_keras.exporting.servable import traced
+from bert_keras.exporting.variants.variant import Bfloat16, Float16, Int8, Variant
 from bert_keras.exporting.verify import loaded
 from bert_keras.exporting.version_folder import METADATA
-from bert_keras.files import StrPath, atomic_folder, json_object, readable_size
+from bert_keras.files import StrPath, atomic_folder, json_object, readable_size, write_json
 from bert_keras.text.tokenizer import TextTokenizer
 
 FLOAT32, LITERT = "float32", "litert"
@@ -37,9 +35,6 @@ SAVED_MODELS: dict[str, type[Variant]] = {"float16": Float16, "bfloat16": Bfloat
 MAX_SCORE_LOSS = 0.5  # points, of 100, by which the score may drop by default
 LITERT_FILE = "model.tflite"
 
-# A variant may take at most this fraction of the size or time of float32. A smaller gain can be
-# noise of the measurement.
-_MAX_RATE = 0.95
 _BATCH_SIZE = 32
 _NUM_LONG_TEXTS, _LONG_LENGTH = 8, 128  # texts and tokens of the larger batch that is timed
 _NUM_ROUNDS = 20  # in each of which every model is timed once
@@ -61,28 +56,11 @@ def scoring(
 ) -> Scoring:
     """Reads the examples of the task `name`, by default the one of the fine-tuning.
 
-    The task cuts long texts where the exported model does.
-
-    Raises:
-        InputError: No task scores the model.
+    A sentence encoder is scored on pairs of texts by default. The task cuts long texts where the
+    exported model does.
     """
-    scored = {task.model for task in TASKS.values() if task.model in EXPORTERS}
-    check(
-        metadata.model in scored,
-        f"{source} is a {metadata.model}, which no task scores; expected one of "
-        f"{', '.join(sorted(scored))}",
-    )
-    name = name or str(metadata.task.get("name", ""))
-    if metadata.embedding is not None:
-        pairs = SENTENCE_PAIRS_TASK.name
-        check(
-            name in ("", pairs),
-            f"the task {name} does not score a variant of a {metadata.model}; set --task {pairs}, "
-            "and --data to pairs of texts with scores",
-        )
-        name = pairs
-    check(name, f"{source} does not state its task; set it with --task or task=...")
-    task = task_of(metadata, name=name, source=source)
+    own = metadata.task.get("name", "") if metadata.embedding is None else SENTENCE_PAIRS_TASK.name
+    task = task_of(metadata, name=name or str(own), source=source)
     task = dataclasses.replace(task, max_length=metadata.max_length)
     if isinstance(task, ClassificationTask) and task.long_texts == "error":
         task = dataclasses.replace(task, long_texts="truncate")
@@ -102,18 +80,11 @@ def export_variant(
     """Exports a variant and prints its size, time and score next to those of float32.
 
     Both models are exported, loaded as TF Serving does, and get the same requests at their
-    signature `tensors`. The measurements are stored in the metadata file of the variant.
-
-    Args:
-        folder: The version folder, saved_models/NAME/VERSION, which must not exist yet.
-        scored: What the models are scored on.
-        write: Takes a version folder, and the class of a variant as `variant=`, and writes it.
-        variant: A key of SAVED_MODELS, or LITERT.
-        max_score_loss: The points, of 100, by which the score may drop.
+    signature `tensors`. The metadata of the variant stores the measurements. `write` takes a
+    version folder, and the class of a variant as `variant=`.
 
     Raises:
-        InputError: The variant loses more than `max_score_loss` points, or it is not smaller or
-            faster than float32 on this machine.
+        InputError: The variant loses more than `max_score_loss` points, of 100.
     """
     folder, task = Path(folder), scored.task
     with (
@@ -147,7 +118,7 @@ def export_variant(
             "scored_on": {"task": task.name, "metric": task.metric, "examples": num_examples},
         }
         metadata = json_object(folders[variant] / METADATA)
-        write_metadata(folders[variant], {**metadata, "variant": measurements})
+        write_json(folders[variant] / METADATA, {**metadata, "variant": measurements})
         for each in folders[variant].iterdir():
             shutil.move(each, new_folder)
     return folder
@@ -229,13 +200,10 @@ def _logits(outputs: Mapping[str, np.ndarray], *, problem_type: str):
 
 
 def seconds(models: Mapping[str, Run], *, task: Task, encoded: Encoded) -> dict[str, dict]:
-    """Measures the time of a request with one text of median length and with eight long texts.
+    """Returns the median time of a request by model, then by batch size, as "8 x 128 tokens".
 
-    Each round runs all models in turn, so that a temporary slowdown of the machine affects all of
-    them.
-
-    Returns:
-        The median time in seconds by model, then by batch size, such as "8 x 128 tokens".
+    The batches are one text of median length, and eight long texts. Each round runs all models in
+    turn, so that a temporary slowdown of the machine affects all of them.
     """
     times: dict[str, dict] = {name: {} for name in models}
     for num_texts, length in (1, int(np.median(encoded.lengths))), (_NUM_LONG_TEXTS, _LONG_LENGTH):
@@ -258,33 +226,18 @@ def seconds(models: Mapping[str, Run], *, task: Task, encoded: Encoded) -> dict[
 
 
 def _compare(figures: Mapping[str, dict], *, metric: str, max_score_loss: float) -> None:
-    """Prints the figures of float32 and of a variant, and refuses a variant that is not better."""
+    """Prints the figures of float32 and of a variant, and refuses one that loses too much."""
     (_, float32), (name, variant) = figures.items()
-    size = variant["num_bytes"] / float32["num_bytes"]
-    pairs = zip(variant["seconds"].values(), float32["seconds"].values(), strict=True)
-    times = [ours / theirs for ours, theirs in pairs]
-    loss = round(float32["score"] - variant["score"], 2)  # as in the message, which recommends it
-    rows = [("", "on disk", *float32["seconds"], metric)]
     for model, each in figures.items():
-        milliseconds = (f"{1000 * value:.1f} ms" for value in each["seconds"].values())
-        values = (readable_size(each["num_bytes"]), *milliseconds, f"{each['score']:.2f}")
-        rows.append((model, *values))
-    rows.append(("", f"{size:.2f}x", *(f"{rate:.2f}x" for rate in times), f"{-loss:+.2f}"))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+        times = ", ".join(f"{1000 * t:.1f} ms for {size}" for size, t in each["seconds"].items())
+        size = readable_size(each["num_bytes"])
+        print(f"{model + ':':9} {size} on disk; {times}; {metric} {each['score']:.2f}")
+    loss = round(float32["score"] - variant["score"], 2)  # as in the message, which recommends it
     check(
         loss <= max_score_loss,
         f"{name} loses {loss:.2f} points of {metric}, more than {max_score_loss:g}, and is not "
         "written; choose another variant, or set --accept-loss (max_score_loss) to the points that "
         "it may lose",
-    )
-    saves_size = name == LITERT or SAVED_MODELS[name].saves == "size"
-    unit, rate = ("bytes", size) if saves_size else ("time", geometric_mean(times))
-    check(
-        rate <= _MAX_RATE,
-        f"{name} takes {rate:.2f}x of float32's {unit} on this machine, more than {_MAX_RATE}x, "
-        "and is not written; serve float32, or choose another variant",
     )
 
 

@@ -1,26 +1,30 @@
-"""Defines `Variant`, a model whose graphs are smaller or faster, and two variants of 16 bits."""
+"""Defines `Variant`, a model whose graphs are smaller or faster, and variants of 16 and 8 bits."""
 
 import abc
 import contextlib
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework.attr_value_pb2 import AttrValue
 
 from bert_keras.distribution.numerics import processor_has_bfloat16
-from bert_keras.errors import check
+from bert_keras.errors import InputError, check
 from bert_keras.layers.attention import SelfAttention
+
+_LARGEST = 127
+_ZERO = 128
+_HIGHEST = 0.240376  # of u erfc(u)
+_INTERVALS = 255.99  # just under 256, because a float32 product may be rounded up
 
 
 class Variant(abc.ABC):
-    """Replaces a float32 model in traced graphs; eager calls use the model itself.
+    """Replaces a float32 model in the graphs of an export; other attributes are the model's."""
 
-    Other attributes are those of the model.
-    """
-
-    saves: ClassVar[str]  # "size" or "time": what the variant reduces, compared with float32
     stored: list  # the variables and resources that a SavedModel stores for these graphs
 
     def __init__(self, model: keras.Model):
@@ -29,13 +33,8 @@ class Variant(abc.ABC):
     def __getattr__(self, name: str):
         return getattr(self.model, name)
 
-    def __call__(self, inputs, training: bool = False):
-        if tf.executing_eagerly():
-            return self.model(inputs, training=training)
-        return self.traced(inputs)
-
     @abc.abstractmethod
-    def traced(self, inputs):
+    def __call__(self, inputs, training: bool = False):
         """Adds the variant's ops to the graph that is being traced, and returns the outputs."""
 
 
@@ -90,8 +89,6 @@ class Float16(Variant):
     Weights in `others` are not stored, because the graphs do not read them.
     """
 
-    saves = "size"
-
     def __init__(self, model, *, others: Iterable[keras.Variable] = ()):
         super().__init__(model)
         others = {id(weight) for weight in others}
@@ -99,7 +96,7 @@ class Float16(Variant):
         self.resources = [_Float16Weight(each.numpy(), each.path) for each in self.read_weights]
         self.stored = [*self.resources, *(resource.variable for resource in self.resources)]
 
-    def traced(self, inputs):
+    def __call__(self, inputs, training=False):
         values = [resource.read() for resource in self.resources]
         mapping = [*zip(self.read_weights, values, strict=True)]
         with keras.StatelessScope(state_mapping=mapping):
@@ -132,12 +129,7 @@ class Bfloat16(Float16):
     """Computes the blocks of the encoder in bfloat16; other weights are stored as float16.
 
     Products are added, and LayerNorms, embeddings and heads computed, in float32.
-
-    Raises:
-        InputError: The processor has no instructions for products in bfloat16.
     """
-
-    saves = "time"
 
     def __init__(self, model):
         check(
@@ -150,7 +142,7 @@ class Bfloat16(Float16):
         self.calls = [(layer, _Bfloat16Dense(layer)) for layer in layers]
         self.stored += [weight for _, dense in self.calls for weight in dense.weights]
 
-    def traced(self, inputs):
+    def __call__(self, inputs, training=False):
         blocks = self.model.encoder.blocks
         # In a post-norm block, the second LayerNorm computes the output of the encoder.
         layers = [
@@ -167,7 +159,7 @@ class Bfloat16(Float16):
             replaced_attributes(layers, dtype_policy="bfloat16"),
             replaced_attributes(attentions, score_dtype="bfloat16", swap_heads=swap_heads),
         ):
-            return super().traced(inputs)
+            return super().__call__(inputs)
 
 
 class _Bfloat16Dense:
@@ -185,3 +177,170 @@ class _Bfloat16Dense:
         product_XF: Any = tf.matmul(x_XD, kernel_DF)
         # oneDNN fuses the product with a bias_add and a further operation, not with an addition.
         return tf.nn.bias_add(product_XF, bias_F[0]) if bias_F else product_XF
+
+
+class Int8(Variant):
+    """Computes the dense layers of the encoder's blocks in 8 bits.
+
+    The scheme is "vector-wise" quantization (Dettmers et al. 2022, LLM.int8(), section 2.1):
+    weights are scaled by column, activations by token. Where the processor has bfloat16, attention
+    computes in it.
+
+    TensorFlow's op `_QuantizedMatMul` (oneDNN) computes the product. It takes unsigned activations,
+    so they have a zero point, whose part of the product is subtracted through the op's bias. Ops
+    whose names begin with an underscore can change: `largest_weight` tests the op first.
+    """
+
+    def __init__(self, model):
+        super().__init__(model)
+        self.largest = largest_weight()
+        self.has_bfloat16 = processor_has_bfloat16()
+        blocks = model.encoder.blocks
+        self.calls = [call for block in blocks for call in self._calls(block)]
+        replaced = {id(layer.kernel) for block in blocks for layer in dense_layers(block)}
+        self.stored = [
+            *(weight.value for weight in model.weights if id(weight) not in replaced),
+            *(kernel for _, call in self.calls for kernel in call.kernels),
+        ]
+
+    def _calls(self, block) -> list:
+        attention, feed_forward = block.attention, block.feed_forward
+        dtype = "bfloat16" if self.has_bfloat16 else "float32"
+        heads = (attention.query_dense, attention.key_dense, attention.value_dense)
+        others = [attention.output_dense]
+        calls: list = [(each, _QuantizedDense(each, self.largest, dtype=dtype)) for each in heads]
+        if feed_forward.activation == "gelu" and not feed_forward.is_gated:
+            calls.append((feed_forward, _QuantizedGelu(feed_forward, self.largest)))
+        else:
+            others += [feed_forward.intermediate_dense, feed_forward.output_dense]
+        return [*calls, *((layer, _QuantizedDense(layer, self.largest)) for layer in others)]
+
+    def __call__(self, inputs, training=False):
+        attentions = [block.attention for block in self.model.encoder.blocks]
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(replaced_calls(self.calls))
+            if self.has_bfloat16:
+                # Without autocast, the inputs of the quantized layers stay float32.
+                layers = [*attentions, *(attention.dropout for attention in attentions)]
+                stack.enter_context(replaced_attributes(layers, dtype_policy="bfloat16"))
+                changes = {"score_dtype": "bfloat16", "autocast": False, "swap_heads": swap_heads}
+                stack.enter_context(replaced_attributes(attentions, **changes))
+            return self.model(inputs, training=False)
+
+
+class _Kernel:
+    """An int8 kernel [D,F] of values up to `largest`, whose columns have their own scales.
+
+    The number `zero` stands for 0 in the activations. The products are multiplied by `factor`.
+    """
+
+    def __init__(self, kernel: np.ndarray, largest: int, *, factor: float, zero: float):
+        scales = np.maximum(np.abs(kernel).max(axis=0), 1e-12) / largest
+        rounded = np.round(np.sign(factor) * kernel / scales).astype(np.int8)
+        self.scales = abs(factor) * scales
+        self.sums = self.scales * rounded.sum(axis=0, dtype=np.int32)
+        self.offsets = -zero * self.sums
+        self.variable = tf.Variable(rounded, trainable=False)
+
+    def __call__(self, x_XD) -> tf.Tensor:
+        """Returns (x - zero) @ kernel * factor, float32 [X,F], for x uint8 [X,D]."""
+        return _product(x_XD, self.variable, scales=self.scales, offsets=self.offsets)
+
+
+class _QuantizedDense:
+    """A dense layer with an int8 kernel; maps float32 [X,D] to factor * outputs, [X,F]."""
+
+    def __init__(self, layer, largest: int, *, dtype: str = "float32", factor: float = 1):
+        kernel = layer.kernel.numpy()
+        self.product = _Kernel(kernel, largest, factor=factor / _LARGEST, zero=_ZERO)
+        self.kernels = [self.product.variable]
+        self.dtype, self.bias, self.factor = dtype, layer.bias, factor
+
+    def __call__(self, x_XD, training=False):
+        highest_X1 = tf.reduce_max(x_XD, axis=-1, keepdims=True)
+        lowest_X1 = tf.reduce_min(x_XD, axis=-1, keepdims=True)
+        largest_X1 = tf.maximum(highest_X1, -lowest_X1)
+        scale_X1 = tf.math.divide_no_nan(float(_LARGEST), largest_X1)
+        product_XF = self.product(tf.cast(x_XD * scale_X1 + (_ZERO + 0.5), tf.uint8)) * largest_X1
+        if self.bias is not None:
+            product_XF = product_XF + self.factor * self.bias
+        return tf.cast(product_XF, self.dtype)
+
+
+class _QuantizedGelu:
+    """A feed-forward network with GELU, whose factors are part of the scales of the products.
+
+    With u = -sqrt(1/2) z, gelu(z) = z / 2 * erfc(u) = -sqrt(1/2) u erfc(u). The second product
+    takes u erfc(u), which is never larger than `_HIGHEST`. [lowest value of a token, _HIGHEST]
+    becomes [0, 256) without fractions, so a number stands for the middle of its interval.
+    """
+
+    def __init__(self, layer, largest: int):
+        factor = -math.sqrt(0.5)
+        self.inner = _QuantizedDense(layer.intermediate_dense, largest, factor=factor)
+        kernel = layer.output_dense.kernel.numpy()
+        self.product = _Kernel(kernel, largest, factor=-factor / _INTERVALS, zero=-0.5)
+        self.kernels = [*self.inner.kernels, self.product.variable]
+        self.highest = -_HIGHEST * _INTERVALS * self.product.sums
+        self.bias = layer.output_dense.bias
+
+    def __call__(self, hidden_XD, training=False):
+        u_XF = self.inner(hidden_XD)
+        values_XF = u_XF * tf.math.erfc(u_XF)
+        width_X1 = _HIGHEST - tf.reduce_min(values_XF, axis=-1, keepdims=True)
+        rounded_XF = tf.cast((_HIGHEST - values_XF) * (_INTERVALS / width_X1), tf.uint8)
+        bias_D = tf.constant(self.highest, tf.float32)
+        if self.bias is not None:
+            bias_D += self.bias
+        return self.product(rounded_XF) * width_X1 + bias_D
+
+
+def _product(x_XD, kernel_DF, *, scales: np.ndarray, offsets: np.ndarray) -> tf.Tensor:
+    """Returns (x @ kernel) * scales + offsets, float32 [X,F], for x uint8 and kernel int8."""
+    x_XD, kernel_DF = tf.bitcast(x_XD, tf.quint8), tf.bitcast(kernel_DF, tf.qint8)
+    device = [x_XD, kernel_DF, tf.constant(offsets, tf.float32)]
+    # The smallest and largest value of the activations, then of each kernel column.
+    ranges = [0.0, 255.0, -_LARGEST * scales, _LARGEST * scales]
+    host = [tf.constant(each, tf.float32) for each in ranges]
+    operation = tf.compat.v1.get_default_graph().create_op(
+        "_QuantizedMatMul",
+        [*device, *host],
+        [tf.float32],
+        name="int8_product",  # a name in a graph cannot begin with an underscore
+        attrs={
+            "Tdevice_inputs": _types([tensor.dtype for tensor in device]),
+            "Thost_inputs": _types([tensor.dtype for tensor in host]),
+            "Tdevice_outputs": _types([tf.float32]),
+            "Thost_outputs": _types([]),
+            "T1": AttrValue(type=tf.quint8.as_datatype_enum),
+            "T2": AttrValue(type=tf.qint8.as_datatype_enum),
+            "fused_ops": AttrValue(list=AttrValue.ListValue(s=[b"BiasAdd", b"Dequantize"])),
+        },
+    )
+    return operation.outputs[0]
+
+
+def _types(dtypes) -> AttrValue:
+    types = [dtype.as_datatype_enum for dtype in dtypes]
+    return AttrValue(list=AttrValue.ListValue(type=types))
+
+
+def largest_weight() -> int:
+    """Returns the largest weight that TensorFlow on this machine multiplies exactly: 127 or 64.
+
+    x86 processors without VNNI add two products of 8 bits in 16 bits. With weights of 7 bits, the
+    sum fits: 2 * 255 * 64 < 2^15.
+    """
+    size = 64
+    x = tf.fill([size, size], tf.constant(255, tf.uint8))
+
+    def product(weight: int) -> np.ndarray:
+        with tf.device("CPU:0"):
+            kernel = tf.fill([size, size], tf.constant(weight, tf.int8))
+            plain = {"scales": np.ones(size), "offsets": np.zeros(size)}
+            return tf.function(lambda: _product(x, kernel, **plain))().numpy()
+
+    for weight in (_LARGEST, 64):
+        if (product(weight) == size * 255 * weight).all():
+            return weight
+    raise InputError("this processor does not multiply int8 exactly; choose another variant")

@@ -6,7 +6,6 @@ from bert_keras.errors import InputError
 from bert_keras.exporting.export import export_classifier
 from bert_keras.exporting.signatures.classifier import classifier_outputs
 from bert_keras.exporting.verify import run_requests
-from bert_keras.exporting.warmup import serialized
 from bert_keras.models.task_models import BertClassifier
 from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -43,43 +42,15 @@ def test_a_moved_export_of_a_pair_model_equals_the_keras_model(
     inputs = encode(TOKENIZER, TEXTS, PAIRS, max_length=48)
     probabilities = tf.nn.softmax(model(inputs, training=False)).numpy()
     texts = {"text": TEXTS, "text_pair": PAIRS}
-    *served, classified = run_requests(
-        moved,
-        [
-            {"signature": "serving_default", "inputs": texts},
-            {"signature": "tensors", "inputs": inputs},
-            {"signature": "examples", "inputs": {"examples": serialized(texts)}},
-            {"signature": "classify", "inputs": {"inputs": serialized(texts)}},
-        ],
-    )
-    moved.parent.rename(pair_folder.parent)
+    requests = [
+        {"signature": "serving_default", "inputs": texts},
+        {"signature": "tensors", "inputs": inputs},
+    ]
     assert np.ptp(probabilities[:, 0]) > 0.01
-    for outputs in served:
+    for outputs in run_requests(moved, requests):
         np.testing.assert_allclose(outputs["probabilities"], probabilities, atol=1e-5)
         assert outputs["label"] == [LABELS[index] for index in probabilities.argmax(axis=1)]
         assert outputs["labels"] == [list(LABELS)] * len(TEXTS)
-    assert classified == {"classes": outputs["labels"], "scores": outputs["probabilities"]}
-
-
-@pytest.mark.parametrize(
-    "example",
-    [
-        pytest.param(serialized({"text_pair": ["a"]})[0], id="missing input"),
-        pytest.param(serialized({"text": [["x", "y"]], "text_pair": ["a"]})[0], id="two values"),
-        pytest.param(b"no example", id="not an example"),
-    ],
-)
-def test_malformed_examples_are_invalid_arguments(pair_folder, example):
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        run_requests(pair_folder, [{"signature": "examples", "inputs": {"examples": [example]}}])
-
-
-def test_an_export_has_the_vocabulary_and_stores_weights_once(model, pair_folder):
-    assert [path.name for path in pair_folder.parent.iterdir()] == ["1"]
-    assert (pair_folder / "assets/vocab.txt").read_text("utf-8") == VOCABULARY.lines
-    weights = sum(weight.value.numpy().nbytes for weight in model.weights)
-    files = [path for path in pair_folder.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) <= weights + 3 * 2**20
 
 
 def test_signatures_of_a_text_model_are_frozen(model, tmp_path, assert_frozen, not_verified):
@@ -93,14 +64,8 @@ def test_a_regression(tmp_path, assert_frozen):
     folder = export(model, tmp_path / "stars" / "1", **changes)
     assert_frozen("regression", folder)
     scores = model(encode(TOKENIZER, TEXTS, max_length=48)).numpy()[:, 0]
-    served, examples = run_requests(
-        folder,
-        [
-            {"signature": "serving_default", "inputs": {"text": TEXTS}},
-            {"signature": "regress", "inputs": {"inputs": serialized({"text": TEXTS})}},
-        ],
-    )
-    assert list(served) == ["score"] and examples == {"outputs": served["score"]}
+    (served,) = run_requests(folder, [{"signature": "serving_default", "inputs": {"text": TEXTS}}])
+    assert list(served) == ["score"]
     np.testing.assert_allclose(served["score"], scores, atol=1e-5)
 
 
@@ -127,17 +92,7 @@ def test_one_label_without_a_problem_type_is_a_regression():
         assert list(outputs) == ["score"] and outputs["score"].numpy().tolist() == [2.0, -3.0, 1.0]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"labels": ["no", "yes"]}, "there are 2 labels for 3 logits"),
-        ({"max_length": 2}, "max_length is 2"),
-        ({"max_length": 3, "num_texts": 2}, "max_length is 3"),
-        ({"max_length": 65}, "max_length is 65"),
-        ({"problem_type": "regression"}, "a regression has 3 labels"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(model, tmp_path, changes, message):
-    with pytest.raises(InputError, match=message):
-        export(model, tmp_path / "name" / "1", **changes)
+def test_labels_that_do_not_fit_are_refused(model, tmp_path):
+    with pytest.raises(InputError, match="there are 2 labels for 3 logits"):
+        export(model, tmp_path / "name" / "1", labels=["no", "yes"])
     assert not list(tmp_path.glob("name/*"))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from bert_keras.config import DenseModule, EmbeddingConfig, NormalizeModule
-from bert_keras.errors import InputError
 from bert_keras.exporting.export import export
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertEncoder, BertSentenceEncoder
@@ -54,8 +53,6 @@ def test_vectors_of_a_batch_equal_the_vectors_of_each_text(
             assert set(served) == set(expected)
             for kind, vector in expected.items():
                 np.testing.assert_allclose(served[kind][row], vector, atol=1e-5, err_msg=text)
-    with pytest.raises(InputError, match="takes no dimensions"):
-        export(model, tmp_path / name / "2", tokenizer=TOKENIZER, dimensions=5)
 
 
 PROMPTED = {"prompts": {"x": "x the "}, "default_prompt_name": "x"}
@@ -73,15 +70,12 @@ CASES = {
 }
 
 
-def sentence_encoder(embedding) -> BertSentenceEncoder:
-    model = with_noise(BertSentenceEncoder(CONFIG, embedding=embedding))
-    model.tokenizer = TOKENIZER
-    return model
-
-
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", ["dense", *(pytest.param(n, marks=pytest.mark.slow) for n in CASES if n != "dense")]
+)
 def test_a_sentence_encoder_returns_the_vectors_of_encode(tmp_path, assert_frozen, name):
-    model = sentence_encoder(CASES[name])
+    model = with_noise(BertSentenceEncoder(CONFIG, embedding=CASES[name]))
+    model.tokenizer = TOKENIZER
     model.save_pretrained(tmp_path / "model", format="sentence-transformers")
     folder = export(tmp_path / "model", tmp_path / name / "1", max_length=12)
     if name == "dense":
@@ -97,13 +91,3 @@ def test_a_sentence_encoder_returns_the_vectors_of_encode(tmp_path, assert_froze
     for outputs in served:
         assert set(outputs) == {"embedding"}
         np.testing.assert_allclose(outputs["embedding"], expected, rtol=0, atol=1e-5)
-
-
-def test_dimensions_are_fixed_at_export(tmp_path):
-    model = sentence_encoder(EmbeddingConfig())
-    folder = export(model, tmp_path / "short" / "1", dimensions=5)
-    (served, *_) = run_requests(folder, requests_of(TEXTS)[:1])
-    expected = model.encode(TEXTS, dimensions=5)
-    np.testing.assert_allclose(served["embedding"], expected, rtol=0, atol=1e-5)
-    with pytest.raises(InputError, match="dimensions is 17; expected 1 to 16"):
-        export(model, tmp_path / "short" / "2", dimensions=17)

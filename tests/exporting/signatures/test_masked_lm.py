@@ -8,7 +8,7 @@ from bert_keras.downstream.task import softmax
 from bert_keras.exporting.export import export
 from bert_keras.exporting.signatures.masked_lm import NUM_TOKENS
 from bert_keras.exporting.verify import run_requests
-from bert_keras.models import BertMaskedLM, BertPretrainer
+from bert_keras.models import BertPretrainer
 from bert_keras.text.encode import encode_masked
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
@@ -85,12 +85,6 @@ def test_texts_with_several_masks_one_and_none(model, folder, assert_frozen):
     logits = model(tensors, training=False)["next_sentence"]
     expected = softmax(np.asarray(logits))[:, 0]
     np.testing.assert_allclose(arrays["is_next_probability"], expected, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_signatures_of_a_masked_lm_are_frozen(tmp_path, assert_frozen):
-    model = BertMaskedLM(CONFIG)
-    assert_frozen("masked_lm", export(model, tmp_path / "lm" / "1", tokenizer=TOKENIZER))
 
 
 def test_next_sentence_probabilities_equal_keras(model, folder):

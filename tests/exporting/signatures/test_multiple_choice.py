@@ -8,10 +8,8 @@ from bert_keras.downstream.swag import SwagExample, SwagTask
 from bert_keras.downstream.task import softmax
 from bert_keras.exporting.export import export
 from bert_keras.exporting.signatures.multiple_choice import served_multiple_choice
-from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-from bert_keras.exporting.text_ops.windows import WINDOWS_AT_ONCE
+from bert_keras.exporting.text_ops.text_to_inputs import WINDOWS_AT_ONCE, TextToInputs
 from bert_keras.exporting.verify import run_requests
-from bert_keras.exporting.warmup import serialized
 from bert_keras.models import BertMultipleChoice
 from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -46,7 +44,7 @@ def text_request(contexts, choices) -> dict:
     return {"signature": "serving_default", "inputs": inputs}
 
 
-def test_any_number_of_choices_as_texts_and_examples(model, folder, assert_frozen):
+def test_any_number_of_choices(model, folder, assert_frozen):
     assert_frozen("multiple_choice", folder)
     contexts = ["He opens the door.", "", "the cafés, " * 30]
     choices = [
@@ -54,16 +52,8 @@ def test_any_number_of_choices_as_texts_and_examples(model, folder, assert_froze
         ["x", "the " * 40, "sleeps ,"],
         ["", "she sings, " * 9, ""],
     ]
-    examples = serialized({"context": ["", "he"], "choices": [["x", "the"], ["sings"]]})
-    several, equal, none, parsed = run_requests(
-        folder,
-        [
-            text_request(contexts, choices),
-            text_request(["he"], [["x"] * 7]),
-            text_request(["he"], [["", ""]]),
-            {"signature": "examples", "inputs": {"examples": examples}},
-        ],
-    )
+    requests = [(contexts, choices), (["he"], [["x"] * 7]), (["he"], [["", ""]])]
+    several, equal, none = run_requests(folder, [text_request(*each) for each in requests])
     for row, (context, options) in enumerate(zip(contexts, choices, strict=True)):
         is_real = np.array(options) != ""
         expected = np.zeros(len(options))
@@ -72,20 +62,8 @@ def test_any_number_of_choices_as_texts_and_examples(model, folder, assert_froze
         assert several["choice"][row] == expected.argmax()
     np.testing.assert_allclose(equal["probabilities"], [[1 / 7] * 7], atol=1e-6)
     assert none == {"choice": [0], "probabilities": [[0.0, 0.0]]}
-    expected = [probabilities_of(model, "", ["x", "the"]), [1, 0]]
-    np.testing.assert_allclose(parsed["probabilities"], expected, atol=1e-5)
-
-
-def test_a_batch_of_contexts_equals_single_requests(folder):
-    contexts = [f"he {'opens the door, ' * (number % 5)}" for number in range(11)]
-    choices = [[f"she {'sings, ' * (number % 7)}", "x", ("", "東 the")[number % 2]]
-               for number in range(len(contexts))]  # fmt: skip
-    alone = [text_request([context], [row]) for context, row in zip(contexts, choices, strict=True)]
-    together, *single = run_requests(folder, [text_request(contexts, choices), *alone])
-    assert len({each["choice"][0] for each in single}) > 1
-    assert together["choice"] == [each["choice"][0] for each in single]
-    expected = [each["probabilities"][0] for each in single]
-    np.testing.assert_allclose(together["probabilities"], expected, atol=1e-5)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="choices is empty; send at least one"):
+        run_requests(folder, [text_request(["he"], [[]])])
 
 
 def test_the_model_reads_a_limited_number_of_choices_at_a_time(tmp_path):
@@ -101,11 +79,6 @@ def test_the_model_reads_a_limited_number_of_choices_at_a_time(tmp_path):
     outputs = choose(context=tf.constant(["he", "she"]), choices=tf.constant([["x"] * 10] * 2))
     np.testing.assert_allclose(outputs["probabilities"], np.full([2, 10], 0.1), rtol=1e-6)
     assert sum(counts) == 20 and max(counts) == WINDOWS_AT_ONCE
-
-
-def test_a_request_without_choices_is_refused(folder):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="choices is empty; send at least one"):
-        run_requests(folder, [text_request(["he"], [[]])])
 
 
 def test_swag_examples_equal_the_predictions_of_the_task(model, folder):

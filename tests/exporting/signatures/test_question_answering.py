@@ -150,15 +150,14 @@ def reader(tmp_path):
     return make
 
 
-def graph_and_offline(questions, contexts, *, reader, task, num_values=4):
+def graph_and_offline(questions, contexts, *, reader, task):
     """Returns the best spans of the graph and of training, for logits with many ties."""
     weights = np.random.default_rng(4).integers(1, 99, (2, 1000)).astype("int32")
 
     def logits_of(input_ids, **_):
         positions = tf.range(tf.shape(input_ids)[1])
         start, end = (
-            tf.cast((input_ids + tf.gather(row, positions)) ** 2 % num_values, tf.float32)
-            for row in weights
+            tf.cast((input_ids + tf.gather(row, positions)) ** 2 % 4, tf.float32) for row in weights
         )
         return {"start_logits": start, "end_logits": end}
 
@@ -167,7 +166,7 @@ def graph_and_offline(questions, contexts, *, reader, task, num_values=4):
         passages = passages_of(question, context, reader=reader, task=task)
         best = best_spans(logits_of, passages, max_answer_length=task.max_answer_length)
         first_context_token = tf.gather(passages.tokens.ids.row_starts(), tf.size(question))
-        return passages.inputs, passages.rows.row_ids, best, first_context_token
+        return passages.inputs, passages.row_ids, best, first_context_token
 
     inputs, row_ids, best, shift = in_graph(tf.constant(questions), tf.constant(contexts))
     windows = windows_over(
@@ -201,9 +200,7 @@ def graph_and_offline(questions, contexts, *, reader, task, num_values=4):
     [
         (16, 1, 4, 3),
         (17, 4, 6, 30),
-        pytest.param(16, 5, 4, 1, marks=pytest.mark.slow),
         pytest.param(24, 64, 20, 5, marks=pytest.mark.slow),
-        pytest.param(32, 13, 9, 12, marks=pytest.mark.slow),
         pytest.param(8, 2, 4, 2, marks=pytest.mark.slow),
     ],
 )
@@ -224,12 +221,3 @@ def test_spans_equal_those_of_training(
     )
     actual, expected = graph_and_offline(questions, contexts, reader=reader(max_length), task=task)
     np.testing.assert_array_equal(actual, expected)
-
-
-def test_the_first_of_equal_spans_is_chosen(reader):
-    task = dataclasses.replace(TASK, stride=3, max_question_length=4, max_answer_length=7)
-    actual, expected = graph_and_offline(
-        ["a", "b"], ["a a " * 40, "b " * 33], reader=reader(16), num_values=1, task=task
-    )
-    np.testing.assert_array_equal(actual, expected)
-    assert actual[:, 1].tolist() == actual[:, 2].tolist() == [0, 80]

@@ -16,7 +16,7 @@ from bert_keras.downstream.ner.words import units_of, word_tokens
 from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-from bert_keras.exporting.text_ops.unigrams import LONGEST_WORD, Unigrams
+from bert_keras.exporting.text_ops.unigrams import Unigrams
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
 from bert_keras.text.google_words import google_words
 from bert_keras.text.packing import pack
@@ -92,26 +92,16 @@ def test_every_character(both, step):
     assert_equal(both, [f"{character}1{character}!" for character in CHARACTERS[:1500]])
 
 
-def test_spaces_apostrophes_and_kinds_in_any_order(both):
+def test_characters_in_any_order(both):
+    assert_equal(both, characters_in_any_order(3000))
     rng = random.Random(1)
     characters = [*" '`\n\t\u00a0\u3000\x1c", *"stmdrev", *"aB1²!?.é中\u0301😀"]
     assert_equal(both, ["".join(rng.choices(characters, k=rng.randrange(14))) for _ in range(3000)])
 
 
-def test_characters_in_any_order(both):
-    assert_equal(both, characters_in_any_order(3000))
-
-
 def test_words_of_very_different_lengths(both):
     word = "".join("".join(LICENSE).split())[:3000]
     assert_equal(both, [word, "a", f"{word[:700]} {word[700:1400]}", "", word[1000:1003]])
-
-
-def test_a_word_that_would_hold_up_a_server_is_refused(kind, both):
-    _, graph = both
-    if IN_GRAPH[kind] is Unigrams:
-        with pytest.raises(tf.errors.InvalidArgumentError, match="a word has more than 32768 let"):
-            graph(["a", "b" * (LONGEST_WORD + 1)])
 
 
 def test_marks_and_letters_that_compose_them_in_any_order(both):
@@ -130,12 +120,15 @@ def test_marks_and_letters_that_compose_them_in_any_order(both):
     )
 
 
-def test_ids_with_a_space_before_each_text(subwords):
+def test_a_space_before_each_text_changes_ids_and_has_no_offsets(subwords, tmp_path):
     rules = read_rules(subwords["roberta"], {"add_prefix_space": True})
-    vocabulary = rules_vocabulary(rules)
+    file = write_vocabulary(rules_vocabulary(rules), tmp_path)
+    reader = TextToInputs(file, lowercase=False, max_length=9)
     texts = [*TEXTS, "a", " a", "\na", "\u00a0a", ""]
-    graph = tf.function(BytePairs(vocabulary).__call__, autograph=False)
-    assert graph(tf.constant(texts)).ids.to_list() == FastTokenizer(vocabulary).ids_batch(texts)
+    ids = tf.function(reader.tokens, autograph=False)(tf.constant(texts)).to_list()
+    assert ids == FastTokenizer(reader.vocabulary).ids_batch(texts)
+    with pytest.raises(InputError, match="puts a space before each text"):
+        reader.check_has_offsets()
 
 
 def test_invalid_utf8_bytes_are_dropped(both):
@@ -171,10 +164,10 @@ def test_packed_inputs_equal_offline_inputs(vocabulary, tmp_path, max_length):
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
-        ("modernbert", {"normalizer.type": "NFKC"}, "a normalizer other than NFC"),
-        ("modernbert", {"added_tokens.0.lstrip": True}, "the added token '|||IP_ADDR.*' with"),
-        ("modernbert", {"pre_tokenizer.add_prefix_space": True}, "space with added tokens"),
-        ("roberta", {"merges": [["a", "bc"], ["b", "c"]]}, "merges of tokens that later merge"),
+        ("modernbert", {"normalizer.type": "NFKC"}, "RoBERTa or ModernBERT"),
+        ("modernbert", {"added_tokens.0.lstrip": True}, "RoBERTa or ModernBERT"),
+        ("modernbert", {"pre_tokenizer.add_prefix_space": True}, "RoBERTa or ModernBERT"),
+        ("roberta", {"merges": [["a", "bc"], ["b", "c"]]}, "RoBERTa or ModernBERT"),
         ("albert", {"normalizer.normalizers.2.type": "NFKC"}, "NFKC"),
         ("albert", {"normalizer.normalizers.0.content": "'"}, "Replace for quotes"),
         ("albert", {"pre_tokenizer": METASPACE}, "splits with Metaspace"),
@@ -230,14 +223,6 @@ def test_units_equal_those_of_evaluation(vocabulary, tmp_path, unit):
     found = [tokens.source.in_text(each, text_ids) for each in (tokens.starts, tokens.ends)]
     assert np.stack(found, axis=1).tolist() == spans.tolist()
     assert units(tf.constant([], tf.string)).first_tokens.shape == [0]
-
-
-def test_a_tokenizer_that_adds_a_space_has_no_offsets(subwords, tmp_path):
-    rules = read_rules(subwords["roberta"], {"add_prefix_space": True})
-    file = write_vocabulary(rules_vocabulary(rules), tmp_path)
-    reader = TextToInputs(file, lowercase=False, max_length=9)
-    with pytest.raises(InputError, match="puts a space before each text"):
-        reader.check_has_offsets()
 
 
 @pytest.mark.slow

@@ -7,10 +7,11 @@ from pathlib import Path
 import keras
 
 from bert_keras.checkpoints.pretrained import save_model
-from bert_keras.config import BertConfig, ModelMetadata
+from bert_keras.config import ModelMetadata
 from bert_keras.downstream.catalog import named_task
 from bert_keras.models import MODELS
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.factories import tiny_config
 
 WORDS = ("anna", "bob", "lyon", "good", "bad", "film", "a", "in", "met", "?")
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS))
@@ -34,6 +35,8 @@ LABELS = {
     "regression": ("label",),
     "ner": ("O", "B-LOC", "B-PER"),
 }
+SIZES = {"vocab_size": len(VOCABULARY), "hidden_size": 32, "intermediate_size": 128}
+SIZES |= {"num_layers": 1, "max_positions": 16}
 SETTINGS = {"squad1": {"max_question_length": 4, "stride": 4}}
 
 
@@ -44,13 +47,7 @@ def fine_tuned(name: str, folder: Path, *, seed: int = 3) -> tuple[Path, Path]:
     )
     metadata = ModelMetadata(
         model=task.model,
-        config=BertConfig(
-            vocab_size=len(VOCABULARY),
-            hidden_size=32,
-            num_layers=1,
-            num_heads=2,
-            max_positions=16,
-        ),
+        config=tiny_config(**SIZES),
         lowercase=True,
         max_length=task.max_length,
         labels=task.labels,
@@ -68,30 +65,20 @@ def fine_tuned(name: str, folder: Path, *, seed: int = 3) -> tuple[Path, Path]:
 
 def _examples(name: str, folder: Path) -> Path:
     if name == "squad1":
-        questions = [
-            {
-                "id": str(number),
-                "question": "met a film ?",
-                "answers": [{"text": text.split()[1], "answer_start": text.index(text.split()[1])}],
-            }
-            for number, text in enumerate(TEXTS)
-        ]
-        paragraphs = [
-            {"context": text, "qas": [question]}
-            for text, question in zip(TEXTS, questions, strict=True)
-        ]
-        path = folder / "dev.json"
-        path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
-        return path
-    if name == "ner":
+        paragraphs = []
+        for number, text in enumerate(TEXTS):
+            word = text.split()[1]
+            answer = {"text": word, "answer_start": text.index(word)}
+            question = {"id": str(number), "question": "met a film ?", "answers": [answer]}
+            paragraphs.append({"context": text, "qas": [question]})
+        content, ending = json.dumps({"data": [{"paragraphs": paragraphs}]}), ".json"
+    elif name == "ner":
         tags = {"anna": "B-PER", "bob": "B-PER", "lyon": "B-LOC"}
-        sentences = [
-            "".join(f"{word} {tags.get(word, 'O')}\n" for word in text.split()) for text in TEXTS
-        ]
-        path = folder / "dev.conll"
-        path.write_text("\n".join(sentences))
-        return path
-    ending, separator = (".csv", ",") if name == "swag" else (".tsv", "\t")
+        rows = [[f"{word} {tags.get(word, 'O')}\n" for word in text.split()] for text in TEXTS]
+        content, ending = "\n".join(map("".join, rows)), ".conll"
+    else:
+        ending, separator = (".csv", ",") if name == "swag" else (".tsv", "\t")
+        content = "".join(separator.join(row) + "\n" for row in TABLES[name])
     path = folder / f"dev{ending}"
-    path.write_text("".join(separator.join(row) + "\n" for row in TABLES[name]))
+    path.write_text(content)
     return path
