@@ -120,8 +120,9 @@ def test_unlikely_answers_are_empty_by_the_threshold_of_the_metadata(model, tmp_
     for number, prediction in enumerate(predictions):
         null = next(each for each in prediction.candidates if not each.text)
         best = next(each for each in prediction.candidates if each.text)
-        assert outputs["no_answer_score"][number] == pytest.approx(null.score, abs=1e-5)
-        assert outputs["score"][number] == pytest.approx(best.score, abs=1e-5)
+        for name, each in ("no_answer_score", null), ("score", best):
+            expected = each.start_logit + each.end_logit
+            assert outputs[name][number] == pytest.approx(expected, abs=1e-5)
         assert (outputs["start"][number] == -1) == (not prediction.text)
 
 
