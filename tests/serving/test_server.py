@@ -1,7 +1,6 @@
 """The server starts, finishes its requests when it stops, and frees its port."""
 
 import contextlib
-import http.client
 import json
 import os
 import signal
@@ -131,13 +130,8 @@ def test_requests_that_still_run_at_the_end_are_answered(models, send, monkeypat
     assert len(caplog.records) == 1 and not caplog.records[0].exc_info
 
 
-def test_responses_on_an_open_connection_do_not_wait_for_acknowledgements(server_of):
-    connection = http.client.HTTPConnection(urlsplit(server_of("half_plus_two")).netloc)
-    seconds = []
-    with contextlib.closing(connection):
-        for _ in range(20):
-            start = time.perf_counter()
-            connection.request("POST", "/v1/models/half_plus_two:predict", b'{"instances": [1.0]}')
-            connection.getresponse().read()
-            seconds.append(time.perf_counter() - start)
-    assert min(seconds) < 0.03  # 0.04 and more when the kernel holds the second packet back
+def test_responses_on_an_open_connection_do_not_wait_for_acknowledgements(server_of, send):
+    request = ("POST", "/v1/models/half_plus_two:predict", b'{"instances": [1.0]}')
+    responses = [send(server_of("half_plus_two"), *request) for _ in range(20)]
+    seconds = sorted(response.elapsed.total_seconds() for response in responses)
+    assert seconds[5] < 0.03  # 0.04 and more when the kernel holds the second packet back
