@@ -207,7 +207,7 @@ def test_a_continued_run_with_a_frozen_encoder_has_the_same_weights(tmp_path):
     models = [load_model(folder / "model").get_weights() for folder in (whole, stopped)]
     for weight, other_weight in zip(*models, strict=True):
         np.testing.assert_array_equal(weight, other_weight)
-    with pytest.raises(InputError, match="use layers=last or layers=weighted-sum-all"):
+    with pytest.raises(InputError, match="concat-last-four"):
         other = dataclasses.replace(task, layers="concat-last-four")
         finetune(other, recipe, output=tmp_path / "refused", **arguments)
     assert not (tmp_path / "refused").exists()
