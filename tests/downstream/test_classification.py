@@ -1,12 +1,10 @@
 """Classification of user-provided tables: reading, training, predictions, files and errors."""
 
 import dataclasses
-import logging
 
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.classification import TABLE_TASKS
@@ -58,21 +56,6 @@ def test_training_batches_repeat_and_are_the_same_for_a_seed(rows):
     assert sum(map(len, labels(1))) == 30
     dataset = training_batches(encoded, batch_size=2, seed=1)
     assert dataset.options().autotune.enabled is False  # the end of an iterator would wait
-
-
-def test_several_predictors_cause_no_retracing_warning(rows, caplog):
-    encoded, losses = SINGLE.encode(SINGLE.read(rows), TOKENIZER), set()
-    tf.get_logger().addHandler(caplog.handler)
-    try:
-        for seed in range(6):
-            keras.utils.set_random_seed(seed)
-            model = BertClassifier(tiny_config(), num_labels=2)
-            model.compile(**SINGLE.compile_arguments())
-            losses.add(Predictor(model)(encoded)[1])
-    finally:
-        tf.get_logger().removeHandler(caplog.handler)
-    assert len(losses) == 6
-    assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
 
 
 def test_labels_are_those_of_the_training_rows(rows, tmp_path):

@@ -5,9 +5,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from bert_keras.downstream.catalog import named_task
-from bert_keras.downstream.swag import ENDINGS, SWAG_TASK, SwagExample
 from bert_keras.downstream.table import table_rows
-from bert_keras.downstream.tfds import tfds_files
 from bert_keras.errors import InputError
 
 SQUAD_FEATURES = {
@@ -22,11 +20,6 @@ SQUAD_ROW = {
     "answers": {"text": ["Lyon"], "answer_start": [0]},
     "is_impossible": False,
 }
-SWAG_FEATURES = {
-    **dict.fromkeys(("sent1", "sent2", *ENDINGS), tf.string),
-    "label": tfds.features.ClassLabel(num_classes=4),
-}
-SWAG_ROW = {"sent1": "He sits.", "sent2": "She", **dict.fromkeys(ENDINGS, "sings"), "label": 2}
 
 
 def read_table(path, text, *columns):
@@ -71,41 +64,17 @@ def test_errors_name_the_file_and_line(tmp_path, name, text, message):
         read_table(tmp_path / name, text, "t")
 
 
-@pytest.fixture
-def written(tmp_path):
-    """Writes a data set without the code of a builder, and returns its path `tfds:FOLDER`."""
-
-    def write(features, rows):
-        dataset = tf.data.Dataset.from_tensors(rows)
-        tfds.dataset_builders.store_as_tfds_dataset(
-            name="small",
-            version="1.0.0",
-            data_dir=tmp_path,
-            features=tfds.features.FeaturesDict(features),
-            split_datasets={"train": dataset, "validation": dataset},
-        )
-        return f"tfds:{tmp_path}/small/1.0.0"
-
-    return write
-
-
-def test_swag_is_read_from_a_folder_of_tfds(written):
-    path = written(SWAG_FEATURES, SWAG_ROW)
-    files = SWAG_TASK.files(path)
-    assert files == {"train": f"{path}:train", "dev": f"{path}:validation"}
-    expected = SwagExample("He sits.", "She", ("sings",) * 4, 2)
-    assert SWAG_TASK.read(files["dev"], split="dev") == [expected]
-
-
-def test_squad_is_read_from_a_folder_of_tfds(written):
-    path = written(SQUAD_FEATURES, SQUAD_ROW)
-    (question,) = named_task("squad2").read(f"{path}:validation", split="dev")
+def test_squad_is_read_from_a_folder_of_tfds(tmp_path):
+    """The folder is written without the code of a builder."""
+    dataset = tf.data.Dataset.from_tensors(SQUAD_ROW)
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="small",
+        version="1.0.0",
+        data_dir=tmp_path,
+        features=tfds.features.FeaturesDict(SQUAD_FEATURES),
+        split_datasets={"train": dataset, "validation": dataset},
+    )
+    path, task = f"tfds:{tmp_path}/small/1.0.0", named_task("squad2")
+    assert task.files(path) == {"train": f"{path}:train", "dev": f"{path}:validation"}
+    (question,) = task.read(f"{path}:validation", split="dev")
     assert (question.id, question.answers[0].text) == ("q1", "Lyon")
-
-
-@pytest.mark.parametrize("name", ["nix", "glue/nix", "glue/mrpc:9.9.9", "imagenet2012"])
-def test_data_sets_that_tfds_cannot_give_are_refused(tmp_path, monkeypatch, capsys, name):
-    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path))
-    with pytest.raises(InputError, match=f"tfds:{name} cannot be read or downloaded: "):
-        tfds_files(f"tfds:{name}")
-    assert capsys.readouterr().out == ""

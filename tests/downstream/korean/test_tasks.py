@@ -88,7 +88,9 @@ def test_a_model_is_fine_tuned_evaluated_and_predicts(korean_folder, encoder, tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["klue-tc", "klue-sts", "klue-nli", "korquad", "klue-mrc"])
+@pytest.mark.parametrize(
+    "name", [name for name in SETTINGS if name not in ("nsmc", "kornli", "korsts")]
+)
 def test_a_model_is_exported_and_verified(korean_folder, encoder, tmp_path, name):
     fine_tuned(name, korean_folder, encoder, tmp_path / "run")
     target = ["model", "--to", str(tmp_path / "saved_models")]

@@ -121,12 +121,6 @@ TABLE = [
         {"LOC": (100, 100, 100), "PER": (100, 100, 100), "creative-work": (50, 100, 66.67)},
     ),
     (
-        "B-PER O B-PER O I-PER | O",
-        "B-PER O B-PER B-PER I-PER | O",
-        (83.33, 66.67, 66.67, 66.67),
-        {"PER": (66.67, 66.67, 66.67)},
-    ),
-    (
         "B-LOC I-creative-work I-creative-work | O",
         "I-creative-work I-creative-work I-creative-work | B-creative-work",
         (50.0, 0.0, 0.0, 0.0),

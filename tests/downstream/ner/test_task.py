@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import keras
 import numpy as np
 import pytest
 
@@ -52,16 +51,6 @@ def test_context_of_the_document_has_no_targets():
     assert weights.tolist() == [[0, 1, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 1, 1, 0]]
 
 
-def test_the_loss_is_the_mean_over_words():
-    loss = TASK.compile_arguments()["loss"]
-    _, label_ids, weights = TASK.encode(SENTENCES, TOKENIZER).batch(np.array([0, 1]))
-    logits = np.random.default_rng(0).normal(size=(*label_ids.shape, 3)).astype(np.float32)
-    labelled = weights == 1
-    log_probabilities = keras.ops.log_softmax(logits).numpy()[labelled]
-    expected = -log_probabilities[np.arange(5), label_ids[labelled]].mean()
-    assert float(loss(label_ids, logits, sample_weight=weights)) == pytest.approx(float(expected))
-
-
 @pytest.mark.parametrize("context", ["sentence", "document"])
 def test_each_word_is_predicted_at_its_first_token(context):
     """Long sentences have several rows; the outputs depend on the token at each position."""
@@ -97,15 +86,6 @@ def test_unknown_tags_are_reported_and_count_as_missed(capsys):
     scores = TASK.score(sentences, [("B-x", "O", "O")])
     assert (scores["precision"], scores["recall"], scores["y recall"]) == (100, 50, 0)
     assert scores["accuracy"] == pytest.approx(100 / 3)
-
-
-def test_files_of_each_split_are_found(tmp_path):
-    for name in ("eng.train", "eng.testa", "eng.testb", "valid.txt"):
-        (tmp_path / name).touch()
-    files = TASK.files(tmp_path)
-    assert {split: path.rsplit("/", 1)[1] for split, path in files.items()} == {
-        "train": "eng.train", "dev": "valid.txt", "test": "eng.testb"
-    }  # fmt: skip
 
 
 def test_files_may_have_documents_and_no_tags(tmp_path):
