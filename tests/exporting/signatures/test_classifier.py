@@ -94,5 +94,4 @@ def test_one_label_without_a_problem_type_is_a_regression():
 
 def test_labels_that_do_not_fit_are_refused(model, tmp_path):
     with pytest.raises(InputError, match="there are 2 labels for 3 logits"):
-        export(model, tmp_path / "name" / "1", labels=["no", "yes"])
-    assert not list(tmp_path.glob("name/*"))
+        export(model, tmp_path / "1", labels=["no", "yes"])

@@ -11,15 +11,11 @@ import tensorflow as tf
 from bert_keras.config import ModelMetadata
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.ner import tags as scoring
-from bert_keras.downstream.ner.tags import Sentence, read_conll
+from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.downstream.ner.task import NER_TASK
-from bert_keras.downstream.ner.words import WordTokens, sentence_rows
+from bert_keras.downstream.ner.words import sentence_rows, word_tokens
 from bert_keras.exporting.export import export
-from bert_keras.exporting.signatures.token_classifier import (
-    bio_tag,
-    entities,
-    word_rows,
-)
+from bert_keras.exporting.signatures.token_classifier import bio_tag, entities, word_rows
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertTokenClassifier
@@ -120,15 +116,6 @@ def test_entities_equal_those_of_evaluation(model, folder, assert_frozen):
     assert tensors["label_names"] == [list(LABELS)] * 2
 
 
-@pytest.mark.slow
-def test_entities_of_real_sentences_equal_those_of_evaluation(model, folder, shared_data):
-    """The weights are random; the entities equal those of evaluation."""
-    sentences = read_conll(shared_data / "ner/wnut17/dev.conll")[:60]
-    texts = [" ".join(sentence.words) for sentence in sentences]
-    (outputs,) = run_requests(folder, [request(texts)])
-    assert_entities_are(outputs, texts, offline(model, texts))
-
-
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory):
     file = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
@@ -151,20 +138,8 @@ def test_rows_equal_those_of_training(reader, limit):
         for length in range(40)
     ]
     texts += ["a " * limit, "a " * (limit + 1), "", ""]
-    encoded = TOKENIZER.encode_batch(texts)
-    bounds = np.cumsum([0, *(len(each.ids) for each in encoded)])
-    starts = [
-        b + i for b, each in zip(bounds, encoded, strict=False) for i in first_tokens_of(each)
-    ]
-    expected = sentence_rows(
-        WordTokens(
-            np.array([token_id for each in encoded for token_id in each.ids]),
-            np.array(starts),
-            bounds,
-            np.cumsum([0, *(len(text.split()) for text in texts)]),
-        ),
-        limit=limit,
-    )
+    sentences = [Sentence(tuple(text.split()), None, 0, 1) for text in texts]
+    expected = sentence_rows(word_tokens(sentences, TOKENIZER), limit=limit)
     graph = word_rows(reader.word_tokens(tf.constant(texts)), limit=limit)
     used, rows = np.unique(graph.rows, return_inverse=True)
     assert rows.tolist() == expected.word_rows.tolist()
@@ -177,16 +152,6 @@ def test_rows_equal_those_of_training(reader, limit):
 KINDS = ("O", "B-PER", "I-PER", "I-LOC", "B-LOC", "PER", "MISC", "B-a-b", "I-a-b")
 
 
-def entities_in_graph(reader, texts, label_ids, probabilities):
-    outputs = entities(
-        tf.constant(label_ids, tf.int32),
-        tf.constant(probabilities, tf.float32),
-        tokens=reader.word_tokens(tf.constant(texts)),
-        labels=KINDS,
-    )
-    return {name: each.numpy() for name, each in outputs.items()}
-
-
 def test_entities_equal_those_of_the_scorer(reader):
     rng = random.Random(1)
     texts = ["".join(rng.choices(["aa\u0301 ", "b, ", "ca"], k=rng.randrange(9)))
@@ -195,7 +160,13 @@ def test_entities_equal_those_of_the_scorer(reader):
     words = [*map(first_tokens_of, tokens)]
     label_ids = [[rng.choice(range(len(KINDS))) for _ in each] for each in words]
     scores = [[rng.random() for _ in each] for each in words]
-    outputs = entities_in_graph(reader, texts, [*chain(*label_ids)], [*chain(*scores)])
+    outputs = entities(
+        tf.constant([*chain(*label_ids)], tf.int32),
+        tf.constant([*chain(*scores)], tf.float32),
+        tokens=reader.word_tokens(tf.constant(texts)),
+        labels=KINDS,
+    )
+    outputs = {name: each.numpy() for name, each in outputs.items()}
     for row, text in enumerate(texts):
         expected = list(scoring.entities([bio_tag(KINDS[each]) for each in label_ids[row]]))
         for column, (first, after, kind) in enumerate(expected):

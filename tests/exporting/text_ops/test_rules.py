@@ -186,6 +186,17 @@ def test_unsupported_rules_are_refused(subwords, kind, changes, message):
         IN_GRAPH[kind](rules_vocabulary(json.dumps(rules)))
 
 
+def assert_words_are(tokens, expected, spans):
+    """Compares tokens with their words or units, and the positions of these in the texts."""
+    assert tokens.ids.values.numpy().tolist() == expected.ids.tolist()
+    assert tokens.ids.row_splits.numpy().tolist() == expected.bounds.tolist()
+    assert tokens.first_tokens.numpy().tolist() == expected.starts.tolist()
+    assert tokens.splits.numpy().tolist() == expected.word_bounds.tolist()
+    text_ids = np.repeat(np.arange(len(expected.word_bounds) - 1), np.diff(expected.word_bounds))
+    found = [tokens.source.in_text(each, text_ids) for each in (tokens.starts, tokens.ends)]
+    assert np.stack(found, axis=1).tolist() == np.reshape(spans, [-1, 2]).tolist()
+
+
 @pytest.mark.slow
 def test_word_tokens_equal_those_of_training(vocabulary, tmp_path):
     """Each word is tokenized by itself after a space, as in a tagged file."""
@@ -194,17 +205,9 @@ def test_word_tokens_equal_those_of_training(vocabulary, tmp_path):
     texts = ["", *TEXTS, "\u0301 a\u0301, b-c", *LICENSE[:30], ""]
     words = [google_words(text, lowercase=False) for text in texts]
     sentences = [Sentence(tuple(each.text for each in row), None, 0, 1) for row in words]
-    expected = word_tokens(sentences, FastTokenizer(vocabulary))
     tokens = tf.function(reader.word_tokens, autograph=False)(tf.constant(texts))
-    assert tokens.ids.values.numpy().tolist() == expected.ids.tolist()
-    assert tokens.ids.row_splits.numpy().tolist() == expected.bounds.tolist()
-    assert tokens.first_tokens.numpy().tolist() == expected.starts.tolist()
-    assert tokens.splits.numpy().tolist() == expected.word_bounds.tolist()
-    text_ids = np.repeat(np.arange(len(texts)), [len(row) for row in words])
-    spans = [tokens.source.in_text(each, text_ids).numpy() for each in (tokens.starts, tokens.ends)]
-    assert list(zip(*spans, strict=True)) == [
-        (min(each.indices), max(each.indices) + 1) for row in words for each in row
-    ]
+    spans = [(min(each.indices), max(each.indices) + 1) for row in words for each in row]
+    assert_words_are(tokens, word_tokens(sentences, FastTokenizer(vocabulary)), spans)
 
 
 @pytest.mark.parametrize("unit", ["eojeol", pytest.param("token", marks=pytest.mark.slow)])
@@ -213,15 +216,10 @@ def test_units_equal_those_of_evaluation(vocabulary, tmp_path, unit):
     rng = random.Random(4)
     characters = [*"    \n\t\u00a0\u3000\x1c\u200b", *"aB1?한\u0301"]
     texts = ["".join(rng.choices(characters, k=rng.randrange(14))) for _ in range(500)]
-    expected, spans = units_of(texts, FastTokenizer(vocabulary), unit=unit)
     units = tf.function(partial(reader.unit_tokens, unit=unit), autograph=False)
-    tokens = units(tf.constant(texts))
-    assert tokens.ids.values.numpy().tolist() == expected.ids.tolist()
-    assert tokens.first_tokens.numpy().tolist() == expected.starts.tolist()
-    assert tokens.splits.numpy().tolist() == expected.word_bounds.tolist()
-    text_ids = np.repeat(np.arange(len(texts)), np.diff(expected.word_bounds))
-    found = [tokens.source.in_text(each, text_ids) for each in (tokens.starts, tokens.ends)]
-    assert np.stack(found, axis=1).tolist() == spans.tolist()
+    assert_words_are(
+        units(tf.constant(texts)), *units_of(texts, FastTokenizer(vocabulary), unit=unit)
+    )
     assert units(tf.constant([], tf.string)).first_tokens.shape == [0]
 
 

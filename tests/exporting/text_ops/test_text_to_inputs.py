@@ -158,11 +158,7 @@ def test_tokens_of_real_lines(both, shared_data, lowercase):
 
 @pytest.mark.parametrize(
     ("max_length", "lowercase"),
-    [
-        (5, False),
-        (17, True),
-        pytest.param(4, True, marks=pytest.mark.slow),
-    ],
+    [(5, False), (17, True), pytest.param(4, True, marks=pytest.mark.slow)],
 )
 def test_inputs_of_texts_and_pairs(both, lowercase, max_length):
     offline, reader = both(lowercase=lowercase, max_length=max_length)
