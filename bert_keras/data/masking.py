@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_keras.errors import InputError, check_choice, check_least, check_name
+from bert_keras.errors import check, check_choice, check_least, check_name, check_range
 from bert_keras.text.packing import span_indices
 from bert_keras.text.vocab import Vocabulary, is_unused
 
@@ -51,16 +51,13 @@ class MaskingPolicy:
     max_ngram: int = 1
 
     def __post_init__(self):
-        if not 0 < self.mask_rate <= 1:
-            raise InputError(f"mask_rate is {self.mask_rate}; expected a number above 0, at most 1")
+        check_range(self, "more than 0, up to 1", "mask_rate")
         check_least(self, 1, "max_predictions")
         check_least(self, 1, "max_ngram", most=1_000)
-        if min(self.mask_share, self.random_share) < 0 or self.mask_share + self.random_share > 1:
-            raise InputError(
-                f"mask_share {self.mask_share} and random_share {self.random_share} must be at "
-                "least 0 and together at most 1"
-            )
         check_choice(self, "unit", UNITS)
+        shares = self.mask_share, self.random_share
+        is_valid = min(shares) >= 0 and sum(shares) <= 1
+        check(is_valid, f"mask_share and random_share are {shares}; expected 0 to 1 together")
 
     def num_predictions(self, lengths: np.ndarray) -> np.ndarray:
         """Returns the number of tokens to predict in each sequence, int [B].
@@ -183,8 +180,7 @@ class Masker:
             for token, token_id in self.vocabulary.ids.items()
             if token not in self.vocabulary.specials.tokens and not is_unused(token)
         ]
-        if not token_ids:
-            raise InputError("the vocabulary has only special tokens; expected words")
+        check(token_ids, "the vocabulary has only special tokens; expected words")
         return np.array(token_ids, np.int32)
 
 

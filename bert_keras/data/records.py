@@ -9,14 +9,15 @@ import tensorflow as tf
 from bert_keras.data.objectives import MASKED_AND_LABELLED, DynamicMasking, Examples
 from bert_keras.data.record_file import num_records
 from bert_keras.data.schema import PretrainingSchema, schema_of
-from bert_keras.errors import InputError
+from bert_keras.errors import check
+from bert_keras.files import StrPath
 
 SHUFFLE_BUFFER = 50_000  # records; about 1 KB each at 128 positions
 PLAIN_IDS = "plain ids, which bert-tfrecords build --max-predictions 0 writes"
 FILES_AT_ONCE = 16  # files that are read interleaved
 
 
-def record_files(records: str | os.PathLike | Sequence[str | os.PathLike]) -> list[str]:
+def record_files(records: StrPath | Sequence[StrPath]) -> list[str]:
     """Returns the sorted paths of the record files that folders, patterns or file names match.
 
     Args:
@@ -29,8 +30,6 @@ def record_files(records: str | os.PathLike | Sequence[str | os.PathLike]) -> li
     if isinstance(records, (str, os.PathLike)):
         records = [records]
     files = {file for pattern in records for file in _files_of(os.fspath(pattern))}
-    if not files:
-        raise InputError("no record files were named; expected a folder, a pattern or files")
     return sorted(files)
 
 
@@ -38,20 +37,14 @@ def _files_of(pattern: str) -> list[str]:
     if os.path.isdir(pattern):
         folder = glob.escape(pattern)
         files = glob.glob(f"{folder}/train*.tfrecord") or glob.glob(f"{folder}/*.tfrecord")
-        hint = "contains no *.tfrecord files; write records into it or name another folder"
     else:
         files = [file for file in (pattern, *glob.glob(pattern)) if os.path.isfile(file)]
-        hint = "matches no file; expected record files"
-    if not files:
-        raise InputError(f"{pattern} {hint}")
+    check(files, f"{pattern} contains or matches no *.tfrecord files; expected record files")
     return files
 
 
 def common_schema(files: Sequence[str]) -> PretrainingSchema:
     """Returns the schema that all files share; it is read from the first record of each file.
-
-    Args:
-        files: Paths of record files.
 
     Raises:
         InputError: The files have different schemas, or `schema_of` refuses one of them.
@@ -59,15 +52,13 @@ def common_schema(files: Sequence[str]) -> PretrainingSchema:
     first, *others = files
     expected = schema_of(first)
     for file in others:
-        if (schema := schema_of(file)) != expected:
-            raise InputError(
-                f"{file} contains records of {schema}, but {first} of {expected}; expected one kind"
-            )
+        schema = schema_of(file)
+        check(schema == expected, f"{file} has records of {schema}, but {first} of {expected}")
     return expected
 
 
 def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
-    files: str | os.PathLike | Sequence[str | os.PathLike],
+    files: StrPath | Sequence[StrPath],
     *,
     batch_size: int,
     seed: int | None = None,
@@ -85,6 +76,11 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     share a record, `inputs` also holds `position_ids` and `sequence_ids` [B, L] and
     `next_sentence_positions` [B, S], and `next_sentence` is [B, S]. Records without labels give no
     `next_sentence`.
+
+    The same seed gives the same batches, so a run can resume with `.skip(n)` on a new dataset; a
+    second iterator of one dataset continues its random numbers. A seed set by `tf.random.set_seed`
+    also influences the order. Without `repeat` and `most`, all files are read once to count the
+    batches. A file that is damaged later raises an error of TensorFlow (see `readable_records`).
 
     Args:
         files: A folder with training records, or file names or glob patterns.
@@ -113,72 +109,10 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     files = record_files(files)
     schema = common_schema(files)
     check_examples(files[0], schema, objective)
-    if not objective.reads_masks:
-        if masking:
-            raise InputError("left-to-right masks no tokens; leave out `masking`")
-    elif schema.max_predictions and masking:
-        raise InputError(f"{files[0]} contains masked records; leave out `masking`")
-    elif not schema.max_predictions and not masking:
-        raise InputError(
-            f"{files[0]} contains records of plain ids; pass `masking`, which masks them with a "
-            "policy, a vocabulary and a seed"
-        )
-    batches = feature_batches(
-        files,
-        batch_size=batch_size,
-        seed=seed,
-        repeat=repeat,
-        drop_remainder=drop_remainder,
-        most=most,
-    )
-    if masking:
-        batches = batches.enumerate().map(masking.masked)
-    return batches.map(objective.from_features).prefetch(2)
-
-
-def check_examples(file: str, schema: PretrainingSchema, objective: Examples) -> None:
-    """Raises InputError if `file` contains masked records and the objective needs plain ids."""
-    if schema.max_predictions and objective.needs_plain_ids:
-        raise InputError(f"{file} contains masked records; this objective needs {PLAIN_IDS}")
-
-
-def feature_batches(
-    files: Sequence[str],
-    *,
-    batch_size: int,
-    seed: int | None = None,
-    repeat: bool = False,
-    drop_remainder: bool = True,
-    most: int | None = None,
-):
-    """Returns a `tf.data.Dataset` of the features of the records, in batches.
-
-    With a seed, files and records are shuffled, differently in each epoch. The same seed gives the
-    same batches, so a run can resume with `.skip(n)` on a new dataset; a second iterator of one
-    dataset continues its random numbers. A seed set by `tf.random.set_seed` also influences the
-    order. Without a seed, the records keep the order of the files.
-
-    Without `repeat` and `most`, the cardinality of the dataset is known; to count the records, all
-    files are read once.
-
-    A truncated, corrupt or missing file raises an error of TensorFlow when the dataset reads it
-    (see `readable_records`). With `repeat` or `most`, a file that is cut within the first 12 bytes
-    of a record is read as complete (see `check_end`).
-
-    Args:
-        files: Paths of record files that share one schema.
-        batch_size: Records of a batch.
-        seed: Seed of the order; None keeps the order of the files.
-        repeat: Whether the dataset repeats without end.
-        drop_remainder: Whether to drop a last batch with fewer records.
-        most: Maximum number of records to read; None reads all.
-
-    Raises:
-        InputError: `batch_size` is less than 1, or the files have different schemas.
-    """
-    if batch_size < 1:
-        raise InputError(f"batch_size is {batch_size}; expected at least 1")
-    spec = common_schema(files).parsing_spec()
+    has_masks = schema.max_predictions > 0 or not objective.reads_masks
+    check(not (has_masks and masking), f"{files[0]} needs no masks; leave out `masking`")
+    check(has_masks or masking, f"{files[0]} contains records of plain ids; pass `masking`")
+    spec = schema.parsing_spec()
     names = tf.data.Dataset.from_tensor_slices(files)
     if seed is None:
         records = names.flat_map(tf.data.TFRecordDataset)
@@ -207,7 +141,16 @@ def feature_batches(
         total = sum(num_records(file) for file in files)
         num_batches = total // batch_size if drop_remainder else -(-total // batch_size)
         batches = batches.apply(tf.data.experimental.assert_cardinality(num_batches))
-    return without_autotuning(batches)
+    batches = without_autotuning(batches)
+    if masking:
+        batches = batches.enumerate().map(masking.masked)
+    return batches.map(objective.from_features).prefetch(2)
+
+
+def check_examples(file: str, schema: PretrainingSchema, objective: Examples) -> None:
+    """Raises InputError if `file` contains masked records and the objective needs plain ids."""
+    is_usable = not (schema.max_predictions and objective.needs_plain_ids)
+    check(is_usable, f"{file} contains masked records; this objective needs {PLAIN_IDS}")
 
 
 def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:

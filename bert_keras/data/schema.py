@@ -10,9 +10,10 @@ Legend: L positions of a record, P predictions of a record, S sequences of a rec
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from bert_keras.errors import InputError, check_least, counted
-from bert_keras.files import existing_file
+from bert_keras.errors import InputError, check, check_least, counted
+from bert_keras.files import StrPath, existing_file
 
 SEQUENCE_FEATURES = ("input_ids", "input_mask", "segment_ids")  # int64 [L]
 PREDICTION_FEATURES = ("masked_lm_positions", "masked_lm_ids")  # int64 [P], padded with 0
@@ -26,8 +27,7 @@ LABEL_POSITIONS_FEATURE = "next_sentence_positions"  # int64 [S], of each [CLS],
 LABEL_WEIGHTS_FEATURE = "next_sentence_weights"  # float32 [S], 0 where padded
 _PACKED_LABEL_FEATURES = (LABEL_POSITIONS_FEATURE, LABEL_WEIGHTS_FEATURE)
 _FLOATS = (WEIGHTS_FEATURE, LABEL_WEIGHTS_FEATURE)
-
-
+SHORTEST_RECORD = 5  # [CLS] A [SEP] B [SEP]
 LONGEST_RECORD = 2**16  # positions; a batch of 1,024 records then takes 0.5 GB for each feature
 
 
@@ -48,11 +48,8 @@ class PretrainingSchema:
     max_sequences: int = 1
 
     def __post_init__(self):
-        if self.max_length < 5:
-            raise InputError(
-                f"max_length is {self.max_length}; expected at least 5: [CLS] A [SEP] B [SEP]"
-            )
-        check_least(self, 0, "max_length", "max_predictions", most=LONGEST_RECORD)
+        check_least(self, SHORTEST_RECORD, "max_length", most=LONGEST_RECORD)
+        check_least(self, 0, "max_predictions", most=LONGEST_RECORD)
         check_least(self, 1, "max_sequences", most=LONGEST_RECORD)
         if self.max_sequences > 1 and not self.has_labels:
             object.__setattr__(self, "max_sequences", max(2, self.max_length // 3))
@@ -84,7 +81,7 @@ class PretrainingSchema:
             f"{labels} next sentence labels{packed}"
         )
 
-    def parsing_spec(self) -> dict:
+    def parsing_spec(self) -> dict[str, Any]:
         """Returns the `features` argument of `tf.io.parse_example`, which parses whole batches."""
         import tensorflow as tf
 
@@ -99,7 +96,7 @@ def feature_dtype(name: str) -> str:
     return "float32" if name in _FLOATS else "int64"
 
 
-def schema_of(path: str | os.PathLike) -> PretrainingSchema:
+def schema_of(path: StrPath) -> PretrainingSchema:
     """Returns the schema of a record file, from its first record.
 
     Raises:
@@ -109,37 +106,24 @@ def schema_of(path: str | os.PathLike) -> PretrainingSchema:
 
     path = os.fspath(existing_file(path))
     try:
-        first = next(iter(tf.data.TFRecordDataset([path]).take(1).as_numpy_iterator()), None)
-    except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
-        with open(path, "rb") as file:
-            if file.read(2) == b"\x1f\x8b":
-                raise InputError(f"{path} is compressed; decompress it with gunzip") from error
-        raise InputError(
-            f"{path} is not a complete TFRecord file (its first record is truncated or corrupt); "
-            "write the records again"
-        ) from error
-    if first is None:
-        raise InputError(f"{path} contains no records; expected a TFRecord file")
-    try:
+        (first,) = tf.data.TFRecordDataset([path]).take(1).as_numpy_iterator()
         features = tf.train.Example.FromString(first).features.feature
-    except Exception as error:  # protobuf's DecodeError has moved between versions
-        raise InputError(f"{path} contains records that are not tf.train.Example") from error
-    counts = {name: len(getattr(features[name], _field(name)).value) for name in features}
-    try:
-        schema = _nearest_schema(counts)
-    except InputError as error:
-        raise InputError(f"{path} contains no pretraining records: {error}") from error
-    if missing := [name for name in schema.lengths if name not in counts]:
+    except Exception as error:  # of TensorFlow or protobuf, or the ValueError of an empty file
         raise InputError(
-            f"{path} contains no pretraining records: they lack {', '.join(missing)} "
-            f"(they have {', '.join(sorted(counts)) or 'no features'})"
-        )
-    for name, length in schema.lengths.items():
-        if counts[name] != length:
-            raise InputError(
-                f"{path}: {name} has {counted(counts[name], f'{_field(name)} value')}; expected "
-                f"{length}"
-            )
+            f"{path} is empty, compressed, damaged or no TFRecord file; write the records again"
+        ) from error
+    kinds = {"int64": "int64_list", "float32": "float_list"}
+    counts = {
+        name: len(getattr(values, kinds[feature_dtype(name)]).value)
+        for name, values in features.items()
+    }
+    schema = _nearest_schema(counts)
+    wrong = [
+        f"{name} ({counts.get(name, 0)}, not {length})"
+        for name, length in schema.lengths.items()
+        if counts.get(name) != length
+    ]
+    check(not wrong, f"{path} has no pretraining records, by the number of {', '.join(wrong)}")
     return schema
 
 
@@ -152,12 +136,8 @@ def _nearest_schema(counts: Mapping[str, int]) -> PretrainingSchema:
     is_packed = has_any(*PACKING_FEATURES, *_PACKED_LABEL_FEATURES)
     has_predictions = has_any(*PREDICTION_FEATURES, WEIGHTS_FEATURE)
     return PretrainingSchema(
-        counts.get("input_ids", PretrainingSchema.max_length),
+        max(SHORTEST_RECORD, counts.get("input_ids", 0)),
         counts.get("masked_lm_positions", int(has_predictions)),
         has_labels=has_any(LABEL_FEATURE, *_PACKED_LABEL_FEATURES),
         max_sequences=max(2, counts.get(LABEL_FEATURE, 0)) if is_packed else 1,
     )
-
-
-def _field(name: str) -> str:
-    return "float_list" if name in _FLOATS else "int64_list"

@@ -5,12 +5,11 @@ from pathlib import Path
 
 from bert_keras.config import ModelMetadata
 from bert_keras.data.masking import Masker
-from bert_keras.data.objectives import DynamicMasking
+from bert_keras.data.objectives import FEATURES, DynamicMasking
 from bert_keras.data.records import (
     PLAIN_IDS,
     check_examples,
     common_schema,
-    feature_batches,
     pretraining_dataset,
     record_files,
 )
@@ -85,7 +84,9 @@ class PretrainInputs:
             self.teacher = open_teacher(distillation, student=self.metadata, vocabulary=vocabulary)
         # A finite data set reads all files first to count their records, so a truncated file is
         # found before the training.
-        batches = feature_batches(self.files, batch_size=1000, drop_remainder=False)
+        batches = pretraining_dataset(
+            self.files, batch_size=1000, drop_remainder=False, objective=FEATURES
+        )
         sample = {name: array.numpy() for name, array in next(iter(batches)).items()}
         self.tokens_per_example = float(sample["input_mask"].sum(axis=1).mean())
         check(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer, ids_with_masks
 
@@ -75,16 +75,14 @@ def encode_masked(
 
 
 def _columns(*columns: Sequence[str] | None) -> list[list[str]]:
+    texts = []
     for column in columns:
-        if isinstance(column, str):
-            raise InputError(f"texts is the string {column[:40]!r}; expected a list of strings")
-    texts = [list(column) for column in columns if column is not None]
-    for number, text in ((n, text) for column in texts for n, text in enumerate(column)):
-        if not isinstance(text, str):
-            raise InputError(f"text {number} is {str(text)[:40]!r}; expected a string")
-        if not text.isascii() and SURROGATE.search(text):
-            raise InputError(
-                f"text {number}, {text[:40]!a}, has half of a surrogate pair; expected valid "
-                "Unicode"
+        if column is not None:
+            check(
+                not isinstance(column, str), f"texts is {column!r:.40}; expected a list of strings"
             )
+            texts.append(list(column))
+    for number, text in ((n, text) for column in texts for n, text in enumerate(column)):
+        if not isinstance(text, str) or (not text.isascii() and SURROGATE.search(text)):
+            raise InputError(f"text {number} is {text!a:.40}; expected a string of valid Unicode")
     return texts
