@@ -16,7 +16,7 @@ from pathlib import Path
 from tokenizers import Encoding, Tokenizer, decoders
 from tokenizers.processors import ByteLevel
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check
 from bert_keras.files import text_lines, write_text
 from bert_keras.text.tokenizer import TextTokenizer, TokenizedText, WordPieceTokenizer
 from bert_keras.text.vocab import (
@@ -96,18 +96,15 @@ def rules_vocabulary(rules: str) -> Vocabulary:
     try:
         source, tokenizer = json.loads(rules), Tokenizer.from_str(rules)
     except Exception as error:  # the only class that `tokenizers` raises
-        raise InputError(
-            f"{RULES_FILE} is damaged or another kind of file ({error}); copy it again, or give "
-            f"the {RULES_FILE} of the checkpoint"
-        ) from error
+        raise InputError(f"{RULES_FILE} is damaged or another kind of file ({error})") from error
     kind, split = type(tokenizer.model).__name__, json.dumps(source.get("pre_tokenizer"))
     is_nested = kind == "BPE" and '"pretokenizers"' in split
     if kind not in SPECIALS or SPLITTERS[kind] not in split or is_nested:
         raise InputError(
             f"{RULES_FILE} is of a {kind} tokenizer that splits texts by {split}; {SUPPORTED}"
         )
-    if kind == "BPE" and not source["model"]["merges"]:
-        raise InputError("the tokenizer has no merges; copy its files again")
+    has_merges = kind != "BPE" or source["model"]["merges"]
+    check(has_merges, "the tokenizer has no merges; copy its files again")
     tokens = source["model"]["vocab"]
     ids = tokens if kind == "BPE" else {token: i for i, (token, _) in enumerate(tokens)}
     ids = ids | {token["content"]: token["id"] for token in source.get("added_tokens") or ()}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_keras.errors import InputError
+from bert_keras.errors import check
 from bert_keras.text.vocab import Vocabulary
 
 
@@ -76,15 +76,10 @@ def pack(
     """
     num_texts = 1 if seconds is None else 2
     num_specials = vocabulary.num_specials(num_texts)
-    if max_length <= num_specials:
-        raise InputError(
-            f"max_length is {max_length}; expected more than the {num_specials} special tokens"
-        )
-    if seconds is not None and len(firsts) != len(seconds):
-        raise InputError(
-            f"there are {len(firsts)} first texts and {len(seconds)} second texts; "
-            "expected the same number"
-        )
+    found = f"max_length is {max_length}"
+    check(max_length > num_specials, f"{found}; expected more than {num_specials} special tokens")
+    counts = {len(firsts), len(firsts if seconds is None else seconds)}
+    check(len(counts) == 1, f"there are {counts} first and second texts; expected one number")
     texts = [*firsts, *(seconds or ())]
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     starts = np.cumsum(lengths) - lengths
@@ -223,8 +218,6 @@ class _Runs(NamedTuple):
         ends = text_starts + spans.lengths + 1
         bounds = np.stack([starts, ends], axis=1).ravel()
         lengths = np.diff(bounds, prepend=0, append=num_rows * length)
-        if lengths.min() < 0:
-            raise AssertionError("texts overlap, or are not in the order of rows and columns")
         return cls(is_first, text_starts, starts, ends, lengths)
 
     def repeated(self, values: np.ndarray, dtype) -> np.ndarray:

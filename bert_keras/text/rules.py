@@ -16,45 +16,42 @@ from bert_keras.text.vocab import WORD_MARK, Specials
 EXCLUDED_SCORE = -100.0  # added to the score of a token that must never be chosen
 
 
-def byte_pair_rules(model: BPE, *, prefixed: bool = False, file: str = "the vocabulary") -> str:
+def byte_pair_rules(model: BPE, *, prefixed: bool = False) -> str:
     """Builds the tokenizer.json of a byte-level BPE, as RobertaTokenizer of transformers does.
 
     Args:
         model: The tokens and merges.
         prefixed: Whether a space is added before each text.
-        file: What an error message names as the source of the tokens.
     """
     tokenizer = Tokenizer(model)
     _, _, cls, sep, _ = tokens = ROBERTA_SPECIALS.tokens
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefixed)
     tokenizer.decoder = decoders.ByteLevel()
-    ids = _add_specials(tokenizer, tokens, file=file)
+    ids = _add_specials(tokenizer, tokens)
     tokenizer.post_processor = RobertaProcessing(
         (sep, ids[sep]), (cls, ids[cls]), add_prefix_space=prefixed
     )
     return tokenizer.to_str()
 
 
-def unigram_rules(
-    model, *, lowercase: bool, keeps_accents: bool, file: str = "the vocabulary"
-) -> str:
+def unigram_rules(model, *, lowercase: bool, keeps_accents: bool) -> str:
     """Builds the tokenizer.json of ALBERT's SentencePiece model, as transformers 4 does.
 
     `model` is SentencePiece's ModelProto, also in the following functions.
     """
     steps = unigram_steps(lowercase=lowercase, keeps_accents=keeps_accents)
     unigrams = _with_divided_commas(model)
-    return _unigram_text(unigrams, [*steps, *_normalization(model)], ALBERT_SPECIALS, file=file)
+    return _unigram_text(unigrams, [*steps, *_normalization(model)], ALBERT_SPECIALS)
 
 
-def sentencepiece_rules(model, *, file: str = "the vocabulary") -> str:
+def sentencepiece_rules(model) -> str:
     """Builds the tokenizer.json that tokenizes as SentencePiece does: KerasHub's ALBERT."""
     tokens = [(each.piece, each.score) for each in model.pieces]
     unigrams = Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False)
-    return _unigram_text(unigrams, _normalization(model), ALBERT_SPECIALS, file=file)
+    return _unigram_text(unigrams, _normalization(model), ALBERT_SPECIALS)
 
 
-def xlm_roberta_rules(model, *, file: str = "the vocabulary") -> str:
+def xlm_roberta_rules(model) -> str:
     """Builds the tokenizer.json of a SentencePiece Unigram model, as XLMRobertaTokenizer does.
 
     The ids are those of fairseq: four special tokens precede the tokens of the model, except its
@@ -64,10 +61,10 @@ def xlm_roberta_rules(model, *, file: str = "the vocabulary") -> str:
     tokens = [(token, 0.0) for token in (cls, pad, sep, unk)]
     tokens += [(each.piece, each.score) for each in model.pieces[3:]]
     unigrams = Unigram([*tokens, (mask, 0.0)], unk_id=3, byte_fallback=False)
-    return _unigram_text(unigrams, _normalization(model), XLM_ROBERTA_SPECIALS, file=file)
+    return _unigram_text(unigrams, _normalization(model), XLM_ROBERTA_SPECIALS)
 
 
-def kobert_rules(model, *, file: str = "the vocabulary") -> str:
+def kobert_rules(model) -> str:
     """Builds the tokenizer.json of KoBERT's SentencePiece Unigram model.
 
     KoBERTTokenizer (SKTBrain/KoBERT) drops accents with the normal form NFKD, which decomposes
@@ -75,7 +72,7 @@ def kobert_rules(model, *, file: str = "the vocabulary") -> str:
     """
     steps = [*unigram_steps(lowercase=False, keeps_accents=False), normalizers.NFC()]
     unigrams = _with_divided_commas(model)
-    return _unigram_text(unigrams, [*steps, *_normalization(model)], KOBERT_SPECIALS, file=file)
+    return _unigram_text(unigrams, [*steps, *_normalization(model)], KOBERT_SPECIALS)
 
 
 def _with_divided_commas(model) -> Unigram:
@@ -95,15 +92,13 @@ def _normalization(model) -> list[normalizers.Normalizer]:
     return [normalizers.Precompiled(charsmap), *steps] if charsmap else steps
 
 
-def _unigram_text(
-    model: Unigram, steps: list[normalizers.Normalizer], specials: Specials, *, file: str
-) -> str:
+def _unigram_text(model: Unigram, steps: list[normalizers.Normalizer], specials: Specials) -> str:
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.Sequence(steps)
     space = pre_tokenizers.Metaspace(replacement=WORD_MARK, prepend_scheme="always")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), space])
     tokenizer.decoder = decoders.Metaspace(replacement=WORD_MARK, prepend_scheme="always")
-    ids = _add_specials(tokenizer, specials.tokens, file=file)
+    ids = _add_specials(tokenizer, specials.tokens)
     _, _, cls, sep, _ = specials.tokens
     separators, segment = " ".join(specials.num_separators * [f"{sep}:0"]), specials.second_segment
     tokenizer.post_processor = TemplateProcessing(
@@ -129,11 +124,11 @@ def _comma_score(token: str) -> float:
     return EXCLUDED_SCORE if len(token) > 1 and token[-1] == "," and token[-2].isdigit() else 0.0
 
 
-def _add_specials(tokenizer: Tokenizer, tokens: tuple[str, ...], *, file: str) -> dict:
+def _add_specials(tokenizer: Tokenizer, tokens: tuple[str, ...]) -> dict:
     """Registers the special tokens and returns their ids."""
     ids = {token: tokenizer.token_to_id(token) for token in tokens}
     missing = [token for token in tokens if ids[token] is None]
-    check(not missing, f"{file} lacks {', '.join(missing)}; expected {' '.join(tokens)}")
+    check(not missing, f"the vocabulary lacks {', '.join(missing)}; expected {' '.join(tokens)}")
     *others, mask = tokens
     added = [AddedToken(token, special=True, normalized=False) for token in others]
     tokenizer.add_special_tokens([*added, AddedToken(mask, special=True, lstrip=True)])

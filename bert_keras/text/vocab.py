@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, islice
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check
 from bert_keras.files import text_lines, write_text
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -55,48 +55,25 @@ class Vocabulary:
 
     def __post_init__(self):
         object.__setattr__(self, "tokens", tuple(self.tokens))
-        if not self.tokens:
-            raise InputError("the vocabulary is empty; expected one token on each line")
-        self._refuse_unusable_tokens()
-        self._refuse_sentencepiece_tokens()
-        missing = [token for token in self.specials.tokens if token not in self.ids]
-        if missing:
-            raise InputError(
-                f"the vocabulary lacks {', '.join(missing)}; BERT needs "
-                f"{' '.join(self.specials.tokens)}"
-            )
-
-    def _refuse_unusable_tokens(self) -> None:
-        """Raises InputError for a blank or repeated token: it would shift or hide other ids."""
-        first_lines: dict[str, int] = {}
         for line, token in enumerate(self.tokens, start=1):
-            first = first_lines.setdefault(token, line)
             is_divided = not self.rules and not _ASCII_SPACES.isdisjoint(token)
-            if not token or is_divided:
+            if not token or is_divided or self.ids[token] + 1 != line:
                 raise InputError(
-                    f"line {line} of the vocabulary, {token[:40]!r}, is blank or contains white "
-                    "space; the line number of a token is its id, so write only the token on this "
-                    "line, or [unusedN]"
+                    f"line {line} of the vocabulary, {token[:40]!r}, is blank, contains white "
+                    "space or is repeated later; the line number of a token is its id, so write "
+                    "only the token on this line, or [unusedN]"
                 )
-            if first != line:
-                raise InputError(
-                    f"lines {first} and {line} of the vocabulary are both {token!r}; expected each "
-                    "token once: rename the second to [unusedN], which keeps the ids of the others"
-                )
-
-    def _refuse_sentencepiece_tokens(self) -> None:
-        """Raises InputError for a list of SentencePiece's tokens, which are not split as WordPiece.
-
-        monologg/kobert has a vocab.txt of this kind.
-        """
-        marked = (token for token in self.tokens if token.startswith(WORD_MARK) and token[1:])
         is_wordpiece = self.rules or any(token.startswith("##") for token in self.tokens)
-        if not is_wordpiece and (example := next(marked, None)):
-            raise InputError(
-                f"the vocabulary has tokens of SentencePiece, such as {example!r}, and this list "
-                "does not state how texts are split; add the spiece.model or tokenizer.json of the "
-                "checkpoint to its folder"
-            )
+        marked = [token for token in self.tokens if token.startswith(WORD_MARK) and token[1:]]
+        check(  # monologg/kobert has a vocab.txt of this kind
+            is_wordpiece or not marked,
+            f"the vocabulary has tokens of SentencePiece, such as {marked[:1]}, and this list does "
+            "not state how texts are split; add the spiece.model or tokenizer.json of the "
+            "checkpoint to its folder",
+        )
+        missing = [token for token in self.specials.tokens if token not in self.ids]
+        expected = " ".join(self.specials.tokens)
+        check(not missing, f"the vocabulary lacks {', '.join(missing)}; expected {expected}")
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "Vocabulary":
@@ -128,11 +105,11 @@ class Vocabulary:
         Raises:
             InputError: The vocabulary has more than `size` tokens.
         """
-        if len(self) > size:
-            raise InputError(
-                f"the vocabulary has {len(self):,} tokens; expected at most {size:,}, the rows of "
-                "the token table: the vocabulary belongs to another checkpoint"
-            )
+        check(
+            len(self) <= size,
+            f"the vocabulary has {len(self):,} tokens; expected at most {size:,}, the rows of the "
+            "token table: the vocabulary belongs to another checkpoint",
+        )
         fillers = (token for n in count() if (token := f"[unused{n}]") not in self.ids)
         added, rules = list(islice(fillers, size - len(self))), self.rules
         if rules:
@@ -202,10 +179,8 @@ def in_order_of_ids(ids: Mapping[str, int], *, file: str) -> tuple[str, ...]:
     Raises:
         InputError: The ids are not 0 to N-1, each once.
     """
-    if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
-        raise InputError(
-            f"{file}: the ids of the tokens are not the numbers from 0 to {len(ids) - 1}, each once"
-        )
+    is_complete = sorted(map(str, ids.values())) == sorted(map(str, range(len(ids))))
+    check(is_complete, f"{file}: the ids are not the numbers from 0 to {len(ids) - 1}, each once")
     return tuple(sorted(ids, key=ids.__getitem__))
 
 

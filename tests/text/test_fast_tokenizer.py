@@ -1,20 +1,20 @@
 """Byte-level BPE and Unigram: ids, offsets, special tokens, packing, and unsupported rules."""
 
 import json
+import re
 
 import numpy as np
 import pytest
+from sentencepiece import SentencePieceProcessor
 
-from bert_keras.checkpoints.huggingface.tokenizer import read_rules
+from bert_keras.checkpoints.huggingface.tokenizer import read_rules, sentencepiece_model
 from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.downstream.ner.words import word_tokens
 from bert_keras.errors import InputError
-from bert_keras.text.fast_tokenizer import (
-    FastTokenizer,
-    rules_vocabulary,
-    tokenizer_of,
-)
+from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, tokenizer_of
 from bert_keras.text.packing import pack
+from bert_keras.text.rules import sentencepiece_rules, unigram_rules
+from bert_keras.text.sentencepiece_files import sentencepiece_of
 from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.unicode_texts import TEXTS
@@ -24,7 +24,11 @@ WRITTEN = "<s> a </s> <pad> <unk> <mask> [CLS] [SEP] [MASK]"
 
 @pytest.fixture(params=["roberta", "albert", "modernbert"])
 def tokenizer(request, subwords):
-    return FastTokenizer(rules_vocabulary(read_rules(subwords[request.param], {})))
+    return made(subwords[request.param])
+
+
+def made(folder, **settings):
+    return FastTokenizer(rules_vocabulary(read_rules(folder, settings)))
 
 
 def test_the_vocabulary_selects_the_tokenizer_class(tokenizer):
@@ -64,7 +68,7 @@ def test_special_tokens_in_text_are_plain_text(tokenizer):
 
 
 def test_added_tokens_in_text_are_tokens_unless_they_are_special(subwords):
-    tokenizer = FastTokenizer(rules_vocabulary(read_rules(subwords["modernbert"], {})))
+    tokenizer = made(subwords["modernbert"])
     encoded = tokenizer.encode("a   e\u0301|||IP_ADDRESS||| [SEP]")
     assert encoded.tokens[:5] == ["a", "   ", "Ã", "©", "|||IP_ADDRESS|||"]
     assert encoded.offsets[:5] == [(0, 1), (4, 4), (4, 5), (4, 5), (6, 22)]
@@ -83,11 +87,8 @@ def test_offsets_cover_the_characters(tokenizer):
 
 
 def test_the_rules_decide_lower_casing(subwords):
-    albert = FastTokenizer(rules_vocabulary(read_rules(subwords["albert"], {})))
-    cased = FastTokenizer(
-        rules_vocabulary(read_rules(subwords["albert"], {"do_lower_case": False}))
-    )
-    roberta = FastTokenizer(rules_vocabulary(read_rules(subwords["roberta"], {})))
+    albert, roberta = made(subwords["albert"]), made(subwords["roberta"])
+    cased = made(subwords["albert"], do_lower_case=False)
     assert (albert.lowercase, cased.lowercase, roberta.lowercase) == (True, False, False)
     assert albert.encode("ÉCOLE").ids == albert.encode("ecole").ids
     assert roberta.decode(roberta.encode("Apache License").ids) == "Apache License"
@@ -95,11 +96,9 @@ def test_the_rules_decide_lower_casing(subwords):
 
 
 def test_commas_are_separated_from_numbers(subwords):
-    tokenizer = FastTokenizer(rules_vocabulary(read_rules(subwords["albert"], {})))
-    assert any(token.rstrip(",")[-1:].isdigit() and token[-1] == "," for token in
-               tokenizer.vocabulary.tokens)  # fmt: skip
-    tokens = tokenizer.encode("12, 30,522 and 0, 1, 2, 3,").tokens
-    assert not any(token[-1] == "," and token[-2:-1].isdigit() for token in tokens)
+    tokenizer, ends_in_both = made(subwords["albert"]), re.compile(r".*\d,").fullmatch
+    assert any(map(ends_in_both, tokenizer.vocabulary.tokens))
+    assert not any(map(ends_in_both, tokenizer.encode("12, 30,522 and 0, 1, 2, 3,").tokens))
 
 
 def test_pairs_are_packed_with_the_special_tokens_of_the_model(tokenizer):
@@ -111,9 +110,8 @@ def test_pairs_are_packed_with_the_special_tokens_of_the_model(tokenizer):
     assert packed["segment_ids"].sum() == vocabulary.specials.second_segment * (len(b) + 1)
     short = pack([a, a], [b * 9, []], vocabulary=vocabulary, max_length=12)
     assert short["input_ids"].shape == (2, 12)
-    assert [*short["input_ids"][1]][: len(a) + 5] == [
-        *cls, *a, *between, *sep, *[vocabulary.pad_id] * (3 - len(between)),
-    ]  # fmt: skip
+    row, num_tokens = [*cls, *a, *between, *sep], len(a) + 2 + len(between)
+    assert [*short["input_ids"][1]] == row + [vocabulary.pad_id] * (12 - num_tokens)
 
 
 def test_padded_vocabularies_keep_their_rules(tokenizer):
@@ -125,14 +123,32 @@ def test_padded_vocabularies_keep_their_rules(tokenizer):
 
 def test_unsupported_rules_are_refused(subwords):
     rules = json.loads(read_rules(subwords["roberta"], {}))
+    nested = {"type": "Sequence", "pretokenizers": [rules["pre_tokenizer"]]}
     for changes, message in (
         ({"pre_tokenizer": {"type": "Whitespace"}}, "is of a BPE tokenizer that splits texts by"),
-        (
-            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [rules["pre_tokenizer"]]}},
-            'is of a BPE tokenizer that splits texts by {"type": "Sequence"',
-        ),
+        ({"pre_tokenizer": nested}, "is of a BPE tokenizer"),
         ({"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}, "is of a WordLeve"),
         ({"model": {"type": "BPE"}}, "tokenizer.json is damaged or another kind of file"),
     ):
         with pytest.raises(InputError, match=message):
             rules_vocabulary(json.dumps(rules | changes))
+
+
+@pytest.mark.parametrize("is_uncased", [True, False, None])
+def test_a_model_file_of_sentencepiece_gives_the_ids_of_the_rules(subwords, is_uncased):
+    model = sentencepiece_model(subwords["albert"] / "spiece.model")
+    if is_uncased is None:
+        rules = sentencepiece_rules(model)
+    else:
+        rules = unigram_rules(model, lowercase=is_uncased, keeps_accents=not is_uncased)
+    vocabulary = rules_vocabulary(rules).padded(410)
+    tokenizer = FastTokenizer(vocabulary)
+    written = SentencePieceProcessor(model_proto=sentencepiece_of(vocabulary).SerializeToString())
+    assert written.vocab_size() == 410
+    for text in (
+        "Café ``quoted''  in 1,000 ways",
+        "İSTANBUL 東京 ﬁ ß\tx a\x0bb",
+        "The Licensor",
+        "",
+    ):
+        assert written.encode(text) == tokenizer.encode(text).ids, text

@@ -1,7 +1,10 @@
+"""Truncation and packing of token ids, and encoded texts."""
+
 import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
+from bert_keras.text.encode import encode, encode_masked
 from bert_keras.text.packing import (
     TextSpans,
     pack,
@@ -10,6 +13,7 @@ from bert_keras.text.packing import (
     packing_features,
     truncated_lengths,
 )
+from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *map(str, range(5, 100))))
@@ -60,25 +64,16 @@ def test_single_texts_exactly():
     assert not batch["segment_ids"].any()
 
 
-def test_long_pairs_are_truncated():
+def test_unusual_texts_exactly():
     batch = pack([[5, 6, 7]], [[10, 11, 12, 13]], vocabulary=VOCABULARY, max_length=8)
     assert batch["input_ids"].tolist() == [[CLS, 5, 6, 7, SEP, 10, 11, SEP]]
-
-
-def test_an_empty_second_text_keeps_its_separator():
     batch = pack([[5]], [[]], vocabulary=VOCABULARY, max_length=8)
     assert batch["input_ids"].tolist() == [[CLS, 5, SEP, SEP]]
     assert batch["segment_ids"].tolist() == [[0, 0, 0, 1]]
-
-
-def test_an_empty_batch():
     assert pack([], vocabulary=VOCABULARY, max_length=8)["input_ids"].shape[0] == 0
-
-
-def test_invalid_input_is_refused():
-    with pytest.raises(InputError, match="max_length is 3; expected more than the 3 special"):
+    with pytest.raises(InputError, match="max_length is 3; expected more than 3 special tokens"):
         pack([[5]], [[6]], vocabulary=VOCABULARY, max_length=3)
-    with pytest.raises(InputError, match="there are 2 first texts and 1 second texts"):
+    with pytest.raises(InputError, match="first and second texts; expected one number"):
         pack([[5], [6]], [[6]], vocabulary=VOCABULARY, max_length=9)
 
 
@@ -153,11 +148,33 @@ def test_random_batches_equal_row_by_row_packing():
         assert rows["segment_ids"][row].tolist() == [0] * (m + 2) + [1] * (n + 1) + padding
 
 
-def test_overlapping_spans_are_refused():
-    for layout in (
-        spans((0, 1, 0, 3, 0, 1), (0, 4, 0, 1, 1, 1)),
-        spans((1, 1, 0, 3, 0, 1), (0, 1, 0, 1, 0, 1)),
-        spans((0, 1, 0, 10, 0, 1)),
-    ):
-        with pytest.raises(AssertionError, match="texts overlap"):
-            packed(TOKENS, layout, num_rows=1, length=10, vocabulary=VOCABULARY)
+TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, "red", "house", "[", "]", "mask")))
+
+
+def test_encoded_pairs_are_truncated_and_padded():
+    inputs = encode(TOKENIZER, ["red house red", "red"], ["house", "house"], max_length=6)
+    assert inputs["input_ids"].tolist() == [[2, 5, 6, 3, 6, 3], [2, 5, 3, 6, 3, 0]]
+    assert inputs["segment_ids"].tolist() == [[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 0]]
+    assert inputs["input_mask"].tolist() == [[1] * 6, [1] * 5 + [0]]
+
+
+def test_only_encode_masked_reads_mask_tokens():
+    assert encode(TOKENIZER, ["[MASK]"], max_length=9)["input_ids"].tolist() == [[2, 7, 9, 8, 3]]
+    inputs = encode_masked(TOKENIZER, ["red", "[MASK] house [MASK]"], max_length=9)
+    assert inputs["input_ids"].tolist() == [[2, 5, 3, 0, 0], [2, 4, 6, 4, 3]]
+    assert inputs["masked_lm_positions"].tolist() == [[0, 0], [1, 3]]
+    assert encode_masked(TOKENIZER, ["red"], max_length=9)["masked_lm_positions"].shape == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (("red", None), "texts is 'red'; expected a list of strings"),
+        ((["red"], "house"), "texts is 'house'"),
+        ((["é", 7], None), "text 1 is 7; expected a string"),
+        ((["é", "red \ud83d"], None), r"text 1 is 'red \\ud83d'; .* valid Unicode"),
+    ],
+)
+def test_other_texts_are_refused(texts, message):
+    with pytest.raises(InputError, match=message):
+        encode(TOKENIZER, *texts, max_length=9)

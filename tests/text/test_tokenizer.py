@@ -1,3 +1,5 @@
+"""WordPiece equals Google's tokenizer, for every character and with all offsets."""
+
 import json
 import random
 import string
@@ -6,9 +8,10 @@ import unicodedata
 from collections import defaultdict, deque
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
+from bert_keras.text.tokenizer import WordCache, WordPieceTokenizer, ids_with_masks
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 SUITE = json.loads((Path(__file__).parent / "unicode_suite.json").read_text("utf-8"))
@@ -116,6 +119,7 @@ def assert_as_google(texts, vocabulary, *, lowercase):
     assert list(map(tokenizer.encode, texts[:1000])) == batch[:1000]
     assert tokenizer.ids_batch(texts) == ids
     flat, lengths = tokenizer.flat_ids(texts)
+    assert (flat.dtype, lengths.dtype) == (np.int32, np.int64)
     assert lengths.tolist() == list(map(len, ids))
     assert flat.tolist() == [number for each in ids for number in each]
 
@@ -124,6 +128,14 @@ def assert_as_google(texts, vocabulary, *, lowercase):
 @pytest.mark.parametrize("name", SUITE)
 def test_unicode_suite_as_google(name, lowercase):
     assert_as_google(SUITE[name], VOCABULARY, lowercase=lowercase)
+
+
+@LOWERCASE
+def test_white_space_and_long_words_as_google(lowercase):
+    long = "a" * 250
+    texts = ["", " ", "  a  ", "\ta\nb\r", f"{long} {long[:200]}.{long}", "[CLS] a", "\n c", "\n"]
+    for some in (texts, ["\n"], [""], []):
+        assert_as_google(some, VOCABULARY, lowercase=lowercase)
 
 
 @pytest.mark.parametrize("count", [400, pytest.param(1500, marks=pytest.mark.slow)])
@@ -157,11 +169,8 @@ def test_every_character_as_google(lowercase, stride):
         and (chr(point) in known or point % 101 == 0 or not in_any(point, blocks))
         and (unicodedata.category(chr(point)) != "Cn" or point % 101 == 0)
     ]
-    texts = [f"a{chr(point)}B {chr(point)}, c" for point in points]
-    tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=lowercase)
-    for text, tokens in zip(texts, tokenizer.encode_batch(texts), strict=True):
-        expected = google_tokens(text, VOCABULARY, lowercase=lowercase)
-        assert (tokens.tokens, tokens.offsets) == expected, ascii(text)
+    texts = [f"a{each}B {each},c'{each} .{each}" for each in map(chr, points)]
+    assert_as_google(texts, VOCABULARY, lowercase=lowercase)
 
 
 def in_any(point: int, ranges) -> bool:
@@ -181,31 +190,19 @@ def test_real_text_as_google(shared_data, case):
 def test_every_corpus_as_google(shared_data, case):
     """Every 40th line, and every fifth line with characters beyond ASCII."""
     vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{case}-vocab.txt")
-    tokenizer = WordPieceTokenizer(vocabulary, lowercase=case == "uncased")
     for path in sorted(path for path in (shared_data / "corpus").rglob("*") if path.is_file()):
         lines = path.read_text("utf-8").split("\n")
         rare = [line for line in lines if not line.isascii()]
-        some = lines[::40] + rare[::5]
-        for line, tokens in zip(some, tokenizer.encode_batch(some), strict=True):
-            expected = google_tokens(line, vocabulary, lowercase=tokenizer.lowercase)
-            assert (tokens.tokens, tokens.offsets) == expected, ascii(line)
+        assert_as_google(lines[::40] + rare[::5], vocabulary, lowercase=case == "uncased")
 
 
 @pytest.mark.parametrize(
     ("text", "tokens", "substrings"),
     [
-        (
-            "xe\u0301 x",
-            ["x", "##e", "x"],
-            ["x", "e", "x"],
-        ),  # the last mark is in no token
+        ("xe\u0301 x", ["x", "##e", "x"], ["x", "e", "x"]),  # the last mark is in no token
         ("e\u0301e", ["e", "##e"], ["e", "e"]),
         ("cafe\u0301 \u0301cafe", ["cafe", "cafe"], ["cafe", "cafe"]),
-        (
-            "c\u200ba\x00fé",
-            ["cafe"],
-            ["c\u200ba\x00fé"],
-        ),  # includes dropped characters
+        ("c\u200ba\x00fé", ["cafe"], ["c\u200ba\x00fé"]),  # includes dropped characters
         ("\ufffdca\u00adfe\u200b", ["cafe"], ["ca\u00adfe"]),
         ("\u200bжé\u200bж\u0301.", ["[UNK]", "."], ["жé\u200bж", "."]),  # the whole word
         ("aİx", ["a", "##i", "##x"], ["a", "İ", "x"]),  # its small form is two characters
@@ -234,13 +231,41 @@ def test_special_tokens_in_text_are_plain_text():
     assert VOCABULARY.mask_id not in tokens.ids
 
 
-def test_batch_ids_and_decoding():
+def test_decoding():
     tokenizer = WordPieceTokenizer(VOCABULARY)
     texts = ["hello the", "", "cafefe 5"]
-    ids = [tokens.ids for tokens in tokenizer.encode_batch(texts)]
-    assert ids == [tokenizer.encode(text).ids for text in texts] == tokenizer.ids_batch(texts)
-    assert [tokenizer.decode(each) for each in ids] == texts
-    assert (tokenizer.vocabulary, tokenizer.lowercase) == (VOCABULARY, True)
+    assert [tokenizer.decode(each) for each in tokenizer.ids_batch(texts)] == texts
+
+
+def test_the_cache_tokenizes_each_word_once_and_is_cleared_when_it_is_full(monkeypatch):
+    monkeypatch.setattr("bert_keras.text.tokenizer.MAX_CACHED_WORDS", 4)
+    tokenized = []
+
+    def tokenize(texts):
+        tokenized.extend(texts)
+        return [[len(text)] for text in texts]
+
+    cache = WordCache(tokenize)
+    for number in range(5):
+        ids, _ = cache.flat_ids([f"{'b' * (number + 1)} a"])
+        assert ids.tolist() == [number + 1, 1]
+    assert tokenized.count("bb") == 1
+    assert tokenized.count("a") == 2
+
+
+def test_an_interrupted_call_leaves_no_wrong_ids_in_the_cache():
+    interrupts = [KeyboardInterrupt]
+
+    def tokenize(texts):
+        if "bb" in texts and interrupts:
+            raise interrupts.pop()
+        return [[len(text)] for text in texts]
+
+    cache = WordCache(tokenize)
+    cache.flat_ids(["a"])
+    with pytest.raises(KeyboardInterrupt):
+        cache.flat_ids(["bb ccc"])
+    assert cache.flat_ids(["ccc a bb dddd"])[0].tolist() == [3, 1, 2, 4]
 
 
 MASK_TOKENIZER = WordPieceTokenizer(
@@ -267,7 +292,6 @@ def test_only_mask_in_capitals_is_the_mask_token(text, tokens):
 
 def test_each_text_keeps_its_tokens():
     texts = ["[MASK] the", "", "cafe", "the [MASK]", "[MASK]"]
-    assert ids_with_masks(texts, MASK_TOKENIZER) == [
-        ids_with_masks([t], MASK_TOKENIZER)[0] for t in texts
-    ]
+    alone = [ids_with_masks([text], MASK_TOKENIZER)[0] for text in texts]
+    assert ids_with_masks(texts, MASK_TOKENIZER) == alone
     assert ids_with_masks([], MASK_TOKENIZER) == []

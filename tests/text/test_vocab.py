@@ -17,32 +17,18 @@ def test_ids_are_line_numbers(tmp_path):
     assert (*specials, vocabulary.mask_id) == (0, 1, 2, 3, 4)
 
 
-def test_saved_file_is_read_back(tmp_path):
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, "ﬁ", "##日"))
-    vocabulary.save(tmp_path / "vocab.txt")
-    assert Vocabulary.from_file(tmp_path / "vocab.txt") == vocabulary
-    assert (tmp_path / "vocab.txt").read_bytes().endswith("ﬁ\n##日\n".encode())
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "the vocabulary is empty; expected one token on each line"),
-        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n", r"the vocabulary lacks \[MASK\]; BERT needs"),
-        (SPECIALS + b"a\nb\na\na\n", "lines 6 and 8 of the vocabulary are both 'a'; expected each"),
-        (SPECIALS + b"a\n\nb\n", "line 7 of the vocabulary, '', is blank or contains white"),
+        (b"", r"the vocabulary lacks \[PAD\], \[UNK\]"),
+        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n", r"the vocabulary lacks \[MASK\]; expected"),
+        (SPECIALS + b"a\nb\na\na\n", "line 6 of the vocabulary, 'a', is .*repeated"),
         (SPECIALS + b"a\n \t\r\nb\n", "line 7 of the vocabulary, ' .*', is blank"),
         (SPECIALS + b"a\n\n", "line 7 of the vocabulary, '', is blank"),
-        (
-            SPECIALS + b"the\t17\n",
-            r"line 6 of the vocabulary, 'the\\t17', is blank or",
-        ),
-        (
-            SPECIALS.replace(b"\n", b"\r"),
-            r"line 1 of the vocabulary, '\[PAD\]\\r.*is blank or contains white space",
-        ),
+        (SPECIALS + b"the\t17\n", r"line 6 of the vocabulary, 'the\\t17', is blank"),
+        (SPECIALS.replace(b"\n", b"\r"), r"line 1 of the vocabulary, '\[PAD\]\\r"),
+        (SPECIALS + "▁the\n".encode(), "tokens of SentencePiece"),
         (b"[PAD]\n\xff\n", "line 2 is not UTF-8"),
-        ("[PAD]\n".encode("utf-16"), "line 1 is not UTF-8"),
     ],
 )
 def test_unusable_files_are_named(tmp_path, content, message):
@@ -64,12 +50,7 @@ def test_non_ascii_white_space_may_be_a_token(tmp_path):
 def test_padding_appends_unused_tokens():
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "[unused0]", "a", "[unused2]"))
     assert vocabulary.padded(8) == vocabulary
-    assert vocabulary.padded(11).tokens == (
-        *vocabulary.tokens,
-        "[unused1]",
-        "[unused3]",
-        "[unused4]",
-    )
+    assert vocabulary.padded(11).tokens[8:] == ("[unused1]", "[unused3]", "[unused4]")
     with pytest.raises(InputError, match="vocabulary has 8 tokens; expected at most 7, the rows"):
         vocabulary.padded(7)
 
@@ -79,8 +60,3 @@ def test_published_vocabularies_load(shared_data, name, size):
     vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{name}-vocab.txt")
     assert len(vocabulary) == size
     assert vocabulary.mask_id == 103
-
-
-def test_missing_file(tmp_path):
-    with pytest.raises(InputError, match=r"none\.txt does not exist; expected a file"):
-        Vocabulary.from_file(tmp_path / "none.txt")
