@@ -167,8 +167,7 @@ class EncoderBlock(BertLayer):
         return norm(hidden_XD + self.dropout(x_XD, training=training))
 
     def _add_in_kernel(self, x_XD, hidden_XD, norm, *, training):
-        from bert_keras.layers.jax_kernels import draw
-        from bert_keras.layers.jax_norm import dropout_add_norm
+        from bert_keras.layers.jax_kernels import draw, dropout_add_norm
 
         beta = norm.beta if norm.center else ops.zeros_like(norm.gamma)
         gamma, beta = ops.cast(norm.gamma, "float32"), ops.cast(beta, "float32")

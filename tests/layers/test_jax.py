@@ -59,7 +59,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from bert_keras.layers.jax_attention import attention
-from bert_keras.layers.jax_norm import dropout_add_norm
+from bert_keras.layers.jax_kernels import dropout_add_norm
 from bert_keras.layers.jax_ops import is_kept
 
 random, key = np.random.default_rng(0), jnp.array([5, 77], jnp.uint32)

@@ -1,166 +1,220 @@
-"""One battery for every layer and head: the Keras contract."""
+"""One battery for every layer and head: the Keras contract, any size, mixed precision."""
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_keras.layers.attention import SelfAttention, rotation
+from bert_keras.layers.bilstm import BiLSTM, LayerMix
 from bert_keras.layers.block import EncoderBlock, FeedForward
 from bert_keras.layers.embeddings import BertEmbeddings
-from bert_keras.layers.heads import ClassificationHead, MaskedLMHead, Pooler
+from bert_keras.layers.heads import (
+    ClassificationHead,
+    MaskedLMHead,
+    Pooler,
+    ReplacedTokenHead,
+    SpanHead,
+    TokenLabelsHead,
+)
 from bert_keras.layers.primitives import LayerNorm
 
-B, T, D, N, P, V = 3, 5, 8, 2, 4, 20
-HIDDEN = np.random.default_rng(0).normal(size=(B, T, D)).astype("float32")
-FLAT = HIDDEN.reshape(B * T, D)
-ROTATION = np.asarray(rotation(np.arange(T), head_size=D // N, base=100.0))
-BIAS = np.zeros((B, 1, 1, T), "float32")
-IDS = np.random.default_rng(1).integers(0, V, (B, T), dtype="int32")
-POSITION_IDS = np.tile(np.array([0, 1, 2, 3, 0], "int32"), (B, 1))
-POSITIONS = np.random.default_rng(2).integers(0, T, (B, P), dtype="int32")
+D, N, P, V = 8, 2, 4, 20
 TABLE = np.random.default_rng(3).normal(size=(V, D)).astype("float32")
 
+
+def states(b, t):
+    return np.random.default_rng(0).normal(size=(b, t, D)).astype("float32")
+
+
+def flat(b, t):
+    return states(b, t).reshape(b * t, D)
+
+
+def ids(b, t, *, most=V, seed=1):
+    return np.random.default_rng(seed).integers(0, most, (b, t), dtype="int32")
+
+
+def bias(b, t):
+    return np.zeros((b, 1, 1, t), "float32")
+
+
+def factors(b, t):
+    return np.asarray(rotation(np.arange(t), head_size=D // N, base=100.0))
+
+
+class Case(NamedTuple):
+    layer: keras.layers.Layer
+    inputs: Callable[[int, int], tuple]  # of a batch and a length
+    shapes: Callable[[int, int], Any]  # of the outputs
+    weights: dict[str, tuple] | int  # shapes by name, or their number
+
+
+STD = {"initializer_stddev": 0.5}
+NORM = {"layer_norm_epsilon": 1e-12, **STD}
+TABLES = {"dropout_rate": 0.2, **NORM}
+BLOCK = {"hidden_dropout_rate": 0.2, "attention_dropout_rate": 0.2, **NORM}
+PLAIN = {"has_biases": False}
+TRANSFORM = {"transform/kernel": (D, D), "transform/bias": (D,)}
+LAYER_NORM = {"norm/gamma": (D,), "norm/beta": (D,)}
+
+
+def dense(units):
+    return {"dense/kernel": (D, units), "dense/bias": (units,)}
+
+
+def attended(b, t):
+    return (b * t, D), (b, N, t, t)
+
+
 CASES = {
-    "embeddings": (
-        BertEmbeddings(
-            V,
-            D,
-            max_positions=7,
-            num_segments=2,
-            dropout_rate=0.2,
-            layer_norm_epsilon=1e-12,
-            initializer_stddev=0.5,
-        ),
-        (IDS, IDS % 2),
-        (B, T, D),
+    "embeddings": Case(
+        BertEmbeddings(V, D, max_positions=7, num_segments=2, **TABLES),
+        lambda b, t: (ids(b, t), ids(b, t) % 2),
+        lambda b, t: (b, t, D),
         5,
     ),
-    "embeddings_at_positions": (
-        BertEmbeddings(
-            V,
-            D,
-            max_positions=4,
-            num_segments=2,
-            dropout_rate=0.2,
-            layer_norm_epsilon=1e-12,
-            initializer_stddev=0.5,
-        ),
-        (IDS, IDS % 2, POSITION_IDS),
-        (B, T, D),
+    "embeddings_at_positions": Case(
+        BertEmbeddings(V, D, max_positions=4, num_segments=2, **TABLES),
+        lambda b, t: (ids(b, t), ids(b, t) % 2, ids(b, t, most=4)),
+        lambda b, t: (b, t, D),
         5,
     ),
-    "embeddings_of_relatives": (
+    "embeddings_of_relatives": Case(
         BertEmbeddings(
-            V,
-            D,
-            max_positions=T,
-            num_segments=0,
-            dropout_rate=0.2,
-            layer_norm_epsilon=1e-12,
-            initializer_stddev=0.5,
-            embedding_size=6,
-            position_offset=2,
+            V, D, max_positions=7, num_segments=0, embedding_size=6, position_offset=2, **TABLES
         ),
-        (IDS, IDS % 2),
-        (B, T, D),
+        lambda b, t: (ids(b, t), ids(b, t) % 2),
+        lambda b, t: (b, t, D),
         6,
     ),
-    "attention": (
-        SelfAttention(N, dropout_rate=0.2, initializer_stddev=0.5),
-        (FLAT, BIAS),
-        ((B * T, D), (B, N, T, T)),
+    "attention": Case(
+        SelfAttention(N, dropout_rate=0.2, **STD),
+        lambda b, t: (flat(b, t), bias(b, t)),
+        attended,
         8,
     ),
-    "rotary_attention": (
-        SelfAttention(N, dropout_rate=0.2, initializer_stddev=0.5, has_biases=False),
-        (FLAT, BIAS, ROTATION),
-        ((B * T, D), (B, N, T, T)),
+    "rotary_attention": Case(
+        SelfAttention(N, dropout_rate=0.2, **PLAIN, **STD),
+        lambda b, t: (flat(b, t), bias(b, t), factors(b, t)),
+        attended,
         4,
     ),
-    "gated_feed_forward": (
-        FeedForward(
-            3 * D, activation="gelu", initializer_stddev=0.5, is_gated=True, has_biases=False
-        ),
-        (FLAT,),
-        (B * T, D),
+    "feed_forward": Case(
+        FeedForward(3 * D, activation="gelu", **STD),
+        lambda b, t: (flat(b, t),),
+        lambda b, t: (b * t, D),
+        4,
+    ),
+    "gated_feed_forward": Case(
+        FeedForward(3 * D, activation="gelu", is_gated=True, **PLAIN, **STD),
+        lambda b, t: (flat(b, t),),
+        lambda b, t: (b * t, D),
         2,
     ),
-    "feed_forward": (
-        FeedForward(3 * D, activation="gelu", initializer_stddev=0.5),
-        (FLAT,),
-        (B * T, D),
-        4,
+    "pooler": Case(
+        Pooler(D, activation="tanh"), lambda b, t: (flat(b, t),), lambda b, t: (b * t, D), 2
     ),
-    "pooler": (Pooler(D, activation="tanh"), (FLAT,), (B * T, D), 2),
-    "pooler_with_norm": (
+    "pooler_with_norm": Case(
         Pooler(D, activation="gelu", use_bias=False, layer_norm_epsilon=1e-5),
-        (FLAT,),
-        (B * T, D),
+        lambda b, t: (flat(b, t),),
+        lambda b, t: (b * t, D),
         2,
     ),
-    "norm": (LayerNorm(epsilon=1e-12), (HIDDEN,), (B, T, D), 2),
-    "block": (
-        EncoderBlock(
-            N,
-            3 * D,
-            activation="gelu",
-            hidden_dropout_rate=0.2,
-            attention_dropout_rate=0.2,
-            layer_norm_epsilon=1e-12,
-            initializer_stddev=0.5,
-        ),
-        (HIDDEN, BIAS),
-        ((B, T, D), (B, N, T, T)),
+    "norm": Case(LayerNorm(epsilon=1e-12), lambda b, t: (states(b, t),), lambda b, t: (b, t, D), 2),
+    "block": Case(
+        EncoderBlock(N, 3 * D, activation="gelu", **BLOCK),
+        lambda b, t: (states(b, t), bias(b, t)),
+        lambda b, t: ((b, t, D), (b, N, t, t)),
         16,
     ),
-    "pre_norm_block": (
+    "pre_norm_block": Case(
         EncoderBlock(
             N,
             3 * D,
             activation="silu",
-            hidden_dropout_rate=0.2,
-            attention_dropout_rate=0.2,
-            layer_norm_epsilon=1e-12,
-            initializer_stddev=0.5,
             is_pre_norm=True,
             is_gated=True,
-            has_biases=False,
             has_attention_norm=False,
+            **PLAIN,
+            **BLOCK,
         ),
-        (HIDDEN, BIAS, ROTATION),
-        ((B, T, D), (B, N, T, T)),
+        lambda b, t: (states(b, t), bias(b, t), factors(b, t)),
+        lambda b, t: ((b, t, D), (b, N, t, t)),
         7,
     ),
-    "untied_masked_lm": (
-        MaskedLMHead(
-            V,
-            activation="gelu",
-            layer_norm_epsilon=1e-12,
-            initializer_stddev=0.5,
-            has_biases=False,
-            ties_decoder=False,
-        ),
-        (HIDDEN, POSITIONS, TABLE),
-        (B, P, V),
+    "masked_lm": Case(
+        MaskedLMHead(V, activation="gelu", **NORM),
+        lambda b, t: (states(b, t), ids(b, P, most=t, seed=2), TABLE),
+        lambda b, t: (b, P, V),
+        {**TRANSFORM, **LAYER_NORM, "output_bias": (V,)},
+    ),
+    "untied_masked_lm": Case(
+        MaskedLMHead(V, activation="gelu", ties_decoder=False, **PLAIN, **NORM),
+        lambda b, t: (states(b, t), ids(b, P, most=t, seed=2), TABLE),
+        lambda b, t: (b, P, V),
         4,
     ),
-    "masked_lm": (
-        MaskedLMHead(V, activation="gelu", layer_norm_epsilon=1e-12, initializer_stddev=0.5),
-        (HIDDEN, POSITIONS, TABLE),
-        (B, P, V),
+    "masked_lm_of_a_factorised_table": Case(
+        MaskedLMHead(V, activation="gelu", **NORM),
+        lambda b, t: (states(b, t), ids(b, P, most=t, seed=2), TABLE[:, :6]),
+        lambda b, t: (b, P, V),
         5,
     ),
-    "masked_lm_of_a_factorised_table": (
-        MaskedLMHead(V, activation="gelu", layer_norm_epsilon=1e-12, initializer_stddev=0.5),
-        (HIDDEN, POSITIONS, TABLE[:, :6]),
-        (B, P, V),
-        5,
+    "classification": Case(
+        ClassificationHead(3, dropout_rate=0.2, **STD),
+        lambda b, t: (states(b, t)[:, 0],),
+        lambda b, t: (b, 3),
+        dense(3),
     ),
-    "classification": (
-        ClassificationHead(3, dropout_rate=0.2, initializer_stddev=0.5),
-        (HIDDEN[:, 0],),
-        (B, 3),
-        2,
+    "token_labels": Case(
+        TokenLabelsHead(5, dropout_rate=0.2, **STD),
+        lambda b, t: (states(b, t),),
+        lambda b, t: (b, t, 5),
+        dense(5),
+    ),
+    "token_labels_after_a_norm": Case(
+        TokenLabelsHead(5, dropout_rate=0.2, activation="gelu", **PLAIN, **STD),
+        lambda b, t: (states(b, t),),
+        lambda b, t: (b, t, 5),
+        {"transform/kernel": (D, D), "norm/gamma": (D,), **dense(5)},
+    ),
+    "replaced_token": Case(
+        ReplacedTokenHead(activation="gelu", **STD),
+        lambda b, t: (states(b, t),),
+        lambda b, t: (b, t),
+        {**TRANSFORM, **dense(1)},
+    ),
+    "span": Case(
+        SpanHead(**STD),
+        lambda b, t: (states(b, t),),
+        lambda b, t: {"start": (b, t), "end": (b, t)},
+        dense(2),
+    ),
+    "bilstm": Case(
+        BiLSTM(4, num_layers=2, dropout_rate=0.5),
+        lambda b, t: (states(b, t), np.arange(t) < np.arange(t, t - b, -1).clip(1)[:, None]),
+        lambda b, t: (b, t, 8),
+        {
+            f"layer_{layer}/{direction}_lstm/lstm_cell/{name}": shape
+            for layer in range(2)
+            for direction in ("forward", "backward")
+            for name, shape in (
+                ("kernel", (8, 16)),
+                ("recurrent_kernel", (4, 16)),
+                ("bias", (16,)),
+            )
+        },
+    ),
+    "layer_mix": Case(
+        LayerMix(),
+        lambda b, t: (states(b, t * 4).reshape(b, t, 4, D),),
+        lambda b, t: (b, t, D),
+        {"layer_logits": (4,), "scale": ()},
     ),
 }
 
@@ -170,63 +224,94 @@ def case(request):
     return CASES[request.param]
 
 
-def arrays(outputs):
-    return [np.asarray(each) for each in (outputs if isinstance(outputs, tuple) else (outputs,))]
+def arrays(outputs) -> list[np.ndarray]:
+    return [keras.ops.convert_to_numpy(each) for each in tf.nest.flatten(outputs)]
 
 
-def test_shapes_weights_and_finite_values(case):
-    layer, inputs, shape, num_weights = case
-    outputs = layer(*inputs)
-    shapes = shape if isinstance(shape[0], tuple) else (shape,)
-    assert [tuple(each.shape) for each in arrays(outputs)] == list(shapes)
-    assert all(np.isfinite(each).all() for each in arrays(outputs))
-    assert len(layer.weights) == num_weights
-    assert len({weight.path for weight in layer.weights}) == num_weights
-    symbolic = layer(*(keras.KerasTensor(each.shape, str(each.dtype)) for each in inputs))
-    symbolic = symbolic if isinstance(symbolic, tuple) else (symbolic,)
-    assert [each.shape for each in symbolic] == list(shapes)
+def rebuilt(case, **changes):
+    """A new layer of the same configuration and weights."""
+    layer, inputs = case.layer, case.inputs(3, 5)
+    layer(*inputs)
+    config = json.loads(json.dumps(keras.layers.serialize(layer)))
+    config["config"] |= changes
+    new = keras.layers.deserialize(config)
+    new(*inputs)
+    new.set_weights(layer.get_weights())
+    return new
+
+
+def test_weights_have_their_public_names(case):
+    case.layer(*case.inputs(2, 5))
+    weights = {weight.path: tuple(weight.shape) for weight in case.layer.weights}
+    if isinstance(case.weights, int):
+        assert len(weights) == len(case.layer.weights) == case.weights
+    else:
+        expected = {f"{case.layer.name}/{name}": shape for name, shape in case.weights.items()}
+        assert weights == expected
 
 
 def test_config_rebuilds_the_layer(case):
-    layer, inputs, _, _ = case
-    outputs = layer(*inputs)
-    rebuilt = type(layer).from_config(layer.get_config())
-    assert rebuilt.get_config() == layer.get_config()
-    rebuilt(*inputs)
-    rebuilt.set_weights(layer.get_weights())
-    for ours, theirs in zip(arrays(outputs), arrays(rebuilt(*inputs)), strict=True):
+    new, inputs = rebuilt(case), case.inputs(3, 5)
+    assert (type(new), new.get_config()) == (type(case.layer), case.layer.get_config())
+    for ours, theirs in zip(arrays(new(*inputs)), arrays(case.layer(*inputs)), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_serialization_needs_no_custom_objects(case):
-    layer = case[0]
-    rebuilt = keras.layers.deserialize(keras.layers.serialize(layer))
-    assert type(rebuilt) is type(layer)
+def test_any_batch_and_length_in_one_graph(case):
+    graph = tf.function(lambda *inputs: case.layer(*inputs), reduce_retracing=True)
+    for batch, length in ((1, 1), (3, 5), (2, 7)):
+        inputs = case.inputs(batch, length)
+        shapes = case.shapes(batch, length)
+        outputs, eager = graph(*map(tf.constant, inputs)), case.layer(*inputs)
+        assert tf.nest.map_structure(lambda each: tuple(each.shape), eager) == shapes
+        symbols = (keras.KerasTensor(each.shape, str(each.dtype)) for each in inputs)
+        symbolic = case.layer(*symbols)
+        assert keras.tree.map_structure(lambda each: tuple(each.shape), symbolic) == shapes
+        for ours, theirs in zip(arrays(outputs), arrays(eager), strict=True):
+            assert np.isfinite(ours).all()
+            np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert graph.experimental_get_tracing_count() <= 3
 
 
 def test_every_weight_gets_a_gradient(case):
-    import tensorflow as tf
-
-    layer, inputs, _, _ = case
+    layer, inputs = case.layer, case.inputs(3, 5)
     layer(*inputs)
+    weights, random = layer.trainable_weights, np.random.default_rng(4)
     with tf.GradientTape() as tape:
-        outputs = layer(*inputs)
-        first = outputs[0] if isinstance(outputs, tuple) else outputs
-        loss = keras.ops.sum(first * np.random.default_rng(4).normal(size=first.shape))
-    for weight, gradient in zip(
-        layer.trainable_weights,
-        tape.gradient(loss, [w.value for w in layer.trainable_weights]),
-        strict=True,
-    ):
+        outputs = layer(*inputs, **({"training": True} if hasattr(layer, "dropout") else {}))
+        outputs = outputs[:1] if isinstance(outputs, tuple) else tf.nest.flatten(outputs)
+        loss = sum(tf.reduce_sum(x * random.normal(size=x.shape)) for x in outputs)
+    assert len(weights) == len(layer.weights)
+    gradients = tape.gradient(loss, [weight.value for weight in weights])
+    for weight, gradient in zip(weights, gradients, strict=True):
         assert gradient is not None, weight.path
         if not weight.path.endswith("key/bias"):  # softmax does not see it
             assert np.abs(tf.convert_to_tensor(gradient)).max() > 0, weight.path
 
 
-def test_bfloat16_runs(case):
-    layer, inputs, _, _ = case
-    config = {**layer.get_config(), "dtype": "mixed_bfloat16"}
-    outputs = type(layer).from_config(config)(*inputs)
-    first = outputs[0] if isinstance(outputs, tuple) else outputs
-    logits = isinstance(layer, MaskedLMHead | ClassificationHead)
-    assert keras.backend.standardize_dtype(first.dtype) == ("float32" if logits else "bfloat16")
+@pytest.mark.parametrize(
+    ("dtype", "unit"), [("bfloat16", 2**-8), ("float16", 2**-11)], ids=["bfloat16", "float16"]
+)
+def test_mixed_policies_are_close_to_float32(case, dtype, unit):
+    inputs, mixed = case.inputs(3, 5), rebuilt(case, dtype=f"mixed_{dtype}")
+    assert {weight.dtype for weight in mixed.weights} == {"float32"}
+    assert mixed.compute_dtype == dtype
+    heads = (MaskedLMHead, ClassificationHead)
+    outputs = mixed(*inputs)
+    first = tf.nest.flatten(outputs)[0]
+    is_head = isinstance(mixed, heads)
+    assert keras.backend.standardize_dtype(first.dtype) == ("float32" if is_head else dtype)
+    for ours, theirs in zip(arrays(outputs), arrays(case.layer(*inputs)), strict=True):
+        difference = np.abs(ours.astype("float32") - theirs).max() / np.abs(theirs).max()
+        # Roundings of states, weights, norm and product, each by half a unit or less.
+        assert difference < 6 * unit
+
+
+@pytest.mark.parametrize("name", ["classification", "token_labels", "span"])
+def test_small_heads_compute_in_float32_under_mixed_policies(name):
+    """From the same rounded states their logits are those of float32, to float32's precision."""
+    rounded = keras.ops.cast(CASES[name].inputs(3, 5)[0], "bfloat16")
+    mixed = rebuilt(CASES[name], dtype="mixed_bfloat16")
+    exact = CASES[name].layer(keras.ops.cast(rounded, "float32"))
+    for ours, theirs in zip(arrays(mixed(rounded)), arrays(exact), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
