@@ -117,8 +117,6 @@ MISTAKES = {
     "value of a setting": (FINETUNE + " --set num_epochs=many", "many"),
     "size": (PRETRAIN + " --set size=huge", "huge"),
     "size of a layer": (PRETRAIN + " --set size=L-2_H-1000000000_A-10", "1000000000"),
-    "profiled steps": (PRETRAIN + " --profile 9999:9999", "9,999"),
-    "order of profiled steps": (PRETRAIN + " --profile 5:2", "'5:2'"),
     "batch size 0": (FINETUNE + " --batch-size 0", "batch_size is 0"),
     "negative rate": (FINETUNE + " --learning-rate -1", "-1"),
     "seeds of a study": (FINETUNE + " --seeds 0", "0 seeds"),

@@ -68,7 +68,6 @@ def demo(options: argparse.Namespace) -> None:
     required("--records", "DIR", "a folder that bert-tfrecords build wrote"),
     option("--from", "DIR", "a checkpoint to continue from, with its training state", dest="start"),
     option("--output", "DIR", "the folder of the run"),
-    option("--profile", "FIRST:LAST", "the steps to profile in TensorBoard, such as 20:25"),
     flag("--dry-run", "take ten steps, print the cost of the run, write nothing"),
     option("--steps", "N", "--set num_steps=N", dest="num_steps", type=int),
     *TRAINING,
@@ -82,7 +81,6 @@ def pretrain(options: argparse.Namespace) -> None:
     from bert_keras.families import preset
     from bert_keras.runs.pretrain import forecast, pretrain
     from bert_keras.runs.settings import pretrain_settings
-    from bert_keras.training.performance import steps_to_profile
 
     recipe, teacher = pretrain_settings(
         options.recipe, teacher=options.teacher, changes=_changes(options, "num_steps")
@@ -97,8 +95,7 @@ def pretrain(options: argparse.Namespace) -> None:
         if options.dry_run:
             print(forecast(recipe, **arguments))
             return
-        profile = steps_to_profile(options.profile) if options.profile else None
-        result = pretrain(recipe, output=options.output, profile=profile, **arguments)
+        result = pretrain(recipe, output=options.output, **arguments)
     _print_scores(result.scores, options.output)
 
 

@@ -18,7 +18,7 @@ import tensorflow as tf
 from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.data.record_file import readable_records
 from bert_keras.distribution.strategy import is_chief
-from bert_keras.errors import check, counted
+from bert_keras.errors import counted
 from bert_keras.files import StrPath, readable_size
 from bert_keras.models.initial_weights import start_with_local_attention
 from bert_keras.models.task_models import TaskModel
@@ -45,7 +45,6 @@ from bert_keras.training.states import BestModel, load_training_state, training_
 from bert_keras.training.tensorboard import (
     MaskedSamples,
     NormsByLayer,
-    Profile,
     write_hyperparameters,
     write_projector,
 )
@@ -60,7 +59,6 @@ def pretrain(
     output: StrPath,
     start: StrPath | None = None,
     teacher: StrPath | Distillation | None = None,
-    profile: tuple[int, int] | None = None,
     **changes: Any,
 ) -> RunResult:
     """Pretrains a model on `records`/train*.tfrecord.
@@ -84,7 +82,6 @@ def pretrain(
             lacks start with random weights. With a training state the run continues at its step,
             which `num_steps` includes, and reads the records from their beginning.
         teacher: A model from which to distil. It is not saved.
-        profile: The first and the last step whose profile is logged.
         **changes: New values of fields of the recipe and the distillation, such as
             `num_steps=20_000` or `temperature=1.5`.
 
@@ -106,10 +103,6 @@ def pretrain(
     ```
     """
     recipe, distillation = pretrain_settings(recipe, teacher=teacher, changes=changes)
-    first, _ = profile or (0, 0)
-    check(
-        first <= recipe.end, f"the first step to profile is {first:,}; the last is {recipe.end:,}"
-    )
     inputs = PretrainInputs(recipe, records=records, start=start, distillation=distillation)
     claimed = {"records": os.path.realpath(records)}
     if (starting_point := inputs.starting_point) is not None:
@@ -120,13 +113,11 @@ def pretrain(
         scores = read_scores(folder)
         if scores is None:
             hyperparameters = dataclasses.asdict(recipe) | teaching
-            scores = _train(inputs, folder, hyperparameters=hyperparameters, profile=profile)
+            scores = _train(inputs, folder, hyperparameters=hyperparameters)
     return RunResult(scores, folder / MODEL)
 
 
-def _train(
-    inputs: PretrainInputs, output: Path, *, hyperparameters: dict, profile: tuple[int, int] | None
-) -> dict:
+def _train(inputs: PretrainInputs, output: Path, *, hyperparameters: dict) -> dict:
     """Trains in a claimed output folder; returns the scores as `pretrain` does."""
     recipe = inputs.recipe
     trained = compiled_pretrainer(inputs)
@@ -156,7 +147,7 @@ def _train(
             inputs.training_batches,
             settings,
             held_out=held_out,
-            board=_board(inputs, sample, logs, profile),
+            board=_board(inputs, sample, logs),
             callbacks=[best],
         )
         if not is_chief():
@@ -181,17 +172,13 @@ def _train(
     return write_scores(output, scores)
 
 
-def _board(
-    inputs: PretrainInputs, sample: tuple, logs: Path, profile: tuple[int, int] | None
-) -> list[keras.callbacks.Callback]:
+def _board(inputs: PretrainInputs, sample: tuple, logs: Path) -> list[keras.callbacks.Callback]:
     """Returns the callbacks that log to TensorBoard."""
     board: list[keras.callbacks.Callback] = [NormsByLayer()]
     if "masked_lm" in sample[1]:
         period = inputs.recipe.logs_per_checkpoint
         folder = logs / "samples"
         board.append(MaskedSamples(sample, inputs.vocabulary, folder, epochs_per_sample=period))
-    if profile:
-        board.append(Profile(logs / "train", first=profile[0], last=profile[1]))
     return board
 
 

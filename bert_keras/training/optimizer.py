@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from bert_keras.distribution.replicas import sum_over_replicas
-from bert_keras.errors import InputError
+from bert_keras.errors import check
 
 _HYPERPARAMETERS = (
     *("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction"),
@@ -76,23 +76,23 @@ class BertOptimizer(keras.optimizers.Optimizer):
     def build(self, var_list):
         if self.built:
             return
-        _check_dtypes({variable.dtype for variable in var_list})
+        # The factor 0.999 of an average is 1 in bfloat16, and small squares are 0 in float16.
+        narrow = {variable.dtype for variable in var_list} & {"bfloat16", "float16"}
+        check(not narrow, f"the weights are {narrow}; use a policy mixed_*, which keeps float32")
         paths = [variable.path for variable in var_list]
-        if self.layer_rate_decay != 1 and not any(map(encoder_layer, paths)):
-            raise InputError(
-                f"layer_rate_decay is {self.layer_rate_decay}, but the optimizer received no "
-                "weight of an encoder layer; expected a model that trains a BertEncoder; leave "
-                "layer_rate_decay out"
-            )
+        check(
+            self.layer_rate_decay == 1 or any(map(encoder_layer, paths)),
+            f"layer_rate_decay is {self.layer_rate_decay}, but the optimizer received no weight of "
+            "an encoder layer; leave it out",
+        )
         super().build(var_list)
         self._momentums, self._velocities = [], []
         for variable in var_list:
             self._momentums.append(self.add_variable_from_reference(variable, "momentum"))
-            if self._has_velocity(variable):
-                velocity = self.add_variable_from_reference(variable, "velocity")
-            else:
-                velocity = None
-            self._velocities.append(velocity)
+            has_velocity = self._has_velocity(variable)
+            self._velocities.append(
+                self.add_variable_from_reference(variable, "velocity") if has_velocity else None
+            )
         self.gradient_norm = self.add_variable((), dtype="float32", name="gradient_norm")
         self.gradient_norms = self.add_variable(
             (len(var_list),), dtype="float32", name="gradient_norms"
@@ -244,18 +244,6 @@ def _dense(gradient):
     return tf.convert_to_tensor(gradient)
 
 
-def _check_dtypes(dtypes: set[str]) -> None:
-    """Raises InputError if weights are too narrow for averages of gradients.
-
-    The factor 0.999 of an average is 1 in bfloat16, and small squares are 0 in float16.
-    """
-    for dtype in dtypes & {"bfloat16", "float16"}:
-        raise InputError(
-            f"the weights are {dtype}, in which the averages of an optimizer are wrong; use the "
-            f"dtype policy mixed_{dtype}, which keeps the weights in float32"
-        )
-
-
 def is_exempt(path: str) -> bool:
     """Returns whether a weight has no weight decay.
 
@@ -400,11 +388,8 @@ class Muon(BertAdamW):
         super().__init__(learning_rate, name=name, **kwargs)
 
     def build(self, var_list):
-        if all(map(self._has_velocity, var_list)):
-            raise InputError(
-                "Muon received no matrix of an encoder layer; expected a model that trains a "
-                "BertEncoder; use BertAdamW"
-            )
+        has_matrices = not all(map(self._has_velocity, var_list))
+        check(has_matrices, "Muon received no matrix of an encoder layer; use BertAdamW")
         super().build(var_list)
 
     def _has_velocity(self, variable):

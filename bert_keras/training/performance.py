@@ -1,11 +1,9 @@
 """Counts the operations of a training step and measures the peak speed of the hardware."""
 
 import math
-import re
 import time
 
 from bert_keras.config import BertConfig
-from bert_keras.errors import check
 
 
 def flops_per_example(config: BertConfig, length: int, num_predictions: int) -> int:
@@ -68,11 +66,3 @@ def peak_flops_per_second(dtype: str) -> float:
     while time.perf_counter() < end:
         best = min(best, seconds(square, products=products))
     return 2 * size**3 / best
-
-
-def steps_to_profile(text: str) -> tuple[int, int]:
-    """Parses "10:20" as (10, 20), the first and the last step, counted from 1."""
-    match = re.fullmatch(r"(\d+):(\d+)", text)
-    first, last = map(int, match.groups()) if match else (0, 0)
-    check(1 <= first <= last, f"the steps to profile are {text!r}; expected such as 20:25")
-    return first, last

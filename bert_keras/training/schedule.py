@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from bert_keras.errors import InputError
+from bert_keras.errors import check
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -32,10 +32,8 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     """
 
     def __init__(self, peak: float, *, num_steps: int, num_warmup_steps: int):
-        if not 0 <= num_warmup_steps < num_steps:
-            raise InputError(
-                f"num_warmup_steps is {num_warmup_steps} of num_steps {num_steps}; expected fewer"
-            )
+        found = f"num_warmup_steps is {num_warmup_steps} of num_steps {num_steps}"
+        check(0 <= num_warmup_steps < num_steps, f"{found}; expected fewer")
         self.peak = peak
         self.num_steps = num_steps
         self.num_warmup_steps = num_warmup_steps

@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from bert_keras.distribution.loss import GlobalLoss
-from bert_keras.errors import InputError, check_name
+from bert_keras.errors import check, check_name
 
 SIMILARITIES = ("cosine", "dot")
 DISTANCES = ("euclidean", "cosine")
@@ -32,34 +32,24 @@ class SentenceLoss(GlobalLoss):
         return {**super().get_config(), **{name: getattr(self, name) for name in self.arguments}}
 
     def columns(self, y_pred):
-        """Returns the embeddings of each text in float32 or wider, [G, B, E].
-
-        Raises:
-            InputError: `y_pred` has not three dimensions, or another number of texts.
-        """
+        """Returns the embeddings of each text in float32 or wider, [G, B, E]."""
         shape, (fewest, most) = tuple(y_pred.shape), self.num_texts
         size = shape[1] if len(shape) == 3 else 0
-        if size is not None and not fewest <= size <= (most or size):
-            texts = fewest if fewest == most else f"{fewest} or more"
-            raise InputError(
-                f"{type(self).__name__} received embeddings of the shape {shape}; expected "
-                f"[examples, {texts}, size]: {self.texts}"
-            )
+        check(
+            size is None or fewest <= size <= (most or size),
+            f"{type(self).__name__} received embeddings of the shape {shape}; expected [examples, "
+            f"texts, size], the texts of an example being {self.texts}",
+        )
         return ops.moveaxis(widened(y_pred), 1, 0)
 
     def scores(self, y_true, y_pred):
-        """Returns one target for each example, [B].
-
-        Raises:
-            InputError: `y_true` has other than one value for each example.
-        """
-        if y_true is None:
-            raise InputError(f"{type(self).__name__} reads targets, and the data has none")
-        if tuple(y_true.shape)[1:] not in ((), (1,)):
-            raise InputError(
-                f"{type(self).__name__} received targets of the shape {tuple(y_true.shape)}; "
-                "expected [examples]: one number for each example"
-            )
+        """Returns one target for each example, [B]."""
+        shape = None if y_true is None else tuple(y_true.shape)
+        check(
+            shape is not None and shape[1:] in ((), (1,)),
+            f"{type(self).__name__} received targets of the shape {shape}; expected one number for "
+            "each example",
+        )
         return ops.reshape(ops.cast(y_true, widened(y_pred).dtype), (-1,))
 
 
@@ -197,10 +187,7 @@ class CoSENTLoss(SentenceLoss):
         return ops.logsumexp(ops.concatenate([ops.zeros_like(logits_B[:1]), penalties_X]))
 
     def sum(self, y_true, y_pred, sample_weight=None):
-        if sample_weight is not None:
-            raise InputError(
-                "CoSENTLoss received sample weights; expected none, because it compares examples"
-            )
+        check(sample_weight is None, "CoSENTLoss compares examples and takes no sample weights")
         return super().sum(y_true, y_pred)
 
 
@@ -326,12 +313,8 @@ class MarginMSELoss(SentenceLoss):
         columns = tuple(y_true.shape)[1:]
         if columns == (num_negatives + 1,):
             return y_true[:, :1] - y_true[:, 1:]
-        if columns not in ((num_negatives,), ()) or (columns == () and num_negatives > 1):
-            raise InputError(
-                f"MarginMSELoss received targets of the shape {tuple(y_true.shape)} for "
-                f"{num_negatives} negatives; expected [examples, {num_negatives}] for margins or "
-                f"[examples, {num_negatives + 1}] for scores"
-            )
+        is_valid = columns == (num_negatives,) or (columns == () and num_negatives == 1)
+        check(is_valid, f"MarginMSELoss received targets of the shape {tuple(y_true.shape)}")
         return ops.reshape(y_true, (-1, num_negatives))
 
 
@@ -367,22 +350,14 @@ class MatryoshkaLoss(SentenceLoss):
         weights: Sequence[float] | None = None,
         name: str = "matryoshka_loss",
     ):
-        if not isinstance(loss, SentenceLoss):
-            raise InputError(
-                f"the loss is {loss!r}; expected a loss of embeddings, such as CoSENTLoss"
-            )
         super().__init__(name=name, reduction=loss.reduction)
         self.loss, self.dimensions = loss, tuple(dimensions)
         self.weights = tuple([1.0] * len(self.dimensions) if weights is None else weights)
-        if not self.dimensions or min(self.dimensions) < 1:
-            raise InputError(
-                f"dimensions is {self.dimensions}; expected one or more sizes of at least 1"
-            )
-        if len(self.weights) != len(self.dimensions):
-            raise InputError(
-                f"weights has {len(self.weights)} values and dimensions {len(self.dimensions)}; "
-                "expected a weight for each dimension"
-            )
+        check(
+            len(self.weights) == len(self.dimensions) > 0 and min(self.dimensions) > 0,
+            f"dimensions is {self.dimensions} and weights {self.weights}; expected one or more "
+            "sizes and a weight for each",
+        )
         self.needs_whole_batch = loss.needs_whole_batch
 
     def get_config(self):
@@ -396,12 +371,8 @@ class MatryoshkaLoss(SentenceLoss):
         return cls(keras.losses.deserialize(arguments.pop("loss")), **arguments)
 
     def sum(self, y_true, y_pred, sample_weight=None):
-        size = y_pred.shape[-1]
-        if max(self.dimensions) > size:
-            raise InputError(
-                f"dimensions is {self.dimensions}; expected at most {size}, the size of the "
-                "embeddings"
-            )
+        size, largest = y_pred.shape[-1], max(self.dimensions)
+        check(largest <= size, f"a dimension is {largest}; the size of the embeddings is {size}")
         vectors = widened(y_pred)
         return sum(
             weight * self.loss.sum(y_true, unit(vectors[..., :dimension]), sample_weight)

@@ -18,7 +18,7 @@ import numpy as np
 from bert_keras.checkpoints.checkpoint import TrainingState
 from bert_keras.checkpoints.tensors import stored_weight
 from bert_keras.distribution.strategy import is_chief
-from bert_keras.errors import InputError, counted
+from bert_keras.errors import InputError, check, counted
 from bert_keras.files import StrPath, atomic_file, json_object, write_json
 from bert_keras.layers.block import seed_states
 from bert_keras.models.pretrained import named_weights
@@ -80,7 +80,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         Raises:
             InputError: The state is of another model, or none of the states can be read.
         """
-        steps = saved_steps(self.folder)
+        steps, restart = saved_steps(self.folder), "choose another output folder to train anew"
         for step in reversed(steps):
             path = self.folder / f"step-{step}.npz"
             try:
@@ -88,28 +88,20 @@ class TrainingCheckpoints(keras.callbacks.Callback):
                     damaged = archive.testzip()
             except (OSError, zipfile.BadZipFile) as error:
                 damaged = str(error)
-            if damaged is None:
-                self._load(path)
-                return self.step
-            print(f"WARNING: {path} is damaged ({damaged}); it is ignored", file=sys.stderr)
-        if steps:
-            raise InputError(
-                f"none of the {len(steps)} saved states in {self.folder} can be read; choose "
-                "another output folder to train from the start"
-            )
+            if damaged is not None:
+                print(f"WARNING: {path} is damaged ({damaged}); it is ignored", file=sys.stderr)
+                continue
+            other = f"{path} has other weights than the model of this run; {restart}"
+            with np.load(path) as arrays:
+                check({*arrays.files} == {*self.variables, "lowest_loss"}, other)
+                for name, variable in self.variables.items():
+                    value = arrays[name]
+                    check(value.shape == tuple(variable.shape), other)
+                    variable.assign(value)
+                self.lowest_loss = float(arrays["lowest_loss"])
+            return self.step
+        check(not steps, f"no saved state in {self.folder} can be read; {restart}")
         return self.step
-
-    def _load(self, path: Path) -> None:
-        with np.load(path) as arrays:
-            names = {*arrays.files} - {"lowest_loss"}
-            if names != self.variables.keys():
-                raise _other_weights(path)
-            for name, variable in self.variables.items():
-                value = arrays[name]
-                if value.shape != tuple(variable.shape):
-                    raise _other_weights(path)
-                variable.assign(value)
-            self.lowest_loss = float(arrays["lowest_loss"])
 
     @property
     def step(self) -> int:
@@ -161,14 +153,6 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         raise SystemExit(128 + signal.SIGTERM)
 
 
-def _other_weights(path: Path) -> InputError:
-    return InputError(
-        f"{path} has other weights than the model of this run, for example because the checkpoint "
-        "from which the run started was replaced, or because it was saved by another version of "
-        "bert-keras; choose another output folder to train from the start"
-    )
-
-
 class Guard(keras.callbacks.Callback):
     """Stops `fit` with InputError after non-finite gradients or an exploding loss.
 
@@ -198,17 +182,16 @@ class Guard(keras.callbacks.Callback):
             checkpoints.save()
             raise InputError(
                 f"the gradients of {counted(skipped, 'step')} are not finite, the last at step "
-                f"{int(optimizer.last_skipped.numpy()):,}; such a step changes no weight, and the "
-                f"state of step {checkpoints.step:,} is saved: continue with the same command, or "
-                "start again in another output folder, with a lower learning_rate or max_skipped "
-                "above 0"
+                f"{int(optimizer.last_skipped.numpy()):,}; the state of step {checkpoints.step:,} "
+                "is saved: continue with the same command, or start again in another output "
+                "folder, with a lower learning_rate or max_skipped above 0"
             )
-        if loss > MAX_LOSS_RATIO * lowest:
-            raise InputError(
-                f"the loss has exploded: its mean over the steps up to {checkpoints.step:,} is "
-                f"{loss:.4g}, its lowest mean was {lowest:.4g}; this state is not saved: start "
-                "again in another output folder, with a lower learning_rate or a longer warmup"
-            )
+        check(
+            not loss > MAX_LOSS_RATIO * lowest,
+            f"the loss has exploded: its mean over the steps up to {checkpoints.step:,} is "
+            f"{loss:.4g}, its lowest mean was {lowest:.4g}; this state is not saved: start again "
+            "in another output folder, with a lower learning_rate or a longer warmup",
+        )
         checkpoints.lowest_loss = min(loss, lowest) if math.isfinite(loss) else lowest
 
 
@@ -251,17 +234,18 @@ def training_state(model: keras.Model) -> TrainingState:
     Args:
         model: A model compiled with a BertOptimizer.
     """
-    momentums, velocities = _averages(model)
-    return TrainingState(
-        step=int(model.optimizer.iterations.numpy()),
-        momentums={name: stored_weight(momentum) for name, momentum in momentums.items()},
-        velocities={name: stored_weight(velocity) for name, velocity in velocities.items()},
+    momentums, velocities = (
+        {name: stored_weight(variable) for name, variable in averages.items()}
+        for averages in _averages(model)
     )
+    step = int(model.optimizer.iterations.numpy())
+    return TrainingState(step=step, momentums=momentums, velocities=velocities)
 
 
 def load_training_state(model: keras.Model, state: TrainingState) -> None:
-    """Loads a training state into the optimizer of a model. Averages of untrained weights are
-    ignored.
+    """Loads a training state into the optimizer of a model.
+
+    Averages of weights that are not trained are ignored.
 
     Args:
         model: A model compiled with a BertOptimizer.
@@ -271,40 +255,31 @@ def load_training_state(model: keras.Model, state: TrainingState) -> None:
         InputError: An average is missing or has another shape. The error names all such averages,
             and nothing is changed.
     """
-    momentums, velocities = _averages(model)
-    assignments, problems = [], []
-    for kind, variables, averages in (
-        ("momentum", momentums, state.momentums),
-        ("velocity", velocities, state.velocities),
-    ):
-        for name, variable in variables.items():
-            average = averages.get(name)
-            if average is None or average.shape != tuple(variable.shape):
-                found = "missing" if average is None else str(average.shape)
-                problems.append(f"the {kind} of {name} is {found}")
-            else:
-                assignments.append((variable, average))
-    if problems:
-        raise InputError(f"the training state does not fit the model: {'; '.join(problems)}")
-    for variable, average in assignments:
-        variable.assign(average.read())
+    stored = {"momentum": state.momentums, "velocity": state.velocities}
+    pairs = {
+        f"the {kind} of {name}": (variable, stored[kind].get(name))
+        for kind, variables in zip(stored, _averages(model), strict=True)
+        for name, variable in variables.items()
+    }
+    problems = [
+        f"{average} is {found.shape if found else 'missing'}"
+        for average, (variable, found) in pairs.items()
+        if found is None or found.shape != tuple(variable.shape)
+    ]
+    check(not problems, f"the training state does not fit the model: {'; '.join(problems)}")
+    for variable, found in pairs.values():
+        variable.assign(found.read())
     model.optimizer.iterations.assign(state.step)
 
 
 def _averages(model: keras.Model) -> tuple[dict[str, keras.Variable], dict[str, keras.Variable]]:
-    """Returns the momentums and velocities by the public names of their weights.
-
-    Muon keeps no velocities of matrices.
-    """
+    """Returns the momentums and velocities by the public names of their weights."""
     optimizer, weights = model.optimizer, model.trainable_variables
     optimizer.build(weights)
     public_names = {weight.path: name for name, weight in named_weights(model).items()}
     names = [public_names[weight.path] for weight in weights]
+    velocities = zip(names, optimizer._velocities, strict=True)
     return (
         dict(zip(names, optimizer._momentums, strict=True)),
-        {
-            name: velocity
-            for name, velocity in zip(names, optimizer._velocities, strict=True)
-            if velocity is not None
-        },
+        {name: each for name, each in velocities if each is not None},  # Muon: not of matrices
     )

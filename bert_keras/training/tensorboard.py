@@ -1,4 +1,4 @@
-"""What TensorBoard shows besides losses: norms, samples, profiles, settings, embeddings; curves."""
+"""What TensorBoard shows besides losses: norms, samples, settings, embeddings; curves."""
 
 import math
 import os
@@ -160,40 +160,6 @@ def _most_probable(model: keras.Model, inputs: dict):
     """Returns the most probable token of each masked position and its probability, both [B, P]."""
     probabilities_BPV = tf.nn.softmax(model(inputs, training=False)["masked_lm"])
     return tf.argmax(probabilities_BPV, axis=-1), tf.reduce_max(probabilities_BPV, axis=-1)
-
-
-class Profile(keras.callbacks.Callback):
-    """Profiles the steps `first` to `last` of the optimizer, counted from 1, and writes to
-    `folder`.
-
-    A run that resumes after `first` is not profiled. The profile of a run that ends before `last`
-    ends with the run.
-    """
-
-    def __init__(self, folder: str | os.PathLike, *, first: int, last: int):
-        super().__init__()
-        self.folder, self.first, self.last = os.fspath(folder), first, last
-        self.is_running = False
-
-    def on_train_begin(self, logs=None):
-        # The callback counts the steps itself, because reading the optimizer's step would wait for
-        # the device.
-        self.step = int(self.model.optimizer.iterations.numpy())
-
-    def on_train_batch_begin(self, batch, logs=None):
-        self.step += 1
-        if self.step == self.first:
-            tf.profiler.experimental.start(self.folder)
-            self.is_running = True
-
-    def on_train_batch_end(self, batch, logs=None):
-        if self.step == self.last:
-            self.on_train_end()
-
-    def on_train_end(self, logs=None):
-        if self.is_running:
-            tf.profiler.experimental.stop()
-            self.is_running = False
 
 
 def write_hyperparameters(

@@ -25,11 +25,15 @@ def tf_config(monkeypatch, cluster, kind="worker", index=0):
     monkeypatch.setenv("TF_CONFIG", text)
 
 
-def test_one_device_needs_no_strategy(monkeypatch):
+def test_one_device_needs_no_strategy_and_each_worker_is_the_chief_of_its_own(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     for name in ("one", "auto"):  # there is no GPU, or one
         assert named_strategy(name).num_replicas_in_sync == 1
     assert workers() == [] and is_chief()
+    tf_config(monkeypatch, {"chief": ["10.0.0.3:2222"], **TWO}, index=1)
+    assert len(workers()) == 3
+    with named_strategy("one").scope():
+        assert is_chief()
 
 
 def test_mirrored_uses_every_device_and_adds_up_tensors_of_any_size():
@@ -45,11 +49,13 @@ def test_mirrored_uses_every_device_and_adds_up_tensors_of_any_size():
         assert first.numpy().tolist() == [strategy.num_replicas_in_sync] * size
 
 
-def test_each_worker_is_the_chief_of_its_own_strategy(monkeypatch):
-    tf_config(monkeypatch, {"chief": ["10.0.0.3:2222"], **TWO}, index=1)
-    assert len(workers()) == 3
-    with named_strategy("one").scope():
-        assert is_chief()
+def test_names_that_cannot_be_used_are_refused(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    for name, message in {"ps": "'ps'", "multiworker": "TF_CONFIG", "tpu": "2.19"}.items():
+        with pytest.raises(InputError, match=message):
+            named_strategy(name)
+    with pytest.raises(InputError, match="no precision is called 'int8'"):
+        named_policy("int8")
 
 
 def test_a_lost_worker_interrupts_the_run(monkeypatch):
@@ -59,13 +65,6 @@ def test_a_lost_worker_interrupts_the_run(monkeypatch):
     tf_config(monkeypatch, TWO)
     with pytest.raises(KeyboardInterrupt, match="start all workers"), interrupted_by_lost_worker():
         raise error
-
-
-def test_the_name_of_a_precision_selects_the_policy():
-    assert named_policy("float32") == "float32"
-    assert named_policy("float16") == "mixed_float16"
-    with pytest.raises(InputError, match="no precision is called 'int8'"):
-        named_policy("int8")
 
 
 @pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="the GPU decides")
@@ -83,6 +82,7 @@ def test_auto_selects_bfloat16_for_large_models_on_processors_that_have_it(
 ):
     monkeypatch.setattr(numerics, "PROCESSORS", tmp_path / "cpuinfo")
     assert named_policy(hidden_size=lambda: hidden_size) == "float32"  # not Linux
+    assert named_policy("float16") == "mixed_float16"
     (tmp_path / "cpuinfo").write_text(f"{flags}\n")
     assert named_policy(hidden_size=lambda: hidden_size) == policy
 

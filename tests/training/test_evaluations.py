@@ -56,17 +56,17 @@ def test_the_first_of_the_best_epochs_is_kept(whole):
     ]
 
 
-def test_nan_is_the_worst_score(tmp_path):
-    evaluations, _ = train(compiled(), tmp_path, scores=[math.nan, 0.1, math.nan, 0.0])
-    assert evaluations.best["step"] == 8
-
-
-@pytest.mark.parametrize(("patience", "last"), [(1, 12), (2, 16)])
-def test_patience_ends_the_training(tmp_path, patience, last):
-    evaluations, _ = train(compiled(), tmp_path, patience=patience)
-    assert evaluations.history[-1]["step"] == last
-    again, seen = train(compiled(), tmp_path, patience=patience)
-    assert again.history == evaluations.history and seen == []
+@pytest.mark.parametrize(
+    ("scores", "patience", "best", "last"),
+    [(SCORES, 1, 8, 12), (SCORES, 2, 8, 16), ([math.nan, 0.1, math.nan, 0.0], 0, 8, 16)],
+)
+def test_patience_ends_the_training_and_nan_is_the_worst_score(
+    tmp_path, scores, patience, best, last
+):
+    evaluations, _ = train(compiled(), tmp_path, scores=scores, patience=patience)
+    assert (evaluations.best["step"], evaluations.history[-1]["step"]) == (best, last)
+    again, seen = train(compiled(), tmp_path, scores=scores, patience=patience)
+    assert str(again.history) == str(evaluations.history) and seen == []
 
 
 def test_a_resumed_run_continues_its_history(whole, tmp_path):

@@ -188,9 +188,6 @@ def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:100])
 
 
-DAMAGES = {"flipped": flipped, "truncated": truncated, "gone": Path.unlink}
-
-
 @pytest.mark.parametrize("damage", [flipped, truncated])
 def test_a_damaged_state_is_replaced_by_the_one_before(any_model, tmp_path, capsys, damage):
     for num_steps in (4, 8):  # two states
@@ -203,7 +200,7 @@ def test_a_damaged_state_is_replaced_by_the_one_before(any_model, tmp_path, caps
     assert saved_steps(folder) == [8, 12] and train(any_model, tmp_path, num_steps=12) == 12
     for path in folder.iterdir():
         damage(path)
-    with pytest.raises(InputError, match="none of the 2 saved states"):
+    with pytest.raises(InputError, match="no saved state in .* can be read"):
         train(any_model, tmp_path, num_steps=16)
 
 

@@ -3,14 +3,12 @@
 import dataclasses
 import re
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import plugin_data_pb2
 
-from bert_keras.config import BertConfig
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training import callbacks
@@ -18,15 +16,10 @@ from bert_keras.training.callbacks import TensorBoardLog
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
-from bert_keras.training.performance import (
-    flops_per_example,
-    peak_flops_per_second,
-    steps_to_profile,
-)
+from bert_keras.training.performance import flops_per_example, peak_flops_per_second
 from bert_keras.training.tensorboard import (
     MaskedSamples,
     NormsByLayer,
-    Profile,
     escaped,
     filled_text,
     norms_by_layer,
@@ -35,11 +28,10 @@ from bert_keras.training.tensorboard import (
     write_projector,
 )
 from tests.distribution.test_global_batch import mirrored
+from tests.factories import tiny_config
 from tests.training.test_loop import settings
 
-CONFIG = BertConfig(
-    vocab_size=20, hidden_size=8, num_layers=2, num_heads=2, intermediate_size=24, max_positions=16
-)
+CONFIG = tiny_config(vocab_size=20, hidden_size=8, intermediate_size=24)
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *(f"word{n}" for n in range(15))))
 
 
@@ -150,17 +142,6 @@ def test_the_projector_has_the_embeddings_of_the_first_words(tmp_path, monkeypat
     assert "tensor_shape: 3" in (tmp_path / "projector_config.pbtxt").read_text()
 
 
-def test_operations_equal_a_manual_count():
-    """T = 10, D = 8, F = 24, V = 20, P = 3."""
-    layer = 2 * 10 * 8 * 8 * 4  # query, key, value, output
-    layer += 2 * 10 * 8 * 24 * 2  # both layers
-    layer += 2 * 10 * 10 * 8 * 2  # scores and context, of both heads together
-    pooler_and_next_sentence = 2 * 8 * 8 + 2 * 8 * 2
-    masked_lm = 2 * 3 * 8 * 8 + 2 * 3 * 8 * 20
-    forward = 2 * layer + pooler_and_next_sentence + masked_lm
-    assert flops_per_example(CONFIG, 10, 3) == 3 * forward
-
-
 @pytest.mark.parametrize("Model", [BertPretrainer, BertMaskedLM])
 @pytest.mark.parametrize("changes", [{}, {"embedding_size": 6, "shares_layers": True}], ids=str)
 def test_operations_equal_the_matrix_products_of_the_gradient_graph(Model, changes):
@@ -211,42 +192,3 @@ def test_utilisation_excludes_the_first_step(tmp_path, monkeypatch):
     assert dict(train["speed/model_flops_per_second"]) == pytest.approx({1: 4e5})
     assert dict(train["speed/model_flops_utilisation"]) == pytest.approx({1: 0.4})
     assert [step for step, _ in train["optimizer/learning_rate"]] == [0, 1]
-
-
-@pytest.mark.parametrize("text", ["5", "0:3", "7:6", "a:b", "1:2:3"])
-def test_invalid_steps_to_profile_are_refused(text):
-    with pytest.raises(ValueError):
-        steps_to_profile(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "start", "profiled"),
-    [("5:6", 0, [5, 6]), ("7:90", 0, [7, 8]), ("9:9", 0, []), ("2:5", 3, []), ("5:5", 3, [5])],
-)
-def test_the_steps_from_first_to_last_are_profiled(monkeypatch, text, start, profiled):
-    first, last = steps_to_profile(text)
-    steps, running = [], []
-    monkeypatch.setattr("tensorflow.profiler.experimental.start", running.append)
-    monkeypatch.setattr("tensorflow.profiler.experimental.stop", running.pop)
-    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    model.optimizer.iterations.assign(start)
-
-    class StepLog(keras.callbacks.Callback):
-        def on_train_batch_begin(self, batch, logs=None):
-            if running:
-                steps.append(int(self.model.optimizer.iterations) + 1)
-
-    x = np.ones((8 - start, 1))
-    profile = Profile("logs", first=first, last=last)
-    model.fit(x, x, batch_size=1, verbose=0, shuffle=False, callbacks=[profile, StepLog()])
-    assert steps == profiled and not running
-
-
-def test_a_profile_is_written(tmp_path):
-    model = keras.Sequential([keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    x = np.ones((4, 1))
-    profile = Profile(tmp_path, first=2, last=3)
-    model.fit(x, x, batch_size=1, verbose=0, shuffle=False, callbacks=[profile])
-    assert [*tmp_path.glob("plugins/profile/*/*.xplane.pb")]
