@@ -66,7 +66,6 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.training.schedule import LinearWarmupDecay as LinearWarmupDecay
     from bert_keras.training.sentence_losses import CoSENTLoss as CoSENTLoss
     from bert_keras.training.sentence_losses import CosineSimilarityLoss as CosineSimilarityLoss
-    from bert_keras.training.sentence_losses import MarginMSELoss as MarginMSELoss
     from bert_keras.training.sentence_losses import MatryoshkaLoss as MatryoshkaLoss
     from bert_keras.training.sentence_losses import (
         MultipleNegativesRankingLoss as MultipleNegativesRankingLoss,
@@ -138,7 +137,6 @@ _HOMES = {
     "CoSENTLoss": "bert_keras.training.sentence_losses",
     "CosineSimilarityLoss": "bert_keras.training.sentence_losses",
     "TripletLoss": "bert_keras.training.sentence_losses",
-    "MarginMSELoss": "bert_keras.training.sentence_losses",
     "MatryoshkaLoss": "bert_keras.training.sentence_losses",
     "tasks": "bert_keras.downstream.catalog",
     "recipes": "bert_keras.runs.recipes",

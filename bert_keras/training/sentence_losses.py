@@ -267,58 +267,6 @@ class TripletLoss(SentenceLoss):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class MarginMSELoss(SentenceLoss):
-    """The squared difference of the margins of two models, for the distillation of scores.
-
-    The texts of an example are a query, a document and one or more negatives. A margin is the score
-    of the query with the document minus its score with a negative. The targets are the teacher's
-    margins, [B, N] or, for one negative, [B]; or the teacher's scores of the document and of each
-    negative, [B, N + 1].
-
-    Args:
-        similarity: "dot" or "cosine".
-        name: The name of the loss.
-        **kwargs: Other arguments of `keras.losses.Loss`.
-
-    Source: Hofstätter et al. 2020, arXiv 2010.02666, section 3; equal to MarginMSELoss of
-    sentence-transformers 6.2.
-
-    Example:
-
-    ```python
-    embeddings = np.random.normal(size=(2, 3, 8))  # of two queries with a negative each
-    loss = MarginMSELoss()(np.array([3.1, 0.4]), embeddings)
-    ```
-    """
-
-    arguments = ("similarity",)
-    texts = "a query, a document and one or more negatives"
-    num_texts = (3, None)
-
-    def __init__(self, *, similarity: str = "dot", name: str = "margin_mse_loss", **kwargs):
-        super().__init__(name=name, **kwargs)
-        check_name(similarity, SIMILARITIES, what="similarity")
-        self.similarity = similarity
-
-    def call(self, y_true, y_pred):
-        columns_GBE = self.columns(y_pred)
-        if self.similarity == "cosine":
-            columns_GBE = unit(columns_GBE)
-        scores_BG = ops.transpose(ops.sum(columns_GBE[:1] * columns_GBE[1:], axis=-1))
-        margins_BN = scores_BG[:, :1] - scores_BG[:, 1:]
-        targets_BN = self._margins(ops.cast(y_true, margins_BN.dtype), margins_BN.shape[1])
-        return ops.mean(ops.square(margins_BN - targets_BN), axis=-1)
-
-    def _margins(self, y_true, num_negatives: int):
-        columns = tuple(y_true.shape)[1:]
-        if columns == (num_negatives + 1,):
-            return y_true[:, :1] - y_true[:, 1:]
-        is_valid = columns == (num_negatives,) or (columns == () and num_negatives == 1)
-        check(is_valid, f"MarginMSELoss received targets of the shape {tuple(y_true.shape)}")
-        return ops.reshape(y_true, (-1, num_negatives))
-
-
-@keras.saving.register_keras_serializable(package="bert_keras")
 class MatryoshkaLoss(SentenceLoss):
     """The weighted sum of a loss over the first dimensions of the embeddings, normalised.
 

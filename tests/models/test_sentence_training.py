@@ -9,7 +9,6 @@ from bert_keras import (
     BertSentenceEncoder,
     CoSENTLoss,
     CosineSimilarityLoss,
-    MarginMSELoss,
     MatryoshkaLoss,
     MultipleNegativesRankingLoss,
     Preprocessor,
@@ -52,7 +51,6 @@ DATA = {
     "cosent": (CoSENTLoss(), PAIRS, IS_SAME),
     "cosine": (CosineSimilarityLoss(), PAIRS, IS_SAME),
     "triplet": (TripletLoss(distance="cosine", margin=0.5), TRIPLETS, None),
-    "margin": (MarginMSELoss(), TRIPLETS, np.full(32, 0.8)),
     "matryoshka": (MatryoshkaLoss(RANKING(), dimensions=[16, 4]), TRIPLETS, None),
 }
 

@@ -200,7 +200,7 @@ def test_a_damaged_state_is_replaced_by_the_one_before(any_model, tmp_path, caps
     assert saved_steps(folder) == [8, 12] and train(any_model, tmp_path, num_steps=12) == 12
     for path in folder.iterdir():
         damage(path)
-    with pytest.raises(InputError, match="no saved state in .* can be read"):
+    with pytest.raises(InputError, match=r"no saved state in .* can be read"):
         train(any_model, tmp_path, num_steps=16)
 
 

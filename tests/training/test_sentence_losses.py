@@ -10,7 +10,6 @@ from bert_keras.errors import InputError
 from bert_keras.training.sentence_losses import (
     CoSENTLoss,
     CosineSimilarityLoss,
-    MarginMSELoss,
     MatryoshkaLoss,
     MultipleNegativesRankingLoss,
     TripletLoss,
@@ -23,7 +22,6 @@ LOSSES = [
     CoSENTLoss(scale=10.0),
     CosineSimilarityLoss(reduction="mean_with_sample_weight"),
     TripletLoss(distance="cosine", margin=0.5),
-    MarginMSELoss(similarity="cosine"),
     MatryoshkaLoss(CoSENTLoss(scale=5.0), dimensions=[8, 4], weights=[1.0, 0.5]),
 ]
 
@@ -100,18 +98,7 @@ def test_the_negative_is_farther_than_the_positive(distance, margin):
     np.testing.assert_allclose(loss.call(None, texts), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_the_margins_are_those_of_the_teacher():
-    texts, scores = embeddings(4), np.random.default_rng(0).normal(size=(5, 3)).astype("float32")
-    own = (texts[:, :1] * texts[:, 1:]).sum(-1)
-    margins = scores[:, :1] - scores[:, 1:]
-    expected = ((own[:, :1] - own[:, 1:] - margins) ** 2).mean()
-    for targets in (margins, scores):
-        assert float(MarginMSELoss()(targets, texts)) == pytest.approx(expected, rel=1e-6)
-    one = MarginMSELoss()(margins[:, 0], texts[:, :3])
-    assert float(one) == pytest.approx(float(MarginMSELoss()(margins[:, :1], texts[:, :3])))
-
-
-@pytest.mark.parametrize("loss", [RANKING(), CoSENTLoss(), TripletLoss(), MarginMSELoss()])
+@pytest.mark.parametrize("loss", [RANKING(), CoSENTLoss(), TripletLoss()])
 def test_a_matryoshka_loss_adds_up_the_losses_of_the_first_dimensions(loss):
     texts = embeddings(2 if isinstance(loss, CoSENTLoss) else 3)
     expected = float(loss(SCORES, unit(texts)) + 0.5 * loss(SCORES, unit(texts[..., :3])))
@@ -126,7 +113,7 @@ def test_keras_saves_and_loads_a_loss(loss):
     type(loss).from_config(config)  # leaves config unchanged
     loaded = keras.losses.deserialize(keras.losses.serialize(loss))
     assert loaded.get_config() == loss.get_config() == config and type(loaded) is type(loss)
-    texts = embeddings(3 if isinstance(loss, (TripletLoss, MarginMSELoss)) else 2)
+    texts = embeddings(3 if isinstance(loss, TripletLoss) else 2)
     assert float(loaded(SCORES, texts)) == float(loss(SCORES, texts))
 
 
