@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -165,7 +165,7 @@ class Examples(NamedTuple):
     """An objective: how it reads a batch of records."""
 
     # Turns a batch of features into (inputs, targets, weights).
-    from_features: Callable[[dict], tuple[dict, dict, dict]]
+    from_features: Callable[[dict], Any]
     reads_masks: bool = True  # whether it masks records of plain ids
     needs_plain_ids: bool = False  # whether it refuses records that are masked already
 

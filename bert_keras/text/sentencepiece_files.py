@@ -6,7 +6,6 @@ import sys
 import unicodedata
 from collections.abc import Iterator
 from importlib import import_module
-from itertools import zip_longest
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -44,10 +43,10 @@ def sentencepiece_of(vocabulary: Vocabulary):
         normalizer_spec={"name": "user_defined", "precompiled_charsmap": _charsmap(rules)},
     )
     scores = [score for _, score in rules["model"]["vocab"]]
-    for token, score in zip_longest(vocabulary.tokens, scores, fillvalue=0.0):
-        # Tokens after the last score are those that `padded` appended.
-        kind = kinds.Value("NORMAL" if len(model.pieces) < len(scores) else "UNUSED")
-        model.pieces.add(piece=token, score=score, type=specials.get(token, kind))
+    for number, token in enumerate(vocabulary.tokens):
+        is_scored = number < len(scores)  # others are tokens that `padded` appended
+        kind = specials.get(token, kinds.Value("NORMAL" if is_scored else "UNUSED"))
+        model.pieces.add(piece=token, score=scores[number] if is_scored else 0.0, type=kind)
     return model
 
 

@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -256,7 +257,7 @@ def load_training_state(model: keras.Model, state: TrainingState) -> None:
             and nothing is changed.
     """
     stored = {"momentum": state.momentums, "velocity": state.velocities}
-    pairs = {
+    pairs: dict[str, tuple[keras.Variable, Any]] = {
         f"the {kind} of {name}": (variable, stored[kind].get(name))
         for kind, variables in zip(stored, _averages(model), strict=True)
         for name, variable in variables.items()
