@@ -78,8 +78,9 @@ def pack(
     num_specials = vocabulary.num_specials(num_texts)
     found = f"max_length is {max_length}"
     check(max_length > num_specials, f"{found}; expected more than {num_specials} special tokens")
-    counts = {len(firsts), len(firsts if seconds is None else seconds)}
-    check(len(counts) == 1, f"there are {counts} first and second texts; expected one number")
+    counts = len(firsts), len(firsts if seconds is None else seconds)
+    found = "there are {} first and {} second texts".format(*counts)
+    check(counts[0] == counts[1], f"{found}; expected the same number")
     texts = [*firsts, *(seconds or ())]
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     starts = np.cumsum(lengths) - lengths

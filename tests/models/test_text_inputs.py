@@ -91,7 +91,7 @@ def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
         ("a film", "expected a list of strings"),
         (["a film", None], "text 1 is None; expected a string"),
         (np.array([["a", "film"]]), "text 0 is ['a', 'film']"),
-        ((TEXTS, OTHERS[1:]), "first and second texts"),
+        ((TEXTS, OTHERS[1:]), "4 first and 3 second texts"),
         (tf.data.Dataset.from_tensor_slices(TEXTS), "dataset.batch(32)"),
         (data_set(TEXTS, OTHERS), "yields two texts and no label"),
     ],

@@ -73,7 +73,7 @@ def test_unusual_texts_exactly():
     assert pack([], vocabulary=VOCABULARY, max_length=8)["input_ids"].shape[0] == 0
     with pytest.raises(InputError, match="max_length is 3; expected more than 3 special tokens"):
         pack([[5]], [[6]], vocabulary=VOCABULARY, max_length=3)
-    with pytest.raises(InputError, match="first and second texts; expected one number"):
+    with pytest.raises(InputError, match="2 first and 1 second texts"):
         pack([[5], [6]], [[6]], vocabulary=VOCABULARY, max_length=9)
 
 
