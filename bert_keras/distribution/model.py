@@ -207,13 +207,7 @@ def part_of(structure, part, num_parts: int):
 
 
 def _accumulated(part_gradients, num_parts: int, variables):
-    """Returns the sum of the losses and of the gradients of all parts.
-
-    Args:
-        part_gradients: Returns the loss and the gradients of a part for its index.
-        num_parts: The number of parts.
-        variables: The variables of the gradients.
-    """
+    """Returns the sum of the losses and of the gradients, which `part_gradients(part)` returns."""
     import tensorflow as tf
 
     indices: list[int] = []  # of the variables that have gradients

@@ -79,12 +79,7 @@ def normalizer(*, lowercase: bool) -> BertNormalizer:
 
     With `lowercase`, it also lower-cases text and strips accents.
     """
-    return BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=True,
-        strip_accents=lowercase,
-        lowercase=lowercase,
-    )
+    return BertNormalizer(strip_accents=lowercase, lowercase=lowercase)
 
 
 class WordPieceTokenizer(TextTokenizer):

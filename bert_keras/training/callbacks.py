@@ -9,8 +9,6 @@ import keras
 import tensorflow as tf
 from tqdm import tqdm
 
-from bert_keras.training.performance import peak_flops_per_second
-
 
 @dataclass(frozen=True, kw_only=True)
 class FitSettings:
@@ -24,7 +22,7 @@ class FitSettings:
     keep_checkpoints: int  # number of newest states to keep
     batch_size: int  # rows of the global batch
     tokens_per_example: float  # mean number of tokens without padding, for the speed curve
-    flops_per_example: int = 0  # forward and backward, for the utilisation curve; 0 omits the curve
+    flops_per_example: int = 0  # forward and backward, for the curve of model FLOPs; 0 omits it
     examples_per_epoch: int | None = None  # for the progress bar; None counts whole batches
     points_per_epoch: int = 1  # points on the TensorBoard curves per epoch
     max_skipped: int | None = None  # see Guard; None trains without a Guard
@@ -58,12 +56,6 @@ class TensorBoardLog(keras.callbacks.Callback):
         self.settings = settings
         self.steps_per_point = -(-settings.steps_per_epoch // settings.points_per_epoch)
         self.writers: dict[str, tf.summary.SummaryWriter] = {}
-        self.peak_flops = 0.0  # per second, sum of all replicas; 0 until measured
-
-    def on_train_begin(self, logs=None):
-        if self.settings.flops_per_example and not self.peak_flops:
-            replicas = self.model.distribute_strategy.num_replicas_in_sync
-            self.peak_flops = replicas * peak_flops_per_second(self.model.compute_dtype)
 
     def on_epoch_begin(self, epoch, logs=None):
         self.step_ends: list[float] = []  # times in seconds since the last point
@@ -101,10 +93,9 @@ class TensorBoardLog(keras.callbacks.Callback):
             "speed/examples_per_second": examples,
             "speed/tokens_per_second": examples * self.settings.tokens_per_example,
         }
-        if self.peak_flops:
+        if self.settings.flops_per_example:
             flops = examples * self.settings.flops_per_example
             speed["speed/model_flops_per_second"] = flops
-            speed["speed/model_flops_utilisation"] = flops / self.peak_flops
         return speed
 
     def on_train_end(self, logs=None):

@@ -152,12 +152,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         """Updates the weights and the averages.
 
         A gain of 0 skips the update, because a conditional would add a third to the nodes of the
-        graph and so to the time of the first step.
-
-        Args:
-            grads: The clipped gradients; 0 if the gain is 0.
-            variables: The weights.
-            gain: A float32 scalar, 1 or 0. With 0 all weights and averages keep their values.
+        graph and so to the time of the first step. The gradients are then 0.
         """
         # Computed once for all weights, because tracing time grows with the number of operations.
         rate = gain * self._get_current_learning_rate()
@@ -256,10 +251,6 @@ def layer_rates(paths: Sequence[str], *, decay: float) -> list[float]:
     """Returns the factor of each weight's learning rate; see `BertOptimizer`.
 
     Each encoder of a model has its own number of layers.
-
-    Args:
-        paths: The paths of the weights.
-        decay: The `layer_rate_decay`.
     """
     layers = list(map(encoder_layer, paths))
     tops = {encoder: layer + 1 for encoder, layer in sorted(filter(None, layers))}

@@ -1,7 +1,4 @@
-"""Counts the operations of a training step and measures the peak speed of the hardware."""
-
-import math
-import time
+"""Counts the operations of a training step."""
 
 from bert_keras.config import BertConfig
 
@@ -36,33 +33,3 @@ def flops_per_example(config: BertConfig, length: int, num_predictions: int) -> 
     if config.embedding_size:
         forward += 2 * length * embedding * size
     return 3 * forward
-
-
-_MIN_SECONDS = 0.01  # seconds; a product that takes longer does not reach a higher speed
-
-
-def peak_flops_per_second(dtype: str) -> float:
-    """Measures the speed of one device of this machine in a large product of square matrices.
-
-    Returns:
-        The best speed within a fifth of a second, in operations per second.
-    """
-    import tensorflow as tf
-
-    def seconds(square, *, products: int = 1) -> float:  # of one product
-        start = time.perf_counter()
-        for _ in range(products):
-            product = tf.matmul(square, square)
-        product[0, 0].numpy()  # blocks until the products are computed
-        return (time.perf_counter() - start) / products
-
-    for size in (512, 1024, 2048, 4096, 8192):
-        square = tf.cast(tf.random.stateless_normal((size, size), seed=(1, 2)), dtype)
-        seconds(square)  # the first product may include the choice of an algorithm
-        if (best := seconds(square)) >= _MIN_SECONDS:
-            break
-    products = math.ceil(_MIN_SECONDS / best)  # queued, so that a GPU never waits
-    end = time.perf_counter() + 0.2
-    while time.perf_counter() < end:
-        best = min(best, seconds(square, products=products))
-    return 2 * size**3 / best

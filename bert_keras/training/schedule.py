@@ -49,11 +49,7 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         return ops.maximum(0.0, remaining)
 
     def get_config(self):
-        return {
-            "peak": self.peak,
-            "num_steps": self.num_steps,
-            "num_warmup_steps": self.num_warmup_steps,
-        }
+        return {name: getattr(self, name) for name in ("peak", "num_steps", "num_warmup_steps")}
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")

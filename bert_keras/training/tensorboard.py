@@ -26,10 +26,6 @@ def norms_by_layer(paths: Iterable[str], norms: Iterable[float]) -> dict[str, fl
 
     The layers are "embeddings", "layer_NN", "pooler" and "heads". For example,
     "pretrainer/encoder/layer_3/attention/query/kernel" belongs to "layer_03".
-
-    Args:
-        paths: The paths of the weights.
-        norms: The norm of each weight.
     """
     squares: dict[str, float] = {}
     for path, norm in zip(paths, norms, strict=True):
@@ -47,23 +43,12 @@ class NormsByLayer(keras.callbacks.Callback):
     the values.
     """
 
-    _weight_norms = None
-
     def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
         weights = self.model.trainable_variables
-        if self._weight_norms is None:
-            self._weight_norms = tf.function(
-                lambda: tf.stack(
-                    [
-                        tf.sqrt(tf.reduce_sum(tf.square(tf.cast(weight.value, "float32"))))
-                        for weight in weights
-                    ]
-                ),
-                autograph=False,
-            )
         paths = [weight.path for weight in weights]
+        weight_norms = tf.stack([tf.norm(tf.cast(weight.value, "float32")) for weight in weights])
         gradient_norms = self.model.optimizer.gradient_norms.numpy()
-        for kind, norms in (("weight", self._weight_norms().numpy()), ("gradient", gradient_norms)):
+        for kind, norms in (("weight", weight_norms.numpy()), ("gradient", gradient_norms)):
             by_layer = norms_by_layer(paths, norms)
             logs |= {f"{kind}_norm/{layer}": norm for layer, norm in by_layer.items()}
 
@@ -134,12 +119,7 @@ class MaskedSamples(keras.callbacks.Callback):
 
 
 def filled_text(tokens: list[str], gaps: dict[int, str]) -> str:
-    """Joins tokens to words, as Markdown.
-
-    Args:
-        tokens: The tokens.
-        gaps: Markdown texts that replace the tokens at these positions.
-    """
+    """Joins tokens to words, as Markdown; `gaps` replace the tokens at their positions."""
     text = ""
     for position, token in enumerate(tokens):
         if position in gaps:
