@@ -15,10 +15,10 @@ needs_jax = [
 ]
 
 
-def under_jax(code, *arguments):
+def under_jax(code, *arguments, **environment):
     run = subprocess.run(
         [sys.executable, "-c", code, *arguments],
-        env={**os.environ, "KERAS_BACKEND": "jax"},
+        env={**os.environ, "KERAS_BACKEND": "jax", **environment},
         capture_output=True,
         text=True,
     )

@@ -1,23 +1,13 @@
 """JAX trains as TensorFlow does, on any number of devices."""
 
-import importlib.util
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
 
 from tests.distribution.training import CONFIG, batches
+from tests.under_jax import needs_jax, under_jax
 
-pytestmark = [
-    pytest.mark.extra,
-    pytest.mark.skipif(
-        importlib.util.find_spec("jax") is None, reason='needs JAX: pip install "bert-keras[jax]"'
-    ),
-]
+pytestmark = needs_jax
 
 
 class Batches(keras.utils.PyDataset):
@@ -48,21 +38,21 @@ def trained(optimizer: str) -> dict[str, np.ndarray]:
     return weights | {name: np.array(values) for name, values in logs.items()}
 
 
+CODE = """
+import sys
+import keras
+import numpy as np
+from tests.distribution.test_jax import trained
+
+keras.distribution.set_distribution(keras.distribution.DataParallel())
+np.savez(sys.argv[2], **trained(sys.argv[1]))
+"""
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb", "muon"])
 def test_eight_devices_give_the_weights_of_tensorflow(tmp_path, optimizer):
-    environment = {
-        "KERAS_BACKEND": "jax",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-        "PYTHONPATH": os.fspath(Path(__file__).parents[2]),
-    }
-    command = [sys.executable, __file__, optimizer, tmp_path / "jax.npz"]
-    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    devices = "--xla_force_host_platform_device_count=8"
+    under_jax(CODE, optimizer, tmp_path / "jax.npz", XLA_FLAGS=devices)
     theirs = np.load(tmp_path / "jax.npz")
     for name, value in trained(optimizer).items():
         np.testing.assert_allclose(theirs[name], value, atol=2e-6, rtol=1e-5, err_msg=name)
-
-
-if __name__ == "__main__":
-    keras.distribution.set_distribution(keras.distribution.DataParallel())
-    np.savez(sys.argv[2], **trained(sys.argv[1]))

@@ -11,12 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.checkpoints.formats import open_checkpoint
-from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.checkpoints.tensors import StoredTensor
-from bert_keras.config import BertConfig, ModelMetadata
+from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.models import load_model
 from bert_keras.models.task_models import BertClassifier
 from bert_keras.training.callbacks import FitSettings, tag
 from bert_keras.training.loop import StopAfter, fit_resumable
@@ -301,66 +298,6 @@ def test_the_best_model_survives_a_restart(any_model, tmp_path):
     assert saved == [10, 60]
     assert sorted(path.name for path in (tmp_path / "best").iterdir()) == ["scores.json", "weights"]
     assert [path.name for path in tmp_path.iterdir()] == ["best"]
-
-
-CERTAIN = dataclasses.replace(CONFIG, hidden_dropout_rate=0.0, attention_dropout_rate=0.0)
-METADATA = ModelMetadata(
-    model="BertClassifier", config=CERTAIN, lowercase=True, max_length=8, labels=("no", "yes")
-)
-
-
-def fit(model, *, first: int, count: int) -> None:
-    for x, y in batches().repeat().skip(first).take(count):
-        model.train_on_batch(x, y)
-
-
-def save(model, folder, *, format: str = "bert-keras") -> None:
-    state = training_state(model)
-    save_model(model, folder, metadata=METADATA, vocabulary=None, format=format, state=state)
-
-
-@pytest.mark.slow
-def test_three_steps_a_saved_folder_and_three_more_equal_six_steps(tmp_path):
-    model = compiled(config=CERTAIN)
-    fit(model, first=0, count=3)
-    for format in ("bert-keras", "google"):
-        save(model, tmp_path / format, format=format)
-    fit(model, first=3, count=3)
-    whole = values(model)
-    for format in ("bert-keras", "google"):
-        rest = compiled(seed=99, config=CERTAIN)
-        rest.set_weights(load_model(tmp_path / format).get_weights())
-        load_training_state(rest, open_checkpoint(tmp_path / format).state)
-        assert int(rest.optimizer.iterations) == 3
-        fit(rest, first=3, count=3)
-        assert_same(values(rest), whole)
-
-
-@pytest.mark.slow
-def test_a_run_starts_at_the_step_of_the_optimizer_and_ends_at_num_steps(tmp_path):
-    """The run starts at step 3 and ends at step 14; neither is the step of a log."""
-    before = compiled()
-    train(before, tmp_path / "before", num_steps=3)
-    save(before, tmp_path / "start")
-    state = open_checkpoint(tmp_path / "start").state
-
-    def new_model():
-        model = compiled()
-        load_training_state(model, state)
-        return model
-
-    whole = new_model()
-    assert train(whole, tmp_path / "whole", num_steps=14) == 3
-    assert int(whole.optimizer.iterations) == 14
-    unbroken = values(whole)
-    steps = [step for step, _ in read_curves(tmp_path / "whole/logs")["train"]["loss/total"]]
-    assert steps == [7, 11, 14]
-    assert saved_steps(tmp_path / "whole/checkpoints") == [11, 14]
-
-    train(new_model(), tmp_path / "broken", num_steps=11)
-    rest = new_model()
-    assert train(rest, tmp_path / "broken", num_steps=14) == 11
-    assert_same(values(rest), unbroken)
 
 
 def test_all_problems_of_a_training_state_are_named(tmp_path):

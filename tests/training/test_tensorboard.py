@@ -22,7 +22,6 @@ from bert_keras.training.tensorboard import (
     NormsByLayer,
     escaped,
     filled_text,
-    norms_by_layer,
     read_curves,
     write_hyperparameters,
     write_projector,
@@ -91,20 +90,6 @@ def test_points_have_norms_and_saved_states_have_samples(tmp_path, devices):
     assert re.fullmatch(
         r"(word\d+ ){3}(\*\*)?&#91;word\d+ → \S+ \d\.\d\d&#93;(\*\*)?( word\d+){2}", texts[10][0]
     )
-
-
-def test_a_layer_has_one_norm_over_all_its_weights():
-    paths = [
-        "pretrainer/encoder/embeddings/token",
-        "pretrainer/encoder/layer_3/attention/query/kernel",
-        "pretrainer/encoder/layer_3/feed_forward/output/bias",
-        "pretrainer/encoder/layer_11/attention/query/kernel",
-        "pretrainer/encoder/pooler/kernel",
-        "pretrainer/masked_lm/transform/kernel",
-        "pretrainer/next_sentence/dense/bias",
-    ]
-    expected = {"embeddings": 1.0, "layer_03": 5.0, "layer_11": 2.0, "pooler": 7.0, "heads": 13.0}
-    assert norms_by_layer(paths, [1.0, 3.0, 4.0, 2.0, 7.0, 5.0, 12.0]) == expected
 
 
 def test_a_sample_is_markdown():
