@@ -111,7 +111,6 @@ MISTAKES = {
     "task": ("finetune mrcp", "did you mean 'mrpc'"),
     "recipe": ("pretrain dmeo", "did you mean 'demo'"),
     "table of the paper": ("reproduce table9", "table9"),
-    "empty value": ('finetune mrpc --from ""', "--from"),
     "setting": (FINETUNE + " --set batchsize=3", "did you mean 'batch_size'"),
     "setting without =": (FINETUNE + " --set patience", "'patience'"),
     "value of a setting": (FINETUNE + " --set num_epochs=many", "many"),
