@@ -15,8 +15,8 @@ from bert_keras.errors import InputError, check
 from bert_keras.files import existing_file
 
 # Rows of a matrix that a transpose reads at a time: NumPy's transpose of a whole matrix writes
-# consecutive values to different memory pages and takes twice as long.
-_STRIP = 64
+# consecutive values to different memory pages and takes three times as long.
+_STRIP = 16
 # Other types are those of quantized weights; old files also have position ids.
 _DTYPES = ("F32", "F64", "F16", "BF16", "I64")
 _LFS_POINTER = b"version https://git-lfs"  # a clone without Git LFS has such files

@@ -73,6 +73,8 @@ class GroupPreprocessor(Preprocessor):
     """
 
     def _encoded(self, *columns: list[str]) -> dict[str, Any]:
+        sizes = [len(column) for column in columns]
+        check(len({*sizes}) == 1, f"the columns have {sizes} texts; expected equal numbers")
         rows = [text for group in zip(*columns, strict=True) for text in group]
         inputs, shape = super()._encoded(rows), (len(columns[0]), *self._row_shape(len(columns)))
         return {name: a.reshape(*shape[:-1], a.shape[1]) for name, a in inputs.items()}

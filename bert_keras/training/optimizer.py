@@ -78,7 +78,8 @@ class BertOptimizer(keras.optimizers.Optimizer):
             return
         # The factor 0.999 of an average is 1 in bfloat16, and small squares are 0 in float16.
         narrow = {variable.dtype for variable in var_list} & {"bfloat16", "float16"}
-        check(not narrow, f"the weights are {narrow}; use a policy mixed_*, which keeps float32")
+        names = ", ".join(narrow)
+        check(not narrow, f"the weights are {names}; use a policy mixed_*, which keeps float32")
         paths = [variable.path for variable in var_list]
         check(
             self.layer_rate_decay == 1 or any(map(encoder_layer, paths)),

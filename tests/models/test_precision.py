@@ -118,5 +118,5 @@ def test_one_training_step_and_one_token_with_bfloat16_weights(recwarn):
     assert {weight.dtype for weight in model.weights[:-2]} == {"bfloat16"}
     assert not [each for each in recwarn if "softmax" in str(each.message)]
     model.compile(optimizer=BertAdamW(), loss=loss)
-    with pytest.raises(InputError, match=r"weights are bfloat16.*; use the dtype policy mixed_bfl"):
+    with pytest.raises(InputError, match="weights are bfloat16"):
         model.fit(*data, verbose=0)

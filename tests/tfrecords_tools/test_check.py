@@ -159,7 +159,7 @@ def restate(folder, old, new):
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (lambda f: rewrite(f, lambda data: data[:99]), f"{SECOND}.* truncated"),
+        (lambda f: rewrite(f, lambda data: data[:99]), f"{SECOND}.* damaged"),
         (lambda f: rewrite(f, lambda data: data * 2), f"{SECOND} was changed"),
         (lambda f: (f / SECOND).rename(f / "c.tfrecord"), "c.tfrecord is not named"),
         (lambda f: copy(f, "c.tfrecord"), f"{FIRST} contains the same records as"),

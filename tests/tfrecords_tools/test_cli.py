@@ -77,11 +77,11 @@ BUILD = "build one.txt --vocab vocab.txt --output new"
         ("build one.jsonl --vocab vocab.txt --output new --compat google", "one.jsonl is jsonl"),
         ("build one.jsonl --vocab vocab.txt --output new --text-field b", "--text-field"),
         ("check none --vocab vocab.txt", "none"),
-        ("check cut.tfrecord", "cut.tfrecord is not a complete TFRecord file"),
+        ("check cut.tfrecord", "cut.tfrecord is empty, compressed, damaged"),
         ("show none", "none does not exist; expected a folder of records"),
         ("show full", "full contains no vocab.txt"),
         ("show cut.tfrecord --plot a.txt", "a.txt is not a picture file"),
-        ("show empty.txt", "empty.txt contains no records"),
+        ("show empty.txt", "empty.txt is empty, compressed, damaged"),
     ],
 )
 def test_bad_input_is_reported_in_one_line_and_writes_nothing(bad, capsys, command, message):
