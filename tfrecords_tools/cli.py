@@ -179,12 +179,12 @@ def build(options: dict[str, Any]) -> None:
         "settings": (GoogleSettings if "compat" in options else BuildSettings)(**values),
     }
     if "beam" in options:
+        check("workers" not in options, "--workers has no effect with --beam; leave it out")
         try:
             from tfrecords_tools.beam import build_on_beam
         except ImportError as error:
             remedy = 'expected the extra beam: pip install "bert-keras[beam]"'
             raise InputError(f"apache-beam cannot be imported ({error}); {remedy}") from error
-        check("workers" not in options, "--workers has no effect with --beam; leave it out")
         manifest = build_on_beam(options["files"], **arguments, pipeline_options=options["beam"])
     else:
         from tfrecords_tools.build import build

@@ -122,17 +122,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     def run() -> None:
         if options.command not in WITHOUT_TENSORFLOW:
             import_tensorflow()
-            if getattr(options, "strategy", "") != "tpu":
-                from bert_keras.distribution.numerics import add_in_one_order
+            from bert_keras.distribution.numerics import add_in_one_order
 
-                add_in_one_order()
+            add_in_one_order()
         chosen(options)
 
     return run_command(f"bert-keras {options.command}", run, debug=options.debug)
 
 
 DEVICES = (
-    option("--strategy", "NAME", "auto, one, mirrored, multiworker or tpu", "auto"),
+    option("--strategy", "NAME", "auto, one, mirrored or multiworker", "auto"),
     option("--precision", "NAME", "auto, float32, bfloat16 or float16", "auto"),
 )
 
