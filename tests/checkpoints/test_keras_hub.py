@@ -205,6 +205,7 @@ def test_models_that_keras_hub_cannot_store(tmp_path, model, changes, word):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_models_without_counterpart():
     with pytest.raises(InputError, match="counterpart"):
         from_keras_hub(keras.Sequential())

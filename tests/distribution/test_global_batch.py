@@ -79,6 +79,7 @@ def test_devices_parts_and_recomputed_activations_change_nothing(
     )
 
 
+@pytest.mark.slow
 def test_devices_and_parts_change_nothing_of_a_modern_encoder():
     expected = trained(ONE, changes=MODERN)
     assert_same(trained(mirrored(2), changes=MODERN, parts=2, recomputes=True), expected)
@@ -134,7 +135,7 @@ def test_the_step_is_traced_once_and_the_end_of_the_data_is_no_step():
     assert model.optimizer.iterations == 20
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", ["adamw", slow("lamb"), slow("muon")])
 def test_sums_of_the_step_do_not_depend_on_the_order_of_readers(optimizer):
     """AddN starts with the first input whose buffer no other operation reads.
 
@@ -254,7 +255,7 @@ def alone_on_rows(name):
     ("name", "devices", "parts"),
     [
         ("ranking", 2, 2),
-        ("matryoshka", 1, 3),
+        slow("matryoshka", 1, 3),
         slow("ranking", 4, 1),
         slow("cosent", 2, 3),
         slow("both", 4, 2),

@@ -11,7 +11,9 @@ CONFIG = {"vocab_size": 50, "hidden_size": 16, "num_layers": 2, "num_heads": 2, 
 MODERN = {"norm_position": "pre", "position_kind": "rotary", "is_gated": True, "local_window": 4}
 
 
-@pytest.mark.parametrize("changes", [{}, MODERN], ids=["BERT", "modern"])
+@pytest.mark.parametrize(
+    "changes", [pytest.param({}, marks=pytest.mark.slow), MODERN], ids=["BERT", "modern"]
+)
 def test_same_outputs_and_gradients(changes):
     keras.utils.set_random_seed(1)
     rates = {"hidden_dropout_rate": 0.3, "attention_dropout_rate": 0.3}

@@ -141,6 +141,7 @@ def trained(strategy):
     return [np.array(weight) for weight in model.trainable_variables], logs
 
 
+@pytest.mark.slow
 def test_devices_change_nothing():
     weights, logs = trained(tf.distribute.get_strategy())
     other, other_logs = trained(

@@ -65,7 +65,7 @@ def model_of(loss, *, rate=0.1, **compiling):
     return model
 
 
-QUICK = ("ranking", "matryoshka")
+QUICK = ("ranking",)
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ def test_formats(model, lines, expected, tmp_path):
     assert str(table.schema.field("vector").type) == "fixed_size_list<element: float>[8]"
 
 
+@pytest.mark.slow
 def test_dimensions_and_prompt(model, lines, expected, tmp_path, capsys):
     command = f"embed {lines} --model {model} --output {tmp_path}/short.npy --dimensions 3"
     assert main(command.split()) == 0

@@ -63,6 +63,7 @@ def table(tmp_path):
     return {name: str(tmp_path / f"{name}.tsv") for name in ("train", "dev")}
 
 
+@pytest.mark.slow
 def test_the_optimizer_is_that_of_the_recipe(records):
     def optimizer_of(**changes):
         inputs = PretrainInputs(dataclasses.replace(PRETRAIN, **changes), records=records)

@@ -53,6 +53,7 @@ def received(connection):
     return answer.decode()
 
 
+@pytest.mark.slow
 def test_a_slow_body_times_out_while_other_requests_are_served(limited, send):
     with begun(limited, b"{") as slow:
         assert send(limited, "POST", PATH, ONE).status_code == 200

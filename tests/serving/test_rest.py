@@ -50,6 +50,7 @@ def test_responses_equal_the_recorded_ones(server_of, both_versions, send):
         check([case], server_of(model) if model else both_versions, send)
 
 
+@pytest.mark.slow
 def test_versions_are_loaded_and_unloaded_as_recorded(models, tmp_path, send):
     def states():
         versions = send(url, "GET", "/v1/models/hot").json()["model_version_status"]

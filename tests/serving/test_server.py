@@ -130,6 +130,7 @@ def test_requests_that_still_run_at_the_end_are_answered(models, send, monkeypat
     assert len(caplog.records) == 1 and not caplog.records[0].exc_info
 
 
+@pytest.mark.slow
 def test_responses_on_an_open_connection_do_not_wait_for_acknowledgements(server_of, send):
     request = ("POST", "/v1/models/half_plus_two:predict", b'{"instances": [1.0]}')
     responses = [send(server_of("half_plus_two"), *request) for _ in range(20)]

@@ -185,7 +185,7 @@ def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:100])
 
 
-@pytest.mark.parametrize("damage", [flipped, truncated])
+@pytest.mark.parametrize("damage", [flipped, pytest.param(truncated, marks=pytest.mark.slow)])
 def test_a_damaged_state_is_replaced_by_the_one_before(any_model, tmp_path, capsys, damage):
     for num_steps in (4, 8):  # two states
         train(any_model, tmp_path, num_steps=num_steps)

@@ -24,6 +24,7 @@ SETTINGS = {
     **dict.fromkeys(("korquad", "klue-mrc"), WINDOWS),
     **dict.fromkeys(("klue-ner", "naver-ner"), TAGS),
 }
+QUICK = ("klue-tc", "klue-sts", "korquad", "klue-ner")  # one of each kind
 NUMBERS = ("숙소가 역에서 가까워요.", "숙소는 역 근처에 있습니다.")
 FIRST = {
     "klue-tc": (("국회 예산안 오늘 표결",), "정치"),
@@ -65,7 +66,10 @@ def fine_tuned(name, folder, encoder, run):
     return ["--model", str(run / "model"), "--data", str(folder)]
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in SETTINGS],
+)
 def test_a_model_is_fine_tuned_evaluated_and_predicts(korean_folder, encoder, tmp_path, name):
     run, task, page = tmp_path / "run", named_task(name), tmp_path / "page.html"
     model = fine_tuned(name, korean_folder, encoder, run)

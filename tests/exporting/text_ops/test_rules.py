@@ -210,7 +210,8 @@ def test_word_tokens_equal_those_of_training(vocabulary, tmp_path):
     assert_words_are(tokens, word_tokens(sentences, FastTokenizer(vocabulary)), spans)
 
 
-@pytest.mark.parametrize("unit", ["eojeol", pytest.param("token", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["eojeol", "token"])
 def test_units_equal_those_of_evaluation(vocabulary, tmp_path, unit):
     reader = TextToInputs(write_vocabulary(vocabulary, tmp_path), lowercase=True, max_length=9)
     rng = random.Random(4)

@@ -20,6 +20,7 @@ from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.exporting.variants.fine_tuned import SIZES, TEXTS, VOCABULARY, fine_tuned
 from tests.factories import tiny_config, with_noise
 
+SLOW = pytest.mark.slow
 # A rounding to bfloat16, which has 8 significant bits, changes a number by at most 2^-9 of it. In a
 # block, a processor without bfloat16 rounds about 24 times: inputs, kernels, products, biases,
 # scores, softmax, GELU and sums. Roundings in the same direction add up.
@@ -82,8 +83,10 @@ def processor(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("variant", "flags", "stored", "error"),
     [
-        pytest.param("float16", "", {"float16"}, 3e-3, id="half-precision"),
-        pytest.param("int8", "avx512_bf16", {"float32", "int8"}, 0.05, id="int8-with-bfloat16"),
+        pytest.param("float16", "", {"float16"}, 3e-3, id="half-precision", marks=SLOW),
+        pytest.param(
+            *("int8", "avx512_bf16", {"float32", "int8"}, 0.05), id="int8-with-bfloat16", marks=SLOW
+        ),
         pytest.param("int8", "avx512_vnni", {"float32", "int8"}, 0.05, id="int8-alone"),
         pytest.param(
             *("bfloat16", "avx512_bf16", {"float16", "bfloat16"}, BFLOAT16_ERROR), id="bfloat16"
@@ -146,7 +149,7 @@ def test_int8_feed_forward_network_of_tokens_of_any_size(has_biases, largest):
         },
     ],
 )
-@pytest.mark.parametrize("variant", ["bfloat16", "int8"])
+@pytest.mark.parametrize("variant", [pytest.param("bfloat16", marks=SLOW), "int8"])
 def test_a_variant_computes_every_kind_of_block(scores, run, options, variant, processor):
     processor("avx512_bf16" if variant == "bfloat16" else "avx512_vnni")
     config = tiny_config(**{**SIZES, "num_layers": 2, "initializer_stddev": 0.2, **options})
