@@ -187,7 +187,9 @@ def export_classifier(
     Example:
 
     ```python
+    model = BertClassifier.from_pretrained("film-critic")
     settings = {"lowercase": True, "max_length": 64, "labels": ("negative", "positive")}
+    vocabulary = model.tokenizer.vocabulary
     export_classifier(model, "saved_models/critic/1", vocabulary=vocabulary, **settings)
     ```
     """

@@ -172,7 +172,7 @@ print(peak() - before)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["bert-keras", "huggingface"])
-def test_loading_needs_only_the_memory_of_the_weights(tmp_path, format):
+def test_loading_needs_the_memory_of_the_weights_and_of_one_copy_of_the_largest(tmp_path, format):
     sizes = {"num_layers": 2, "num_heads": 8, "max_positions": 64}
     for name, hidden_size in (("small", 16), ("large", 768)):
         config = BertConfig(vocab_size=20_000, hidden_size=hidden_size, **sizes)
@@ -180,7 +180,8 @@ def test_loading_needs_only_the_memory_of_the_weights(tmp_path, format):
     file = max((tmp_path / "large").iterdir(), key=lambda path: path.stat().st_size)
     command = [sys.executable, "-c", MEMORY, tmp_path / "small", tmp_path / "large"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert int(done.stdout.splitlines()[-1]) <= 1.2 * file.stat().st_size
+    largest = 4 * 20_000 * 768
+    assert int(done.stdout.splitlines()[-1]) <= 1.1 * file.stat().st_size + largest
 
 
 def test_a_model_in_a_name_scope_is_loaded_and_saved(tmp_path):

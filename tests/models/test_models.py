@@ -233,15 +233,16 @@ for path in sys.argv[1:]:
 
 @pytest.mark.slow
 def test_saved_models_load_in_a_fresh_process_without_custom_objects(tmp_path):
-    models = {each.__name__: new_model(each) for each in (*CASES, BertEncoder)}
-    for name, model in models.items():
-        model.save(tmp_path / f"{name}.keras")
-        np.savez(tmp_path / f"{name}.x.npz", **inputs(type(model)))
-    paths = [tmp_path / name for name in models]
-    subprocess.run([sys.executable, "-c", FRESH_PROCESS, *paths], check=True, capture_output=True)
-    for name, model in models.items():
-        expected = {f"_{n}": array for n, array in named(model(inputs(type(model)))).items()}
-        assert_equal(dict(np.load(tmp_path / f"{name}.npz")), expected)
+    expected = {}
+    for model in map(new_model, (*CASES, BertEncoder)):
+        x, path = inputs(type(model)), tmp_path / type(model).__name__
+        expected[path] = {f"_{name}": array for name, array in named(model(x)).items()}
+        model.save(f"{path}.keras")
+        np.savez(f"{path}.x.npz", **x)
+    command = [sys.executable, "-c", FRESH_PROCESS, *expected]
+    subprocess.run(command, check=True, capture_output=True)
+    for path, outputs in expected.items():
+        assert_equal(dict(np.load(f"{path}.npz")), outputs)
 
 
 def test_choices_are_scored_separately_in_any_number():
