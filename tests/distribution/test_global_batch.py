@@ -254,8 +254,8 @@ def alone_on_rows(name):
 @pytest.mark.parametrize(
     ("name", "devices", "parts"),
     [
-        ("ranking", 2, 2),
-        slow("matryoshka", 1, 3),
+        slow("ranking", 2, 2),
+        ("matryoshka", 1, 3),
         slow("ranking", 4, 1),
         slow("cosent", 2, 3),
         slow("both", 4, 2),

@@ -91,6 +91,7 @@ def test_columns_of_texts_are_groups(as_tensors):
         np.testing.assert_array_equal(array, np.stack([each[name] for each in columns], axis=1))
 
 
+@pytest.mark.slow
 def test_a_data_set_of_columns_gives_the_same_embeddings_and_loss():
     model = model_of(RANKING())
     expected = model.predict(TRIPLETS, verbose=0)
@@ -113,6 +114,7 @@ def test_unfit_data_is_refused():
         model_of(CoSENTLoss()).fit(PAIRS, verbose=0)
 
 
+@pytest.mark.slow
 def test_simcse_separates_texts():
     """Unsupervised: dropout makes two embeddings of the same text."""
     model, texts = model_of(RANKING(scale=20.0), run_eagerly=True), sorted(set(QUERIES))

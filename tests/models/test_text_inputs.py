@@ -59,6 +59,7 @@ def test_tuples_are_pairs_of_texts(model, pairs):
     np.testing.assert_allclose(model.predict(pairs, verbose=0), expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_fit_and_evaluate_on_texts_equal_those_on_arrays(model):
     other, arrays, labels = new_model(), encoded(TEXTS), np.array(LABELS)
     options = {"shuffle": False, "verbose": 0, "batch_size": 4, "epochs": 2}

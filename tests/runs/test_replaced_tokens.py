@@ -55,6 +55,7 @@ def scores_of(run):
     return json.loads((run / "scores.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_run_writes_a_discriminator_that_fine_tunes(run, tmp_path):
     scores = scores_of(run)
     assert 0 < scores["held_out_masked_lm_loss"] < 2 * np.log(len(tiny_vocabulary()))

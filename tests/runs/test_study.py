@@ -91,6 +91,7 @@ def test_a_study_reports_the_statistics_of_each_learning_rate(several, output):
     ]
 
 
+@pytest.mark.slow
 def test_a_study_continues_after_an_interruption_and_with_more_seeds(several, output, capsys):
     with pytest.raises(KeyboardInterrupt):
         several(FakeRun(interrupted_at=2), seeds=2)

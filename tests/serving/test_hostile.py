@@ -109,6 +109,7 @@ def test_slow_requests_end_and_delay_others_only_until_then(second, send):
     assert time.monotonic() - start < 6
 
 
+@pytest.mark.slow
 def test_concurrent_requests_get_their_own_predictions_or_errors(server_of, send):
     """The rows of `bytes` share runs; those of `centred` depend on each other and must not."""
 

@@ -267,6 +267,7 @@ def test_a_bad_batch_stops_the_run_which_then_continues_after_it(tmp_path):
         guarded(tmp_path / "more", bad_steps=(4, 5, 7), max_skipped=2)
 
 
+@pytest.mark.slow
 def test_an_exploded_run_stops_again_after_each_restart(tmp_path):
     def rising(step):
         return tf.where(step < 4, 1.0, 5.0)

@@ -41,6 +41,7 @@ def requests_of(texts):
     ("name", "has_pooler"),
     [("embeddings", True), pytest.param("no_pooler", False, marks=pytest.mark.slow)],
 )
+@pytest.mark.slow
 def test_vectors_of_a_batch_equal_the_vectors_of_each_text(
     tmp_path, assert_frozen, name, has_pooler
 ):

@@ -116,6 +116,7 @@ def test_a_litert_model_approximates_the_model_for_any_batch_size(tmp_path, run,
         pytest.param("ner", 1, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_an_export_has_the_score_of_its_model(tmp_path, name, points):
     model, data = fine_tuned(name, tmp_path, seed=6)
     written = export(model, tmp_path / "name" / "1")

@@ -89,7 +89,9 @@ def processor(tmp_path, monkeypatch):
         ),
         pytest.param("int8", "avx512_vnni", {"float32", "int8"}, 0.05, id="int8-alone"),
         pytest.param(
-            *("bfloat16", "avx512_bf16", {"float16", "bfloat16"}, BFLOAT16_ERROR), id="bfloat16"
+            *("bfloat16", "avx512_bf16", {"float16", "bfloat16"}, BFLOAT16_ERROR),
+            id="bfloat16",
+            marks=SLOW,
         ),
     ],
 )
@@ -149,7 +151,8 @@ def test_int8_feed_forward_network_of_tokens_of_any_size(has_biases, largest):
         },
     ],
 )
-@pytest.mark.parametrize("variant", [pytest.param("bfloat16", marks=SLOW), "int8"])
+@pytest.mark.parametrize("variant", ["bfloat16", "int8"])
+@pytest.mark.slow
 def test_a_variant_computes_every_kind_of_block(scores, run, options, variant, processor):
     processor("avx512_bf16" if variant == "bfloat16" else "avx512_vnni")
     config = tiny_config(**{**SIZES, "num_layers": 2, "initializer_stddev": 0.2, **options})
