@@ -41,6 +41,7 @@ def short(monkeypatch):
     monkeypatch.setattr("pydoc_data.topics.topics", chosen)
 
 
+@pytest.mark.slow
 def test_the_demo_runs_every_stage(tmp_path, capsys):
     assert main(["demo", "--output", str(tmp_path)]) == 0
     printed, first = capsys.readouterr(), tmp_path / "1"

@@ -324,6 +324,7 @@ def test_packed_rows_have_the_losses_of_separate_sequences():
     assert model(packed)["next_sentence"].shape == (3, 2, 2)
 
 
+@pytest.mark.slow
 def test_a_compiled_model_that_keras_loads_continues_its_training(tmp_path):
     x, y, weights = pretraining_examples()
     model = pretraining_model(gradient_accumulation_steps=2)

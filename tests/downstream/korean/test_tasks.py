@@ -24,7 +24,7 @@ SETTINGS = {
     **dict.fromkeys(("korquad", "klue-mrc"), WINDOWS),
     **dict.fromkeys(("klue-ner", "naver-ner"), TAGS),
 }
-QUICK = ("klue-tc", "klue-sts", "korquad", "klue-ner")  # one of each kind
+QUICK = ("klue-tc", "klue-sts", "korquad")
 NUMBERS = ("숙소가 역에서 가까워요.", "숙소는 역 근처에 있습니다.")
 FIRST = {
     "klue-tc": (("국회 예산안 오늘 표결",), "정치"),

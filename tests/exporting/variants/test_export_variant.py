@@ -38,6 +38,7 @@ def few_measurements(monkeypatch, not_verified):
     monkeypatch.setattr(module, "_NUM_ROUNDS", 1)
 
 
+@pytest.mark.slow
 def test_a_variant_is_measured_and_written_unless_it_loses_too_much(
     tmp_path, run, monkeypatch, capsys
 ):
