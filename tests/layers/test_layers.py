@@ -303,8 +303,9 @@ def test_mixed_policies_are_close_to_float32(case, dtype, unit):
     assert keras.backend.standardize_dtype(first.dtype) == ("float32" if is_head else dtype)
     for ours, theirs in zip(arrays(outputs), arrays(case.layer(*inputs)), strict=True):
         difference = np.abs(ours.astype("float32") - theirs).max() / np.abs(theirs).max()
-        # Roundings of states, weights, norm and product, each by half a unit or less.
-        assert difference < 6 * unit
+        # Of inputs, weights, products, biases, activation and norm, the masked-LM head has 12
+        # roundings, each by half a unit of the largest value or less; products double them.
+        assert difference < 12 * unit
 
 
 @pytest.mark.parametrize("name", ["classification", "token_labels", "span"])
