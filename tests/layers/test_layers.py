@@ -24,6 +24,7 @@ from bert_keras.layers.heads import (
 from bert_keras.layers.primitives import LayerNorm
 
 D, N, P, V = 8, 2, 4, 20
+keras.utils.set_random_seed(1)  # of the initializers in CASES
 TABLE = np.random.default_rng(3).normal(size=(V, D)).astype("float32")
 
 
@@ -221,6 +222,7 @@ CASES = {
 
 @pytest.fixture(params=CASES)
 def case(request):
+    keras.utils.set_random_seed(1)  # of the weights that the layer draws when it is built
     return CASES[request.param]
 
 
@@ -289,10 +291,8 @@ def test_every_weight_gets_a_gradient(case):
             assert np.abs(tf.convert_to_tensor(gradient)).max() > 0, weight.path
 
 
-@pytest.mark.parametrize(
-    ("dtype", "unit"), [("bfloat16", 2**-8), ("float16", 2**-11)], ids=["bfloat16", "float16"]
-)
-def test_mixed_policies_are_close_to_float32(case, dtype, unit):
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_mixed_policies_are_close_to_float32(case, dtype):
     inputs, mixed = case.inputs(3, 5), rebuilt(case, dtype=f"mixed_{dtype}")
     assert {weight.dtype for weight in mixed.weights} == {"float32"}
     assert mixed.compute_dtype == dtype
@@ -303,9 +303,10 @@ def test_mixed_policies_are_close_to_float32(case, dtype, unit):
     assert keras.backend.standardize_dtype(first.dtype) == ("float32" if is_head else dtype)
     for ours, theirs in zip(arrays(outputs), arrays(case.layer(*inputs)), strict=True):
         difference = np.abs(ours.astype("float32") - theirs).max() / np.abs(theirs).max()
-        # Of inputs, weights, products, biases, activation and norm, the masked-LM head has 12
-        # roundings, each by half a unit of the largest value or less; products double them.
-        assert difference < 12 * unit
+        bound = 0.02 if dtype == "bfloat16" else 0.002
+        if isinstance(mixed, SelfAttention | EncoderBlock):  # scores and probabilities round, too
+            bound = 6 * (2**-8 if dtype == "bfloat16" else 2**-11)
+        assert difference < bound
 
 
 @pytest.mark.parametrize("name", ["classification", "token_labels", "span"])
