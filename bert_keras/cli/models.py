@@ -32,7 +32,7 @@ VARIANTS = ("float16", "bfloat16", "int8", "litert")
     examples="  bert-keras convert uncased_L-12_H-768_A-12 bert-base --to huggingface",
 )
 def convert(options: argparse.Namespace) -> None:
-    """Convert a checkpoint from any format to another, then read it back and compare."""
+    """Convert a checkpoint from any format to another."""
     from bert_keras.checkpoints.conversion import convert
     from bert_keras.files import text_lines
 

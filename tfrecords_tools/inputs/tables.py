@@ -134,7 +134,7 @@ def _builder_and_split(path: str) -> tuple[Any, str]:
     if match is None:
         raise InputError(f"{path} is not the name of a dataset; expected tfds:NAME?split=SPLIT")
     name, split = match.groups()
-    if is_remote(name) or os.path.isfile(os.path.join(name, "dataset_info.json")):
+    if _is_folder(name):
         builder = tfds.builder_from_directory(name)
     else:
         builder = tfds.builder(name, data_dir=os.environ.get("TFDS_DATA_DIR"))
