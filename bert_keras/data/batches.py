@@ -1,0 +1,66 @@
+"""Batches in a fixed order, which `fit` reads with every backend of Keras."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+
+
+class Batches(keras.utils.PyDataset):
+    """Batches in a fixed order, which can be read from any of them on.
+
+    Args:
+        read: `read(first)` yields the batches from number `first` on, as NumPy arrays.
+        spec: A batch of `keras.KerasTensor` with the dtypes and the shapes; None where a size
+            differs between batches.
+        num_batches: The number of batches; None if they have no end.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int], Iterator],
+        *,
+        spec: Any,
+        num_batches: int | None = None,
+    ):
+        super().__init__()
+        self._read, self._spec, self._num_batches = read, spec, num_batches
+        self._next, self._iterator = 0, read(0)
+
+    @property
+    def num_batches(self) -> int | None:
+        return self._num_batches
+
+    def __iter__(self) -> Iterator:
+        return self._read(0)
+
+    def __getitem__(self, index: int):
+        if index != self._next:
+            self._iterator = self._read(index)
+        self._next = index + 1
+        return next(self._iterator)
+
+    def skip(self, number: int) -> "Batches":
+        """Returns the batches from number `number` on."""
+        left = None if self._num_batches is None else max(0, self._num_batches - number)
+        return Batches(lambda first: self._read(number + first), spec=self._spec, num_batches=left)
+
+    def for_fit(self):
+        """Returns a `tf.data.Dataset` of the batches with TensorFlow, otherwise the batches."""
+        if keras.config.backend() != "tensorflow":
+            return self
+        import tensorflow as tf
+
+        signature = keras.tree.map_structure(
+            lambda each: tf.TensorSpec(each.shape, each.dtype), self._spec
+        )
+        dataset = tf.data.Dataset.from_generator(self.__iter__, output_signature=signature)
+        if self._num_batches is not None:
+            # If Keras does not know the number of batches, it runs one step too many and includes
+            # it in the mean losses.
+            dataset = dataset.apply(tf.data.experimental.assert_cardinality(self._num_batches))
+        # With autotuning, the end of an iterator can wait for a sleeping thread, for up to ten
+        # seconds in long runs.
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        return dataset.prefetch(2).with_options(options)
