@@ -86,8 +86,8 @@ def our_model(folder: Path) -> BertClassifier:
 
 
 def our_epoch(model: BertClassifier, encoded: Encoded) -> None:
-    dataset = training_batches(encoded, batch_size=BATCH_SIZE, seed=SEED)
-    model.fit(dataset, steps_per_epoch=num_batches(encoded), shuffle=False, verbose=0)
+    batches = training_batches(encoded, batch_size=BATCH_SIZE, seed=SEED).for_fit()
+    model.fit(batches, steps_per_epoch=num_batches(encoded), shuffle=False, verbose=0)
 
 
 def num_batches(encoded: Encoded) -> int:

@@ -191,9 +191,9 @@ def compare(arguments, folder: Path) -> None:
         ]
 
     def ours(turn: Turn) -> None:
-        dataset = training_batches(turn, batch_size=recipe.batch_size, seed=recipe.seed)
+        batches = training_batches(turn, batch_size=recipe.batch_size, seed=recipe.seed)
         steps = len(turn.batches)
-        run.trained.fit(dataset, steps_per_epoch=steps, shuffle=False, verbose=0)
+        run.trained.fit(batches.for_fit(), steps_per_epoch=steps, shuffle=False, verbose=0)
 
     print(f"{len(run.rows):,} rows, {num_steps} steps of {recipe.batch_size}, {recipe}")
     print(f"{'':<24}{'ours':>12}{'sentence-transformers':>24}{'difference':>12}")

@@ -3,10 +3,22 @@
 import itertools
 from collections.abc import Iterator
 
+import keras
 import numpy as np
 
 # Shuffled examples are sorted by length within pools of this many batches.
 BATCHES_PER_POOL = 50
+FEWEST_COLUMNS = 16  # of a batch with JAX
+
+
+def num_columns(longest: int, most: int) -> int:
+    """Returns the columns of a batch whose longest row has `longest` tokens.
+
+    XLA compiles each shape, so with JAX it is a power of two, but not above `most`.
+    """
+    if keras.config.backend() != "jax":
+        return longest
+    return min(most, max(FEWEST_COLUMNS, 1 << (longest - 1).bit_length()))
 
 
 def length_grouped_batches(

@@ -3,6 +3,7 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from bert_keras.data.buckets import num_columns
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.errors import check
 from bert_keras.text.encode import encode
@@ -39,7 +40,7 @@ class Preprocessor:
 
         Returns:
             `input_ids`, `input_mask` and `segment_ids`, int32 [B,T], where T is the length of the
-            longest row.
+            longest row, or with JAX the next power of two, so that XLA compiles few shapes.
         """
         columns = texts if isinstance(texts, tuple) else (texts,)
         if not any(hasattr(column, "graph") for column in columns):
@@ -57,7 +58,8 @@ class Preprocessor:
         return dict(zip(SEQUENCE_FEATURES, tensors, strict=True))
 
     def _encoded(self, *columns: list[str]) -> dict[str, Any]:
-        return encode(self.tokenizer, *columns, max_length=self.max_length)
+        length = self.max_length
+        return encode(self.tokenizer, *columns, max_length=length, num_columns=num_columns)
 
     def _row_shape(self, num_columns: int) -> tuple[int | None, ...]:
         """Returns the shape of the inputs of one example."""

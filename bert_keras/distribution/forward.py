@@ -1,25 +1,33 @@
-"""Compiles the forward pass of a model for batches of any size."""
+"""Compiles functions that call a model, for batches of any size."""
 
 from collections.abc import Callable, Collection
 
 import keras
 
 
-def compiled_forward(model: keras.Model, names: Collection[str]) -> Callable:
-    """Returns a function that runs a model on a batch, without dropout.
+def compiled(function: Callable, model: keras.Model, *, names: Collection[str] = ()) -> Callable:
+    """Compiles a function that calls a model without dropout and changes no weights.
 
-    One trace serves batches of every size and length. The function reads the current weights.
+    With TensorFlow, one trace serves batches of every size and length. JAX compiles each shape.
+    The result reads the current weights.
 
     Args:
-        model: The model.
-        names: The names of its inputs, int32 [B, T].
+        function: A function of a batch; its results are tensors.
+        model: The model that it calls.
+        names: The names of its inputs if it has one argument, a dict of int32 [B, T].
     """
-    if keras.config.backend() != "tensorflow":
-        return model.predict_on_batch
-    import tensorflow as tf  # only with this backend
+    if keras.config.backend() == "tensorflow":
+        import tensorflow as tf
 
-    return tf.function(
-        lambda inputs: model(inputs, training=False),
-        input_signature=[dict.fromkeys(names, tf.TensorSpec((None, None), tf.int32))],
-        autograph=False,
-    )
+        spec = [dict.fromkeys(names, tf.TensorSpec((None, None), tf.int32))] if names else None
+        return tf.function(
+            function, input_signature=spec, reduce_retracing=not names, autograph=False
+        )
+    import jax
+
+    @jax.jit
+    def stateless(weights, *batch):
+        with keras.StatelessScope(state_mapping=zip(model.variables, weights, strict=True)):
+            return function(*batch)
+
+    return lambda *batch: stateless([weight.value for weight in model.variables], *batch)

@@ -1,35 +1,32 @@
 """Makes batches of encoded rows for `model.fit`, and collects a model's outputs for each row."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 
 import keras
 import numpy as np
-import tensorflow as tf
+from keras import tree
 from tqdm import tqdm
 
+from bert_keras.data.batches import Batches
 from bert_keras.data.buckets import longest_first_batches
-from bert_keras.data.records import without_autotuning
+from bert_keras.distribution.forward import compiled
 from bert_keras.downstream.task import Encoded
 
 
-def training_batches(encoded: Encoded, *, batch_size: int, seed: int) -> tf.data.Dataset:
-    """Returns an endless dataset of shuffled batches for `model.fit`.
-
-    A batch holds rows of similar length and is padded to its longest row. The shapes of the dataset
-    have unknown numbers of rows and tokens, so one trace of the model serves every length.
-    """
-    return _dataset(encoded, lambda: encoded.shuffled_batches(batch_size=batch_size, seed=seed))
+def training_batches(encoded: Encoded, *, batch_size: int, seed: int) -> Batches:
+    """Returns shuffled batches without end, each of rows of similar length."""
+    return _batches(encoded, lambda: encoded.shuffled_batches(batch_size=batch_size, seed=seed))
 
 
 class Predictor:
-    """Runs a model on encoded rows; the graph of the model is traced once."""
+    """Runs a model on encoded rows; the model is compiled once."""
 
     def __init__(self, model: keras.Model):
-        self.model = model
         # TensorFlow counts the traces of each partial separately, so a second model does not
         # trigger its warning about retracing.
-        self.forward = tf.function(partial(_forward, model), reduce_retracing=True, autograph=False)
+        self.forward = compiled(partial(_forward, model), model)
 
     def __call__(
         self, encoded: Encoded, *, batch_size: int = 32, stage: str = "predict"
@@ -48,11 +45,12 @@ class Predictor:
         outputs: list = [None] * len(encoded)
         losses: list[float] = []
         with tqdm(desc=stage, unit=" rows", total=len(encoded), leave=False, disable=None) as bar:
-            for rows, batch in zip(batches, _dataset(encoded, lambda: batches), strict=True):
+            read = _batches(encoded, lambda: batches, num_batches=len(batches)).for_fit()
+            for rows, batch in zip(batches, read, strict=True):
                 output, loss = self.forward(*batch)
-                output = tf.nest.map_structure(lambda array: array.numpy(), output)
+                output = tree.map_structure(np.asarray, output)
                 for index, row in enumerate(rows):
-                    outputs[row] = tf.nest.map_structure(lambda array, i=index: array[i], output)
+                    outputs[row] = tree.map_structure(lambda array, i=index: array[i], output)
                 losses += [] if loss is None else [float(loss) * len(rows)]
                 bar.update(len(rows))
         return outputs, sum(losses) / len(encoded) if losses else None
@@ -64,13 +62,17 @@ def _forward(model: keras.Model, inputs, targets=None, weights=None):
         loss = model.compute_loss(
             x=inputs, y=targets, y_pred=outputs, sample_weight=weights, training=False
         )
-    return tf.nest.map_structure(lambda array: tf.cast(array, tf.float32), outputs), loss
+    return tree.map_structure(lambda array: keras.ops.cast(array, "float32"), outputs), loss
 
 
-def _dataset(encoded: Encoded, row_batches: Callable[[], Iterable[np.ndarray]]) -> tf.data.Dataset:
-    def generate():
-        for rows in row_batches():
-            yield encoded.batch(rows)
+def _batches(
+    encoded: Encoded,
+    row_batches: Callable[[], Iterable[np.ndarray]],
+    *,
+    num_batches: int | None = None,
+) -> Batches:
+    def read(first: int) -> Iterator[tuple]:
+        return map(encoded.batch, islice(row_batches(), first, None))
 
     def spec(array):
         # The number of sequences of each example, G of [B, G, T], is the same in every batch.
@@ -79,8 +81,7 @@ def _dataset(encoded: Encoded, row_batches: Callable[[], Iterable[np.ndarray]]) 
             shape[1] = array.shape[1]
         if array.ndim == 4:  # features of a frozen encoder, [rows, words, layers, size]
             shape[2:] = array.shape[2:]
-        return tf.TensorSpec(shape, array.dtype)
+        return keras.KerasTensor(shape, array.dtype.name)
 
-    signature = tf.nest.map_structure(spec, encoded.batch(np.arange(1)))
-    dataset = tf.data.Dataset.from_generator(generate, output_signature=signature)
-    return without_autotuning(dataset.prefetch(2))
+    specs = tree.map_structure(spec, encoded.batch(np.arange(1)))
+    return Batches(read, spec=specs, num_batches=num_batches)

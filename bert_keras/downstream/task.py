@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
-from bert_keras.data.buckets import length_grouped_batches
+from bert_keras.data.buckets import length_grouped_batches, num_columns
 from bert_keras.downstream.tfds import is_tfds, tfds_files
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath
@@ -46,9 +46,13 @@ class Encoded(abc.ABC):
     def batch(self, rows: np.ndarray) -> tuple:
         """Returns (inputs, targets, weights), or fewer, of some rows, int [B], for `model.fit`.
 
-        Each is an array or a dict of arrays, padded to the longest of the rows. Targets of examples
-        without a label are zeros.
+        Each is an array or a dict of arrays, padded to `num_columns`. Targets of examples without a
+        label are zeros.
         """
+
+    def num_columns(self, rows: np.ndarray) -> int:
+        """Returns the columns of a batch: the length of the longest row, or more with JAX."""
+        return num_columns(int(self.lengths[rows].max()), int(self.lengths.max()))
 
     def shuffled_batches(self, *, batch_size: int, seed: int) -> Iterator[np.ndarray]:
         """Yields the rows of training batches without end; see `length_grouped_batches`."""

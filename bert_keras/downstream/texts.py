@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from bert_keras.data.buckets import num_columns
 from bert_keras.downstream.task import Encoded
 from bert_keras.text.packing import pack
 from bert_keras.text.vocab import Vocabulary
@@ -41,7 +42,12 @@ class EncodedTexts(Encoded):
     def batch(self, rows: np.ndarray) -> tuple:
         sequences_BG = rows[:, None] * self.num_sequences + np.arange(self.num_sequences)
         texts = [[text[number] for number in sequences_BG.ravel().tolist()] for text in self.texts]
-        inputs = pack(*texts, vocabulary=self.vocabulary, max_length=self.max_length)
+        inputs = pack(
+            *texts,
+            vocabulary=self.vocabulary,
+            max_length=self.max_length,
+            num_columns=num_columns,
+        )
         if self.num_sequences > 1:
             shape = (*sequences_BG.shape, -1)
             inputs = {name: array.reshape(shape) for name, array in inputs.items()}

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import keras
@@ -10,7 +11,7 @@ from keras import ops
 from tqdm import tqdm
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
-from bert_keras.distribution.forward import compiled_forward
+from bert_keras.distribution.forward import compiled
 from bert_keras.errors import InputError, check
 from bert_keras.layers.sentence import SentenceHead
 from bert_keras.models.task_models import TaskModel, flat_rows
@@ -127,7 +128,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         Raises:
             InputError: The model has no tokenizer, or an argument is invalid.
         """
-        from bert_keras.data.buckets import longest_first_batches
+        from bert_keras.data.buckets import longest_first_batches, num_columns
         from bert_keras.text.packing import pack
 
         if (tokenizer := self.tokenizer) is None:
@@ -154,6 +155,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
                         [ids[row] for row in rows],
                         vocabulary=tokenizer.vocabulary,
                         max_length=self.stored_metadata(None).max_length,
+                        num_columns=num_columns,
                     )
                     if num_excluded:
                         inputs[POOLING_MASK] = inputs["input_mask"].copy()
@@ -167,7 +169,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         names += (POOLING_MASK,) if num_excluded else ()
         functions = self.__dict__.setdefault("_forward_functions", {})  # not tracked by Keras
         if names not in functions:
-            functions[names] = compiled_forward(self, names)
+            functions[names] = compiled(partial(self, training=False), self, names=names)
         return functions[names]
 
     def _shortened(self, vectors_NE: np.ndarray, dimensions: int) -> np.ndarray:

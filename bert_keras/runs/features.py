@@ -8,12 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
+from keras import ops
 from tqdm import tqdm
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.distribution.forward import compiled
 from bert_keras.downstream.ner.words import TaggedWords, WordTokens, sentence_rows
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, atomic_file, existing_file, text_lines
@@ -106,14 +107,11 @@ def _hidden_states(
     indices: list[int],
     limit: int,
 ) -> Features:
-    @tf.function(
-        input_signature=[dict.fromkeys(SEQUENCE_FEATURES, tf.TensorSpec((None, None), tf.int32))],
-        autograph=False,
-    )
-    def forward(inputs):
+    def chosen_states(inputs):
         states = encoder.states(inputs).hidden_states
-        return tf.cast(tf.stack([states[index] for index in indices], axis=2), tf.float32)
+        return ops.cast(ops.stack([states[index] for index in indices], axis=2), "float32")
 
+    forward = compiled(chosen_states, encoder, names=SEQUENCE_FEATURES)
     vocabulary = tokenizer.vocabulary
     for chunk in chunks:
         ids, lengths = tokenizer.flat_ids(chunk)
@@ -152,7 +150,7 @@ def _vectors(forward: Callable, words: TaggedWords, bounds: np.ndarray) -> Itera
     row_vectors: list[np.ndarray] = [np.empty(0)] * len(words)
     for rows in longest_first_batches(words.lengths, batch_size=BATCH_SIZE):
         inputs, *_ = words.batch(rows)
-        for row, states_TKD in zip(rows, forward(inputs).numpy(), strict=True):
+        for row, states_TKD in zip(rows, np.asarray(forward(inputs)), strict=True):
             columns = words.columns(row)
             if row in row_bounds:  # the first window of a text
                 columns = np.insert(columns, 0, 0)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.config import ModelMetadata
+from bert_keras.data.batches import Batches
 from bert_keras.distribution.loss import global_loss
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.downstream.batches import Predictor, training_batches
@@ -166,9 +166,14 @@ class TaskRun:
         return self.task.prepared(self._dev_encoded, self.model, folder=self.features / "dev")
 
     @property
-    def train(self) -> tf.data.Dataset:
+    def batches(self) -> Batches:
         """Endless shuffled batches of rows of similar length."""
         return training_batches(self.rows, batch_size=self.recipe.batch_size, seed=self.recipe.seed)
+
+    @property
+    def train(self):
+        """The batches for `fit`: a `tf.data.Dataset` with TensorFlow, `Batches` with JAX."""
+        return self.batches.for_fit()
 
     def dev_outputs(self) -> tuple[Outputs, float | None]:
         """Returns the outputs of the model for the dev rows, and the mean loss if they have one."""

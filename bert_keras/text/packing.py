@@ -4,7 +4,7 @@ The special tokens are those of the vocabulary: RoBERTa's rows are `<s> A </s></
 their tokens have segment id 0.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -57,6 +57,7 @@ def pack(
     *,
     vocabulary: Vocabulary,
     max_length: int,
+    num_columns: Callable[[int, int], int] = min,
 ) -> dict[str, np.ndarray]:
     """Packs one text, or two, into each row, and truncates texts that do not fit.
 
@@ -65,11 +66,12 @@ def pack(
         seconds: The token ids of the second text of each row.
         vocabulary: Gives the special tokens.
         max_length: Maximum number of tokens of a row, special tokens included.
+        num_columns: Returns T for the length of the longest row and `max_length`; by default T is
+            the length of the longest row.
 
     Returns:
-        `input_ids`, `input_mask` and `segment_ids`, int32 [B,T], where T is the length of the
-        longest row. The first text and the [SEP] after it have segment id 0. Padding is [PAD] with
-        mask 0 and segment id 0.
+        `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. The first text and the [SEP] after
+        it have segment id 0. Padding is [PAD] with mask 0 and segment id 0.
 
     Raises:
         InputError: `max_length` leaves no space for a token, or the texts differ in number.
@@ -92,7 +94,8 @@ def pack(
         lengths_NK = np.minimum(lengths_NK, limit)
     else:
         lengths_NK = np.stack(truncated_lengths(*lengths_NK.T, limit=limit), axis=1)
-    length = int((lengths_NK.sum(axis=1) + num_specials).max(initial=0))
+    longest = int((lengths_NK.sum(axis=1) + num_specials).max(initial=0))
+    length = num_columns(longest, max_length)
     return packed_texts(tokens, starts_NK, lengths_NK, length=length, vocabulary=vocabulary)
 
 

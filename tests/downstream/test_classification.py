@@ -1,6 +1,7 @@
 """Classification of user-provided tables: reading, training, predictions, files and errors."""
 
 import dataclasses
+from itertools import islice
 
 import keras
 import numpy as np
@@ -49,12 +50,12 @@ def test_training_batches_repeat_and_are_the_same_for_a_seed(rows):
     encoded = SINGLE.encode(SINGLE.read(rows), TOKENIZER)
 
     def labels(seed):
-        batches = training_batches(encoded, batch_size=2, seed=seed).take(20)
-        return [each.tolist() for _, each in batches.as_numpy_iterator()]
+        batches = training_batches(encoded, batch_size=2, seed=seed)
+        return [each.tolist() for _, each in islice(batches, 20)]
 
     assert labels(1) == labels(1) != labels(2)
     assert sum(map(len, labels(1))) == 30
-    dataset = training_batches(encoded, batch_size=2, seed=1)
+    dataset = training_batches(encoded, batch_size=2, seed=1).for_fit()
     assert dataset.options().autotune.enabled is False  # the end of an iterator would wait
 
 
@@ -175,7 +176,7 @@ def test_keras_fit_learns_each_kind_of_label(tmp_path, name, low, high):
     )
     model = BertClassifier(config, num_labels=len(table_task.labels))
     model.compile(optimizer=keras.optimizers.Adam(1e-2), **table_task.compile_arguments())
-    batches = training_batches(encoded, batch_size=16, seed=1)
+    batches = training_batches(encoded, batch_size=16, seed=1).for_fit()
     model.fit(batches, steps_per_epoch=40, shuffle=False, verbose=0)
     outputs, loss = Predictor(model)(encoded)
     assert loss < 0.1

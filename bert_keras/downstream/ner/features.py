@@ -11,12 +11,12 @@ from typing import ClassVar, cast
 
 import keras
 import numpy as np
-import tensorflow as tf
 from tqdm import tqdm
 
 from bert_keras.config import BertConfig
-from bert_keras.data.buckets import longest_first_batches
+from bert_keras.data.buckets import longest_first_batches, num_columns
 from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.distribution.forward import compiled
 from bert_keras.downstream.ner.task import NerTask
 from bert_keras.downstream.ner.words import TaggedWords
 from bert_keras.errors import check_least, check_name
@@ -45,7 +45,7 @@ class PositionedWords(TaggedWords):
 
     def batch(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
         words, positions = self.words(rows)
-        width = int(positions[1].max()) + 1
+        width = num_columns(int(positions[1].max()) + 1, int(self.lengths.max()))
         positions_BW = np.zeros((len(rows), width), np.int32)
         positions_BW[positions] = self.rows.word_starts[words] + 1
         inputs = {**self.inputs(rows), "word_positions": positions_BW}
@@ -68,7 +68,7 @@ class WordFeatures(PositionedWords):
 
     def batch(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
         words, positions = self.words(rows)
-        word_mask_BW = np.zeros((len(rows), int(positions[1].max()) + 1), bool)
+        word_mask_BW = np.zeros((len(rows), self.num_columns(rows)), bool)
         word_mask_BW[positions] = True
         features_BWKD = np.zeros(
             (*word_mask_BW.shape, len(self.vectors), self.vectors[0].shape[1]), np.float32
@@ -152,22 +152,18 @@ def _compute(
 ) -> None:
     """Writes the features of all words into an array for each layer, float32 [W,D]."""
 
-    @tf.function(
-        input_signature=[dict.fromkeys(INPUTS, tf.TensorSpec((None, None), tf.int32))],
-        autograph=False,
-    )
-    def forward(inputs):
+    def states_of_words(inputs):
         states = encoder.states(inputs).hidden_states
-        features_BWKD = features_at(states, inputs["word_positions"], layers)
-        return tf.cast(features_BWKD[inputs["word_positions"] > 0], tf.float32)
+        return keras.ops.cast(features_at(states, inputs["word_positions"], layers), "float32")
 
+    forward = compiled(states_of_words, encoder, names=INPUTS)
     with tqdm(total=len(words), desc="features", unit=" rows") as bar:
         for first in range(0, len(words), ROWS_AT_ONCE):
             rows = np.arange(first, min(first + ROWS_AT_ONCE, len(words)))
             for batch in longest_first_batches(words.lengths[rows], batch_size=BATCH_SIZE):
                 inputs, *_ = words.batch(rows[batch])
                 indices, _ = words.words(rows[batch])
-                vectors_MKD = forward(inputs).numpy()
+                vectors_MKD = np.asarray(forward(inputs))[inputs["word_positions"] > 0]
                 for number, array in enumerate(arrays):
                     array[indices] = vectors_MKD[:, number]
                 bar.update(len(batch))

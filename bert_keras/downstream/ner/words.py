@@ -183,7 +183,7 @@ class TaggedWords(Encoded):
             self.tokens.ids,
             self.rows.starts[rows, None],
             self.rows.lengths[rows, None],
-            length=int(self.rows.lengths[rows].max()) + 2,
+            length=self.num_columns(rows),
             vocabulary=self.vocabulary,
         )
 

@@ -49,7 +49,7 @@ class QuestionWindows(Encoded):
             self.tokens,
             starts_B2,
             lengths_B2,
-            length=int(lengths_B2.sum(axis=1).max()) + self.vocabulary.num_specials(2),
+            length=self.num_columns(rows),
             vocabulary=self.vocabulary,
         )
         return inputs, {name: positions[rows] for name, positions in self.targets.items()}
