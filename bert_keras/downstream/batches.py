@@ -83,5 +83,10 @@ def _batches(
             shape[2:] = array.shape[2:]
         return keras.KerasTensor(shape, array.dtype.name)
 
-    specs = tree.map_structure(spec, encoded.batch(np.arange(1)))
+    def spec_of_targets(array):  # those of tokens have weights
+        shape = (None, *array.shape[1:])
+        return spec(array) if len(others) == 2 else keras.KerasTensor(shape, array.dtype.name)
+
+    inputs, *others = encoded.batch(np.arange(1))
+    specs = (tree.map_structure(spec, inputs), *tree.map_structure(spec_of_targets, others))
     return Batches(read, spec=specs, num_batches=num_batches)

@@ -284,4 +284,10 @@ class BertQuestionAnswering(TaskModel):
         self.build()
 
     def call(self, inputs, training=False):
-        return self.span(self.encoder(inputs, training=training)["sequence_output"])
+        logits = self.span(self.encoder(inputs, training=training)["sequence_output"])
+        if keras.config.backend() != "jax":
+            return logits
+        # Padding counts in the softmax over a row. With JAX, batches have more of it than the
+        # longest row needs, which is excluded.
+        is_padding_T = ops.logical_not(ops.any(inputs["input_mask"], axis=0))
+        return {name: ops.where(is_padding_T, -1e9, each) for name, each in logits.items()}

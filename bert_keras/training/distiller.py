@@ -75,6 +75,15 @@ class Distiller(GlobalBatchModel):
         self.alpha_cosine = alpha_cosine
         self.built = True
 
+    @property
+    def non_trainable_variables(self):
+        """Those of the student, and with JAX the weights of the teacher.
+
+        JAX would compile other weights as constants.
+        """
+        ours, is_jax = super().non_trainable_variables, keras.config.backend() == "jax"
+        return [*ours, *self.teacher.variables] if is_jax else ours
+
     def compile(self, optimizer="rmsprop", loss=None, loss_weights=None, **kwargs):
         """Configures the training.
 
