@@ -1,6 +1,7 @@
 """Defines the exception for errors that a user can correct, checks of settings, and commands."""
 
 import errno
+import importlib.util
 import io
 import logging
 import math
@@ -116,12 +117,22 @@ def printable(text: object) -> str:
     return _NOT_PRINTABLE.sub(lambda match: ascii(match[0])[1:-1], str(text))
 
 
+def require(package: str, *, what: str) -> None:
+    """Raises InputError if a package that `what` needs is not installed."""
+    is_installed = importlib.util.find_spec(package) is not None
+    check(is_installed, f"{what} needs {package}, which pip install bert-keras installs")
+
+
 def import_tensorflow() -> None:
     """Imports TensorFlow without its notes on the machine, which a command's user cannot act on.
 
     Its C++ code prints them before it reads TF_CPP_MIN_LOG_LEVEL, so that only stderr itself can
     hold them back. An error of the import is shown.
+
+    Raises:
+        InputError: TensorFlow is not installed.
     """
+    require("tensorflow", what="this")
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as notes:
         os.dup2(notes.fileno(), 2)

@@ -1,6 +1,7 @@
 """Fixtures of all tests: quiet TensorFlow, a fixed seed, a small vocabulary, the shared data."""
 
 import gc
+import importlib.util
 import os
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tokenizers import (
 
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 
+HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")  # as `bert-keras` has it on a CPU
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # the same
@@ -26,9 +28,10 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # the same
 
 def pytest_configure(config):
     """Loads TensorFlow with four logical CPUs, except in the process that distributes tests."""
-    if getattr(config.option, "numprocesses", None):
+    if getattr(config.option, "numprocesses", None) or not HAS_TENSORFLOW:
         return
-    tf = pytest.importorskip("tensorflow")
+    import tensorflow as tf
+
     tf.config.set_logical_device_configuration(  # for strategies; all else runs on the first
         tf.config.list_physical_devices("CPU")[0], 4 * [tf.config.LogicalDeviceConfiguration()]
     )
@@ -38,9 +41,10 @@ def pytest_configure(config):
 
 def pytest_runtest_setup():
     """Separates the sums of each test's strategies; those of one process would collide."""
-    import tensorflow as tf
+    if HAS_TENSORFLOW:
+        import tensorflow as tf
 
-    tf.distribute.MirroredStrategy._collective_key_base += 100
+        tf.distribute.MirroredStrategy._collective_key_base += 100
 
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

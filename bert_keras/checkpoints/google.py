@@ -32,7 +32,7 @@ from bert_keras.checkpoints.checkpoint import (
 )
 from bert_keras.checkpoints.tensors import StoredTensor, refuse_lfs_pointer
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError, check, require
 from bert_keras.families import FAMILIES, family_of
 from bert_keras.files import json_object, write_json
 from bert_keras.text.vocab import Vocabulary, seems_lowercase
@@ -139,6 +139,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes a TF1 checkpoint, training state included; see `formats.Format`."""
+    require("tensorflow", what="a checkpoint of Google's BERT")
     import tensorflow as tf
 
     metadata, state = checkpoint.metadata, checkpoint.state
@@ -262,6 +263,7 @@ def _checkpoint_prefix(path: Path) -> Path:
 
 def _stored_variables(prefix: Path) -> dict[str, StoredTensor]:
     """Returns the variables of a checkpoint, sorted by name; `read` returns floats as float32."""
+    require("tensorflow", what="a checkpoint of Google's BERT")
     import tensorflow as tf
 
     index = Path(f"{prefix}.index")

@@ -20,7 +20,7 @@ from bert_keras.checkpoints.checkpoint import EXTRA_KEY, Checkpoint, extra_value
 from bert_keras.checkpoints.pretrained import build_model, checkpoint_of_model
 from bert_keras.checkpoints.tensors import StoredTensor, of_array
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
-from bert_keras.errors import InputError, check, check_name
+from bert_keras.errors import InputError, check, check_name, require
 from bert_keras.families import FAMILIES, family_of
 from bert_keras.families.family import Family, KerasHub
 from bert_keras.files import json_object, write_json
@@ -98,6 +98,7 @@ def recognises(path: Path) -> bool:
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     """Reads a preset; see `formats.Format`. Nothing in it can be ignored."""
+    require("keras_hub", what="a preset of KerasHub")
     import keras_hub
 
     task, metadata, extra = path / "task.json", path / "metadata.json", {}
@@ -182,6 +183,7 @@ def hub_model(checkpoint: Checkpoint) -> tuple[Any, tuple[str, ...]]:
 
     A task has its preprocessor if the checkpoint has a vocabulary.
     """
+    require("keras_hub", what="a model of KerasHub")
     import keras_hub
 
     metadata, config = checkpoint.metadata, checkpoint.metadata.config

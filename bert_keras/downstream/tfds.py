@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, require
 from bert_keras.files import StrPath
 
 PREFIX = "tfds:"
@@ -57,6 +57,7 @@ def tfds_rows(path: str) -> Iterator[dict[str, Any]]:
 
 def _builder(name: str) -> Any:
     """Returns the builder of a prepared data set; prepares it if necessary."""
+    require("tensorflow", what=f"{PREFIX}{name}")
     import tensorflow_datasets as tfds
 
     try:

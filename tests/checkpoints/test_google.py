@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.checkpoints import google
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
@@ -16,6 +15,7 @@ from bert_keras.models import load_model
 from tests.checkpoints.conftest import assert_round_trip, change_json
 from tests.factories import random_checkpoint
 from tests.relatives import CHANGES
+from tests.tensorflow_or_skip import tf
 
 FIXTURES = Path(__file__).parent / "fixtures" / "google"
 NAMES = {"pretraining": "bert_model.ckpt", "classifier": "model.ckpt-3", "squad": "model.ckpt-3"}

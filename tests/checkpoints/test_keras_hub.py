@@ -6,7 +6,6 @@ from pathlib import Path
 
 import huggingface_hub
 import keras
-import keras_hub
 import numpy as np
 import pytest
 
@@ -20,6 +19,7 @@ from bert_keras.models import MODELS
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.checkpoints.conftest import assert_round_trip, change_json
 from tests.factories import random_checkpoint
+from tests.tensorflow_or_skip import keras_hub
 
 WORDS = ("good", "bad", "film", "is", "it", "the", "license", "this", "of", "##s", "##ing")
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS, *"abcdefghijklmnopqrstuvwxyz.,!"))

@@ -1,12 +1,12 @@
 """Tables in TSV, CSV, JSON and TFDS: values and error messages."""
 
 import pytest
-import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.table import table_rows
 from bert_keras.errors import InputError
+from tests.tensorflow_or_skip import tf
 
 SQUAD_FEATURES = {
     **dict.fromkeys(("id", "question", "context"), tf.string),

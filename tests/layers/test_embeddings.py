@@ -3,9 +3,9 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.layers.embeddings import BertEmbeddings
+from tests.tensorflow_or_skip import tf
 
 IDS = np.array([[3, 4, 5, 4], [4, 4, 6, 7]])
 SEGMENTS = np.array([[0, 0, 1, 1], [0, 1, 1, 1]])

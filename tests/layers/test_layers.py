@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.layers.attention import SelfAttention, rotation
 from bert_keras.layers.bilstm import BiLSTM, LayerMix
@@ -22,6 +21,7 @@ from bert_keras.layers.heads import (
     TokenLabelsHead,
 )
 from bert_keras.layers.primitives import LayerNorm
+from tests.tensorflow_or_skip import tf
 
 D, N, P, V = 8, 2, 4, 20
 keras.utils.set_random_seed(1)  # of the initializers in CASES

@@ -3,9 +3,9 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.layers.primitives import Dropout, activate
+from tests.tensorflow_or_skip import tf
 
 
 def gelu_and_gradient(x, **options):

@@ -3,9 +3,9 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras import BertConfig, BertEncoder
+from tests.tensorflow_or_skip import tf
 
 CONFIG = {"vocab_size": 50, "hidden_size": 16, "num_layers": 2, "num_heads": 2, "max_positions": 16}
 MODERN = {"norm_position": "pre", "position_kind": "rotary", "is_gated": True, "local_window": 4}

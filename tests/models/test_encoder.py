@@ -6,11 +6,11 @@ import math
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models.encoder import BertEncoder
+from tests.tensorflow_or_skip import tf
 
 CONFIG = BertConfig(
     vocab_size=30,

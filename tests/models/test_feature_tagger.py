@@ -5,13 +5,13 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models import BertEncoder, BertFeatureTagger, load_model
 from bert_keras.models.feature_tagger import LAYER_CHOICES, feature_layers
 from bert_keras.models.pretrained import named_weights
+from tests.tensorflow_or_skip import tf
 
 CONFIG = BertConfig(vocab_size=40, hidden_size=16, num_layers=5, num_heads=2, max_positions=12)
 # By choice: numbers of the hidden states (0 the embeddings), the size of a word's vector.

@@ -8,7 +8,6 @@ import sys
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.config import BertConfig, DenseModule, EmbeddingConfig
 from bert_keras.errors import InputError
@@ -26,6 +25,7 @@ from bert_keras.models import (
 from bert_keras.models.pretrained import named_weights
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
+from tests.tensorflow_or_skip import tf
 
 CALM = BertConfig(
     vocab_size=40, hidden_size=16, num_layers=1, num_heads=2, max_positions=12,

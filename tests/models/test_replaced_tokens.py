@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.config import BertConfig
 from bert_keras.data.masking import Masker, MaskingPolicy
@@ -15,6 +14,7 @@ from bert_keras.models.replaced_tokens import drawn_ids, generator_config
 from bert_keras.runs.objectives import named_objective
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training.optimizer import BertAdamW
+from tests.tensorflow_or_skip import tf
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *(f"w{number}" for number in range(35))))
 CONFIG = BertConfig(

@@ -6,7 +6,6 @@ import re
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.config import (
     TEXT_POOLINGS,
@@ -20,6 +19,7 @@ from bert_keras.models import BertEncoder, BertSentenceEncoder, load_model
 from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.tensorflow_or_skip import tf
 
 CONFIG = BertConfig(vocab_size=40, hidden_size=16, num_layers=1, num_heads=2, max_positions=12)
 DENSE = EmbeddingConfig(

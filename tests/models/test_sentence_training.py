@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras import (
     BertSentenceEncoder,
@@ -19,6 +18,7 @@ from bert_keras import (
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.tensorflow_or_skip import tf
 
 TOPICS = ("boat", "train", "bank", "film", "snow", "bread")
 WORDS = ("where", "is", "the", "a", "near", "old", "my", "no")

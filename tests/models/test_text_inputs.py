@@ -3,12 +3,12 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras import BertClassifier, Preprocessor, WordPieceTokenizer, encode
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.tensorflow_or_skip import tf
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "a", "good", "bad", "film", "of", "nothing", "."))
 CONFIG = BertConfig(
