@@ -54,7 +54,9 @@ def activate(x, *, activation: str, training: bool = False):
     """Applies one of `bert_keras.config.ACTIVATIONS` to a tensor of any shape."""
     if activation == "gelu" and training and IS_JAX and x.dtype.itemsize == 2:
         return jax_ops.gelu(x)
-    return _gelu(x) if activation == "gelu" and training else activation_function(activation)(x)
+    if activation == "gelu" and training and hasattr(ops, "erfc"):  # from Keras 3.15 on
+        return _gelu(x)
+    return activation_function(activation)(x)
 
 
 @ops.custom_gradient
@@ -101,8 +103,10 @@ class Dropout(keras.layers.Dropout):
     """
 
     def call(self, inputs, training=False):
-        if not training or self.noise_shape or self.rate in (0, 1):
+        if not training or self.noise_shape or not self.rate:
             return super().call(inputs, training=training)
+        if self.rate == 1:
+            return ops.zeros_like(inputs)
         if IS_JAX:
             return jax_ops.dropped(inputs, self.seed_generator.next(), self.rate)
         *rows, last = ops.shape(inputs)

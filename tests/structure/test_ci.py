@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,6 +42,12 @@ def test_the_script_ends_with_the_first_command_that_fails(tmp_path):
     for number, call in enumerate(every, 1):
         code, done = calls(number)
         assert code and len(done) == number, f"the script continues after {call}"
+
+
+def test_the_lowest_versions_are_the_lower_bounds_of_the_dependencies():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    lowest = [re.sub(r">=([\d.]+).*", r"==\1", each) for each in project["dependencies"]]
+    assert (ROOT / ".ci" / "lowest.txt").read_text("utf-8").splitlines() == lowest
 
 
 def test_a_test_that_needs_an_extra_is_marked():
