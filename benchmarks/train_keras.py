@@ -23,7 +23,6 @@ from train_batches import (
 from train_optimizer import keras_adamw
 
 from bert_keras.config import BertConfig
-from bert_keras.data.records import without_autotuning
 from bert_keras.models import BertPretrainer
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
@@ -130,7 +129,7 @@ def turn(model, work: Work, optimizer: Callable, **compiling) -> Callable[[], ob
     ours = {"loss": pretraining_losses(), "weighted_metrics": pretraining_metrics()}
     model.compile(optimizer(schedule), **ours | compiling)
     stacked = tf.nest.map_structure(lambda *arrays: np.stack(arrays), *work.batches)
-    dataset = without_autotuning(tf.data.Dataset.from_tensor_slices(stacked).repeat().prefetch(2))
+    dataset = tf.data.Dataset.from_tensor_slices(stacked).repeat().prefetch(2)
     return partial(model.fit, dataset, steps_per_epoch=work.steps, shuffle=False, verbose=0)
 
 

@@ -4,20 +4,22 @@ import glob
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from bert_keras.data.record_file import check_end, readable_records, stored_bytes
-from bert_keras.data.records import common_schema, record_files
+from bert_keras.data.parsing import RecordParser
+from bert_keras.data.record_file import read_records, record_files
 from bert_keras.data.schema import (
     LABEL_FEATURE,
     LABEL_POSITIONS_FEATURE,
     LABEL_WEIGHTS_FEATURE,
     WEIGHTS_FEATURE,
     PretrainingSchema,
+    common_schema,
 )
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, file_sha256
@@ -107,15 +109,9 @@ def verified_batches(
 
 def parsed_batches(file: str, *, schema: PretrainingSchema) -> Iterator[Features]:
     """Yields the features of a file, arrays [B,n], in the order of the file."""
-    import tensorflow as tf
-
-    spec, num_bytes = schema.parsing_spec(), 0
-    with readable_records(file):
-        for batch in tf.data.TFRecordDataset(file).batch(BATCH):
-            num_bytes += int(stored_bytes(batch))
-            features = tf.io.parse_example(batch, spec)
-            yield {name: values.numpy() for name, values in features.items()}
-        check_end(file, num_bytes)
+    parse, records = RecordParser(schema), read_records(file)
+    while batch := [(file, record) for record in islice(records, BATCH)]:
+        yield parse(batch)
 
 
 def is_labelled(features: Features) -> np.ndarray:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any, NoReturn
 
 from bert_keras.data.masking import REPLACEMENTS, UNITS
-from bert_keras.errors import InputError, check, import_tensorflow, printable, run_command
+from bert_keras.errors import InputError, check, printable, run_command
 from bert_keras.files import check_output, refuse_existing, write_text
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
 from tfrecords_tools.manifest import label_names, records_vocabulary
@@ -212,7 +212,6 @@ def build(options: dict[str, Any]) -> None:
 def verify(options: dict[str, Any]) -> None:
     """Verify records against their vocabulary and manifest, and count their contents."""
     vocabulary = records_vocabulary(options["files"], file=options.get("vocab"))
-    import_tensorflow()
     from tfrecords_tools.check import check_records, every_file, report
 
     counts = check_records(options["files"], vocabulary=vocabulary)
@@ -222,7 +221,6 @@ def verify(options: dict[str, Any]) -> None:
 
 def show(options: dict[str, Any]) -> None:
     """Print a few records as text, or histograms of all records."""
-    import_tensorflow()
     from tfrecords_tools import show as showing
 
     records, plot = options["files"], options.get("plot")

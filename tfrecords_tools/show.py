@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_keras.data.records import common_schema
-from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE
+from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE, common_schema
 from bert_keras.errors import check, counted, printable
 from bert_keras.files import StrPath, atomic_file
 from bert_keras.text.fast_tokenizer import readable_tokens

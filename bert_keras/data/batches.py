@@ -1,9 +1,13 @@
 """Batches in a fixed order, which `fit` reads with every backend of Keras."""
 
+import contextlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+
+from bert_keras.errors import InputError
 
 
 class Batches(keras.utils.PyDataset):
@@ -55,12 +59,24 @@ class Batches(keras.utils.PyDataset):
             lambda each: tf.TensorSpec(each.shape, each.dtype), self._spec
         )
         dataset = tf.data.Dataset.from_generator(self.__iter__, output_signature=signature)
-        if self._num_batches is not None:
-            # If Keras does not know the number of batches, it runs one step too many and includes
-            # it in the mean losses.
-            dataset = dataset.apply(tf.data.experimental.assert_cardinality(self._num_batches))
+        # If Keras does not know the number of batches, it runs one step too many and includes it in
+        # the mean losses.
+        number = tf.data.INFINITE_CARDINALITY if self._num_batches is None else self._num_batches
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(number))
         # With autotuning, the end of an iterator can wait for a sleeping thread, for up to ten
         # seconds in long runs.
         options = tf.data.Options()
         options.autotune.enabled = False
         return dataset.prefetch(2).with_options(options)
+
+
+@contextlib.contextmanager
+def input_errors() -> Iterator[None]:
+    """Raises an InputError that reading has raised within TensorFlow instead of its error."""
+    try:
+        yield
+    except Exception as error:
+        found = re.search(r"InputError: (.+)", str(error))
+        if not found:
+            raise
+        raise InputError(found[1]) from error

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
-import tensorflow as tf
 
 from bert_keras.data.masking import Masker
 from bert_keras.data.schema import (
@@ -17,12 +17,6 @@ from bert_keras.data.schema import (
     SEQUENCE_FEATURES,
     WEIGHTS_FEATURE,
 )
-
-# The features that masking sets, with their dtypes.
-_MASKED_FEATURES = {
-    **dict.fromkeys(("input_ids", *PREDICTION_FEATURES), np.dtype("int32")),
-    WEIGHTS_FEATURE: np.dtype("float32"),
-}
 
 
 @dataclass(frozen=True)
@@ -44,36 +38,22 @@ class DynamicMasking:
     masker: Masker  # draws the masks
     seed: int  # of the draws
 
-    def masked(self, number: tf.Tensor, features: dict) -> dict:
+    def masked(self, number: int, features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns the features with masked `input_ids`, and adds the features of the predictions.
 
         Args:
-            number: The index of the batch, a scalar int64 tensor.
+            number: The index of the batch.
             features: The features of a batch of plain ids.
         """
-
-        def draw(number, input_ids):
-            generator = np.random.default_rng((self.seed, int(number)))
-            masked = self.masker.mask(input_ids, generator=generator)
-            return [masked[name] for name in _MASKED_FEATURES]
-
-        ids = features["input_ids"]
-        # Not stateful: `draw` depends on its arguments alone. Before a stateful function,
-        # deterministic TensorFlow parses the records on one thread, and prints an error.
-        values = tf.numpy_function(
-            draw, [number, ids], [*_MASKED_FEATURES.values()], stateful=False
-        )
-        width = self.masker.policy.max_predictions
-        for name, value in zip(_MASKED_FEATURES, values, strict=True):
-            value.set_shape(ids.shape if name == "input_ids" else (ids.shape[0], width))
-        return features | dict(zip(_MASKED_FEATURES, values, strict=True))
+        generator = np.random.default_rng((self.seed, number))
+        return features | self.masker.mask(features["input_ids"], generator=generator)
 
 
 def masked(features: dict) -> tuple[dict, dict, dict]:
     """Returns (inputs, targets, weights) of masked language modelling; labels are ignored."""
     positions, target_ids = PREDICTION_FEATURES
-    inputs = _inputs(features) | {positions: tf.cast(features[positions], tf.int32)}
-    targets = {"masked_lm": tf.cast(features[target_ids], tf.int32)}
+    inputs = _inputs(features) | {positions: _cast(features[positions])}
+    targets = {"masked_lm": _cast(features[target_ids])}
     return inputs, targets, {"masked_lm": features[WEIGHTS_FEATURE]}
 
 
@@ -110,12 +90,12 @@ def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
     """
     inputs, targets, weights = masked(features)
     if LABEL_POSITIONS_FEATURE in features:
-        inputs[LABEL_POSITIONS_FEATURE] = tf.cast(features[LABEL_POSITIONS_FEATURE], tf.int32)
-        targets["next_sentence"] = tf.cast(features[LABEL_FEATURE], tf.int32)
+        inputs[LABEL_POSITIONS_FEATURE] = _cast(features[LABEL_POSITIONS_FEATURE])
+        targets["next_sentence"] = _cast(features[LABEL_FEATURE])
         weights["next_sentence"] = features[LABEL_WEIGHTS_FEATURE]
     elif LABEL_FEATURE in features:
-        targets["next_sentence"] = tf.cast(features[LABEL_FEATURE][:, 0], tf.int32)
-        weights["next_sentence"] = tf.ones_like(targets["next_sentence"], tf.float32)
+        targets["next_sentence"] = _cast(features[LABEL_FEATURE][:, 0])
+        weights["next_sentence"] = _cast(targets["next_sentence"] * 0 + 1, "float32")
     return inputs, targets, weights
 
 
@@ -128,10 +108,10 @@ def next_tokens(features: dict) -> tuple[dict, dict, dict]:
     inputs = _inputs(features)
     positions, _ = PREDICTION_FEATURES
     target_ids = inputs["input_ids"][:, 1:]
-    inputs[positions] = tf.zeros_like(target_ids) + tf.range(target_ids.shape[1])
+    inputs[positions] = np.zeros_like(target_ids) + np.arange(target_ids.shape[1], dtype="int32")
     sequence = inputs.get("sequence_ids", inputs["input_mask"])
     has_target = (sequence[:, :-1] > 0) & (sequence[:, :-1] == sequence[:, 1:])
-    return inputs, {"masked_lm": target_ids}, {"masked_lm": tf.cast(has_target, tf.float32)}
+    return inputs, {"masked_lm": target_ids}, {"masked_lm": has_target.astype("float32")}
 
 
 def replaced_tokens(features: dict) -> tuple[dict, dict, dict]:
@@ -147,18 +127,21 @@ def replaced_tokens(features: dict) -> tuple[dict, dict, dict]:
     inputs, targets, weights = masked(features)
     positions, target_ids = PREDICTION_FEATURES
     inputs[target_ids], inputs[WEIGHTS_FEATURE] = targets["masked_lm"], weights["masked_lm"]
-    shape = tf.shape(inputs[positions])
-    rows_B1 = tf.bitcast(tf.fingerprint(inputs["input_ids"]), tf.int64)[:, None]
-    keys_BP2 = tf.stack(
-        [tf.broadcast_to(rows_B1, shape), tf.cast(inputs[positions], tf.int64)], axis=-1
-    )
-    hashes_X = tf.bitcast(tf.fingerprint(tf.reshape(keys_BP2, (-1, 2))), tf.uint64)
-    bits_X = tf.bitwise.right_shift(hashes_X, tf.constant(40, tf.uint64))  # the 24 highest
-    draws_BP = tf.reshape(tf.cast(bits_X, tf.int32), shape)
-    inputs["sampling_draws"] = tf.ensure_shape(draws_BP, inputs[positions].shape)
+    columns_L = np.arange(inputs["input_ids"].shape[1], dtype=np.uint64)
+    rows_B1 = _hashes(inputs["input_ids"], columns_L).sum(axis=1, keepdims=True)
+    draws_BP = _hashes(inputs[positions], rows_B1) >> np.uint64(40)  # the 24 highest bits
+    inputs["sampling_draws"] = draws_BP.astype("int32")
     targets["replaced_token"] = inputs["input_mask"]
-    weights["replaced_token"] = tf.cast(inputs["input_mask"], tf.float32)
+    weights["replaced_token"] = inputs["input_mask"].astype("float32")
     return inputs, targets, weights
+
+
+def _hashes(values: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """Returns the output of SplitMix64 (Steele et al. 2014) for integers and seeds, uint64."""
+    hashes = seeds + (values.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        hashes = (hashes ^ hashes >> np.uint64(shift)) * np.uint64(factor)
+    return hashes ^ hashes >> np.uint64(31)
 
 
 class Examples(NamedTuple):
@@ -179,4 +162,10 @@ NEXT_TOKENS = Examples(next_tokens, reads_masks=False, needs_plain_ids=True)
 
 def _inputs(features: dict) -> dict:
     names = [n for n in (*SEQUENCE_FEATURES, *PACKING_FEATURES) if n in features]
-    return {name: tf.cast(features[name], tf.int32) for name in names}
+    return {name: _cast(features[name]) for name in names}
+
+
+def _cast(values, dtype: str = "int32"):
+    """Casts an array or, in the `map` of a `tf.data.Dataset`, a tensor."""
+    is_array = isinstance(values, np.ndarray)
+    return values.astype(dtype, copy=False) if is_array else keras.ops.cast(values, dtype)

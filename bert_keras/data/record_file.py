@@ -1,69 +1,153 @@
-"""Counts the records of a file and detects missing, truncated and corrupt files."""
+"""Finds and reads TFRecord files of `tf.train.Example`s, without TensorFlow.
 
-import contextlib
-from collections.abc import Iterator
+Formats: protobuf's wire format; tensorflow/core/lib/io/record_writer.h.
+"""
 
-import tensorflow as tf
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from functools import cache
 
-from bert_keras.errors import InputError
+import google_crc32c
 
-# The bytes of a TFRecord file beside the data of each record: its length, 8 bytes, and the
-# checksums of length and data, 4 bytes each (tensorflow/core/lib/io/record_writer.h).
-_FRAME_BYTES = 16
+from bert_keras.errors import check
+from bert_keras.files import StrPath, existing_file
 
-
-def num_records(file: str) -> int:
-    """Counts the records by reading them, about 170,000 a second on one core.
-
-    Raises:
-        InputError: The file is missing or damaged.
-    """
-    count = num_bytes = 0
-    with readable_records(file):
-        for batch in tf.data.TFRecordDataset(file).batch(1024):
-            count += len(batch)
-            num_bytes += int(stored_bytes(batch))
-        check_end(file, num_bytes)
-    return count
+FLOATS, INTEGERS = 2, 3  # numbers of the lists in `tf.train.Feature`
+_BUFFER = 1 << 20  # bytes
 
 
-def stored_bytes(records: tf.Tensor) -> tf.Tensor:
-    """Returns the number of bytes that serialized records, string [B], have in a file, int64."""
-    return tf.reduce_sum(tf.cast(tf.strings.length(records), tf.int64) + _FRAME_BYTES)
-
-
-def check_end(file: str, num_bytes: int) -> None:
-    """Raises DataLossError if a file is longer than its records, which have `num_bytes` bytes.
-
-    TensorFlow's reader raises this error if the data of a record or their checksum are truncated.
-    It reports the end of the file if the first 12 bytes of a record are.
-    """
-    if num_bytes < tf.io.gfile.stat(file).length:
-        raise tf.errors.DataLossError(None, None, f"{file} has more than {num_bytes} bytes")
-
-
-@contextlib.contextmanager
-def readable_records(
-    file: str = "a record file (`bert-tfrecords check` names it)",
-) -> Iterator[None]:
-    """Turns TensorFlow's errors about a missing or damaged record file into an InputError.
+def record_files(records: StrPath | Sequence[StrPath]) -> list[str]:
+    """Returns the sorted paths of the record files that folders, patterns or file names match.
 
     Args:
-        file: The file that the code in the `with` block reads; the message names it.
+        records: A folder, a glob pattern, a file, or a sequence of these. A folder stands for its
+            `train*.tfrecord` files; without such files, for all its `*.tfrecord` files.
+
+    Raises:
+        InputError: One of `records` matches no file.
     """
-    try:
-        yield
-    except tf.errors.DataLossError as error:
-        raise InputError(f"{file} is truncated or corrupt; write the records again") from error
-    except tf.errors.NotFoundError as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"a record file is missing ({reason}); restore it") from error
-    except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
-        # TensorFlow quotes the bytes that it cannot parse in its message, and Python cannot always
-        # decode this message.
-        if "ParseExample" not in str(error) and not isinstance(error, UnicodeDecodeError):
-            raise  # not about a record
-        raise InputError(
-            f"{file} contains a record without the features of the first record; write the records "
-            "again"
-        ) from error
+    if isinstance(records, (str, os.PathLike)):
+        records = [records]
+    files = {file for pattern in records for file in _files_of(os.fspath(pattern))}
+    return sorted(files)
+
+
+def _files_of(pattern: str) -> list[str]:
+    if os.path.isdir(pattern):
+        folder = glob.escape(pattern)
+        files = glob.glob(f"{folder}/train*.tfrecord") or glob.glob(f"{folder}/*.tfrecord")
+    else:
+        files = [file for file in (pattern, *glob.glob(pattern)) if os.path.isfile(file)]
+    check(files, f"{pattern} contains or matches no *.tfrecord files; expected record files")
+    return files
+
+
+def read_records(path: StrPath) -> Iterator[bytes]:
+    """Yields the serialized records of a file and verifies their checksums.
+
+    Raises:
+        InputError: The file is missing, truncated or corrupt.
+    """
+    with existing_file(path).open("rb", buffering=_BUFFER) as file:
+        size = os.fstat(file.fileno()).st_size
+        while head := file.read(12):
+            length = int.from_bytes(head[:8], "little")
+            is_whole = length <= size and head == framed_length(length)
+            data = file.read(length + 4) if is_whole else b""
+            record = data[:-4]
+            is_whole = len(record) == length and data[-4:] == checksum(record)
+            check(is_whole, f"{path} is truncated or corrupt; write the records again")
+            yield record
+
+
+def num_records(path: StrPath) -> int:
+    """Counts the records of a file as `read_records` reads them."""
+    return sum(1 for _ in read_records(path))
+
+
+@cache
+def framed_length(length: int) -> bytes:
+    """Returns the 12 bytes that precede a record of `length` bytes in a file."""
+    message = length.to_bytes(8, "little")
+    return message + checksum(message)
+
+
+def checksum(message: bytes) -> bytes:
+    """Returns the masked CRC-32C of a message as TFRecord files use it."""
+    crc = google_crc32c.value(message)
+    return (((crc >> 15 | crc << 17) + 0xA282EAD8) % (1 << 32)).to_bytes(4, "little")
+
+
+def varint(number: int) -> bytes:
+    """Returns the bytes of a number, seven bits each, the lowest ones first."""
+    encoded = bytearray()
+    while number > 127:
+        encoded.append(number & 127 | 128)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+@cache
+def feature_head(name: str, kind: int, length: int) -> bytes:
+    """Returns the bytes before packed values: Features.feature {key, Feature{list{value}}}.
+
+    Args:
+        name: The name of the feature.
+        kind: `FLOATS` or `INTEGERS`.
+        length: The number of bytes of the values.
+    """
+    values = b"\x0a" + varint(length)
+    value_list = bytes([kind << 3 | 2]) + varint(len(values) + length) + values
+    key = b"\x0a" + varint(len(name)) + name.encode()
+    feature = b"\x12" + varint(len(value_list) + length) + value_list
+    return b"\x0a" + varint(len(key) + len(feature) + length) + key + feature
+
+
+def packed_features(record: bytes) -> dict[str, tuple[int, bytes]]:
+    """Returns the features of a serialized example in any form that protobuf allows.
+
+    Returns:
+        For each name the number of the list in `tf.train.Feature`, and the bytes of its values.
+
+    Raises:
+        ValueError: The bytes are no example.
+    """
+    features = {}
+    for part, entries in _fields(record):
+        for _, entry in _fields(entries) if part == 1 else ():
+            parts = dict(_fields(entry))
+            for kind, values in _fields(parts.get(2, b"")):
+                packed = b"".join(value for _, value in _fields(values))
+                features[parts.get(1, b"").decode()] = kind, packed
+    return features
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yields the number and the bytes of each field of a message."""
+    at = 0
+    while at < len(message):
+        tag, at = _number_at(message, at)
+        wire_type = tag & 7
+        if wire_type == 2:
+            size, at = _number_at(message, at)
+            end = at + size
+        elif wire_type == 0:
+            _, end = _number_at(message, at)
+        else:
+            end = at + {1: 8, 5: 4}.get(wire_type, len(message))
+        if end > len(message):
+            raise ValueError("a field ends after its message, or its wire type is unknown")
+        yield tag >> 3, message[at:end]
+        at = end
+
+
+def _number_at(message: bytes, at: int) -> tuple[int, int]:
+    """Returns the varint that starts at a position, and the position after it."""
+    number = 0
+    for shift, byte in zip(range(0, 70, 7), message[at : at + 10], strict=False):
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return number, at + shift // 7 + 1
+    raise ValueError("a varint has no end")

@@ -1,60 +1,26 @@
-"""Reads record files and returns a `tf.data.Dataset` of batches for `model.fit`."""
+"""Reads record files in an order that depends on a seed, as batches for `model.fit`."""
 
-import glob
-import os
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain, count, islice, repeat
 
-import tensorflow as tf
+import keras
+import numpy as np
 
+from bert_keras.data.batches import Batches
 from bert_keras.data.objectives import MASKED_AND_LABELLED, DynamicMasking, Examples
-from bert_keras.data.record_file import num_records
-from bert_keras.data.schema import PretrainingSchema, schema_of
+from bert_keras.data.parsing import RecordParser
+from bert_keras.data.record_file import num_records, read_records, record_files
+from bert_keras.data.schema import PretrainingSchema, common_schema
 from bert_keras.errors import check
 from bert_keras.files import StrPath
 
 SHUFFLE_BUFFER = 50_000  # records; about 1 KB each at 128 positions
 PLAIN_IDS = "plain ids, which bert-tfrecords build --max-predictions 0 writes"
 FILES_AT_ONCE = 16  # files that are read interleaved
-
-
-def record_files(records: StrPath | Sequence[StrPath]) -> list[str]:
-    """Returns the sorted paths of the record files that folders, patterns or file names match.
-
-    Args:
-        records: A folder, a glob pattern, a file, or a sequence of these. A folder stands for its
-            `train*.tfrecord` files; without such files, for all its `*.tfrecord` files.
-
-    Raises:
-        InputError: One of `records` matches no file.
-    """
-    if isinstance(records, (str, os.PathLike)):
-        records = [records]
-    files = {file for pattern in records for file in _files_of(os.fspath(pattern))}
-    return sorted(files)
-
-
-def _files_of(pattern: str) -> list[str]:
-    if os.path.isdir(pattern):
-        folder = glob.escape(pattern)
-        files = glob.glob(f"{folder}/train*.tfrecord") or glob.glob(f"{folder}/*.tfrecord")
-    else:
-        files = [file for file in (pattern, *glob.glob(pattern)) if os.path.isfile(file)]
-    check(files, f"{pattern} contains or matches no *.tfrecord files; expected record files")
-    return files
-
-
-def common_schema(files: Sequence[str]) -> PretrainingSchema:
-    """Returns the schema that all files share; it is read from the first record of each file.
-
-    Raises:
-        InputError: The files have different schemas, or `schema_of` refuses one of them.
-    """
-    first, *others = files
-    expected = schema_of(first)
-    for file in others:
-        schema = schema_of(file)
-        check(schema == expected, f"{file} has records of {schema}, but {first} of {expected}")
-    return expected
+BLOCK = 16  # adjacent records of a file
+PARSED_AT_ONCE = 1024  # records
 
 
 def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
@@ -68,7 +34,10 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     objective: Examples = MASKED_AND_LABELLED,
     most: int | None = None,
 ):
-    """Reads record files as a `tf.data.Dataset` of (inputs, targets, weights).
+    """Reads record files as batches of (inputs, targets, weights), which `fit` takes.
+
+    With TensorFlow, the batches are a `tf.data.Dataset`. With another backend of Keras, they are a
+    `keras.utils.PyDataset` of NumPy arrays, which has the method `skip` too.
 
     `inputs` holds int32 `input_ids`, `input_mask` and `segment_ids` [B, L] and
     `masked_lm_positions` [B, P]; `targets` holds int32 `masked_lm` [B, P] and `next_sentence` [B];
@@ -77,19 +46,19 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     `next_sentence_positions` [B, S], and `next_sentence` is [B, S]. Records without labels give no
     `next_sentence`.
 
-    The same seed gives the same batches, so a run can resume with `.skip(n)` on a new dataset; a
-    second iterator of one dataset continues its random numbers. A seed set by `tf.random.set_seed`
-    also influences the order. Without `repeat` and `most`, all files are read once to count the
-    batches. A file that is damaged later raises an error of TensorFlow (see `readable_records`).
+    The order depends only on the seed and on the number of the epoch, so a run can resume with
+    `.skip(n)`. Without `repeat`, all files are read once to count the batches. A file that is
+    damaged later raises an InputError, which TensorFlow turns into one of its own errors; its
+    message contains that of the InputError.
 
     Args:
         files: A folder with training records, or file names or glob patterns.
         batch_size: Records of a batch.
         seed: Shuffles files and records, differently in each epoch; None keeps their order.
-        repeat: Whether the dataset repeats without end.
+        repeat: Whether the records repeat without end.
         drop_remainder: Whether to drop a last batch with fewer records.
         masking: Masks records of plain ids while they are read, differently in each epoch. Without
-            `repeat`, each pass over the dataset gives the same masks.
+            `repeat`, each pass over the batches gives the same masks.
         objective: The objective of bert_keras/data/objectives.py. `MASKED` gives no
             `next_sentence`; `NEXT_TOKENS` needs plain ids and has a target at each of P = L - 1
             positions.
@@ -106,60 +75,133 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     inputs, targets, weights = next(iter(records))
     ```
     """
-    files = record_files(files)
-    schema = common_schema(files)
-    check_examples(files[0], schema, objective)
-    has_masks = schema.max_predictions > 0 or not objective.reads_masks
-    check(not (has_masks and masking), f"{files[0]} needs no masks; leave out `masking`")
-    check(has_masks or masking, f"{files[0]} contains records of plain ids; pass `masking`")
-    spec = schema.parsing_spec()
-    names = tf.data.Dataset.from_tensor_slices(files)
-    if seed is None:
-        records = names.flat_map(tf.data.TFRecordDataset)
-    else:
-        records = (
-            names.shuffle(len(files), seed=seed)
-            .interleave(
-                tf.data.TFRecordDataset,
-                cycle_length=min(len(files), FILES_AT_ONCE),
-                block_length=16,
-                num_parallel_calls=tf.data.AUTOTUNE,
-            )
-            .shuffle(SHUFFLE_BUFFER, seed=seed)
+    return (
+        Records(record_files(files))
+        .batches(
+            batch_size=batch_size,
+            seed=seed,
+            repeat=repeat,
+            drop_remainder=drop_remainder,
+            masking=masking,
+            objective=objective,
+            most=most,
         )
-    if most is not None:
-        records = records.take(most)
-    if repeat:
-        records = records.repeat()
-    batches = records.batch(batch_size, drop_remainder=drop_remainder).map(
-        lambda serialized: tf.io.parse_example(serialized, spec),
-        num_parallel_calls=tf.data.AUTOTUNE,
+        .for_fit()
     )
-    if not repeat and most is None:
-        # If Keras does not know the number of batches, it runs one step too many and includes it
-        # in the mean losses.
-        total = sum(num_records(file) for file in files)
-        num_batches = total // batch_size if drop_remainder else -(-total // batch_size)
-        batches = batches.apply(tf.data.experimental.assert_cardinality(num_batches))
-    batches = without_autotuning(batches)
-    if masking:
-        batches = batches.enumerate().map(masking.masked)
-    return batches.map(objective.from_features).prefetch(2)
+
+
+class Records:
+    """Record files of one schema, which several data sets share.
+
+    Args:
+        files: The names of the files.
+        vocab_size: A number that all token ids are below; None if it is unknown.
+
+    Raises:
+        InputError: A file is missing or not a record file, or files differ in their features.
+    """
+
+    def __init__(self, files: Sequence[str], *, vocab_size: int | None = None):
+        self.files, self.schema, self._vocab_size = [*files], common_schema(files), vocab_size
+
+    @cached_property
+    def num_records(self) -> int:
+        """The number of records, which are all read; InputError if a file is damaged."""
+        return sum(map(num_records, self.files))
+
+    def batches(
+        self,
+        *,
+        batch_size: int,
+        seed: int | None = None,
+        repeat: bool = False,
+        drop_remainder: bool = True,
+        masking: DynamicMasking | None = None,
+        objective: Examples = MASKED_AND_LABELLED,
+        most: int | None = None,
+    ) -> Batches:
+        """Returns batches of NumPy arrays; see `pretraining_dataset` for the arguments."""
+        file, schema, vocab_size = self.files[0], self.schema, self._vocab_size
+        check_examples(file, schema, objective)
+        has_masks = schema.max_predictions > 0 or not objective.reads_masks
+        check(not (has_masks and masking), f"{file} needs no masks; leave out `masking`")
+        check(has_masks or masking, f"{file} contains records of plain ids; pass `masking`")
+        if masking and vocab_size is None:
+            vocab_size = len(masking.masker.vocabulary)
+        parse = RecordParser(schema, limits=schema.limits(vocab_size))
+
+        def num_used() -> int:
+            return self.num_records if most is None else min(most, self.num_records)
+
+        def example(number: int, features: dict[str, np.ndarray]):
+            return objective.from_features(
+                masking.masked(number, features) if masking else features
+            )
+
+        def read(first: int) -> Iterator:
+            epoch, start = 0, first * batch_size
+            if repeat and start:
+                epoch, start = divmod(start, num_used())
+            epochs = count(epoch) if repeat else [0]
+            records = chain.from_iterable(islice(self._epoch(seed, e), most) for e in epochs)
+            records = islice(records, start, None)
+            at_once = batch_size * max(1, PARSED_AT_ONCE // batch_size)
+            while records_read := [*islice(records, at_once)]:
+                features, number = parse(records_read), len(records_read)
+                for start in range(0, number - drop_remainder * (batch_size - 1), batch_size):
+                    rows = slice(start, start + batch_size)
+                    yield example(first, {name: each[rows] for name, each in features.items()})
+                    first += 1
+
+        num_batches = None
+        if not repeat:
+            num_batches = (num_used() + (0 if drop_remainder else batch_size - 1)) // batch_size
+        rows = batch_size if drop_remainder else None
+        spec = keras.tree.map_structure(
+            lambda each: keras.KerasTensor((rows, *each.shape[1:]), each.dtype.name),
+            example(0, parse.zeros(1)),
+        )
+        return Batches(read, spec=spec, num_batches=num_batches)
+
+    def _epoch(self, seed: int | None, number: int) -> Iterator[tuple[str, bytes]]:
+        """Yields the file and the bytes of each record, shuffled unless the seed is None."""
+        if seed is None:
+            return chain.from_iterable(map(_read, self.files))
+        generator = np.random.default_rng((seed, number))
+        files = [self.files[index] for index in generator.permutation(len(self.files))]
+        return _shuffled(_interleaved(files), generator)
+
+
+def _read(file: str) -> Iterator[tuple[str, bytes]]:
+    return zip(repeat(file), read_records(file), strict=False)
+
+
+def _interleaved(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """Yields blocks of records of several files in turn."""
+    readers = map(_read, files)
+    open_readers = deque(islice(readers, FILES_AT_ONCE))
+    while open_readers:
+        block = [*islice(open_readers[0], BLOCK)]
+        yield from block
+        if len(block) == BLOCK:
+            open_readers.rotate(-1)
+        else:
+            open_readers.popleft()
+            open_readers.extend(islice(readers, 1))
+
+
+def _shuffled(records: Iterator, generator: np.random.Generator) -> Iterator:
+    """Yields a random record of a buffer, in which the next record takes its place."""
+    buffer = [*islice(records, SHUFFLE_BUFFER)]
+    places = iter(lambda: generator.integers(len(buffer), size=1024).tolist(), None)
+    for record, place in zip(records, chain.from_iterable(places), strict=False):
+        yield buffer[place]
+        buffer[place] = record
+    generator.shuffle(buffer)
+    yield from buffer
 
 
 def check_examples(file: str, schema: PretrainingSchema, objective: Examples) -> None:
     """Raises InputError if `file` contains masked records and the objective needs plain ids."""
     is_usable = not (schema.max_predictions and objective.needs_plain_ids)
     check(is_usable, f"{file} contains masked records; this objective needs {PLAIN_IDS}")
-
-
-def without_autotuning(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Turns off tf.data's autotuning for a dataset and for what is built on it.
-
-    With autotuning, the end of an iterator can wait for a sleeping thread, for up to ten seconds
-    in long runs. Without it, `num_parallel_calls=tf.data.AUTOTUNE` means one call for each core, 16
-    at most.
-    """
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    return dataset.with_options(options)

@@ -8,10 +8,10 @@ Legend: L positions of a record, P predictions of a record, S sequences of a rec
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from bert_keras.data.record_file import FLOATS, INTEGERS, packed_features, read_records
 from bert_keras.errors import InputError, check, check_least, counted
 from bert_keras.files import StrPath, existing_file
 
@@ -81,19 +81,18 @@ class PretrainingSchema:
             f"{labels} next sentence labels{packed}"
         )
 
-    def parsing_spec(self) -> dict[str, Any]:
-        """Returns the `features` argument of `tf.io.parse_example`, which parses whole batches."""
-        import tensorflow as tf
+    def limits(self, vocab_size: int | None) -> dict[str, int]:
+        """Returns for each feature of integers the number which all its values are below."""
+        positions = ("position_ids", "masked_lm_positions", LABEL_POSITIONS_FEATURE)
+        limits: dict[str, int] = dict.fromkeys(positions, self.max_length)
+        limits |= dict.fromkeys(("input_ids", "masked_lm_ids"), vocab_size or 2**31)
+        limits |= dict.fromkeys(("input_mask", "segment_ids", LABEL_FEATURE), 2)
+        return limits | {"sequence_ids": self.max_length + 1}
 
-        return {
-            name: tf.io.FixedLenFeature([length], tf.as_dtype(feature_dtype(name)))
-            for name, length in self.lengths.items()
-        }
 
-
-def feature_dtype(name: str) -> str:
-    """Returns the dtype of a feature of a record, "int64" or "float32"."""
-    return "float32" if name in _FLOATS else "int64"
+def feature_kind(name: str) -> int:
+    """Returns the kind of a feature of a record, `FLOATS` or `INTEGERS`."""
+    return FLOATS if name in _FLOATS else INTEGERS
 
 
 def schema_of(path: StrPath) -> PretrainingSchema:
@@ -102,21 +101,14 @@ def schema_of(path: StrPath) -> PretrainingSchema:
     Raises:
         InputError: The file is missing, empty or damaged, or its records have other features.
     """
-    import tensorflow as tf
-
     path = os.fspath(existing_file(path))
     try:
-        (first,) = tf.data.TFRecordDataset([path]).take(1).as_numpy_iterator()
-        features = tf.train.Example.FromString(first).features.feature
-    except Exception as error:  # of TensorFlow or protobuf, or the ValueError of an empty file
+        features = packed_features(next(read_records(path)))
+    except (StopIteration, ValueError) as error:
         raise InputError(
             f"{path} is empty, compressed, damaged or no TFRecord file; write the records again"
         ) from error
-    kinds = {"int64": "int64_list", "float32": "float_list"}
-    counts = {
-        name: len(getattr(values, kinds[feature_dtype(name)]).value)
-        for name, values in features.items()
-    }
+    counts = {name: _num_values(name, *feature) for name, feature in features.items()}
     schema = _nearest_schema(counts)
     wrong = [
         f"{name} ({counts.get(name, 0)}, not {length})"
@@ -125,6 +117,12 @@ def schema_of(path: StrPath) -> PretrainingSchema:
     ]
     check(not wrong, f"{path} has no pretraining records, by the number of {', '.join(wrong)}")
     return schema
+
+
+def _num_values(name: str, kind: int, values: bytes) -> int:
+    if kind != feature_kind(name):
+        return 0
+    return len(values) // 4 if kind == FLOATS else sum(byte < 128 for byte in values)
 
 
 def _nearest_schema(counts: Mapping[str, int]) -> PretrainingSchema:
@@ -141,3 +139,17 @@ def _nearest_schema(counts: Mapping[str, int]) -> PretrainingSchema:
         has_labels=has_any(LABEL_FEATURE, *_PACKED_LABEL_FEATURES),
         max_sequences=max(2, counts.get(LABEL_FEATURE, 0)) if is_packed else 1,
     )
+
+
+def common_schema(files: Sequence[str]) -> PretrainingSchema:
+    """Returns the schema that all files share; it is read from the first record of each file.
+
+    Raises:
+        InputError: The files have different schemas, or `schema_of` refuses one of them.
+    """
+    first, *others = files
+    expected = schema_of(first)
+    for file in others:
+        schema = schema_of(file)
+        check(schema == expected, f"{file} has records of {schema}, but {first} of {expected}")
+    return expected

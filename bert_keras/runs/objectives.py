@@ -63,10 +63,9 @@ def _token_counts(batches, vocab_size: int, *, stage: str) -> np.ndarray:
     for inputs, targets, weights in tqdm(
         batches, desc=stage, unit=" batches", leave=False, disable=None
     ):
-        is_used = weights["masked_lm"].numpy() > 0
-        positions = inputs["masked_lm_positions"]
-        input_ids = tf.gather(inputs["input_ids"], positions, batch_dims=1).numpy()[is_used]
-        target_ids = targets["masked_lm"].numpy()[is_used]
+        is_used, positions = weights["masked_lm"] > 0, inputs["masked_lm_positions"]
+        input_ids = np.take_along_axis(inputs["input_ids"], positions, axis=1)[is_used]
+        target_ids = targets["masked_lm"][is_used]
         equal_ids = input_ids[input_ids == target_ids]
         for row, ids in zip(counts, (target_ids, input_ids, equal_ids), strict=True):
             row += np.bincount(ids, minlength=vocab_size)

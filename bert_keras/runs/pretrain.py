@@ -16,7 +16,7 @@ import keras
 import tensorflow as tf
 
 from bert_keras.checkpoints.pretrained import save_model
-from bert_keras.data.record_file import readable_records
+from bert_keras.data.batches import input_errors
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import counted
 from bert_keras.files import StrPath, readable_size
@@ -141,7 +141,7 @@ def _train(inputs: PretrainInputs, output: Path, *, hyperparameters: dict) -> di
         flops_per_example=_flops_per_example(inputs, model, *sample[:2]),
         max_skipped=recipe.max_skipped,
     )
-    with readable_records():
+    with input_errors():
         fit_resumable(
             trained,
             inputs.training_batches,
@@ -261,7 +261,7 @@ def forecast(
     model = compiled_pretrainer(inputs)
     optimizer = model.optimizer
     steps = recipe.end - (optimizer.iterations.numpy().item() if optimizer.built else 0)
-    with readable_records():
+    with input_errors():
         first, *measured = _step_seconds(model, inputs.training_batches())
     seconds, sequences = statistics.median(measured), steps * recipe.batch_size
     values = (weight.value for weight in (*model.weights, *optimizer.variables))

@@ -4,15 +4,12 @@ import os
 from pathlib import Path
 
 from bert_keras.config import ModelMetadata
+from bert_keras.data.batches import Batches
 from bert_keras.data.masking import Masker
 from bert_keras.data.objectives import FEATURES, DynamicMasking
-from bert_keras.data.records import (
-    PLAIN_IDS,
-    check_examples,
-    common_schema,
-    pretraining_dataset,
-    record_files,
-)
+from bert_keras.data.record_file import record_files
+from bert_keras.data.records import PLAIN_IDS, Records, check_examples
+from bert_keras.data.schema import common_schema
 from bert_keras.errors import InputError, check
 from bert_keras.families import preset
 from bert_keras.files import StrPath, file_sha256, json_object
@@ -82,18 +79,14 @@ class PretrainInputs:
         if distillation is not None:
             check(not self.metadata.task, f"the objective {recipe.objective} has no distillation")
             self.teacher = open_teacher(distillation, student=self.metadata, vocabulary=vocabulary)
-        # A finite data set reads all files first to count their records, so a truncated file is
-        # found before the training.
-        batches = pretraining_dataset(
-            self.files, batch_size=1000, drop_remainder=False, objective=FEATURES
+        self._training, self._held_out = Records(self.files, vocab_size=len(vocabulary)), None
+        if self.held_out_files:
+            self._held_out = Records(self.held_out_files, vocab_size=len(vocabulary))
+        # Counting reads all files, so a damaged file is found before the training.
+        first_records = self._training.batches(
+            batch_size=min(1000, self._training.num_records), objective=FEATURES
         )
-        sample = {name: array.numpy() for name, array in next(iter(batches)).items()}
-        self.tokens_per_example = float(sample["input_mask"].sum(axis=1).mean())
-        check(
-            (largest := int(sample["input_ids"].max())) < len(vocabulary),
-            f"{self.files[0]} contains the token id {largest}, but the vocabulary beside it has "
-            f"{len(vocabulary)} tokens; copy the vocabulary of the records there",
-        )
+        self.tokens_per_example = float(first_records[0]["input_mask"].sum(axis=1).mean())
 
     def _metadata(self, lowercase: bool | None) -> ModelMetadata:
         recipe, start = self.recipe, self.starting_point
@@ -131,25 +124,26 @@ class PretrainInputs:
         small = (self.records / name for name in (vocabulary_file(self.vocabulary)[0], MANIFEST))
         return sizes | {path.name: file_sha256(path) for path in small if path.is_file()}
 
-    def training_batches(self):
-        """Returns an endless data set of shuffled batches."""
+    def training_batches(self) -> Batches:
+        """Returns shuffled batches without end."""
         recipe = self.recipe
-        return self._dataset(self.files, recipe.batch_size, seed=recipe.seed, repeat=True)
+        return self._batches(
+            self._training, batch_size=recipe.batch_size, seed=recipe.seed, repeat=True
+        )
 
-    def held_out_batches(self):
+    def held_out_batches(self) -> Batches | None:
         """Returns the held-out batches, or None if there are no held-out records.
 
         A batch has the size of one gradient accumulation part.
         """
-        if not self.held_out_files:
+        if not self._held_out:
             return None
         size = max(1, self.recipe.batch_size // self.recipe.gradient_accumulation_steps)
-        return self._dataset(self.held_out_files, size, drop_remainder=False)
+        return self._batches(self._held_out, batch_size=size, drop_remainder=False)
 
     def sample_batch(self):
         """Returns a batch of four records, held-out ones if there are any."""
-        files = self.held_out_files or self.files
-        return next(iter(self._dataset(files, 4, repeat=True)))  # repeat=True skips the counting
+        return self._batches(self._held_out or self._training, batch_size=4, repeat=True)[0]
 
     def baselines(self, *, most: int | None = None) -> dict[str, float]:
         """Scores models without context on the held-out records, or without them on the others.
@@ -159,19 +153,14 @@ class PretrainInputs:
         if self.objective.baselines is None:
             return {}
         training, held_out = (
-            self._dataset(files, 1024, drop_remainder=False, most=most)
-            for files in (self.files, self.held_out_files or self.files)
+            self._batches(records, batch_size=1024, drop_remainder=False, most=most)
+            for records in (self._training, self._held_out or self._training)
         )
         return self.objective.baselines(training, held_out, vocab_size=len(self.vocabulary))
 
-    def _dataset(self, files, batch_size: int, **options):
-        return pretraining_dataset(
-            files,
-            batch_size=batch_size,
-            masking=self.masking,
-            objective=self.objective.examples,
-            **options,
-        )
+    def _batches(self, records: Records, **options) -> Batches:
+        examples = self.objective.examples
+        return records.batches(masking=self.masking, objective=examples, **options)
 
     def _masking(self) -> DynamicMasking | None:
         recipe, is_masked = self.recipe, bool(self.schema.max_predictions)

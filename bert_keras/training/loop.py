@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import keras
 import tensorflow as tf
 
+from bert_keras.data.batches import Batches
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.training.callbacks import FitSettings, ProgressBar, TensorBoardLog
 from bert_keras.training.evaluations import Evaluations
@@ -92,11 +93,13 @@ def fit_resumable(
     return first_step
 
 
-def shard_rows(dataset: tf.data.Dataset) -> tf.data.Dataset:
+def shard_rows(dataset: Batches | tf.data.Dataset) -> tf.data.Dataset:
     """Returns a data set of which each worker takes its rows of every batch.
 
     All workers read all data, so that a batch is the same as on a single device.
     """
+    if isinstance(dataset, Batches):
+        dataset = dataset.for_fit()
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     return dataset.with_options(options)

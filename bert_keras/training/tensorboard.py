@@ -76,8 +76,8 @@ class MaskedSamples(keras.callbacks.Callback):
         epochs_per_sample: int,
     ):
         super().__init__()
-        self.inputs, targets, weights = batch
-        self.targets, self.weights = targets["masked_lm"].numpy(), weights["masked_lm"].numpy()
+        self.inputs, targets, weights = keras.tree.map_structure(np.asarray, batch)
+        self.targets, self.weights = targets["masked_lm"], weights["masked_lm"]
         self.tokens = readable_tokens(vocabulary)
         self.folder, self.epochs_per_sample = os.fspath(folder), epochs_per_sample
 
@@ -101,9 +101,9 @@ class MaskedSamples(keras.callbacks.Callback):
             tf.summary.text("masked_lm/samples", texts)
 
     def _row(self, row: int, predictions: np.ndarray, probabilities: np.ndarray) -> str:
-        ids, mask = self.inputs["input_ids"][row].numpy(), self.inputs["input_mask"][row].numpy()
+        ids, mask = self.inputs["input_ids"][row], self.inputs["input_mask"][row]
         # With a causal model the target is the token after the position.
-        positions = self.inputs["masked_lm_positions"][row].numpy() + self.model.config.is_causal
+        positions = self.inputs["masked_lm_positions"][row] + self.model.config.is_causal
         gaps = {}
         for gap in np.flatnonzero(self.weights[row]):
             target, prediction = self._token(self.targets[row, gap]), self._token(predictions[gap])

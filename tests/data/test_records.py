@@ -1,17 +1,27 @@
 """Record files: their schema, damaged files, and every kind of record as `fit` reads it."""
 
 import gzip
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import strategies
 
+from bert_keras.data.batches import input_errors
 from bert_keras.data.masking import Masker, MaskingPolicy
-from bert_keras.data.objectives import MASKED, NEXT_TOKENS, DynamicMasking
-from bert_keras.data.record_file import num_records, readable_records
-from bert_keras.data.records import pretraining_dataset, record_files
+from bert_keras.data.objectives import MASKED, NEXT_TOKENS, DynamicMasking, masked_and_labelled
+from bert_keras.data.parsing import RecordParser
+from bert_keras.data.record_file import (
+    framed_length,
+    num_records,
+    read_records,
+    record_files,
+    varint,
+)
+from bert_keras.data.records import Records, pretraining_dataset
 from bert_keras.data.schema import PretrainingSchema, schema_of
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
@@ -113,10 +123,6 @@ def test_the_schema_is_read_from_the_first_record(write, kind):
     assert schema.lengths == {name: len(features[name]) for name in sorted(features)}
     assert [*schema.lengths] == sorted(features)  # the order of writing
     assert schema_of(write("a.tfrecord", [record(**features)])) == schema
-    spec = schema.parsing_spec()
-    assert {name: feature.dtype.name for name, feature in spec.items()} == {
-        name: "float32" if "weights" in name else "int64" for name in features
-    }
     for name in features.keys() - {"next_sentence_labels", "input_ids", "masked_lm_positions"}:
         with pytest.raises(InputError, match=rf"{name} \(0, not \d"):
             schema_of(write("half.tfrecord", [record(**features | {name: None})]))
@@ -148,8 +154,12 @@ def test_other_files_are_refused(write, tmp_path):
             schema_of(write("foreign.tfrecord", [pair(7, **changes)]))
 
 
-def record_numbers(dataset):
-    return [inputs["input_ids"][:, 1].tolist() for inputs, _, _ in dataset.as_numpy_iterator()]
+def batches_of(files, **options):
+    return Records(record_files(files)).batches(**{"batch_size": 5, **options})
+
+
+def record_numbers(batches):
+    return [inputs["input_ids"][:, 1].tolist() for inputs, _, _ in batches]
 
 
 def flat(batches):
@@ -157,34 +167,59 @@ def flat(batches):
 
 
 def test_without_a_seed_records_keep_the_order_of_the_files(files):
-    batches = record_numbers(
-        pretraining_dataset(reversed(files), batch_size=7, drop_remainder=False)
-    )
-    assert flat(batches) == list(range(10, 40))
-    assert [len(batch) for batch in batches] == [7, 7, 7, 7, 2]
-    assert len(record_numbers(pretraining_dataset(files, batch_size=7))) == 4
-
-
-def test_a_limited_data_set_does_not_count_the_records(files, monkeypatch):
-    monkeypatch.setattr("bert_keras.data.records.num_records", None)
+    batches = batches_of(reversed(files), batch_size=7, drop_remainder=False)
+    numbers = record_numbers(batches)
+    assert flat(numbers) == list(range(10, 40))
+    assert [len(batch) for batch in numbers] == [7, 7, 7, 7, 2]
+    assert len(record_numbers(batches_of(files, batch_size=7))) == 4
     for most, last in ((12, 22), (30, 40), (999, 40)):
-        batches = pretraining_dataset(files, batch_size=5, drop_remainder=False, most=most)
+        batches = batches_of(files, drop_remainder=False, most=most)
         assert flat(record_numbers(batches)) == list(range(10, last))
+        assert batches.num_batches == -(-(last - 10) // 5)
 
 
-def test_same_seed_same_batches(files):
-    first = record_numbers(pretraining_dataset(files, batch_size=5, seed=1))
-    assert first == record_numbers(pretraining_dataset(files, batch_size=5, seed=1))
-    assert first != record_numbers(pretraining_dataset(files, batch_size=5, seed=2))
+def test_the_order_depends_on_the_seed(files):
+    first = record_numbers(batches_of(files, seed=1))
+    tf.random.set_seed(7)
+    assert first == record_numbers(batches_of(files, seed=1))
+    assert first != record_numbers(batches_of(files, seed=2))
     assert sorted(flat(first)) == list(range(10, 40)) != flat(first)
 
 
-def test_epochs_differ_and_a_run_resumes_by_skipping(files):
-    batches = record_numbers(pretraining_dataset(files, batch_size=6, seed=1, repeat=True).take(10))
-    assert sorted(flat(batches[:5])) == sorted(flat(batches[5:])) == list(range(10, 40))
-    assert batches[:5] != batches[5:]
-    rest = pretraining_dataset(files, batch_size=6, seed=1, repeat=True).skip(3).take(7)
-    assert record_numbers(rest) == batches[3:]
+@pytest.mark.parametrize("batch_size", [6, 7, 40])
+@pytest.mark.parametrize("buffer", [4, 50_000])
+def test_epochs_differ_and_a_run_resumes_by_skipping(files, monkeypatch, batch_size, buffer):
+    """An epoch has each record once. A batch can have records of two epochs or more."""
+    monkeypatch.setattr("bert_keras.data.records.SHUFFLE_BUFFER", buffer)
+    monkeypatch.setattr("bert_keras.data.records.FILES_AT_ONCE", 2)
+    monkeypatch.setattr("bert_keras.data.records.BLOCK", 3)
+
+    def first(number, **options):
+        batches = batches_of(files, batch_size=batch_size, repeat=True, **options)
+        return [batches[index] for index in range(number)]
+
+    numbers = record_numbers(first(15, seed=1))
+    epochs = np.reshape(flat(numbers)[:90], (3, 30)).tolist()
+    assert [sorted(epoch) for epoch in epochs] == 3 * [list(range(10, 40))]
+    assert epochs[0] != epochs[1] != epochs[2]
+    endless = batches_of(files, batch_size=batch_size, repeat=True, seed=1)
+    for skipped in range(12):
+        rest = islice(endless.skip(skipped), 15 - skipped)
+        assert record_numbers(rest) == numbers[skipped:]
+    in_order = flat(record_numbers(first(15)))
+    assert in_order[:60] == 2 * list(range(10, 40))
+
+
+def test_few_files_are_read_at_once_in_blocks(files, monkeypatch):
+    monkeypatch.setattr("bert_keras.data.records.SHUFFLE_BUFFER", 1)
+    monkeypatch.setattr("bert_keras.data.records.FILES_AT_ONCE", 2)
+    monkeypatch.setattr("bert_keras.data.records.BLOCK", 5)
+    numbers = flat(record_numbers(batches_of(files, batch_size=30, seed=1)))
+    blocks = [number // 10 for number in numbers[::5]]
+    first, second, last = dict.fromkeys(blocks)
+    assert blocks == [first, second, first, second, last, last]
+    for number in (1, 2, 3):
+        assert [n for n in numbers if n // 10 == number] == [*range(10 * number, 10 * number + 10)]
 
 
 def test_record_files_of_a_folder_a_pattern_or_a_list(tmp_path, files):
@@ -200,14 +235,75 @@ def test_record_files_of_a_folder_a_pattern_or_a_list(tmp_path, files):
             record_files(records)
 
 
+def test_records_equal_those_of_tensorflow(write):
+    """Also if features come in another order, unpacked, twice or with others."""
+    for schema, features in KINDS.values():
+        spec = {
+            name: tf.io.FixedLenFeature([n], tf.float32 if "weights" in name else tf.int64)
+            for name, n in schema.lengths.items()
+        }
+        random = np.random.default_rng(0)
+        ids = (random.integers(0, 1 << random.integers(1, 31, 8), 8).tolist() for _ in range(99))
+        records = [record(**features | {"input_ids": row}) for row in ids]
+        backwards = dict(reversed((features | {"input_ids": [0, 127, 128, 2**31 - 1] * 2}).items()))
+        records += [record(**backwards), record(**backwards, more=[1]), unpacked(backwards)]
+        file = write("a.tfrecord", records)
+        assert [*read_records(file)] == records
+        parsed = RecordParser(schema)([(file, each) for each in records])
+        expected = tf.io.parse_example(records, spec)
+        assert parsed.keys() == expected.keys()
+        for name, values in expected.items():
+            assert parsed[name].dtype == ("float32" if "weights" in name else "int32")
+            np.testing.assert_array_equal(parsed[name], values, name)
+
+
+def unpacked(features) -> bytes:
+    """An example in which each value is a field of its own, after a value that does not count."""
+
+    def field(number, value):
+        if isinstance(value, bytes):
+            return bytes([number << 3 | 2]) + varint(len(value)) + value
+        if isinstance(value, float):
+            return bytes([number << 3 | 5]) + np.float32(value).tobytes()
+        return bytes([number << 3]) + varint(value)
+
+    entries = []
+    for name, values in features.items():
+        value_list = b"".join(field(1, value) for value in values)
+        feature = field(3 if isinstance(values[0], int) else 2, value_list)
+        entries += [field(1, field(1, name.encode()) + field(2, part)) for part in (b"", feature)]
+    return field(9, 1) + field(1, b"".join(entries[::2])) + field(1, b"".join(entries[1::2]))
+
+
 def test_each_cut_of_the_last_record_is_found(write):
-    """TensorFlow reports the end of the file for the first 12 bytes, an error for the others."""
     content = Path(write("a.tfrecord", [pair(1)])).read_bytes()
     for size in (*range(1, 20), *range(20, len(content), 50), len(content) - 1):
         path = write("a.tfrecord", [])
         Path(path).write_bytes(content + content[:size])
-        with pytest.raises(InputError, match="truncated or corrupt"):
+        with pytest.raises(InputError, match=r"a\.tfrecord is truncated or corrupt"):
             num_records(path)
+    for length in (0, 2**40, 2**63, 2**64 - 1):
+        Path(path).write_bytes(content + framed_length(length) + bytes(40))
+        with pytest.raises(InputError, match=r"a\.tfrecord is truncated or corrupt"):
+            num_records(path)
+
+
+@hypothesis.settings(max_examples=200, deadline=None)
+@hypothesis.given(strategies.data())
+def test_a_damaged_record_is_refused_or_has_the_features(data):
+    schema, _ = KINDS["pairs"]
+    content = bytearray(pair(7))
+    for _ in range(data.draw(strategies.integers(1, 3))):
+        place = data.draw(strategies.integers(0, len(content) - 1))
+        content[place] = data.draw(strategies.integers(0, 255))
+    content = bytes(content[: data.draw(strategies.integers(len(content) - 3, len(content)))])
+    try:
+        features = RecordParser(schema, limits=schema.limits(31))([("here", content)])
+    except InputError as error:
+        assert str(error).startswith("here contains a wrong record (")
+    else:
+        assert {name: each.shape[1] for name, each in features.items()} == schema.lengths
+        assert features["input_ids"].min() >= 0 and features["input_ids"].max() < 31
 
 
 def test_a_corrupt_file_is_named_also_if_it_is_read_later(files, tmp_path):
@@ -217,27 +313,46 @@ def test_a_corrupt_file_is_named_also_if_it_is_read_later(files, tmp_path):
     with pytest.raises(InputError, match=r"1\.tfrecord is truncated or corrupt"):
         pretraining_dataset(files, batch_size=3)
     endless = pretraining_dataset(files, batch_size=3, repeat=True)
-    with pytest.raises(InputError, match="is truncated or corrupt"), readable_records():
-        record_numbers(endless)
+    with pytest.raises(InputError, match=r"1\.tfrecord is truncated or corrupt"), input_errors():
+        next(iter(endless.skip(9)))
     (tmp_path / "1.tfrecord").unlink()
-    with pytest.raises(InputError, match=r"missing \(.*1\.tfrecord"), readable_records():
-        record_numbers(endless)
+    with pytest.raises(InputError, match=r"1\.tfrecord does not exist"), input_errors():
+        next(iter(endless))
 
 
 @pytest.mark.parametrize(
-    "other", [pair(2, input_mask=None), pair(2, segment_ids=[0]), b"\xff\xff"], ids=range(3)
+    ("changes", "problem"),
+    [
+        ({"input_mask": None}, "input_mask is not 8 integers from 0 to 1"),
+        ({"segment_ids": [0]}, "segment_ids is not 8 integers"),
+        ({"input_ids": [2, 31, 6, 3, 7, 8, 3, 0]}, "input_ids is not 8 integers from 0 to 30"),
+        ({"input_ids": [2, -1, 6, 3, 7, 8, 3, 0]}, "input_ids is not 8 integers from 0 to 30"),
+        ({"masked_lm_positions": [8, 0]}, "masked_lm_positions is not 2 integers from 0 to 7"),
+        ({"masked_lm_ids": [2**32 + 9, 0]}, "masked_lm_ids is not 2 integers from 0 to 30"),
+        ({"masked_lm_weights": [1, 0]}, "masked_lm_weights is not 2 numbers"),
+        ({"next_sentence_labels": [2]}, "next_sentence_labels is not 1 integer from 0 to 1"),
+    ],
 )
-def test_a_record_with_other_features_is_refused(write, other):
-    batches = pretraining_dataset(write("a.tfrecord", [pair(1), other]), batch_size=2)
-    with pytest.raises(InputError, match="here contains a record"), readable_records("here"):
-        record_numbers(batches)
+def test_a_later_record_with_other_features_is_refused(write, changes, problem):
+    good, bad = write("good.tfrecord", 2 * [pair(9)]), [pair(9), pair(9, **changes)]
+    records = Records([good, write("bad.tfrecord", bad)], vocab_size=31)
+    for seed in (None, 1):
+        batches = records.batches(batch_size=3, seed=seed, repeat=True)
+        with pytest.raises(InputError, match=f"bad.tfrecord contains a wrong record .{problem}"):
+            batches[1]
 
 
-def test_a_finite_data_set_has_a_cardinality_and_no_autotuning(files):
+def test_a_data_set_for_fit_has_a_cardinality_and_no_autotuning(files):
     for drop, count in ((True, 30 // 4), (False, -(-30 // 4))):
         dataset = pretraining_dataset(files, batch_size=4, drop_remainder=drop)
         assert dataset.cardinality() == len(list(dataset)) == count
         assert dataset.map(lambda *batch: batch).options().autotune.enabled is False
+        assert dataset.element_spec[1]["next_sentence"].shape.as_list() == [4 if drop else None]
+    endless = pretraining_dataset(files, batch_size=4, seed=1, repeat=True)
+    assert endless.cardinality() == tf.data.INFINITE_CARDINALITY
+    numbers = record_numbers(endless.skip(2).take(9).as_numpy_iterator())
+    expected = batches_of(files, batch_size=4, seed=1, repeat=True)
+    assert numbers == [expected[index][0]["input_ids"][:, 1].tolist() for index in range(2, 11)]
 
 
 def masking(seed=1, **policy):
@@ -247,13 +362,16 @@ def masking(seed=1, **policy):
 
 def first(write, features, **options):
     """Returns dtypes and values of the first row of a data set of one record."""
-    dataset = pretraining_dataset(
-        write("a.tfrecord", [record(**features)]), batch_size=1, **options
-    )
-    return [
-        {name: (values.dtype.name, values[0].tolist()) for name, values in part.items()}
-        for part in next(dataset.as_numpy_iterator())
-    ]
+    batches = batches_of(write("a.tfrecord", [record(**features)]), batch_size=1, **options)
+    specs = batches.for_fit().element_spec
+    rows = []
+    for part, spec in zip(batches[0], specs, strict=True):
+        assert {n: (v.shape, v.dtype) for n, v in part.items()} == {
+            n: (tuple(s.shape), s.dtype.as_numpy_dtype) for n, s in spec.items()
+        }
+        assert all(values.flags.c_contiguous for values in part.values())
+        rows.append({n: (values.dtype.name, values[0].tolist()) for n, values in part.items()})
+    return rows
 
 
 def integers(features):
@@ -288,20 +406,16 @@ def test_left_to_right_has_no_target_beyond_a_sequence(write):
     assert weights == {"masked_lm": ("float32", [1, 1, 1, 0, 1, 1, 0])}
 
 
-def batches(dataset):
+def values_of(batches):
     return [
         {name: values.tolist() for part in batch for name, values in part.items()}
-        for batch in dataset.as_numpy_iterator()
+        for batch in batches
     ]
 
 
 def test_masks_are_those_of_the_policy(plain):
-    dataset = pretraining_dataset(
-        plain, batch_size=5, masking=masking(mask_share=1.0, random_share=0.0)
-    )
-    static = {name: spec.shape.as_list() for name, spec in dataset.element_spec[0].items()}
-    assert static["masked_lm_positions"] == [5, 3]
-    for number, (inputs, targets, weights) in enumerate(dataset.as_numpy_iterator()):
+    dataset = batches_of(plain, masking=masking(mask_share=1.0, random_share=0.0))
+    for number, (inputs, targets, weights) in enumerate(dataset):
         target_ids, positions = targets["masked_lm"], inputs["masked_lm_positions"]
         assert weights["masked_lm"].tolist() == [[1, 1, 0]] * 5  # 0.3 of 7 tokens
         original = inputs["input_ids"].copy()
@@ -313,17 +427,24 @@ def test_masks_are_those_of_the_policy(plain):
 
 def test_each_epoch_has_its_own_masks_and_a_run_resumes_by_skipping(plain):
     def endless(seed):
-        return pretraining_dataset(
-            plain, batch_size=4, seed=1, repeat=True, masking=masking(seed=seed)
-        )
+        return batches_of(plain, batch_size=4, seed=1, repeat=True, masking=masking(seed=seed))
 
-    expected = batches(endless(1).take(10))
-    assert batches(endless(1).skip(3).take(7)) == expected[3:]
-    assert batches(endless(2).take(10)) != expected
+    expected = values_of(islice(endless(1), 10))
+    assert values_of(islice(endless(1).skip(3), 7)) == expected[3:]
+    assert values_of(islice(endless(2), 10)) != expected
     masks = [sorted(batch["masked_lm_positions"]) for batch in expected]
     assert masks[:5] != masks[5:]
-    once = pretraining_dataset(plain, batch_size=8, drop_remainder=False, masking=masking())
-    assert once.cardinality() == 3 and batches(once) == batches(once)
+    once = batches_of(plain, batch_size=8, drop_remainder=False, masking=masking())
+    assert once.num_batches == 3 and values_of(once) == values_of(once)
+
+
+def test_a_user_may_parse_and_map_with_tensorflow(write):
+    for kind in ("pairs", "packed", "no labels"):
+        _, features = KINDS[kind]
+        dataset = tf.data.Dataset.from_tensors({n: [v] for n, v in features.items()})
+        expected = batches_of(write("a.tfrecord", [record(**features)]), batch_size=1)
+        mapped = dataset.map(masked_and_labelled).as_numpy_iterator()
+        assert values_of(mapped) == values_of(expected)
 
 
 def test_records_that_do_not_fit_each_other_or_the_objective_are_refused(plain, write):
@@ -335,4 +456,4 @@ def test_records_that_do_not_fit_each_other_or_the_objective_are_refused(plain, 
         ([*plain, masked], {}, r"masked\.tfrecord has records of 8 positions"),
     ):
         with pytest.raises(InputError, match=message):
-            pretraining_dataset(files, batch_size=1, **options)
+            batches_of(files, **options)

@@ -5,7 +5,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.runs.objectives import baselines
 
@@ -25,7 +24,7 @@ def random_batches(seed: int, *, same: float) -> list:
         weights[-1, 1] = 0
         inputs = {"input_ids": input_ids, "masked_lm_positions": np.tile([1, 2], (20, 1))}
         batches.append((inputs, {"masked_lm": targets}, {"masked_lm": weights}))
-    return [tf.nest.map_structure(tf.constant, batch) for batch in batches]
+    return batches
 
 
 def predictions(batches) -> list[tuple[int, int]]:

@@ -63,7 +63,9 @@ def test_plain_ids_train_a_causal_model(records, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("size", ["tiny", "modern-tiny"])
 def test_several_labelled_pairs_in_a_record_train_both_objectives(records, tmp_path, size):
-    scores, model = run(tmp_path / "run", records["labelled"], f"size={size}")
+    scores, model = run(
+        tmp_path / "run", records["labelled"], f"size={size}", "learning_rate=0.002"
+    )
     assert 0 <= scores["held_out_next_sentence_accuracy"] <= 1
     assert 0 < scores["held_out_next_sentence_loss"] < 3
     assert scores["held_out_examples"] == 10 and type(model) is BertPretrainer

@@ -111,7 +111,7 @@ def test_a_wrong_record_of_a_file_is_named(write):
     with pytest.raises(InputError, match=rf"{path}, record 2: an id is outside"):
         check_records(path, vocabulary=VOCABULARY)
     path = write(features(), packed())
-    with pytest.raises(InputError, match=rf"{path} contains a record without"):
+    with pytest.raises(InputError, match=rf"{path} contains a wrong record"):
         check_records(path, vocabulary=VOCABULARY)
 
 

@@ -7,12 +7,20 @@ tensorflow/core/lib/io/record_writer.h.
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
 import numpy as np
+
+from bert_keras.data.record_file import (
+    FLOATS,
+    INTEGERS,
+    checksum,
+    feature_head,
+    framed_length,
+    varint,
+)
 
 # An encoded batch: bytes, uint8 [B,n], or [1,n] if they are equal for all rows; and bool [B,n],
 # which of the bytes are used. None uses all bytes.
@@ -41,20 +49,20 @@ def write_record_file(output: Path, batches: Iterable[dict[str, np.ndarray]]) ->
 def serialized(features: dict[str, np.ndarray]) -> list[bytes]:
     """Encodes each row of features, int [B,n] from 0 to 2^32-1 or float32 [B,n], as one Example."""
     blocks: list[Block] = []
-    for name in sorted(features):  # `kind` is the field number in `tf.train.Feature`
+    for name in sorted(features):
         values = features[name]
         if np.issubdtype(values.dtype, np.floating):
-            kind, data, used = 2, np.ascontiguousarray(values, "<f4").view(np.uint8), None
+            kind, data, used = FLOATS, np.ascontiguousarray(values, "<f4").view(np.uint8), None
         else:
-            kind, (data, used) = 3, varints(values)
+            kind, (data, used) = INTEGERS, varints(values)
         if used is None:
-            head = np.frombuffer(_head(name, kind, data.shape[1]), np.uint8)
+            head = np.frombuffer(feature_head(name, kind, data.shape[1]), np.uint8)
             blocks += [(head[None], None), (data, None)]
         else:
             lengths = np.count_nonzero(used, axis=1)
-            blocks += [_by_length(partial(_head, name, kind), lengths), (data, used)]
+            blocks += [_by_length(partial(feature_head, name, kind), lengths), (data, used)]
     sizes = sum(_sizes(block) for block in blocks) + np.zeros(len(data), np.int64)
-    blocks.insert(0, _by_length(lambda n: b"\x0a" + _varint(n), sizes))
+    blocks.insert(0, _by_length(lambda n: b"\x0a" + varint(n), sizes))
     ends = (sizes + _sizes(blocks[0])).cumsum().tolist()
     flat = _joined(blocks, num_rows=len(data)).tobytes()
     return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]
@@ -108,39 +116,7 @@ def _by_length(encode: Callable[[int], bytes], lengths: np.ndarray) -> Block:
     return data.reshape(-1, width)[rows], used[rows]
 
 
-@cache
-def _head(name: str, kind: int, length: int) -> bytes:
-    """Returns the bytes before packed values: Features.feature {key, Feature{list{value}}}."""
-    values = b"\x0a" + _varint(length)
-    value_list = bytes([kind << 3 | 2]) + _varint(len(values) + length) + values
-    key = b"\x0a" + _varint(len(name)) + name.encode()
-    feature = b"\x12" + _varint(len(value_list) + length) + value_list
-    return b"\x0a" + _varint(len(key) + len(feature) + length) + key + feature
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 127:
-        encoded.append(number & 127 | 128)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
-
-
 def framed(records: list[bytes]) -> bytes:
     """Joins records in the format of a TFRecord file: length, its checksum, data, its checksum."""
     frames = ((framed_length(len(data)), data, checksum(data)) for data in records)
     return b"".join(part for frame in frames for part in frame)
-
-
-@cache
-def framed_length(length: int) -> bytes:
-    """Returns the 12 bytes that precede a record of `length` bytes in a file."""
-    message = length.to_bytes(8, "little")
-    return message + checksum(message)
-
-
-def checksum(message: bytes) -> bytes:
-    """Returns the masked CRC-32C of a message as TFRecord files use it."""
-    crc = google_crc32c.value(message)
-    return (((crc >> 15 | crc << 17) + 0xA282EAD8) % (1 << 32)).to_bytes(4, "little")

@@ -1,0 +1,126 @@
+"""Parses serialized records into arrays, many records at once."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import numpy as np
+
+from bert_keras.data.record_file import FLOATS, INTEGERS, feature_head, packed_features, varint
+from bert_keras.data.schema import PretrainingSchema, feature_kind
+from bert_keras.errors import InputError, counted
+
+_PREFIX = 16  # bytes of a feature that tell its name and its size
+
+
+class RecordParser:
+    """Parses records of one schema.
+
+    The bytes before the values of a feature follow from its name and the size of the values. Most
+    writers sort or shorten nothing there, so a parser compares these bytes with those that it has
+    seen, and reads a record field by field only where they differ.
+
+    Args:
+        schema: The schema of the records.
+        limits: For each feature the number which all its values are below; by default 2^31.
+    """
+
+    def __init__(self, schema: PretrainingSchema, *, limits: Mapping[str, int] | None = None):
+        self._lengths = schema.lengths
+        self._limits = dict.fromkeys(self._lengths, 2**31) | dict(limits or {})
+        self._seen: dict[bytes, tuple[bytes, str, int]] = {}
+
+    def __call__(self, records: Sequence[tuple[str, bytes]]) -> dict[str, np.ndarray]:
+        """Returns the features of records, int32 or float32 [B, n].
+
+        Args:
+            records: The file and the bytes of each of B records.
+
+        Raises:
+            InputError: A record has other features or a value is out of range; the message names
+                its file.
+        """
+        try:
+            return self._parsed([record for _, record in records])
+        except ValueError as error:
+            if len(records) > 1:
+                for each in records:
+                    self([each])
+            ((file, _),) = records
+            raise InputError(
+                f"{file} contains a wrong record ({error}); write the records again"
+            ) from error
+
+    def zeros(self, num_rows: int) -> dict[str, np.ndarray]:
+        """Returns features of zeros, as the parser returns those of records."""
+        dtypes = {FLOATS: "float32", INTEGERS: "int32"}
+        return {
+            name: np.zeros((num_rows, length), dtypes[feature_kind(name)])
+            for name, length in self._lengths.items()
+        }
+
+    def _parsed(self, records: Sequence[bytes]) -> dict[str, np.ndarray]:
+        rows = [self._split(record) for record in records]
+        features = {}
+        for name, length in self._lengths.items():
+            values, limit = [row[name] for row in rows], self._limits[name]
+            if feature_kind(name) == FLOATS:
+                array, expected = _floats(values, length), counted(length, "number")
+            else:
+                array = _integers(values, length, limit)
+                expected = f"{counted(length, 'integer')} from 0 to {limit - 1}"
+            if array is None:
+                raise ValueError(f"{name} is not {expected}")
+            features[name] = array
+        return features
+
+    def _split(self, record: bytes) -> dict[str, bytes]:
+        """Returns the bytes of the values of each feature."""
+        found, seen, head = {}, self._seen, _head_of_example(len(record))
+        at = len(head) if record.startswith(head) else 0
+        for _ in self._lengths:
+            feature = seen.get(record[at : at + _PREFIX])
+            if feature is None or not record.startswith(feature[0], at):
+                break
+            head, name, size = feature
+            found[name] = record[at + len(head) : at + size]
+            at += size
+        if at == len(record) and len(found) == len(self._lengths):
+            return found
+        features = packed_features(record)
+        for name in self._lengths:
+            kind = feature_kind(name)
+            found_kind, values = features.get(name, (kind, b""))
+            found[name] = values if found_kind == kind else b""
+            head = feature_head(name, kind, len(values))
+            seen[head[:_PREFIX]] = head, name, len(head) + len(values)
+        return found
+
+
+@cache
+def _head_of_example(size: int) -> bytes:
+    """Returns the bytes before the features of an example of `size` bytes."""
+    return b"\x0a" + varint(max(0, size - 1 - len(varint(size))))
+
+
+def _floats(values: list[bytes], length: int) -> np.ndarray | None:
+    if {*map(len, values)} != {4 * length}:
+        return None
+    return np.frombuffer(b"".join(values), "<f4").reshape(-1, length)
+
+
+def _integers(values: list[bytes], length: int, limit: int) -> np.ndarray | None:
+    """Returns rows of varints, int32 [B, length]; None if one is too short, long or large."""
+    data = np.frombuffer(b"".join(values), np.uint8)
+    last = np.flatnonzero(data < 128)  # byte of each varint
+    ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
+    if len(last) != length * len(values) or (last[length - 1 :: length] != ends - 1).any():
+        return None
+    numbers = data[last].astype(np.int64)
+    sizes = np.diff(last, prepend=-1)
+    largest = sizes.max()
+    for offset in range(1, min(largest, 5)):
+        longer = np.flatnonzero(sizes > offset)
+        numbers[longer] = numbers[longer] << 7 | data[last[longer] - offset] & 127
+    if largest > 5 or numbers.max() >= limit:
+        return None
+    return numbers.astype(np.int32).reshape(-1, length)
