@@ -79,8 +79,8 @@ def characters_per_token(batches, vocabulary: Vocabulary) -> float:
     lengths = np.array([len(token.removeprefix("##")) for token in vocabulary.tokens])
     characters = predictions = 0.0
     for _, targets, weights in batches:
-        characters += (lengths[targets["masked_lm"]] * weights["masked_lm"]).numpy().sum()
-        predictions += weights["masked_lm"].numpy().sum()
+        characters += (lengths[targets["masked_lm"]] * weights["masked_lm"]).sum()
+        predictions += weights["masked_lm"].sum()
     return characters / predictions
 
 

@@ -29,7 +29,7 @@ from keras import ops
 
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import MASKED, DynamicMasking, Examples
-from bert_keras.data.records import pretraining_dataset
+from bert_keras.data.records import Records
 from bert_keras.families import FAMILIES, presets
 from bert_keras.runs.objectives import evaluate_pretrainer
 from bert_keras.runs.pretrain import compiled_pretrainer
@@ -163,7 +163,7 @@ class Training:
         changes = dict(self.phases[phase][1])
         length = changes.pop("length", 128)
         recipe = dataclasses.replace(self.recipe, **changes, seed=self.recipe.seed + 100 * phase)
-        return iter(self.inputs(recipe, length).training_batches())
+        return iter(self.inputs(recipe, length).training_batches().for_fit())
 
     def fit(self, batches, steps: int) -> float:
         """Takes steps; returns their processor seconds."""
@@ -192,8 +192,7 @@ def held_out(records: str, *, objective: Examples = MASKED):
     """Returns the held-out batches with one set of masks for all variants."""
     inputs = PretrainInputs(REFERENCE, records=records)
     masker = Masker(MaskingPolicy(), inputs.vocabulary)
-    return pretraining_dataset(
-        inputs.held_out_files,
+    return Records(inputs.held_out_files).batches(
         batch_size=128,
         drop_remainder=False,
         masking=DynamicMasking(masker, seed=1),

@@ -8,13 +8,12 @@ the same kind of text. Predictions of [UNK] are not counted. The records are hel
 
 import argparse
 
-import tensorflow as tf
 from leaderboard import characters_per_token
 from pretraining import REFERENCE
 
 from bert_keras.data.masking import Masker, MaskingPolicy
-from bert_keras.data.objectives import MASKED, DynamicMasking
-from bert_keras.data.records import pretraining_dataset
+from bert_keras.data.objectives import DynamicMasking, Examples, masked
+from bert_keras.data.records import Records
 from bert_keras.models.pretrainer import BertMaskedLM
 from bert_keras.runs.objectives import evaluate_pretrainer, named_objective
 from bert_keras.runs.pretrain_inputs import PretrainInputs
@@ -30,23 +29,23 @@ def main() -> None:
         inputs = PretrainInputs(REFERENCE, records=records)
         unk_id = inputs.vocabulary.unk_id
 
-        def known(features, targets, weights, unk_id=unk_id):
-            is_known = tf.cast(targets["masked_lm"] != unk_id, tf.float32)
-            return features, targets, {"masked_lm": weights["masked_lm"] * is_known}
+        def known(features, unk_id=unk_id):
+            inputs, targets, weights = masked(features)
+            is_known = targets["masked_lm"] != unk_id
+            return inputs, targets, {"masked_lm": weights["masked_lm"] * is_known}
 
         masker = Masker(MaskingPolicy(unit="word"), inputs.vocabulary)
-        batches = pretraining_dataset(
-            inputs.held_out_files,
+        batches = Records(inputs.held_out_files).batches(
             batch_size=128,
             drop_remainder=False,
             masking=DynamicMasking(masker, seed=1),
-            objective=MASKED,
-        ).map(known)
+            objective=Examples(known),
+        )
         scores = evaluate_pretrainer(
             BertMaskedLM.from_pretrained(model), batches, objective=named_objective("masked-lm")
         )
         loss = scores["held_out_masked_lm_loss"]
-        tokens = sum(int(features["input_mask"].numpy().sum()) for features, _, _ in batches)
+        tokens = sum(int(features["input_mask"].sum()) for features, _, _ in batches)
         per_character = loss / characters_per_token(batches, inputs.vocabulary)
         print(f"| `{model}` | {tokens:,} | {loss:.3f} | {per_character:.3f} |", flush=True)
 

@@ -147,7 +147,7 @@ def _hashes(values: np.ndarray, seeds: np.ndarray) -> np.ndarray:
 class Examples(NamedTuple):
     """An objective: how it reads a batch of records."""
 
-    # Turns a batch of features into (inputs, targets, weights).
+    # Turns a batch of features into (inputs, targets, weights), all NumPy arrays.
     from_features: Callable[[dict], Any]
     reads_masks: bool = True  # whether it masks records of plain ids
     needs_plain_ids: bool = False  # whether it refuses records that are masked already

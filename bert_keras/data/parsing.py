@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 
-from bert_keras.data.record_file import FLOATS, INTEGERS, feature_head, packed_features, varint
+from bert_keras.data.record_file import FLOATS, feature_head, packed_features, varint
 from bert_keras.data.schema import PretrainingSchema, feature_kind
 from bert_keras.errors import InputError, counted
 
@@ -15,9 +15,8 @@ _PREFIX = 16  # bytes of a feature that tell its name and its size
 class RecordParser:
     """Parses records of one schema.
 
-    The bytes before the values of a feature follow from its name and the size of the values. Most
-    writers sort or shorten nothing there, so a parser compares these bytes with those that it has
-    seen, and reads a record field by field only where they differ.
+    The bytes before the values of a feature follow from its name and the size of its values. The
+    parser remembers them, and reads a record field by field only if it has others.
 
     Args:
         schema: The schema of the records.
@@ -47,16 +46,9 @@ class RecordParser:
                     self([each])
             ((file, _),) = records
             raise InputError(
-                f"{file} contains a wrong record ({error}); write the records again"
+                f"{file} contains a wrong record ({error}); write the records again or restore "
+                "their vocabulary"
             ) from error
-
-    def zeros(self, num_rows: int) -> dict[str, np.ndarray]:
-        """Returns features of zeros, as the parser returns those of records."""
-        dtypes = {FLOATS: "float32", INTEGERS: "int32"}
-        return {
-            name: np.zeros((num_rows, length), dtypes[feature_kind(name)])
-            for name, length in self._lengths.items()
-        }
 
     def _parsed(self, records: Sequence[bytes]) -> dict[str, np.ndarray]:
         rows = [self._split(record) for record in records]

@@ -14,7 +14,6 @@ from bert_keras.errors import check
 from bert_keras.files import StrPath, existing_file
 
 FLOATS, INTEGERS = 2, 3  # numbers of the lists in `tf.train.Feature`
-_BUFFER = 1 << 20  # bytes
 
 
 def record_files(records: StrPath | Sequence[StrPath]) -> list[str]:
@@ -44,12 +43,12 @@ def _files_of(pattern: str) -> list[str]:
 
 
 def read_records(path: StrPath) -> Iterator[bytes]:
-    """Yields the serialized records of a file and verifies their checksums.
+    """Yields the serialized records of a file, whose checksums it verifies.
 
     Raises:
         InputError: The file is missing, truncated or corrupt.
     """
-    with existing_file(path).open("rb", buffering=_BUFFER) as file:
+    with existing_file(path).open("rb", buffering=1 << 20) as file:
         size = os.fstat(file.fileno()).st_size
         while head := file.read(12):
             length = int.from_bytes(head[:8], "little")
@@ -59,11 +58,6 @@ def read_records(path: StrPath) -> Iterator[bytes]:
             is_whole = len(record) == length and data[-4:] == checksum(record)
             check(is_whole, f"{path} is truncated or corrupt; write the records again")
             yield record
-
-
-def num_records(path: StrPath) -> int:
-    """Counts the records of a file as `read_records` reads them."""
-    return sum(1 for _ in read_records(path))
 
 
 @cache
@@ -91,12 +85,9 @@ def varint(number: int) -> bytes:
 
 @cache
 def feature_head(name: str, kind: int, length: int) -> bytes:
-    """Returns the bytes before packed values: Features.feature {key, Feature{list{value}}}.
+    """Returns the bytes before `length` bytes of packed values of a feature.
 
-    Args:
-        name: The name of the feature.
-        kind: `FLOATS` or `INTEGERS`.
-        length: The number of bytes of the values.
+    Features.feature {key, Feature{list{value}}}; `kind` is `FLOATS` or `INTEGERS`.
     """
     values = b"\x0a" + varint(length)
     value_list = bytes([kind << 3 | 2]) + varint(len(values) + length) + values

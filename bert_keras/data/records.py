@@ -11,7 +11,7 @@ import numpy as np
 from bert_keras.data.batches import Batches
 from bert_keras.data.objectives import MASKED_AND_LABELLED, DynamicMasking, Examples
 from bert_keras.data.parsing import RecordParser
-from bert_keras.data.record_file import num_records, read_records, record_files
+from bert_keras.data.record_file import read_records, record_files
 from bert_keras.data.schema import PretrainingSchema, common_schema
 from bert_keras.errors import check
 from bert_keras.files import StrPath
@@ -107,7 +107,7 @@ class Records:
     @cached_property
     def num_records(self) -> int:
         """The number of records, which are all read; InputError if a file is damaged."""
-        return sum(map(num_records, self.files))
+        return sum(1 for file in self.files for _ in read_records(file))
 
     def batches(
         self,
@@ -159,7 +159,7 @@ class Records:
         rows = batch_size if drop_remainder else None
         spec = keras.tree.map_structure(
             lambda each: keras.KerasTensor((rows, *each.shape[1:]), each.dtype.name),
-            example(0, parse.zeros(1)),
+            example(0, parse([*islice(_read(file), 1)])),
         )
         return Batches(read, spec=spec, num_batches=num_batches)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import hypothesis
 import numpy as np
 import pytest
-import tensorflow as tf
 from hypothesis import strategies
 
 from bert_keras.data.batches import input_errors
@@ -16,7 +15,6 @@ from bert_keras.data.objectives import MASKED, NEXT_TOKENS, DynamicMasking, mask
 from bert_keras.data.parsing import RecordParser
 from bert_keras.data.record_file import (
     framed_length,
-    num_records,
     read_records,
     record_files,
     varint,
@@ -25,6 +23,8 @@ from bert_keras.data.records import Records, pretraining_dataset
 from bert_keras.data.schema import PretrainingSchema, schema_of
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.tensorflow_or_skip import tf
+from tfrecords_tools.records.writer import framed, serialized
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *"abcdefghijklmnopqrstuvwxyz"))
 PLAIN = {
@@ -65,15 +65,9 @@ KINDS = {
 
 
 def record(**values) -> bytes:
-    """A record of these features; floats make a list of floats, None drops a feature."""
-    features = {
-        name: tf.train.Feature(float_list=tf.train.FloatList(value=value))
-        if any(isinstance(each, float) for each in value)
-        else tf.train.Feature(int64_list=tf.train.Int64List(value=value))
-        for name, value in values.items()
-        if value is not None
-    }
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+    """A record of these features; None drops a feature."""
+    (content,) = serialized({n: np.array([v]) for n, v in values.items() if v is not None})
+    return content
 
 
 def pair(number: int, **changes) -> bytes:
@@ -85,12 +79,10 @@ def pair(number: int, **changes) -> bytes:
 
 @pytest.fixture
 def write(tmp_path):
-    """write(name, records) -> path, with TensorFlow's own writer."""
+    """write(name, records) -> path"""
 
     def written(name, records):
-        with tf.io.TFRecordWriter(str(tmp_path / name)) as writer:
-            for record in records:
-                writer.write(record)
+        (tmp_path / name).write_bytes(framed(records))
         return str(tmp_path / name)
 
     return written
@@ -180,7 +172,6 @@ def test_without_a_seed_records_keep_the_order_of_the_files(files):
 
 def test_the_order_depends_on_the_seed(files):
     first = record_numbers(batches_of(files, seed=1))
-    tf.random.set_seed(7)
     assert first == record_numbers(batches_of(files, seed=1))
     assert first != record_numbers(batches_of(files, seed=2))
     assert sorted(flat(first)) == list(range(10, 40)) != flat(first)
@@ -281,11 +272,11 @@ def test_each_cut_of_the_last_record_is_found(write):
         path = write("a.tfrecord", [])
         Path(path).write_bytes(content + content[:size])
         with pytest.raises(InputError, match=r"a\.tfrecord is truncated or corrupt"):
-            num_records(path)
+            list(read_records(path))
     for length in (0, 2**40, 2**63, 2**64 - 1):
         Path(path).write_bytes(content + framed_length(length) + bytes(40))
         with pytest.raises(InputError, match=r"a\.tfrecord is truncated or corrupt"):
-            num_records(path)
+            list(read_records(path))
 
 
 @hypothesis.settings(max_examples=200, deadline=None)
@@ -326,7 +317,7 @@ def test_a_corrupt_file_is_named_also_if_it_is_read_later(files, tmp_path):
         ({"input_mask": None}, "input_mask is not 8 integers from 0 to 1"),
         ({"segment_ids": [0]}, "segment_ids is not 8 integers"),
         ({"input_ids": [2, 31, 6, 3, 7, 8, 3, 0]}, "input_ids is not 8 integers from 0 to 30"),
-        ({"input_ids": [2, -1, 6, 3, 7, 8, 3, 0]}, "input_ids is not 8 integers from 0 to 30"),
+        ({"input_ids": [2, 2**64 - 1, *range(6)]}, "input_ids is not 8 integers from 0 to 30"),
         ({"masked_lm_positions": [8, 0]}, "masked_lm_positions is not 2 integers from 0 to 7"),
         ({"masked_lm_ids": [2**32 + 9, 0]}, "masked_lm_ids is not 2 integers from 0 to 30"),
         ({"masked_lm_weights": [1, 0]}, "masked_lm_weights is not 2 numbers"),
@@ -334,7 +325,10 @@ def test_a_corrupt_file_is_named_also_if_it_is_read_later(files, tmp_path):
     ],
 )
 def test_a_later_record_with_other_features_is_refused(write, changes, problem):
-    good, bad = write("good.tfrecord", 2 * [pair(9)]), [pair(9), pair(9, **changes)]
+    good = write("good.tfrecord", 2 * [pair(9)])
+    _, features = KINDS["pairs"]
+    features = {n: v for n, v in (features | changes).items() if v is not None}
+    bad = [pair(9), unpacked(features)]
     records = Records([good, write("bad.tfrecord", bad)], vocab_size=31)
     for seed in (None, 1):
         batches = records.batches(batch_size=3, seed=seed, repeat=True)
@@ -347,7 +341,8 @@ def test_a_data_set_for_fit_has_a_cardinality_and_no_autotuning(files):
         dataset = pretraining_dataset(files, batch_size=4, drop_remainder=drop)
         assert dataset.cardinality() == len(list(dataset)) == count
         assert dataset.map(lambda *batch: batch).options().autotune.enabled is False
-        assert dataset.element_spec[1]["next_sentence"].shape.as_list() == [4 if drop else None]
+        for part in dataset.element_spec:
+            assert {spec.shape[0] for spec in part.values()} == {4 if drop else None}
     endless = pretraining_dataset(files, batch_size=4, seed=1, repeat=True)
     assert endless.cardinality() == tf.data.INFINITE_CARDINALITY
     numbers = record_numbers(endless.skip(2).take(9).as_numpy_iterator())
@@ -363,15 +358,11 @@ def masking(seed=1, **policy):
 def first(write, features, **options):
     """Returns dtypes and values of the first row of a data set of one record."""
     batches = batches_of(write("a.tfrecord", [record(**features)]), batch_size=1, **options)
-    specs = batches.for_fit().element_spec
-    rows = []
-    for part, spec in zip(batches[0], specs, strict=True):
-        assert {n: (v.shape, v.dtype) for n, v in part.items()} == {
-            n: (tuple(s.shape), s.dtype.as_numpy_dtype) for n, s in spec.items()
-        }
-        assert all(values.flags.c_contiguous for values in part.values())
-        rows.append({n: (values.dtype.name, values[0].tolist()) for n, values in part.items()})
-    return rows
+    assert all(values.flags.c_contiguous for part in batches[0] for values in part.values())
+    return [
+        {name: (values.dtype.name, values[0].tolist()) for name, values in part.items()}
+        for part in batches[0]
+    ]
 
 
 def integers(features):

@@ -162,7 +162,8 @@ def test_no_module_hides_a_public_name():
 
 def test_imports_and_help_load_no_heavy_packages():
     code = (
-        "import sys, bert_keras, bert_keras.cli, tfrecords_tools.cli\n"
+        "import sys, bert_keras, bert_keras.cli, tfrecords_tools.check, tfrecords_tools.cli\n"
+        "import tfrecords_tools.show\n"
         "from bert_keras import BertConfig, Vocabulary, preset\n"
         "for cli in (bert_keras.cli, tfrecords_tools.cli):\n"
         "    try: cli.main(['--help'])\n"
