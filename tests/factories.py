@@ -1,5 +1,6 @@
 """What many tests need: a tiny configuration, vocabulary, corpus, records and model."""
 
+import itertools
 import string
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,25 @@ def write_records(folder: Path, *, max_length: int = 32, **settings) -> Path:
         settings=BuildSettings(max_length=max_length, **settings),
     )
     return folder / "records"
+
+
+def batches_of(arrays: Any, *, size: int, is_endless: bool = False):
+    """Returns `Batches` of the rows of a structure of arrays; the last rows may be left out."""
+    import keras
+
+    from bert_keras.data.batches import Batches
+
+    number = len(keras.tree.flatten(arrays)[0]) // size
+
+    def read(first: int):
+        for index in itertools.count(first) if is_endless else range(first, number):
+            rows = slice(index % number * size, (index % number + 1) * size)
+            yield keras.tree.map_structure(lambda array, rows=rows: array[rows], arrays)
+
+    spec = keras.tree.map_structure(
+        lambda array: keras.KerasTensor((None, *array.shape[1:]), array.dtype.name), arrays
+    )
+    return Batches(read, spec=spec, num_batches=None if is_endless else number)
 
 
 TASKS = {

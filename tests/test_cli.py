@@ -84,7 +84,7 @@ def test_debug_shows_the_traceback(inputs):
 def test_several_workers_are_refused_before_they_connect(inputs, capsys, monkeypatch, command):
     workers = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(workers))
-    monkeypatch.setattr("bert_keras.distribution.strategy._Workers", pytest.fail)
+    monkeypatch.setattr("bert_keras.distribution.strategy._multiworker", pytest.fail)
     assert main(command.replace("{}", str(inputs)).split()) == 2
     assert "trains on one machine; unset TF_CONFIG" in capsys.readouterr().err
     assert not (inputs / "new" / "model").exists()

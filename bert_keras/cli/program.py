@@ -141,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 DEVICES = (
-    option("--strategy", "NAME", "auto, one, mirrored or multiworker", "auto"),
+    option("--strategy", "NAME", "auto, one, mirrored, multiworker or tpu", "auto"),
     option("--precision", "NAME", "auto, float32, bfloat16 or float16", "auto"),
 )
 
@@ -166,21 +166,22 @@ def devices(
     from bert_keras.distribution.strategy import (
         check_one_machine,
         interrupted_by_lost_worker,
-        named_strategy,
+        num_devices,
+        strategy_scope,
     )
 
     with interrupted_by_lost_worker():
         if trains_several:
             check_one_machine()  # the strategy would wait for the other workers
-        strategy = named_strategy(options.strategy)
+        scope = strategy_scope(options.strategy)
         policy = named_policy(options.precision, hidden_size=hidden_size)
         keras.config.set_dtype_policy(policy)
         if options.precision == "auto" and policy != "float32":
             print(f"precision: {policy}; --precision float32 turns it off")
-        if strategy.num_replicas_in_sync > 1:
-            print(f"{strategy.num_replicas_in_sync} replicas: {type(strategy).__name__}")
         try:
-            with strategy.scope():
+            with scope:
+                if num_devices() > 1:
+                    print(f"{num_devices()} replicas")
                 yield
         except KeyboardInterrupt as interrupt:
             interrupt.args = interrupt.args or ("the same command continues the run",)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import tensorflow as tf
+import keras
 
 from bert_keras.errors import check_name
 
@@ -22,8 +22,8 @@ def named_policy(name: str = "auto", *, hidden_size: Callable[[], int] = lambda:
 
     Args:
         name: "float32", "bfloat16", "float16" or "auto". "auto" selects bfloat16 on GPUs with
-            compute capability 8.0 (A100) or higher, and for models of at least `PROCESSOR_SIZE` on
-            processors with AVX512-BF16 or AMX; otherwise float32.
+            compute capability 8.0 (A100) or higher, on TPUs, and with TensorFlow for models of at
+            least `PROCESSOR_SIZE` on processors with AVX512-BF16 or AMX; otherwise float32.
         hidden_size: Returns the hidden size of the model. It is called only on such a processor.
 
     Raises:
@@ -31,14 +31,29 @@ def named_policy(name: str = "auto", *, hidden_size: Callable[[], int] = lambda:
     """
     check_name(name, PRECISIONS, what="precision")
     if name == "auto":
-        gpus = tf.config.list_physical_devices("GPU")
-        if gpus:
-            details = map(tf.config.experimental.get_device_details, gpus)
-            is_faster = all(each.get("compute_capability", (0, 0)) >= (8, 0) for each in details)
+        if keras.config.backend() == "jax":
+            is_faster = _jax_has_bfloat16()
         else:
-            is_faster = processor_has_bfloat16() and hidden_size() >= PROCESSOR_SIZE
+            is_faster = _tensorflow_has_bfloat16(hidden_size)
         name = "bfloat16" if is_faster else "float32"
     return name if name == "float32" else f"mixed_{name}"
+
+
+def _jax_has_bfloat16() -> bool:
+    import jax
+
+    kinds = [(each.platform, getattr(each, "compute_capability", "0")) for each in jax.devices()]
+    return all(kind == "tpu" or float(capability) >= 8 for kind, capability in kinds)
+
+
+def _tensorflow_has_bfloat16(hidden_size: Callable[[], int]) -> bool:
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return processor_has_bfloat16() and hidden_size() >= PROCESSOR_SIZE
+    details = map(tf.config.experimental.get_device_details, gpus)
+    return all(each.get("compute_capability", (0, 0)) >= (8, 0) for each in details)
 
 
 def processor_has_bfloat16() -> bool:
@@ -54,5 +69,7 @@ def add_in_one_order() -> None:
     measurable cost. On GPUs it would make TensorFlow reject some operations and Keras reject XLA.
     Call it before TensorFlow computes anything.
     """
+    import tensorflow as tf
+
     if not tf.config.list_physical_devices("GPU"):
         os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")

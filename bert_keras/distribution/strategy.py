@@ -1,14 +1,15 @@
-"""Selects the distribution strategy and reads TF_CONFIG."""
+"""Selects the devices of a run and reads TF_CONFIG."""
 
 import contextlib
 import functools
 import json
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
-import tensorflow as tf
+import keras
 
-from bert_keras.errors import InputError, check, check_name
+from bert_keras.errors import check, check_name
 
 STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
 
@@ -29,7 +30,21 @@ def is_chief() -> bool:
 
     This is the case for a single process and for the first worker of the current strategy.
     """
+    if keras.config.backend() != "tensorflow":
+        return True
+    import tensorflow as tf
+
     return tf.distribute.get_strategy().extended.should_checkpoint
+
+
+def num_devices() -> int:
+    """Returns the number of devices over which the current strategy divides a batch."""
+    if keras.config.backend() != "tensorflow":
+        distribution = keras.distribution.distribution()
+        return 1 if distribution is None else distribution.device_mesh.devices.size
+    import tensorflow as tf
+
+    return tf.distribute.get_strategy().num_replicas_in_sync
 
 
 @contextlib.contextmanager
@@ -38,6 +53,11 @@ def interrupted_by_lost_worker() -> Iterator[None]:
 
     Without several workers, all errors are raised unchanged.
     """
+    if keras.config.backend() != "tensorflow":
+        yield
+        return
+    import tensorflow as tf
+
     try:
         yield
     except (
@@ -52,19 +72,43 @@ def interrupted_by_lost_worker() -> Iterator[None]:
         ) from None
 
 
-def named_strategy(name: str = "auto") -> tf.distribute.Strategy:
-    """Returns a TensorFlow distribution strategy. Call it before TensorFlow computes anything.
+def strategy_scope(name: str = "auto") -> AbstractContextManager:
+    """Returns the scope in which models are built and trained on the devices of a name.
+
+    Call it before the backend computes anything.
 
     Args:
-        name: `one`: one device. `mirrored`: all GPUs of this machine, or all its logical CPUs.
-            `multiworker`: all workers that TF_CONFIG names, each with all of its GPUs. `auto`:
-            `multiworker` if TF_CONFIG names several workers, `mirrored` if there are several GPUs,
+        name: `one`: one device. `mirrored`: all GPUs of this machine, or all its logical CPUs; with
+            JAX all devices. `tpu`: all TPUs, with JAX. `multiworker`: all workers that TF_CONFIG
+            names, each with all of its GPUs, with TensorFlow. `auto`: `multiworker` if TF_CONFIG
+            names several workers, `mirrored` if there are several GPUs or, with JAX, devices,
             otherwise `one`.
 
     Raises:
         InputError: The name is unknown, or cannot be used here.
     """
     check_name(name, STRATEGIES, what="strategy")
+    if keras.config.backend() == "tensorflow":
+        return named_strategy(name).scope()
+    check(
+        name != "multiworker" and len(workers()) < 2,
+        "multiworker needs TensorFlow: JAX trains on one machine; unset TF_CONFIG, or set "
+        "KERAS_BACKEND=tensorflow",
+    )
+    devices = keras.distribution.list_devices()
+    check(
+        name != "tpu" or all(device.startswith("tpu") for device in devices),
+        f"JAX finds no TPU, only {', '.join(devices)}; install jax[tpu] on a machine with TPUs",
+    )
+    if name == "one" or len(devices) == 1:
+        return contextlib.nullcontext()
+    return keras.distribution.DataParallel(devices=devices).scope()
+
+
+def named_strategy(name: str = "auto"):
+    """Returns the strategy of TensorFlow that a name selects; see `strategy_scope`."""
+    import tensorflow as tf
+
     gpus = tf.config.list_physical_devices("GPU")
     if name == "auto":
         name = "multiworker" if len(workers()) > 1 else "mirrored" if len(gpus) > 1 else "one"
@@ -75,30 +119,36 @@ def named_strategy(name: str = "auto") -> tf.distribute.Strategy:
             'of the worker, as in {"cluster": {"worker": ["HOST:PORT", ...]}, "task": {"type": '
             '"worker", "index": 0}}',
         )
-        return _Workers()
+        return _multiworker()
     if name == "mirrored":
         devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")
         return _mirrored(*(device.name for device in devices))
-    if name == "tpu":
-        raise InputError(
-            f"TensorFlow {tf.__version__} has no TPUs, the last with them is 2.19; Keras trains on "
-            "TPUs with JAX: set KERAS_BACKEND=jax and call fit"
-        )
+    check(
+        name != "tpu",
+        f"TensorFlow {tf.__version__} does not train on TPUs here; set KERAS_BACKEND=jax, or call "
+        "fit with TensorFlow 2.19.1, the last one with TPUs, on a TPU VM",
+    )
     return tf.distribute.get_strategy()
 
 
-class _Workers(tf.distribute.MultiWorkerMirroredStrategy):
-    """The strategy for several workers, with which Keras 3.15 can train.
+def _multiworker():
+    """Returns the strategy for several workers, with which Keras 3.15 can train.
 
     `fit` reduces the logs, which are scalars, along their first axis (keras-team/keras, issue
     20585). `GlobalBatchModel` has the other change that it needs.
     """
+    import tensorflow as tf
 
-    def reduce(self, reduce_op, value, axis):
-        is_scalar = self.experimental_local_results(value)[0].shape.rank == 0
-        return super().reduce(reduce_op, value, None if is_scalar else axis)
+    class Workers(tf.distribute.MultiWorkerMirroredStrategy):
+        def reduce(self, reduce_op, value, axis):
+            is_scalar = self.experimental_local_results(value)[0].shape.rank == 0
+            return super().reduce(reduce_op, value, None if is_scalar else axis)
+
+    return Workers()
 
 
 @functools.cache  # the sums of a second strategy of the same devices would collide with its own
-def _mirrored(*devices: str) -> tf.distribute.Strategy:
+def _mirrored(*devices: str):
+    import tensorflow as tf
+
     return tf.distribute.MirroredStrategy(devices)

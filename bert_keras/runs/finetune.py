@@ -347,7 +347,7 @@ def _train(run: TaskRun, output: Path, *, teaching: dict) -> dict:
         points_per_epoch=recipe.logs_per_epoch,
     )
     fit_resumable(
-        run.trained, lambda: run.train, settings, evaluations=evaluations, board=[NormsByLayer()]
+        run.trained, lambda: run.batches, settings, evaluations=evaluations, board=[NormsByLayer()]
     )
     if not is_chief():
         return {}

@@ -8,9 +8,9 @@ from importlib import import_module
 
 import keras
 import numpy as np
-import tensorflow as tf
 from tqdm import tqdm
 
+from bert_keras.data.batches import Batches
 from bert_keras.data.objectives import (
     MASKED,
     MASKED_AND_LABELLED,
@@ -19,10 +19,12 @@ from bert_keras.data.objectives import (
     Examples,
 )
 from bert_keras.distribution.loss import global_loss
+from bert_keras.distribution.model import GlobalBatchModel
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.models.replaced_tokens import BertReplacedTokenPretrainer
 from bert_keras.models.task_models import TaskModel
 from bert_keras.runs.recipes import PRETRAINING_OBJECTIVES
+from bert_keras.training.loop import for_devices
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 
 
@@ -128,41 +130,45 @@ def named_objective(name: str, *, has_labels: bool = True) -> PretrainingObjecti
 
 
 def evaluate_pretrainer(
-    model: TaskModel, held_out: tf.data.Dataset, *, objective: PretrainingObjective
+    model: TaskModel, held_out: Batches, *, objective: PretrainingObjective
 ) -> dict[str, float]:
     """Scores a pretrained model on finite batches with the losses and metrics of training.
 
-    All predictions have equal weight, whereas `model.evaluate` averages over batches.
+    All predictions have equal weight, whereas the losses of `model.evaluate` are means of the means
+    of batches. With several workers, all of them must call this function.
 
     Returns:
         Losses in nats and accuracies, with the number of predictions and examples.
     """
-    losses = {name: global_loss(loss) for name, loss in objective.losses().items()}
-    metrics = objective.metrics()
-
-    @tf.function(reduce_retracing=True, autograph=False)
-    def step(inputs, targets, weights):
-        outputs, sums = model(inputs, training=False), {}
-        for name, loss in losses.items():
-            batch = targets[name], outputs[name]
-            for metric in metrics[name]:
-                metric.update_state(*batch, weights[name])
-            total = loss.sum(*batch, weights[name])
-            sums[name] = tf.stack([total, loss.weight(tf.shape(outputs[name])[0], weights[name])])
-        return sums
-
-    sums = {name: np.zeros(2) for name in losses}  # sum of losses, sum of weights
-    examples = 0
-    for batch in tqdm(held_out, desc="score held-out", unit=" batches"):
-        for name, values in step(*batch).items():
-            sums[name] += values.numpy()
-        examples += len(batch[0]["input_ids"])
+    losses, metrics = objective.losses(), objective.metrics()
+    means = {
+        name: keras.metrics.MeanMetricWrapper(global_loss(loss).call, name="mean")
+        for name, loss in losses.items()
+    }
+    scored = _Scored(model)
+    scored.compile(
+        loss=losses, weighted_metrics={name: [means[name], *metrics[name]] for name in losses}
+    )
+    with tqdm(desc="score held-out", unit=" batches", total=held_out.num_batches) as bar:
+        progress = keras.callbacks.LambdaCallback(on_test_batch_end=lambda *_, **__: bar.update())
+        scored.evaluate(for_devices(held_out), verbose=0, callbacks=[progress])
     scores: dict[str, float] = {}
-    for name, (total, weight) in sums.items():
-        scores[f"held_out_{name}_loss"] = float(total / weight)
+    for name, mean in means.items():
+        scores[f"held_out_{name}_loss"] = float(mean.result())
         for metric in metrics[name]:
             kind = metric.name.removeprefix(f"{name}_")
             scores[f"held_out_{name}_{kind}"] = float(metric.result())
-    _, num_predictions = next(iter(sums.values()))
-    scores["held_out_predictions"] = round(num_predictions)
-    return scores | {"held_out_examples": examples}
+    weights = [weights[next(iter(losses))] for *_, weights in held_out]
+    scores["held_out_predictions"] = round(sum(float(each.sum()) for each in weights))
+    return scores | {"held_out_examples": sum(map(len, weights))}
+
+
+class _Scored(GlobalBatchModel):
+    """Calls a model without dropout, and leaves it compiled as it is."""
+
+    def __init__(self, model: TaskModel):
+        super().__init__(name=model.name)
+        self.model = model
+
+    def call(self, inputs):
+        return self.model(inputs, training=False)

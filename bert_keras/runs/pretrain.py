@@ -1,6 +1,7 @@
 """Pretrains a model on a folder of records, or estimates the cost of it."""
 
 import dataclasses
+import math
 import os
 import resource
 import shutil
@@ -13,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import tensorflow as tf
+import numpy as np
 
 from bert_keras.checkpoints.pretrained import save_model
-from bert_keras.data.batches import input_errors
-from bert_keras.distribution.strategy import is_chief
+from bert_keras.data.batches import Batches, input_errors
+from bert_keras.distribution.strategy import is_chief, num_devices
 from bert_keras.errors import counted
 from bert_keras.files import StrPath, readable_size
 from bert_keras.models.initial_weights import start_with_local_attention
@@ -35,9 +36,9 @@ from bert_keras.runs.outcome import (
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.settings import pretrain_settings
-from bert_keras.training.callbacks import FitSettings
+from bert_keras.training.callbacks import FitSettings, wait_for
 from bert_keras.training.distiller import Distiller
-from bert_keras.training.loop import fit_resumable, shard_rows
+from bert_keras.training.loop import fit_resumable, for_devices
 from bert_keras.training.optimizer import OPTIMIZERS
 from bert_keras.training.performance import flops_per_example
 from bert_keras.training.schedule import SCHEDULES
@@ -150,11 +151,12 @@ def _train(inputs: PretrainInputs, output: Path, *, hyperparameters: dict) -> di
             board=_board(inputs, sample, logs),
             callbacks=[best],
         )
-        if not is_chief():
-            return {}
         scores = {"parameters": model.count_params(), "steps": recipe.end}
         if held_out is not None:
             scores |= evaluate_pretrainer(model, held_out, objective=inputs.objective)
+        if not is_chief():
+            return {}
+        if held_out is not None:
             scores |= inputs.baselines()
     save(
         model_folder(output),
@@ -260,18 +262,17 @@ def forecast(
     inputs = PretrainInputs(recipe, records=records, start=start, distillation=teacher)
     model = compiled_pretrainer(inputs)
     optimizer = model.optimizer
-    steps = recipe.end - (optimizer.iterations.numpy().item() if optimizer.built else 0)
+    steps = recipe.end - (int(optimizer.iterations.numpy()) if optimizer.built else 0)
     with input_errors():
         first, *measured = _step_seconds(model, inputs.training_batches())
     seconds, sequences = statistics.median(measured), steps * recipe.batch_size
-    values = (weight.value for weight in (*model.weights, *optimizer.variables))
-    state = sum(value.dtype.size * value.shape.num_elements() for value in values)
-    replicas = model.distribute_strategy.num_replicas_in_sync
+    variables = (*model.weights, *optimizer.variables)
+    state = sum(np.dtype(each.dtype).itemsize * math.prod(each.shape) for each in variables)
     rows = {
         "model": f"{model.count_params():,} parameters, {inputs.metadata.model}",
         "records": f"{counted(len(inputs.files), 'file')} of {inputs.schema}",
         "steps": f"{steps:,} of {counted(recipe.batch_size, 'sequence')} on "
-        f"{counted(replicas, 'replica')}",
+        f"{counted(num_devices(), 'replica')}",
         "tokens": f"{sequences * inputs.tokens_per_example / 1e6:,.1f} million in {sequences:,} "
         "sequences, without padding",
         "step time": f"{seconds:.3g} s, the median of {MEASURED_STEPS} steps (from "
@@ -284,12 +285,12 @@ def forecast(
     return "\n".join(f"{name:<12}{value}" for name, value in rows.items())
 
 
-def _step_seconds(model: keras.Model, batches: tf.data.Dataset) -> list[float]:
+def _step_seconds(model: keras.Model, batches: Batches) -> list[float]:
     """Returns the seconds of the first step, with tracing, and of `MEASURED_STEPS` later steps."""
     times = []
 
     def measure(batch, logs):
-        model.optimizer.gradient_norm.numpy().item()  # blocks until the step has ended
+        wait_for(logs)
         times.append(time.perf_counter())
 
     clock = keras.callbacks.LambdaCallback(
@@ -297,7 +298,7 @@ def _step_seconds(model: keras.Model, batches: tf.data.Dataset) -> list[float]:
         on_train_batch_end=measure,
     )
     model.fit(
-        shard_rows(batches),
+        for_devices(batches),
         steps_per_epoch=WARMUP_STEPS + MEASURED_STEPS,
         shuffle=False,
         verbose=0,
@@ -308,10 +309,21 @@ def _step_seconds(model: keras.Model, batches: tf.data.Dataset) -> list[float]:
 
 
 def _memory() -> str:
-    gpus = tf.config.list_logical_devices("GPU")
-    if gpus:
-        peak = tf.config.experimental.get_memory_info(gpus[0].name.removeprefix("/device:"))["peak"]
-        return f"at most {readable_size(peak)} on each GPU"
+    if peak := _peak_of_accelerator():
+        return f"at most {readable_size(peak)} on each device"
     unit = 1 if sys.platform == "darwin" else 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     return f"at most {readable_size(peak)} in this process"
+
+
+def _peak_of_accelerator() -> int:
+    """Returns the peak of the bytes in use on the first GPU or TPU, 0 without them."""
+    if keras.config.backend() == "jax":
+        import jax
+
+        return (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0)
+    import tensorflow as tf
+
+    gpus = tf.config.list_logical_devices("GPU")
+    info = tf.config.experimental.get_memory_info
+    return info(gpus[0].name.removeprefix("/device:"))["peak"] if gpus else 0

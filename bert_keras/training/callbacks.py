@@ -1,13 +1,13 @@
 """Keras callbacks that write TensorBoard curves and show a progress bar."""
 
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import keras
-import tensorflow as tf
 from tqdm import tqdm
+
+from bert_keras.training.tensorboard import EventFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,18 +55,25 @@ class TensorBoardLog(keras.callbacks.Callback):
         super().__init__()
         self.settings = settings
         self.steps_per_point = -(-settings.steps_per_epoch // settings.points_per_epoch)
-        self.writers: dict[str, tf.summary.SummaryWriter] = {}
+        self.files: dict[str, EventFile] = {}
 
     def on_epoch_begin(self, epoch, logs=None):
-        self.step_ends: list[float] = []  # times in seconds since the last point
+        self.num_steps = 0  # since the last point
 
     def on_train_batch_end(self, batch, logs=None):
-        self.step_ends.append(time.perf_counter())
-        num_steps = batch + 1
-        if num_steps % self.steps_per_point == 0 and num_steps < self.params["steps"]:
+        is_last = batch + 1 == self.params["steps"] or self.model.stop_training
+        is_point = is_last or (batch + 1) % self.steps_per_point == 0
+        self.num_steps += 1
+        if self.num_steps == 1 or is_point:
+            wait_for(logs)
+            self.end = time.perf_counter()
+        if self.num_steps == 1:
+            self.start = self.end  # of the second step
+        if is_point and not is_last:
+            synchronize(self.model)
             self._write_point(logs or {})
             self.model.reset_metrics()
-            self.step_ends = []
+            self.num_steps = 0
 
     def on_epoch_end(self, epoch, logs=None):
         self._write_point(logs or {})
@@ -74,9 +81,7 @@ class TensorBoardLog(keras.callbacks.Callback):
     def _write_point(self, logs: dict) -> None:
         optimizer = self.model.optimizer
         train = {tag(name): value for name, value in logs.items() if not name.startswith("val_")}
-        train["optimizer/learning_rate"] = float(
-            keras.ops.convert_to_numpy(optimizer.learning_rate)
-        )
+        train["optimizer/learning_rate"] = keras.ops.convert_to_numpy(optimizer.learning_rate)
         train["optimizer/gradient_norm"] = optimizer.gradient_norm.numpy()
         self._write("train", train | self._speed())
         held_out = {tag(name): value for name, value in logs.items() if name.startswith("val_")}
@@ -85,9 +90,9 @@ class TensorBoardLog(keras.callbacks.Callback):
 
     def _speed(self) -> dict[str, float]:
         """Returns the speed without the first step, which may include tracing or an evaluation."""
-        if len(self.step_ends) < 2:
+        if self.num_steps < 2:
             return {}
-        steps_per_second = (len(self.step_ends) - 1) / (self.step_ends[-1] - self.step_ends[0])
+        steps_per_second = (self.num_steps - 1) / (self.end - self.start)
         examples = steps_per_second * self.settings.batch_size
         speed = {
             "speed/examples_per_second": examples,
@@ -99,18 +104,27 @@ class TensorBoardLog(keras.callbacks.Callback):
         return speed
 
     def on_train_end(self, logs=None):
-        for writer in self.writers.values():
-            writer.close()
-        self.writers.clear()
+        for file in self.files.values():
+            file.close()
+        self.files.clear()
 
-    def _write(self, run: str, values: dict[str, float]) -> None:
-        if run not in self.writers:
-            folder = self.settings.output / "logs" / run
-            self.writers[run] = tf.summary.create_file_writer(os.fspath(folder))
-        with self.writers[run].as_default(step=self.model.optimizer.iterations.numpy()):
-            for name, value in sorted(values.items()):
-                tf.summary.scalar(name, value)
-        self.writers[run].flush()
+    def _write(self, run: str, values: dict) -> None:
+        if run not in self.files:
+            self.files[run] = EventFile(self.settings.output / "logs" / run)
+        self.files[run].scalars(values, step=int(self.model.optimizer.iterations.numpy()))
+
+
+def wait_for(logs: dict | None) -> None:
+    """Waits until the step that computes `logs` has ended."""
+    for value in (logs or {}).values():
+        keras.ops.convert_to_numpy(value)
+
+
+def synchronize(model: keras.Model) -> None:
+    """Gives the variables of a model their current values, which Keras' JAX trainer keeps from them
+    within an epoch."""
+    if keras.config.backend() == "jax":
+        model.jax_state_sync()
 
 
 class ProgressBar(keras.callbacks.Callback):

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 
 import keras
-import tensorflow as tf
+import numpy as np
 
 from bert_keras.data.batches import Batches
-from bert_keras.distribution.strategy import is_chief
+from bert_keras.distribution.strategy import is_chief, num_devices
+from bert_keras.errors import check
 from bert_keras.training.callbacks import FitSettings, ProgressBar, TensorBoardLog
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.states import Guard, TrainingCheckpoints
@@ -14,10 +15,10 @@ from bert_keras.training.states import Guard, TrainingCheckpoints
 
 def fit_resumable(
     model: keras.Model,
-    make_batches: Callable[[], tf.data.Dataset],
+    make_batches: Callable[[], Batches],
     settings: FitSettings,
     *,
-    held_out: tf.data.Dataset | None = None,
+    held_out: Batches | None = None,
     evaluations: Evaluations | None = None,
     board: Sequence[keras.callbacks.Callback] = (),
     callbacks: Sequence[keras.callbacks.Callback] = (),
@@ -29,13 +30,10 @@ def fit_resumable(
 
     Args:
         model: A compiled model with an optimizer of `bert_keras.training.optimizer`.
-        make_batches: Creates an endless data set of batches, the same ones on each call. It is
-            called again to complete an interrupted epoch, because a second iterator of a shuffled
-            data set would continue its random numbers. A resumed run skips the batches that it has
-            read.
+        make_batches: Creates batches without end, the same ones on each call. A resumed run skips
+            those that it has read.
         settings: The length of the training, the saved states and the logs.
-        held_out: Data that are scored whenever the state is saved, and at the end. Their number of
-            batches must be known.
+        held_out: Finite batches that are scored whenever the state is saved, and at the end.
         evaluations: Scores the model after every epoch, and may end the training.
         board: Callbacks that add values to the logs of an epoch, which are written to TensorBoard.
             Only the first worker runs them.
@@ -45,8 +43,16 @@ def fit_resumable(
         The step from which the training started or continued.
 
     Raises:
-        InputError: The saved state does not belong to this run, or the training diverges.
+        InputError: The saved state does not belong to this run, the training diverges, or several
+            devices of JAX cannot compute the loss.
     """
+    losses = keras.tree.flatten(model.loss)
+    check(
+        keras.config.backend() == "tensorflow"
+        or num_devices() == 1
+        or not any(getattr(loss, "needs_whole_batch", False) for loss in losses),
+        "with JAX, a loss that compares the rows of a batch needs one device; use --strategy one",
+    )
     model.optimizer.build(model.trainable_variables)
     checkpoints = TrainingCheckpoints(
         model,
@@ -77,15 +83,15 @@ def fit_resumable(
             # same boundaries as in an uninterrupted run.
             last_epoch = epoch + 1 if steps_done else num_epochs
             model.fit(
-                shard_rows(make_batches().skip(checkpoints.step - run_start)),
+                for_devices(make_batches().skip(checkpoints.step - run_start)),
                 initial_epoch=epoch,
                 epochs=last_epoch,
                 steps_per_epoch=settings.steps_per_epoch - steps_done,
                 shuffle=False,
-                validation_data=None if held_out is None else shard_rows(held_out),
+                validation_data=None if held_out is None else for_devices(held_out),
                 validation_freq=[*range(period, num_epochs, period), num_epochs],
                 verbose=0,
-                callbacks=[*monitors, *callbacks, stop, checkpoints],
+                callbacks=[stop, *monitors, *callbacks, checkpoints],
             )
             epoch, steps_done = last_epoch, 0
     if num_epochs % period:
@@ -93,16 +99,45 @@ def fit_resumable(
     return first_step
 
 
-def shard_rows(dataset: Batches | tf.data.Dataset) -> tf.data.Dataset:
-    """Returns a data set of which each worker takes its rows of every batch.
+def for_devices(batches: Batches):
+    """Returns batches as `fit` and `evaluate` read them with the current strategy.
 
-    All workers read all data, so that a batch is the same as on a single device.
+    With several workers, each of them reads all data and takes its rows of every batch, so that a
+    batch is the same as on a single device. The devices of JAX take equal numbers of rows, for
+    which a batch may get copies of its first rows, with the weight 0.
+
+    Args:
+        batches: Batches of (inputs, targets) or (inputs, targets, weights).
     """
-    if isinstance(dataset, Batches):
-        dataset = dataset.for_fit()
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    return dataset.with_options(options)
+    if keras.config.backend() == "tensorflow":
+        import tensorflow as tf
+
+        options, policies = tf.data.Options(), tf.data.experimental.AutoShardPolicy
+        options.experimental_distribute.auto_shard_policy = policies.DATA
+        return batches.for_fit().with_options(options)
+    if (devices := num_devices()) == 1:
+        return batches.for_fit()
+
+    def padded(first: int):
+        return (_padded(batch, multiple=devices) for batch in batches.skip(first))
+
+    return Batches(padded, spec=None, num_batches=batches.num_batches).for_fit()
+
+
+def _padded(batch: tuple, *, multiple: int) -> tuple:
+    """Adds copies of the first rows, and weights with which they leave the mean loss unchanged."""
+    inputs, targets, *weights = batch
+    num_rows = len(keras.tree.flatten(inputs)[0])
+    rows = np.arange(num_rows + -num_rows % multiple)
+    if not weights:
+        weight = np.full(num_rows, len(rows) / num_rows, "float32")
+        weights = [keras.tree.map_structure(lambda _: weight, targets)]
+    inputs, targets, weights = keras.tree.map_structure(
+        lambda array: array[rows % num_rows], (inputs, targets, *weights)
+    )
+    for weight in keras.tree.flatten(weights):
+        weight[num_rows:] = 0
+    return inputs, targets, weights
 
 
 class StopAfter(keras.callbacks.Callback):

@@ -23,6 +23,7 @@ from bert_keras.errors import InputError, check, counted
 from bert_keras.files import StrPath, atomic_file, json_object, write_json
 from bert_keras.layers.block import seed_states
 from bert_keras.models.pretrained import named_weights
+from bert_keras.training.callbacks import synchronize
 
 MAX_LOSS_RATIO = 2.0  # ratio of the loss to the lowest loss at which the run stops
 SCORES = "scores.json"
@@ -150,6 +151,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
             self._end()
 
     def _end(self) -> None:
+        synchronize(self.model)
         self.save()
         raise SystemExit(128 + signal.SIGTERM)
 

@@ -1,17 +1,22 @@
-"""What TensorBoard shows besides losses: norms, samples, settings, embeddings; curves."""
+"""Event files of TensorBoard: norms, samples, settings, embeddings; reads the curves."""
 
+import contextlib
 import math
 import os
 import re
+import socket
+import time
 from collections.abc import Iterable, Mapping
 from functools import partial
 from numbers import Real
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
+from keras import ops
 
+from bert_keras.distribution.forward import compiled
 from bert_keras.errors import InputError
 from bert_keras.files import write_text
 from bert_keras.text.fast_tokenizer import readable_tokens
@@ -19,6 +24,43 @@ from bert_keras.text.vocab import Vocabulary
 
 Curve = list[tuple[int, float]]  # (step, value) in the order of steps
 MAX_WORDS = 10_000  # of the projector; a browser rotates more points too slowly
+
+
+class EventFile:
+    """A new event file of TensorBoard, which is written without TensorFlow.
+
+    Args:
+        folder: The folder of the file, which is created if it is missing.
+    """
+
+    def __init__(self, folder: str | os.PathLike):
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        # TensorBoard reads the files of a folder in the order of their names.
+        name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
+        self._event = Event
+        self._file = RecordWriter((Path(folder) / name).open("wb", buffering=0))
+        self._write(file_version="brain.Event:2")
+
+    def scalars(self, values: Mapping[str, Any], *, step: int) -> None:
+        """Writes a point of the curve of each tag."""
+        from tensorboard.plugins.scalar.summary_v2 import scalar_pb
+
+        for tag, value in sorted(values.items()):
+            self.write(scalar_pb(tag, float(value)), step=step)
+
+    def write(self, summary: Any, *, step: int) -> None:
+        """Writes a summary, a message of one of TensorBoard's plugins."""
+        self._write(summary=summary, step=step)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def _write(self, **fields) -> None:
+        self._file.write(self._event(wall_time=time.time(), **fields).SerializeToString())
 
 
 def norms_by_layer(paths: Iterable[str], norms: Iterable[float]) -> dict[str, float]:
@@ -46,9 +88,10 @@ class NormsByLayer(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
         weights = self.model.trainable_variables
         paths = [weight.path for weight in weights]
-        weight_norms = tf.stack([tf.norm(tf.cast(weight.value, "float32")) for weight in weights])
-        gradient_norms = self.model.optimizer.gradient_norms.numpy()
-        for kind, norms in (("weight", weight_norms.numpy()), ("gradient", gradient_norms)):
+        weight_norms = ops.stack([ops.norm(ops.cast(weight, "float32")) for weight in weights])
+        gradient_norms = self.model.optimizer.gradient_norms
+        for kind, norms in (("weight", weight_norms), ("gradient", gradient_norms)):
+            norms = ops.convert_to_numpy(norms)
             by_layer = norms_by_layer(paths, norms)
             logs |= {f"{kind}_norm/{layer}": norm for layer, norm in by_layer.items()}
 
@@ -57,7 +100,7 @@ class MaskedSamples(keras.callbacks.Callback):
     """Writes the predictions for each row of a batch as the text masked_lm/samples.
 
     Args:
-        batch: (inputs, targets, weights) as `pretraining_dataset` returns them.
+        batch: (inputs, targets, weights) of an objective with masked tokens.
         vocabulary: The vocabulary of the records.
         folder: The folder of the logs.
         epochs_per_sample: The number of Keras epochs between two samples. The last sample is
@@ -86,19 +129,22 @@ class MaskedSamples(keras.callbacks.Callback):
             self.on_train_end()
 
     def on_train_end(self, logs=None):
-        step = self.model.optimizer.iterations.numpy()
+        from tensorboard.plugins.text.summary_v2 import text_pb
+
+        step = int(self.model.optimizer.iterations.numpy())
         if step == self._sampled_step:
             return
         self._sampled_step = step
         if self._predict is None:
-            self._predict = tf.function(partial(_most_probable, self.model), autograph=False)
-        predictions, probabilities = (each.numpy() for each in self._predict(self.inputs))
+            forward = partial(_most_probable, self.model)
+            self._predict = compiled(forward, self.model, names=self.inputs)
+        predictions, probabilities = map(ops.convert_to_numpy, self._predict(self.inputs))
+        rows = range(len(self.targets))
+        texts = [self._row(row, predictions[row], probabilities[row]) for row in rows]
         # Each sample has its own event file, in a folder without other logs, because TensorBoard
         # reads only the newest file of a folder.
-        with tf.summary.create_file_writer(self.folder).as_default(step=step):
-            rows = range(len(self.targets))
-            texts = [self._row(row, predictions[row], probabilities[row]) for row in rows]
-            tf.summary.text("masked_lm/samples", texts)
+        with contextlib.closing(EventFile(self.folder)) as file:
+            file.write(text_pb("masked_lm/samples", texts), step=step)
 
     def _row(self, row: int, predictions: np.ndarray, probabilities: np.ndarray) -> str:
         ids, mask = self.inputs["input_ids"][row], self.inputs["input_mask"][row]
@@ -138,8 +184,8 @@ def escaped(text: str) -> str:
 
 def _most_probable(model: keras.Model, inputs: dict):
     """Returns the most probable token of each masked position and its probability, both [B, P]."""
-    probabilities_BPV = tf.nn.softmax(model(inputs, training=False)["masked_lm"])
-    return tf.argmax(probabilities_BPV, axis=-1), tf.reduce_max(probabilities_BPV, axis=-1)
+    probabilities_BPV = ops.softmax(model(inputs, training=False)["masked_lm"])
+    return ops.argmax(probabilities_BPV, axis=-1), ops.max(probabilities_BPV, axis=-1)
 
 
 def write_hyperparameters(
@@ -159,20 +205,16 @@ def write_hyperparameters(
         scores: The scores; only numbers are written.
         step: The last step of the run.
     """
-    from tensorboard.plugins.hparams import api
+    from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 
-    writer = tf.summary.create_file_writer(os.fspath(folder))
-    with writer.as_default(step=step):
-        api.hparams(
-            {
-                name: value if isinstance(value, bool | int | float | str) else str(value)
-                for name, value in hyperparameters.items()
-            }
-        )
-        for name, score in scores.items():
-            if isinstance(score, Real):
-                tf.summary.scalar(f"final/{name}", score)
-    writer.close()
+    texts = {
+        name: value if isinstance(value, bool | int | float | str) else str(value)
+        for name, value in hyperparameters.items()
+    }
+    numbers = {f"final/{name}": score for name, score in scores.items() if isinstance(score, Real)}
+    with contextlib.closing(EventFile(folder)) as file:
+        file.write(hparams_pb(texts), step=step)
+        file.scalars(numbers, step=step)
 
 
 def write_projector(
@@ -187,7 +229,8 @@ def write_projector(
         table: The token table [V, D].
         vocabulary: The vocabulary of the table.
     """
-    from tensorboard.plugins import projector
+    from google.protobuf.text_format import MessageToString
+    from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
 
     folder, tokens = Path(folder), readable_tokens(vocabulary)
     # Neither continuations of words nor special tokens such as [PAD], <s> and [unused1].
@@ -196,14 +239,14 @@ def write_projector(
     vectors = np.asarray(table[rows], "float32")
     write_text(folder / "metadata.tsv", "".join(f"{tokens[row]}\n" for row in rows))
     vectors.tofile(folder / "tensors.bytes")
-    config = projector.ProjectorConfig()
+    config = ProjectorConfig()
     config.embeddings.add(
         tensor_name="token_table",
         tensor_shape=vectors.shape,
         tensor_path="tensors.bytes",
         metadata_path="metadata.tsv",
     )
-    projector.visualize_embeddings(os.fspath(folder), config)
+    write_text(folder / "projector_config.pbtxt", MessageToString(config))
 
 
 def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:

@@ -13,6 +13,7 @@ from bert_keras.distribution.strategy import (
     interrupted_by_lost_worker,
     is_chief,
     named_strategy,
+    strategy_scope,
     workers,
 )
 from bert_keras.errors import InputError
@@ -51,9 +52,9 @@ def test_mirrored_uses_every_device_and_adds_up_tensors_of_any_size():
 
 def test_names_that_cannot_be_used_are_refused(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    for name, message in {"ps": "'ps'", "multiworker": "TF_CONFIG", "tpu": "2.19"}.items():
+    for name, message in {"ps": "'ps'", "multiworker": "TF_CONFIG", "tpu": "2.19.1"}.items():
         with pytest.raises(InputError, match=message):
-            named_strategy(name)
+            strategy_scope(name)
     with pytest.raises(InputError, match="no precision is called 'int8'"):
         named_policy("int8")
 

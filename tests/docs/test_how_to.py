@@ -85,6 +85,15 @@ def test_scale_out():
     assert run("how-to/scale-out.md")["model"].optimizer.iterations > 0
 
 
+@pytest.mark.extra
+def test_train_with_jax():
+    pytest.importorskip("jax", reason="needs jax, of the extra jax")
+    (code,) = blocks("how-to/train-with-jax.md")
+    for written, smaller in SMALLER.items():
+        code = code.replace(written, smaller)
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_import_weights():
     run("how-to/import-weights.md")
     assert type(load_model("mine")).__name__ == "BertPretrainer"

@@ -1,16 +1,17 @@
 """Studies: folders, statistics, diverged runs, continued studies and reports."""
 
+import contextlib
 import dataclasses
 import json
 
 import pytest
-import tensorflow as tf
 
 from bert_keras.errors import InputError
 from bert_keras.runs.outcome import claimed_output, read_scores, write_scores
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.study import study
 from bert_keras.training.evaluations import DivergedError
+from bert_keras.training.tensorboard import EventFile
 
 RECIPE = FinetuneRecipe(batch_size=4, num_epochs=1, learning_rate=1e-3)
 SCORES = {(3e-5, 1): 0.8, (3e-5, 2): 0.9, (3e-5, 3): 0.7, (2e-5, 1): 0.5, (2e-5, 2): 0.95,
@@ -18,10 +19,10 @@ SCORES = {(3e-5, 1): 0.8, (3e-5, 2): 0.9, (3e-5, 3): 0.7, (2e-5, 1): 0.5, (2e-5,
 
 
 def write_logs(folder, side, points):
-    with tf.summary.create_file_writer(str(folder / "logs" / side)).as_default():
+    with contextlib.closing(EventFile(folder / "logs" / side)) as file:
         for tag, values in points.items():
             for step, value in enumerate(values, start=1):
-                tf.summary.scalar(tag, value, step=step)
+                file.scalars({tag: value}, step=step)
 
 
 class FakeRun:

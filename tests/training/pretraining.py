@@ -1,6 +1,8 @@
 """A script for a small pretraining with dropout that logs the loss of every step.
 
 python tests/training/pretraining.py RECORDS OUTPUT STRATEGY OPTIMIZER [STEP_TO_DIE_IN_SAVING]
+
+The environment names the backend.
 """
 
 import os
@@ -14,27 +16,32 @@ NUM_STEPS = 120
 
 def main(records: str, output: str, name: str, optimizer: str, dies_at: str = "0") -> None:
     import keras
-    import tensorflow as tf
 
-    from bert_keras import BertPretrainer, preset, pretraining_dataset
-    from bert_keras.distribution.strategy import is_chief, named_strategy
+    from bert_keras import BertPretrainer, preset
+    from bert_keras.data.records import Records
+    from bert_keras.distribution.strategy import is_chief, strategy_scope
     from bert_keras.training.callbacks import FitSettings
     from bert_keras.training.loop import fit_resumable
     from bert_keras.training.losses import pretraining_losses, pretraining_metrics
     from bert_keras.training.optimizer import OPTIMIZERS
     from bert_keras.training.states import TrainingCheckpoints
 
-    tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0], 2 * [tf.config.LogicalDeviceConfiguration()]
-    )
+    if keras.config.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.set_logical_device_configuration(
+            tf.config.list_physical_devices("CPU")[0], 2 * [tf.config.LogicalDeviceConfiguration()]
+        )
 
     class LossLog(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            self.step = int(self.model.optimizer.iterations.numpy())
+
         def on_train_batch_end(self, batch, logs=None):
-            if not is_chief():
-                return
-            with open(f"{output}.losses", "a") as file:
-                loss = float(logs["loss"]).hex()
-                file.write(f"{self.model.optimizer.iterations.numpy().item()} {loss}\n")
+            self.step += 1
+            if is_chief():
+                with open(f"{output}.losses", "a") as file:
+                    file.write(f"{self.step} {float(logs['loss']).hex()}\n")
 
     def dying_save(checkpoints, save=TrainingCheckpoints.save):
         if checkpoints.step != int(dies_at):
@@ -46,7 +53,7 @@ def main(records: str, output: str, name: str, optimizer: str, dies_at: str = "0
     TrainingCheckpoints.save = dying_save
     files = sorted(map(str, Path(records).glob("train*.tfrecord")))
     keras.utils.set_random_seed(1)
-    with named_strategy(name).scope():
+    with strategy_scope(name):
         model = BertPretrainer(preset("tiny", vocab_size=200, num_layers=1, hidden_size=32))
         model.compile(
             OPTIMIZERS[optimizer](1e-3),
@@ -55,7 +62,7 @@ def main(records: str, output: str, name: str, optimizer: str, dies_at: str = "0
         )
         fit_resumable(
             model,
-            partial(pretraining_dataset, files, batch_size=8, seed=1, repeat=True),
+            partial(Records(files).batches, batch_size=8, seed=1, repeat=True),
             FitSettings(
                 stage="test",
                 output=Path(output),

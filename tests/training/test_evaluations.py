@@ -28,7 +28,7 @@ def train(model, output, *, scores=SCORES, num_steps=16, patience=0):
     output.mkdir(exist_ok=True)
     evaluations = Evaluations(evaluate, metric="f1", folder=output, patience=patience)
     changes = {"num_steps": num_steps, "epochs_per_checkpoint": 1, "points_per_epoch": 2}
-    fit_resumable(model, batches().repeat, settings(output, **changes), evaluations=evaluations)
+    fit_resumable(model, batches, settings(output, **changes), evaluations=evaluations)
     return evaluations, seen
 
 

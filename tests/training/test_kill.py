@@ -12,6 +12,7 @@ import pytest
 from tests.distribution.training import two_workers
 from tests.runs.test_runs import records  # noqa: F401
 from tests.training.pretraining import NUM_STEPS
+from tests.under_jax import needs_jax
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,21 +55,25 @@ def losses(output) -> list[tuple[int, float]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "strategy, optimizer, tolerance",
+    "backend, strategy, optimizer, tolerance",
     [
-        ("one", "adamw", 0),
-        ("one", "muon", 0),
-        ("mirrored", "adamw", 1e-6),
-        ("multiworker", "adamw", 1e-6),
+        ("tensorflow", "one", "adamw", 0),
+        ("tensorflow", "one", "muon", 0),
+        ("tensorflow", "mirrored", "adamw", 1e-6),
+        ("tensorflow", "multiworker", "adamw", 1e-6),
+        pytest.param("jax", "one", "adamw", 0, marks=needs_jax),
     ],
 )
 def test_a_killed_run_continues_with_the_same_losses(
     records,  # noqa: F811
     tmp_path,
+    monkeypatch,
+    backend,
     strategy,
     optimizer,
     tolerance,
 ):
+    monkeypatch.setenv("KERAS_BACKEND", backend)
     unbroken, broken = tmp_path / "whole", tmp_path / "broken"
     assert Run(records, unbroken, strategy, optimizer).end() == 0
     expected = losses(unbroken)

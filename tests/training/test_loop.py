@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import os
 import signal
 from pathlib import Path
@@ -9,10 +10,10 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.checkpoints.tensors import StoredTensor
 from bert_keras.config import BertConfig
+from bert_keras.data.batches import Batches
 from bert_keras.errors import InputError
 from bert_keras.models.task_models import BertClassifier
 from bert_keras.training.callbacks import FitSettings, tag
@@ -27,6 +28,7 @@ from bert_keras.training.states import (
     training_state,
 )
 from bert_keras.training.tensorboard import read_curves
+from tests.factories import batches_of
 
 CONFIG = BertConfig(vocab_size=20, hidden_size=8, num_layers=1, num_heads=2, max_positions=8)
 
@@ -73,12 +75,16 @@ def assert_same(ours: list[np.ndarray], theirs: list[np.ndarray]) -> None:
         np.testing.assert_array_equal(value, other, f"variable {number}")
 
 
-def batches() -> tf.data.Dataset:
+def rows() -> tuple:
     random = np.random.default_rng(0)
     ids = random.integers(5, 20, (64, 6), dtype="int32")
     x = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)}
-    labels = (ids[:, 1] > 12).astype("int32")
-    return tf.data.Dataset.from_tensor_slices((x, labels)).batch(8)
+    return x, (ids[:, 1] > 12).astype("int32")
+
+
+def batches() -> Batches:
+    """Returns batches without end."""
+    return batches_of(rows(), size=8, is_endless=True)
 
 
 def settings(output: Path, **changes) -> FitSettings:
@@ -88,8 +94,9 @@ def settings(output: Path, **changes) -> FitSettings:
 
 
 def train(model, output, *, num_steps: int, board=()) -> int:
-    options = {"held_out": batches().take(2), "board": board}
-    return fit_resumable(model, batches().repeat, settings(output, num_steps=num_steps), **options)
+    held_out = batches_of(keras.tree.map_structure(lambda array: array[:16], rows()), size=8)
+    options = {"held_out": held_out, "board": board}
+    return fit_resumable(model, batches, settings(output, num_steps=num_steps), **options)
 
 
 @pytest.fixture(scope="module")
@@ -146,10 +153,10 @@ def test_sigterm_in_the_last_step_of_the_run_leaves_nothing_out(any_model, tmp_p
     """The last epoch has three of four steps; its held-out data are scored before the end."""
 
     def kill(batch, logs):
-        if int(any_model.optimizer.iterations) == 11:
+        if next(steps) == 11:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    board = [keras.callbacks.LambdaCallback(on_train_batch_end=kill)]
+    steps, board = itertools.count(1), [keras.callbacks.LambdaCallback(on_train_batch_end=kill)]
     with pytest.raises(SystemExit):
         train(any_model, tmp_path, num_steps=11, board=board)
     held_out = read_curves(tmp_path / "logs")["held_out"]
@@ -230,8 +237,8 @@ def test_tensorboard_has_every_curve(whole):
 
 
 def test_only_the_first_worker_writes(any_model, tmp_path, monkeypatch):
-    strategy = type(tf.distribute.get_strategy().extended)
-    monkeypatch.setattr(strategy, "should_checkpoint", False)
+    for module in ("loop", "states"):
+        monkeypatch.setattr(f"bert_keras.training.{module}.is_chief", lambda: False)
     called = []
     board = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: called.append(1))
     train(any_model, tmp_path, num_steps=4, board=[board])
@@ -241,17 +248,16 @@ def test_only_the_first_worker_writes(any_model, tmp_path, monkeypatch):
 def guarded(output, *, bad_steps=(), max_skipped=0, loss_of=None):
     """Trains 12 steps in three epochs; in `bad_steps` the weight of one row is NaN."""
 
-    def weighted(step, batch):
-        x, y = batch
-        bad = tf.reduce_any(step == tf.constant([-1, *bad_steps], "int64"))
-        weight = tf.where(tf.range(8) == 3, tf.where(bad, np.nan, 1.0), 1.0)
-        return x, y, weight if loss_of is None else loss_of(step) * tf.ones(8)
+    def read(first):
+        for step, (x, y) in enumerate(batches().skip(first), first):
+            weights = np.full(8, 1.0 if loss_of is None else loss_of(step), "float32")
+            weights[3] += np.nan if step in bad_steps else 0
+            yield x, y, weights
 
     model = compiled()
     changes = {"num_steps": 12, "epochs_per_checkpoint": 1, "max_skipped": max_skipped}
-    fit_resumable(
-        model, lambda: batches().repeat().enumerate().map(weighted), settings(output, **changes)
-    )
+    spec = keras.tree.map_structure(keras.ops.convert_to_tensor, next(read(0)))
+    fit_resumable(model, lambda: Batches(read, spec=spec), settings(output, **changes))
     return model
 
 
@@ -269,14 +275,11 @@ def test_a_bad_batch_stops_the_run_which_then_continues_after_it(tmp_path):
 
 @pytest.mark.slow
 def test_an_exploded_run_stops_again_after_each_restart(tmp_path):
-    def rising(step):
-        return tf.where(step < 4, 1.0, 5.0)
-
     for _ in range(3):
         with pytest.raises(InputError, match="exploded: its mean over the steps up to 8"):
-            guarded(tmp_path, loss_of=rising)
+            guarded(tmp_path, loss_of=lambda step: 1.0 if step < 4 else 5.0)
         assert saved_steps(tmp_path / "checkpoints") == [4]
-    guarded(tmp_path / "falling", loss_of=lambda step: 1 / (1 + tf.cast(step, "float32")))
+    guarded(tmp_path / "falling", loss_of=lambda step: 1 / (1 + step))
 
 
 def test_the_best_model_survives_a_restart(any_model, tmp_path):
