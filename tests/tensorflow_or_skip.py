@@ -1,4 +1,4 @@
-"""TensorFlow and KerasHub; where they are not installed, a test that uses them is skipped."""
+"""TensorFlow, TFDS and KerasHub; without them, a test that uses them is skipped."""
 
 import importlib
 from typing import Any
@@ -21,4 +21,5 @@ def _module(name: str) -> Any:
         return _Absent(name)
 
 
-tf, keras_hub = map(_module, ("tensorflow", "keras_hub"))
+tf, tfds, keras_hub = map(_module, ("tensorflow", "tensorflow_datasets", "keras_hub"))
+needs_tensorflow = pytest.mark.skipif(isinstance(tf, _Absent), reason="needs tensorflow")

@@ -23,3 +23,4 @@ def under_jax(code, *arguments, **environment):
         text=True,
     )
     assert run.returncode == 0, run.stderr
+    return run.stderr

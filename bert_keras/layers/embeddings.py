@@ -129,7 +129,11 @@ class BertEmbeddings(BertLayer):
         first = self.position_offset
         if position_ids is not None:
             return ops.take(self.position_table, _integers(position_ids) + first, axis=0)
-        return self.position_table[first : first + ops.shape(input_ids)[1]]
+        length = ops.shape(input_ids)[1]
+        if keras.config.backend() == "jax" and not isinstance(length, int):
+            # A symbolic length, for which JAX would state the rows of a slice as a minimum.
+            return ops.take(self.position_table, first + ops.arange(length), axis=0)
+        return self.position_table[first : first + length]
 
     def _check_length(self, length) -> None:
         if isinstance(length, int) and length > self.max_positions:

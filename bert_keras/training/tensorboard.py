@@ -88,7 +88,8 @@ class NormsByLayer(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
         weights = self.model.trainable_variables
         paths = [weight.path for weight in weights]
-        weight_norms = ops.stack([ops.norm(ops.cast(weight, "float32")) for weight in weights])
+        vectors = (ops.ravel(ops.cast(weight, "float32")) for weight in weights)
+        weight_norms = ops.stack([*map(ops.norm, vectors)])
         gradient_norms = self.model.optimizer.gradient_norms
         for kind, norms in (("weight", weight_norms), ("gradient", gradient_norms)):
             norms = ops.convert_to_numpy(norms)

@@ -16,6 +16,7 @@ from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.checkpoints.conftest import assert_same_files
 from tests.factories import arrays_of, assert_same_tensors, random_checkpoint
 from tests.relatives import CHANGES
+from tests.tensorflow_or_skip import needs_tensorflow
 
 POSITIONS, SEGMENTS = "encoder/embeddings/position", "encoder/embeddings/segment"
 FILES = ("bert_keras.json", "vocab.txt", "weights.safetensors")
@@ -39,6 +40,7 @@ def test_convert_prints_a_table_and_comes_back(tmp_path, capsys, monkeypatch):
     assert_same_files(tmp_path / "ours", tmp_path / "back")
 
 
+@needs_tensorflow
 def test_the_training_state(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     original = with_state(random_checkpoint("BertPretrainer", config={"activation": "relu"}))

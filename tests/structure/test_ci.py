@@ -3,8 +3,10 @@
 import ast
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -48,6 +50,14 @@ def test_the_lowest_versions_are_the_lower_bounds_of_the_dependencies():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     lowest = [re.sub(r">=([\d.]+).*", r"==\1", each) for each in project["dependencies"]]
     assert (ROOT / ".ci" / "lowest.txt").read_text("utf-8").splitlines() == lowest
+
+
+def test_the_page_about_jax_lists_what_the_script_installs():
+    script = [sys.executable, ROOT / ".ci" / "requirements.py"]
+    packages = subprocess.run(script, capture_output=True, text=True, check=True).stdout.split("\n")
+    page = (ROOT / "docs" / "how-to" / "train-with-jax.md").read_text("utf-8")
+    command = page.split("pip install --no-deps -e .\npip install ")[1].split("```")[0]
+    assert shlex.split(command.replace("\\\n", "")) == packages[:-1]
 
 
 def test_a_test_that_needs_an_extra_is_marked():

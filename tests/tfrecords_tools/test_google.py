@@ -13,6 +13,7 @@ import pytest
 
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.tensorflow_or_skip import tf
 from tfrecords_tools.google import write_google
 from tfrecords_tools.settings import GoogleSettings
 
@@ -78,8 +79,6 @@ def written(files, vocabulary, folder, *, num_outputs=1, **settings):
 
 
 def records_of(path):
-    import tensorflow as tf
-
     for record in tf.data.TFRecordDataset([str(path)]).as_numpy_iterator():
         features = tf.train.Example.FromString(record).features.feature
         yield {

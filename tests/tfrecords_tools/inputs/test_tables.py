@@ -2,11 +2,10 @@
 
 import pyarrow as pa
 import pytest
-import tensorflow as tf
-import tensorflow_datasets as tfds
 from pyarrow import parquet
 
 from bert_keras.errors import InputError
+from tests.tensorflow_or_skip import tf, tfds
 from tfrecords_tools.inputs.corpus import digest, lines_of, units
 
 TEXTS = ["a\n\nb", None, " ", "c\r\nd", "\u00e9"]

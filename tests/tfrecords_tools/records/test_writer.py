@@ -1,6 +1,6 @@
 import numpy as np
-import tensorflow as tf
 
+from tests.tensorflow_or_skip import tf
 from tfrecords_tools.records.writer import framed, serialized
 
 
