@@ -156,7 +156,6 @@ class Examples(NamedTuple):
 MASKED_AND_LABELLED = Examples(masked_and_labelled)
 MASKED = Examples(masked)
 REPLACED_TOKENS = Examples(replaced_tokens, needs_plain_ids=True)
-FEATURES = Examples(lambda features: features, reads_masks=False)  # of the records themselves
 NEXT_TOKENS = Examples(next_tokens, reads_masks=False, needs_plain_ids=True)
 
 

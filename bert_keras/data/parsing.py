@@ -20,7 +20,7 @@ class RecordParser:
 
     Args:
         schema: The schema of the records.
-        limits: For each feature the number which all its values are below; by default 2^31.
+        limits: The number that all values of a feature are below; by default 2^31.
     """
 
     def __init__(self, schema: PretrainingSchema, *, limits: Mapping[str, int] | None = None):
@@ -35,8 +35,7 @@ class RecordParser:
             records: The file and the bytes of each of B records.
 
         Raises:
-            InputError: A record has other features or a value is out of range; the message names
-                its file.
+            InputError: A file has a record with other features or with a value out of range.
         """
         try:
             return self._parsed([record for _, record in records])
@@ -54,15 +53,11 @@ class RecordParser:
         rows = [self._split(record) for record in records]
         features = {}
         for name, length in self._lengths.items():
-            values, limit = [row[name] for row in rows], self._limits[name]
-            if feature_kind(name) == FLOATS:
-                array, expected = _floats(values, length), counted(length, "number")
-            else:
-                array = _integers(values, length, limit)
-                expected = f"{counted(length, 'integer')} from 0 to {limit - 1}"
-            if array is None:
-                raise ValueError(f"{name} is not {expected}")
-            features[name] = array
+            is_float, limit = feature_kind(name) == FLOATS, self._limits[name]
+            array = (_floats if is_float else _integers)([row[name] for row in rows], length)
+            if array is None or not (array.min() >= 0 and array.max() < limit):
+                raise ValueError(f"{name} is not {counted(length, 'number')} from 0 to {limit - 1}")
+            features[name] = array.astype("float32" if is_float else "int32", copy=False)
         return features
 
     def _split(self, record: bytes) -> dict[str, bytes]:
@@ -100,19 +95,19 @@ def _floats(values: list[bytes], length: int) -> np.ndarray | None:
     return np.frombuffer(b"".join(values), "<f4").reshape(-1, length)
 
 
-def _integers(values: list[bytes], length: int, limit: int) -> np.ndarray | None:
-    """Returns rows of varints, int32 [B, length]; None if one is too short, long or large."""
+def _integers(values: list[bytes], length: int) -> np.ndarray | None:
+    """Returns rows of varints, [B, length]; None if a row has others or more of them."""
     data = np.frombuffer(b"".join(values), np.uint8)
     last = np.flatnonzero(data < 128)  # byte of each varint
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
     if len(last) != length * len(values) or (last[length - 1 :: length] != ends - 1).any():
         return None
-    numbers = data[last].astype(np.int64)
-    sizes = np.diff(last, prepend=-1)
-    largest = sizes.max()
-    for offset in range(1, min(largest, 5)):
+    if len(last) == len(data):
+        return data.reshape(-1, length)
+    numbers, sizes = data[last].astype(np.int64), np.diff(last, prepend=-1)
+    if (largest := sizes.max()) > 5:
+        return None
+    for offset in range(1, largest):
         longer = np.flatnonzero(sizes > offset)
         numbers[longer] = numbers[longer] << 7 | data[last[longer] - offset] & 127
-    if largest > 5 or numbers.max() >= limit:
-        return None
-    return numbers.astype(np.int32).reshape(-1, length)
+    return numbers.reshape(-1, length)

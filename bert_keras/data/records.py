@@ -12,7 +12,7 @@ from bert_keras.data.batches import Batches
 from bert_keras.data.objectives import MASKED_AND_LABELLED, DynamicMasking, Examples
 from bert_keras.data.parsing import RecordParser
 from bert_keras.data.record_file import read_records, record_files
-from bert_keras.data.schema import PretrainingSchema, common_schema
+from bert_keras.data.schema import common_schema
 from bert_keras.errors import check
 from bert_keras.files import StrPath
 
@@ -37,7 +37,7 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     """Reads record files as batches of (inputs, targets, weights), which `fit` takes.
 
     With TensorFlow, the batches are a `tf.data.Dataset`. With another backend of Keras, they are a
-    `keras.utils.PyDataset` of NumPy arrays, which has the method `skip` too.
+    `keras.utils.PyDataset` of NumPy arrays with the method `skip`; call `fit` with `shuffle=False`.
 
     `inputs` holds int32 `input_ids`, `input_mask` and `segment_ids` [B, L] and
     `masked_lm_positions` [B, P]; `targets` holds int32 `masked_lm` [B, P] and `next_sentence` [B];
@@ -122,7 +122,8 @@ class Records:
     ) -> Batches:
         """Returns batches of NumPy arrays; see `pretraining_dataset` for the arguments."""
         file, schema, vocab_size = self.files[0], self.schema, self._vocab_size
-        check_examples(file, schema, objective)
+        is_usable = not (schema.max_predictions and objective.needs_plain_ids)
+        check(is_usable, f"{file} contains masked records; this objective needs {PLAIN_IDS}")
         has_masks = schema.max_predictions > 0 or not objective.reads_masks
         check(not (has_masks and masking), f"{file} needs no masks; leave out `masking`")
         check(has_masks or masking, f"{file} contains records of plain ids; pass `masking`")
@@ -199,9 +200,3 @@ def _shuffled(records: Iterator, generator: np.random.Generator) -> Iterator:
         buffer[place] = record
     generator.shuffle(buffer)
     yield from buffer
-
-
-def check_examples(file: str, schema: PretrainingSchema, objective: Examples) -> None:
-    """Raises InputError if `file` contains masked records and the objective needs plain ids."""
-    is_usable = not (schema.max_predictions and objective.needs_plain_ids)
-    check(is_usable, f"{file} contains masked records; this objective needs {PLAIN_IDS}")

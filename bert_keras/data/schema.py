@@ -82,7 +82,7 @@ class PretrainingSchema:
         )
 
     def limits(self, vocab_size: int | None) -> dict[str, int]:
-        """Returns for each feature of integers the number which all its values are below."""
+        """Returns the number that all values of a feature of integers are below."""
         positions = ("position_ids", "masked_lm_positions", LABEL_POSITIONS_FEATURE)
         limits: dict[str, int] = dict.fromkeys(positions, self.max_length)
         limits |= dict.fromkeys(("input_ids", "masked_lm_ids"), vocab_size or 2**31)

@@ -6,9 +6,9 @@ from pathlib import Path
 from bert_keras.config import ModelMetadata
 from bert_keras.data.batches import Batches
 from bert_keras.data.masking import Masker
-from bert_keras.data.objectives import FEATURES, DynamicMasking
+from bert_keras.data.objectives import DynamicMasking
 from bert_keras.data.record_file import record_files
-from bert_keras.data.records import PLAIN_IDS, Records, check_examples
+from bert_keras.data.records import PLAIN_IDS, Records
 from bert_keras.data.schema import common_schema
 from bert_keras.errors import InputError, check
 from bert_keras.families import preset
@@ -62,7 +62,6 @@ class PretrainInputs:
         self.held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
         self.schema = common_schema([*self.files, *self.held_out_files])
         self.objective = named_objective(recipe.objective, has_labels=self.schema.has_labels)
-        check_examples(self.files[0], self.schema, self.objective.examples)
         self.masking = self._masking()
         lowercase, self.starting_point = _lowercase(records, vocabulary), None
         if start is not None:
@@ -83,10 +82,9 @@ class PretrainInputs:
         if self.held_out_files:
             self._held_out = Records(self.held_out_files, vocab_size=len(vocabulary))
         # Counting reads all files, so a damaged file is found before the training.
-        first_records = self._training.batches(
-            batch_size=min(1000, self._training.num_records), objective=FEATURES
-        )
-        self.tokens_per_example = float(first_records[0]["input_mask"].sum(axis=1).mean())
+        size = min(1000, self._training.num_records)
+        inputs, *_ = self._batches(self._training, batch_size=size)[0]
+        self.tokens_per_example = float(inputs["input_mask"].sum(axis=1).mean())
 
     def _metadata(self, lowercase: bool | None) -> ModelMetadata:
         recipe, start = self.recipe, self.starting_point
@@ -145,15 +143,15 @@ class PretrainInputs:
         """Returns a batch of four records, held-out ones if there are any."""
         return self._batches(self._held_out or self._training, batch_size=4, repeat=True)[0]
 
-    def baselines(self, *, most: int | None = None) -> dict[str, float]:
+    def baselines(self) -> dict[str, float]:
         """Scores models without context on the held-out records, or without them on the others.
 
-        Reads only the first `most` records. Returns {} if the objective has no baselines.
+        Returns {} if the objective has no baselines.
         """
         if self.objective.baselines is None:
             return {}
         training, held_out = (
-            self._batches(records, batch_size=1024, drop_remainder=False, most=most)
+            self._batches(records, batch_size=1024, drop_remainder=False)
             for records in (self._training, self._held_out or self._training)
         )
         return self.objective.baselines(training, held_out, vocab_size=len(self.vocabulary))

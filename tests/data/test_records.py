@@ -14,7 +14,9 @@ from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import MASKED, NEXT_TOKENS, DynamicMasking, masked_and_labelled
 from bert_keras.data.parsing import RecordParser
 from bert_keras.data.record_file import (
+    feature_head,
     framed_length,
+    packed_features,
     read_records,
     record_files,
     varint,
@@ -234,10 +236,10 @@ def test_records_equal_those_of_tensorflow(write):
             for name, n in schema.lengths.items()
         }
         random = np.random.default_rng(0)
-        ids = (random.integers(0, 1 << random.integers(1, 31, 8), 8).tolist() for _ in range(99))
+        ids = (random.integers(0, 1 << random.integers(1, 31, 8), 8).tolist() for _ in range(50))
         records = [record(**features | {"input_ids": row}) for row in ids]
-        backwards = dict(reversed((features | {"input_ids": [0, 127, 128, 2**31 - 1] * 2}).items()))
-        records += [record(**backwards), record(**backwards, more=[1]), unpacked(backwards)]
+        features = features | {"input_ids": [0, 127, 128, 2**31 - 1] * 2}
+        records += [*map(backwards, records), record(**features, more=[1]), unpacked(features)]
         file = write("a.tfrecord", records)
         assert [*read_records(file)] == records
         parsed = RecordParser(schema)([(file, each) for each in records])
@@ -246,6 +248,12 @@ def test_records_equal_those_of_tensorflow(write):
         for name, values in expected.items():
             assert parsed[name].dtype == ("float32" if "weights" in name else "int32")
             np.testing.assert_array_equal(parsed[name], values, name)
+
+
+def backwards(content: bytes) -> bytes:
+    features = reversed(packed_features(content).items())
+    body = b"".join(feature_head(n, kind, len(v)) + v for n, (kind, v) in features)
+    return b"\x0a" + varint(len(body)) + body
 
 
 def unpacked(features) -> bytes:
@@ -314,14 +322,14 @@ def test_a_corrupt_file_is_named_also_if_it_is_read_later(files, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"input_mask": None}, "input_mask is not 8 integers from 0 to 1"),
-        ({"segment_ids": [0]}, "segment_ids is not 8 integers"),
-        ({"input_ids": [2, 31, 6, 3, 7, 8, 3, 0]}, "input_ids is not 8 integers from 0 to 30"),
-        ({"input_ids": [2, 2**64 - 1, *range(6)]}, "input_ids is not 8 integers from 0 to 30"),
-        ({"masked_lm_positions": [8, 0]}, "masked_lm_positions is not 2 integers from 0 to 7"),
-        ({"masked_lm_ids": [2**32 + 9, 0]}, "masked_lm_ids is not 2 integers from 0 to 30"),
+        ({"input_mask": None}, "input_mask is not 8 numbers from 0 to 1"),
+        ({"segment_ids": [0]}, "segment_ids is not 8 numbers"),
+        ({"input_ids": [2, 31, 6, 3, 7, 8, 3, 0]}, "input_ids is not 8 numbers from 0 to 30"),
+        ({"input_ids": [2, 2**64 - 1, *range(6)]}, "input_ids is not 8 numbers from 0 to 30"),
+        ({"masked_lm_positions": [8, 0]}, "masked_lm_positions is not 2 numbers from 0 to 7"),
+        ({"masked_lm_ids": [2**32 + 9, 0]}, "masked_lm_ids is not 2 numbers from 0 to 30"),
         ({"masked_lm_weights": [1, 0]}, "masked_lm_weights is not 2 numbers"),
-        ({"next_sentence_labels": [2]}, "next_sentence_labels is not 1 integer from 0 to 1"),
+        ({"next_sentence_labels": [2]}, "next_sentence_labels is not 1 number from 0 to 1"),
     ],
 )
 def test_a_later_record_with_other_features_is_refused(write, changes, problem):
