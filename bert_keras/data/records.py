@@ -130,6 +130,7 @@ class Records:
         if masking and vocab_size is None:
             vocab_size = len(masking.masker.vocabulary)
         parse = RecordParser(schema, limits=schema.limits(vocab_size))
+        dropped = batch_size - 1 if drop_remainder else 0  # at most, of the last records
 
         def num_used() -> int:
             return self.num_records if most is None else min(most, self.num_records)
@@ -147,16 +148,14 @@ class Records:
             records = chain.from_iterable(islice(self._epoch(seed, e), most) for e in epochs)
             records = islice(records, start, None)
             at_once = batch_size * max(1, PARSED_AT_ONCE // batch_size)
-            while records_read := [*islice(records, at_once)]:
-                features, number = parse(records_read), len(records_read)
-                for start in range(0, number - drop_remainder * (batch_size - 1), batch_size):
+            while chunk := [*islice(records, at_once)]:
+                features = parse(chunk)
+                for start in range(0, len(chunk) - dropped, batch_size):
                     rows = slice(start, start + batch_size)
                     yield example(first, {name: each[rows] for name, each in features.items()})
                     first += 1
 
-        num_batches = None
-        if not repeat:
-            num_batches = (num_used() + (0 if drop_remainder else batch_size - 1)) // batch_size
+        num_batches = None if repeat else len(range(0, num_used() - dropped, batch_size))
         rows = batch_size if drop_remainder else None
         spec = keras.tree.map_structure(
             lambda each: keras.KerasTensor((rows, *each.shape[1:]), each.dtype.name),
@@ -180,15 +179,12 @@ def _read(file: str) -> Iterator[tuple[str, bytes]]:
 def _interleaved(files: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     """Yields blocks of records of several files in turn."""
     readers = map(_read, files)
-    open_readers = deque(islice(readers, FILES_AT_ONCE))
-    while open_readers:
-        block = [*islice(open_readers[0], BLOCK)]
+    in_turn = deque(islice(readers, FILES_AT_ONCE))
+    while in_turn:
+        reader = in_turn.popleft()
+        block = [*islice(reader, BLOCK)]
         yield from block
-        if len(block) == BLOCK:
-            open_readers.rotate(-1)
-        else:
-            open_readers.popleft()
-            open_readers.extend(islice(readers, 1))
+        in_turn.extend([reader] if len(block) == BLOCK else islice(readers, 1))
 
 
 def _shuffled(records: Iterator, generator: np.random.Generator) -> Iterator:

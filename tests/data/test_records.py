@@ -172,13 +172,6 @@ def test_without_a_seed_records_keep_the_order_of_the_files(files):
         assert batches.num_batches == -(-(last - 10) // 5)
 
 
-def test_the_order_depends_on_the_seed(files):
-    first = record_numbers(batches_of(files, seed=1))
-    assert first == record_numbers(batches_of(files, seed=1))
-    assert first != record_numbers(batches_of(files, seed=2))
-    assert sorted(flat(first)) == list(range(10, 40)) != flat(first)
-
-
 @pytest.mark.parametrize("batch_size", [6, 7, 40])
 @pytest.mark.parametrize("buffer", [4, 50_000])
 def test_epochs_differ_and_a_run_resumes_by_skipping(files, monkeypatch, batch_size, buffer):
@@ -194,7 +187,7 @@ def test_epochs_differ_and_a_run_resumes_by_skipping(files, monkeypatch, batch_s
     numbers = record_numbers(first(15, seed=1))
     epochs = np.reshape(flat(numbers)[:90], (3, 30)).tolist()
     assert [sorted(epoch) for epoch in epochs] == 3 * [list(range(10, 40))]
-    assert epochs[0] != epochs[1] != epochs[2]
+    assert epochs[0] != epochs[1] != epochs[2] and numbers != record_numbers(first(15, seed=2))
     endless = batches_of(files, batch_size=batch_size, repeat=True, seed=1)
     for skipped in range(12):
         rest = islice(endless.skip(skipped), 15 - skipped)
@@ -333,15 +326,13 @@ def test_a_corrupt_file_is_named_also_if_it_is_read_later(files, tmp_path):
     ],
 )
 def test_a_later_record_with_other_features_is_refused(write, changes, problem):
-    good = write("good.tfrecord", 2 * [pair(9)])
-    _, features = KINDS["pairs"]
+    good, (_, features) = write("good.tfrecord", 2 * [pair(9)]), KINDS["pairs"]
     features = {n: v for n, v in (features | changes).items() if v is not None}
-    bad = [pair(9), unpacked(features)]
-    records = Records([good, write("bad.tfrecord", bad)], vocab_size=31)
+    bad = write("bad.tfrecord", [pair(9), unpacked(features)])
     for seed in (None, 1):
-        batches = records.batches(batch_size=3, seed=seed, repeat=True)
+        batches = Records([good, bad], vocab_size=31).batches(batch_size=4, seed=seed)
         with pytest.raises(InputError, match=f"bad.tfrecord contains a wrong record .{problem}"):
-            batches[1]
+            batches[0]
 
 
 def test_a_data_set_for_fit_has_a_cardinality_and_no_autotuning(files):
@@ -367,10 +358,7 @@ def first(write, features, **options):
     """Returns dtypes and values of the first row of a data set of one record."""
     batches = batches_of(write("a.tfrecord", [record(**features)]), batch_size=1, **options)
     assert all(values.flags.c_contiguous for part in batches[0] for values in part.values())
-    return [
-        {name: (values.dtype.name, values[0].tolist()) for name, values in part.items()}
-        for part in batches[0]
-    ]
+    return [{n: (v.dtype.name, v[0].tolist()) for n, v in part.items()} for part in batches[0]]
 
 
 def integers(features):
@@ -406,10 +394,7 @@ def test_left_to_right_has_no_target_beyond_a_sequence(write):
 
 
 def values_of(batches):
-    return [
-        {name: values.tolist() for part in batch for name, values in part.items()}
-        for batch in batches
-    ]
+    return [[{n: v.tolist() for n, v in part.items()} for part in batch] for batch in batches]
 
 
 def test_masks_are_those_of_the_policy(plain):
@@ -431,7 +416,7 @@ def test_each_epoch_has_its_own_masks_and_a_run_resumes_by_skipping(plain):
     expected = values_of(islice(endless(1), 10))
     assert values_of(islice(endless(1).skip(3), 7)) == expected[3:]
     assert values_of(islice(endless(2), 10)) != expected
-    masks = [sorted(batch["masked_lm_positions"]) for batch in expected]
+    masks = [sorted(inputs["masked_lm_positions"]) for inputs, _, _ in expected]
     assert masks[:5] != masks[5:]
     once = batches_of(plain, batch_size=8, drop_remainder=False, masking=masking())
     assert once.num_batches == 3 and values_of(once) == values_of(once)

@@ -115,16 +115,6 @@ def test_a_wrong_record_of_a_file_is_named(write):
         check_records(path, vocabulary=VOCABULARY)
 
 
-@pytest.mark.parametrize("num_left", [1, 8, 11, 12, 60, -5, -1])
-def test_truncated_files_are_named_without_a_manifest(write, num_left):
-    """The first 12 bytes of the second record are its length and a checksum."""
-    size = len(write(features()).read_bytes())
-    path = write(features(), features())
-    path.write_bytes(path.read_bytes()[: num_left + size * (1 + (num_left < 0))])
-    with pytest.raises(InputError, match=r"a\.tfrecord.* truncated or corrupt"):
-        check_records(path, vocabulary=VOCABULARY)
-
-
 @pytest.fixture
 def folder(corpus, vocabulary, tmp_path):
     settings = BuildSettings(max_length=40, max_predictions=6, duplicates=1, shards=2)
