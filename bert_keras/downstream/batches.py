@@ -50,7 +50,10 @@ class Predictor:
                 output, loss = self.forward(*batch)
                 output = tree.map_structure(np.asarray, output)
                 for index, row in enumerate(rows):
-                    outputs[row] = tree.map_structure(lambda array, i=index: array[i], output)
+                    if isinstance(output, dict):
+                        outputs[row] = {name: array[index] for name, array in output.items()}
+                    else:
+                        outputs[row] = output[index]
                 losses += [] if loss is None else [float(loss) * len(rows)]
                 bar.update(len(rows))
         return outputs, sum(losses) / len(encoded) if losses else None
