@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import keras
 from tqdm import tqdm
 
 from bert_keras.errors import InputError, check, counted
@@ -50,8 +51,11 @@ def demo(
         The new folder.
 
     Raises:
-        InputError: The corpus has too few paragraphs for a classifier.
+        InputError: The corpus has too few paragraphs for a classifier, or the backend of Keras
+            cannot export.
     """
+    backend = keras.config.backend()
+    check(backend == "tensorflow", f"the backend of Keras is {backend}; the export needs tensorflow")
     recipe = dataclasses.replace(PRETRAIN["demo"], seed=seed)
     if num_steps is not None:
         warmup = min(recipe.num_warmup_steps, num_steps // 2)
