@@ -55,7 +55,7 @@ def demo(
             cannot export.
     """
     backend = keras.config.backend()
-    check(backend == "tensorflow", f"the backend of Keras is {backend}; the export needs tensorflow")
+    check(backend == "tensorflow", f"the backend of Keras is {backend}; a demo needs tensorflow")
     recipe = dataclasses.replace(PRETRAIN["demo"], seed=seed)
     if num_steps is not None:
         warmup = min(recipe.num_warmup_steps, num_steps // 2)

@@ -266,8 +266,8 @@ class BertQuestionAnswering(TaskModel):
             question as text A and the passage as text B.
 
     Returns:
-        A dict of logits: `start` [B, T] and `end` [B, T]. With JAX they are -1e9 in columns that are
-        padding in every row.
+        A dict of logits: `start` [B, T] and `end` [B, T]. With JAX they are -1e9 in columns that
+            are padding in every row.
 
     Example:
 
