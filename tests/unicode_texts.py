@@ -19,6 +19,16 @@ def characters_in_any_order(count: int) -> list[str]:
     return texts
 
 
+def in_graphs(texts: list[str]) -> list[str]:
+    """Removes noncharacters such as U+FDD0, which TensorFlow 2.19 encodes as U+FFFD."""
+    import tensorflow as tf
+
+    if not tf.__version__.startswith("2.19"):
+        return texts
+    points = [*range(0xFDD0, 0xFDF0), *(n for n in range(0x110000) if n % 2**16 >= 0xFFFE)]
+    return [text.translate(dict.fromkeys(points)) for text in texts]
+
+
 def random_parts(text: str, rng: random.Random, *, most: int) -> list[str]:
     """Divides a text at random positions into 1 to `most` parts, which may be empty."""
     positions = sorted(rng.choices(range(len(text) + 1), k=rng.randrange(most)))

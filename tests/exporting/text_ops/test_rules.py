@@ -21,7 +21,7 @@ from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, writ
 from bert_keras.text.google_words import google_words
 from bert_keras.text.packing import pack
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
-from tests.unicode_texts import CHARACTERS, TEXTS, characters_in_any_order
+from tests.unicode_texts import CHARACTERS, TEXTS, characters_in_any_order, in_graphs
 
 METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
 LICENSE = (Path(__file__).parents[3] / "LICENSE").read_text("utf-8").split("\n")
@@ -74,6 +74,7 @@ def in_graph(read):
 
 
 def assert_equal(both, texts) -> None:
+    texts = in_graphs(texts)
     offline, graph = (encode(texts) for encode in both)
     for text, expected, actual in zip(texts, offline, graph, strict=True):
         assert actual == expected, ascii(text)
@@ -124,7 +125,7 @@ def test_a_space_before_each_text_changes_ids_and_has_no_offsets(subwords, tmp_p
     rules = read_rules(subwords["roberta"], {"add_prefix_space": True})
     file = write_vocabulary(rules_vocabulary(rules), tmp_path)
     reader = TextToInputs(file, lowercase=False, max_length=9)
-    texts = [*TEXTS, "a", " a", "\na", "\u00a0a", ""]
+    texts = [*in_graphs(TEXTS), "a", " a", "\na", "\u00a0a", ""]
     ids = tf.function(reader.tokens, autograph=False)(tf.constant(texts)).to_list()
     assert ids == FastTokenizer(reader.vocabulary).ids_batch(texts)
     with pytest.raises(InputError, match="puts a space before each text"):

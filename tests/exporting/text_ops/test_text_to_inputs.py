@@ -18,14 +18,14 @@ from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
 from bert_keras.text.vocab import Vocabulary
 from tests.factories import letter_vocabulary
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
-from tests.unicode_texts import CHARACTERS, random_parts
+from tests.unicode_texts import CHARACTERS, in_graphs, random_parts
 from tests.unicode_texts import TEXTS as UNICODE_TEXTS
 
 SMALL = letter_vocabulary(
     *("cafe", "mask", "##the", "the", "x" * 150, "##" + "x" * 50, "¡", "—"),
     letters="éßıİΣσςабАſﬁ東日한ᄒ😀\u0301𐐨",
 )
-TEXTS = [*UNICODE_TEXTS, "the quick, brown x " * 263, "\ufeffa\ufeff b"]
+TEXTS = [*in_graphs(UNICODE_TEXTS), "the quick, brown x " * 263, "\ufeffa\ufeff b"]
 BOTH_CASES = pytest.mark.parametrize("lowercase", [True, False], ids=["uncased", "cased"])
 
 
