@@ -10,7 +10,7 @@ from pathlib import Path
 
 NEED_TENSORFLOW = {
     *("tensorflow", "tensorflow-text", "tensorflow-serving-api", "keras-nlp"),
-    *("tensorflow-datasets", "importlib_resources"),
+    *("tensorflow-datasets", "tensorflow-metadata", "importlib_resources"),
 }
 path = Path(__file__).resolve().parents[1] / "pyproject.toml"
 project = tomllib.loads(path.read_text("utf-8"))["project"]
