@@ -174,3 +174,10 @@ assert named_policy() == "float32"
 
 def test_a_strategy_is_a_number_of_devices():
     under_jax(NAMES, **EIGHT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["test_loop.py", "test_evaluations.py"])
+def test_interrupted_runs_behave_as_with_tensorflow(name):
+    path = Path(__file__).parents[1] / "training" / name
+    under_jax(f"import sys, pytest; sys.exit(pytest.main([{str(path)!r}, '-x']))")
