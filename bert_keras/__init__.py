@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.downstream.task import Task
     from bert_keras.errors import InputError as InputError
     from bert_keras.exporting.export import export as export
-    from bert_keras.exporting.export import export_classifier as export_classifier
     from bert_keras.families import preset as preset
     from bert_keras.models import load_model as load_model
     from bert_keras.models.encoder import BertEncoder as BertEncoder
@@ -154,7 +153,6 @@ _HOMES = {
     "Client": "bert_keras.serving.client",
     "AsyncClient": "bert_keras.serving.client",
     "export": "bert_keras.exporting.export",
-    "export_classifier": "bert_keras.exporting.export",
 }
 _CONSTANTS = {"tasks": "TASKS", "recipes": "PRETRAIN"}  # their names in these modules
 __all__ = sorted(_HOMES)

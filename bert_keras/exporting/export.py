@@ -16,7 +16,6 @@ import tensorflow as tf
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
 from tqdm import tqdm
-from typing_extensions import deprecated
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.data.schema import PREDICTION_FEATURES
@@ -29,7 +28,6 @@ from bert_keras.exporting.servable import (
     checked_tensors,
     input_specs,
 )
-from bert_keras.exporting.signatures import classifier
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.variants.export_variant import (
     LITERT,
@@ -44,10 +42,9 @@ from bert_keras.exporting.version_folder import LARGEST_VERSION, METADATA, WARMU
 from bert_keras.files import StrPath, atomic_folder, write_json
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
-from bert_keras.text.fast_tokenizer import tokenizer_of, write_vocabulary
+from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
-from bert_keras.text.vocab import Vocabulary
 
 _LIBRARIES = ("bert-keras", "tensorflow", "tensorflow-text", "keras")
 # Largest allowed difference, relative to the larger of 1 and the expected value. A graph adds
@@ -156,51 +153,6 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         return write(path)
     scored = scoring(metadata, source, name=task, data=str(data), tokenizer=tokenizer)
     return export_variant(path, scored, write=write, variant=variant, max_score_loss=max_score_loss)
-
-
-@deprecated("use export or model.export; export_classifier goes with version 0.4")
-def export_classifier(
-    model: keras.Model,
-    folder: StrPath,
-    *,
-    vocabulary: Vocabulary,
-    lowercase: bool,
-    max_length: int,
-    **settings: Any,
-) -> Path:
-    """Exports a Keras classifier as a SavedModel. Deprecated: use `export` or `model.export`.
-
-    Args:
-        model: Takes `input_ids`, `input_mask` and `segment_ids` and returns logits.
-        folder: The version folder, saved_models/NAME/VERSION, which must not exist yet.
-        vocabulary: The vocabulary of the model.
-        lowercase: Whether the tokenizer converts words to lower case.
-        max_length: The largest number of tokens of a text or pair.
-        **settings: `labels`, and `num_texts` and `problem_type` if needed.
-
-    Returns:
-        The path of the folder.
-
-    Raises:
-        InputError: The folder exists, or the model or a setting does not fit.
-
-    Example:
-
-    ```python
-    model = BertClassifier.from_pretrained("film-critic")
-    settings = {"lowercase": True, "max_length": 64, "labels": ("negative", "positive")}
-    vocabulary = model.tokenizer.vocabulary
-    export_classifier(model, "saved_models/critic/1", vocabulary=vocabulary, **settings)
-    ```
-    """
-    return write_saved_model(
-        model,
-        folder,
-        exporter=classifier.EXPORTER,
-        settings=settings,
-        tokenizer=tokenizer_of(vocabulary, lowercase=lowercase),
-        max_length=max_length,
-    )
 
 
 def write_saved_model(

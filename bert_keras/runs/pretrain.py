@@ -47,7 +47,6 @@ from bert_keras.training.tensorboard import (
     MaskedSamples,
     NormsByLayer,
     write_hyperparameters,
-    write_projector,
 )
 
 WARMUP_STEPS, MEASURED_STEPS = 2, 10  # of `forecast`
@@ -170,7 +169,6 @@ def _train(inputs: PretrainInputs, output: Path, *, hyperparameters: dict) -> di
     if best.scores["step"] == recipe.end:
         shutil.rmtree(output / "best")
     write_hyperparameters(logs / "final", hyperparameters, scores=scores, step=recipe.end)
-    write_projector(logs / "final", model.encoder.token_table.numpy(), vocabulary=inputs.vocabulary)
     return write_scores(output, scores)
 
 

@@ -1,4 +1,4 @@
-"""Event files of TensorBoard: norms, samples, settings, embeddings; reads the curves."""
+"""Event files of TensorBoard: norms, samples, settings; reads the curves."""
 
 import contextlib
 import math
@@ -18,12 +18,10 @@ from keras import ops
 
 from bert_keras.distribution.forward import compiled
 from bert_keras.errors import InputError
-from bert_keras.files import write_text
 from bert_keras.text.fast_tokenizer import readable_tokens
 from bert_keras.text.vocab import Vocabulary
 
 Curve = list[tuple[int, float]]  # (step, value) in the order of steps
-MAX_WORDS = 10_000  # of the projector; a browser rotates more points too slowly
 
 
 class EventFile:
@@ -216,38 +214,6 @@ def write_hyperparameters(
     with contextlib.closing(EventFile(folder)) as file:
         file.write(hparams_pb(texts), step=step)
         file.scalars(numbers, step=step)
-
-
-def write_projector(
-    folder: str | os.PathLike, table: np.ndarray, *, vocabulary: Vocabulary
-) -> None:
-    """Writes the embeddings of the first 10,000 tokens that are whole words for TensorBoard's
-    projector.
-
-    Args:
-        folder: The folder of the run's logs. TensorBoard finds the embeddings only if the folder
-            also has event files.
-        table: The token table [V, D].
-        vocabulary: The vocabulary of the table.
-    """
-    from google.protobuf.text_format import MessageToString
-    from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
-
-    folder, tokens = Path(folder), readable_tokens(vocabulary)
-    # Neither continuations of words nor special tokens such as [PAD], <s> and [unused1].
-    is_other = re.compile(r"##.*|\[\S+\]|<\S+>").fullmatch
-    rows = [row for row, token in enumerate(tokens) if not is_other(token)][:MAX_WORDS]
-    vectors = np.asarray(table[rows], "float32")
-    write_text(folder / "metadata.tsv", "".join(f"{tokens[row]}\n" for row in rows))
-    vectors.tofile(folder / "tensors.bytes")
-    config = ProjectorConfig()
-    config.embeddings.add(
-        tensor_name="token_table",
-        tensor_shape=vectors.shape,
-        tensor_path="tensors.bytes",
-        metadata_path="metadata.tsv",
-    )
-    write_text(folder / "projector_config.pbtxt", MessageToString(config))
 
 
 def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:

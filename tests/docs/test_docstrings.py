@@ -17,7 +17,7 @@ METHODS = {"from_pretrained": Pretrained.from_pretrained, "model.export": Pretra
 OBJECTS = NAMES | METHODS
 USED = NAMES | {"asyncio": asyncio, "Path": Path, "dataclasses": dataclasses, "np": np}
 SLOW = {
-    *("TaskRun", "finetune", "pretrain", "export", "export_classifier", "model.export"),
+    *("TaskRun", "finetune", "pretrain", "export", "model.export"),
     *("serve", "running_server", "Client", "AsyncClient", "read_curves"),
 }
 WITHOUT = {"encode_masked"}  # its example is that of BertMaskedLM

@@ -24,7 +24,6 @@ from bert_keras.training.tensorboard import (
     filled_text,
     read_curves,
     write_hyperparameters,
-    write_projector,
 )
 from tests.distribution.test_global_batch import mirrored
 from tests.factories import batches_of, tiny_config
@@ -111,17 +110,6 @@ def test_all_settings_and_the_numeric_scores_are_written(tmp_path):
     values = data.session_start_info.hparams
     assert values["size"].string_value == "tiny" and values["num_steps"].number_value == 8
     assert values["flag"].bool_value and values["several"].string_value == "(0.0001, 0.0002)"
-
-
-def test_the_projector_has_the_embeddings_of_the_first_words(tmp_path, monkeypatch):
-    monkeypatch.setattr("bert_keras.training.tensorboard.MAX_WORDS", 3)
-    tokens = (*SPECIAL_TOKENS, "[unused1]", "a", "##b", "[", "dog", "cat")
-    table = np.arange(len(tokens) * 2, dtype="float64").reshape(-1, 2)
-    write_projector(tmp_path, table, vocabulary=Vocabulary(tokens))
-    assert (tmp_path / "metadata.tsv").read_text("utf-8").splitlines() == ["a", "[", "dog"]
-    vectors = np.fromfile(tmp_path / "tensors.bytes", "float32").reshape(-1, 2)
-    np.testing.assert_array_equal(vectors, table[[6, 8, 9]])
-    assert "tensor_shape: 3" in (tmp_path / "projector_config.pbtxt").read_text()
 
 
 @pytest.mark.parametrize("Model", [BertPretrainer, BertMaskedLM])

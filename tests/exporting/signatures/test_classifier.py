@@ -3,7 +3,6 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.errors import InputError
-from bert_keras.exporting.export import export_classifier
 from bert_keras.exporting.signatures.classifier import classifier_outputs
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models.task_models import BertClassifier
@@ -24,9 +23,8 @@ def model():
 
 
 def export(model, folder, **changes):
-    arguments = {"vocabulary": VOCABULARY, "lowercase": True, "labels": LABELS, "max_length": 48}
-    with pytest.warns(DeprecationWarning, match="use export or model.export"):
-        return export_classifier(model, folder, **{**arguments, **changes})
+    arguments = {"tokenizer": TOKENIZER, "labels": LABELS, "max_length": 48}
+    return model.export(folder, **{**arguments, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +58,7 @@ def test_signatures_of_a_text_model_are_frozen(model, tmp_path, assert_frozen, n
 @pytest.mark.slow
 def test_a_regression(tmp_path, assert_frozen):
     model = with_noise(BertClassifier(tiny_config(vocab_size=len(VOCABULARY)), num_labels=1))
-    changes = {"labels": ["stars"], "problem_type": "regression"}
-    folder = export(model, tmp_path / "stars" / "1", **changes)
+    folder = export(model, tmp_path / "stars" / "1", labels=["stars"])
     assert_frozen("regression", folder)
     scores = model(encode(TOKENIZER, TEXTS, max_length=48)).numpy()[:, 0]
     (served,) = run_requests(folder, [{"signature": "serving_default", "inputs": {"text": TEXTS}}])
