@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+import numpy as np
 
 from bert_keras.errors import InputError
 
@@ -58,7 +59,12 @@ class Batches(keras.utils.PyDataset):
         signature = keras.tree.map_structure(
             lambda each: tf.TensorSpec(each.shape, each.dtype), self._spec
         )
-        dataset = tf.data.Dataset.from_generator(self.__iter__, output_signature=signature)
+
+        def copies() -> Iterator:  # TensorFlow may write to the memory of the arrays
+            for batch in self:
+                yield keras.tree.map_structure(np.array, batch)
+
+        dataset = tf.data.Dataset.from_generator(copies, output_signature=signature)
         # If Keras does not know the number of batches, it runs one step too many and includes it in
         # the mean losses.
         number = tf.data.INFINITE_CARDINALITY if self._num_batches is None else self._num_batches

@@ -5,11 +5,12 @@ from itertools import chain, islice
 from pathlib import Path
 
 import hypothesis
+import keras
 import numpy as np
 import pytest
 from hypothesis import strategies
 
-from bert_keras.data.batches import input_errors
+from bert_keras.data.batches import Batches, input_errors
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import MASKED, NEXT_TOKENS, DynamicMasking, masked_and_labelled
 from bert_keras.data.parsing import RecordParser
@@ -441,3 +442,11 @@ def test_records_that_do_not_fit_each_other_or_the_objective_are_refused(plain, 
     ):
         with pytest.raises(InputError, match=message):
             batches_of(files, **options)
+
+
+def test_tensorflow_cannot_write_to_the_memory_of_a_batch():
+    memory = np.zeros(4_096, "int32")
+    array = memory[-memory.ctypes.data % 64 // 4 :][:1_024]  # TensorFlow shares aligned memory
+    spec = keras.KerasTensor((1_024,), "int32")
+    (tensor,) = Batches(lambda first: iter([array]), spec=spec, num_batches=1).for_fit()
+    assert not np.shares_memory(memoryview(tensor), array)

@@ -90,5 +90,5 @@ def test_one_label_without_a_problem_type_is_a_regression():
 
 
 def test_labels_that_do_not_fit_are_refused(model, tmp_path):
-    with pytest.raises(InputError, match="there are 2 labels for 3 logits"):
+    with pytest.raises(InputError, match="labels has 2 names; expected 3"):
         export(model, tmp_path / "1", labels=["no", "yes"])
