@@ -242,6 +242,6 @@ def _num_rows(structure):
 def _zeros(spec):
     import tensorflow as tf
 
-    spec = getattr(spec, "_value_specs", (spec,))[0]  # the spec of the first replica
+    spec = tf.nest.flatten(spec, expand_composites=True)[0]  # of the first replica
     # Unknown sizes become 2. With size 1 Keras would take "accuracy" for binary accuracy.
     return tf.zeros([size or 2 for size in spec.shape], spec.dtype)

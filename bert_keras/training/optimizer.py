@@ -87,11 +87,11 @@ class BertOptimizer(keras.optimizers.Optimizer):
             "an encoder layer; leave it out",
         )
         super().build(var_list)
-        self._momentums, self._velocities = [], []
+        self.momentums, self.velocities = [], []
         for variable in var_list:
-            self._momentums.append(self.add_variable_from_reference(variable, "momentum"))
+            self.momentums.append(self.add_variable_from_reference(variable, "momentum"))
             has_velocity = self._has_velocity(variable)
-            self._velocities.append(
+            self.velocities.append(
                 self.add_variable_from_reference(variable, "velocity") if has_velocity else None
             )
         self.gradient_norm = self.add_variable((), dtype="float32", name="gradient_norm")
@@ -103,6 +103,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         self._decay_rates = [
             0.0 if is_exempt(variable.path) else self.weight_decay_rate for variable in var_list
         ]
+        self._paths = paths
         self._rate_factors = layer_rates(paths, decay=self.layer_rate_decay)
         if self.dynamic_loss_scale:
             initial = keras.initializers.Constant(_INITIAL_SCALE)
@@ -122,7 +123,8 @@ class BertOptimizer(keras.optimizers.Optimizer):
         if trainable_variables is None:
             trainable_variables = self._trainable_variables
         self.build(trainable_variables)
-        self._check_variables_are_known(trainable_variables)  # raises ValueError
+        unknown = [each.path for each in trainable_variables if each.path not in self._paths]
+        check(not unknown, f"the optimizer lacks {', '.join(unknown)}; compile the model again")
         variables = [v for g, v in zip(grads, trainable_variables, strict=True) if g is not None]
         grads = sum_over_replicas([_dense(grad) for grad in grads if grad is not None])
         if self.dynamic_loss_scale:
@@ -137,8 +139,8 @@ class BertOptimizer(keras.optimizers.Optimizer):
             self._adjust_loss_scale(is_finite)
         # The sum is 1. It needs the gradients, because at the end of the data TensorFlow runs what
         # needs no data before it notices that there is none.
-        counts = [ops.cast(each, self._iterations.dtype) for each in (is_finite, ~is_finite)]
-        self._iterations.assign_add(sum(counts))
+        counts = [ops.cast(each, self.iterations.dtype) for each in (is_finite, ~is_finite)]
+        self.iterations.assign_add(sum(counts))
 
     def _has_velocity(self, variable) -> bool:
         """Returns whether the update of a variable uses the average of the squared gradients."""
@@ -156,7 +158,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         graph and so to the time of the first step. The gradients are then 0.
         """
         # Computed once for all weights, because tracing time grows with the number of operations.
-        rate = gain * self._get_current_learning_rate()
+        rate = gain * self.learning_rate
         dtypes = dict.fromkeys(variable.dtype for variable in variables)
         constants = {dtype: self._constants(ops.cast(gain, dtype)) for dtype in dtypes}
         for grad, variable in zip(grads, variables, strict=True):
@@ -186,7 +188,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         if self.dynamic_loss_scale:
             is_counted &= self.loss_scale <= 1
         self.skipped.assign_add(ops.cast(is_counted, self.skipped.dtype))
-        step = self._iterations.value
+        step = self.iterations.value
         self.last_skipped.assign(ops.where(is_counted, step, self.last_skipped.value))
 
     def _adjust_loss_scale(self, is_finite) -> None:
@@ -213,13 +215,13 @@ class BertOptimizer(keras.optimizers.Optimizer):
     def _state_of(self, variable):
         """Returns the momentum, velocity and weight decay rate of a variable."""
         index = self._get_variable_index(variable)
-        return self._momentums[index], self._velocities[index], self._decay_rates[index]
+        return self.momentums[index], self.velocities[index], self._decay_rates[index]
 
     def _beta_powers(self, dtype):
         """Returns beta_1^t and beta_2^t at step t; 0 disables the bias correction."""
         if not self.bias_correction:
             return ops.zeros((), dtype), ops.zeros((), dtype)
-        step = ops.cast(self._iterations + 1, dtype)
+        step = ops.cast(self.iterations + 1, dtype)
         return ops.cast(self.beta_1, dtype) ** step, ops.cast(self.beta_2, dtype) ** step
 
     def get_config(self):
@@ -395,7 +397,7 @@ class Muon(BertAdamW):
             else:
                 matrices[tuple(sorted(variable.shape))].append((grad, variable))
         super()._update([grad for grad, _ in others], [variable for _, variable in others], gain)
-        rate = gain * self._get_current_learning_rate()
+        rate = gain * self.learning_rate
         for shape, pairs in matrices.items():  # one product for all matrices of a shape
             averages = ops.stack([_in_shape(self._average(g, v, gain), shape) for g, v in pairs])
             steps = ops.unstack(0.2 * shape[1] ** 0.5 * orthogonal(averages))

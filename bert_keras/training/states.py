@@ -281,8 +281,8 @@ def _averages(model: keras.Model) -> tuple[dict[str, keras.Variable], dict[str, 
     optimizer.build(weights)
     public_names = {weight.path: name for name, weight in named_weights(model).items()}
     names = [public_names[weight.path] for weight in weights]
-    velocities = zip(names, optimizer._velocities, strict=True)
+    velocities = zip(names, optimizer.velocities, strict=True)
     return (
-        dict(zip(names, optimizer._momentums, strict=True)),
+        dict(zip(names, optimizer.momentums, strict=True)),
         {name: each for name, each in velocities if each is not None},  # Muon: not of matrices
     )

@@ -36,7 +36,7 @@ class TokenWriter:
     def __init__(self, folder: Path, *, dtype: np.dtype):
         folder.mkdir(parents=True, exist_ok=True)
         self._files = {name: (folder / name).open("wb") for name in FILES}
-        self._dtype = dtype
+        self._token_dtype = dtype
         self._num_tokens = self._num_sentences = self.num_documents = 0
         self._document = 0  # of the next sentence; documents without sentences are counted too
         self._last_document = -1  # the last one that has a sentence
@@ -66,7 +66,7 @@ class TokenWriter:
         self._last_document = documents[-1]
         self._write_indices("documents", self._num_sentences + document_starts)
         self._write_indices("sentences", self._num_tokens + np.cumsum(lengths) - lengths)
-        self._files["tokens"].write(np.asarray(ids, self._dtype).tobytes())
+        self._files["tokens"].write(np.asarray(ids, self._token_dtype).tobytes())
         self._num_tokens += int(lengths.sum())
         self._num_sentences += len(lengths)
         self.num_documents += len(document_starts)
