@@ -12,6 +12,8 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig
+from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.errors import check
 from bert_keras.layers.attention import (
     attention_bias,
     block_bias,
@@ -176,6 +178,12 @@ class BertEncoder(Pretrained):
         Blocks with local attention compute all T x T probabilities here, of which those outside the
         window are 0. A call of the encoder computes only the window; the hidden states are equal.
         """
+        check(
+            not isinstance(inputs["input_ids"], keras.KerasTensor),
+            "states needs arrays; in a functional model, call it in the `call` of a layer of yours",
+        )
+        if not self.built:
+            self.build()
         return self._states(inputs, self._contexts(inputs, in_blocks=False), training=training)
 
     def _states(self, inputs: dict, contexts: dict, *, training: bool) -> EncoderStates:
@@ -260,6 +268,11 @@ class BertEncoder(Pretrained):
         return jax_ops.takes_kernels(length, head_size=head_size, dtype=self.compute_dtype)
 
     def call(self, inputs, training=False):
+        names = [*inputs] if isinstance(inputs, dict) else [f"a {type(inputs).__name__}"]
+        check(
+            {*SEQUENCE_FEATURES} <= {*names},
+            f"the inputs are {', '.join(names)}; expected a dict of {', '.join(SEQUENCE_FEATURES)}",
+        )
         contexts = self._contexts(inputs, in_blocks=True, training=training)
         states = self._states(inputs, contexts, training=training)
         outputs = {"sequence_output": states.sequence_output}

@@ -10,6 +10,7 @@ import keras
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
 from bert_keras.errors import InputError, check, counted
+from bert_keras.layers.embeddings import SharedEmbeddings
 
 if TYPE_CHECKING:
     from bert_keras.checkpoints.checkpoint import Checkpoint
@@ -24,6 +25,18 @@ class ConfiguredModel(keras.Model):
     arguments: tuple[str, ...] = ()  # constructor arguments that are also attributes
 
     def get_config(self):
+        """Returns the configuration; raises InputError for what Keras could not build again."""
+        check(
+            not any(weight.path.endswith("/kernel_scale") for weight in self.weights),
+            f"the dense layers of {self.name} are quantized, which Keras cannot load again; "
+            "bert-keras export --variant int8 writes a quantized model",
+        )
+        embeddings = getattr(getattr(self, "encoder", self), "embeddings", None)
+        check(
+            not isinstance(embeddings, SharedEmbeddings),
+            f"{self.name} shares the embeddings of another model, which Keras cannot load again; "
+            "save_pretrained writes it with a copy of them",
+        )
         return {
             "name": self.name,
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
@@ -224,6 +237,11 @@ class Pretrained(ConfiguredModel):
         """
         from bert_keras.exporting.export import export
 
+        check(
+            "format" not in options,
+            "export writes a SavedModel that takes texts; for other formats use Keras: "
+            "keras.Model(inputs, model(inputs)).export(path, format=...)",
+        )
         return export(self, path, **options)
 
 

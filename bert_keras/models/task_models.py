@@ -22,7 +22,8 @@ class TaskModel(GlobalBatchModel, Pretrained):
     """The base class of models that consist of an encoder and heads.
 
     A subclass defines `call`, one attribute for each name in `heads` and the other attributes of
-    `Pretrained`. Its constructor ends with `self.build()`. A pooler that no head reads is not
+    `Pretrained`. Its constructor ends with `self.build()`. A subclass of a subclass adds layers in
+    `build`: it creates and builds them before `super().build()`. A pooler that no head reads is not
     trained.
 
     Args:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import keras
 import numpy as np
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check
 from bert_keras.models.pretrained import Pretrained
 
 if TYPE_CHECKING:
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 
 class TextInputs(Pretrained):
-    """The base class of models whose `fit`, `evaluate` and `predict` also take texts.
+    """The base class of models that, like their `fit`, `evaluate` and `predict`, also take texts.
 
     Texts are a list, an array or a tensor of strings, or a `tf.data.Dataset` of batches of them. A
     tuple of columns means texts that belong together: pairs, or for a sentence encoder any number.
-    `preprocessor` converts them to the inputs of the model. Other inputs reach Keras unchanged.
+    `preprocessor` converts them to the inputs of the model. Other inputs reach Keras unchanged;
+    PyDatasets and generators yield what `preprocessor(texts)` returns.
     """
 
     groups_texts = False  # whether each text has a row of its own
@@ -44,7 +45,9 @@ class TextInputs(Pretrained):
 
     def fit(self, x=None, y=None, *args, validation_data=None, **kwargs):
         """Trains the model as `keras.Model.fit` does; see the class for texts."""
-        if isinstance(validation_data, tuple):
+        if isinstance(kwargs.get("sample_weight"), list):
+            kwargs["sample_weight"] = np.asarray(kwargs["sample_weight"])
+        if isinstance(validation_data, (tuple, list)):
             validation_data = (*self._encoded(*validation_data[:2]), *validation_data[2:])
         elif validation_data is not None:
             validation_data, _ = self._encoded(validation_data)
@@ -63,6 +66,21 @@ class TextInputs(Pretrained):
         x, _ = self._encoded(x)
         self._renew("predict_function", x)
         return super().predict(x, *args, **kwargs)
+
+    def train_on_batch(self, x, y=None, *args, **kwargs):
+        """Trains on one batch as `keras.Model.train_on_batch` does; see the class for texts."""
+        return super().train_on_batch(*self._encoded(x, y), *args, **kwargs)
+
+    def test_on_batch(self, x, y=None, *args, **kwargs):
+        """Scores one batch as `keras.Model.test_on_batch` does; see the class for texts."""
+        return super().test_on_batch(*self._encoded(x, y), *args, **kwargs)
+
+    def predict_on_batch(self, x):
+        """Returns outputs as `keras.Model.predict_on_batch` does; see the class for texts."""
+        return super().predict_on_batch(self._encoded(x)[0])
+
+    def __call__(self, inputs, *args, **kwargs):
+        return super().__call__(self._encoded(inputs)[0], *args, **kwargs)
 
     def _renew(self, function: str, x) -> None:
         """Discards a compiled function of Keras if its latest inputs had another rank.
@@ -83,8 +101,10 @@ class TextInputs(Pretrained):
 
         if hasattr(x, "element_spec"):
             return self._encoded_dataset(x), y
+        check(not isinstance(x, list) or x, "the texts are an empty list; expected at least one")
         if not is_text(x):
             return x, y
+        check(y is None or not is_text(y), "the labels are texts; expected numbers from 0")
         return self._checked_preprocessor()(x), np.asarray(y) if isinstance(y, list) else y
 
     def _encoded_dataset(self, dataset):

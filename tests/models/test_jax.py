@@ -1,6 +1,7 @@
-"""Encoder and heads under Keras' JAX backend: the numbers of TensorFlow, and recomputation."""
+"""Models under Keras' JAX backend: numbers of TensorFlow, recomputation, ordinary things."""
 
 import numpy as np
+import pytest
 
 from bert_keras.families import preset
 from bert_keras.models import BertClassifier, BertPretrainer
@@ -61,3 +62,18 @@ def test_logits_equal_those_of_tensorflow_and_recomputed_blocks_have_the_same_dr
         outputs = outputs if isinstance(outputs, dict) else {"logits": outputs}
         for output, array in outputs.items():
             assert np.abs(array - theirs[output]).max() <= 1e-5 * np.abs(array).max()
+
+
+ORDINARY = """
+import sys
+from pathlib import Path
+from tests.models.test_as_in_keras import UNDER_JAX, compare
+
+for name in UNDER_JAX:
+    compare(name, Path(sys.argv[1], name))
+"""
+
+
+@pytest.mark.slow
+def test_ordinary_things_with_our_models_and_with_those_of_keras(tmp_path):
+    under_jax(ORDINARY, tmp_path)

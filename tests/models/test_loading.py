@@ -1,4 +1,4 @@
-"""Models that are built from folders and saved: heads, labels, reports, memory, frozen parts."""
+"""Models that are built from folders and saved: heads, labels, reports, memory."""
 
 import dataclasses
 import subprocess
@@ -192,34 +192,6 @@ def test_a_model_in_a_name_scope_is_loaded_and_saved(tmp_path):
     assert inner.weights[0].path.startswith("parent/classifier/encoder/")
     inner.save_pretrained(tmp_path / "twin")
     assert_same_weights(model, load_model(tmp_path / "twin"))
-
-
-@pytest.mark.parametrize("frozen", ["encoder", "embeddings", "layer_0"])
-def test_frozen_parts_stay_frozen_in_a_keras_file(tmp_path, frozen):
-    model = BertClassifier(CONFIG, num_labels=2)
-    (model.encoder if frozen == "encoder" else model.encoder.get_layer(frozen)).trainable = False
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    assert [each.trainable for each in again.weights] == [each.trainable for each in model.weights]
-    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in SEQUENCE_FEATURES}
-    outputs = keras.layers.Dense(2)(model.encoder(inputs)["pooled_output"])
-    functional = keras.Model(inputs, outputs)
-    functional.save(tmp_path / "functional.keras")
-    again = keras.models.load_model(tmp_path / "functional.keras")
-    assert len(again.trainable_weights) == len(functional.trainable_weights)
-
-
-def test_the_products_of_lora_are_saved_in_the_kernels(tmp_path):
-    model = BertClassifier(CONFIG, num_labels=2)
-    for dense in (model.encoder.blocks[0].attention.query_dense, model.classification.dense):
-        dense.enable_lora(2, lora_alpha=3)
-        dense.lora_kernel_b.assign(np.ones_like(dense.lora_kernel_b))
-    inputs = {name: np.ones((2, 5), "int32") for name in SEQUENCE_FEATURES}
-    model.save_pretrained(tmp_path / "model")
-    again = load_model(tmp_path / "model")
-    np.testing.assert_allclose(again(inputs), model(inputs), rtol=1e-5, atol=1e-6)
-    with pytest.raises(InputError, match="int8"):
-        again.quantize("int8")
 
 
 def test_two_encoders_in_one_functional_model(pretrained):

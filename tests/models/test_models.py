@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -14,7 +12,6 @@ from bert_keras.errors import InputError
 from bert_keras.models import (
     BertClassifier,
     BertDiscriminator,
-    BertEncoder,
     BertMaskedLM,
     BertMultipleChoice,
     BertPretrainer,
@@ -220,29 +217,6 @@ def test_mixed_policies(cls, policy):
     if (cls, policy) == (BertPretrainer, "mixed_float16"):
         first, later = learn(model, x, y, steps=10, epochs=2)
         assert later < 0.9 * first
-
-
-FRESH_PROCESS = """
-import sys, numpy as np, keras, bert_keras.models
-for path in sys.argv[1:]:
-    outputs = keras.models.load_model(path + ".keras")(dict(np.load(path + ".x.npz")))
-    outputs = outputs if isinstance(outputs, dict) else {"": outputs}
-    np.savez(path + ".npz", **{f"_{name}": x for name, x in outputs.items()})
-"""
-
-
-@pytest.mark.slow
-def test_saved_models_load_in_a_fresh_process_without_custom_objects(tmp_path):
-    expected = {}
-    for model in map(new_model, (*CASES, BertEncoder)):
-        x, path = inputs(type(model)), tmp_path / type(model).__name__
-        expected[path] = {f"_{name}": array for name, array in named(model(x)).items()}
-        model.save(f"{path}.keras")
-        np.savez(f"{path}.x.npz", **x)
-    command = [sys.executable, "-c", FRESH_PROCESS, *expected]
-    subprocess.run(command, check=True, capture_output=True)
-    for path, outputs in expected.items():
-        assert_equal(dict(np.load(f"{path}.npz")), outputs)
 
 
 def test_choices_are_scored_separately_in_any_number():

@@ -59,6 +59,18 @@ def test_tuples_are_pairs_of_texts(model, pairs):
     np.testing.assert_allclose(model.predict(pairs, verbose=0), expected, rtol=1e-6, atol=1e-6)
 
 
+def test_single_batches_and_calls_take_texts(model):
+    other, arrays, labels = new_model(), encoded(TEXTS), np.array(LABELS)
+    assert model.train_on_batch(TEXTS, LABELS) == other.train_on_batch(arrays, labels)
+    assert model.test_on_batch(TEXTS, LABELS) == other.test_on_batch(arrays, labels)
+    np.testing.assert_array_equal(model.predict_on_batch(TEXTS), other(arrays))
+    np.testing.assert_array_equal(model(TEXTS), other(arrays))
+    weights, validation = np.array([1, 2, 1, 1]), [TEXTS, LABELS]
+    model.fit(TEXTS, LABELS, sample_weight=[1, 2, 1, 1], validation_data=validation, verbose=0)
+    other.fit(arrays, labels, sample_weight=weights, validation_data=(arrays, labels), verbose=0)
+    np.testing.assert_array_equal(model(TEXTS), other(arrays))
+
+
 @pytest.mark.slow
 def test_fit_and_evaluate_on_texts_equal_those_on_arrays(model):
     other, arrays, labels = new_model(), encoded(TEXTS), np.array(LABELS)
@@ -90,6 +102,7 @@ def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
     ("texts", "message"),
     [
         ("a film", "expected a list of strings"),
+        ([], "an empty list"),
         (["a film", None], "text 1 is None; expected a string"),
         (np.array([["a", "film"]]), "text 0 is ['a', 'film']"),
         ((TEXTS, OTHERS[1:]), "4 first and 3 second texts"),
@@ -101,6 +114,11 @@ def test_wrong_texts_are_refused(model, texts, message):
     with pytest.raises(InputError) as error:
         model.predict(texts, verbose=0)
     assert message in str(error.value)
+
+
+def test_labels_that_are_texts_are_refused(model):
+    with pytest.raises(InputError, match="labels are texts"):
+        model.fit(TEXTS, ["no", "yes", "no", "yes"])
 
 
 def test_a_model_without_tokenizer_says_why():
