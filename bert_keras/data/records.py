@@ -23,7 +23,7 @@ BLOCK = 16  # adjacent records of a file
 PARSED_AT_ONCE = 1024  # records
 
 
-def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
+def pretraining_dataset(
     files: StrPath | Sequence[StrPath],
     *,
     batch_size: int,
@@ -32,7 +32,6 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
     drop_remainder: bool = True,
     masking: DynamicMasking | None = None,
     objective: Examples = MASKED_AND_LABELLED,
-    most: int | None = None,
 ):
     """Reads record files as batches of (inputs, targets, weights), which `fit` takes.
 
@@ -62,7 +61,6 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
         objective: The objective of bert_keras/data/objectives.py. `MASKED` gives no
             `next_sentence`; `NEXT_TOKENS` needs plain ids and has a target at each of P = L - 1
             positions.
-        most: Maximum number of records to read; None reads all.
 
     Raises:
         InputError: A file is missing or not a record file, files differ in their features, or
@@ -84,7 +82,6 @@ def pretraining_dataset(  # noqa: PLR0913 - public; each argument is optional
             drop_remainder=drop_remainder,
             masking=masking,
             objective=objective,
-            most=most,
         )
         .for_fit()
     )
@@ -118,7 +115,6 @@ class Records:
         drop_remainder: bool = True,
         masking: DynamicMasking | None = None,
         objective: Examples = MASKED_AND_LABELLED,
-        most: int | None = None,
     ) -> Batches:
         """Returns batches of NumPy arrays; see `pretraining_dataset` for the arguments."""
         file, schema, vocab_size = self.files[0], self.schema, self._vocab_size
@@ -132,9 +128,6 @@ class Records:
         parse = RecordParser(schema, limits=schema.limits(vocab_size))
         dropped = batch_size - 1 if drop_remainder else 0  # at most, of the last records
 
-        def num_used() -> int:
-            return self.num_records if most is None else min(most, self.num_records)
-
         def example(number: int, features: dict[str, np.ndarray]):
             return objective.from_features(
                 masking.masked(number, features) if masking else features
@@ -143,9 +136,9 @@ class Records:
         def read(first: int) -> Iterator:
             epoch, start = 0, first * batch_size
             if repeat and start:
-                epoch, start = divmod(start, num_used())
+                epoch, start = divmod(start, self.num_records)
             epochs = count(epoch) if repeat else [0]
-            records = chain.from_iterable(islice(self._epoch(seed, e), most) for e in epochs)
+            records = chain.from_iterable(self._epoch(seed, e) for e in epochs)
             records = islice(records, start, None)
             at_once = batch_size * max(1, PARSED_AT_ONCE // batch_size)
             while chunk := [*islice(records, at_once)]:
@@ -155,7 +148,7 @@ class Records:
                     yield example(first, {name: each[rows] for name, each in features.items()})
                     first += 1
 
-        num_batches = None if repeat else len(range(0, num_used() - dropped, batch_size))
+        num_batches = None if repeat else len(range(0, self.num_records - dropped, batch_size))
         rows = batch_size if drop_remainder else None
         spec = keras.tree.map_structure(
             lambda each: keras.KerasTensor((rows, *each.shape[1:]), each.dtype.name),

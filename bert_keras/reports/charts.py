@@ -3,14 +3,11 @@
 import io
 import re
 import warnings
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 # The colours have a similar lightness, so that they are visible on white and on black.
 COLORS = ["#3b82d6", "#e08a2c", "#2f9e6e", "#b457c6", "#d2504a", "#8d8d2b", "#1fa0b3", "#8a7f78"]
@@ -47,13 +44,22 @@ class Line(NamedTuple):
 
 
 def line_chart(title: str, lines: Sequence[Line]) -> Markup:
-    """Draws lines over steps. Points with values that are not finite are omitted."""
-    names = list(dict.fromkeys(line.name for line in lines))
+    """Draws lines over steps as one <svg> element. Values that are not finite are omitted."""
+    import matplotlib
+    from matplotlib.figure import Figure
 
-    def draw(axes: "Axes") -> None:
-        handles = {}
+    names = list(dict.fromkeys(line.name for line in lines))
+    metadata = {"Title": title, "Date": None, "Creator": None}
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings(), io.StringIO() as buffer:
+        warnings.filterwarnings("ignore", "Glyph")  # the browser's fonts draw the text
+        figure = Figure(figsize=(4.9, 3.0), layout="constrained")
+        figure.patch.set_gid("ground")
+        axes, handles = figure.subplots(), {}
+        axes.set_title(title)
+        axes.set_xlabel("step", loc="right")
         for line in lines:
-            points = _finite(line.points)
+            points = np.reshape(np.asarray(line.points, np.float64), (-1, 2))
+            points = points[np.isfinite(points).all(axis=1)]
             (handles[line.name],) = axes.plot(
                 *points.T,
                 color=COLORS[names.index(line.name) % len(COLORS)],
@@ -64,42 +70,6 @@ def line_chart(title: str, lines: Sequence[Line]) -> Markup:
             columns = max(1, 64 // (max(map(len, names), default=0) + 8))
             legend = {"loc": "upper left", "bbox_to_anchor": (0, -0.2), "ncols": columns}
             axes.legend(handles.values(), handles, **legend)
-
-    return _svg(title, draw, x_axis="step")
-
-
-def scatter(title: str, points: Sequence[tuple[float, float]], *, x_axis: str) -> Markup:
-    """Draws the finite points and the line x = y."""
-
-    def draw(axes: "Axes") -> None:
-        finite = _finite(points)
-        axes.scatter(*finite.T, s=12, alpha=0.5, color=COLORS[0], linewidths=0, gid="points")
-        if len(finite):
-            axes.axline((finite[0, 0],) * 2, slope=1, color=GREY, linewidth=1, zorder=0)
-
-    return _svg(title, draw, x_axis=x_axis)
-
-
-def _svg(title: str, draw: Callable[["Axes"], None], *, x_axis: str) -> Markup:
-    """Returns a chart as one <svg> element without an XML header."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    metadata = {"Title": title, "Date": None, "Creator": None}
-    with matplotlib.rc_context(STYLE), warnings.catch_warnings(), io.StringIO() as buffer:
-        warnings.filterwarnings("ignore", "Glyph")  # the browser's fonts draw the text
-        figure = Figure(figsize=(4.9, 3.0), layout="constrained")
-        figure.patch.set_gid("ground")
-        axes = figure.subplots()
-        axes.set_title(title)
-        axes.set_xlabel(x_axis, loc="right")
-        draw(axes)
         figure.savefig(buffer, format="svg", metadata=metadata)
         text = NOT_IN_XML.sub("\ufffd", buffer.getvalue())
     return Markup(re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.S))
-
-
-def _finite(points: Sequence[tuple[float, float]]) -> np.ndarray:
-    """Returns the finite points, float64 [N, 2]."""
-    pairs = np.reshape(np.asarray(points, np.float64), (-1, 2))
-    return pairs[np.isfinite(pairs).all(axis=1)]

@@ -18,7 +18,6 @@ from bert_keras.downstream.swag import NUM_ENDINGS, SwagExample
 from bert_keras.downstream.task import Task
 from bert_keras.errors import counted
 from bert_keras.files import StrPath, write_text
-from bert_keras.reports.charts import scatter
 from bert_keras.reports.page import Report, Section, Table, Value, mark
 
 MAX_ERRORS = 200  # maximum number of errors on the page
@@ -102,15 +101,13 @@ def _sets(task, examples, predictions) -> Findings:
 
 def _numbers(task, examples, predictions) -> Findings:
     pairs = [(e.label, p.label) for e, p in zip(examples, predictions, strict=True)]
-    chart = scatter("predicted", pairs, x_axis=f"gold {task.labels[0]}")
     errors = [
         (abs(p - g), [*_shown(example), *_decimals(g, p, p - g)])
         for example, (g, p) in zip(examples, pairs, strict=True)
         if p != g
     ]
-    sections = [Section(heading="Gold and predicted", charts={"numbers": chart})]
     columns = ["example", *task.text_columns, "gold", "predicted", "difference"]
-    return Findings(sections, columns, errors, "the largest differences first")
+    return Findings([], columns, errors, "the largest differences first")
 
 
 def _choice_findings(task, examples, predictions) -> Findings:
@@ -219,18 +216,16 @@ def _marked_entities(sentence: Sentence, shown: set, correct: set, separator: st
 
 
 def _pair_findings(task, examples, predictions) -> Findings:
-    """Returns a chart of the ranks by score and by cosine, and the pairs whose ranks differ."""
+    """Returns the pairs whose ranks by score and by cosine differ."""
     scores = [each.score for each in examples]
     ranks = list(zip(rankdata(scores).tolist(), rankdata(predictions).tolist(), strict=True))
-    chart = scatter("rank by cosine", ranks, x_axis="rank by score")
     errors = [
         (abs(second - first), [*_shown(e), *_decimals(e.score, cosine, first, second)])
         for e, cosine, (first, second) in zip(examples, predictions, ranks, strict=True)
         if first != second
     ]
-    sections = [Section(heading="Ranks by score and by cosine", charts={"ranks": chart})]
     columns = ["example", *task.text_columns, "score", "cosine", "rank", "rank by cosine"]
-    return Findings(sections, columns, errors, "the largest differences of the two ranks first")
+    return Findings([], columns, errors, "the largest differences of the two ranks first")
 
 
 def _retrieval_findings(task, examples, predictions) -> Findings:

@@ -3,8 +3,7 @@
 import dataclasses
 import json
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +11,13 @@ from keras import ops
 from tqdm import tqdm
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
-from bert_keras.data.buckets import longest_first_batches
+from bert_keras.data.buckets import longest_first_batches, num_columns
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.distribution.forward import compiled
-from bert_keras.downstream.ner.words import TaggedWords, WordTokens, sentence_rows
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, atomic_file, existing_file, text_lines
 from bert_keras.models.encoder import BertEncoder
+from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import TextTokenizer
 
 Features = Iterable[tuple[Sequence[str], np.ndarray]]  # for each text: M tokens, float32 [M, K, D]
@@ -56,8 +55,7 @@ def write_features(
 ) -> None:
     """Writes the hidden states of every token, including [CLS] and [SEP], of the texts of a file.
 
-    A text with more tokens than the checkpoint's `max_length` is read in windows that overlap by
-    half. The vector of each token comes from the window with the most context on both sides of it.
+    A text with more tokens than the checkpoint's `max_length` is cut, as in the original.
 
     Args:
         pretrained: The folder of a checkpoint of any format.
@@ -91,10 +89,7 @@ def write_features(
         config=dataclasses.replace(checkpoint.metadata.config, has_pooler=False),
     )
     encoder = BertEncoder.from_checkpoint(checkpoint, metadata=metadata, source=pretrained)
-    limit = metadata.max_length - 2  # without [CLS] and [SEP]
-    features = _hidden_states(
-        encoder, checkpoint.tokenizer, _chunks(texts), indices=indices, limit=limit
-    )
+    features = _hidden_states(encoder, checkpoint.tokenizer, _chunks(texts), indices=indices)
     with atomic_file(output) as path:
         write(path, tqdm(features, desc="features", unit=" texts"), layers)
 
@@ -105,25 +100,25 @@ def _hidden_states(
     chunks: Iterable[list[str]],
     *,
     indices: list[int],
-    limit: int,
 ) -> Features:
     def chosen_states(inputs):
         states = encoder.states(inputs).hidden_states
         return ops.cast(ops.stack([states[index] for index in indices], axis=2), "float32")
 
     forward = compiled(chosen_states, encoder, names=SEQUENCE_FEATURES)
-    vocabulary = tokenizer.vocabulary
+    most = encoder.metadata.max_length
     for chunk in chunks:
-        ids, lengths = tokenizer.flat_ids(chunk)
-        bounds = np.cumsum([0, *lengths])
-        # Each token is a "word" of the windows of tagged sentences.
-        tokens = WordTokens(ids, np.arange(len(ids)), bounds, bounds)
-        rows = sentence_rows(tokens, limit=limit)
-        words = TaggedWords(tokens, rows, np.full(len(ids), -1, np.int32), vocabulary)
-        vectors = _vectors(forward, words, bounds)
-        for (start, end), vectors_MKD in zip(pairwise(bounds), vectors, strict=True):
-            token_ids = [vocabulary.cls_id, *ids[start:end], vocabulary.sep_id]
-            yield [vocabulary.tokens[number] for number in token_ids], vectors_MKD
+        inputs = encode(tokenizer, chunk, max_length=most)
+        lengths = np.count_nonzero(inputs["input_mask"], axis=1)
+        vectors: list[np.ndarray] = [np.empty(0)] * len(chunk)
+        for rows in longest_first_batches(lengths, batch_size=BATCH_SIZE):
+            columns = num_columns(lengths[rows[0]], most)
+            batch = {name: array[rows, :columns] for name, array in inputs.items()}
+            for row, states_TKD in zip(rows, np.asarray(forward(batch)), strict=True):
+                vectors[row] = states_TKD[: lengths[row]]
+        for ids, vectors_MKD in zip(inputs["input_ids"], vectors, strict=True):
+            tokens = [tokenizer.vocabulary.tokens[each] for each in ids[: len(vectors_MKD)]]
+            yield tokens, vectors_MKD
 
 
 def _chunks(texts: StrPath) -> Iterator[list[str]]:
@@ -142,19 +137,3 @@ def _chunks(texts: StrPath) -> Iterator[list[str]]:
     check(number, f"{texts} is empty; expected a text on each line")
     if chunk:
         yield chunk
-
-
-def _vectors(forward: Callable, words: TaggedWords, bounds: np.ndarray) -> Iterator[np.ndarray]:
-    """Yields the vectors of each text, float32 [M, K, D], with [CLS] and [SEP]."""
-    row_bounds = np.searchsorted(words.rows.starts, bounds)
-    row_vectors: list[np.ndarray] = [np.empty(0)] * len(words)
-    for rows in longest_first_batches(words.lengths, batch_size=BATCH_SIZE):
-        inputs, *_ = words.batch(rows)
-        for row, states_TKD in zip(rows, np.asarray(forward(inputs)), strict=True):
-            columns = words.columns(row)
-            if row in row_bounds:  # the first window of a text
-                columns = np.insert(columns, 0, 0)
-            if row + 1 in row_bounds:  # the last window of a text
-                columns = np.append(columns, words.lengths[row] - 1)
-            row_vectors[row] = states_TKD[columns]
-    return (np.concatenate(row_vectors[a:b]) for a, b in pairwise(row_bounds))

@@ -149,36 +149,16 @@ class MaskedSamples(keras.callbacks.Callback):
         ids, mask = self.inputs["input_ids"][row], self.inputs["input_mask"][row]
         # With a causal model the target is the token after the position.
         positions = self.inputs["masked_lm_positions"][row] + self.model.config.is_causal
-        gaps = {}
+        tokens = [self._token(each) for each in ids[mask > 0]]
         for gap in np.flatnonzero(self.weights[row]):
             target, prediction = self._token(self.targets[row, gap]), self._token(predictions[gap])
-            text = f"{escaped(target)} → {escaped(prediction)} {probabilities[gap]:.2f}"
-            gaps[int(positions[gap])] = f"&#91;{text}&#93;"
-            if prediction == target:
-                gaps[int(positions[gap])] = f"**&#91;{text}&#93;**"
-        return filled_text([self._token(each) for each in ids[mask > 0]], gaps)
+            guess = "right" if prediction == target else prediction
+            tokens[positions[gap]] = f"[{target} → {guess} {probabilities[gap]:.2f}]"
+        return "    " + " ".join(tokens)  # as Markdown: code, in which no character is special
 
     def _token(self, token_id: int) -> str:
         """Returns a token; a token table may have more rows than the vocabulary has tokens."""
         return self.tokens[token_id] if token_id < len(self.tokens) else f"[{token_id}]"
-
-
-def filled_text(tokens: list[str], gaps: dict[int, str]) -> str:
-    """Joins tokens to words, as Markdown; `gaps` replace the tokens at their positions."""
-    text = ""
-    for position, token in enumerate(tokens):
-        if position in gaps:
-            text += f" {gaps[position]}"
-        elif token.startswith("##") and position - 1 not in gaps:
-            text += escaped(token.removeprefix("##"))
-        else:
-            text += f" {escaped(token)}"
-    return text.strip()
-
-
-def escaped(text: str) -> str:
-    """Escapes characters that have a meaning in Markdown or HTML."""
-    return re.sub(r"[^\w\s.,:;?!'\"()/-]|_", lambda found: f"&#{ord(found[0])};", text)
 
 
 def _most_probable(model: keras.Model, inputs: dict):

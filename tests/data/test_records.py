@@ -167,10 +167,6 @@ def test_without_a_seed_records_keep_the_order_of_the_files(files):
     assert flat(numbers) == list(range(10, 40))
     assert [len(batch) for batch in numbers] == [7, 7, 7, 7, 2]
     assert len(record_numbers(batches_of(files, batch_size=7))) == 4
-    for most, last in ((12, 22), (30, 40), (999, 40)):
-        batches = batches_of(files, drop_remainder=False, most=most)
-        assert flat(record_numbers(batches)) == list(range(10, last))
-        assert batches.num_batches == -(-(last - 10) // 5)
 
 
 @pytest.mark.parametrize("batch_size", [6, 7, 40])

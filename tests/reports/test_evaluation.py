@@ -129,8 +129,6 @@ def test_regression(page_of):
     task = ClassificationTask(name="regression", kind="number", labels=("score",))
     predictions = [LabelPrediction(value) for value in (1.5, 2.0, 5.0)]
     page = page_of(task, texts([1.0, 2.0, 3.0]), predictions)
-    (points,) = page.text.split('id="points"')[1:]
-    assert points.split("</g>")[0].count("<use") == 3
     assert [row[-1] for row in page.tables[0]] == ["difference", "2.00", "0.50"]
 
 
@@ -199,7 +197,7 @@ def test_sentence_pairs_have_ranks(page_of):
     page = page_of(task, pairs, [0.2, 0.6, 0.5])
     (errors,) = page.tables
     assert errors[1] == ["line 3", "a", "<1>", "1.00", "0.60", "2.00", "3.00"]
-    assert len(errors) == 3 and "rank by score" in page.text
+    assert len(errors) == 3
 
 
 def test_queries_with_a_wrong_first_passage(page_of):
