@@ -63,8 +63,6 @@ def test_an_option_that_is_given_twice_is_extended():
     parse = command_parser().parse_args
     twice = parse(shlex.split(f"{FINETUNE} --set a=1 b=2 --set c=3"))
     assert twice.changes == ["a=1", "b=2", "c=3"]
-    layers = parse(shlex.split("features --from a --texts b --output c --layers -1 --layers -2"))
-    assert layers.layers == [-1, -2]
     assert parse(shlex.split(FINETUNE)).changes == []  # not those of the line before
 
 

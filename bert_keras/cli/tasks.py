@@ -1,4 +1,4 @@
-"""Defines the commands that score and apply models: evaluate, predict, features and embed."""
+"""Defines the commands that score and apply models: evaluate, predict and embed."""
 
 import argparse
 import json
@@ -87,30 +87,6 @@ def predict(options: argparse.Namespace) -> None:
     if options.submission:
         submission_zip(folder, options.submission)
         print(options.submission)
-
-
-@command(
-    required("--from", "DIR", "a checkpoint of any format", dest="pretrained"),
-    required("--texts", "FILE", "a UTF-8 file with one text on each line"),
-    required("--output", "FILE", "an .npz file, or a .jsonl file as of extract_features.py"),
-    option(
-        "--layers",
-        "N",
-        "0 is the embeddings, -1 the last layer (default: -1 -2 -3 -4)",
-        type=int,
-        nargs="+",
-    ),
-    examples="""
-  bert-keras features --from bert-base-uncased --texts lines.txt --output lines.npz
-  bert-keras features --from bert-base-uncased --texts lines.txt --output lines.jsonl \\
-    --layers -1 -2 -3 -4""",
-)
-def features(options: argparse.Namespace) -> None:
-    """Write the encoder's vectors of each token of the texts of a file."""
-    from bert_keras.runs.features import write_features
-
-    write_features(options.pretrained, options.texts, options.output, layers=options.layers)
-    print(options.output)
 
 
 @command(

@@ -104,11 +104,11 @@ def test_every_command_parses(page):
 def test_google_bert_has_a_command_for_each_script():
     found = commands(ROOT / "docs/how-to/coming-from-google-bert.md", "bash")
     names = ("build", "pretrain", "finetune", "predict", "finetune", "predict", "evaluate")
-    assert [name for name, _ in found] == [*names, "features", "convert"]
+    assert [name for name, _ in found] == [*names, "convert"]
 
 
 def test_the_korean_page_has_a_command_for_each_idea():
-    assert len(commands(ROOT / "docs/ko/paper.md", "bash")) == 16
+    assert len(commands(ROOT / "docs/ko/paper.md", "bash")) == 15
 
 
 @every_page

@@ -182,7 +182,7 @@ def test_imports_and_help_load_no_heavy_packages():
     [
         (
             "bert_keras",
-            "demo pretrain finetune reproduce evaluate predict features embed convert inspect "
+            "demo pretrain finetune reproduce evaluate predict embed convert inspect "
             "export serve list",
         ),
         ("tfrecords_tools", "vocab build check show"),
