@@ -38,28 +38,20 @@ def examples(tmp_path_factory):
     for name, num_predictions in (("records", 2), ("plain", 0)):
         settings = BuildSettings(max_length=16, max_predictions=num_predictions, shards=1)
         build(
-            [folder / "corpus.txt"],
-            vocabulary=vocabulary,
-            output=folder / name,
-            settings=settings,
+            [folder / "corpus.txt"], vocabulary=vocabulary, output=folder / name, settings=settings
         )
+    good, fine, two = "a good film", "a fine film", "two hours of nothing"
     mrpc = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + 20 * (
-        "1\t1\t2\ta good film\ta fine film\n0\t3\t4\ta good film\ttwo hours of nothing\n"
+        f"1\t1\t2\t{good}\t{fine}\n0\t3\t4\t{good}\t{two}\n"
     )
-    (folder / "glue" / "MRPC").mkdir(parents=True)
-    for split in ("train", "dev"):
-        (folder / "glue" / "MRPC" / f"{split}.tsv").write_text(mrpc)
-    stsb = "sentence1\tsentence2\tscore\n" + 10 * (
-        "a good film\ta fine film\t4.5\na good film\ttwo hours of nothing\t0.5\n"
-    )
+    stsb = "sentence1\tsentence2\tscore\n" + 10 * f"{good}\t{fine}\t4.5\n{good}\t{two}\t0.5\n"
     mnli = "sentence1\tsentence2\tgold_label\n" + (
-        "a good film\ta film\tentailment\na good film\ta bad film\tcontradiction\n"
+        f"{good}\ta film\tentailment\n{good}\ta bad film\tcontradiction\n"
         "two hours\thours\tentailment\n"
     )
-    files = {"STS-B": ("train", "dev"), "MNLI": ("train", "dev_matched")}
-    for name, text in (("STS-B", stsb), ("MNLI", mnli)):
-        (folder / "glue" / name).mkdir()
-        for split in files[name]:
+    for name, text in {"MRPC": mrpc, "STS-B": stsb, "MNLI": mnli}.items():
+        (folder / "glue" / name).mkdir(parents=True)
+        for split in ("train", "dev_matched" if name == "MNLI" else "dev"):
             (folder / "glue" / name / f"{split}.tsv").write_text(text)
     return folder
 

@@ -8,11 +8,6 @@ from bert_keras.errors import InputError
 ONE, MANY, NUMBER = (LABEL_KINDS[name] for name in ("one", "many", "number"))
 
 
-def test_white_space_around_labels_is_removed():
-    labels = [kind.read(" 1.0 ", location="f, line 2") for kind in (ONE, MANY, NUMBER)]
-    assert labels == ["1.0", ("1.0",), 1.0]
-
-
 @pytest.mark.parametrize("text", ["nan", "three", "9" * 5_000, ""])
 def test_numbers_are_finite(text):
     with pytest.raises(InputError, match=r"f, line 2"):

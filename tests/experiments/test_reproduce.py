@@ -92,11 +92,12 @@ def test_each_experiment_runs(data, scale, name, tmp_path):
     for arm in experiment.arms:
         assert f"| {arm.name} | " in report
         assert not arm.published or f" | {arm.published[0]:.1f} |" in report
+    assert name != "table6" or "size=L-2_H-8_A-1 replaces size=L-6_H-768_A-3." in report
     page = (output / "report.html").read_text()
     assert page.count("<svg") == 2 + (name == "c1")
     values = json.loads((output / "results.json").read_text())
     assert len(values["cells"]) == len(cells)
-    check = {"table5": _check_arms_of_table5, "table6": _check_sizes, "c1": _check_steps}
+    check = {"table5": _check_arms_of_table5, "c1": _check_steps}
     check.get(name, lambda output: None)(output)
 
 
@@ -119,16 +120,6 @@ def _check_arms_of_table5(output):
         "masked-lm": ("32-6", "BertMaskedLM"),
         "left-to-right": ("32-6", "BertMaskedLM"),
     }  # fmt: skip
-
-
-def _check_sizes(output):
-    sizes = [
-        (config.num_layers, config.hidden_size, config.num_heads)
-        for path in (output / "pretrain").iterdir()
-        for config in [load_model(path / "32-6" / "model").config]
-    ]
-    assert sorted(sizes) == [(1, 8, 2), (2, 8, 1)]
-    assert "size=L-2_H-8_A-1 replaces size=L-6_H-768_A-3." in (output / "report.md").read_text()
 
 
 def _check_steps(output):
@@ -169,10 +160,7 @@ def test_a_plan_lists_arms_steps_and_runs(data, scale):
     ("folder", "message"),
     [
         ("glue", r"glue has no corpus/\*\.txt; put UTF-8 text for pretraining there"),
-        (
-            "corpus",
-            "corpus contains no task of Table 5: effect of the pretraining tasks: MNLI-m",
-        ),
+        ("corpus", "corpus contains no task of Table 5: effect of the pretraining tasks: MNLI-m"),
     ],
 )
 def test_data_without_corpus_or_tasks_is_refused_before_anything_is_written(

@@ -67,20 +67,3 @@ def test_perplexities_are_next_to_those_of_the_paper(tmp_path, without_charts):
     assert "perplexity of masked tokens | perplexity, paper |" in text
     assert "| l-3-h-768-a-12 | 2.30 | 10.00 | 5.84 |" in text
     assert "| l-24-h-1024-a-16 | 1.61 | 5.00 | 3.23 |" in text
-
-
-def test_a_figure_has_a_chart_by_steps_and_no_published_scores(tmp_path):
-    arms = EXPERIMENTS["c1"].arms
-    figure = Results(
-        experiment=EXPERIMENTS["c1"], columns=(MNLI,), remarks=(),
-        steps={arm.name: round(100 * arm.step_fraction) for arm in arms},
-        scores={
-            (arm.name, "MNLI-m"): Score((50.0 + 10 * arm.step_fraction,), 1e-3, 0) for arm in arms
-        },
-    )  # fmt: skip
-    write_page(tmp_path, figure)
-    text = (tmp_path / "report.md").read_text()
-    assert "|  | MNLI-m |" in text and "| BERT, 20% of the steps | 52.0 |" in text
-    assert "paper" not in text
-    chart = (tmp_path / "curves" / "mnli-m-by-steps.svg").read_text()
-    assert ">bert<" in chart and ">left-to-right<" in chart

@@ -17,12 +17,7 @@ from bert_keras.exporting.export import check_outputs, export
 from bert_keras.exporting.servable import checked_tensors, tensor_specs, traced
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.verify import run_in_fresh_process, run_requests, to_arrays
-from bert_keras.exporting.version_folder import (
-    METADATA,
-    check_model_name,
-    is_version,
-    next_version,
-)
+from bert_keras.exporting.version_folder import METADATA, check_model_name, is_version, next_version
 from bert_keras.models import (
     BertClassifier,
     BertEncoder,

@@ -8,11 +8,7 @@ from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from bert_keras.cli import main
-from bert_keras.serving.container_files import (
-    CONFIG_FILES,
-    CONTAINER_FILES,
-    write_container_files,
-)
+from bert_keras.serving.container_files import CONFIG_FILES, CONTAINER_FILES, write_container_files
 
 IMAGE = "tensorflow/serving:2.20.0"  # the oldest one, whose ops exporting/serving_ops.py lists
 

@@ -189,19 +189,6 @@ def bodies(draw, documents):
     }[kind]
 
 
-def fuzz(num_examples, send_request, **strategies):
-    """Calls a function with `num_examples` reproducible examples."""
-    chosen = {"derandomize": True, "deadline": None, "database": None}
-    chosen["suppress_health_check"] = list(HealthCheck)
-    settings(max_examples=num_examples, **chosen)(given(**strategies)(send_request))()
-
-
-def check_control(server_of, send):
-    body = '{"signature_name": "bytes", "instances": ["control"]}'
-    response = send(server_of("texty"), "POST", "/v1/models/texty:predict", body)
-    assert response.json()["predictions"][0]["out"] == "CONTROL"
-
-
 @FEW_OR_MANY
 @pytest.mark.parametrize("api", ["predict", "embeddings"])
 def test_bodies(server_of, tmp_path, send, num_examples, api):

@@ -121,23 +121,14 @@ def test_the_watch_goes_on_after_a_bug_and_while_the_folder_is_away(folder, capl
 
 
 @pytest.fixture
-def tiny(models, tmp_path):
-    return shutil.copytree(models / "keras_tiny" / "1", tmp_path / "tiny" / "1")
-
-
-@pytest.fixture
 def odd(models, tmp_path):
     return shutil.copytree(models / "odd" / "1", tmp_path / "odd" / "1")
 
 
-def load_error(folder, load=ServedModel):
+def load_error(folder):
     with pytest.raises(LoadError) as error:
-        load(folder)
+        load_version(folder, limits=Limits(), on_run=print)
     return error.value.code, str(error.value)
-
-
-def load(folder):
-    load_version(folder, limits=Limits(), on_run=print).close()
 
 
 def test_an_op_whose_message_is_not_utf8(tmp_path):
@@ -164,7 +155,7 @@ DOUBLED = {"signature": "strict", "inputs": {"x": [1.0, 2.0]}}
 )
 def test_a_version_whose_warm_up_request_fails_is_not_loaded(odd, signature, x, message):
     write_warmup(odd, [DOUBLED, {"signature": signature, "inputs": {"x": [x]}}], name="odd")
-    code, reason = load_error(odd, load)
+    code, reason = load_error(odd)
     assert code == "INVALID_ARGUMENT" and message in reason
     (odd / WARMUP).write_bytes((odd / WARMUP).read_bytes()[:-3])
-    assert load_error(odd, load)[0] == "DATA_LOSS"
+    assert load_error(odd)[0] == "DATA_LOSS"

@@ -55,11 +55,8 @@ def test_pairs_exactly():
 
 def test_single_texts_exactly():
     batch = pack([[5, 6, 7, 8, 9], [], [10]], vocabulary=VOCABULARY, max_length=5)
-    assert batch["input_ids"].tolist() == [
-        [CLS, 5, 6, 7, SEP],
-        [CLS, SEP, 0, 0, 0],
-        [CLS, 10, SEP, 0, 0],
-    ]
+    expected = [[CLS, 5, 6, 7, SEP], [CLS, SEP, 0, 0, 0], [CLS, 10, SEP, 0, 0]]
+    assert batch["input_ids"].tolist() == expected
     assert batch["input_mask"].sum(axis=1).tolist() == [5, 2, 3]
     assert not batch["segment_ids"].any()
 
@@ -116,24 +113,6 @@ def test_several_sequences_in_a_row_exactly():
     assert {values.dtype for values in (rows | features).values()} == {np.dtype(np.int32)}
 
 
-def test_shared_rows_equal_separate_rows():
-    """Sequence n packed into a shared row equals sequence n packed alone."""
-    starts, lengths = np.array([[0, 9], [20, 30], [3, 40]]), np.array([[2, 3], [0, 1], [4, 4]])
-    alone = packed_texts(TOKENS, starts, lengths, length=11, vocabulary=VOCABULARY)
-    layout = spans(
-        (0, 1, 0, 2, 0, 1),
-        (0, 4, 9, 3, 1, 1),
-        (0, 9, 20, 0, 0, 2),
-        (0, 10, 30, 1, 1, 2),
-        (1, 2, 3, 4, 0, 1),
-        (1, 7, 40, 4, 1, 1),
-    )
-    shared = packed(TOKENS, layout, num_rows=2, length=12, vocabulary=VOCABULARY)
-    for name, (first, second, third) in alone.items():
-        assert shared[name][0].tolist() == [*first[:8], *second[:4]], name
-        assert shared[name][1].tolist() == [0, *third], name
-
-
 def test_random_batches_equal_row_by_row_packing():
     random = np.random.default_rng(1)
     tokens = random.integers(5, 99, 500).astype(np.uint32)
@@ -149,13 +128,6 @@ def test_random_batches_equal_row_by_row_packing():
 
 
 TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, "red", "house", "[", "]", "mask")))
-
-
-def test_encoded_pairs_are_truncated_and_padded():
-    inputs = encode(TOKENIZER, ["red house red", "red"], ["house", "house"], max_length=6)
-    assert inputs["input_ids"].tolist() == [[2, 5, 6, 3, 6, 3], [2, 5, 3, 6, 3, 0]]
-    assert inputs["segment_ids"].tolist() == [[0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 0]]
-    assert inputs["input_mask"].tolist() == [[1] * 6, [1] * 5 + [0]]
 
 
 def test_only_encode_masked_reads_mask_tokens():

@@ -18,10 +18,20 @@ TWO_PROCESSES = [*IN_MEMORY, "--direct_running_mode=multi_processing", "--direct
 SLOW = pytest.mark.slow
 SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=3, seed=7)
 SUBMITTED = ["--runner=PortableRunner", "--environment_type=LOOPBACK", "--job_endpoint=embed"]
-KINDS = {
-    "pairs": {"held_out_rate": 0.3, "shards": 5},
-    "plain ids": {"objective": "full-sentences", "max_predictions": 0, "shards": 2},
-    "several in a record": {"objective": "sop", "sequences_per_record": 3, "shards": 2},
+TWO_SPLITS = {"held_out_rate": 0.3, "shards": 3}
+PLAIN = {"objective": "full-sentences", "max_predictions": 0, "shards": 2}
+PACKED = {"objective": "sop", "sequences_per_record": 3, "shards": 2}
+# A range of short records contains only a few sentences of the next one.
+SHORT = {"held_out_rate": 0.3, "shards": 2, "max_length": 12, "max_predictions": 2}
+CASES = {  # settings, options of the runner, sentences in a range
+    "plain ids": (PLAIN, IN_MEMORY, None),
+    "steps run twice": (TWO_SPLITS, REPEATED, None),
+    "several ranges": (SHORT, IN_MEMORY, 3),
+    "pairs": ({"held_out_rate": 0.3, "shards": 5}, IN_MEMORY, None),
+    "several in a record": (PACKED, IN_MEMORY, None),
+    "longer ranges": (SHORT, IN_MEMORY, 17),
+    "two processes": (TWO_SPLITS, TWO_PROCESSES, None),
+    "submitted": (TWO_SPLITS, SUBMITTED, None),
 }
 
 
@@ -45,38 +55,23 @@ def built_on_beam(corpus, vocabulary, output, settings, options=IN_MEMORY):
     return build_on_beam(corpus, output=output, **arguments)
 
 
-def built_twice(corpus, vocabulary, folder, settings, options):
-    local.build(corpus, vocabulary=vocabulary, output=folder / "local", settings=settings)
-    manifest = built_on_beam(corpus, vocabulary, folder / "beam", settings, options)
-    assert manifest == json.loads((folder / "beam/manifest.json").read_text())
-    return contents(folder / "local"), contents(folder / "beam")
-
-
 @pytest.mark.extra
 @pytest.mark.parametrize(
-    "kind", ["plain ids", *(pytest.param(each, marks=SLOW) for each in list(KINDS)[::2])]
+    "case", [*list(CASES)[:3], *(pytest.param(each, marks=SLOW) for each in list(CASES)[3:])]
 )
 def test_records_equal_those_of_the_local_build(
-    beam, corpus, vocabulary, tmp_path, monkeypatch, kind
+    beam, corpus, vocabulary, tmp_path, monkeypatch, case
 ):
+    changes, options, sentences = CASES[case]
     monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
-    settings = replace(SMALL, **KINDS[kind])
-    local_files, beam_files = built_twice(corpus, vocabulary, tmp_path, settings, IN_MEMORY)
-    assert beam_files == local_files
-
-
-@pytest.mark.extra
-@pytest.mark.parametrize("sentences", [3, pytest.param(17, marks=SLOW)])
-def test_requests_find_documents_of_several_ranges(
-    beam, corpus, vocabulary, tmp_path, monkeypatch, sentences
-):
-    monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
-    monkeypatch.setattr("tfrecords_tools.records.layout.SENTENCES_PER_RANGE", sentences)
-    monkeypatch.setattr("tfrecords_tools.records.layout.RECORDS_PER_BUCKET", 30)
-    # Short records: a range contains only a few sentences of the next one.
-    settings = replace(SMALL, held_out_rate=0.3, shards=2, max_length=12, max_predictions=2)
-    local_files, beam_files = built_twice(corpus, vocabulary, tmp_path, settings, IN_MEMORY)
-    assert beam_files == local_files
+    if sentences:
+        monkeypatch.setattr("tfrecords_tools.records.layout.SENTENCES_PER_RANGE", sentences)
+        monkeypatch.setattr("tfrecords_tools.records.layout.RECORDS_PER_BUCKET", 30)
+    settings = replace(SMALL, **changes)
+    local.build(corpus, vocabulary=vocabulary, output=tmp_path / "local", settings=settings)
+    manifest = built_on_beam(corpus, vocabulary, tmp_path / "beam", settings, options)
+    assert manifest == json.loads((tmp_path / "beam/manifest.json").read_text())
+    assert contents(tmp_path / "beam") == contents(tmp_path / "local")
 
 
 @pytest.mark.extra
@@ -101,21 +96,6 @@ def test_remote_input_and_output(beam, corpus, vocabulary, tmp_path):
     with pytest.raises(InputError, match=r"nowhere://records.* cannot be reached"):
         built_on_beam(corpus, vocabulary, "nowhere://records", settings)
     memory.rm("/beam", recursive=True)
-
-
-@pytest.mark.extra
-@pytest.mark.parametrize(
-    "options",
-    [REPEATED, *(pytest.param(each, marks=SLOW) for each in (TWO_PROCESSES, SUBMITTED))],
-    ids=lambda each: each[-1],
-)
-def test_runner_options_do_not_change_the_records(
-    beam, corpus, vocabulary, tmp_path, monkeypatch, options
-):
-    monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
-    settings = replace(SMALL, held_out_rate=0.3, shards=3)
-    local_files, beam_files = built_twice(corpus, vocabulary, tmp_path, settings, options)
-    assert beam_files == local_files
 
 
 @pytest.mark.extra

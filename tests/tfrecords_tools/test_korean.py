@@ -10,22 +10,8 @@ from tfrecords_tools.cli import main
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab import train_vocabulary
 
-SYLLABLES = Vocabulary(
-    (
-        *SPECIAL_TOKENS,
-        ".",
-        "서울",
-        "학교",
-        "학생",
-        "비",
-        "우리",
-        "##학교",
-        "##에서",
-        "##는",
-        "##가",
-        "##들",
-    )
-)
+WORDS = ". 서울 학교 학생 비 우리 ##학교 ##에서 ##는 ##가 ##들"
+SYLLABLES = Vocabulary((*SPECIAL_TOKENS, *WORDS.split()))
 TEXT = "\n\n".join(
     "\n".join(f"서울에서는 비가 {end}. 우리학교 학생들가" for end in ends)
     for ends in (["우리", "학교", "비"] * 4, ["비", "학생들", "서울가"] * 4, ["비"] * 8)

@@ -31,13 +31,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture(scope="module")
-def large(tmp_path_factory):
-    """The corpus, of some hundred megabyte-long documents, and a vocabulary for it."""
-    folder = tmp_path_factory.mktemp("large")
-    Vocabulary((*SPECIAL_TOKENS, ".", *SYLLABLES, *(f"##{each}" for each in SYLLABLES))).save(
-        folder / "vocab.txt"
-    )
+def write_corpus(folder):
+    """Writes some hundred megabyte-long documents, and a vocabulary for them."""
+    tokens = (*SPECIAL_TOKENS, ".", *SYLLABLES, *(f"##{each}" for each in SYLLABLES))
+    Vocabulary(tokens).save(folder / "vocab.txt")
     random = Random(1)
     words = ["".join(random.choices(SYLLABLES, k=random.randint(1, 4))) for _ in range(20_000)]
     lines = [
@@ -49,14 +46,13 @@ def large(tmp_path_factory):
             while file.tell() - start < DOCUMENT_BYTES:
                 file.writelines(random.choices(lines, k=1000))
             file.write("\n")
-    yield folder
-    (folder / "corpus.txt").unlink()
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_the_corpus(large, tmp_path):
+def test_memory_does_not_grow_with_the_corpus(tmp_path):
+    write_corpus(tmp_path)
     command = [
-        *("build", large / "corpus.txt", "--vocab", large / "vocab.txt"),
+        *("build", tmp_path / "corpus.txt", "--vocab", tmp_path / "vocab.txt"),
         *("--output", tmp_path / "records", "--splitter", "lines", "--duplicates", 1),
         *("--max-predictions", 0, "--workers", 2, "--held-out", 0.1),
     ]
@@ -69,6 +65,7 @@ def test_memory_does_not_grow_with_the_corpus(large, tmp_path):
         text=True,
         env=os.environ | ONE_THREAD,
     )
+    (tmp_path / "corpus.txt").unlink()
     assert done.returncode == 0, done.stderr[-2000:]
     assert int(done.stdout.split()[-1]) << 10 < LIMIT, "a process used more memory"
     manifest = json.loads((tmp_path / "records/manifest.json").read_text())

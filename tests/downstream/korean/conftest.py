@@ -19,23 +19,21 @@ PAIRS = [
 REVIEWS = [('배우가 "정말" 좋았다', "1"), ("두 시간이 아깝다", "0"), ("", "0"), ("또 볼래요", "1")]
 
 
-def items(name: str) -> list[dict]:
-    """Returns the objects of a KLUE file."""
-    if name == "ynat":
-        return [
-            {"title": title, "label": label, "annotations": {"n": [1]}} for title, label in TOPICS
-        ]
-    if name == "klue-sts":
-        labels = [{"label": 1, "real-label": score, "binary-label": 0} for _, _, score, _ in PAIRS]
-        return [
-            {"sentence1": one, "sentence2": two, "labels": each}
-            for (one, two, *_), each in zip(PAIRS, labels, strict=True)
-        ]
-    return [
+ITEMS = {  # the objects of each KLUE file
+    "ynat": [
+        {"title": title, "label": label, "annotations": {"n": [1]}} for title, label in TOPICS
+    ],
+    "klue-sts": [
+        {
+            **{"sentence1": one, "sentence2": two},
+            "labels": {"label": 1, "real-label": score, "binary-label": 0},
+        }
+        for one, two, score, _ in PAIRS
+    ],
+    "klue-nli": [
         {"premise": one, "hypothesis": two, "gold_label": label} for one, two, _, label in PAIRS
-    ]
-
-
+    ],
+}
 CONTEXT = "한들마을 도서관은 2019년 5월에 문을 열었다. 책은 3만 권이다."
 QUESTIONS = [("언제 열었나?", "2019년 5월"), ("책은 몇 권인가?", "3만 권")]
 
@@ -94,8 +92,8 @@ KORSTS = tsv(
 )
 FILES = {
     **{
-        f"{name}-v1.1/{name}-v1.1_{split}.json": json.dumps(items(name), ensure_ascii=False)
-        for name in ("ynat", "klue-sts", "klue-nli")
+        f"{name}-v1.1/{name}-v1.1_{split}.json": json.dumps(items, ensure_ascii=False)
+        for name, items in ITEMS.items()
         for split in ("train", "dev")
     },
     **{f"korquad/KorQuAD_v1.0_{split}.json": questions("id") for split in ("train", "dev")},

@@ -35,6 +35,7 @@ def random_sentence(random: np.random.Generator) -> Sentence:
 
 RANDOM = np.random.default_rng(0)
 SENTENCES = [random_sentence(RANDOM) for _ in range(20)]
+ENCODED = TASK.encode(SENTENCES, TOKENIZER)
 TWO = [
     Sentence(("aa", "b", "c"), ("B-x", "I-x", "O"), 1, 2),
     Sentence(("d", "e"), ("O", "B-x"), 2, 7),
@@ -47,11 +48,6 @@ def new(task=TASK, seed=1):
     return BertFeatureTagger(CONFIG, num_labels=3, **options)
 
 
-@pytest.fixture(scope="module")
-def encoded():
-    return TASK.encode(SENTENCES, TOKENIZER)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def small_batches():
     with pytest.MonkeyPatch.context() as patch:
@@ -61,18 +57,13 @@ def small_batches():
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("features")
-
-
-@pytest.fixture(scope="module")
 def model():
     return new()
 
 
 @pytest.fixture(scope="module")
-def stored(encoded, model, folder):
-    return TASK.prepared(encoded, model, folder=folder)
+def stored(model, tmp_path_factory):
+    return TASK.prepared(ENCODED, model, folder=tmp_path_factory.mktemp("features"))
 
 
 @pytest.fixture
@@ -103,38 +94,39 @@ def test_inputs_have_the_positions_of_the_words():
 
 
 @pytest.mark.slow
-def test_stored_features_give_the_logits_and_targets_of_the_full_model(encoded, model, stored):
-    assert len(stored) == len(encoded) > len(SENTENCES)
+def test_stored_features_give_the_logits_and_targets_of_the_full_model(model, stored):
+    assert len(stored) == len(ENCODED) > len(SENTENCES)
     assert all(isinstance(each, np.memmap) and not each.flags.writeable for each in stored.vectors)
     for rows in (np.array([0]), np.arange(20), np.array([20, 2, 9])):
         features, *targets = stored.batch(rows)
-        inputs, *expected = encoded.batch(rows)
+        inputs, *expected = ENCODED.batch(rows)
         np.testing.assert_array_equal(features["word_mask"], inputs["word_positions"] > 0)
         np.testing.assert_allclose(model.tagger(features), model(inputs), atol=1e-5)
         for target, other in zip(targets, expected, strict=True):
             np.testing.assert_array_equal(target, other)
 
 
-def test_vectors_are_computed_once(encoded, model, stored, computed_rows, tmp_path):
+def test_vectors_are_computed_once(model, stored, computed_rows, tmp_path):
     folder = tmp_path / "features"
     shutil.copytree(stored.vectors[0].filename.parents[1], folder)
     assert files(folder) == [f"layer_{number}.npy" for number in (1, 2, 3, 4)]
-    TASK.prepared(encoded, model, folder=folder)
+    TASK.prepared(ENCODED, model, folder=folder)
     last = dataclasses.replace(TASK, layers="last")
-    last.prepared(encoded, new(last), folder=folder)  # the same encoder, one of its layers
+    last.prepared(ENCODED, new(last), folder=folder)  # the same encoder, one of its layers
     assert not computed_rows
     embeddings = dataclasses.replace(TASK, layers="embeddings")
-    embeddings.prepared(encoded, new(embeddings), folder=folder)
-    assert sorted(computed_rows) == list(range(len(encoded)))
+    embeddings.prepared(ENCODED, new(embeddings), folder=folder)
+    assert sorted(computed_rows) == list(range(len(ENCODED)))
     assert "layer_0.npy" in files(folder)
 
 
-def test_other_weights_or_words_are_computed_again(encoded, model, stored, computed_rows, folder):
-    other = TASK.prepared(encoded, new(seed=2), folder=folder).vectors[0]
+def test_other_weights_or_words_are_computed_again(model, stored, computed_rows):
+    folder = stored.vectors[0].filename.parents[1]
+    other = TASK.prepared(ENCODED, new(seed=2), folder=folder).vectors[0]
     assert np.abs(stored.vectors[0] - other).max() > 0.01
     shorter = TASK.encode(SENTENCES[:-1], TOKENIZER)
     assert TASK.prepared(shorter, model, folder=folder).vectors[0].shape[0] < len(other)
-    assert len(computed_rows) == len(encoded) + len(shorter)
+    assert len(computed_rows) == len(ENCODED) + len(shorter)
 
 
 def test_an_encoder_with_too_few_layers_is_refused():

@@ -37,38 +37,27 @@ def test_words_are_tokenized_separately():
     assert tokens.word_bounds.tolist() == [0, 3, 6]
 
 
-def test_a_long_sentence_has_several_rows():
-    """Rows 0-3, 2-5, 4-7 and 5-8 have the middles 1.5, 3.5, 5.5 and 6.5; the first wins a tie."""
-    tokens = of_lengths([[1] * 9])
-    rows = sentence_rows(tokens, limit=4)
-    assert rows.starts.tolist() == [0, 2, 4, 5]
-    assert rows.lengths.tolist() == [4, 4, 4, 4]
-    assert rows.word_rows.tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3]
-    assert rows.word_starts.tolist() == [0, 1, 2, 1, 2, 1, 2, 2, 3]
-
-
-def test_rows_without_words_are_omitted():
-    tokens = of_lengths([[1, 20, 1]])
-    rows = sentence_rows(tokens, limit=4)
-    assert rows.word_rows.tolist() == [0, 0, 1]
-    assert rows.starts.tolist() == [0, 18]
+DOCUMENTS = [[1, 1], [1, 1], [2], [3], [3]]
 
 
 @pytest.mark.parametrize(
-    ("limit", "starts", "lengths"),
+    ("lengths", "limit", "starts", "word_rows"),
     [
+        # The middles of the rows are 1.5, 3.5, 5.5 and 6.5; the first row wins a tie.
+        ([[1] * 9], 4, [0, 2, 4, 5], [0, 0, 0, 1, 1, 2, 2, 3, 3]),
+        ([[1, 20, 1]], 4, [0, 18], [0, 0, 1]),  # rows without words are omitted
         # At the end of a document, the other side gets the remaining tokens.
-        (4, [0, 1, 2, 6, 8], [4, 4, 4, 4, 4]),
-        (5, [0, 1, 1, 6, 7], [5, 5, 5, 5, 5]),
-        (100, [0, 0, 0, 6, 6], [6, 6, 6, 6, 6]),
+        (DOCUMENTS, 4, [0, 1, 2, 6, 8], [0, 0, 1, 1, 2, 3, 4]),
+        (DOCUMENTS, 5, [0, 1, 1, 6, 7], [0, 0, 1, 1, 2, 3, 4]),
+        (DOCUMENTS, 100, [0, 0, 0, 6, 6], [0, 0, 1, 1, 2, 3, 4]),
     ],
 )
-def test_documents_fill_rows_on_both_sides(limit, starts, lengths):
-    tokens = of_lengths([[1, 1], [1, 1], [2], [3], [3]])
-    rows = sentence_rows(tokens, limit=limit, documents=np.array([1, 1, 1, 2, 2]))
+def test_rows_of_sentences_and_documents(lengths, limit, starts, word_rows):
+    tokens, documents = of_lengths(lengths), np.array([1, 1, 1, 2, 2])[: len(lengths)]
+    rows = sentence_rows(tokens, limit=limit, documents=documents)
     assert rows.starts.tolist() == starts
-    assert rows.lengths.tolist() == lengths
-    assert rows.word_rows.tolist() == [0, 0, 1, 1, 2, 3, 4]
+    assert set(rows.lengths) == {min(limit, 6) if lengths is DOCUMENTS else limit}
+    assert rows.word_rows.tolist() == word_rows
     assert (rows.starts[rows.word_rows] + rows.word_starts).tolist() == tokens.starts.tolist()
 
 

@@ -45,12 +45,6 @@ def test_targets_are_the_tokens_that_overlap_the_answer(ask, tokenizer, context,
     assert trained_answers(questions, windows_over(questions, tokenizer, **LIMITS)) == [trained]
 
 
-def test_targets_are_at_the_annotated_occurrence(ask, tokenizer):
-    questions = [ask("a-b-a c", "a", start=4)]
-    windows = windows_over(questions, tokenizer, **LIMITS)
-    assert windows.targets["start"].tolist() == [2 + 2 + 4]
-
-
 def test_a_long_context_has_several_windows(ask, tokenizer):
     questions = [
         ask("a b c d e f g h i j", "g h", question="who ? who ?", identity="long"),
@@ -71,10 +65,12 @@ def test_a_long_context_has_several_windows(ask, tokenizer):
     assert list(windows.of_question(1)) == [3]
 
 
-def test_targets_of_questions_without_an_answer_are_at_cls(ask, tokenizer):
-    questions = [ask("a b", is_impossible=True), ask("a b", "b", start=0)]
+def test_targets_are_at_the_annotated_occurrence_or_at_cls(ask, tokenizer):
+    questions = [ask("a-b-a c", "a", start=4), ask("a b", is_impossible=True)]
+    questions += [ask("a b", "b", start=0)]
     windows = windows_over(questions, tokenizer, **LIMITS)
-    assert windows.targets["start"].tolist() == windows.targets["end"].tolist() == [0, 0]
+    for name in ("start", "end"):
+        assert windows.targets[name].tolist() == [2 + 2 + 4, 0, 0]
 
 
 def test_a_context_without_tokens_is_refused(ask, tokenizer):

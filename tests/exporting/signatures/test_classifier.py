@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.errors import InputError
 from bert_keras.exporting.signatures.classifier import classifier_outputs
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models.task_models import BertClassifier
@@ -87,8 +86,3 @@ def test_one_label_without_a_problem_type_is_a_regression():
     for problem_type in ("regression", ""):
         outputs = classifier_outputs(["similarity"], problem_type=problem_type)(LOGITS[:, :1])
         assert list(outputs) == ["score"] and outputs["score"].numpy().tolist() == [2.0, -3.0, 1.0]
-
-
-def test_labels_that_do_not_fit_are_refused(model, tmp_path):
-    with pytest.raises(InputError, match="labels has 2 names; expected 3"):
-        export(model, tmp_path / "1", labels=["no", "yes"])

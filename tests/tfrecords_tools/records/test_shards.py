@@ -3,16 +3,10 @@
 import numpy as np
 import pytest
 
-from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.records.examples import SpanTable
-from tfrecords_tools.records.shards import (
-    cut,
-    features,
-    filled_rows,
-    sequences_of,
-)
+from tfrecords_tools.records.shards import cut, features, filled_rows, sequences_of
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *map(str, range(5, 50)), "##s"))
 TOKENS = np.arange(100, dtype=np.uint16) % 45 + 5
@@ -26,17 +20,27 @@ def table(*instances):
     return SpanTable(*np.array(rows, np.int64).T)
 
 
-def features_of(instances, *, masker=None, seed=1, **schema):
-    """The features of all records in one batch."""
-    schema = PretrainingSchema(10, masker.policy.max_predictions if masker else 0, **schema)
-    generator = np.random.default_rng(seed)
+def test_features_of_several_pairs_in_a_record():
+    schema, generator = PretrainingSchema(10, 0, max_sequences=3), np.random.default_rng(1)
+    instances = [(1, [(0, 1), (5, 6)]), (0, [(10, 11), (11, 12)])]
     sequences = sequences_of(table(*instances), schema=schema, generator=generator)
     tokens = np.concatenate(
         [TOKENS[s : s + n] for s, n in zip(sequences.starts, sequences.lengths, strict=True)]
     )
-    return features(
-        sequences, tokens, schema=schema, vocabulary=VOCABULARY, masker=masker, generator=generator
+    record = features(
+        sequences, tokens, schema=schema, vocabulary=VOCABULARY, masker=None, generator=generator
     )
+    first = [2, 5, 3, 10, 3]
+    second = [2, 15, 3, 16, 3]
+    is_turned = record["input_ids"][0, 1] == 15
+    both = second + first if is_turned else first + second
+    assert record["input_ids"].tolist() == [both]
+    assert record["segment_ids"].tolist() == [[0, 0, 0, 1, 1] * 2]
+    assert record["position_ids"].tolist() == [[0, 1, 2, 3, 4] * 2]
+    assert record["sequence_ids"].tolist() == [[1] * 5 + [2] * 5]
+    assert record["next_sentence_positions"].tolist() == [[0, 5, 0]]
+    assert record["next_sentence_weights"].tolist() == [[1, 1, 0]]
+    assert record["next_sentence_labels"].tolist() == [[0, 1, 0] if is_turned else [1, 0, 0]]
 
 
 def test_cut_removes_tokens_at_both_ends_of_the_longer_text():
@@ -53,36 +57,6 @@ def test_cut_removes_tokens_at_both_ends_of_the_longer_text():
     assert 110 < starts[::2].min() < starts[::2].max() < 150
     # 60 tokens are cut, each at the start with p = 1/2: five standard errors of the mean
     assert starts[::2].mean() == pytest.approx(130, abs=5 * (60 / 4 / pairs) ** 0.5)
-
-
-def test_features_of_a_pair():
-    policy = MaskingPolicy(max_predictions=4, mask_share=1.0, random_share=0.0)
-    record = features_of([(1, [(2, 5), (10, 12)])], masker=Masker(policy, VOCABULARY))
-    position = int(record["masked_lm_positions"][0, 0])
-    answer = int(record["masked_lm_ids"][0, 0])
-    expected = [2, 7, 8, 9, 3, 15, 16, 3, 0, 0]
-    assert record["masked_lm_weights"].tolist() == [[1, 0, 0, 0]]  # round(8 * .15)
-    assert answer == expected[position]
-    assert position in (1, 2, 3, 5, 6)
-    expected[position] = VOCABULARY.mask_id
-    assert record["input_ids"].tolist() == [expected]
-    assert record["segment_ids"].tolist() == [[0, 0, 0, 0, 0, 1, 1, 1, 0, 0]]
-    assert record["next_sentence_labels"].tolist() == [[1]]
-
-
-def test_features_of_several_pairs_in_a_record():
-    record = features_of([(1, [(0, 1), (5, 6)]), (0, [(10, 11), (11, 12)])], max_sequences=3)
-    first = [2, 5, 3, 10, 3]
-    second = [2, 15, 3, 16, 3]
-    is_turned = record["input_ids"][0, 1] == 15
-    both = second + first if is_turned else first + second
-    assert record["input_ids"].tolist() == [both]
-    assert record["segment_ids"].tolist() == [[0, 0, 0, 1, 1] * 2]
-    assert record["position_ids"].tolist() == [[0, 1, 2, 3, 4] * 2]
-    assert record["sequence_ids"].tolist() == [[1] * 5 + [2] * 5]
-    assert record["next_sentence_positions"].tolist() == [[0, 5, 0]]
-    assert record["next_sentence_weights"].tolist() == [[1, 1, 0]]
-    assert record["next_sentence_labels"].tolist() == [[0, 1, 0] if is_turned else [1, 0, 0]]
 
 
 def filled(sizes, *, length=128, most=8, seed=1):
