@@ -136,11 +136,6 @@ def test_concurrent_requests_get_their_own_predictions_or_errors(server_of, send
 
 # 413 is for a text of 70,000 bytes; 408, 503 and 504 report limits that are not reached.
 STATUSES = {200, 400, 404, 413}
-FEW_OR_MANY = pytest.mark.parametrize(
-    "num_examples",
-    [pytest.param(40, id="few"), pytest.param(1200, id="many", marks=pytest.mark.slow)],
-)
-
 NAMES = st.sampled_from(["sentences", "a", "b", "s", "v", "image_bytes", "x", "b64", ""])
 SIGNATURES = ["serving_default", "multi", "agg", "scalar", "special", "bytes", "nope", "strict",
               "__saved_model_init_op"]  # fmt: skip
@@ -189,7 +184,7 @@ def bodies(draw, documents):
     }[kind]
 
 
-@FEW_OR_MANY
+@pytest.mark.parametrize("num_examples", [40, pytest.param(1200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("api", ["predict", "embeddings"])
 def test_bodies(server_of, tmp_path, send, num_examples, api):
     control = '{"signature_name": "bytes", "instances": ["control"]}'

@@ -46,7 +46,7 @@ def documents_in(tokens):
     return {token for token in tokens if token.startswith("doc")}
 
 
-def test_the_folder_contains_records_vocabulary_and_manifest(corpus, vocabulary, tmp_path):
+def test_the_folder_and_its_disjoint_splits(corpus, vocabulary, tmp_path):
     manifest = built(corpus, vocabulary, tmp_path / "records", held_out_rate=0.3)
     names = ["train-00000-of-00002", "train-00001-of-00002", "held-out-00000-of-00001"]
     folder = tmp_path / "records"
@@ -63,6 +63,12 @@ def test_the_folder_contains_records_vocabulary_and_manifest(corpus, vocabulary,
     train = manifest["splits"]["train"]
     assert train["records"] == sum(shard["records"] for shard in train["shards"])
     assert (train["documents"], manifest["splits"]["held-out"]["documents"]) == (4, 2)
+    seen = {}
+    for name in ("train", "held-out"):
+        records = records_of(f"{tmp_path}/records/{name}*", vocabulary)
+        seen[name] = documents_in(t for _, first, second in records for t in (*first, *second))
+    assert (len(seen["train"]), len(seen["held-out"])) == (4, 2)
+    assert not seen["train"] & seen["held-out"]
 
 
 def test_next_texts_masks_and_lengths(corpus, vocabulary, tmp_path):
@@ -79,16 +85,6 @@ def test_next_texts_masks_and_lengths(corpus, vocabulary, tmp_path):
         assert max(len(documents_a), len(documents_b)) <= 1
         if documents_a and documents_b:
             assert (documents_a != documents_b) == bool(label)
-
-
-def test_train_and_held_out_documents_are_disjoint(corpus, vocabulary, tmp_path):
-    built(corpus, vocabulary, tmp_path / "records", held_out_rate=0.3)
-    seen = {}
-    for name in ("train", "held-out"):
-        records = records_of(f"{tmp_path}/records/{name}*", vocabulary)
-        seen[name] = documents_in(t for _, first, second in records for t in (*first, *second))
-    assert (len(seen["train"]), len(seen["held-out"])) == (4, 2)
-    assert not seen["train"] & seen["held-out"]
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,8 @@ import pytest
 from tfrecords_tools.text import sentences as module
 from tfrecords_tools.text.sentences import sentences, splitter
 
-
-@pytest.mark.parametrize(
-    "expected",
-    [
+SENTENCES = {
+    "en": [
         ["One sentence without an end"],
         ["It ends.", "It begins!", "Does it?", "Yes...", "So it does."],
         ["He said “No.”", "“Why?” she asked.", "(Nobody knew.)"],
@@ -19,30 +17,12 @@ from tfrecords_tools.text.sentences import sentences, splitter
         ["So it was.[1][2]", "Then it was not."],
         ["Olaf (born c. 995 in Oslo) was king.", "He died."],
     ],
-    ids=lambda sentences: sentences[0],
-)
-def test_english(expected):
-    assert splitter("en")(" ".join(expected)) == expected
-
-
-@pytest.mark.parametrize(
-    ("language", "expected"),
-    [
-        ("zh", ["他走了。", "「好。」", "终"]),
-        ("ja", ["日本です。", "東京！", "「はい。」", "終"]),
-        ("hi", ["यह एक वाक्य है।", "यह दूसरा है।", "क्या?"]),
-        ("ar", ["هل هذا سؤال؟", "نعم.", "هذه جملة!", "وهذه؟"]),
-        ("de", ["Am 5. Mai kam z.B. Herr Dr. Müller.", "Er ging."]),
-    ],
-)
-def test_other_languages(language, expected):
-    joined = ("" if language in ("zh", "ja") else " ").join(expected)
-    assert splitter(language)(joined) == expected
-
-
-@pytest.mark.parametrize(
-    "expected",
-    [
+    "zh": [["他走了。", "「好。」", "终"]],
+    "ja": [["日本です。", "東京！", "「はい。」", "終"]],
+    "hi": [["यह एक वाक्य है।", "यह दूसरा है।", "क्या?"]],
+    "ar": [["هل هذا سؤال؟", "نعم.", "هذه جملة!", "وهذه؟"]],
+    "de": [["Am 5. Mai kam z.B. Herr Dr. Müller.", "Er ging."]],
+    "ko": [
         ["오늘은 비가 내렸다.", "우산이 없어서 옷이 젖었다!", "정말?"],
         ['그는 "비가 온다. 우산을 챙겨라."라고 말했다.', "나는 고개를 끄덕였다."],
         ["어머니는 “밥은 먹었니?”라며 웃으셨다.", "동생은 대답이 없었다."],
@@ -55,10 +35,15 @@ def test_other_languages(language, expected):
         ["그는 졸업했다(1998년).", "이후 유학을 떠났다.", "v2.1부터 지원된다."],
         ["문장 부호가 없으면 나뉘지 않아요 다음 문장입니다"],
     ],
-    ids=lambda sentences: sentences[0],
+}
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"), [(code, each) for code, texts in SENTENCES.items() for each in texts]
 )
-def test_korean(expected):
-    assert splitter("ko")(" ".join(expected)) == expected
+def test_texts_of_each_language_are_split(language, expected):
+    joined = ("" if language in ("zh", "ja") else " ").join(expected)
+    assert splitter(language)(joined) == expected
 
 
 def test_a_long_quotation_is_split_and_its_marks_stay_with_their_sentences():
