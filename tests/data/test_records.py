@@ -35,11 +35,7 @@ PLAIN = {
     "input_mask": [1, 1, 1, 1, 1, 1, 1, 0],
     "segment_ids": [0, 0, 0, 0, 1, 1, 1, 0],
 }
-MASKS = {
-    "masked_lm_positions": [2, 0],
-    "masked_lm_ids": [9, 0],
-    "masked_lm_weights": [1.0, 0.0],
-}
+MASKS = {"masked_lm_positions": [2, 0], "masked_lm_ids": [9, 0], "masked_lm_weights": [1.0, 0.0]}
 PACKED = {
     "input_ids": [2, 5, 6, 3, 2, 8, 3, 0],
     "position_ids": [0, 1, 2, 3, 0, 1, 2, 0],
@@ -191,18 +187,6 @@ def test_epochs_differ_and_a_run_resumes_by_skipping(files, monkeypatch, batch_s
         assert record_numbers(rest) == numbers[skipped:]
     in_order = flat(record_numbers(first(15)))
     assert in_order[:60] == 2 * list(range(10, 40))
-
-
-def test_few_files_are_read_at_once_in_blocks(files, monkeypatch):
-    monkeypatch.setattr("bert_keras.data.records.SHUFFLE_BUFFER", 1)
-    monkeypatch.setattr("bert_keras.data.records.FILES_AT_ONCE", 2)
-    monkeypatch.setattr("bert_keras.data.records.BLOCK", 5)
-    numbers = flat(record_numbers(batches_of(files, batch_size=30, seed=1)))
-    blocks = [number // 10 for number in numbers[::5]]
-    first, second, last = dict.fromkeys(blocks)
-    assert blocks == [first, second, first, second, last, last]
-    for number in (1, 2, 3):
-        assert [n for n in numbers if n // 10 == number] == [*range(10 * number, 10 * number + 10)]
 
 
 def test_record_files_of_a_folder_a_pattern_or_a_list(tmp_path, files):

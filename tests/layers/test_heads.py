@@ -1,29 +1,13 @@
-"""What heads compute from single tokens and words, written with NumPy."""
+"""What heads compute in training and from words, written with NumPy."""
 
 import keras
 import numpy as np
 import pytest
 
 from bert_keras.layers.bilstm import BiLSTM, LayerMix
-from bert_keras.layers.heads import MaskedLMHead, SpanHead, TokenLabelsHead
+from bert_keras.layers.heads import TokenLabelsHead
 
 HIDDEN = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
-TABLE = np.random.default_rng(1).normal(size=(11, 8)).astype("float32")
-POSITIONS = np.array([[0, 3, 3], [5, 1, 0]], "int32")
-
-
-def test_labels_and_spans_are_those_of_each_token_alone():
-    for head in (
-        TokenLabelsHead(2, dropout_rate=0.5, initializer_stddev=0.5),
-        SpanHead(initializer_stddev=0.5),
-    ):
-        head(HIDDEN)
-        head.dense.bias.assign([1.0, 2.0])
-        kernel, bias = (np.asarray(weight) for weight in head.get_weights())
-        logits, expected = head(HIDDEN), HIDDEN @ kernel + bias
-        if isinstance(logits, dict):
-            logits = np.stack([logits["start"], logits["end"]], axis=-1)
-        np.testing.assert_allclose(logits, expected, atol=1e-5)
 
 
 def test_states_are_dropped_in_training_alone():
@@ -31,32 +15,6 @@ def test_states_are_dropped_in_training_alone():
     calm = np.asarray(head(HIDDEN))
     assert (np.asarray(head(HIDDEN, training=True)) != calm).all()
     np.testing.assert_array_equal(head(HIDDEN, training=False), calm)
-
-
-def test_logits_are_those_of_the_masked_positions_alone():
-    head = MaskedLMHead(11, activation="tanh", layer_norm_epsilon=1e-12, initializer_stddev=0.5)
-    logits = np.asarray(head(HIDDEN, POSITIONS, TABLE))
-    head.output_bias.assign(np.arange(11))
-    kernel, bias = (np.asarray(weight) for weight in head.transform.weights)
-    x = np.tanh(HIDDEN[np.arange(2)[:, None], POSITIONS] @ kernel + bias)
-    x = x - x.mean(-1, keepdims=True)
-    x = x / np.sqrt((x**2).mean(-1, keepdims=True))
-    np.testing.assert_allclose(logits, x @ TABLE.T, atol=1e-5)
-    shifted = head(HIDDEN, POSITIONS, TABLE)
-    np.testing.assert_allclose(shifted, x @ TABLE.T + np.arange(11), atol=1e-5)
-
-
-def test_norm_takes_states_whose_squares_overflow_float16():
-    def logits(dtype):
-        head = MaskedLMHead(
-            11, activation="relu", layer_norm_epsilon=1e-12, initializer_stddev=0.5, dtype=dtype
-        )
-        head(HIDDEN, POSITIONS, TABLE)
-        head.transform.kernel.assign(3000 * np.eye(8))
-        return np.asarray(head(HIDDEN, POSITIONS, TABLE))
-
-    exact = logits("float32")
-    assert np.abs(logits("mixed_float16") - exact).max() <= 0.01 * np.abs(exact).max()
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -51,8 +51,6 @@ def factors(b, t):
 class Case(NamedTuple):
     layer: keras.layers.Layer
     inputs: Callable[[int, int], tuple]  # of a batch and a length
-    shapes: Callable[[int, int], Any]  # of the outputs
-    weights: dict[str, tuple] | int  # shapes by name, or their number
 
 
 STD = {"initializer_stddev": 0.5}
@@ -60,78 +58,42 @@ NORM = {"layer_norm_epsilon": 1e-12, **STD}
 TABLES = {"dropout_rate": 0.2, **NORM}
 BLOCK = {"hidden_dropout_rate": 0.2, "attention_dropout_rate": 0.2, **NORM}
 PLAIN = {"has_biases": False}
-TRANSFORM = {"transform/kernel": (D, D), "transform/bias": (D,)}
-LAYER_NORM = {"norm/gamma": (D,), "norm/beta": (D,)}
-
-
-def dense(units):
-    return {"dense/kernel": (D, units), "dense/bias": (units,)}
-
-
-def attended(b, t):
-    return (b * t, D), (b, N, t, t)
-
 
 CASES = {
     "embeddings": Case(
         BertEmbeddings(V, D, max_positions=7, num_segments=2, **TABLES),
         lambda b, t: (ids(b, t), ids(b, t) % 2),
-        lambda b, t: (b, t, D),
-        5,
     ),
     "embeddings_at_positions": Case(
         BertEmbeddings(V, D, max_positions=4, num_segments=2, **TABLES),
         lambda b, t: (ids(b, t), ids(b, t) % 2, ids(b, t, most=4)),
-        lambda b, t: (b, t, D),
-        5,
     ),
     "embeddings_of_relatives": Case(
         BertEmbeddings(
             V, D, max_positions=7, num_segments=0, embedding_size=6, position_offset=2, **TABLES
         ),
         lambda b, t: (ids(b, t), ids(b, t) % 2),
-        lambda b, t: (b, t, D),
-        6,
     ),
     "attention": Case(
-        SelfAttention(N, dropout_rate=0.2, **STD),
-        lambda b, t: (flat(b, t), bias(b, t)),
-        attended,
-        8,
+        SelfAttention(N, dropout_rate=0.2, **STD), lambda b, t: (flat(b, t), bias(b, t))
     ),
     "rotary_attention": Case(
         SelfAttention(N, dropout_rate=0.2, **PLAIN, **STD),
         lambda b, t: (flat(b, t), bias(b, t), factors(b, t)),
-        attended,
-        4,
     ),
-    "feed_forward": Case(
-        FeedForward(3 * D, activation="gelu", **STD),
-        lambda b, t: (flat(b, t),),
-        lambda b, t: (b * t, D),
-        4,
-    ),
+    "feed_forward": Case(FeedForward(3 * D, activation="gelu", **STD), lambda b, t: (flat(b, t),)),
     "gated_feed_forward": Case(
         FeedForward(3 * D, activation="gelu", is_gated=True, **PLAIN, **STD),
         lambda b, t: (flat(b, t),),
-        lambda b, t: (b * t, D),
-        2,
     ),
-    "pooler": Case(
-        Pooler(D, activation="tanh"), lambda b, t: (flat(b, t),), lambda b, t: (b * t, D), 2
-    ),
+    "pooler": Case(Pooler(D, activation="tanh"), lambda b, t: (flat(b, t),)),
     "pooler_with_norm": Case(
         Pooler(D, activation="gelu", use_bias=False, layer_norm_epsilon=1e-5),
         lambda b, t: (flat(b, t),),
-        lambda b, t: (b * t, D),
-        2,
     ),
-    "norm": Case(LayerNorm(epsilon=1e-12), lambda b, t: (states(b, t),), lambda b, t: (b, t, D), 2),
+    "norm": Case(LayerNorm(epsilon=1e-12), lambda b, t: (states(b, t),)),
     "block": Case(
-        EncoderBlock(N, 3 * D, activation="gelu", **BLOCK),
-        lambda b, t: (states(b, t), bias(b, t)),
-        lambda b, t: ((b, t, D), (b, N, t, t)),
-        16,
+        EncoderBlock(N, 3 * D, activation="gelu", **BLOCK), lambda b, t: (states(b, t), bias(b, t))
     ),
     "pre_norm_block": Case(
         EncoderBlock(
@@ -145,78 +107,36 @@ CASES = {
             **BLOCK,
         ),
         lambda b, t: (states(b, t), bias(b, t), factors(b, t)),
-        lambda b, t: ((b, t, D), (b, N, t, t)),
-        7,
     ),
     "masked_lm": Case(
         MaskedLMHead(V, activation="gelu", **NORM),
         lambda b, t: (states(b, t), ids(b, P, most=t, seed=2), TABLE),
-        lambda b, t: (b, P, V),
-        {**TRANSFORM, **LAYER_NORM, "output_bias": (V,)},
     ),
     "untied_masked_lm": Case(
         MaskedLMHead(V, activation="gelu", ties_decoder=False, **PLAIN, **NORM),
         lambda b, t: (states(b, t), ids(b, P, most=t, seed=2), TABLE),
-        lambda b, t: (b, P, V),
-        4,
     ),
     "masked_lm_of_a_factorised_table": Case(
         MaskedLMHead(V, activation="gelu", **NORM),
         lambda b, t: (states(b, t), ids(b, P, most=t, seed=2), TABLE[:, :6]),
-        lambda b, t: (b, P, V),
-        5,
     ),
     "classification": Case(
-        ClassificationHead(3, dropout_rate=0.2, **STD),
-        lambda b, t: (states(b, t)[:, 0],),
-        lambda b, t: (b, 3),
-        dense(3),
+        ClassificationHead(3, dropout_rate=0.2, **STD), lambda b, t: (states(b, t)[:, 0],)
     ),
-    "token_labels": Case(
-        TokenLabelsHead(5, dropout_rate=0.2, **STD),
-        lambda b, t: (states(b, t),),
-        lambda b, t: (b, t, 5),
-        dense(5),
-    ),
+    "token_labels": Case(TokenLabelsHead(5, dropout_rate=0.2, **STD), lambda b, t: (states(b, t),)),
     "token_labels_after_a_norm": Case(
         TokenLabelsHead(5, dropout_rate=0.2, activation="gelu", **PLAIN, **STD),
         lambda b, t: (states(b, t),),
-        lambda b, t: (b, t, 5),
-        {"transform/kernel": (D, D), "norm/gamma": (D,), **dense(5)},
     ),
     "replaced_token": Case(
-        ReplacedTokenHead(activation="gelu", **STD),
-        lambda b, t: (states(b, t),),
-        lambda b, t: (b, t),
-        {**TRANSFORM, **dense(1)},
+        ReplacedTokenHead(activation="gelu", **STD), lambda b, t: (states(b, t),)
     ),
-    "span": Case(
-        SpanHead(**STD),
-        lambda b, t: (states(b, t),),
-        lambda b, t: {"start": (b, t), "end": (b, t)},
-        dense(2),
-    ),
+    "span": Case(SpanHead(**STD), lambda b, t: (states(b, t),)),
     "bilstm": Case(
         BiLSTM(4, num_layers=2, dropout_rate=0.5),
         lambda b, t: (states(b, t), np.arange(t) < np.arange(t, t - b, -1).clip(1)[:, None]),
-        lambda b, t: (b, t, 8),
-        {
-            f"layer_{layer}/{direction}_lstm/lstm_cell/{name}": shape
-            for layer in range(2)
-            for direction in ("forward", "backward")
-            for name, shape in (
-                ("kernel", (8, 16)),
-                ("recurrent_kernel", (4, 16)),
-                ("bias", (16,)),
-            )
-        },
     ),
-    "layer_mix": Case(
-        LayerMix(),
-        lambda b, t: (states(b, t * 4).reshape(b, t, 4, D),),
-        lambda b, t: (b, t, D),
-        {"layer_logits": (4,), "scale": ()},
-    ),
+    "layer_mix": Case(LayerMix(), lambda b, t: (states(b, t * 4).reshape(b, t, 4, D),)),
 }
 
 
@@ -242,16 +162,6 @@ def rebuilt(case, **changes):
     return new
 
 
-def test_weights_have_their_public_names(case):
-    case.layer(*case.inputs(2, 5))
-    weights = {weight.path: tuple(weight.shape) for weight in case.layer.weights}
-    if isinstance(case.weights, int):
-        assert len(weights) == len(case.layer.weights) == case.weights
-    else:
-        expected = {f"{case.layer.name}/{name}": shape for name, shape in case.weights.items()}
-        assert weights == expected
-
-
 def test_config_rebuilds_the_layer(case):
     new, inputs = rebuilt(case), case.inputs(3, 5)
     assert (type(new), new.get_config()) == (type(case.layer), case.layer.get_config())
@@ -263,9 +173,8 @@ def test_any_batch_and_length_in_one_graph(case):
     graph = tf.function(lambda *inputs: case.layer(*inputs), reduce_retracing=True)
     for batch, length in ((1, 1), (3, 5), (2, 7)):
         inputs = case.inputs(batch, length)
-        shapes = case.shapes(batch, length)
         outputs, eager = graph(*map(tf.constant, inputs)), case.layer(*inputs)
-        assert tf.nest.map_structure(lambda each: tuple(each.shape), eager) == shapes
+        shapes = keras.tree.map_structure(lambda each: tuple(each.shape), eager)
         symbols = (keras.KerasTensor(each.shape, str(each.dtype)) for each in inputs)
         symbolic = case.layer(*symbols)
         assert keras.tree.map_structure(lambda each: tuple(each.shape), symbolic) == shapes

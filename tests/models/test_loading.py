@@ -14,13 +14,7 @@ from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.errors import InputError
-from bert_keras.models import (
-    BertClassifier,
-    BertEncoder,
-    BertMaskedLM,
-    BertPretrainer,
-    load_model,
-)
+from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer, load_model
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 

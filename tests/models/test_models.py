@@ -44,53 +44,25 @@ def dense(head: str, columns: int) -> dict[str, tuple[int, ...]]:
     return {f"{head}/dense/kernel": (16, columns), f"{head}/dense/bias": (columns,)}
 
 
-# Arguments of the model, the weights of its heads, the shapes of its labels (b rows of t tokens),
-# and the number of labels, None for that of the tokens.
+# Arguments of the model, and the weights of its heads.
 CASES = {
-    BertPretrainer: (
-        {},
-        MASKED_LM | dense("next_sentence", 2),
-        lambda b, t: {"masked_lm": (b, 3), "next_sentence": (b,)},
-        {"masked_lm": 40, "next_sentence": 2},
+    BertPretrainer: ({}, MASKED_LM | dense("next_sentence", 2)),
+    BertMaskedLM: ({}, MASKED_LM),
+    BertClassifier: ({"num_labels": 3}, dense("classification", 3)),
+    BertTokenClassifier: ({"num_labels": 5}, dense("token_labels", 5)),
+    BertQuestionAnswering: ({}, dense("span", 2)),
+    BertDiscriminator: ({}, REPLACED | dense("replaced_token", 1)),
+    BertMultipleChoice: ({}, dense("multiple_choice", 1)),
+    BertSentenceEncoder: (
+        {"embedding": SENTENCE},
+        {"sentence/dense_0/kernel": (32, 4), "sentence/dense_0/bias": (4,)},
     ),
-    BertMaskedLM: ({}, MASKED_LM, lambda b, t: {"masked_lm": (b, 3)}, {"masked_lm": 40}),
-    BertClassifier: ({"num_labels": 3}, dense("classification", 3), lambda b, t: (b,), 3),
-    BertTokenClassifier: ({"num_labels": 5}, dense("token_labels", 5), lambda b, t: (b, t), 5),
-    BertQuestionAnswering: (
-        {},
-        dense("span", 2),
-        lambda b, t: {"start": (b,), "end": (b,)},
-        {"start": None, "end": None},
-    ),
-    BertDiscriminator: (  # the labels are the positions of replaced tokens
-        {},
-        REPLACED | dense("replaced_token", 1),
-        lambda b, t: {"replaced_token": (b,)},
-        {"replaced_token": None},
-    ),
-    BertMultipleChoice: ({}, dense("multiple_choice", 1), lambda b, t: (b,), 4),
-    BertSentenceEncoder: ({"embedding": SENTENCE}, {
-        "sentence/dense_0/kernel": (32, 4), "sentence/dense_0/bias": (4,),
-    }, lambda b, t: (b,), 4),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(params=CASES, ids=lambda cls: cls.__name__)
 def cls(request):
     return request.param
-
-
-# Tests that take seconds run for two models; those of the others are slow tests.
-two_models = pytest.mark.parametrize(
-    "cls",
-    [
-        each
-        if each in (BertPretrainer, BertMultipleChoice)
-        else pytest.param(each, marks=pytest.mark.slow)
-        for each in CASES
-    ],
-    ids=lambda cls: cls.__name__,
-)
 
 
 def new_model(cls, config=CALM, **changes):
@@ -111,22 +83,6 @@ def inputs(cls, *, batch=8, length=10, choices=4):
         positions = np.tile(np.arange(length, dtype="int32"), (batch, 1))
         x["masked_lm_positions"] = random.permuted(positions, axis=1)[:, :3]
     return x
-
-
-def labels(cls, *, batch=8, length=10):
-    _, _, shapes, counts = CASES[cls]
-    random, shapes = np.random.default_rng(1), named(shapes(batch, length))
-    y = {
-        name: random.integers(0, named(counts)[name] or length, shape, dtype="int32")
-        for name, shape in shapes.items()
-    }
-    return y.get("", y)
-
-
-def losses(cls):
-    if cls in (BertPretrainer, BertMaskedLM):
-        return pretraining_losses(list(CASES[cls][3]))
-    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
 def named(values) -> dict:
@@ -163,18 +119,6 @@ def test_config_rebuilds_the_model(cls):
     assert_equal(model(inputs(cls)), rebuilt(inputs(cls)))
 
 
-@two_models
-def test_any_batch_and_length_in_one_graph(cls):
-    model = new_model(cls)
-    graph = tf.function(lambda x: model(x), reduce_retracing=True)
-    for sizes in ({"batch": 1, "length": 3}, {"batch": 5, "length": 7}, {"length": 12}):
-        x = inputs(cls, **sizes)
-        outputs = graph({name: tf.constant(array) for name, array in x.items()})
-        assert_equal(outputs, model(x), atol=1e-5)
-        assert named(outputs).keys() == named(CASES[cls][3]).keys()
-    assert_equal(model.predict(x, batch_size=3, verbose=0), model(x), atol=1e-5)
-
-
 def test_a_gradient_reaches_every_trainable_weight(cls):
     model = new_model(cls, dataclasses.replace(CALM, initializer_stddev=0.3))
     random = np.random.default_rng(2)
@@ -190,33 +134,12 @@ def test_a_gradient_reaches_every_trainable_weight(cls):
     assert frozen == (set() if cls.reads_pooled_output else POOLER)
 
 
-def learn(model, x, y, *, steps: int, epochs: int = 1) -> list[float]:
-    """Trains on one batch, and returns the mean loss of each epoch of so many steps."""
-    model.compile(optimizer=BertAdamW(2e-3), loss=losses(type(model)))
-    batches = tf.data.Dataset.from_tensors((x, y)).repeat(steps)
-    return model.fit(batches, epochs=epochs, shuffle=False, verbose=0).history["loss"]
-
-
-@two_models
-def test_a_model_overfits_one_batch(cls):
-    model, x, y = new_model(cls), inputs(cls), labels(cls)
-    before = model.encoder.pooler.get_weights()
-    learn(model, x, y, steps=100)
-    assert_equal({name: array.argmax(-1) for name, array in arrays(model(x)).items()}, y)
-    after = model.encoder.pooler.get_weights()
-    moved = [(old != new).any() for old, new in zip(before, after, strict=True)]
-    assert moved == [cls.reads_pooled_output] * 2
-
-
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_mixed_policies(cls, policy):
-    model, x, y = new_model(cls, dtype=policy), inputs(cls), labels(cls)
+    model = new_model(cls, dtype=policy)
     assert model.encoder.compute_dtype == policy.removeprefix("mixed_")
     assert {weight.dtype for weight in model.weights} == {"float32"}
-    assert {array.dtype.name for array in arrays(model(x)).values()} == {"float32"}
-    if (cls, policy) == (BertPretrainer, "mixed_float16"):
-        first, later = learn(model, x, y, steps=10, epochs=2)
-        assert later < 0.9 * first
+    assert {array.dtype.name for array in arrays(model(inputs(cls))).values()} == {"float32"}
 
 
 def test_choices_are_scored_separately_in_any_number():
@@ -245,7 +168,9 @@ def pretraining_examples(*, batch=8, length=10):
         "masked_lm": np.tile(np.array([1, 1, 0], "float32"), (batch, 1)),
         "next_sentence": np.ones(batch, "float32"),
     }
-    x, y = (of(BertPretrainer, batch=batch, length=length) for of in (inputs, labels))
+    x, random = inputs(BertPretrainer, batch=batch, length=length), np.random.default_rng(1)
+    y = {"masked_lm": random.integers(0, 40, (batch, 3), dtype="int32")}
+    y["next_sentence"] = random.integers(0, 2, batch, dtype="int32")
     x["input_mask"][:] = 1
     return x, y, weights
 

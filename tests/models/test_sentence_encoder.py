@@ -1,4 +1,4 @@
-"""The sentence encoder: pooling with masks, groups of texts, training, saving and loading."""
+"""The sentence encoder: pooling with masks, groups of texts, saving and loading."""
 
 import dataclasses
 import re
@@ -64,15 +64,8 @@ def test_vectors_stay_finite_without_tokens():
         assert all(np.isfinite(tf.convert_to_tensor(g)).all() for g in gradients if g is not None)
 
 
-def test_training_changes_every_weight_and_saving_keeps_them(tmp_path):
-    keras.utils.set_random_seed(1)
-    model = BertSentenceEncoder(CONFIG, embedding=DENSE)
-    before = [np.array(weight) for weight in model.trainable_weights]
-    model.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
-    x = batch()
-    model.fit(x, np.eye(4, 6), verbose=0)
-    for old, weight in zip(before, model.trainable_weights, strict=True):
-        assert not np.array_equal(old, np.array(weight)), weight.path
+def test_saving_keeps_every_weight(tmp_path):
+    model, x = BertSentenceEncoder(CONFIG, embedding=DENSE), batch()
     model.save_pretrained(tmp_path / "model")
     loaded = load_model(tmp_path / "model")
     assert isinstance(loaded, BertSentenceEncoder)
