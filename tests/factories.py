@@ -1,11 +1,15 @@
 """What many tests need: a tiny configuration, vocabulary, corpus, records and model."""
 
+import contextlib
 import itertools
+import os
+import signal
 import string
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
@@ -45,6 +49,22 @@ def write_records(folder: Path, *, max_length: int = 32, **settings) -> Path:
         settings=BuildSettings(max_length=max_length, **settings),
     )
     return folder / "records"
+
+
+@contextlib.contextmanager
+def stopped_by_sigterm(*, steps_left: int):
+    """Stops a run of the `with` block when so many of its steps are left."""
+    from bert_keras.training.loop import StopAfter
+
+    def ends(callback, batch, logs=None, end=StopAfter.on_train_batch_end):
+        end(callback, batch, logs)
+        if callback.steps_left == steps_left:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as error:
+        patch.setattr(StopAfter, "on_train_batch_end", ends)
+        yield
+    assert error.value.code == 143
 
 
 def batches_of(arrays: Any, *, size: int, is_endless: bool = False):

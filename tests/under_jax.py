@@ -1,6 +1,7 @@
 """Runs code under Keras' JAX backend, in a process of its own."""
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,24 @@ needs_jax = [
         importlib.util.find_spec("jax") is None, reason='needs JAX: pip install "bert-keras[jax]"'
     ),
 ]
+
+
+COMMANDS = """
+import json
+import sys
+
+sys.modules["tensorflow"] = None
+from bert_keras.cli import main
+
+commands, code = json.loads(sys.argv[1])
+for each in commands:
+    assert main(each) == code, each
+"""
+
+
+def without_tensorflow(commands, *, start="", code=0, **environment):
+    """Runs commands where TensorFlow cannot be imported, after the statements of `start`."""
+    return under_jax(start + COMMANDS, json.dumps([commands, code]), **environment)
 
 
 def under_jax(code, *arguments, **environment):

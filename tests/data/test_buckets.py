@@ -11,15 +11,12 @@ def first(count: int, *, seed: int = 1) -> list[np.ndarray]:
     return list(islice(length_grouped_batches(LENGTHS, batch_size=32, seed=seed), count))
 
 
-def test_each_epoch_contains_every_row_once():
+def test_each_epoch_contains_every_row_once_among_rows_of_similar_lengths():
     batches = first(64)  # 1000 rows make 32 batches
     for epoch in (batches[:32], batches[32:]):
         assert sorted(np.concatenate(epoch)) == list(range(1000))
-
-
-def test_batches_contain_similar_lengths():
-    padded = sum(len(batch) * LENGTHS[batch].max() for batch in first(32))
-    assert padded < 1.1 * LENGTHS.sum()
+        padded = sum(len(batch) * LENGTHS[batch].max() for batch in epoch)
+        assert padded < 1.1 * LENGTHS.sum()
 
 
 def test_the_order_depends_on_the_seed_and_the_epoch():

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from itertools import islice
 from pathlib import Path
 
 import keras
@@ -10,40 +11,29 @@ import pytest
 from safetensors.numpy import load_file
 
 from bert_keras.cli import main
+from bert_keras.config import BertConfig
+from bert_keras.data.batches import Batches
 from bert_keras.models.pretrainer import BertPretrainer
 from bert_keras.text.tokenizer import WordPieceTokenizer
+from bert_keras.training.losses import pretraining_losses, pretraining_metrics
+from bert_keras.training.optimizer import OPTIMIZERS
 from bert_keras.training.tensorboard import read_curves
-from tests.distribution.training import CONFIG, batches
+from tests.distribution.training import CONFIG, NUM_STEPS, batches
 from tests.factories import tiny_config, tiny_vocabulary, write_records
-from tests.under_jax import needs_jax, under_jax
+from tests.under_jax import needs_jax, under_jax, without_tensorflow
 
 pytestmark = needs_jax
 
 
-class Batches(keras.utils.PyDataset):
-    def __init__(self):
-        super().__init__()
-        self.batches = list(batches())
-
-    def __len__(self):
-        return len(self.batches)
-
-    def __getitem__(self, index):
-        return self.batches[index]
-
-
 def trained(optimizer: str) -> dict[str, np.ndarray]:
     """Returns the weights after ten steps and the logs, from equal weights on every backend."""
-    from bert_keras.config import BertConfig
-    from bert_keras.models.pretrainer import BertPretrainer
-    from bert_keras.training.losses import pretraining_losses, pretraining_metrics
-    from bert_keras.training.optimizer import OPTIMIZERS
-
     model, random = BertPretrainer(BertConfig(**CONFIG)), np.random.default_rng(0)
     model.set_weights([random.normal(size=w.shape) / 5 for w in model.get_weights()])
     rule, metrics = OPTIMIZERS[optimizer](2e-4), pretraining_metrics()
     model.compile(rule, loss=pretraining_losses(), weighted_metrics=metrics)
-    logs = model.fit(Batches(), epochs=1, shuffle=False, verbose=0).history
+    spec = keras.tree.map_structure(keras.ops.convert_to_tensor, next(batches()))
+    data = Batches(lambda first: islice(batches(), first, None), spec=spec, num_batches=NUM_STEPS)
+    logs = model.fit(data.for_fit(), epochs=1, shuffle=False, verbose=0).history
     weights = {w.path: keras.ops.convert_to_numpy(w) for w in model.trainable_variables}
     return weights | {name: np.array(values) for name, values in logs.items()}
 
@@ -70,14 +60,6 @@ def test_eight_devices_give_the_weights_of_tensorflow(tmp_path, optimizer):
         np.testing.assert_allclose(theirs[name], value, atol=2e-6, rtol=1e-5, err_msg=name)
 
 
-WITHOUT_TENSORFLOW = """
-import sys
-sys.modules["tensorflow"] = None
-from bert_keras.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
 class Runs:
     """Runs of the same command from the same weights, without dropout."""
 
@@ -97,8 +79,8 @@ class Runs:
         self.run_jax("jax")
 
     def run_jax(self, name: str, **environment) -> None:
-        output = str(self.folder / name)
-        under_jax(WITHOUT_TENSORFLOW, *self.command, "--output", output, **environment)
+        command = [*self.command, "--output", str(self.folder / name)]
+        without_tensorflow([command], **environment)
 
     def assert_same(self, name: str, other: str, *, tolerance: float) -> None:
         """Compares the weights, each relative to its largest value, and the scores."""

@@ -36,11 +36,7 @@ def new(layers="weighted-sum-last-four", **changes):
     return BertFeatureTagger(CONFIG, num_labels=3, layers=layers, lstm_units=6, **changes)
 
 
-@pytest.fixture(params=LAYER_CHOICES)
-def layers(request):
-    return request.param
-
-
+@pytest.mark.parametrize("layers", LAYER_CHOICES)
 def test_the_six_choices_read_their_layers(layers):
     numbers, size = TABLE_7[layers]
     model = new(layers)

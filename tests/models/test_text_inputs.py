@@ -66,24 +66,25 @@ def test_single_batches_and_calls_take_texts(model):
     np.testing.assert_array_equal(model.predict_on_batch(TEXTS), other(arrays))
     np.testing.assert_array_equal(model(TEXTS), other(arrays))
     weights, validation = np.array([1, 2, 1, 1]), [TEXTS, LABELS]
-    model.fit(TEXTS, LABELS, sample_weight=[1, 2, 1, 1], validation_data=validation, verbose=0)
-    other.fit(arrays, labels, sample_weight=weights, validation_data=(arrays, labels), verbose=0)
+    options = {"shuffle": False, "verbose": 0, "epochs": 2}
+    ours = model.fit(
+        TEXTS, LABELS, sample_weight=[1, 2, 1, 1], validation_data=validation, **options
+    )
+    validation = arrays, labels
+    theirs = other.fit(arrays, labels, sample_weight=weights, validation_data=validation, **options)
+    assert ours.history == theirs.history
     np.testing.assert_array_equal(model(TEXTS), other(arrays))
 
 
 @pytest.mark.slow
 def test_fit_and_evaluate_on_texts_equal_those_on_arrays(model):
     other, arrays, labels = new_model(), encoded(TEXTS), np.array(LABELS)
-    options = {"shuffle": False, "verbose": 0, "batch_size": 4, "epochs": 2}
-    expected = other.fit(arrays, labels, validation_data=(arrays, labels), **options).history
-    assert model.fit(TEXTS, LABELS, validation_data=(TEXTS, LABELS), **options).history == expected
-    weights = [np.ones(4)]
-    assert model.evaluate(TEXTS, LABELS, 4, 0) == other.evaluate(arrays, labels, 4, 0)
-    batches = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS, *weights)).batch(4)
     expected = other.evaluate(arrays, labels, 4, 0)
+    assert model.evaluate(TEXTS, LABELS, 4, 0) == expected
+    batches = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS, np.ones(4))).batch(4)
     np.testing.assert_allclose(model.evaluate(batches, verbose=0), expected, rtol=1e-6)
     model.fit(batches, validation_data=batches, verbose=0)
-    other.fit(arrays, labels, **{**options, "epochs": 1})
+    other.fit(arrays, labels, batch_size=4, shuffle=False, verbose=0)
     np.testing.assert_allclose(model(arrays), other(arrays), rtol=1e-5)
 
 

@@ -13,27 +13,14 @@ from bert_keras.models import BertEncoder, load_model
 from bert_keras.runs.finetune import TaskRun
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import tiny_config, tiny_vocabulary
-from tests.under_jax import needs_jax, under_jax
+from tests.under_jax import needs_jax, without_tensorflow
 
 pytestmark = [*needs_jax, pytest.mark.slow]
-WITHOUT_TENSORFLOW = """
-import json
+KILL = """
 import os
-import sys
-
-sys.modules["tensorflow"] = None
-from bert_keras.cli import main
-
-commands = json.loads(sys.argv[1])
-"""
-RUN = WITHOUT_TENSORFLOW + "for each in commands: assert main(each) == 0, each"
-REFUSE = WITHOUT_TENSORFLOW + "for each in commands: assert main(each) == 2, each"
-KILL = f"""{WITHOUT_TENSORFLOW}
 from bert_keras.training.callbacks import ProgressBar
 
 ProgressBar.on_epoch_begin = lambda self, epoch, logs=None: os._exit(0) if epoch else None
-main(*commands)
-raise AssertionError
 """
 TEXTS = 2 * ("the river was good", "a bad film", "the bank is a good bank .", "the film was bad")
 FILES = {
@@ -103,9 +90,9 @@ def outputs(folder, name: str, *, of: str) -> tuple[list[np.ndarray], dict]:
 
 
 def test_tasks_have_the_scores_of_tensorflow_also_after_a_kill(folder):
-    under_jax(KILL, json.dumps([finetune(folder, "classification", to="jax")]))
+    without_tensorflow([finetune(folder, "classification", to="jax")], start=KILL)
     assert not (folder / "jax" / "classification" / "scores.json").exists()
-    under_jax(RUN, json.dumps([finetune(folder, name, to="jax") for name in FILES]))
+    without_tensorflow([finetune(folder, name, to="jax") for name in FILES])
     for name in FILES:
         assert main(finetune(folder, name, to="tensorflow")) == 0
         (ours, scores), (theirs, jax_scores) = (
@@ -126,12 +113,12 @@ def test_commands(folder):
         ["convert", model, str(folder / "converted"), "--to", "huggingface"],
         ["inspect", str(folder / "encoder"), "a bad film", "-o", str(folder / "page.html")],
     ]
-    under_jax(RUN, json.dumps(commands))
+    without_tensorflow(commands)
     assert len((folder / "predictions.tsv").read_text().splitlines()) == 1 + len(TEXTS)
     refused = [
         ["export", model, "name", "--to", str(folder)],
         ["convert", model, str(folder / "google"), "--to", "google"],
         ["evaluate", *common[:-1], "tfds:glue/cola"],
     ]
-    errors = under_jax(REFUSE, json.dumps(refused)).splitlines()
+    errors = without_tensorflow(refused, code=2).splitlines()
     assert sum("needs tensorflow, which pip install" in error for error in errors) == len(refused)

@@ -1,8 +1,6 @@
 """Pretraining by replaced-token detection: the folder of a run, a stop, precisions, refusals."""
 
 import json
-import os
-import signal
 
 import numpy as np
 import pytest
@@ -18,8 +16,7 @@ from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.runs.settings import named_recipe
-from bert_keras.training.loop import StopAfter
-from tests.factories import tiny_vocabulary, write_records
+from tests.factories import stopped_by_sigterm, tiny_vocabulary, write_records
 
 CHANGES = [
     *("size=L-1_H-16_A-2", "dropout_rate=0.1", "batch_size=8"),
@@ -80,16 +77,9 @@ def test_a_run_writes_a_discriminator_that_fine_tunes(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_stopped_run_continues_with_the_same_bytes(run, records, tmp_path, monkeypatch):
-    def ends(callback, batch, logs=None, end=StopAfter.on_train_batch_end):
-        end(callback, batch, logs)
-        if callback.steps_left == 1:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(StopAfter, "on_train_batch_end", ends)
-        with pytest.raises(SystemExit):
-            main(command(records, tmp_path / "parts"))
+def test_a_stopped_run_continues_with_the_same_bytes(run, records, tmp_path):
+    with stopped_by_sigterm(steps_left=1):
+        main(command(records, tmp_path / "parts"))
     assert not (tmp_path / "parts" / "scores.json").exists()
     assert main(command(records, tmp_path / "parts")) == 0
     for name in ("model/weights.safetensors", "scores.json"):

@@ -1,10 +1,7 @@
 """Pretraining and fine-tuning of a small model, and wrong inputs."""
 
-import contextlib
 import dataclasses
 import json
-import os
-import signal
 
 import numpy as np
 import pytest
@@ -18,10 +15,9 @@ from bert_keras.runs.finetune import TaskRun, finetune
 from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import FinetuneRecipe, PretrainRecipe
-from bert_keras.training.loop import StopAfter
 from bert_keras.training.optimizer import Muon
 from bert_keras.training.tensorboard import read_curves
-from tests.factories import write_records
+from tests.factories import stopped_by_sigterm, write_records
 
 PRETRAIN = PretrainRecipe(
     size="tiny",
@@ -114,24 +110,17 @@ def test_held_out_scores_equal_those_of_keras_evaluate(pretrained, records):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "stops"), [("tiny", range(1, 9)), ("modern-tiny", [5])])
-def test_a_stop_at_any_step_changes_no_weight(records, tmp_path, monkeypatch, size, stops):
+def test_a_stop_at_any_step_changes_no_weight(records, tmp_path, size, stops):
     """A checkpoint is saved every 8 steps; SIGTERM comes after each of the steps before it."""
     recipe = dataclasses.replace(
         PRETRAIN, size=size, num_steps=12, steps_per_log=4, dropout_rate=0.1
     )
 
     def weights(folder, *, stop):
-        def ends(callback, batch, logs=None, end=StopAfter.on_train_batch_end):
-            end(callback, batch, logs)
-            if recipe.num_steps - callback.steps_left == stop:
-                os.kill(os.getpid(), signal.SIGTERM)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(StopAfter, "on_train_batch_end", ends)
-            with pytest.raises(SystemExit) if stop else contextlib.nullcontext():
-                pretrain(recipe, records=records, output=folder)
         if stop:
-            pretrain(recipe, records=records, output=folder)
+            with stopped_by_sigterm(steps_left=recipe.num_steps - stop):
+                pretrain(recipe, records=records, output=folder)
+        pretrain(recipe, records=records, output=folder)
         return (folder / "model" / "weights.safetensors").read_bytes()
 
     unbroken = weights(tmp_path / "unbroken", stop=0)

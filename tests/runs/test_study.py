@@ -48,23 +48,17 @@ class FakeRun:
 
 
 @pytest.fixture
-def several(tmp_path):
-    def several(run, seeds=3, learning_rates=(3e-5, 2e-5)):
-        return study(
-            run,
-            run.recipe,
-            metric="accuracy",
-            seeds=seeds,
-            learning_rates=learning_rates,
-            output=tmp_path / "rte <& co>",
-        )
-
-    return several
+def output(tmp_path):
+    return tmp_path / "rte <& co>"
 
 
 @pytest.fixture
-def output(tmp_path):
-    return tmp_path / "rte <& co>"
+def several(output):
+    def several(run, seeds=3):
+        options = {"metric": "accuracy", "seeds": seeds, "learning_rates": (3e-5, 2e-5)}
+        return study(run, run.recipe, output=output, **options)
+
+    return several
 
 
 def outcome(output):

@@ -17,7 +17,7 @@ from bert_keras.data.batches import Batches
 from bert_keras.errors import InputError
 from bert_keras.models.task_models import BertClassifier
 from bert_keras.training.callbacks import FitSettings, tag
-from bert_keras.training.loop import StopAfter, fit_resumable
+from bert_keras.training.loop import fit_resumable
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 from bert_keras.training.states import (
@@ -28,7 +28,7 @@ from bert_keras.training.states import (
     training_state,
 )
 from bert_keras.training.tensorboard import read_curves
-from tests.factories import batches_of
+from tests.factories import batches_of, stopped_by_sigterm
 
 CONFIG = BertConfig(vocab_size=20, hidden_size=8, num_layers=1, num_heads=2, max_positions=8)
 
@@ -127,19 +127,9 @@ def test_a_resumed_run_equals_an_unbroken_run(whole, tmp_path, make):
 @pytest.mark.parametrize(
     "signal_after", [pytest.param(4, marks=pytest.mark.slow), 5, pytest.param(8), 11]
 )
-def test_sigterm_saves_the_state_and_the_same_call_continues(
-    whole, tmp_path, monkeypatch, signal_after
-):
-    def kill_at(callback, batch, logs=None, ends=StopAfter.on_train_batch_end):
-        ends(callback, batch, logs)
-        if callback.steps_left == 16 - signal_after:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(StopAfter, "on_train_batch_end", kill_at)
-        with pytest.raises(SystemExit) as end:
-            train(compiled(), tmp_path / "broken", num_steps=16)
-    assert end.value.code == 143
+def test_sigterm_saves_the_state_and_the_same_call_continues(whole, tmp_path, signal_after):
+    with stopped_by_sigterm(steps_left=16 - signal_after):
+        train(compiled(), tmp_path / "broken", num_steps=16)
     rest = compiled(seed=99)
     assert train(rest, tmp_path / "broken", num_steps=16) == signal_after
     unbroken, folder = whole
