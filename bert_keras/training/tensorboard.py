@@ -152,8 +152,7 @@ class MaskedSamples(keras.callbacks.Callback):
         tokens = [self._token(each) for each in ids[mask > 0]]
         for gap in np.flatnonzero(self.weights[row]):
             target, prediction = self._token(self.targets[row, gap]), self._token(predictions[gap])
-            guess = "right" if prediction == target else prediction
-            tokens[positions[gap]] = f"[{target} → {guess} {probabilities[gap]:.2f}]"
+            tokens[positions[gap]] = f"[{target} → {prediction} {probabilities[gap]:.2f}]"
         return "    " + " ".join(tokens)  # as Markdown: code, in which no character is special
 
     def _token(self, token_id: int) -> str:
