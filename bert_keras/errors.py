@@ -123,16 +123,17 @@ def require(package: str, *, what: str) -> None:
     check(is_installed, f"{what} needs {package}, which pip install bert-keras installs")
 
 
-def import_tensorflow() -> None:
-    """Imports TensorFlow without its notes on the machine, which a command's user cannot act on.
+def import_tensorflow(*, what: str) -> None:
+    """Imports TensorFlow, which `what` needs, without its notes on the machine.
 
-    Its C++ code prints them before it reads TF_CPP_MIN_LOG_LEVEL, so that only stderr itself can
-    hold them back. An error of the import is shown.
+    A command's user cannot act on them. Its C++ code prints them before it reads
+    TF_CPP_MIN_LOG_LEVEL, so that only stderr itself can hold them back. An error of the import is
+    shown.
 
     Raises:
         InputError: TensorFlow is not installed.
     """
-    require("tensorflow", what="this")
+    require("tensorflow", what=what)
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as notes:
         os.dup2(notes.fileno(), 2)

@@ -156,7 +156,7 @@ def serve(options: argparse.Namespace) -> None:
         # Short texts take 0.7 of the time with it, in bfloat16 alone.
         os.environ.setdefault("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "1")
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # TensorFlow then imports no Keras: 2 s
-    import_tensorflow()
+    import_tensorflow(what="serve")
     serve(
         options.model,
         port=options.port,

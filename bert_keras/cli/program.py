@@ -11,14 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from typing import Any, NoReturn
 
-from bert_keras.errors import (
-    InputError,
-    check_name,
-    import_tensorflow,
-    printable,
-    require,
-    run_command,
-)
+from bert_keras.errors import InputError, check_name, import_tensorflow, printable, run_command
 
 MODULES = [f"bert_keras.cli.{name}" for name in ("training", "tasks", "models", "listing")]
 WITHOUT_TENSORFLOW = ("list", "serve")  # `serve` imports it after it has checked the folders
@@ -130,8 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def run() -> None:
         backend = os.environ.get("KERAS_BACKEND", "tensorflow")
         if options.command not in WITHOUT_TENSORFLOW and backend == "tensorflow":
-            require("tensorflow", what="Keras without KERAS_BACKEND=jax")
-            import_tensorflow()
+            import_tensorflow(what="Keras without KERAS_BACKEND=jax")
             from bert_keras.distribution.numerics import add_in_one_order
 
             add_in_one_order()

@@ -127,7 +127,7 @@ def split_files(path: str) -> tuple[str, list[str]]:
 
 def _builder_and_split(path: str) -> tuple[Any, str]:
     """Returns the builder of a prepared dataset and the named split."""
-    import_tensorflow()
+    import_tensorflow(what=path)
     import tensorflow_datasets as tfds
 
     match = re.fullmatch(rf"{TFDS}([^?]+)(?:\?split=(.+))?", path)
