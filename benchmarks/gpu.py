@@ -1,6 +1,6 @@
 """Measures pretraining steps under the JAX backend of Keras on one GPU: sequences/s, utilisation.
 
-docs/benchmarks/gpu-2026-11.md has results. `--size tiny` runs on any machine. BERT-large is
+docs/benchmarks/archive/gpu-2026-11.md has results. `--size tiny` runs on any machine. BERT-large is
 compared with the figures that NVIDIA published for one A100 of 312 TFLOP/s: 485.6 and 96.5
 sequences/s at lengths 128 and 512.
 

@@ -1,4 +1,4 @@
-"""Pretrains with a recipe and prints the row of the run for docs/benchmarks/pretraining.md.
+"""Pretrains with a recipe and prints the row of the run for docs/benchmarks/archive/pretraining.md.
 
 Repeat the command to continue an interrupted run; the processor time of all calls is added. The
 held-out records are scored with 15 % masked tokens, whatever the mask rate of the recipe is. With

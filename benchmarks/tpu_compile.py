@@ -1,9 +1,9 @@
 """Compiles the pretraining steps of recipes for four chips of a TPU v5e, on a machine without one.
 
-docs/benchmarks/gpu-2026-11.md has results. A step is the one that `fit` runs under the JAX backend
-of Keras: forward pass, backward pass, clipping, the optimizer of the recipe and metrics, with its
-dropout, in mixed_bfloat16, on a batch of which each chip has a part. Of a recipe that accumulates
-gradients it is one part of the batch. The teacher of a distillation is not included.
+docs/benchmarks/archive/gpu-2026-11.md has results. A step is the one that `fit` runs under the JAX
+backend of Keras: forward pass, backward pass, clipping, the optimizer of the recipe and metrics,
+with its dropout, in mixed_bfloat16, on a batch of which each chip has a part. Of a recipe that
+accumulates gradients it is one part of the batch. The teacher of a distillation is not included.
 
 Memory and operations are those of one chip, as XLA counts them; nothing runs. A program that needs
 more than the 15.75 GiB that programs can use has a row without numbers.

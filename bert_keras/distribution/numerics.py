@@ -10,7 +10,7 @@ from bert_keras.errors import check_name
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 # The smallest hidden size for which "auto" selects bfloat16 on a processor; see "bfloat16" in
-# docs/benchmarks/pretraining.md.
+# docs/benchmarks/archive/pretraining.md.
 PROCESSOR_SIZE = 256
 PROCESSORS = Path("/proc/cpuinfo")  # of Linux
 

@@ -170,7 +170,7 @@ PAPER_BASE = PretrainRecipe(
     steps_per_log=1_000,
 )
 
-# docs/benchmarks/training-2026-11.md: 27 MB of text take less than an hour on 2 cores.
+# docs/benchmarks/archive/training-2026-11.md: 27 MB of text take less than an hour on 2 cores.
 TINY_HOUR = PretrainRecipe(
     size="tiny",
     batch_size=32,
@@ -182,7 +182,7 @@ TINY_HOUR = PretrainRecipe(
     logs_per_checkpoint=5,
 )
 
-# docs/benchmarks/pretraining.md: 20 processor minutes, with the vocabulary of 8,000 tokens there.
+# docs/benchmarks/archive/pretraining.md: 20 CPU minutes, with its vocabulary of 8,000 tokens.
 LAPTOP = PretrainRecipe(
     size="modern-tiny",
     batch_size=32,
@@ -210,7 +210,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     ),
     "tiny-hour": TINY_HOUR,
     "laptop-10min": LAPTOP,
-    # docs/benchmarks/pretraining.md: 76 processor minutes. At a learning rate of 5e-3, the loss
+    # docs/benchmarks/archive/pretraining.md: 76 CPU minutes. At a learning rate of 5e-3, the loss
     # after 2,000 steps is 0.5 higher.
     "laptop-hour": dataclasses.replace(
         LAPTOP,
@@ -220,7 +220,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         learning_rate=2e-3,
         initializer_stddev=0.0625,
     ),
-    # docs/benchmarks/pretraining.md: 94 processor minutes. BERT's own architecture.
+    # docs/benchmarks/archive/pretraining.md: 94 CPU minutes. BERT's own architecture.
     "bert-hour": dataclasses.replace(
         LAPTOP,
         size="mini",
@@ -232,7 +232,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         initializer_stddev=0.0625,
         initial_weights="local-attention",
     ),
-    # Not run at this length; gpu-hour took 11 minutes of an H100 (docs/benchmarks/gpu-2026-11.md).
+    # Not run at this length: gpu-hour in 11 minutes is in docs/benchmarks/archive/gpu-2026-11.md.
     # The steps fill an hour and a day of a GPU that computes GPU_FLOPS_PER_SECOND, with records of
     # 128 tokens and 30,522 tokens in the vocabulary (docs/how-to/pretrain.md). Batch
     # size and learning rate of gpu-day are close to those of Geiping and Goldstein 2022.
@@ -326,7 +326,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     ),
     # For records of plain ids (docs/how-to/pretrain-relatives.md). As in Clark et al. 2020, the
     # generator reads [MASK] at every masked position. A smaller generator learns too late
-    # (docs/benchmarks/pretraining.md).
+    # (docs/benchmarks/archive/pretraining.md).
     "electra-tiny": dataclasses.replace(
         LAPTOP,
         size="electra-tiny",
@@ -360,7 +360,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
 SMALL_MODELS = FinetuneRecipe(
     batch_size=32, num_epochs=4, learning_rate=1e-4, learning_rates=(3e-4, 1e-4, 5e-5, 3e-5)
 )
-# For the models of laptop-10min; laptop-hour needs 3e-4 (docs/benchmarks/pretraining.md).
+# For the models of laptop-10min; laptop-hour needs 3e-4 (docs/benchmarks/archive/pretraining.md).
 LAPTOP_TASKS = FinetuneRecipe(
     batch_size=32,
     num_epochs=3,

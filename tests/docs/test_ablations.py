@@ -9,7 +9,7 @@ from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.page import Results, Score, write_page
 from bert_keras.experiments.scales import SCALES
 
-DOCS = Path(__file__).parents[2] / "docs" / "benchmarks"
+DOCS = Path(__file__).parents[2] / "docs" / "benchmarks" / "archive"
 
 
 def section(page: Path, heading: str) -> list[str]:
