@@ -32,10 +32,10 @@ import transformers
 from sentence_transformers.sentence_transformer import losses, modules
 from train_torch import adamw
 
+from bert_keras.data.encoded import Encoded
 from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.table import table_rows
-from bert_keras.downstream.task import Encoded
 from bert_keras.runs.finetune import TaskRun
 from bert_keras.training.schedule import LinearWarmupDecay
 

@@ -1,8 +1,6 @@
 """Makes batches of encoded rows for `model.fit`, and collects a model's outputs for each row."""
 
-from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice
 
 import keras
 import numpy as np
@@ -11,13 +9,13 @@ from tqdm import tqdm
 
 from bert_keras.data.batches import Batches
 from bert_keras.data.buckets import longest_first_batches
+from bert_keras.data.encoded import Encoded, batches_of
 from bert_keras.distribution.forward import compiled
-from bert_keras.downstream.task import Encoded
 
 
 def training_batches(encoded: Encoded, *, batch_size: int, seed: int) -> Batches:
     """Returns shuffled batches without end, each of rows of similar length."""
-    return _batches(encoded, lambda: encoded.shuffled_batches(batch_size=batch_size, seed=seed))
+    return batches_of(encoded, lambda: encoded.shuffled_batches(batch_size=batch_size, seed=seed))
 
 
 class Predictor:
@@ -45,7 +43,7 @@ class Predictor:
         outputs: list = [None] * len(encoded)
         losses: list[float] = []
         with tqdm(desc=stage, unit=" rows", total=len(encoded), leave=False, disable=None) as bar:
-            read = _batches(encoded, lambda: batches, num_batches=len(batches)).for_fit()
+            read = batches_of(encoded, lambda: batches, num_batches=len(batches)).for_fit()
             for rows, batch in zip(batches, read, strict=True):
                 output, loss = self.forward(*batch)
                 output = tree.map_structure(np.asarray, output)
@@ -66,30 +64,3 @@ def _forward(model: keras.Model, inputs, targets=None, weights=None):
             x=inputs, y=targets, y_pred=outputs, sample_weight=weights, training=False
         )
     return tree.map_structure(lambda array: keras.ops.cast(array, "float32"), outputs), loss
-
-
-def _batches(
-    encoded: Encoded,
-    row_batches: Callable[[], Iterable[np.ndarray]],
-    *,
-    num_batches: int | None = None,
-) -> Batches:
-    def read(first: int) -> Iterator[tuple]:
-        return map(encoded.batch, islice(row_batches(), first, None))
-
-    def spec(array):
-        # The number of sequences of each example, G of [B, G, T], is the same in every batch.
-        shape = [None] * array.ndim
-        if array.ndim == 3:
-            shape[1] = array.shape[1]
-        if array.ndim == 4:  # features of a frozen encoder, [rows, words, layers, size]
-            shape[2:] = array.shape[2:]
-        return keras.KerasTensor(shape, array.dtype.name)
-
-    def spec_of_targets(array):  # those of tokens have weights
-        shape = (None, *array.shape[1:])
-        return spec(array) if len(others) == 2 else keras.KerasTensor(shape, array.dtype.name)
-
-    inputs, *others = encoded.batch(np.arange(1))
-    specs = (tree.map_structure(spec, inputs), *tree.map_structure(spec_of_targets, others))
-    return Batches(read, spec=specs, num_batches=num_batches)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
+from bert_keras.data.encoded import EncodedTexts
 from bert_keras.downstream.labels import (
     LABEL_KINDS,
     SCORES,
@@ -15,7 +16,6 @@ from bert_keras.downstream.labels import (
 )
 from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import Outputs, Scores, Task, needs_labels
-from bert_keras.downstream.texts import EncodedTexts
 from bert_keras.errors import InputError, check, check_choice, check_least
 from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from bert_keras.data.encoded import EncodedTexts
 from bert_keras.downstream.labels import accuracy
 from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import (
@@ -17,7 +18,6 @@ from bert_keras.downstream.task import (
     needs_labels,
     softmax,
 )
-from bert_keras.downstream.texts import EncodedTexts
 from bert_keras.errors import check, check_least
 from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer

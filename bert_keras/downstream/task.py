@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
-from bert_keras.data.buckets import length_grouped_batches, num_columns
+from bert_keras.data.encoded import Encoded
 from bert_keras.downstream.tfds import is_tfds, tfds_files
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath
@@ -29,34 +29,6 @@ Prediction = TypeVar("Prediction")
 def fixed(default: Any = MISSING) -> Any:
     """Declares a field that no option and no FIELD=VALUE can set."""
     return field(default=default, metadata={"is_fixed": True})
-
-
-class Encoded(abc.ABC):
-    """N encoded rows; `batch` builds padded arrays from some of them.
-
-    An example may have several rows, such as the windows of a long paragraph.
-    """
-
-    lengths: np.ndarray  # int64 [N], the tokens of each row, special tokens included
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    @abc.abstractmethod
-    def batch(self, rows: np.ndarray) -> tuple:
-        """Returns (inputs, targets, weights), or fewer, of some rows, int [B], for `model.fit`.
-
-        Each is an array or a dict of arrays, padded to `num_columns`. Targets of examples without a
-        label are zeros.
-        """
-
-    def num_columns(self, rows: np.ndarray) -> int:
-        """Returns the columns of a batch: the length of the longest row, or more with JAX."""
-        return num_columns(int(self.lengths[rows].max()), int(self.lengths.max()))
-
-    def shuffled_batches(self, *, batch_size: int, seed: int) -> Iterator[np.ndarray]:
-        """Yields the rows of training batches without end; see `length_grouped_batches`."""
-        return length_grouped_batches(self.lengths, batch_size=batch_size, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,10 +14,11 @@ from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.config import ModelMetadata
 from bert_keras.data.batches import Batches
+from bert_keras.data.encoded import Encoded
 from bert_keras.distribution.loss import global_loss
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.downstream.batches import Predictor, training_batches
-from bert_keras.downstream.task import Encoded, Outputs, Task
+from bert_keras.downstream.task import Outputs, Task
 from bert_keras.downstream.tfds import is_tfds
 from bert_keras.errors import check
 from bert_keras.files import StrPath, file_sha256

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_keras.data.encoded import Encoded
 from bert_keras.downstream.ner.tags import Sentence
-from bert_keras.downstream.task import Encoded
 from bert_keras.text.google_words import google_words, is_dropped
 from bert_keras.text.packing import packed_texts
 from bert_keras.text.tokenizer import TextTokenizer

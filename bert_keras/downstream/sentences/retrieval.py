@@ -10,10 +10,10 @@ import numpy as np
 
 from bert_keras.config import EmbeddingConfig, ModelMetadata
 from bert_keras.data.buckets import distinct_batches
+from bert_keras.data.encoded import Encoded, EncodedTexts
 from bert_keras.downstream.sentences.task import Losses, SentenceTask, required_text
 from bert_keras.downstream.table import table_rows
-from bert_keras.downstream.task import Encoded, Scores
-from bert_keras.downstream.texts import EncodedTexts
+from bert_keras.downstream.task import Scores
 from bert_keras.errors import check, check_least
 from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bert_keras.config import EmbeddingConfig, ModelMetadata
-from bert_keras.downstream.task import Encoded, Example, Outputs, Prediction, Task
-from bert_keras.downstream.texts import EncodedTexts
+from bert_keras.data.encoded import Encoded, EncodedTexts
+from bert_keras.downstream.task import Example, Outputs, Prediction, Task
 from bert_keras.errors import InputError, check, check_choice, check_least
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.training.sentence_losses import MatryoshkaLoss, SentenceLoss

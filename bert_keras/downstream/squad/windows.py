@@ -13,8 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
+from bert_keras.data.encoded import Encoded
 from bert_keras.downstream.squad.questions import Question
-from bert_keras.downstream.task import Encoded
 from bert_keras.errors import InputError
 from bert_keras.text.packing import packed_texts
 from bert_keras.text.tokenizer import TextTokenizer

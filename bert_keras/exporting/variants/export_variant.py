@@ -18,10 +18,11 @@ from tqdm import tqdm
 
 from bert_keras.config import ModelMetadata
 from bert_keras.data.buckets import longest_first_batches
+from bert_keras.data.encoded import Encoded
 from bert_keras.downstream.catalog import task_of
 from bert_keras.downstream.classification import ClassificationTask
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
-from bert_keras.downstream.task import Encoded, Task, examples_file
+from bert_keras.downstream.task import Task, examples_file
 from bert_keras.errors import check
 from bert_keras.exporting.servable import traced
 from bert_keras.exporting.variants.variant import Bfloat16, Float16, Int8, Variant
