@@ -163,7 +163,7 @@ def test_every_page_is_in_the_navigation():
 
 
 def test_the_readme_quotes_the_benchmarks():
-    page = (ROOT / "docs/benchmarks/archive/two-cpu-cores-2026-11.md").read_text("utf-8")
+    page = (ROOT / "docs/benchmarks/index.md").read_text("utf-8")
     _, text = (ROOT / "README.md").read_text("utf-8").split("- **Raw text in TF Serving.**")
     figures = re.findall(r"\d+\.\d+|\d+ MB", re.sub(r"\]\([^)]*\)", "", text.split("\n## ")[0]))
     assert len(figures) == 4 and all(figure in page for figure in figures), figures
