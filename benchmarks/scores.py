@@ -96,7 +96,7 @@ def theirs(task, recipe, files, pretrained: str) -> dict:
     )
     steps_per_epoch = -(-len(rows) // recipe.batch_size)
     num_steps = steps_per_epoch * recipe.num_epochs
-    warmup = int(recipe.warmup_rate * num_steps)
+    warmup = int(recipe.warmup_ratio * num_steps)
     rate = LinearWarmupDecay(1.0, num_steps=num_steps, num_warmup_steps=warmup)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: float(rate(step)))
 

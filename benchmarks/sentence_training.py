@@ -112,7 +112,7 @@ class Peer:
         self.optimizer = adamw(
             self.model, recipe.learning_rate, weight_decay=recipe.weight_decay_rate, fused=True
         )
-        warmup = int(recipe.warmup_rate * num_steps)
+        warmup = int(recipe.warmup_ratio * num_steps)
         rate = LinearWarmupDecay(1.0, num_steps=num_steps, num_warmup_steps=warmup)
         rates = [float(rate(step)) for step in range(num_steps + 1)]
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, rates.__getitem__)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any
 
+from bert_keras.renamed import short_warnings
+
 LARGEST_COUNT = 2**31 - 1  # of the 32-bit integers that NumPy, TensorFlow and tokenizers use
 LARGEST_SIZE = 2**20  # of a layer, a batch or a vocabulary; none in use is larger
 
@@ -50,9 +52,14 @@ def check_name(name: str, known: Iterable[str], *, what: str) -> None:
         what: The kind of name in the error message, such as "recipe".
     """
     if name not in (known := tuple(known)):
-        near = get_close_matches(str(name), known, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise InputError(f"no {what} is called {name!r}; {hint}known: {', '.join(known)}")
+        hint = f"{nearest(str(name), known)}; known: {', '.join(known)}".replace("?;", "?")
+        raise InputError(f"no {what} is called {name!r}{hint}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Returns "; did you mean 'NAME'?" with the nearest known name, or ""."""
+    near = get_close_matches(name, [*known], n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def check_least(settings: Any, least: int, *names: str, most: int = LARGEST_COUNT) -> None:
@@ -176,7 +183,8 @@ def run_command(program: str, command: Callable[[], None], *, debug: bool = Fals
     if isinstance(sys.stdout, io.TextIOWrapper):  # its encoding may lack a character
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        command()
+        with short_warnings(program):
+            command()
         sys.stdout.flush()
     except KeyboardInterrupt as error:
         print(f"{program}: {'; '.join(('interrupted', *error.args))}", file=sys.stderr)

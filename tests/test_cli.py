@@ -68,7 +68,7 @@ def test_an_option_that_is_given_twice_is_extended():
 
 def test_debug_shows_the_traceback(inputs):
     with pytest.raises(InputError, match="none"):
-        main(["evaluate", "mrpc", "--model", "none", "--data", "none", "--debug"])
+        main(["evaluate", "none", "--data", "none", "--debug"])
 
 
 @pytest.mark.parametrize(

@@ -98,12 +98,11 @@ NER = "finetune ner --from pretrainer --train train.conll --dev train.conll --ou
 SQUAD1 = "finetune squad1 --from pretrainer --train squad.json --dev squad.json --output new"
 RETRIEVAL = "finetune retrieval --from sentences --train pairs.tsv --dev pairs.tsv --output new"
 PRETRAIN = "pretrain demo --records records --output new"
-EVALUATE = "evaluate classification --model classifier --data train.tsv --set max_length=12"
+EVALUATE = "evaluate classifier --task classification --data train.tsv --set max_length=12"
 PREDICT = (
-    "predict classification --model classifier --data train.tsv --output new.tsv "
-    "--set max_length=12"
+    "predict classifier --task classification --data train.tsv --output new.tsv --set max_length=12"
 )
-EXPORT = "export classifier name --to new"
+EXPORT = "export classifier name --output new"
 # name of the mistake -> (arguments, the wrong value, or the right one, in the message)
 MISTAKES = {
     "command": ("finetun classification", "finetun"),
@@ -126,7 +125,7 @@ MISTAKES = {
     "strategy": (FINETUNE + " --strategy miror", "miror"),
     "workers": (FINETUNE + " --strategy multiworker", "TF_CONFIG"),
     "TPU": (FINETUNE + " --strategy tpu", "TPU"),
-    "choice": (FINETUNE + " --set long_texts=mean", "mean"),
+    "choice": (RETRIEVAL + " --set loss=mean", "mean"),
     "cutoff": (RETRIEVAL + " --set cutoff=0", "cutoff is 0"),
     "precision": (FINETUNE + " --precision float8", "float8"),
     "records": (PRETRAIN + " --records none", "none"),
@@ -167,31 +166,37 @@ MISTAKES = {
     "moved answer": (SQUAD1 + " --train moved.json", "q1"),
     "no negatives": (RETRIEVAL + " --set loss=triplet", "negative"),
     "max_length of a model": (PREDICT + " --set max_length=99", "99"),
-    "model of another task": (EVALUATE.replace("classification", "squad1"), "BertClassifier"),
+    "model of another task": (EVALUATE + " --task squad1", "BertClassifier"),
     "no labels": (EVALUATE + " --data no-labels.tsv", "'label'"),
     "split": (EVALUATE.replace("train.tsv", "full") + " --split dev", "full"),
-    "no texts": ("embed none.txt --model sentences --output new.npy", "none.txt"),
-    "file of vectors": ("embed words.txt --model sentences --output new.csv", "new.csv"),
-    "dimensions": ("embed words.txt --model sentences --output new.npy --dimensions 17", "17"),
-    "prompt": ("embed words.txt --model sentences --output new.npy --prompt query", "query"),
+    "no texts": ("embed sentences --data none.txt --output new.npy", "none.txt"),
+    "file of vectors": ("embed sentences --data words.txt --output new.csv", "new.csv"),
+    "dimensions": ("embed sentences --data words.txt --output new.npy --dimensions 17", "17"),
+    "prompt": ("embed sentences --data words.txt --output new.npy --prompt query", "query"),
     "output of predict": (PREDICT + " --output full", "full"),
     "submission": (PREDICT + " --submission new.zip", "AX.tsv"),
-    "format": ("convert classifier new --to pytorch", "pytorch"),
+    "format": ("convert classifier new --format pytorch", "pytorch"),
     "source": ("convert none new", "none"),
     "destination": ("convert classifier full", "full"),
     "remote source": ("convert gs://bucket/model new", "gs://bucket/model"),
     "file as a source": ("convert train.tsv new", "train.tsv"),
-    "name of a part": ("convert classifier new --model BertMaskLM", "did you mean 'BertMaskedLM'"),
-    "part of a model": ("convert classifier new --model BertMaskedLM", "BertMaskedLM"),
-    "format without a part": ("convert electra new --to google", "google"),
+    "name of a part": (
+        "convert classifier new --model-class BertMaskLM",
+        "did you mean 'BertMaskedLM'",
+    ),
+    "part of a model": ("convert classifier new --model-class BertMaskedLM", "BertMaskedLM"),
+    "format without a part": ("convert electra new --format google", "google"),
     "layers": ("convert classifier new --layers 3", "3"),
-    "no head": ("export electra name --to new", "BertReplacedTokenPretrainer"),
+    "no head": ("export electra name --output new", "BertReplacedTokenPretrainer"),
     "variant": (EXPORT + " --variant int9", "int9"),
     "variant without data": (EXPORT + " --variant int8", "--data"),
-    "name of a model": ("export classifier a/b --to new", "a/b"),
-    "version": (EXPORT + " --version -1", "-1"),
+    "name of a model": ("export classifier a/b --output new", "a/b"),
+    "version": (EXPORT + " --model-version -1", "-1"),
     "taken configuration": (EXPORT + " --serving-config full", "full"),
-    "name in a configuration": ("export classifier ß --to new --serving-config new-config", "ß"),
+    "name in a configuration": (
+        "export classifier ß --output new --serving-config new-config",
+        "ß",
+    ),
     "no pages": ("inspect none text -o new.html", "none"),
     "served folder": ("serve none", "none"),
     "version folder": ("serve saved/damaged/1", "saved/damaged"),

@@ -5,9 +5,11 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any
 
-from bert_keras.data.masking import REPLACEMENTS, UNITS
+from bert_keras.arguments import Parser, one_of
+from bert_keras.data.masking import REPLACEMENTS
 from bert_keras.errors import InputError, check, printable, run_command
 from bert_keras.files import check_output, refuse_existing, write_text
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
@@ -27,6 +29,7 @@ or not, or tfds:NAME. In text, a blank line or the end of a file ends a document
 # Rows of options: the flag, the type (None for a switch) or the choices, the name of the value, and
 # the help text.
 Option = tuple[str, Any, str, str]
+FORMER_FLAGS = {"vocab": {"--model": "--model-type"}}
 REQUIRED = {"vocab": ["--output"], "build": ["--vocab", "--output"]}
 CORPUS: Option = (
     "files",
@@ -46,7 +49,7 @@ TEXT_OPTIONS: tuple[Option, ...] = (
 VOCAB_OPTIONS: tuple[Option, ...] = (
     CORPUS,
     ("--output", str, "FILE", "vocab.txt for wordpiece, otherwise tokenizer.json"),
-    ("--model", ("wordpiece", "bpe", "unigram"), "", "of BERT (default), RoBERTa or ALBERT"),
+    ("--model-type", ("wordpiece", "bpe", "unigram"), "", "of BERT (default), RoBERTa or ALBERT"),
     ("--size", int, "N", "largest number of tokens (default: 30000)"),
     ("--unused", int, "N", "number of tokens [unusedN] for later (default: 100 for wordpiece)"),
     ("--segmenter", str, "NAME", "morphemes of a word: module:function"),
@@ -62,7 +65,7 @@ BUILD_OPTIONS: tuple[Option, ...] = (
     ("--max-length", int, "N", "positions per record (default: 128)"),
     ("--max-predictions", int, "N", "most masked positions; with 0, training masks (default: 20)"),
     ("--mask-rate", float, "RATE", "fraction of masked tokens (default: 0.15)"),
-    ("--mask-unit", UNITS, "", "masks subwords (piece) or whole words (default: piece)"),
+    ("--mask-unit", str, "UNIT", "what is masked: token (default), or word: all its tokens"),
     ("--max-ngram", int, "N", "largest number of units masked in a row (default: 1)"),
     ("--replacement", tuple(REPLACEMENTS), "", "percentages of [MASK], same, random token"),
     ("--sequences-per-record", int, "N", "most sequences that share a record (default: 1)"),
@@ -83,13 +86,6 @@ SHOW_OPTIONS: tuple[Option, ...] = (
 )
 
 
-class _Parser(argparse.ArgumentParser):
-    """Reports a mistake on the command line in one line, as every other error is reported."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, printable(f"{self.prog}: {message}; see {self.prog} --help\n"))
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command that `argv` names and returns the exit code; see `run_command`."""
     options = vars(command_parser().parse_args(argv))
@@ -99,12 +95,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def command_parser() -> argparse.ArgumentParser:
     """Builds the parser of the program with a subparser for each command."""
-    parser = _Parser(
+    parser = Parser(
         prog=PROGRAM,
         description="Writes, checks and shows pretraining records (masked words, next sentence).",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     commands = parser.add_subparsers(required=True, metavar="vocab | build | check | show")
     for name, command, example, options in (
@@ -118,16 +113,17 @@ def command_parser() -> argparse.ArgumentParser:
             help=command.__doc__,
             description=command.__doc__,
             epilog=f"example: {PROGRAM} {name} {example}",
-            allow_abbrev=False,
             argument_default=argparse.SUPPRESS,  # the parsed arguments are those that are given
         )
         sub.set_defaults(command=command)
+        sub.former = FORMER_FLAGS.get(name, {})
         for flag, kind, metavar, text in (*options, ("--debug", None, "", "print tracebacks")):
             details: dict[str, Any] = {"type": kind, "metavar": metavar}
             if kind is None:
                 details = {"action": "store_true"}
             elif isinstance(kind, tuple):
-                details = {"choices": kind}
+                choice = one_of(partial(tuple, kind), what=flag.removeprefix("--"))
+                details = {"type": choice, "metavar": f"{{{','.join(kind)}}}"}
             if flag == "files":
                 details["nargs"] = "+"
             elif flag in REQUIRED.get(name, ()):
@@ -136,6 +132,7 @@ def command_parser() -> argparse.ArgumentParser:
         if name == "build":
             text = "run as an Apache Beam job; all arguments after it are options of Beam"
             sub.add_argument("--beam", nargs=argparse.REMAINDER, metavar="OPTION", help=text)
+    parser.commands = commands.choices
     return parser
 
 
@@ -143,13 +140,13 @@ def vocab(options: dict[str, Any]) -> None:
     """Learn a vocabulary; the same text gives the same vocabulary."""
     from tfrecords_tools.vocab import train_vocabulary
 
-    output, model = options["output"], options.get("model", "wordpiece")
+    output, model = options["output"], options.get("model_type", "wordpiece")
     check_output(output)
     refuse_existing(output)
     is_wordpiece, size = model == "wordpiece", options.get("size", 30000)
     expected = "vocab.txt" if is_wordpiece else "tokenizer.json"
     is_named = is_wordpiece != output.endswith(".json")
-    check(is_named, f"{output} does not fit --model {model}; name it {expected}")
+    check(is_named, f"{output} does not fit --model-type {model}; name it {expected}")
     vocabulary = train_vocabulary(
         options["files"],
         size=size,

@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from bert_keras.data.masking import UNITS, MaskingPolicy, replacement_shares
+from bert_keras.data.masking import MaskingPolicy, check_unit, replacement_shares
 from bert_keras.data.schema import LONGEST_RECORD, PretrainingSchema
 from bert_keras.errors import (
     InputError,
     check,
-    check_choice,
     check_least,
     check_name,
     check_range,
@@ -35,7 +34,7 @@ class BuildSettings:
     max_length: int = 128  # positions of a record
     max_predictions: int = 20  # largest number of masked positions; with 0, training masks
     mask_rate: float = 0.15  # fraction of masked tokens
-    mask_unit: str = "piece"  # or "word": masks whole words
+    mask_unit: str = "token"  # or "word": masks whole words
     max_ngram: int = 1  # largest number of units masked in a row
     replacement: str = "80-10-10"  # percentages of [MASK], same, random token
     sequences_per_record: int = 1  # most sequences that share a record
@@ -46,6 +45,7 @@ class BuildSettings:
     seed: int = 12345  # the same seed gives the same bytes
 
     def __post_init__(self):
+        check_unit(self, "mask_unit")
         check_name(self.objective, RECORD_OBJECTIVES, what="objective")
         if self.duplicates is None:
             passes_differ = self.max_predictions or RECORD_OBJECTIVES[self.objective].labels
@@ -114,7 +114,7 @@ class GoogleSettings:
     duplicates: int = 10
     short_sequence_rate: float = 0.1
     mask_rate: float = 0.15
-    mask_unit: str = "piece"  # or "word": whole-word masking
+    mask_unit: str = "token"  # or "word": whole-word masking
     seed: int = 12345
     shards: int = 1
 
@@ -124,7 +124,7 @@ class GoogleSettings:
         for name in ("short_sequence_rate", "mask_rate"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} is {getattr(self, name)}; expected a rate from 0 to 1")
-        check_choice(self, "mask_unit", UNITS)
+        check_unit(self, "mask_unit")
 
     @property
     def schema(self) -> PretrainingSchema:

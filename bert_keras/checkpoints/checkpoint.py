@@ -48,7 +48,7 @@ class Checkpoint:
         remedy = "use the vocabulary that the weights were trained with"
         if tokens < rows:
             remedy += f", or append {rows - tokens:,} unused tokens: pad_vocabulary=True, or "
-            remedy += "bert-keras convert SRC DST --pad-vocabulary"
+            remedy += "bert-keras convert MODEL NEW_FOLDER --pad-vocabulary"
         check(
             self.vocabulary is None or tokens == rows,
             f"the vocabulary has {tokens:,} tokens, but the token table {rows:,} rows; {remedy}",
@@ -134,7 +134,8 @@ def their_tensors(
     check(
         not unknown,
         f"{format} cannot store {listed(unknown, most=3)} of this model; choose another format, or "
-        f"write only the encoder: bert-keras convert SRC DST --to {format} --model BertEncoder",
+        f"write only the encoder: bert-keras convert MODEL NEW_FOLDER --format {format} "
+        "--model-class BertEncoder",
     )
     parts = defaultdict(list)
     for name, theirs in table.items():  # in the order of the weights in a tensor that they share

@@ -227,7 +227,8 @@ def hub_family(metadata: ModelMetadata, vocabulary: Vocabulary | None) -> Family
         raise InputError(
             f"KerasHub has no {model} of {family.kind if family else 'this kind of encoder'} with "
             f"the activation {config.activation}; choose another format, or write only the "
-            "encoder: bert-keras convert SRC DST --to keras-hub --model BertEncoder"
+            "encoder: bert-keras convert MODEL NEW_FOLDER --format keras-hub --model-class "
+            "BertEncoder"
         )
     has_pooler = hub.has_pooler or model == "BertClassifier"
     has_segments, specials = "num_segments" in hub.sizes, family.specials

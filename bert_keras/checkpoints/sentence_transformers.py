@@ -188,8 +188,8 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     if (embedding := metadata.embedding) is None:
         raise InputError(
             f"sentence-transformers cannot store a {metadata.model}; write it as a sentence "
-            "encoder: bert-keras convert SRC DST --to sentence-transformers --model "
-            "BertSentenceEncoder"
+            "encoder: bert-keras convert MODEL NEW_FOLDER --format sentence-transformers "
+            "--model-class BertSentenceEncoder"
         )
     encoder = replace(
         checkpoint,

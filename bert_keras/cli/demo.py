@@ -112,7 +112,6 @@ def _finetune(folder: Path, *, seed: int) -> None:
         seed=seed,
         text_columns=["text"],
         max_length=64,
-        long_texts="truncate",
     ).scores
     print(
         f"  accuracy on {scores['dev_rows']} held-out paragraphs: {scores['accuracy']:.1%}; always "

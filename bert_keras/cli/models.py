@@ -6,30 +6,42 @@ from functools import partial
 from pathlib import Path
 from shlex import quote
 
-from bert_keras.cli.program import command, flag, option, required
+from bert_keras.arguments import one_of
+from bert_keras.cli.program import MODEL, command, flag, option, required
 from bert_keras.errors import check, import_tensorflow, printable
+from bert_keras.renamed import warn_renamed
 
-MODEL = option("model", "MODEL_DIR", "OUTPUT/model of a run, or a checkpoint of any format")
 FORMATS = ("bert-keras", "google", "huggingface", "keras-hub", "sentence-transformers")
 VARIANTS = ("float16", "bfloat16", "int8", "litert")
 
 
 @command(
-    option("source", "SRC", "a checkpoint of any format, or hf://USER/MODEL"),
-    option("destination", "DST", "a new folder"),
-    option("--to", "FORMAT", ", ".join(FORMATS), "bert-keras", choices=FORMATS),
-    option("--model", "NAME", "the part of SRC to convert, such as BertEncoder or BertMaskedLM"),
+    MODEL,
+    option("destination", "NEW_FOLDER", "the folder to write"),
+    option(
+        "--format",
+        "FORMAT",
+        ", ".join(FORMATS),
+        "bert-keras",
+        type=one_of(lambda: FORMATS, what="format"),
+    ),
+    option(
+        "--model-class",
+        "CLASS",
+        "the part of MODEL to convert, such as BertEncoder or BertMaskedLM",
+    ),
     option("--layers", "N", "N evenly spaced layers and no pooler, as a student", type=int),
     option("--extend-vocabulary", "FILE", "tokens, one a line, to add to a WordPiece vocabulary"),
     option(
         "--ignore",
         "NAME",
-        "a tensor or rule of SRC to omit, as an error names it",
+        "a tensor or rule of MODEL to omit, as an error names it",
         [],
         action="append",
     ),
     flag("--pad-vocabulary", "add unused tokens if the token table has more rows"),
-    examples="  bert-keras convert uncased_L-12_H-768_A-12 bert-base --to huggingface",
+    examples="  bert-keras convert uncased_L-12_H-768_A-12 bert-base --format huggingface",
+    former={"--to": "--format", "--model": "--model-class"},
 )
 def convert(options: argparse.Namespace) -> None:
     """Convert a checkpoint from any format to another."""
@@ -40,10 +52,10 @@ def convert(options: argparse.Namespace) -> None:
     new_tokens = tuple(text_lines(file)) if file else ()
     check(new_tokens or not file, f"{file} is empty; write one token on each line")
     table = convert(
-        options.source,
+        options.model,
         options.destination,
-        format=options.to,
-        model=options.model,
+        format=options.format,
+        model=options.model_class,
         num_layers=options.layers,
         new_tokens=new_tokens,
         ignore=options.ignore,
@@ -72,22 +84,24 @@ def inspect(options: argparse.Namespace) -> None:
 @command(
     MODEL,
     option("name", "NAME", "the name of the model on the server"),
-    option("--version", "N", "the version (default: the latest version plus 1)", type=int),
-    option("--texts", "N", "number of input texts of a classifier", type=int, choices=(1, 2)),
-    option("--to", "DIR", "the folder of all exported models", "saved_models"),
+    option("--model-version", "N", "the version (default: the latest version plus 1)", type=int),
+    option("--num-texts", "N", "number of input texts of a classifier", type=int, choices=(1, 2)),
+    option("--output", "DIR", "the folder of all exported models", "saved_models"),
     option("--serving-config", "DIR", "also write files for Docker, Kubernetes and KServe"),
     option(
         "--variant",
         "VARIANT",
         f"{', '.join(VARIANTS)}; compared with float32",
-        choices=VARIANTS,
+        type=one_of(lambda: VARIANTS, what="variant"),
     ),
     option("--data", "DIR", "the examples to score a variant on: a file, or a folder of the task"),
     option("--task", "TASK", "the task of the variant (default: that of its fine-tuning)"),
-    option("--accept-loss", "POINTS", "points, of 100, by which the score may drop", 0.5),
+    option("--max-score-drop", "POINTS", "points, of 100, by which the score may drop", 0.5),
+    option("--accept-loss", "POINTS", argparse.SUPPRESS, type=float),
     examples="""
   bert-keras export runs/sst2/model sst2
   bert-keras export runs/sst2/model sst2-int8 --variant int8 --data glue/SST-2""",
+    former={"--to": "--output", "--version": "--model-version", "--texts": "--num-texts"},
 )
 def export(options: argparse.Namespace) -> None:
     """Write a model as saved_models/NAME/VERSION and verify it with TF Serving's loader."""
@@ -100,17 +114,22 @@ def export(options: argparse.Namespace) -> None:
         options.data or not options.variant,
         "--variant requires --data, labelled examples to score the variant on",
     )
-    model_folder = os.path.join(options.to, options.name)
-    version = next_version(model_folder) if options.version is None else options.version
+    model_folder = os.path.join(options.output, options.name)
+    version = options.model_version
+    version = next_version(model_folder) if version is None else version
+    max_score_drop = options.max_score_drop
+    if options.accept_loss is not None:
+        warn_renamed("--accept-loss", "--max-score-drop")
+        max_score_drop = options.accept_loss
     export_model = partial(
         export,
         options.model,
         Path(model_folder, str(version)),
-        num_texts=options.texts,
+        num_texts=options.num_texts,
         variant=options.variant,
         data=options.data,
         task=options.task,
-        max_score_loss=options.accept_loss,
+        max_score_drop=max_score_drop,
     )
     config, is_served = options.serving_config, options.variant != "litert"
     if config is None:

@@ -7,24 +7,39 @@ import argparse
 import contextlib
 import importlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
-from bert_keras.errors import InputError, check_name, import_tensorflow, printable, run_command
+from bert_keras.arguments import Parser
+from bert_keras.errors import import_tensorflow, run_command
 
 MODULES = [f"bert_keras.cli.{name}" for name in ("training", "tasks", "models", "listing")]
 WITHOUT_TENSORFLOW = ("list", "serve")  # `serve` imports it after it has checked the folders
 Argument = tuple[tuple[str, ...], dict[str, Any]]  # the arguments of `add_argument`
-COMMANDS: dict[str, tuple[Callable, Sequence[Argument], str]] = {}  # function, arguments, examples
 
 
-def command(*arguments: Argument, examples: str) -> Callable[[Callable], Callable]:
+class Command(NamedTuple):
+    """A function that runs a command, and what its parser needs."""
+
+    run: Callable[[argparse.Namespace], None]
+    arguments: Sequence[Argument]
+    examples: str
+    former: Mapping[str, str]  # see `Parser`
+
+
+COMMANDS: dict[str, Command] = {}
+
+
+def command(
+    *arguments: Argument, examples: str, former: Mapping[str, str] | None = None
+) -> Callable[[Callable], Callable]:
     """Makes a function a command with the name of the function; its docstring is the help text."""
 
     def register(run: Callable) -> Callable:
         debug = flag("--debug", "print the traceback of an error")
-        COMMANDS[run.__name__.rstrip("_")] = run, (*arguments, debug), examples
+        name = run.__name__.rstrip("_")
+        COMMANDS[name] = Command(run, (*arguments, debug), examples, former or {})
         return run
 
     return register
@@ -60,51 +75,31 @@ def flag(name: str, help: str) -> Argument:
     return (name,), {"action": "store_true", "help": help}
 
 
-def one_of(names: Callable[[], Iterable[str]], *, what: str) -> Callable[[str], str]:
-    """Returns the type of an argument that is one of the `names` at the time of the call."""
-
-    def name(text: str) -> str:
-        try:
-            check_name(text, names(), what=what)
-        except InputError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
-        return text
-
-    return name
-
-
-class _Parser(argparse.ArgumentParser):
-    """Reports a mistake in one line, as every other error is reported."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, printable(f"{self.prog}: {message}; see {self.prog} --help\n"))
-
-
 def command_parser() -> argparse.ArgumentParser:
     """Returns the parser of `bert-keras`; it stores the name of the command as `command`."""
     for name in MODULES:
         importlib.import_module(name)
-    parser = _Parser(
+    parser = Parser(
         prog="bert-keras",
         description="Pretrain BERT on records, fine-tune it, export it and serve it.",
         epilog="bert-tfrecords writes the records. `bert-keras demo` runs every stage once, and "
         "`bert-keras list tasks` lists what can be fine-tuned.",
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=version("bert-keras"))
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    in_order = sorted(COMMANDS.items(), key=lambda item: MODULES.index(item[1][0].__module__))
-    for name, (run, arguments, examples) in in_order:
+    in_order = sorted(COMMANDS.items(), key=lambda item: MODULES.index(item[1].run.__module__))
+    for name, (run, arguments, examples, former) in in_order:
         sub = commands.add_parser(
             name,
             help=run.__doc__,
             description=run.__doc__,
             epilog=f"example:\n{examples.strip()}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
         )
+        sub.former = former
         for flags, details in arguments:
             sub.add_argument(*flags, **details)
+    parser.commands = commands.choices
     return parser
 
 
@@ -118,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code, as from `bert_keras.errors.run_command`.
     """
     options = command_parser().parse_args(argv)
-    chosen, *_ = COMMANDS[options.command]
+    chosen = COMMANDS[options.command].run
 
     def run() -> None:
         backend = os.environ.get("KERAS_BACKEND", "tensorflow")
@@ -132,6 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(f"bert-keras {options.command}", run, debug=options.debug)
 
 
+MODEL = option("model", "MODEL", "OUTPUT/model of a run, or any checkpoint")
 DEVICES = (
     option("--strategy", "NAME", "auto, one, mirrored, multiworker or tpu", "auto"),
     option("--precision", "NAME", "auto, float32, bfloat16 or float16", "auto"),

@@ -3,8 +3,9 @@
 import argparse
 import os
 
+from bert_keras.arguments import one_of
 from bert_keras.cli.listing import task_names
-from bert_keras.cli.program import DEVICES, command, devices, flag, one_of, option, required
+from bert_keras.cli.program import DEVICES, command, devices, flag, option, required
 from bert_keras.cli.tasks import print_table
 from bert_keras.errors import InputError, check
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
@@ -85,7 +86,7 @@ def pretrain(options: argparse.Namespace) -> None:
     recipe, teacher = pretrain_settings(
         options.recipe, teacher=options.teacher, changes=_changes(options, "num_steps")
     )
-    arguments = {"records": options.records, "start": options.start, "teacher": teacher}
+    arguments = {"records": options.records, "pretrained": options.start, "teacher": teacher}
 
     def hidden_size() -> int:
         return _hidden_size(options.start) if options.start else preset(recipe.size).hidden_size
@@ -123,7 +124,7 @@ def pretrain(options: argparse.Namespace) -> None:
     ),
     option("--epochs", "N", "--set num_epochs=N", dest="num_epochs", type=int),
     option("--max-length", "N", "--set max_length=N", type=int),
-    option("--warmup", "RATE", "--set warmup_rate=RATE", dest="warmup_rate", type=float),
+    option("--warmup", "RATE", "--set warmup_ratio=RATE", dest="warmup_ratio", type=float),
     *TRAINING,
     examples="""
   bert-keras finetune mrpc --data glue/MRPC --from bert-base-uncased --output runs/mrpc
@@ -139,7 +140,7 @@ def finetune(options: argparse.Namespace) -> None:
     from bert_keras.runs.settings import finetune_settings
     from bert_keras.runs.study import study
 
-    changes = _changes(options, "num_epochs", "max_length", "warmup_rate")
+    changes = _changes(options, "num_epochs", "max_length", "warmup_ratio")
     task, recipe, teacher = finetune_settings(
         options.task, options.recipe, teacher=options.teacher, changes=changes
     )

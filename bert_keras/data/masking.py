@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bert_keras.errors import check, check_choice, check_least, check_name, check_range
+from bert_keras.renamed import warn_renamed
 from bert_keras.text.packing import span_indices
 from bert_keras.text.vocab import Vocabulary, is_unused
 
-UNITS = ("piece", "word")
+UNITS = ("token", "word")
 
 # BERT paper, appendix C.2. A name gives the percentages of the chosen tokens that become [MASK],
 # stay unchanged, and become a random token.
@@ -22,6 +23,14 @@ REPLACEMENTS = {
     "0-20-80": {"mask_share": 0.0, "random_share": 0.8},
     "0-0-100": {"mask_share": 0.0, "random_share": 1.0},
 }
+
+
+def check_unit(settings: Any, name: str) -> None:
+    """Raises InputError unless the field `name` is one of `UNITS`, or "piece", once for "token"."""
+    if getattr(settings, name) == "piece":
+        warn_renamed("piece", "token", stacklevel=6)
+        object.__setattr__(settings, name, "token")
+    check_choice(settings, name, UNITS)
 
 
 @dataclass(frozen=True)
@@ -45,8 +54,8 @@ class MaskingPolicy:
     # probability `random_share`, and otherwise stays unchanged.
     mask_share: float = 0.8
     random_share: float = 0.1
-    # "piece" chooses single tokens; "word" chooses all tokens of a word or none.
-    unit: str = "piece"
+    # "token" chooses single tokens; "word" chooses all tokens of a word or none.
+    unit: str = "token"
     # n adjacent units are chosen together; n is drawn from 1 to `max_ngram` with weights 1/n.
     max_ngram: int = 1
 
@@ -54,7 +63,7 @@ class MaskingPolicy:
         check_range(self, "more than 0, up to 1", "mask_rate")
         check_least(self, 1, "max_predictions")
         check_least(self, 1, "max_ngram", most=1_000)
-        check_choice(self, "unit", UNITS)
+        check_unit(self, "unit")
         shares = self.mask_share, self.random_share
         is_valid = min(shares) >= 0 and sum(shares) <= 1
         check(is_valid, f"mask_share and random_share are {shares}; expected 0 to 1 together")
@@ -136,7 +145,7 @@ class Masker:
         candidates = self._is_candidate[input_ids]
         lengths = np.count_nonzero(input_ids != self.vocabulary.pad_id, axis=1)
         quotas, max_ngram = self.policy.num_predictions(lengths), self.policy.max_ngram
-        if self.policy.unit == "piece":
+        if self.policy.unit == "token":
             if max_ngram == 1:
                 return choose_tokens(candidates, quotas=quotas, generator=generator)
             continues = np.zeros_like(candidates)

@@ -43,20 +43,26 @@ def named_task(name: str) -> Task:
     return TASKS[name]
 
 
-def task_of(metadata: ModelMetadata, *, name: str, source: StrPath) -> Task:
+def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Task:
     """Returns the task of a name with the settings on which a model was fine-tuned.
 
-    A model without a task in its metadata gets the default settings and its labels, or the labels
-    of the task in place of as many numbers. A model of another task, which a task of sentence
-    embeddings scores too, gives its `max_length` alone.
+    The default name is that of the fine-tuning. A model without a task in its metadata gets the
+    default settings and its labels, or the labels of the task in place of as many numbers. A model
+    of another task, which a task of sentence embeddings scores too, gives its `max_length` alone.
 
     Raises:
-        InputError: The model belongs to another task or predicts another kind of label.
+        InputError: The model states no task, belongs to another or predicts another kind of label.
     """
+    tuned_on = metadata.task.get("name")
+    if name is None:
+        fitting = [each.name for each in TASKS.values() if each.model == metadata.model]
+        check(fitting, f"{source} is a {metadata.model}, which has no task; fine-tune it first")
+        name = str(tuned_on or "")
+        expected = f"give it with --task (task=), one of {', '.join(fitting)}"
+        check(name, f"{source} does not state its task; {expected}")
     task = named_task(name)
     if metadata.model != task.model:
         raise InputError(f"{source} is a {metadata.model}; the task {name} needs a {task.model}")
-    tuned_on = metadata.task.get("name")
     if task.scores_other_tasks and tuned_on != name:
         return dataclasses.replace(task, max_length=metadata.max_length)
     labels = metadata.labels

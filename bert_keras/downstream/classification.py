@@ -16,11 +16,9 @@ from bert_keras.downstream.labels import (
 )
 from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import Outputs, Scores, Task, needs_labels
-from bert_keras.errors import InputError, check, check_choice, check_least
+from bert_keras.errors import check, check_choice, check_least
 from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
-
-LONG_TEXTS = ("error", "truncate")
 
 
 class TextExample(NamedTuple):
@@ -46,9 +44,6 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     max_length: int = 128  # maximum number of tokens of a row, special tokens included
     text_columns: tuple[str, ...] = ("text",)  # the columns of one text or of two
     label_column: str = "label"
-    # What happens to texts of more than `max_length` tokens: "error" raises InputError, "truncate"
-    # cuts the end of the longer text.
-    long_texts: str = "error"
 
     model: ClassVar[str] = "BertClassifier"
 
@@ -56,7 +51,6 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
         num_texts = len(self.text_columns)
         check(num_texts in (1, 2), f"text_columns has {num_texts} names; expected 1 or 2")
         check_choice(self, "kind", LABEL_KINDS)
-        check_choice(self, "long_texts", LONG_TEXTS)
         check_least(self, 2 + num_texts, "max_length")
 
     @property
@@ -125,21 +119,12 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
 
     def encode(self, examples: Examples, tokenizer: TextTokenizer) -> EncodedTexts:
         columns = zip(*(example.texts for example in examples), strict=True)
-        encoded = EncodedTexts(
+        return EncodedTexts(
             texts=tuple(tokenizer.ids_batch(list(column)) for column in columns),
             targets=self.label_kind.targets([each.label for each in examples], self.labels),
             max_length=self.max_length,
             vocabulary=tokenizer.vocabulary,
         )
-        longest = int(encoded.full_lengths.argmax())
-        num_tokens = encoded.full_lengths[longest]
-        if self.long_texts == "error" and num_tokens > self.max_length:
-            raise InputError(
-                f"{examples[longest].location} has {num_tokens} tokens, more than "
-                f"max_length={self.max_length}; raise max_length, or cut long texts with "
-                "long_texts=truncate"
-            )
-        return encoded
 
     def compile_arguments(self) -> dict[str, Any]:
         return self.label_kind.compile_arguments()

@@ -152,7 +152,6 @@ class GlueTask(ClassificationTask):
     kind: str = fixed("one")
     text_columns: tuple[str, ...] = fixed()
     label_column: str = fixed()
-    long_texts: str = "truncate"
 
     @property
     def scores(self) -> tuple[str, ...]:

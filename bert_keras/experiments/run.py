@@ -148,7 +148,7 @@ class Runs:
             folder = self.folder / "pretrain" / name / f"{phase.max_length}-{end}"
             if (scores := read_scores(folder)) is None:
                 records = self.records(phase)
-                result = pretrain(phase.recipe, records=records, output=folder, start=start)
+                result = pretrain(phase.recipe, records=records, output=folder, pretrained=start)
                 scores = result.scores
             models[end] = start = folder / "model"
             for side, tags in read_curves(folder / "logs").items():

@@ -31,7 +31,7 @@ from bert_keras.exporting.servable import (
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.variants.export_variant import (
     LITERT,
-    MAX_SCORE_LOSS,
+    MAX_SCORE_DROP,
     SAVED_MODELS,
     export_variant,
     scoring,
@@ -42,6 +42,7 @@ from bert_keras.exporting.version_folder import LARGEST_VERSION, METADATA, WARMU
 from bert_keras.files import StrPath, atomic_folder, write_json
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
+from bert_keras.renamed import accepts_former_names
 from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
@@ -52,6 +53,7 @@ _LIBRARIES = ("bert-keras", "tensorflow", "tensorflow-text", "keras")
 _TOLERANCE = 1e-4
 
 
+@accepts_former_names(max_score_loss="max_score_drop")
 def export(  # noqa: PLR0913 - public; each argument is optional
     model: StrPath | Pretrained,
     path: StrPath,
@@ -63,7 +65,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     variant: str | None = None,
     data: StrPath | None = None,
     task: str | None = None,
-    max_score_loss: float = MAX_SCORE_LOSS,
+    max_score_drop: float = MAX_SCORE_DROP,
 ) -> Path:
     """Writes a model of any head as a SavedModel that takes texts, and verifies it.
 
@@ -84,7 +86,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         data: Labelled examples to score a variant on: a file of the task, or a data folder or
             `tfds:NAME` with a split "dev".
         task: The name of the task that scores a variant; by default the task of the fine-tuning.
-        max_score_loss: The points, of 100, by which the score of a variant may drop.
+        max_score_drop: The points, of 100, by which the score of a variant may drop.
 
     Returns:
         The path of the version folder.
@@ -101,12 +103,12 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     ```
     """
     if variant is None:
-        is_default = (data, task, max_score_loss) == (None, None, MAX_SCORE_LOSS)
-        check(is_default, "data, task and max_score_loss have no effect without a variant")
+        is_default = (data, task, max_score_drop) == (None, None, MAX_SCORE_DROP)
+        check(is_default, "data, task and max_score_drop have no effect without a variant")
     else:
         check_name(variant, (*SAVED_MODELS, LITERT), what="variant")
         check(data is not None, f"the variant {variant} needs data, labelled examples to score it")
-        check(max_score_loss >= 0, f"max_score_loss is {max_score_loss}; expected 0 or more points")
+        check(max_score_drop >= 0, f"max_score_drop is {max_score_drop}; expected 0 or more points")
     if isinstance(model, Pretrained):
         source, load = "the model", lambda: model
         tokenizer = tokenizer or model.tokenizer
@@ -126,7 +128,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     check(
         metadata.model in EXPORTERS,
         f"{source} is a {metadata.model}; expected one of {', '.join(sorted(EXPORTERS))}; convert "
-        "it with bert-keras convert --model BertEncoder",
+        "it with bert-keras convert --model-class BertEncoder",
     )
     exporter: Exporter = import_module(EXPORTERS[metadata.model]).EXPORTER
     settings = exporter.settings(metadata, source)
@@ -152,7 +154,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     if variant is None:
         return write(path)
     scored = scoring(metadata, source, name=task, data=str(data), tokenizer=tokenizer)
-    return export_variant(path, scored, write=write, variant=variant, max_score_loss=max_score_loss)
+    return export_variant(path, scored, write=write, variant=variant, max_score_drop=max_score_drop)
 
 
 def write_saved_model(

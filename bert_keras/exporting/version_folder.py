@@ -19,7 +19,7 @@ def check_model_name(name: str) -> None:
     if name in ("", ".", "..") or {"/", ":"} & {*name} or not name.isprintable():
         raise InputError(
             f"the model's name is {name!r}; expected a folder name of printable characters without "
-            "'/' and ':', such as sst2 (--to sets the parent folder)"
+            "'/' and ':', such as sst2 (--output sets the parent folder)"
         )
 
 

@@ -145,7 +145,7 @@ class BertClassifier(TextInputs, TaskModel):
         """Builds the model; refuses one that 0.2.0 fine-tuned on windows of long texts."""
         long_texts = metadata.task.get("long_texts")
         found = f"the model reads windows of long texts, long_texts={long_texts}, as 0.2.0 did"
-        check(long_texts not in ("mean", "max"), f"{found}; fine-tune with long_texts=truncate")
+        check(long_texts not in ("mean", "max"), f"{found}; fine-tune it again")
         return super().from_metadata(metadata, **options)
 
 

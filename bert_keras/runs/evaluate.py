@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bert_keras.downstream.batches import Predictor
-from bert_keras.downstream.catalog import named_task, task_of
+from bert_keras.downstream.catalog import task_of
 from bert_keras.downstream.task import Task, examples_file
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, check_output
@@ -29,10 +29,10 @@ class TaskPredictions:
 
 
 def evaluate(
-    task: str,
+    model: StrPath | Pretrained,
     *,
     data: StrPath,
-    model: StrPath | Pretrained,
+    task: str | None = None,
     split: str = "dev",
     report: StrPath | None = None,
     changes: Changes = (),
@@ -42,10 +42,10 @@ def evaluate(
     `bert-keras evaluate` calls this function.
 
     Args:
-        task: The name of the task.
+        model: A fine-tuned model or its folder.
         data: A file of the task, or a folder of its official files or `tfds:NAME`, whose `split` is
             read.
-        model: A fine-tuned model or its folder.
+        task: The name of the task; None takes the task on which the model was fine-tuned.
         split: The split of a folder or of `tfds:NAME`.
         report: The HTML page with scores and errors to write; None writes none.
         changes: New values of settings of the task, such as `{"max_length": 64}`.
@@ -63,14 +63,13 @@ def evaluate(
     model = BertClassifier.from_pretrained(
         "minilm", labels=("0", "1"), new=["classification"]
     )
-    scores = evaluate("mrpc", model=model, data="glue/MRPC")
+    scores = evaluate(model, task="mrpc", data="glue/MRPC")
     print(scores["accuracy"])
     ```
     """
     if report is not None:
         check_output(report)
-    file = examples_file(named_task(task), data, split=split)
-    result = model_predictions(task, model=model, data=file, split=split, changes=changes)
+    result = model_predictions(model, task=task, data=data, split=split, changes=changes)
     result.task.check_labels(result.examples)
     predicted = result.predict()
     scores = result.task.score(result.examples, predicted)
@@ -80,15 +79,15 @@ def evaluate(
 
 
 def model_predictions(
-    name: str,
-    *,
     model: StrPath | Pretrained,
-    data: str,
+    *,
+    data: StrPath,
+    task: str | None = None,
     split: str = "dev",
     changes: Changes = (),
     batch_size: int = 32,
 ) -> TaskPredictions:
-    """Prepares the predictions of a fine-tuned model for the examples of a file.
+    """Prepares the predictions of a fine-tuned model for the examples of `data`; see `evaluate`.
 
     Examples of the split "dev" must have labels; those of "test" need none.
 
@@ -103,18 +102,17 @@ def model_predictions(
             f"{source} contains no vocabulary; copy its vocab.txt or tokenizer.json there, or save "
             "it with model.save_pretrained(folder, tokenizer=...)"
         )
-    task = task_of(metadata, name=name, source=source)
-    (task,) = with_changes(task, changes=changes)
-    dataclasses.replace(metadata, max_length=task.max_length)  # raises InputError if it is too long
-    _check_pooling(task, loaded, source=source)
-    examples = task.read(data, split=split)
+    (known,) = with_changes(task_of(metadata, name=task, source=source), changes=changes)
+    dataclasses.replace(metadata, max_length=known.max_length)  # InputError if it is too long
+    _check_pooling(known, loaded, source=source)
+    examples = known.read(examples_file(known, data, split=split), split=split)
 
     def predict() -> Sequence:
-        encoded = task.encode_to_score(examples, tokenizer)
+        encoded = known.encode_to_score(examples, tokenizer)
         outputs, _ = Predictor(loaded)(encoded, batch_size=batch_size)
-        return task.predictions(examples, encoded, outputs)
+        return known.predictions(examples, encoded, outputs)
 
-    return TaskPredictions(task, examples, predict)
+    return TaskPredictions(known, examples, predict)
 
 
 def _check_pooling(task: Task, model: Pretrained, *, source: StrPath) -> None:

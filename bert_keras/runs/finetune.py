@@ -23,6 +23,7 @@ from bert_keras.downstream.tfds import is_tfds
 from bert_keras.errors import check
 from bert_keras.files import StrPath, file_sha256
 from bert_keras.models import MODELS
+from bert_keras.renamed import accepts_former_names
 from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.outcome import (
     MODEL,
@@ -32,7 +33,7 @@ from bert_keras.runs.outcome import (
     read_scores,
     write_scores,
 )
-from bert_keras.runs.recipes import FinetuneRecipe
+from bert_keras.runs.recipes import FORMER_NAMES, FinetuneRecipe
 from bert_keras.runs.settings import finetune_settings
 from bert_keras.runs.starting_point import missing_parts
 from bert_keras.training.callbacks import FitSettings
@@ -43,6 +44,7 @@ from bert_keras.training.schedule import LinearWarmupDecay
 from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
 
 
+@accepts_former_names(**FORMER_NAMES)
 class TaskRun:
     """The data and the model of a fine-tuning run, for a training loop of your own.
 
@@ -99,7 +101,7 @@ class TaskRun:
         check(not missing, f"data has no {' and '.join(missing)}; name the file of each")
         self.checkpoint = open_text_checkpoint(pretrained)
         task.check_encoder(self.checkpoint.metadata.config)
-        for name, default in (("num_lstm_layers", 0), ("layer_rate_decay", 1.0)):
+        for name, default in (("num_lstm_layers", 0), ("layerwise_lr_decay", 1.0)):
             check(
                 not task.freezes_encoder or getattr(recipe, name) == default,
                 f"{task.name} does not train the encoder; leave {name} out",
@@ -143,14 +145,14 @@ class TaskRun:
         schedule = LinearWarmupDecay(
             recipe.learning_rate,
             num_steps=self.num_steps,
-            num_warmup_steps=int(recipe.warmup_rate * self.num_steps),
+            num_warmup_steps=int(recipe.warmup_ratio * self.num_steps),
         )
         self.trained.compile(
             optimizer=BertAdamW(
                 schedule,
                 weight_decay_rate=recipe.weight_decay_rate,
                 bias_correction=recipe.bias_correction,
-                layer_rate_decay=recipe.layer_rate_decay,
+                layer_rate_decay=recipe.layerwise_lr_decay,
             ),
             gradient_accumulation_steps=recipe.gradient_accumulation_steps,
             **_compile_arguments(self.task),
@@ -243,6 +245,7 @@ def _compile_arguments(task: Task) -> dict[str, Any]:
     return arguments | {"loss": keras.tree.map_structure(global_loss, arguments["loss"])}
 
 
+@accepts_former_names(**FORMER_NAMES)
 def finetune(
     task: str | Task,
     recipe: str | FinetuneRecipe = "paper",

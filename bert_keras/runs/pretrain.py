@@ -23,6 +23,7 @@ from bert_keras.errors import counted
 from bert_keras.files import StrPath, readable_size
 from bert_keras.models.initial_weights import start_with_local_attention
 from bert_keras.models.task_models import TaskModel
+from bert_keras.renamed import accepts_former_names
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.objectives import evaluate_pretrainer
 from bert_keras.runs.outcome import (
@@ -34,7 +35,7 @@ from bert_keras.runs.outcome import (
     write_scores,
 )
 from bert_keras.runs.pretrain_inputs import PretrainInputs
-from bert_keras.runs.recipes import PretrainRecipe
+from bert_keras.runs.recipes import FORMER_NAMES, PretrainRecipe
 from bert_keras.runs.settings import pretrain_settings
 from bert_keras.training.callbacks import FitSettings, wait_for
 from bert_keras.training.distiller import Distiller
@@ -52,12 +53,13 @@ from bert_keras.training.tensorboard import (
 WARMUP_STEPS, MEASURED_STEPS = 2, 10  # of `forecast`
 
 
+@accepts_former_names(start="pretrained", **FORMER_NAMES)
 def pretrain(
     recipe: str | PretrainRecipe,
     *,
     records: StrPath,
     output: StrPath,
-    start: StrPath | None = None,
+    pretrained: StrPath | None = None,
     teacher: StrPath | Distillation | None = None,
     **changes: Any,
 ) -> RunResult:
@@ -78,8 +80,8 @@ def pretrain(
         records: The folder that `bert-tfrecords build` wrote, or another one with record files of
             google-research/bert and their vocabulary.
         output: The folder of the run.
-        start: A checkpoint of any format, whose size replaces that of the recipe. Heads that it
-            lacks start with random weights. With a training state the run continues at its step,
+        pretrained: A checkpoint of any format, whose size replaces that of the recipe. Heads that
+            it lacks start with random weights. With a training state the run continues at its step,
             which `num_steps` includes, and reads the records from their beginning.
         teacher: A model from which to distil. It is not saved.
         **changes: New values of fields of the recipe and the distillation, such as
@@ -103,7 +105,7 @@ def pretrain(
     ```
     """
     recipe, distillation = pretrain_settings(recipe, teacher=teacher, changes=changes)
-    inputs = PretrainInputs(recipe, records=records, start=start, distillation=distillation)
+    inputs = PretrainInputs(recipe, records=records, start=pretrained, distillation=distillation)
     claimed = {"records": os.path.realpath(records)}
     if (starting_point := inputs.starting_point) is not None:
         claimed |= {"start": starting_point.path, "start_step": str(starting_point.step)}
@@ -219,7 +221,7 @@ def compiled_pretrainer(inputs: PretrainInputs) -> TaskModel | Distiller:
         )
         print(model.load_report, start, sep="\n")
     for encoder in model.encoders:
-        encoder.recomputes = recipe.recomputes
+        encoder.recomputes = recipe.gradient_checkpointing
     trained: TaskModel | Distiller = model
     if inputs.teacher is not None:
         trained = inputs.teacher.teach(model, metadata=metadata)
@@ -249,7 +251,7 @@ def forecast(
     recipe: PretrainRecipe,
     *,
     records: StrPath,
-    start: StrPath | None = None,
+    pretrained: StrPath | None = None,
     teacher: Distillation | None = None,
 ) -> str:
     """Returns a table of what `pretrain` with the same arguments needs on this machine.
@@ -257,7 +259,7 @@ def forecast(
     The time does not include the scoring of held-out records and the saving of states. Writes no
     files.
     """
-    inputs = PretrainInputs(recipe, records=records, start=start, distillation=teacher)
+    inputs = PretrainInputs(recipe, records=records, start=pretrained, distillation=teacher)
     model = compiled_pretrainer(inputs)
     optimizer = model.optimizer
     steps = recipe.end - (int(optimizer.iterations.numpy()) if optimizer.built else 0)

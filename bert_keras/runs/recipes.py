@@ -5,9 +5,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from bert_keras.data.masking import MaskingPolicy, replacement_shares
+from bert_keras.data.masking import MaskingPolicy, check_unit, replacement_shares
 from bert_keras.errors import LARGEST_SIZE, check, check_choice, check_least, check_range
 from bert_keras.families import preset
+from bert_keras.renamed import accepts_former_names
 
 # Name in recipes -> `runs.objectives.PretrainingObjective`, or "module:attribute", which is
 # imported on first use.
@@ -18,7 +19,15 @@ PRETRAINING_OBJECTIVES: dict[str, Any] = {
     "replaced-token": "bert_keras.runs.objectives:REPLACED_TOKEN",
 }
 
+# Former name of a field -> name; will be removed in 0.4.
+FORMER_NAMES = {
+    "warmup_rate": "warmup_ratio",
+    "recomputes": "gradient_checkpointing",
+    "layer_rate_decay": "layerwise_lr_decay",
+}
 
+
+@accepts_former_names(**FORMER_NAMES)
 @dataclass(frozen=True, kw_only=True)
 class PretrainRecipe:
     """The hyperparameters of a pretraining run.
@@ -45,7 +54,7 @@ class PretrainRecipe:
     bias_correction: bool = False  # of AdamW; the original has none; LAMB always has it
     max_gradient_norm: float = 1.0  # clips the global norm of the gradients; 0 for no limit
     gradient_accumulation_steps: int = 1  # parts of the batch of each device
-    recomputes: bool = False  # whether the backward pass recomputes each block, to save memory
+    gradient_checkpointing: bool = False  # recompute each block in the backward pass: less memory
     last_step: int = 0  # ends the run before its schedule, for a next phase; 0 for no early end
     max_skipped: int = 0  # allowed steps with non-finite gradients between two log points
     dropout_rate: float = 0.1
@@ -59,7 +68,7 @@ class PretrainRecipe:
     # Fraction of the tokens to predict. This and the next three fields mask records of plain ids
     # while they are read (bert_keras/data/masking.py).
     mask_rate: float = 0.15
-    mask_unit: str = "piece"  # or "word"
+    mask_unit: str = "token"  # or "word"
     max_ngram: int = 1  # maximum number of consecutive units that are masked together
     replacement: str = "80-10-10"  # percent [MASK], unchanged, random
     # "bert" predicts masked tokens and, if the records have labels, next sentences. "masked-lm"
@@ -87,6 +96,7 @@ class PretrainRecipe:
         check_choice(self, "schedule", ("linear", "warmup-stable-decay"))
         check_choice(self, "objective", PRETRAINING_OBJECTIVES)
         check_choice(self, "initial_weights", ("normal", "local-attention"))
+        check_unit(self, "mask_unit")
         for name in ("num_warmup_steps", "last_step"):
             check(
                 0 <= (step := getattr(self, name)) < self.num_steps,
@@ -115,6 +125,7 @@ class PretrainRecipe:
         return [name for name in names if getattr(self, name) != getattr(PretrainRecipe, name)]
 
 
+@accepts_former_names(**FORMER_NAMES)
 @dataclass(frozen=True, kw_only=True)
 class FinetuneRecipe:
     """The hyperparameters of a fine-tuning run.
@@ -129,10 +140,10 @@ class FinetuneRecipe:
     batch_size: int  # rows per step, over all devices
     num_epochs: int
     learning_rate: float  # peak of the schedule
-    warmup_rate: float = 0.1  # fraction of the steps
+    warmup_ratio: float = 0.1  # fraction of the steps
     weight_decay_rate: float = 0.01
     bias_correction: bool = False  # of AdamW; the original has none
-    layer_rate_decay: float = 1.0  # ratio of a layer's learning rate to that of the next layer
+    layerwise_lr_decay: float = 1.0  # ratio of a layer's learning rate to that of the next layer
     gradient_accumulation_steps: int = 1  # parts of the batch of each device
     dropout_rate: float = 0.1
     learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)  # candidates of a search
@@ -152,10 +163,10 @@ class FinetuneRecipe:
         check_least(self, 1, "logs_per_epoch", "keep_checkpoints")
         check_least(self, 0, "patience", "num_lstm_layers", "max_train_examples")
         check_range(self, "0 to 4294967295", "seed")
-        check_range(self, "a rate in [0, 1)", "dropout_rate", "warmup_rate")
+        check_range(self, "a rate in [0, 1)", "dropout_rate", "warmup_ratio")
         check_range(self, "a number above 0", "learning_rate", "learning_rates")
         check_range(self, "0 or a number above it", "weight_decay_rate")
-        check_range(self, "more than 0, up to 1", "layer_rate_decay")
+        check_range(self, "more than 0, up to 1", "layerwise_lr_decay")
         check_choice(self, "initial_weights", ("pretrained", "random"))
 
 
@@ -391,7 +402,7 @@ KLUE = FinetuneRecipe(
     batch_size=32, num_epochs=4, learning_rate=5e-5, weight_decay_rate=0.0, bias_correction=True
 )
 # finetune/config/TASK/koelectra-base-v3.json of monologg/KoELECTRA, with the same AdamW.
-KOELECTRA = dataclasses.replace(KLUE, num_epochs=10, warmup_rate=0.0)
+KOELECTRA = dataclasses.replace(KLUE, num_epochs=10, warmup_ratio=0.0)
 
 # Recipe name -> task name -> recipe. "" applies to every task that is not listed.
 FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
@@ -409,9 +420,9 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
         "klue-sts": KLUE,
         "klue-nli": dataclasses.replace(KLUE, num_epochs=5),
         "klue-mrc": dataclasses.replace(
-            KLUE, num_epochs=5, batch_size=16, learning_rate=3e-5, warmup_rate=0.0
+            KLUE, num_epochs=5, batch_size=16, learning_rate=3e-5, warmup_ratio=0.0
         ),
-        "klue-ner": dataclasses.replace(KLUE, num_epochs=3, warmup_rate=0.0),
+        "klue-ner": dataclasses.replace(KLUE, num_epochs=3, warmup_ratio=0.0),
         "nsmc": KOELECTRA,
         "kornli": dataclasses.replace(KOELECTRA, num_epochs=15, batch_size=64),
         "korsts": KOELECTRA,

@@ -8,8 +8,15 @@ from typing import Any, get_args, get_origin
 from bert_keras.downstream.task import Task
 from bert_keras.errors import InputError, check_name
 from bert_keras.files import StrPath
+from bert_keras.renamed import with_new_names
 from bert_keras.runs.distillation import Distillation
-from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe, PretrainRecipe
+from bert_keras.runs.recipes import (
+    FINETUNE,
+    FORMER_NAMES,
+    PRETRAIN,
+    FinetuneRecipe,
+    PretrainRecipe,
+)
 
 Changes = Mapping[str, Any] | Iterable[str]  # see `with_changes`
 
@@ -31,6 +38,7 @@ def with_changes(*settings: Any, changes: Changes) -> tuple:
     """
     if not isinstance(changes, Mapping):
         changes = dict(_name_and_value(text) for text in changes)
+    changes = with_new_names(changes, FORMER_NAMES)
     tables = [
         {each.name: each for each in dataclasses.fields(one) if "is_fixed" not in each.metadata}
         if one

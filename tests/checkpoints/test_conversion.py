@@ -30,7 +30,7 @@ def with_state(checkpoint, *, step: int = 7):
 def test_convert_prints_a_table_and_comes_back(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_checkpoint(random_checkpoint("BertClassifier"), "ours", format="bert-keras")
-    assert main(["convert", "ours", "theirs", "--to", "huggingface"]) == 0
+    assert main(["convert", "ours", "theirs", "--format", "huggingface"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["ours", "->", "theirs"]
     assert lines[1] == ["model", "BertClassifier,", "2", "layers", "of", "16"]
@@ -46,7 +46,7 @@ def test_the_training_state(tmp_path, capsys, monkeypatch):
     original = with_state(random_checkpoint("BertPretrainer", config={"activation": "relu"}))
     write_checkpoint(original, "a", format="bert-keras")
     for format, kept in (("google", "with Adam's averages"), ("huggingface", "cannot store")):
-        assert main(["convert", "a", format, "--to", format]) == 0
+        assert main(["convert", "a", format, "--format", format]) == 0
         assert kept in capsys.readouterr().out
     back = open_checkpoint("google")
     assert back.state.step == 7
@@ -58,7 +58,7 @@ def test_the_training_state(tmp_path, capsys, monkeypatch):
 def test_a_part_of_a_model(tmp_path, capsys):
     original = with_state(random_checkpoint("BertPretrainer"))
     write_checkpoint(original, tmp_path / "ours", format="bert-keras")
-    command = ["convert", f"{tmp_path}/ours", f"{tmp_path}/words", "--model"]
+    command = ["convert", f"{tmp_path}/ours", f"{tmp_path}/words", "--model-class"]
     assert main([*command, "BertMaskedLM"]) == 0
     assert "next_sentence/dense/bias" in capsys.readouterr().out
     part = open_checkpoint(tmp_path / "words")
@@ -89,7 +89,7 @@ def test_a_student_of_bert_is_a_distilbert(tmp_path, capsys):
     teacher = with_state(random_checkpoint("BertPretrainer", config={"num_layers": 5}))
     write_checkpoint(teacher, tmp_path / "teacher", format="bert-keras")
     command = ["convert", f"{tmp_path}/teacher", f"{tmp_path}/student", "--layers", "3"]
-    assert main([*command, "--to", "huggingface"]) == 0
+    assert main([*command, "--format", "huggingface"]) == 0
     assert "the student has layers 0, 2, 4 of 0 to 4" in capsys.readouterr().out
     assert student_layers(6, of=12) == [0, 2, 4, 7, 9, 11]
     assert student_layers(1, of=5) == [0]

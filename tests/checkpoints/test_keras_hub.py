@@ -192,7 +192,7 @@ def test_what_a_preset_says_of_a_model(folder):
 @pytest.mark.parametrize(
     ("model", "changes", "word"),
     [
-        ("BertPretrainer", {}, "--model BertEncoder"),
+        ("BertPretrainer", {}, "--model-class BertEncoder"),
         ("BertMaskedLM", {"has_pooler": False}, "has_pooler"),
         ("BertEncoder", {"activation": "relu"}, "relu"),
         ("BertEncoder", {"norm_position": "pre"}, "this kind"),

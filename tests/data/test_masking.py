@@ -228,7 +228,7 @@ def test_word_masking_uses_the_vocabulary_or_the_flags_of_the_caller(generator):
     assert chosen("word") == {(1, 2, 3), (1, 2, 5), (3, 5, 0)}
     continues = np.repeat([[0, 0, 0, 1, 0, 0, 0, 0, 0]], 500, axis=0).astype(bool)
     assert chosen("word", continues) == {(1, 2, 3), (1, 5, 0), (2, 3, 5)}
-    assert chosen("piece") == {(1, 2, 3), (1, 2, 5), (1, 3, 5), (2, 3, 5)}
+    assert chosen("token") == {(1, 2, 3), (1, 2, 5), (1, 3, 5), (2, 3, 5)}
 
 
 def test_replacements_are_neither_special_nor_unused_tokens():

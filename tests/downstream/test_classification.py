@@ -125,12 +125,9 @@ def test_numbers_are_learnt_predicted_and_scored(tmp_path):
     assert [float(line.split("\t")[1]) for line in lines[1:]] == outputs[:, 0].tolist()
 
 
-def test_long_texts_are_refused_or_cut(tmp_path):
+def test_long_texts_are_cut(tmp_path):
     path = write(tmp_path / "long.tsv", "text\tlabel", "good\tpos", "very " * 9 + "bad\tneg")
-    examples = SINGLE.read(path)
-    with pytest.raises(InputError, match=r"long.tsv, line 3 has 12 tokens, more than max_length=8"):
-        SINGLE.encode(examples, TOKENIZER)
-    encoded = dataclasses.replace(SINGLE, long_texts="truncate").encode(examples, TOKENIZER)
+    encoded = SINGLE.encode(SINGLE.read(path), TOKENIZER)
     assert encoded.lengths.tolist() == [3, 8]
     inputs, labels = encoded.batch(np.array([1, 0]))
     assert labels.tolist() == [0, 1]

@@ -48,7 +48,7 @@ SERVING_OPS = {*Path(__file__).with_name("serving_ops_2_20.txt").read_text().spl
         (BertEncoder, {"embedding", "pooled"}),
         (BertSentenceEncoder, {"embedding"}),
         (BertMultipleChoice, {"choice", "probabilities"}),
-        (BertPretrainer, {"pieces", "probabilities"}),
+        (BertPretrainer, {"tokens", "probabilities"}),
         (BertQuestionAnswering, {"answer", "start", "end", "score", "no_answer_score"}),
         (BertTokenClassifier, {"entities", "starts", "ends", "labels", "scores"}),
     ],

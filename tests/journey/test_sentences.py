@@ -109,7 +109,7 @@ def test_sentence_pairs(folder, capsys, monkeypatch):
     assert scores == again and scores["spearman"] > 0.4
 
     dev, model = str(folder / "pairs-dev.tsv"), str(folder / "killed" / "model")
-    source = ["--model", model, "--data", dev]
+    source = [model, "--data", dev]
     page = folder / "page.html"
     evaluated = scores_of(capsys, ["evaluate", "sentence-pairs", *source, "--report", str(page)])
     assert evaluated == {name: scores[name] for name in evaluated} and len(evaluated) == 2
@@ -137,7 +137,7 @@ def test_retrieval(folder, capsys, monkeypatch):
     assert {"mrr@10", "recall@10"} < {*scores} and "loss" not in scores
 
     dev, model = folder / "triplets-dev.tsv", str(folder / "retrieval" / "model")
-    source = ["--model", model, "--data", str(dev)]
+    source = [model, "--data", str(dev)]
     page, output = folder / "page.html", folder / "rankings.jsonl"
     evaluated = scores_of(capsys, ["evaluate", "retrieval", *source, "--report", str(page)])
     assert evaluated == {name: scores[name] for name in evaluated} and len(evaluated) == 5
@@ -145,7 +145,7 @@ def test_retrieval(folder, capsys, monkeypatch):
     assert main(["predict", "retrieval", *source, "--output", str(output)]) == 0
     rankings = [json.loads(line) for line in output.read_text().splitlines()]
     assert len(rankings) == 40 and len(rankings[0]["passages"]) == 10
-    pairs = ["--model", model, "--data", str(folder / "pairs-dev.tsv")]
+    pairs = [model, "--data", str(folder / "pairs-dev.tsv")]
     assert scores_of(capsys, ["evaluate", "sentence-pairs", *pairs])["spearman"] > 0
 
     loaded = BertSentenceEncoder.from_pretrained(model)

@@ -205,7 +205,7 @@ def test_missing_heads_start_with_random_weights(
 @pytest.mark.slow
 def test_records_without_labels_do_not_train_the_label_head(start, tmp_path, capsys):
     records = records_in(tmp_path / "plain", labels=False)
-    pretrain(RECIPE, records=records, output=tmp_path / "run", start=start)
+    pretrain(RECIPE, records=records, output=tmp_path / "run", pretrained=start)
     report = capsys.readouterr().out
     assert "unused      next_sentence (2)" in report and "training    step 3" in report
     stored, trained = weights(start), weights(tmp_path / "run" / "model")
@@ -216,7 +216,7 @@ def test_records_without_labels_do_not_train_the_label_head(start, tmp_path, cap
 def test_unsuitable_checkpoints_are_refused_before_anything_is_written(records, start, tmp_path):
     def refusal(*, start=start, **changes):
         with pytest.raises(InputError) as error:
-            pretrain(recipe(**changes), records=records, output=tmp_path / "run", start=start)
+            pretrain(recipe(**changes), records=records, output=tmp_path / "run", pretrained=start)
         assert not (tmp_path / "run").exists()
         return str(error.value)
 
@@ -286,11 +286,11 @@ def test_a_second_phase_continues_at_the_last_step_of_the_first(optimizer, recor
     start, first, second = (tmp_path / name for name in ("start", "first", "second"))
     write_checkpoint(checkpoint_of("BertPretrainer"), start, format="bert-keras")
     changes = {"optimizer": optimizer}
-    pretrain(recipe(last_step=4, **changes), records=records, output=first, start=start)
+    pretrain(recipe(last_step=4, **changes), records=records, output=first, pretrained=start)
     state = open_checkpoint(first / "model").state
     assert state is not None and state.step == 4
     assert read_curves(first / "logs")["train"]["loss/total"][-1][0] == 4
-    pretrain(recipe(**changes), records=records, output=second, start=first / "model")
+    pretrain(recipe(**changes), records=records, output=second, pretrained=first / "model")
     rate = dict(read_curves(second / "logs")["train"]["optimizer/learning_rate"])
     assert rate == {6: pytest.approx(1e-2 * 2 / 8), 8: pytest.approx(0.0)}
     assert open_checkpoint(second / "model").state is None

@@ -60,7 +60,7 @@ def test_formats(model, lines, expected, tmp_path):
 
 @pytest.mark.slow
 def test_dimensions_and_prompt(model, lines, expected, tmp_path, capsys):
-    command = f"embed {lines} --model {model} --output {tmp_path}/short.npy --dimensions 3"
+    command = f"embed {model} --data {lines} --output {tmp_path}/short.npy --dimensions 3"
     assert main(command.split()) == 0
     assert f"45 embeddings of 3 values: {tmp_path}/short.npy\n" in capsys.readouterr().out
     assert main(command.split()) == 2  # the file exists

@@ -105,19 +105,19 @@ def test_tasks_have_the_scores_of_tensorflow_also_after_a_kill(folder):
 
 def test_commands(folder):
     model, data = str(folder / "classification"), str(folder / "classification.tsv")
-    common = ("classification", "--model", model, "--data", data)
+    common = (model, "--data", data)
     commands = [
         ["list", "tasks"],
         ["evaluate", *common],
         ["predict", *common, "--output", str(folder / "predictions.tsv")],
-        ["convert", model, str(folder / "converted"), "--to", "huggingface"],
+        ["convert", model, str(folder / "converted"), "--format", "huggingface"],
         ["inspect", str(folder / "encoder"), "a bad film", "-o", str(folder / "page.html")],
     ]
     without_tensorflow(commands)
     assert len((folder / "predictions.tsv").read_text().splitlines()) == 1 + len(TEXTS)
     refused = [
-        ["export", model, "name", "--to", str(folder)],
-        ["convert", model, str(folder / "google"), "--to", "google"],
+        ["export", model, "name", "--output", str(folder)],
+        ["convert", model, str(folder / "google"), "--format", "google"],
         ["evaluate", *common[:-1], "tfds:glue/cola"],
     ]
     errors = without_tensorflow(refused, code=2).splitlines()

@@ -26,7 +26,7 @@ from tests.runs.test_runs import records  # noqa: F401
         (
             task_recipes("mrpc"),
             "paper",
-            "keep_checkpoints=-1 seed=4294967296 warmup_rate=nan warmup_rate=1 dropout_rate=-0.1 "
+            "keep_checkpoints=-1 seed=4294967296 warmup_ratio=nan warmup_ratio=1 dropout_rate=-0.1 "
             "learning_rate=0 learning_rates=1e-3,-1 weight_decay_rate=-1 patience=-1",
         ),
     ],

@@ -27,7 +27,7 @@ def records(tmp_path_factory):
 
 def run(output, records, *changes, start=None):
     recipe = named_recipe(PRETRAIN, "demo", changes=[*CHANGES, *changes])
-    scores = pretrain(recipe, records=records, output=output, start=start).scores
+    scores = pretrain(recipe, records=records, output=output, pretrained=start).scores
     return scores, load_model(output / "model")
 
 

@@ -64,7 +64,7 @@ def test_a_run_writes_a_discriminator_that_fine_tunes(run, tmp_path):
     assert type(model) is BertReplacedTokenPretrainer and model.generator_size == 0.5
     assert model.generator.config.num_heads == 1
     for path, kind in ((discriminator, BertDiscriminator), (tmp_path / "lm", BertMaskedLM)):
-        assert main(["convert", str(folder), str(path), "--model", kind.__name__]) == 0
+        assert main(["convert", str(folder), str(path), "--model-class", kind.__name__]) == 0
         assert type(load_model(path)) is kind
     actual, expected = (m.encoder.blocks[0].weights for m in (load_model(discriminator), model))
     for weight, value in zip(actual, expected, strict=True):

@@ -65,7 +65,7 @@ BUILD = "build one.txt --vocab vocab.txt --output new"
         ("vocab none.txt --output v", "none.txt does not exist"),
         ("vocab one.txt --output one.txt/v", "is not a folder"),
         ("vocab one.txt --output vocab.txt", "vocab.txt exists already"),
-        ("vocab one.txt --output v.json", "v.json does not fit --model wordpiece"),
+        ("vocab one.txt --output v.json", "v.json does not fit --model-type wordpiece"),
         ("build empty.txt --vocab vocab.txt --output new", "the corpus contains no text"),
         ("build one.txt --vocab none.txt --output new", "none.txt does not exist"),
         ("build one.txt --vocab vocab.txt --output full", "full exists already"),

@@ -104,7 +104,7 @@ def test_a_new_process_with_other_threads_learns_the_same_bytes(tmp_path, model)
     rare = "".join(f"w{n % 97}x{n % 89} é{n % 13}日{chr(0x4E00 + n % 50)} " for n in range(1000))
     (tmp_path / "a").write_text(LICENSE + "naïve 東京 " * 9 + rare, encoding="utf-8")
     output = tmp_path / ("vocab.txt" if model == "wordpiece" else "tokenizer.json")
-    command = ["vocab", str(tmp_path / "a"), "--model", model, "--size", "420", "--output"]
+    command = ["vocab", str(tmp_path / "a"), "--model-type", model, "--size", "420", "--output"]
     assert main([*command, str(output), "--workers", "1"]) == 0
     vocabulary, first = vocabulary_from(output), output.read_bytes()
     output.unlink()

@@ -115,8 +115,8 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     if family is None or model not in transformers_classes(family):
         raise InputError(
             f"huggingface cannot store this {model} of {family.kind if family else 'no family'}; "
-            "choose another format, or write only the encoder: bert-keras convert SRC DST --to "
-            "huggingface --model BertEncoder"
+            "choose another format, or write only the encoder: bert-keras convert MODEL NEW_FOLDER "
+            "--format huggingface --model-class BertEncoder"
         )
     table = weight_names(family, model, config, is_bare=model == "BertEncoder")
     tensors = their_tensors(

@@ -25,7 +25,7 @@ def served_masked_lm(model: keras.Model, reader: MaskedTextToInputs) -> Servable
     [B,T], and `masked_lm_positions`, int32 [B,P]. It ignores positions that are 0 or outside of
     the row.
 
-    Both return the 5 most probable tokens of each [MASK], `pieces`, string [B,P,5], and their
+    Both return the 5 most probable tokens of each [MASK], `tokens`, string [B,P,5], and their
     `probabilities`, float32 [B,P,5]. P is the largest number of [MASK]s in a text. Texts with fewer
     are padded with "" and 0.
 
@@ -43,7 +43,7 @@ def served_masked_lm(model: keras.Model, reader: MaskedTextToInputs) -> Servable
         probabilities_BPV = tf.nn.softmax(logits["masked_lm"][..., : len(tokens)])
         probabilities, ids = tf.math.top_k(probabilities_BPV, NUM_TOKENS)
         outputs = {
-            "pieces": tf.where(is_valid_BP[..., None], tf.gather(tokens, ids), ""),
+            "tokens": tf.where(is_valid_BP[..., None], tf.gather(tokens, ids), ""),
             "probabilities": tf.where(is_valid_BP[..., None], probabilities, 0.0),
         }
         if "next_sentence" in logits:
@@ -65,7 +65,7 @@ def served_masked_lm(model: keras.Model, reader: MaskedTextToInputs) -> Servable
         # The head needs at least one position.
         padding = [[0, 0], [0, tf.cast(num_masks == 0, tf.int32)]]
         outputs = tensors(**inputs, masked_lm_positions=tf.pad(positions_BP, padding))
-        return {name: outputs[name][:, :num_masks] for name in ("pieces", "probabilities")}
+        return {name: outputs[name][:, :num_masks] for name in ("tokens", "probabilities")}
 
     def from_pair(text, text_pair):
         inputs = reader(text, text_pair)
@@ -83,7 +83,7 @@ def _settings(metadata: ModelMetadata, source: str) -> dict:
     check(
         not metadata.config.is_causal,
         f"{source} is a causal language model, which does not predict [MASK]; export its encoder, "
-        "which bert-keras convert SRC DST --model BertEncoder writes",
+        "which bert-keras convert MODEL NEW_FOLDER --model-class BertEncoder writes",
     )
     return {}
 

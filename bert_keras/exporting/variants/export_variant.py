@@ -20,7 +20,6 @@ from bert_keras.config import ModelMetadata
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.encoded import Encoded
 from bert_keras.downstream.catalog import task_of
-from bert_keras.downstream.classification import ClassificationTask
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
 from bert_keras.downstream.task import Task, examples_file
 from bert_keras.errors import check
@@ -33,7 +32,7 @@ from bert_keras.text.tokenizer import TextTokenizer
 
 FLOAT32, LITERT = "float32", "litert"
 SAVED_MODELS: dict[str, type[Variant]] = {"float16": Float16, "bfloat16": Bfloat16, "int8": Int8}
-MAX_SCORE_LOSS = 0.5  # points, of 100, by which the score may drop by default
+MAX_SCORE_DROP = 0.5  # points, of 100, by which the score may drop by default
 LITERT_FILE = "model.tflite"
 
 _BATCH_SIZE = 32
@@ -61,10 +60,8 @@ def scoring(
     exported model does.
     """
     own = metadata.task.get("name", "") if metadata.embedding is None else SENTENCE_PAIRS_TASK.name
-    task = task_of(metadata, name=name or str(own), source=source)
+    task = task_of(metadata, name=name or str(own) or None, source=source)
     task = dataclasses.replace(task, max_length=metadata.max_length)
-    if isinstance(task, ClassificationTask) and task.long_texts == "error":
-        task = dataclasses.replace(task, long_texts="truncate")
     examples = task.read(examples_file(task, data, split="dev"), split="dev")
     task.check_labels(examples)
     return Scoring(task, examples, task.encode(examples, tokenizer))
@@ -76,7 +73,7 @@ def export_variant(
     *,
     write: Callable[..., Path],
     variant: str,
-    max_score_loss: float,
+    max_score_drop: float,
 ) -> Path:
     """Exports a variant and prints its size, time and score next to those of float32.
 
@@ -85,7 +82,7 @@ def export_variant(
     version folder, and the class of a variant as `variant=`.
 
     Raises:
-        InputError: The variant loses more than `max_score_loss` points, of 100.
+        InputError: The variant loses more than `max_score_drop` points, of 100.
     """
     folder, task = Path(folder), scored.task
     with (
@@ -111,7 +108,7 @@ def export_variant(
             }
             for name, run in models.items()
         }
-        _compare(figures, metric=task.metric, max_score_loss=max_score_loss)
+        _compare(figures, metric=task.metric, max_score_drop=max_score_drop)
         num_examples = len(scored.examples)
         measurements = {
             "name": variant,
@@ -226,7 +223,7 @@ def seconds(models: Mapping[str, Run], *, task: Task, encoded: Encoded) -> dict[
     return times
 
 
-def _compare(figures: Mapping[str, dict], *, metric: str, max_score_loss: float) -> None:
+def _compare(figures: Mapping[str, dict], *, metric: str, max_score_drop: float) -> None:
     """Prints the figures of float32 and of a variant, and refuses one that loses too much."""
     (_, float32), (name, variant) = figures.items()
     for model, each in figures.items():
@@ -235,10 +232,10 @@ def _compare(figures: Mapping[str, dict], *, metric: str, max_score_loss: float)
         print(f"{model + ':':9} {size} on disk; {times}; {metric} {each['score']:.2f}")
     loss = round(float32["score"] - variant["score"], 2)  # as in the message, which recommends it
     check(
-        loss <= max_score_loss,
-        f"{name} loses {loss:.2f} points of {metric}, more than {max_score_loss:g}, and is not "
-        "written; choose another variant, or set --accept-loss (max_score_loss) to the points that "
-        "it may lose",
+        loss <= max_score_drop,
+        f"{name} loses {loss:.2f} points of {metric}, more than {max_score_drop:g}, and is not "
+        "written; choose another variant, or set --max-score-drop (max_score_drop) to the points "
+        "that it may lose",
     )
 
 

@@ -68,15 +68,15 @@ def test_a_model_is_fine_tuned_evaluated_and_predicts(korean_folder, encoder, tm
     run, task, page = tmp_path / "run", named_task(name), tmp_path / "page.html"
     start = ["--data", str(korean_folder), "--from", str(encoder), "--output", str(run)]
     assert main(["finetune", name, *start, "--set", *SETTINGS[name]]) == 0
-    model = ["--model", str(run / "model"), "--data", str(korean_folder)]
+    model = [str(run / "model"), "--data", str(korean_folder)]
     with (tmp_path / "s.json").open("w") as file, contextlib.redirect_stdout(file):
-        assert main(["evaluate", name, *model, "--json", "--report", str(page)]) == 0
+        assert main(["evaluate", *model, "--json", "--report", str(page)]) == 0
     expected = json.loads((run / "scores.json").read_text())
     computed = json.loads((tmp_path / "s.json").read_text())
     assert computed == pytest.approx({score: expected[score] for score in computed})
     assert "predictions are wrong" in page.read_text()
     output = tmp_path / "predictions"
-    assert main(["predict", name, *model, "--split", "dev", "--output", str(output)]) == 0
+    assert main(["predict", *model, "--split", "dev", "--output", str(output)]) == 0
     examples = task.read(task.files(korean_folder)["dev"], split="dev")
     if SETTINGS[name] is WINDOWS:
         assert json.loads(output.read_text()).keys() == {each.id for each in examples}
@@ -86,7 +86,7 @@ def test_a_model_is_fine_tuned_evaluated_and_predicts(korean_folder, encoder, tm
         assert output.read_text().count("\n\n") == 2
         assert expected[task.metric] > 50  # it has learned the two sentences
     if name in EXPORTED:
-        target = ["model", "--to", str(tmp_path / "saved_models")]
+        target = ["model", "--output", str(tmp_path / "saved_models")]
         assert main(["export", str(run / "model"), *target]) == 0
 
 

@@ -52,14 +52,14 @@ def best_tokens(model, text: str) -> list[list[tuple[str, float]]]:
 
 
 def assert_best_tokens(model, served, *, num_masks: int):
-    assert np.shape(served["pieces"]) == np.shape(served["probabilities"])
-    assert np.shape(served["pieces"])[1] == num_masks
+    assert np.shape(served["tokens"]) == np.shape(served["probabilities"])
+    assert np.shape(served["tokens"])[1] == num_masks
     for row, text in enumerate(TEXTS):
         expected = best_tokens(model, text)
         padding = [[("", 0)] * NUM_TOKENS] * (num_masks - len(expected))
         for index, best in enumerate([*expected, *padding]):
             tokens, probabilities = zip(*best, strict=True)
-            assert served["pieces"][row][index] == list(tokens)
+            assert served["tokens"][row][index] == list(tokens)
             np.testing.assert_allclose(
                 served["probabilities"][row][index], probabilities, atol=1e-5
             )
@@ -81,7 +81,7 @@ def test_texts_with_several_masks_one_and_none(model, folder, assert_frozen):
     )
     assert_best_tokens(model, texts, num_masks=2)
     assert_best_tokens(model, arrays, num_masks=4)
-    assert none == {"pieces": [[], []], "probabilities": [[], []]}
+    assert none == {"tokens": [[], []], "probabilities": [[], []]}
     logits = model(tensors, training=False)["next_sentence"]
     expected = softmax(np.asarray(logits))[:, 0]
     np.testing.assert_allclose(arrays["is_next_probability"], expected, atol=1e-5)
@@ -105,4 +105,4 @@ def test_positions_outside_of_a_row_are_padding(folder):
     served = signature(**inputs, masked_lm_positions=positions)
     expected = [[True, False, False], [False, True, False]]
     assert (served["probabilities"].numpy() > 0).all(axis=2).tolist() == expected
-    assert (served["pieces"].numpy() != b"").all(axis=2).tolist() == expected
+    assert (served["tokens"].numpy() != b"").all(axis=2).tolist() == expected

@@ -51,7 +51,7 @@ def test_a_variant_is_measured_and_written_unless_it_loses_too_much(
     with pytest.raises(InputError, match=r"loses 2.00 points of accuracy, more than 0\.5"):
         export(model, tmp_path / "name" / "3", variant="float16", data=data)
     assert not [*tmp_path.glob("name/*")]
-    settings = {"variant": "float16", "data": data, "max_score_loss": 2}
+    settings = {"variant": "float16", "data": data, "max_score_drop": 2}
     written = export(model, tmp_path / "name" / "3", **settings)
     assert [path.name for path in (tmp_path / "name").iterdir()] == ["3"]
     assert capsys.readouterr().out.splitlines()[-2:] == [
@@ -80,7 +80,7 @@ def test_models_without_a_scoring_task_are_refused(tmp_path, run):
         with pytest.raises(InputError, match=message):
             export(model, tmp_path / "name" / "1", variant="float16", data=data, **settings)
 
-    refused(folder, "max_score_loss is -1", max_score_loss=-1)
+    refused(folder, "max_score_drop is -1", max_score_drop=-1)
     refused(folder, "no task is called 'sst2-of-mine'", task="sst2-of-mine")
     encoder = BertEncoder(model.metadata.config)
     encoder.tokenizer = model.tokenizer
@@ -92,7 +92,7 @@ def test_models_without_a_scoring_task_are_refused(tmp_path, run):
 @pytest.mark.slow
 def test_a_litert_model_approximates_the_model_for_any_batch_size(tmp_path, run, capfd):
     model, data = run
-    settings = {"variant": "litert", "data": data, "max_score_loss": 5}
+    settings = {"variant": "litert", "data": data, "max_score_drop": 5}
     written = export(model, tmp_path / "name" / "1", **settings)
     names = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
     assert names == {"model.tflite", "assets/vocab.txt", METADATA}

@@ -1,0 +1,67 @@
+"""Defines the argument parser of both programs, which answers a mistake in one line."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from bert_keras.errors import InputError, check_name, nearest, printable
+
+
+def one_of(names: Callable[[], Iterable[str]], *, what: str) -> Callable[[str], str]:
+    """Returns the type of an argument that is one of the `names` at the time of the call."""
+
+    def name(text: str) -> str:
+        try:
+            check_name(text, names(), what=what)
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+        return text
+
+    return name
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, which suggests the nearest name.
+
+    Attributes:
+        former: The answer to each former flag; the text follows "FLAG is now".
+        commands: The parsers of the commands by name.
+    """
+
+    def __init__(self, **details: Any):
+        self.flags: list[str] = []
+        self.former: Mapping[str, str] = {}
+        self.commands: Mapping[str, argparse.ArgumentParser] = {}
+        super().__init__(**details, allow_abbrev=False)
+
+    def add_argument(self, *names: Any, **details: Any) -> argparse.Action:
+        """Adds an argument as argparse does."""
+        self.flags += names
+        return super().add_argument(*names, **details)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, printable(f"{self.prog}: {message}; see {self.prog} --help\n"))
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+        """Parses the arguments; an unknown command or flag ends the program with exit code 2."""
+        args = [*sys.argv[1:]] if args is None else [*args]
+        if self.commands and args and not args[0].startswith("-"):
+            try:
+                check_name(args[0], self.commands, what="command")
+            except InputError as error:
+                self.error(str(error))
+        for flag in (each.partition("=")[0] for each in args):
+            if flag in self.former:
+                self.error(f"{flag} is now {self.former[flag]}")
+        options, rest = super().parse_known_args(args, namespace)
+        if rest and rest == [*filter(_is_value, rest)] and getattr(options, "texts", None) == []:
+            options.texts, rest = rest, []  # argparse takes texts after a flag for unknown ones
+        if rest:
+            hint = nearest(rest[0].partition("=")[0], self.flags)
+            self.error(f"unknown argument {rest[0]!r}{hint}")
+        return options, rest
+
+
+def _is_value(argument: str) -> bool:
+    return not argument.startswith("-")
