@@ -33,7 +33,7 @@ def with_new_names(
 def accepts_former_names(**names: str) -> Callable[[Renamed], Renamed]:
     """Makes a function or a dataclass accept former names of keyword arguments, former="new"."""
 
-    def decorate(renamed):
+    def decorate(renamed: Any) -> Any:
         function = renamed.__init__ if isinstance(renamed, type) else renamed
 
         @functools.wraps(function)

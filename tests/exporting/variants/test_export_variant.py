@@ -86,7 +86,7 @@ def test_models_without_a_scoring_task_are_refused(tmp_path, run):
     encoder.tokenizer = model.tokenizer
     refused(encoder, "is a BertEncoder; the task classification", task="classification")
     model.metadata = dataclasses.replace(model.metadata, task={})
-    refused(model, "no task is called ''")
+    refused(model, "does not state its task")
 
 
 @pytest.mark.slow
