@@ -121,7 +121,7 @@ def test_a_litert_model_approximates_the_model_for_any_batch_size(tmp_path, run,
 def test_an_export_has_the_score_of_its_model(tmp_path, name, points):
     model, data = fine_tuned(name, tmp_path, seed=6)
     written = export(model, tmp_path / "name" / "1")
-    predictions = model_predictions(name, model=model, data=str(data))
+    predictions = model_predictions(model, task=name, data=data)
     task, examples = predictions.task, predictions.examples
     encoded = task.encode(examples, load_model(model).tokenizer)
     with opened(FLOAT32, written) as run:
