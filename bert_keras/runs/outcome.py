@@ -12,7 +12,6 @@ from typing import Any
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import check, listed
 from bert_keras.files import LOCK, StrPath, check_parent, json_object, locked_folder, write_json
-from bert_keras.runs.recipes import FORMER_NAMES
 
 RECIPE, SCORES, MODEL = "recipe.json", "scores.json", "model"
 
@@ -69,7 +68,7 @@ def claimed_output(
         settings = {**inputs, **dataclasses.asdict(recipe), "files": files or {}}
         settings = json.loads(json.dumps(settings))  # tuples become lists
         if path.is_file() and _names(output) != {RECIPE}:
-            old, new = _flat(_in_new_names(json_object(path))), _flat(settings)
+            old, new = _flat(json_object(path)), _flat(settings)
             changes = [
                 f"the file {name.removeprefix('files.')}"
                 if name.startswith("files.")
@@ -90,13 +89,6 @@ def claimed_output(
 
 def _names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} - {LOCK}
-
-
-def _in_new_names(recipe: dict) -> dict:
-    """Returns a recipe of version 0.2 in the names of this version."""
-    recipe = {FORMER_NAMES.get(name, name): value for name, value in recipe.items()}
-    unit = recipe.get("mask_unit")
-    return recipe | ({"mask_unit": "token"} if unit == "piece" else {})
 
 
 def _flat(values: dict, prefix: str = "") -> dict:

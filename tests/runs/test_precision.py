@@ -39,7 +39,7 @@ def test_all_precisions_end_with_similar_losses(records, start, tmp_path, monkey
     for precision in ("float32", "bfloat16", "float16", "auto"):
         output = tmp_path / precision
         command = ["pretrain", "demo", "--records", records, "--from", start, "--output", output]
-        more = ["--precision", precision, "--set", *SETTINGS, "recomputes=true"]
+        more = ["--precision", precision, "--set", *SETTINGS, "gradient_checkpointing=true"]
         try:
             assert main([str(part) for part in (*command, *more)]) == 0
         finally:
