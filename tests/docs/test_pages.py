@@ -25,8 +25,6 @@ PARSERS = {
     "bert-keras": import_module("bert_keras.cli.program").command_parser,
     "bert-tfrecords": import_module("tfrecords_tools.cli").command_parser,
 }
-# Private words for which a term of the field exists, such as token, attend to, unused, estimate.
-NOT_PLAIN = r"pieces?|hears?|reckon\w*|stumbl\w*|weighed|knows? of|left over|what a card"
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -74,13 +72,6 @@ def check_changes(name: str, options: Namespace) -> None:
     else:
         return
     with_changes(*settings, changes=options.changes)
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "report.md"], ids=str)
-def test_the_words_are_those_of_the_field(page):
-    text = re.sub(r"`[^`]*`", "", without_code(page))
-    found = re.findall(rf"\b(?:{NOT_PLAIN})\b", text, re.I)
-    assert not found, f"{page}: {found}"
 
 
 def commands(page: Path, *languages: str) -> list[tuple[str, Namespace]]:
