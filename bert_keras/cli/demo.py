@@ -9,8 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import keras
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from tqdm import tqdm
 
+from bert_keras.downstream.table import table_rows
 from bert_keras.errors import InputError, check, counted
 from bert_keras.exporting.export import export
 from bert_keras.files import StrPath, write_text
@@ -30,10 +34,18 @@ NUM_LABELS = 4  # one label for each of the longest documents of the corpus
 MIN_WORDS = 6  # shorter paragraphs say too little about their document
 DEV_RATE = 0.2  # fraction of the paragraphs that is held out
 HELD_OUT_RATE = 0.03  # fraction of the documents on which the pretrained model is scored
+# With `pretrained`: labelled paragraphs, so few that words alone say little, and the recipe.
+NUM_LABELLED = 80
+FEW_LABELS = {"batch_size": 8, "num_epochs": 15, "learning_rate": 1e-4}
 
 
 def demo(
-    *, corpus: Sequence[StrPath] = (), output: StrPath, num_steps: int | None = None, seed: int = 1
+    *,
+    corpus: Sequence[StrPath] = (),
+    pretrained: StrPath | None = None,
+    output: StrPath,
+    num_steps: int | None = None,
+    seed: int = 1,
 ) -> Path:
     """Runs every stage in a new numbered folder under `output`, and prints the contents of it.
 
@@ -43,6 +55,8 @@ def demo(
 
     Args:
         corpus: Text files of at least four documents; by default CPython's language reference.
+        pretrained: A checkpoint from which to fine-tune with few labelled paragraphs. Nothing is
+            pretrained then.
         output: The parent folder of all demos.
         num_steps: The number of pretraining steps; None takes that of the recipe `demo`.
         seed: The seed of all random numbers.
@@ -66,10 +80,14 @@ def demo(
     folder.mkdir(parents=True)
     print(f"bert-keras demo: all results are written to {folder}\n")
     files = files or [_write_language_reference(folder / "corpus.txt")]
-    _build_records(files, folder, seed=seed)
-    example = _write_rows(files, folder, seed=seed)
-    _pretrain(folder, recipe)
-    _finetune(folder, seed=seed)
+    if pretrained is None:
+        _build_records(files, folder, seed=seed)
+    example = _write_rows(files, folder, seed=seed, num_train=NUM_LABELLED if pretrained else None)
+    if pretrained is None:
+        _pretrain(folder, recipe)
+        _finetune(folder, folder / "pretrain" / "model", recipe="demo", seed=seed)
+    else:
+        _finetune(folder, pretrained, recipe="small-models", seed=seed, **FEW_LABELS)
     _export_and_predict(folder, example)
     return folder
 
@@ -102,22 +120,31 @@ def _pretrain(folder: Path, recipe: PretrainRecipe) -> None:
     )
 
 
-def _finetune(folder: Path, *, seed: int) -> None:
+def _finetune(folder: Path, pretrained: StrPath, *, recipe: str, **changes) -> None:
+    files = {split: folder / f"{split}.tsv" for split in ("train", "dev")}
     scores = finetune(
         "classification",
-        "demo",
-        pretrained=folder / "pretrain" / "model",
-        data={"train": str(folder / "train.tsv"), "dev": str(folder / "dev.tsv")},
+        recipe,
+        pretrained=pretrained,
+        data=files,
         output=folder / "finetune",
-        seed=seed,
-        text_columns=["text"],
         max_length=64,
+        **changes,
     ).scores
+    train, dev = map(_columns, files.values())
+    words = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000)).fit(*train)
     print(
-        f"  accuracy on {scores['dev_rows']} held-out paragraphs: {scores['accuracy']:.1%}; always "
-        f"predicting the most frequent label: {scores['majority_accuracy']:.1%}\n",
+        f"  {len(train[0])} labelled paragraphs; accuracy on {len(dev[0])} held-out ones: "
+        f"{scores['accuracy']:.1%}; of logistic regression on TF-IDF: {words.score(*dev):.1%}; of "
+        f"the most frequent label: {scores['majority_accuracy']:.1%}\n",
         flush=True,
     )
+
+
+def _columns(file: Path) -> tuple[list[str], list[str]]:
+    """Returns the texts and the labels of a table."""
+    rows = [row for _, row in table_rows(file, columns=("text", "label"))]
+    return [row["text"] for row in rows], [row["label"] for row in rows]
 
 
 def _export_and_predict(folder: Path, example: str) -> None:
@@ -134,13 +161,21 @@ def _export_and_predict(folder: Path, example: str) -> None:
         f"POST {path} {request}\n{json.dumps(predictions[-1][0], indent=2, ensure_ascii=False)}\n"
     )
     payload = request.replace("'", "'\\''")
+    contents = {
+        "vocab.txt, records/": f"to print records: bert-tfrecords show {folder}/records",
+        "pretrain/model/": "to load it in Python: bert_keras.load_model",
+        "finetune/model/": "to load it in Python: bert_keras.load_model",
+        "train.tsv, dev.tsv": "training and evaluation data of the classifier",
+        "saved_models/demo/1/": "the SavedModel for TF Serving",
+    }
+    rows = (
+        f"  {paths:<22}{text}"
+        for paths, text in contents.items()
+        if (folder / paths.split(", ")[0]).exists()
+    )
+    print(f"Contents of {folder}:", *rows, sep="\n")
     print(
-        f"""Contents of {folder}:
-  vocab.txt, records/                to print records: bert-tfrecords show {folder}/records
-  pretrain/model/, finetune/model/   to load them in Python: bert_keras.load_model
-  train.tsv, dev.tsv                 training and evaluation data of the classifier
-  saved_models/demo/1/               the SavedModel for TF Serving
-
+        f"""
 Serve the model and send it a request:
   bert-keras serve {folder}/saved_models/demo --port 8501
   curl -d '{payload}' http://localhost:8501{path}
@@ -186,7 +221,7 @@ def _prose(topic: str) -> Iterator[str]:
             yield text
 
 
-def _write_rows(files: Sequence[StrPath], folder: Path, *, seed: int) -> str:
+def _write_rows(files: Sequence[StrPath], folder: Path, *, seed: int, num_train: int | None) -> str:
     """Writes train.tsv and dev.tsv with paragraphs and labels, and returns a held-out paragraph.
 
     One that occurs more than once is omitted, so the training rows contain no held-out one.
@@ -208,13 +243,14 @@ def _write_rows(files: Sequence[StrPath], folder: Path, *, seed: int) -> str:
     ]
     random.Random(seed).shuffle(rows)
     num_dev = round(DEV_RATE * len(rows))
-    trained = {label for _, label in rows[num_dev:]}
+    dev, train = rows[:num_dev], rows[num_dev:][:num_train]
+    trained = {label for _, label in train}
     check(
         num_dev and len(trained) > 1 and trained == {label for _, label in rows},
         f"the corpus has {counted(len(rows), 'unique paragraph')} of at least {MIN_WORDS} words, "
         "too few for a classifier; use a larger corpus",
     )
-    for name, part in (("dev.tsv", rows[:num_dev]), ("train.tsv", rows[num_dev:])):
+    for name, part in (("dev.tsv", dev), ("train.tsv", train)):
         lines = ["text\tlabel", *("\t".join(row) for row in part)]
         write_text(folder / name, "\n".join(lines) + "\n")
     return rows[0][0]

@@ -50,6 +50,7 @@ def _print_scores(scores: dict, output: str) -> None:
 
 @command(
     option("--corpus", "FILE", "a paragraph a line, a blank line between documents", [], nargs="+"),
+    option("--from", "DIR", "fine-tune these weights on few rows", dest="pretrained"),
     option("--output", "DIR", "the parent folder of all demos", "demo"),
     option("--steps", "N", "number of pretraining steps (default: that of the recipe)", type=int),
     option("--seed", "N", "the seed of all random numbers", 1),
@@ -59,7 +60,13 @@ def demo(options: argparse.Namespace) -> None:
     """Run every stage once, from text to a served prediction, in minutes on two CPU cores."""
     from bert_keras.cli.demo import demo
 
-    demo(corpus=options.corpus, output=options.output, num_steps=options.steps, seed=options.seed)
+    demo(
+        corpus=options.corpus,
+        pretrained=options.pretrained,
+        output=options.output,
+        num_steps=options.steps,
+        seed=options.seed,
+    )
 
 
 @command(
