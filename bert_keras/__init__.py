@@ -4,8 +4,11 @@ The modules of the public names are imported on first use, so `import bert_keras
 """
 
 import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from bert_keras.errors import notes_held_back
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # notes on the machine, before TensorFlow loads
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # also without AVX512-VNNI, where it is off
@@ -161,7 +164,12 @@ __all__ = sorted(_HOMES)
 def __getattr__(name: str):
     if name not in _HOMES:
         raise AttributeError(f"module 'bert_keras' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), _CONSTANTS.get(name, name))
+    if (home := _HOMES[name]) not in sys.modules:
+        with notes_held_back():
+            import_module(home)
+            if "tensorflow" in sys.modules:  # the search for devices prints notes, too
+                sys.modules["tensorflow"].config.list_physical_devices()
+    return getattr(sys.modules[home], _CONSTANTS.get(name, name))
 
 
 def __dir__() -> list[str]:

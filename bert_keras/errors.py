@@ -1,6 +1,8 @@
 """Defines the exception for errors that a user can correct, checks of settings, and commands."""
 
+import contextlib
 import errno
+import importlib
 import importlib.util
 import io
 import logging
@@ -11,7 +13,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any
 
@@ -130,25 +132,18 @@ def require(package: str, *, what: str) -> None:
     check(is_installed, f"{what} needs {package}, which pip install bert-keras installs")
 
 
-def import_tensorflow(*, what: str) -> None:
-    """Imports TensorFlow, which `what` needs, without its notes on the machine.
+@contextlib.contextmanager
+def notes_held_back() -> Iterator[None]:
+    """Holds back what is written to stderr in the `with` block, unless it raises an exception.
 
-    A command's user cannot act on them. Its C++ code prints them before it reads
-    TF_CPP_MIN_LOG_LEVEL, so that only stderr itself can hold them back. An error of the import is
-    shown.
-
-    Raises:
-        InputError: TensorFlow is not installed.
+    The C++ code of TensorFlow prints notes on the machine when it is imported, before it reads
+    TF_CPP_MIN_LOG_LEVEL, and no user can act on them.
     """
-    require("tensorflow", what=what)
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as notes:
         os.dup2(notes.fileno(), 2)
         try:
-            import tensorflow as tf
-
-            if "TF_CONFIG" not in os.environ:  # with several workers, the strategy comes first
-                tf.config.list_logical_devices()
+            yield
         except BaseException:
             notes.seek(0)
             os.write(stderr, notes.read())
@@ -156,6 +151,13 @@ def import_tensorflow(*, what: str) -> None:
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
+
+
+def import_tensorflow(*, what: str) -> None:
+    """Imports TensorFlow, which `what` needs, without its notes; InputError if it is absent."""
+    require("tensorflow", what=what)
+    with notes_held_back():
+        importlib.import_module("tensorflow").config.list_physical_devices()
     logging.getLogger("absl").setLevel(logging.ERROR)  # TensorFlow Datasets warns of its own calls
 
 
