@@ -87,7 +87,7 @@ def inspect(options: argparse.Namespace) -> None:
     option("--model-version", "N", "the version (default: the latest version plus 1)", type=int),
     option("--num-texts", "N", "number of input texts of a classifier", type=int, choices=(1, 2)),
     option("--output", "DIR", "the folder of all exported models", "saved_models"),
-    option("--serving-config", "DIR", "also write files for Docker, Kubernetes and KServe"),
+    option("--serving-config", "DIR", "also write files for compose, Kubernetes, KServe, Vertex"),
     option(
         "--variant",
         "VARIANT",
@@ -108,6 +108,7 @@ def export(options: argparse.Namespace) -> None:
     from bert_keras.exporting.export import export
     from bert_keras.exporting.version_folder import check_model_name, next_version
     from bert_keras.files import atomic_folder
+    from bert_keras.serving.container_files import check_name, instructions, write_container_files
 
     check_model_name(options.name)
     check(
@@ -133,17 +134,16 @@ def export(options: argparse.Namespace) -> None:
     )
     config, is_served = options.serving_config, options.variant != "litert"
     if config is None:
-        serve = f"serve it:  bert-keras serve {quote(model_folder)} --port 8501"
-        print(export_model(), serve if is_served else "run it with a LiteRT interpreter", sep="\n")
-        return
-    check(is_served, "--serving-config cannot be used with litert, which TF Serving cannot load")
-    from bert_keras.serving.container_files import check_name, write_container_files
-
-    check_name(options.name)
-    with atomic_folder(config) as new_folder:  # fails before the long export
         written = export_model()
-        write_container_files(model_folder, new_folder)
-    print(f"{written}\n{config}\nserve it:  docker compose -f {quote(config)}/compose.yaml up")
+    else:
+        check(is_served, "TF Serving cannot load litert, so it takes no --serving-config")
+        check_name(options.name)
+        with atomic_folder(config) as new_folder:  # fails before the long export
+            written = export_model()
+            write_container_files(model_folder, new_folder)
+        print(f"{config}: docker compose -f {quote(config)}/compose.yaml up")
+    how = instructions(written) if is_served else "Run it with a LiteRT interpreter."
+    print(written, how, sep="\n")
 
 
 @command(

@@ -51,6 +51,13 @@ _LIBRARIES = ("bert-keras", "tensorflow", "tensorflow-text", "keras")
 # Largest allowed difference, relative to the larger of 1 and the expected value. A graph adds
 # numbers in another order than eager ops: 6e-6 was measured for a trained model with six layers.
 _TOLERANCE = 1e-4
+_EXAMPLE = {  # one instance, by name of the input: the request that `bert-keras export` prints
+    "text": "A short sentence by Anna Lee.",
+    "text_pair": "Anna Lee wrote a sentence.",
+    "question": "Who wrote the sentence?",
+    "context": "A short sentence by Anna Lee.",
+    "choices": ["She wrote it.", "She ate it."],
+}
 
 
 @accepts_former_names(max_score_loss="max_score_drop")
@@ -220,9 +227,17 @@ def write_saved_model(
         tf.saved_model.save(module, os.fspath(partial_folder), signatures=signatures)
         bar.update()
         write_warmup(partial_folder, [*short, *long], name=folder.resolve().parent.name)
-        write_json(partial_folder / METADATA, metadata or {})
         bar.update()
-        outputs = run_in_fresh_process(partial_folder, [*samples, *short, *long])
+        instance = {name: _EXAMPLE[name] for name in input_specs(signatures[TEXT_SIGNATURE])}
+        if "masked_lm_positions" in input_specs(signatures["tensors"]):
+            mask = tokenizer.vocabulary.tokens[tokenizer.vocabulary.mask_id]
+            instance["text"] = f"A short {mask} by Anna Lee."
+        row = {name: [value] for name, value in instance.items()}
+        example = {"signature": TEXT_SIGNATURE, "inputs": row}
+        outputs = run_in_fresh_process(partial_folder, [*samples, *short, *long, example])
+        prediction = {name: values[0] for name, values in outputs[-1].items()}
+        stored = {**(metadata or {}), "example": {"instance": instance, "prediction": prediction}}
+        write_json(partial_folder / METADATA, stored)
         for sample, served, arrays in zip(samples, outputs, expected, strict=False):
             check_outputs(served, arrays, signature=sample["signature"])
         bar.update()

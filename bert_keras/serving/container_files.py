@@ -1,17 +1,52 @@
-"""Writes the files that run TF Serving with an exported model in Docker, Kubernetes or KServe."""
+"""The commands and files that run TF Serving with an exported model."""
 
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from bert_keras.errors import check
+from bert_keras.exporting.version_folder import METADATA
+from bert_keras.files import json_object
 
+IMAGE_VERSION = "2.20.0"  # of TF Serving, whose ops the tests of exports compare
 CONFIG_FILES = ("models.config", "batching_parameters.txt", "monitoring.config")
-CONTAINER_FILES = ("compose.yaml", "kubernetes.yaml", "kserve.yaml")  # with the files above
+CONTAINER_FILES = ("compose.yaml", "kubernetes.yaml", "kserve.yaml", "Dockerfile", "vertex.sh")
+
+
+def instructions(version_folder: str | os.PathLike) -> str:
+    """Returns the commands that serve saved_models/NAME and ask it, and the answer to expect."""
+    model = Path(version_folder).parent
+    name, path = shlex.quote(model.name), shlex.quote(os.fspath(model.resolve()))
+    example = json_object(Path(version_folder) / METADATA)["example"]
+    instance, prediction = (
+        next(iter(values.values())) if len(values) == 1 else values  # as in TF Serving's REST API
+        for values in (example["instance"], example["prediction"])
+    )
+    request = shlex.quote(json.dumps({"instances": [instance]}, ensure_ascii=False))
+    answer = json.dumps({"predictions": [_shortened(prediction)]}, ensure_ascii=False)
+    volume, server = f"-v {path}:/models/{name}:ro", f"tensorflow/serving:{IMAGE_VERSION}"
+    return f"""Serve it with TF Serving in Docker, or without Docker:
+  docker run --rm -p 127.0.0.1:8501:8501 {volume} -e MODEL_NAME={name} {server}
+  bert-keras serve {shlex.quote(os.fspath(model))} --port 8501
+Send it a request:
+  curl -d {request} http://localhost:8501/v1/models/{quote(model.name)}:predict
+It answers, with more digits:
+  {answer.replace('"..."', "...")}"""
+
+
+def _shortened(value: Any) -> Any:
+    """Rounds numbers to four digits and keeps the first five items of a list."""
+    if isinstance(value, dict):
+        return {name: _shortened(each) for name, each in sorted(value.items())}
+    if isinstance(value, list):
+        return [*map(_shortened, value[:5]), *(["..."] if len(value) > 5 else [])]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def check_name(name: str) -> None:
@@ -37,8 +72,10 @@ def write_container_files(model_folder: str | os.PathLike, folder: str | os.Path
     )
     values: dict[str, Any] = {
         "name": model.name,
+        "version": IMAGE_VERSION,
         "dns_name": dns_name[:63].strip("-"),
         "models": json.dumps(os.path.relpath(model, folder).replace("$", "$$")),
+        "parent": shlex.quote(os.path.relpath(model.parent, folder)),
         "config": {},
     }
     for file in (*CONFIG_FILES, *CONTAINER_FILES):

@@ -25,7 +25,7 @@ def verified_in_this_process():
 @pytest.fixture
 def not_verified(monkeypatch):
     """Writes an export without running its samples, because other tests do."""
-    monkeypatch.setattr(export_module, "run_in_fresh_process", lambda folder, requests: [])
+    monkeypatch.setattr(export_module, "run_in_fresh_process", lambda *_: [{}])
     monkeypatch.setattr(export_module, "_expected", lambda *_: [])
 
 

@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import shlex
 from pathlib import Path
 
+import httpx
 import keras
 import numpy as np
 import pytest
@@ -28,6 +30,8 @@ from bert_keras.models import (
     BertSentenceEncoder,
     BertTokenClassifier,
 )
+from bert_keras.serving.container_files import instructions
+from bert_keras.serving.server import running_server
 from bert_keras.serving.versions import warmup_requests
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
@@ -63,6 +67,9 @@ def test_every_head_is_verified_in_a_fresh_process(
     written = export(tmp_path / "model", tmp_path / "name" / "1")
     signatures = tf.saved_model.load(str(written)).signatures
     assert set(signatures["serving_default"].structured_outputs) == outputs
+    example = json.loads((written / METADATA).read_text("utf-8"))["example"]
+    assert example["prediction"].keys() == outputs
+    assert kind is not BertPretrainer or len(example["prediction"]["probabilities"]) == 1
     (graph,) = SavedModel.FromString((written / "saved_model.pb").read_bytes()).meta_graphs
     assert {op.name for op in graph.meta_info_def.stripped_op_list.op} <= SERVING_OPS
 
@@ -95,6 +102,17 @@ def test_a_model_in_memory_and_folders_of_any_format_are_exported(
     with pytest.raises(InputError, match="name/1 exists already"):
         model.export(written)
     assert (written / "saved_model.pb").read_bytes() == before
+
+
+def test_the_server_gives_the_answer_that_the_instructions_print(written):
+    lines = instructions(written).splitlines()
+    assert f"-v {written.parent}:/models/name:ro -e MODEL_NAME=name" in lines[1]
+    (curl,) = (shlex.split(line) for line in lines if "curl" in line)
+    with running_server(written.parent) as url:
+        reply = httpx.post(curl[-1].replace("http://localhost:8501", url), content=curl[-2])
+    (served,), (printed,) = (json.loads(each)["predictions"] for each in (reply.text, lines[-1]))
+    assert served["probabilities"] == pytest.approx(printed["probabilities"], rel=1e-3)
+    assert served["label"] == printed["label"]
 
 
 @pytest.mark.parametrize(

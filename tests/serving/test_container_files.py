@@ -1,16 +1,27 @@
 """TF Serving, Docker and Kubernetes can read the files of `export --serving-config`."""
 
+import json
+import shlex
 import subprocess
+from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from bert_keras.cli import main
-from bert_keras.serving.container_files import CONFIG_FILES, CONTAINER_FILES, write_container_files
+from bert_keras.exporting.version_folder import METADATA
+from bert_keras.serving.container_files import (
+    CONFIG_FILES,
+    CONTAINER_FILES,
+    IMAGE_VERSION,
+    write_container_files,
+)
 
-IMAGE = "tensorflow/serving:2.20.0"  # the oldest one, whose ops exporting/serving_ops.py lists
+IMAGE = f"tensorflow/serving:{IMAGE_VERSION}"
+SCHEMAS = Path(__file__).with_name("schemas")
 
 
 def written_files(model_folder, folder):
@@ -65,14 +76,66 @@ def test_the_health_check_fails_unless_the_model_is_available(server_of, tmp_pat
 
 def test_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        "bert_keras.exporting.export.export",
-        lambda model, folder, **_: folder.mkdir(parents=True) or folder,
-    )
+    embedding = {"embedding": [0.123456, *range(400)]}
+    example = {"instance": {"question": "who's", "context": "é"}, "prediction": embedding}
+
+    def export(model, folder, **_):
+        (folder / METADATA).parent.mkdir(parents=True)
+        (folder / METADATA).write_text(json.dumps({"example": example}))
+        return folder
+
+    monkeypatch.setattr("bert_keras.exporting.export.export", export)
     assert main(["export", "model", "sst2", "--serving-config", "serving/sst2"]) == 0
     written = {path.name: path.read_text() for path in (tmp_path / "serving/sst2").iterdir()}
     assert written.keys() == {*CONFIG_FILES, *CONTAINER_FILES}
     assert compose_service(written)["volumes"][0]["source"] == "../../saved_models/sst2"
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "saved_models/sst2/1"
-    assert lines[-1].endswith("docker compose -f serving/sst2/compose.yaml up")
+    files, folder, *lines = capsys.readouterr().out.splitlines()
+    assert files.endswith("docker compose -f serving/sst2/compose.yaml up")
+    assert folder == "saved_models/sst2/1" and f":{IMAGE_VERSION}" in lines[1]
+    assert shlex.split(lines[-3])[:3] == [
+        "curl",
+        "-d",
+        json.dumps({"instances": [example["instance"]]}, ensure_ascii=False),
+    ]
+    assert lines[-1].strip() == '{"predictions": [[0.1235, 0, 1, 2, 3, ...]]}'
+
+
+def test_the_script_for_vertex_builds_pushes_and_uploads_one_image(tmp_path):
+    files = written_files(tmp_path / "saved models" / "2024.My_model", tmp_path / "files")
+    copy = next(line for line in files["Dockerfile"].splitlines() if line.startswith("COPY"))
+    assert json.loads(copy.removeprefix("COPY")) == ["2024.My_model", "/models/2024.My_model"]
+    for program in ("docker", "gcloud"):
+        path = tmp_path / program
+        path.write_text(f'#!/bin/bash\necho {program} "$@" >> "$LOG"\n')
+        path.chmod(0o755)
+    variables = {"PROJECT": "mine", "REGION": "europe-west4", "REPOSITORY": "models"}
+    environment = {**variables, "LOG": str(tmp_path / "log"), "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    subprocess.run(["bash", tmp_path / "files" / "vertex.sh"], env=environment, check=True)
+    build, push, upload = (tmp_path / "log").read_text().splitlines()
+    image = "europe-west4-docker.pkg.dev/mine/models/model-2024-my-model:latest"
+    assert image in build and build.endswith(" ../saved models")
+    assert push == f"docker push {image}"
+    flags = dict(flag[2:].split("=") for flag in upload.split() if flag.startswith("--"))
+    container = {  # the fields of the API that the flags set
+        "imageUri": flags["container-image-uri"],
+        "ports": [{"containerPort": int(flags["container-ports"])}],
+        "healthRoute": flags["container-health-route"],
+        "predictRoute": flags["container-predict-route"],
+    }
+    jsonschema.validate(container, schema("vertex"))
+    assert flags["container-image-uri"] == image
+
+
+def schema(name):
+    """Loads a schema of the fields in the public documentation that its "source" names."""
+    return json.loads((SCHEMAS / f"{name}.json").read_text("utf-8"))
+
+
+@pytest.mark.extra
+def test_the_manifests_have_the_fields_of_compose_and_kserve(tmp_path):
+    check_jsonschema = pytest.importorskip("check_jsonschema", reason="of the extra test")
+    files = written_files(tmp_path / "saved_models" / "sst2", tmp_path / "files")
+    builtin = Path(check_jsonschema.__file__).parent / "builtin_schemas/vendor/compose-spec.json"
+    compose = json.loads(builtin.read_text("utf-8"))
+    jsonschema.validate(yaml.safe_load(files["compose.yaml"]), compose)
+    jsonschema.validate(yaml.safe_load(files["kserve.yaml"]), schema("kserve"))
