@@ -19,7 +19,6 @@ import tensorflow_text as tf_text
 
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.text.fast_tokenizer import tokenizer_of, write_vocabulary
-from bert_keras.text.sentencepiece_files import sentencepiece_of
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.vocab import train_unigram
 
@@ -47,10 +46,6 @@ def main(corpus: str, vocabulary: str) -> None:
                 )
                 merged = lambda op: lambda text: op.tokenize(text).merge_dims(-2, -1)  # noqa: E731
                 tokenizers |= {"BertTokenizer": merged(bert), "FastBertTokenizer": fast.tokenize}
-            else:
-                proto = sentencepiece_of(tokens).SerializeToString()
-                op = tf_text.SentencepieceTokenizer(proto, out_type=tf.int32)
-                tokenizers["SentencepieceTokenizer"] = op.tokenize
             reference = tokenizer_of(tokens, lowercase=True)
             for name, tokenize in tokenizers.items():
                 print(f"{kind}, {name}: {row(tokenize, reference, lines, characters)}", flush=True)

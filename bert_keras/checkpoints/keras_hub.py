@@ -28,7 +28,6 @@ from bert_keras.models import MODELS
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.text.fast_tokenizer import is_uncased, rules_vocabulary
 from bert_keras.text.rules import byte_pair_rules, sentencepiece_rules
-from bert_keras.text.sentencepiece_files import sentencepiece_of
 from bert_keras.text.vocab import Vocabulary
 
 # Ends of the class names in keras_hub, by our model classes.
@@ -344,11 +343,15 @@ def _tokenizer(metadata: ModelMetadata, vocabulary: Vocabulary) -> Any:
         case = {"lowercase": metadata.lowercase, "strip_accents": metadata.lowercase}
         return tokenizer(list(vocabulary.tokens), **case)
     rules = json.loads(vocabulary.rules)
-    if rules["model"]["type"] == "BPE":
-        merges = [" ".join(pair) for pair in rules["model"]["merges"]]
-        is_prefixed = rules["pre_tokenizer"]["add_prefix_space"]
-        return tokenizer(dict(vocabulary.ids), merges, add_prefix_space=is_prefixed)
-    return tokenizer(sentencepiece_of(vocabulary).SerializeToString())
+    check(
+        rules["model"]["type"] == "BPE",
+        "bert_keras writes no SentencePiece file for the tokenizer of KerasHub's ALBERT; convert "
+        "the model without its tokenizer (model.tokenizer = None) and give KerasHub the "
+        "spiece.model of the checkpoint",
+    )
+    merges = [" ".join(pair) for pair in rules["model"]["merges"]]
+    is_prefixed = rules["pre_tokenizer"]["add_prefix_space"]
+    return tokenizer(dict(vocabulary.ids), merges, add_prefix_space=is_prefixed)
 
 
 def from_keras_hub(model: keras.Model, *, preprocessor: Any = None) -> Pretrained:

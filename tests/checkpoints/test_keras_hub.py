@@ -108,12 +108,20 @@ def test_models_and_presets_in_both_directions(tokenizers, family, model, tmp_pa
     expected = outputs(theirs, inputs)
     theirs.save_to_preset(str(tmp_path / "theirs"))
     tokenizer.save_to_preset(str(tmp_path / "theirs"))
-    ours.save_pretrained(tmp_path / "ours", format="keras-hub")
-    ours.save_pretrained(tmp_path / "native")
+    loaded = load_model(tmp_path / "theirs")
+    if family == "albert":
+        with pytest.raises(InputError, match="no SentencePiece file"):
+            ours.save_pretrained(tmp_path / "ours", format="keras-hub")
+        ours.tokenizer = None
     back = to_keras_hub(ours)
     assert type(back) is type(theirs)
-    saved = type(theirs).from_preset(str(tmp_path / "ours"))
-    loaded, read = load_model(tmp_path / "theirs"), load_model(tmp_path / "ours")
+    if family == "albert":
+        for made in (ours, back, loaded):
+            assert_close(outputs(made, inputs), expected)
+        return
+    ours.save_pretrained(tmp_path / "ours", format="keras-hub")
+    ours.save_pretrained(tmp_path / "native")
+    saved, read = type(theirs).from_preset(str(tmp_path / "ours")), load_model(tmp_path / "ours")
     for made in (ours, back, saved, loaded, read):
         assert_close(outputs(made, inputs), expected)
     assert read.metadata == ours.metadata == open_checkpoint(tmp_path / "native").metadata
@@ -143,7 +151,8 @@ def test_our_gelu_and_epsilon_reach_keras_hub(tokenizers, family, tmp_path, caps
     assert "after keras_hub saves and loads the model: the " in capsys.readouterr().out
     assert_close(outputs(theirs, inputs), outputs(ours, inputs))
     assert_close(outputs(from_keras_hub(theirs), inputs), outputs(ours, inputs))
-    # KerasHub before 0.30 saves no task without a tokenizer.
+    if family == "albert":  # KerasHub before 0.30 saves no task without a tokenizer
+        return
     preset = tmp_path / "preset"
     ours.save_pretrained(preset, format="keras-hub", tokenizer=original.tokenizer)
     assert load_model(preset).config == ours.config

@@ -5,16 +5,13 @@ import re
 
 import numpy as np
 import pytest
-from sentencepiece import SentencePieceProcessor
 
-from bert_keras.checkpoints.huggingface.tokenizer import read_rules, sentencepiece_model
+from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.downstream.ner.words import word_tokens
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, tokenizer_of
 from bert_keras.text.packing import pack
-from bert_keras.text.rules import sentencepiece_rules, unigram_rules
-from bert_keras.text.sentencepiece_files import sentencepiece_of
 from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.unicode_texts import TEXTS
@@ -132,23 +129,3 @@ def test_unsupported_rules_are_refused(subwords):
     ):
         with pytest.raises(InputError, match=message):
             rules_vocabulary(json.dumps(rules | changes))
-
-
-@pytest.mark.parametrize("is_uncased", [True, False, None])
-def test_a_model_file_of_sentencepiece_gives_the_ids_of_the_rules(subwords, is_uncased):
-    model = sentencepiece_model(subwords["albert"] / "spiece.model")
-    if is_uncased is None:
-        rules = sentencepiece_rules(model)
-    else:
-        rules = unigram_rules(model, lowercase=is_uncased, keeps_accents=not is_uncased)
-    vocabulary = rules_vocabulary(rules).padded(410)
-    tokenizer = FastTokenizer(vocabulary)
-    written = SentencePieceProcessor(model_proto=sentencepiece_of(vocabulary).SerializeToString())
-    assert written.vocab_size() == 410
-    for text in (
-        "Café ``quoted''  in 1,000 ways",
-        "İSTANBUL 東京 ﬁ ß\tx a\x0bb",
-        "The Licensor",
-        "",
-    ):
-        assert written.encode(text) == tokenizer.encode(text).ids, text
