@@ -385,5 +385,5 @@ def _train(run: TaskRun, output: Path, *, teaching: dict) -> dict:
         },
     )
     values = {"task": task.name, **dataclasses.asdict(recipe), **teaching}
-    write_hyperparameters(output / "logs" / "final", values, scores=scores, step=run.num_steps)
+    write_hyperparameters(output / "logs", values)
     return write_scores(output, scores)

@@ -8,7 +8,6 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -44,11 +43,7 @@ from bert_keras.training.optimizer import OPTIMIZERS
 from bert_keras.training.performance import flops_per_example
 from bert_keras.training.schedule import SCHEDULES
 from bert_keras.training.states import BestModel, load_training_state, training_state
-from bert_keras.training.tensorboard import (
-    MaskedSamples,
-    NormsByLayer,
-    write_hyperparameters,
-)
+from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
 
 WARMUP_STEPS, MEASURED_STEPS = 2, 10  # of `forecast`
 
@@ -129,7 +124,6 @@ def _train(inputs: PretrainInputs, output: Path, *, hyperparameters: dict) -> di
     def save(folder, **state):
         save_model(model, folder, metadata=inputs.metadata, vocabulary=inputs.vocabulary, **state)
 
-    logs, sample = output / "logs", inputs.sample_batch()
     best = BestModel(output / "best", save)
     settings = FitSettings(
         stage="pretrain",
@@ -140,7 +134,7 @@ def _train(inputs: PretrainInputs, output: Path, *, hyperparameters: dict) -> di
         keep_checkpoints=recipe.keep_checkpoints,
         batch_size=recipe.batch_size,
         tokens_per_example=inputs.tokens_per_example,
-        flops_per_example=_flops_per_example(inputs, model, *sample[:2]),
+        flops_per_example=_flops_per_example(inputs, model),
         max_skipped=recipe.max_skipped,
     )
     with input_errors():
@@ -149,7 +143,7 @@ def _train(inputs: PretrainInputs, output: Path, *, hyperparameters: dict) -> di
             inputs.training_batches,
             settings,
             held_out=held_out,
-            board=_board(inputs, sample, logs),
+            board=[NormsByLayer()],
             callbacks=[best],
         )
         scores = {"parameters": model.count_params(), "steps": recipe.end}
@@ -170,28 +164,17 @@ def _train(inputs: PretrainInputs, output: Path, *, hyperparameters: dict) -> di
     )
     if best.scores["step"] == recipe.end:
         shutil.rmtree(output / "best")
-    write_hyperparameters(logs / "final", hyperparameters, scores=scores, step=recipe.end)
+    write_hyperparameters(output / "logs", hyperparameters)
     return write_scores(output, scores)
 
 
-def _board(inputs: PretrainInputs, sample: tuple, logs: Path) -> list[keras.callbacks.Callback]:
-    """Returns the callbacks that log to TensorBoard."""
-    board: list[keras.callbacks.Callback] = [NormsByLayer()]
-    if "masked_lm" in sample[1]:
-        period = inputs.recipe.logs_per_checkpoint
-        folder = logs / "samples"
-        board.append(MaskedSamples(sample, inputs.vocabulary, folder, epochs_per_sample=period))
-    return board
-
-
-def _flops_per_example(
-    inputs: PretrainInputs, model: TaskModel, features: Mapping, targets: Mapping
-) -> int:
+def _flops_per_example(inputs: PretrainInputs, model: TaskModel) -> int:
     """Counts the operations of the model and of the teacher's forward pass per example.
 
     Returns 0 if the objective predicts no tokens. Of several encoders, the last one predicts the
     masked tokens. The heads of the others are not counted.
     """
+    features, targets, *_ = inputs.sample_batch()
     if "masked_lm" not in targets:
         return 0
     sizes = features["input_ids"].shape[1], targets["masked_lm"].shape[1]

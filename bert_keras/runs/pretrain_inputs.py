@@ -140,8 +140,8 @@ class PretrainInputs:
         return self._batches(self._held_out, batch_size=size, drop_remainder=False)
 
     def sample_batch(self):
-        """Returns a batch of four records, held-out ones if there are any."""
-        return self._batches(self._held_out or self._training, batch_size=4, repeat=True)[0]
+        """Returns a batch of four training records."""
+        return self._batches(self._training, batch_size=4, repeat=True)[0]
 
     def baselines(self) -> dict[str, float]:
         """Scores models without context on the held-out records, or without them on the others.

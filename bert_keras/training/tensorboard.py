@@ -1,4 +1,4 @@
-"""Event files of TensorBoard: norms, samples, settings; reads the curves."""
+"""Event files of TensorBoard: norms and settings; reads the curves."""
 
 import contextlib
 import math
@@ -7,19 +7,13 @@ import re
 import socket
 import time
 from collections.abc import Iterable, Mapping
-from functools import partial
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
-from bert_keras.distribution.forward import compiled
 from bert_keras.errors import InputError
-from bert_keras.text.fast_tokenizer import readable_tokens
-from bert_keras.text.vocab import Vocabulary
 
 Curve = list[tuple[int, float]]  # (step, value) in the order of steps
 
@@ -95,93 +89,16 @@ class NormsByLayer(keras.callbacks.Callback):
             logs |= {f"{kind}_norm/{layer}": norm for layer, norm in by_layer.items()}
 
 
-class MaskedSamples(keras.callbacks.Callback):
-    """Writes the predictions for each row of a batch as the text masked_lm/samples.
+def write_hyperparameters(logs: str | os.PathLike, hyperparameters: Mapping[str, object]) -> None:
+    """Writes the hyperparameters of a run that has ended for TensorBoard's HParams plugin.
+
+    Its metrics are the last points of the curves beside them, which are those of the held-out data
+    if there are any.
 
     Args:
-        batch: (inputs, targets, weights) of an objective with masked tokens.
-        vocabulary: The vocabulary of the records.
-        folder: The folder of the logs.
-        epochs_per_sample: The number of Keras epochs between two samples. The last sample is
-            written at the end of the training.
-    """
-
-    _predict = None
-    _sampled_step = None
-
-    def __init__(
-        self,
-        batch: tuple,
-        vocabulary: Vocabulary,
-        folder: str | os.PathLike,
-        *,
-        epochs_per_sample: int,
-    ):
-        super().__init__()
-        self.inputs, targets, weights = keras.tree.map_structure(np.asarray, batch)
-        self.targets, self.weights = targets["masked_lm"], weights["masked_lm"]
-        self.tokens = readable_tokens(vocabulary)
-        self.folder, self.epochs_per_sample = os.fspath(folder), epochs_per_sample
-
-    def on_epoch_end(self, epoch, logs=None):
-        if (epoch + 1) % self.epochs_per_sample == 0:
-            self.on_train_end()
-
-    def on_train_end(self, logs=None):
-        from tensorboard.plugins.text.summary_v2 import text_pb
-
-        step = int(self.model.optimizer.iterations.numpy())
-        if step == self._sampled_step:
-            return
-        self._sampled_step = step
-        if self._predict is None:
-            forward = partial(_most_probable, self.model)
-            self._predict = compiled(forward, self.model, names=self.inputs)
-        predictions, probabilities = map(ops.convert_to_numpy, self._predict(self.inputs))
-        rows = range(len(self.targets))
-        texts = [self._row(row, predictions[row], probabilities[row]) for row in rows]
-        # Each sample has its own event file, in a folder without other logs, because TensorBoard
-        # reads only the newest file of a folder.
-        with contextlib.closing(EventFile(self.folder)) as file:
-            file.write(text_pb("masked_lm/samples", texts), step=step)
-
-    def _row(self, row: int, predictions: np.ndarray, probabilities: np.ndarray) -> str:
-        ids, mask = self.inputs["input_ids"][row], self.inputs["input_mask"][row]
-        # With a causal model the target is the token after the position.
-        positions = self.inputs["masked_lm_positions"][row] + self.model.config.is_causal
-        tokens = [self._token(each) for each in ids[mask > 0]]
-        for gap in np.flatnonzero(self.weights[row]):
-            target, prediction = self._token(self.targets[row, gap]), self._token(predictions[gap])
-            tokens[positions[gap]] = f"[{target} → {prediction} {probabilities[gap]:.2f}]"
-        return "    " + " ".join(tokens)  # as Markdown: code, in which no character is special
-
-    def _token(self, token_id: int) -> str:
-        """Returns a token; a token table may have more rows than the vocabulary has tokens."""
-        return self.tokens[token_id] if token_id < len(self.tokens) else f"[{token_id}]"
-
-
-def _most_probable(model: keras.Model, inputs: dict):
-    """Returns the most probable token of each masked position and its probability, both [B, P]."""
-    probabilities_BPV = ops.softmax(model(inputs, training=False)["masked_lm"])
-    return ops.argmax(probabilities_BPV, axis=-1), ops.max(probabilities_BPV, axis=-1)
-
-
-def write_hyperparameters(
-    folder: str | os.PathLike,
-    hyperparameters: Mapping[str, object],
-    *,
-    scores: Mapping[str, float],
-    step: int,
-) -> None:
-    """Writes the hyperparameters and scores of a run for TensorBoard's HParams plugin.
-
-    Args:
-        folder: A folder that contains no other logs. TensorBoard uses the scalars in it,
-            final/SCORE, as the metrics of the run.
+        logs: The folder OUTPUT/logs of the run.
         hyperparameters: The hyperparameters; values other than numbers and text are written as
             `str`.
-        scores: The scores; only numbers are written.
-        step: The last step of the run.
     """
     from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 
@@ -189,10 +106,10 @@ def write_hyperparameters(
         name: value if isinstance(value, bool | int | float | str) else str(value)
         for name, value in hyperparameters.items()
     }
-    numbers = {f"final/{name}": score for name, score in scores.items() if isinstance(score, Real)}
+    held_out = Path(logs, "held_out")
+    folder = held_out if held_out.is_dir() else Path(logs, "train")
     with contextlib.closing(EventFile(folder)) as file:
-        file.write(hparams_pb(texts), step=step)
-        file.scalars(numbers, step=step)
+        file.write(hparams_pb(texts), step=0)
 
 
 def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:

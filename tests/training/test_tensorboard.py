@@ -1,7 +1,6 @@
 """What TensorBoard shows besides losses, and the number of operations of a step."""
 
 import dataclasses
-import re
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams import plugin_data_pb2
 
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training import callbacks
 from bert_keras.training.callbacks import TensorBoardLog
 from bert_keras.training.loop import fit_resumable
@@ -18,7 +16,7 @@ from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.performance import flops_per_example
 from bert_keras.training.tensorboard import (
-    MaskedSamples,
+    EventFile,
     NormsByLayer,
     read_curves,
     write_hyperparameters,
@@ -28,13 +26,11 @@ from tests.factories import batches_of, tiny_config
 from tests.training.test_loop import settings
 
 CONFIG = tiny_config(vocab_size=20, hidden_size=8, intermediate_size=24)
-VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *(f"word{n}" for n in range(15))))
 
 
 def rows() -> tuple:
     random = np.random.default_rng(0)
     ids, targets = random.integers(5, 20, (64, 6)), random.integers(5, 20, (64, 2))
-    ids[:, 3] = VOCABULARY.mask_id
     zeros = np.zeros((64, 6), "int32")
     x = {"input_ids": ids.astype("int32"), "input_mask": zeros + 1, "segment_ids": zeros}
     x["masked_lm_positions"] = np.tile(np.array([3, 0], "int32"), (64, 1))
@@ -46,12 +42,9 @@ def rows() -> tuple:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [1, 2])
-def test_points_have_norms_and_saved_states_have_samples(tmp_path, devices):
+def test_points_have_norms_and_speed(tmp_path, devices):
     strategy = mirrored(devices) if devices > 1 else tf.distribute.get_strategy()
     flops = flops_per_example(CONFIG, 6, 2)
-    batch = next(iter(batches_of(rows(), size=3)))
-    folder = tmp_path / "logs/samples"
-    samples = MaskedSamples(batch, VOCABULARY, folder, epochs_per_sample=2)
     with strategy.scope():
         model = BertPretrainer(CONFIG)
         model.compile(
@@ -63,7 +56,7 @@ def test_points_have_norms_and_saved_states_have_samples(tmp_path, devices):
             model,
             lambda: batches_of(rows(), size=8, is_endless=True),
             settings(tmp_path, num_steps=10, steps_per_epoch=2, flops_per_example=flops),
-            board=[NormsByLayer(), samples],
+            board=[NormsByLayer()],
         )
     train = read_curves(tmp_path / "logs")["train"]
     for tag in ("gradient_norm/layer_01", "weight_norm/embeddings", "gradient_norm/heads"):
@@ -79,22 +72,18 @@ def test_points_have_norms_and_saved_states_have_samples(tmp_path, devices):
     examples = dict(train["speed/examples_per_second"])
     for step, rate in train["speed/model_flops_per_second"]:
         assert rate == pytest.approx(examples[step] * flops, rel=1e-5)
-    texts = {}
-    for path in folder.glob("events.*"):
-        for event in EventAccumulator(str(path)).Reload().Tensors("masked_lm/samples"):
-            texts[event.step] = [text.decode() for text in event.tensor_proto.string_val]
-    assert sorted(texts) == [4, 8, 10] and {len(rows) for rows in texts.values()} == {3}
-    assert re.fullmatch(r"    (word\d+ ){3}\[word\d+ → \S+ \d\.\d\d\]( word\d+){2}", texts[10][0])
 
 
-def test_all_settings_and_the_numeric_scores_are_written(tmp_path):
+@pytest.mark.parametrize("run", ["held_out", "train"])
+def test_all_settings_are_written_beside_the_curves_that_score_the_run(tmp_path, run):
+    for name in dict.fromkeys(["train", run]):
+        file = EventFile(tmp_path / name)
+        file.scalars({"loss/total": 2.5}, step=8)
+        file.close()
     fields = {"size": "tiny", "num_steps": 8, "rate": 0.1, "flag": True, "several": (1e-4, 2e-4)}
-    scores = {"loss": 2.5, "note": "none"}
-    write_hyperparameters(tmp_path / "final", fields, scores=scores, step=8)
-    write_hyperparameters(tmp_path / "one" / "final", fields, scores={"loss": 3.5}, step=8)
-    curves = read_curves(tmp_path)
-    assert {*curves} == {"final", "one/final"} and curves["final"] == {"final/loss": [(8, 2.5)]}
-    events = EventAccumulator(str(tmp_path / "final")).Reload()
+    write_hyperparameters(tmp_path, fields)
+    assert read_curves(tmp_path)[run] == {"loss/total": [(8, 2.5)]}
+    events = EventAccumulator(str(tmp_path / run)).Reload()
     metadata = events.SummaryMetadata("_hparams_/session_start_info")
     data = plugin_data_pb2.HParamsPluginData.FromString(metadata.plugin_data.content)
     values = data.session_start_info.hparams
