@@ -12,7 +12,7 @@ from bert_keras.errors import check, import_tensorflow, printable
 from bert_keras.renamed import warn_renamed
 
 FORMATS = ("bert-keras", "google", "huggingface", "keras-hub", "sentence-transformers")
-VARIANTS = ("float16", "bfloat16", "int8", "litert")
+VARIANTS = ("float16", "bfloat16", "int8")
 
 
 @command(
@@ -132,18 +132,15 @@ def export(options: argparse.Namespace) -> None:
         task=options.task,
         max_score_drop=max_score_drop,
     )
-    config, is_served = options.serving_config, options.variant != "litert"
-    if config is None:
+    if (config := options.serving_config) is None:
         written = export_model()
     else:
-        check(is_served, "TF Serving cannot load litert, so it takes no --serving-config")
         check_name(options.name)
         with atomic_folder(config) as new_folder:  # fails before the long export
             written = export_model()
             write_container_files(model_folder, new_folder)
         print(f"{config}: docker compose -f {quote(config)}/compose.yaml up")
-    how = instructions(written) if is_served else "Run it with a LiteRT interpreter."
-    print(written, how, sep="\n")
+    print(written, instructions(written), sep="\n")
 
 
 @command(

@@ -30,7 +30,6 @@ from bert_keras.exporting.servable import (
 )
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.variants.export_variant import (
-    LITERT,
     MAX_SCORE_DROP,
     SAVED_MODELS,
     export_variant,
@@ -88,7 +87,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         max_length: The largest number of tokens of a text or pair; by default the metadata's.
         num_texts: The number of texts that a classifier takes, 1 or 2; by default the number that
             the model was trained on, or 1 if its metadata does not state it.
-        variant: "float16", "bfloat16", "int8" or "litert", whose size, time and score are printed
+        variant: "float16", "bfloat16" or "int8", whose size, time and score are printed
             next to those of float32; by default the model is written in float32.
         data: Labelled examples to score a variant on: a file of the task, or a data folder or
             `tfds:NAME` with a split "dev".
@@ -113,7 +112,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         is_default = (data, task, max_score_drop) == (None, None, MAX_SCORE_DROP)
         check(is_default, "data, task and max_score_drop have no effect without a variant")
     else:
-        check_name(variant, (*SAVED_MODELS, LITERT), what="variant")
+        check_name(variant, SAVED_MODELS, what="variant")
         check(data is not None, f"the variant {variant} needs data, labelled examples to score it")
         check(max_score_drop >= 0, f"max_score_drop is {max_score_drop}; expected 0 or more points")
     if isinstance(model, Pretrained):
@@ -230,8 +229,7 @@ def write_saved_model(
         bar.update()
         instance = {name: _EXAMPLE[name] for name in input_specs(signatures[TEXT_SIGNATURE])}
         if "masked_lm_positions" in input_specs(signatures["tensors"]):
-            mask = tokenizer.vocabulary.tokens[tokenizer.vocabulary.mask_id]
-            instance["text"] = f"A short {mask} by Anna Lee."
+            instance["text"] = "A short [MASK] by Anna Lee."
         row = {name: [value] for name, value in instance.items()}
         example = {"signature": TEXT_SIGNATURE, "inputs": row}
         outputs = run_in_fresh_process(partial_folder, [*samples, *short, *long, example])

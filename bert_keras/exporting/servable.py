@@ -114,7 +114,7 @@ def checked_tensors(
         with tf.control_dependencies(checks):
             inputs = {name: tf.identity(values) for name, values in inputs.items()}
         is_other = tf.cast(inputs["input_ids"] != cls_id, tf.int32)
-        is_sent = tf.cumsum(is_other, axis=-1, reverse=True) > 0  # LiteRT has no cumprod
+        is_sent = tf.cumsum(is_other, axis=-1, reverse=True) > 0
         mask = inputs["input_mask"] * tf.cast(is_sent, tf.int32)
         return tensors(**{**inputs, "input_mask": mask})
 

@@ -24,7 +24,6 @@ _LEAST_BLOCK = 32  # tokens; smaller matrix products are slow
 
 def attention_bias(input_mask_BT, *, dtype: str):
     """Returns the attention bias [B, 1, 1, T] that masks padding, where the mask [B, T] is 0."""
-    # LiteRT does not support [:, None, None, :] if batch size and length are dynamic.
     is_real_B11T = ops.expand_dims(ops.cast(input_mask_BT, dtype), (1, 2))
     return (1.0 - is_real_B11T) * PADDING_SCORE
 

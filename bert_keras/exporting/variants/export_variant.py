@@ -2,11 +2,9 @@
 
 import contextlib
 import dataclasses
-import os
 import shutil
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -23,17 +21,15 @@ from bert_keras.downstream.catalog import task_of
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
 from bert_keras.downstream.task import Task, examples_file
 from bert_keras.errors import check
-from bert_keras.exporting.servable import traced
 from bert_keras.exporting.variants.variant import Bfloat16, Float16, Int8, Variant
 from bert_keras.exporting.verify import loaded
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.files import StrPath, atomic_folder, json_object, readable_size, write_json
 from bert_keras.text.tokenizer import TextTokenizer
 
-FLOAT32, LITERT = "float32", "litert"
+FLOAT32 = "float32"
 SAVED_MODELS: dict[str, type[Variant]] = {"float16": Float16, "bfloat16": Bfloat16, "int8": Int8}
 MAX_SCORE_DROP = 0.5  # points, of 100, by which the score may drop by default
-LITERT_FILE = "model.tflite"
 
 _BATCH_SIZE = 32
 _NUM_LONG_TEXTS, _LONG_LENGTH = 8, 128  # texts and tokens of the larger batch that is timed
@@ -94,11 +90,8 @@ def export_variant(
         named = Path(folder.resolve().parent.name, folder.name)
         folders = {name: Path(scratch, name, named) for name in (FLOAT32, variant)}
         write(folders[FLOAT32])
-        if variant == LITERT:
-            write_litert(folders[FLOAT32], folders[LITERT])
-        else:
-            write(folders[variant], variant=SAVED_MODELS[variant])
-        models = {n: open_models.enter_context(opened(n, path)) for n, path in folders.items()}
+        write(folders[variant], variant=SAVED_MODELS[variant])
+        models = {n: open_models.enter_context(opened(path)) for n, path in folders.items()}
         times = seconds(models, task=task, encoded=scored.encoded)
         figures = {
             name: {
@@ -122,47 +115,11 @@ def export_variant(
     return folder
 
 
-def write_litert(saved_model: Path, folder: Path) -> None:
-    """Writes model.tflite and copies of the vocabulary and metadata of a SavedModel.
-
-    The LiteRT model takes the inputs of the signature `tensors`, of any batch size and length, and
-    returns its numeric outputs. The weights and the matrix products with them have 8 bits.
-    """
-    loaded = tf.saved_model.load(os.fspath(saved_model))
-    tensors = loaded.signatures["tensors"]
-
-    def numeric(**inputs):
-        return {n: v for n, v in tensors(**inputs).items() if v.dtype != tf.string}
-
-    _, inputs = tensors.structured_input_signature
-    function = traced(numeric, **inputs)
-    # It does not track the tables of the tokenizer, which LiteRT cannot store.
-    tracked: Any = tf.Module()
-    tracked.weights = list(function.variables)
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], tracked)
-    converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    folder.mkdir(parents=True)
-    (folder / LITERT_FILE).write_bytes(converter.convert())
-    shutil.copytree(saved_model / "assets", folder / "assets")
-    (folder / METADATA).parent.mkdir()
-    shutil.copy(saved_model / METADATA, folder / METADATA)
-
-
 @contextlib.contextmanager
-def opened(variant: str, folder: Path) -> Iterator[Run]:
+def opened(folder: Path) -> Iterator[Run]:
     """Loads an exported model and yields a function that runs its signature `tensors`."""
-    if variant != LITERT:
-        with loaded(folder) as run:
-            yield lambda inputs: run({"signature": "tensors", "inputs": inputs})
-        return
-    # tf.lite.Interpreter is deprecated. Its successor, ai-edge-litert, is one more package (22 MB).
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "(?s).*tf.lite.Interpreter is deprecated")
-        path = os.fspath(folder / LITERT_FILE)
-        interpreter = tf.lite.Interpreter(path, num_threads=os.cpu_count())
-        interpreter.allocate_tensors()
-    runner = interpreter.get_signature_runner()
-    yield lambda inputs: runner(**inputs)
+    with loaded(folder) as run:
+        yield lambda inputs: run({"signature": "tensors", "inputs": inputs})
 
 
 def score(run: Run, scored: Scoring) -> float:

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -10,7 +9,6 @@ from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.downstream.catalog import named_task
 from bert_keras.exporting.export import export
-from bert_keras.exporting.variants.export_variant import LITERT, opened, write_litert
 from bert_keras.families import family_of
 from bert_keras.models import MODELS
 from tests.factories import with_noise
@@ -75,16 +73,3 @@ def test_signatures_are_frozen(exported, family, model, assert_frozen):
         served = tf.saved_model.load(folder).signatures["serving_default"]
         outputs = served(text=tf.constant(["the [MASK] license"]))
         assert {tuple(value.shape[:2]) for value in outputs.values()} == {(1, 1)}
-
-
-@pytest.mark.parametrize("family", ["albert", "roberta", "modernbert"])
-def test_a_litert_model_approximates_the_export(exported, tmp_path, family):
-    """It needs neither the tables of the tokenizer nor ops that LiteRT lacks."""
-    folder = exported(family, "BertTokenClassifier")
-    write_litert(folder, tmp_path / "litert")
-    names = ("input_ids", "input_mask", "segment_ids")
-    inputs = {name: np.full((2, 11), name != "segment_ids", np.int32) for name in names}
-    expected = tf.saved_model.load(folder).signatures["tensors"](**inputs)
-    with opened(LITERT, tmp_path / "litert") as run:
-        actual = run(inputs)["probabilities"]
-    np.testing.assert_allclose(actual, expected["probabilities"], atol=0.05)

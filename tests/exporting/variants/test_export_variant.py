@@ -5,14 +5,12 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.errors import InputError
 from bert_keras.exporting.export import export
 from bert_keras.exporting.variants import export_variant as module
 from bert_keras.exporting.variants.export_variant import (
     FLOAT32,
-    LITERT,
     Scoring,
     opened,
     score,
@@ -23,9 +21,6 @@ from bert_keras.exporting.version_folder import METADATA
 from bert_keras.models import BertEncoder, load_model
 from bert_keras.runs.evaluate import model_predictions
 from tests.exporting.variants.fine_tuned import fine_tuned
-
-INPUTS = {name: np.full((2, 7), name != "segment_ids", np.int32)
-          for name in ("input_ids", "input_mask", "segment_ids")}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -89,22 +84,6 @@ def test_models_without_a_scoring_task_are_refused(tmp_path, run):
     refused(model, "does not state its task")
 
 
-@pytest.mark.slow
-def test_a_litert_model_approximates_the_model_for_any_batch_size(tmp_path, run, capfd):
-    model, data = run
-    settings = {"variant": "litert", "data": data, "max_score_drop": 5}
-    written = export(model, tmp_path / "name" / "1", **settings)
-    names = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
-    assert names == {"model.tflite", "assets/vocab.txt", METADATA}
-    expected = tf.nn.softmax(load_model(model)(INPUTS, training=False)).numpy()
-    with opened(LITERT, written) as run_litert:
-        assert "deprecated" not in capfd.readouterr().err
-        for rows in (2, 1):
-            predictions = run_litert({name: array[:rows] for name, array in INPUTS.items()})
-            assert list(predictions) == ["probabilities"]
-            np.testing.assert_allclose(predictions["probabilities"], expected[:rows], atol=0.05)
-
-
 @pytest.mark.parametrize(
     ("name", "points"),
     [
@@ -124,7 +103,7 @@ def test_an_export_has_the_score_of_its_model(tmp_path, name, points):
     predictions = model_predictions(model, task=name, data=data)
     task, examples = predictions.task, predictions.examples
     encoded = task.encode(examples, load_model(model).tokenizer)
-    with opened(FLOAT32, written) as run:
+    with opened(written) as run:
         actual = score(run, Scoring(task, examples, encoded))
         times = seconds({"model": run}, task=task, encoded=encoded)
     expected = points * task.score(examples, predictions.predict())[task.metric]
