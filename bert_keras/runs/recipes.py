@@ -245,7 +245,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     ),
     # Not run at this length: gpu-hour in 11 minutes is in docs/benchmarks/archive/gpu-2026-11.md.
     # The steps fill an hour and a day of a GPU that computes GPU_FLOPS_PER_SECOND, with records of
-    # 128 tokens and 30,522 tokens in the vocabulary (docs/how-to/pretrain.md). Batch
+    # 128 tokens and 30,522 tokens in the vocabulary. Batch
     # size and learning rate of gpu-day are close to those of Geiping and Goldstein 2022.
     "gpu-hour": dataclasses.replace(
         LAPTOP,

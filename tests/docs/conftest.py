@@ -12,6 +12,7 @@ from bert_keras.text.vocab import SPECIAL_TOKENS
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
 
+BASE = "google-bert/bert-base"
 WORDS = ["a", "good", "bad", "film", "fine", "two", "hours", "of", "nothing", "."]
 
 
@@ -25,11 +26,13 @@ def examples(tmp_path_factory):
     keras.utils.set_random_seed(1)
     tokenizer = WordPieceTokenizer(vocabulary)
     vocabulary.save(folder / "vocab.txt")
-    for name in ("bert-base", "bert-base-uncased", "bert-base-finetuned", "minilm"):
+    names = ("bert-base", "bert-base-uncased", "bert-base-finetuned", "minilm")
+    for name in (*names, f"{BASE}-uncased", f"{BASE}-cased", "klue/bert-base"):
         BertPretrainer(config).save_pretrained(folder / name, tokenizer=tokenizer)
-    BertSentenceEncoder(config).save_pretrained(
-        folder / "all-MiniLM-L6-v2", tokenizer=tokenizer, format="sentence-transformers"
-    )
+    for name in ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"):
+        BertSentenceEncoder(config).save_pretrained(
+            folder / name, tokenizer=tokenizer, format="sentence-transformers"
+        )
     convert(folder / "bert-base", folder / "student", format="bert-keras", num_layers=1)
     for name in ("runs/sst2/model", "demo/1/finetune/model", "film-critic"):
         model, labels = BertClassifier(config, num_labels=2), ("0", "1")

