@@ -47,7 +47,6 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
 
     model: ClassVar[str]  # the name of its model in bert_keras.models.MODELS
     metric: ClassVar[str]  # the score that chooses the best checkpoint; larger is better
-    is_metric_percentage: ClassVar[bool] = False  # otherwise `metric` is a fraction of 1
     problem_type: ClassVar[str] = ""  # the kind of a classifier's labels, as in the model metadata
     input_names: ClassVar[tuple[str, ...]] = ()  # the names of the texts that the model reads
     folder: ClassVar[str] = ""  # the task's folder in the folder of a benchmark
@@ -138,7 +137,7 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
 
     @abc.abstractmethod
     def score(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> Scores:
-        """Returns the scores by name, in the units of the official scorer.
+        """Returns the scores by name, as fractions of 1 where official scorers print percent.
 
         The examples have labels; see `check_labels`.
         """

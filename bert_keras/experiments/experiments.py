@@ -35,11 +35,6 @@ class ScoreColumn:
     score: str  # the name of the score in the task's scores
     folders: tuple[str, ...]  # candidate folders for its files, relative to the data folder
 
-    @property
-    def factor(self) -> int:
-        """The factor that converts the score to percent."""
-        return 1 if named_task(self.task).is_metric_percentage else 100
-
     def files(self, data: Path) -> dict[str, str]:
         """Returns the files, as `Task.files` does, of the first of `folders` that exists."""
         for folder in self.folders:

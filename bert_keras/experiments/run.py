@@ -190,7 +190,7 @@ def score_of(folder: Path, column: ScoreColumn) -> Score:
     runs = [run for run in outcome["runs"] if run["learning_rate"] == best]
     finished = [run for run in runs if run["scores"]]
     return Score(
-        seeds=tuple(column.factor * run["scores"][column.score] for run in finished),
+        seeds=tuple(100 * run["scores"][column.score] for run in finished),
         learning_rate=best,
         diverged=len(runs) - len(finished),
     )

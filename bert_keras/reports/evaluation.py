@@ -132,7 +132,7 @@ def _choice_findings(task, examples, predictions) -> Findings:
 
 
 def _answer_findings(task, examples, predictions) -> Findings:
-    """Returns the questions whose F1, or other score of a single question, is below 100.
+    """Returns the questions whose F1, or other score of a single question, is below 1.
 
     For SQuAD 2.0 the findings include a confusion matrix of answerable and unanswerable questions.
     """
@@ -141,13 +141,13 @@ def _answer_findings(task, examples, predictions) -> Findings:
         score = task.score([question], [prediction])[task.score_of_one]
         text = prediction.text
         pairs.append((ANSWER if question.answers else NONE, ANSWER if text else NONE))
-        if score == 100.0:
+        if score == 1.0:
             continue
         probability = next(each.probability for each in prediction.candidates if each.text == text)
         golds = list(dict.fromkeys(answer.text for answer in question.answers))
         context = Markup("{}<br>{}").format(question.question, _marked_context(question, text))
         cells = [context, " / ".join(golds) or NONE, text or NONE, probability, f"{score:.2f}"]
-        errors.append(((100.0 - score) * probability, cells))
+        errors.append(((1.0 - score) * probability, cells))
     matrix = [_confusion("Answer or none", pairs, [ANSWER, NONE])] if task.allows_no_answer else []
     title = task.score_of_one.replace("_", "-").upper()
     columns = ["question and context", "gold", "predicted", "probability", title]

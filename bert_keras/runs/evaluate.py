@@ -51,7 +51,7 @@ def evaluate(
         changes: New values of settings of the task, such as `{"max_length": 64}`.
 
     Returns:
-        The scores by name, in the units of the official scorer.
+        The scores by name, as fractions of 1.
 
     Raises:
         InputError: An example has no label, the model does not belong to the task, or an argument

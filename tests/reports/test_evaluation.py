@@ -155,7 +155,7 @@ def test_answers_are_marked_in_the_context(page_of):
     predictions = [answer("Broncos came", 0.25), answer("Denver Broncos", 0.5)]
     page = page_of(SQUAD_TASKS["squad1"], [question] * 2, predictions)
     (half,) = page.tables[0][1:]
-    assert half[1:] == ["Denver Broncos", "Broncos came", "0.2500", "50.00"]
+    assert half[1:] == ["Denver Broncos", "Broncos came", "0.2500", "0.50"]
     assert page.marks == [
         ("good", "Denver "),
         ("both", "Broncos"),

@@ -21,7 +21,7 @@ _KLUE_QUOTES = re.compile(r"['\"《》<>〈〉]\(\)‘’")
 
 
 def korquad_scores(questions: Sequence[Question], predictions: Predictions) -> Scores:
-    """Returns the scores of KorQuAD's evaluate-v1.0.py, `exact_match` and `f1`, in percent.
+    """Returns the scores of KorQuAD's evaluate-v1.0.py, `exact_match` and `f1`.
 
     F1 compares the characters of both answers, without their order. Quotes and brackets become
     spaces, and ASCII punctuation is removed.
@@ -37,7 +37,7 @@ def korquad_scores(questions: Sequence[Question], predictions: Predictions) -> S
 
 
 def klue_mrc_scores(questions: Sequence[Question], predictions: Predictions) -> Scores:
-    """Returns the scores of KLUE-MRC, `rouge_w` and `exact_match`, in percent.
+    """Returns the scores of KLUE-MRC, `rouge_w` and `exact_match`.
 
     The rules are those of KLUE-benchmark/KLUE-baseline (metrics/utils.py). The right answer to a
     question without answers is "".
@@ -49,7 +49,7 @@ def klue_mrc_scores(questions: Sequence[Question], predictions: Predictions) -> 
         rouge += max(rouge_w(predicted, gold) for gold in golds)
         exact += predicted in golds
     scores = {"rouge_w": rouge, "exact_match": exact}
-    return {name: 100.0 * value / len(questions) for name, value in scores.items()}
+    return {name: value / len(questions) for name, value in scores.items()}
 
 
 def klue_normalized(text: str) -> str:

@@ -166,7 +166,7 @@ def _character_tags(sentence: Sentence, token_tags: Tags, spans: np.ndarray) -> 
 
 
 def klue_ner_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Scores:
-    """Returns the scores of KLUE-NER, in percent.
+    """Returns the scores of KLUE-NER.
 
     The rules are those of KLUE-benchmark/KLUE-baseline (metrics/functional.py). It also counts the
     [CLS] and [SEP] of each sentence, whose tag is O; here both are always right. Spaces have no
@@ -188,8 +188,8 @@ def klue_ner_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Scores:
     kinds = {*num_true, *num_predicted}
     f1s = [2 * num_correct[kind] / (num_true[kind] + num_predicted[kind]) for kind in kinds]
     return {
-        "character_macro_f1": 100.0 * float(of_tags),
-        "entity_macro_f1": 100.0 * sum(f1s) / len(f1s) if f1s else 0.0,
+        "character_macro_f1": float(of_tags),
+        "entity_macro_f1": sum(f1s) / len(f1s) if f1s else 0.0,
     }
 
 

@@ -63,7 +63,7 @@ def read_conll(path: StrPath) -> list[Sentence]:
 def entity_scores(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """Returns the scores of conlleval.pl (2004-01-26) for the tags of sentences, in percent.
+    """Returns the scores of conlleval.pl (2004-01-26) for the tags of sentences.
 
     A predicted entity is correct if its first word, its last word and its type are correct. The
     scores are `f1`, `precision` and `recall` of entities, `accuracy` of single tags, and the first
@@ -77,7 +77,7 @@ def entity_scores(
         pairs.append((set(entities(gold_tags)), set(entities(predicted_tags))))
     num_true, num_predicted, num_correct = entity_counts(pairs)
     scores = _ratios(num_true.total(), num_predicted.total(), num_correct.total())
-    scores["accuracy"] = 100 * num_equal / num_words
+    scores["accuracy"] = num_equal / num_words
     for kind in sorted({*num_true, *num_predicted}):
         ratios = _ratios(num_true[kind], num_predicted[kind], num_correct[kind])
         scores.update({f"{kind} {name}": value for name, value in ratios.items()})
@@ -115,8 +115,8 @@ def entities(tags: Sequence[str]) -> Iterator[Entity]:
 
 
 def _ratios(num_true: int, num_predicted: int, num_correct: int) -> dict[str, float]:
-    precision = 100 * num_correct / num_predicted if num_predicted else 0.0
-    recall = 100 * num_correct / num_true if num_true else 0.0
+    precision = num_correct / num_predicted if num_predicted else 0.0
+    recall = num_correct / num_true if num_true else 0.0
     total = precision + recall
     f1 = 2 * precision * recall / total if total else 0.0
     return {"f1": f1, "precision": precision, "recall": recall}

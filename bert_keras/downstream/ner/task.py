@@ -50,7 +50,6 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
 
     model: ClassVar[str] = "BertTokenClassifier"
     metric: ClassVar[str] = "f1"
-    is_metric_percentage: ClassVar[bool] = True  # as the official scorer prints it
     prediction_file: ClassVar[str] = "predictions.conll"
     file_names: ClassVar[FileNames] = {
         "train": ("train.conll", "train.txt", "eng.train"),

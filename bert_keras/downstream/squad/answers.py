@@ -173,7 +173,7 @@ def squad1_scores(
     normalized: Callable[[str], str] = normalized,
     units: Callable[[str], Sequence[str]] = str.split,
 ) -> dict[str, float]:
-    """Returns the scores of SQuAD 1.1, `exact_match` and `f1`, in percent.
+    """Returns the scores of SQuAD 1.1, `exact_match` and `f1`.
 
     `normalized` returns the part of an answer that is compared, and `units` its words or
     characters, which F1 counts.
@@ -184,13 +184,13 @@ def squad1_scores(
         golds = [normalized(answer.text) for answer in question.answers]
         exact += predicted in golds
         f1 += max(_f1(units(gold), units(predicted)) for gold in golds)
-    return {"exact_match": 100.0 * exact / len(questions), "f1": 100.0 * f1 / len(questions)}
+    return {"exact_match": exact / len(questions), "f1": f1 / len(questions)}
 
 
 def squad2_scores(
     questions: Sequence[Question], predictions: Sequence[Prediction]
 ) -> dict[str, float]:
-    """Returns the scores of SQuAD 2.0, in percent.
+    """Returns the scores of SQuAD 2.0.
 
     Returns:
         `exact` and `f1` of all questions, and `total`, their number. The same with the prefixes
@@ -205,8 +205,8 @@ def squad2_scores(
     for prefix, kinds in ("", (True, False)), ("HasAns_", (True,)), ("NoAns_", (False,)):
         rows = [row for row, has in enumerate(has_answer) if has in kinds]
         if total := len(rows):
-            scores[f"{prefix}exact"] = 100.0 * sum(exact[row] for row in rows) / total
-            scores[f"{prefix}f1"] = 100.0 * sum(f1[row] for row in rows) / total
+            scores[f"{prefix}exact"] = sum(exact[row] for row in rows) / total
+            scores[f"{prefix}f1"] = sum(f1[row] for row in rows) / total
             scores[f"{prefix}total"] = total
     if predictions[0].null_odds is not None:
         for name, values in (("exact", exact), ("f1", f1)):
@@ -218,7 +218,7 @@ def squad2_scores(
 def best_threshold(
     scores: Sequence[float], has_answer: Sequence[bool], predictions: Sequence[Prediction]
 ) -> tuple[float, float]:
-    """Returns the best mean score in percent, and the smallest threshold that reaches it.
+    """Returns the best mean score, and the smallest threshold that reaches it.
 
     "No answer" is predicted above it; it is 0.0 if "no answer" is best for every question. `scores`
     are those of the present predictions, from 0 to 1.
@@ -233,7 +233,7 @@ def best_threshold(
             current -= 1
         if current > best:
             best, threshold = current, odds[row]
-    return 100.0 * best / len(scores), threshold
+    return best / len(scores), threshold
 
 
 def _exact_and_f1(question: Question, prediction: Prediction) -> tuple[int, float]:

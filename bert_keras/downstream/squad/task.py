@@ -47,7 +47,6 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
 
     model: ClassVar[str] = "BertQuestionAnswering"
     input_names: ClassVar[tuple[str, ...]] = ("question", "context")
-    is_metric_percentage: ClassVar[bool] = True  # as the official scorer prints it
     prediction_file: ClassVar[str] = "predictions.json"
     score_of_one: ClassVar[str] = "f1"  # the score of a single question, which reports show
     id_name: ClassVar[str] = "id"  # the field of a file with the id of a question
@@ -128,7 +127,7 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
         ]
         scores = squad2_scores(examples, answers)
         threshold = scores["best_f1_thresh"]
-        if scores["best_f1"] == 100.0 * scores.get("NoAns_total", 0) / scores["total"]:
+        if scores["best_f1"] == scores.get("NoAns_total", 0) / scores["total"]:
             threshold = min(each.null_odds or 0.0 for each in answers) - 1.0
         return dataclasses.replace(self, null_threshold=threshold)
 

@@ -137,8 +137,7 @@ def score(run: Run, scored: Scoring) -> float:
             logits = _logits(run(inputs), problem_type=task.problem_type)
         for index, row in enumerate(rows):
             outputs[row] = tf.nest.map_structure(lambda array, at=index: array[at], logits)
-    value = task.score(examples, task.predictions(examples, encoded, outputs))[task.metric]
-    return value if task.is_metric_percentage else 100 * value
+    return 100 * task.score(examples, task.predictions(examples, encoded, outputs))[task.metric]
 
 
 def _logits(outputs: Mapping[str, np.ndarray], *, problem_type: str):

@@ -85,19 +85,21 @@ def test_tags_of_tokens_are_those_of_their_first_character():
 
 def test_scores_of_klue_equal_the_published_formulas():
     """Numbers of the formulas of KLUE-baseline: the F1 of each tag with [CLS] and [SEP] as O, and
-    the F1 of each type of entity, for random tags."""
+    the F1 of each type of entity, in percent, for random tags."""
     rng = np.random.default_rng(5)
     gold, predicted = (
         [[LABELS[each] for each in rng.choice(13, 40)] for _ in range(4)] for _ in range(2)
     )
     expected = {"character_macro_f1": 8.42704033057237, "entity_macro_f1": 6.1602669361290046}
-    assert klue_ner_scores(gold, predicted) == pytest.approx(expected, rel=1e-12)
+    assert klue_ner_scores(gold, predicted) == pytest.approx(
+        {name: each / 100 for name, each in expected.items()}, rel=1e-12
+    )
 
 
 def test_spaces_of_klue_are_not_scored():
     sentence = Sentence(tuple("가 나"), ("B-PS", "I-PS", "I-PS"), 0, 1)
     scores = KLUE.score([sentence], [("B-PS", "O", "I-PS")])
-    assert scores == {"character_macro_f1": 100, "entity_macro_f1": 100}
+    assert scores == {"character_macro_f1": 1, "entity_macro_f1": 1}
 
 
 def test_predictions_of_klue_are_columns_that_tabs_separate(korean_folder, tmp_path):

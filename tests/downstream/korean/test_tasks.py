@@ -146,7 +146,7 @@ F1, ROUGE_W = (korquad_scores, "f1"), (klue_mrc_scores, "rouge_w")
 def test_scores_of_questions(score, golds, predicted, exact, partial):
     function, name = score
     scores = function([question(*golds)], [Prediction(predicted)])
-    assert scores == pytest.approx({"exact_match": exact, name: partial})
+    assert scores == pytest.approx({"exact_match": exact / 100, name: partial / 100})
 
 
 def test_the_threshold_of_klue_stays():

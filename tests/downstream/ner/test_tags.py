@@ -144,4 +144,4 @@ def test_scores_equal_those_of_conlleval(gold, predicted, overall, of_types):
     for kind, (precision, recall, f1) in of_types.items():
         values = zip(names, (f1, precision, recall), strict=True)
         expected |= {f"{kind} {name}": value for name, value in values}
-    assert {name: round(value, 2) for name, value in scores.items()} == expected
+    assert {name: round(100 * value, 2) for name, value in scores.items()} == expected

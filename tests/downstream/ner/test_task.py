@@ -84,8 +84,8 @@ def test_unknown_tags_are_reported_and_count_as_missed(capsys):
     assert "B-y, I-y" in capsys.readouterr().err
     assert encoded.batch(np.array([0]))[2].tolist() == [[0, 1, 0, 0, 0]]
     scores = TASK.score(sentences, [("B-x", "O", "O")])
-    assert (scores["precision"], scores["recall"], scores["y recall"]) == (100, 50, 0)
-    assert scores["accuracy"] == pytest.approx(100 / 3)
+    assert (scores["precision"], scores["recall"], scores["y recall"]) == (1, 0.5, 0)
+    assert scores["accuracy"] == pytest.approx(1 / 3)
 
 
 def test_files_may_have_documents_and_no_tags(tmp_path):

@@ -196,10 +196,12 @@ def question(*answers):
 def test_scores_of_squad(version, golds, predicted, exact, f1):
     arguments = [question(*golds)], [Prediction(predicted)]
     if version == 1:
-        assert squad1_scores(*arguments) == {"exact_match": exact, "f1": pytest.approx(f1)}
+        assert squad1_scores(*arguments) == pytest.approx(
+            {"exact_match": exact / 100, "f1": f1 / 100}
+        )
         return
     kind = "HasAns" if golds else "NoAns"
-    expected = {"exact": exact, "f1": f1, "total": 1}
+    expected = {"exact": exact / 100, "f1": f1 / 100, "total": 1}
     expected |= {f"{kind}_{name}": value for name, value in expected.items()}
     assert squad2_scores(*arguments) == pytest.approx(expected)
 
@@ -209,10 +211,10 @@ def test_the_best_threshold_of_the_null_odds():
     texts, odds = ["x1", "wrong", "y1", "wrong", "z1"], [-5.0, -3.0, -1.0, 2.0, 4.0]
     predictions = [Prediction(*pair) for pair in zip(texts, odds, strict=True)]
     scores = squad2_scores(questions, predictions)
-    assert scores["exact"] == 60.0
+    assert scores["exact"] == 0.6
     # none: 2; up to -5: 3; up to -3: 2; up to -1: 3; up to 2: 2; up to 4: 3
-    assert (scores["best_exact"], scores["best_exact_thresh"]) == (60.0, -5.0)
-    assert (scores["best_f1"], scores["best_f1_thresh"]) == (60.0, -5.0)
+    assert (scores["best_exact"], scores["best_exact_thresh"]) == (0.6, -5.0)
+    assert (scores["best_f1"], scores["best_f1_thresh"]) == (0.6, -5.0)
 
 
 @pytest.fixture

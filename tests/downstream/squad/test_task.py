@@ -74,7 +74,7 @@ def test_the_threshold_is_tuned_on_the_best_answers(ask):
         return Prediction(text, odds, (Candidate("", 0.5, 1.0, 1.0), Candidate("x", 0.5, 1.0, 1.0)))
 
     predictions = [prediction("", 3.0), prediction("", 5.0)]  # with the present threshold
-    assert SQUAD2.score(questions, predictions)["f1"] == 50.0
+    assert SQUAD2.score(questions, predictions)["f1"] == 0.5
     assert SQUAD2.tuned(questions, predictions).null_threshold == 3.0
     assert SQUAD1.tuned(questions, predictions) is SQUAD1
 
