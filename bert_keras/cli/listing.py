@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from bert_keras.cli.program import command, option
+from bert_keras.downstream.names import ALIASES
 from bert_keras.families import presets
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 
@@ -42,14 +43,14 @@ TASKS = {
 
 
 def task_names() -> list[str]:
-    """Returns the names of all tasks, with those that a program has added to the catalog."""
+    """Returns the names of all tasks, with aliases and those that a program has added."""
     catalog = sys.modules.get("bert_keras.downstream.catalog")
-    return [*dict.fromkeys([*TASKS, *(catalog.TASKS if catalog else ())])]
+    return [*dict.fromkeys([*TASKS, *(catalog.TASKS if catalog else ()), *ALIASES])]
 
 
 def _rows(what: str) -> dict[str, str]:
     if what == "tasks":
-        return TASKS
+        return TASKS | {name: f"another name of {task}" for name, task in ALIASES.items()}
     if what == "models":
         return {
             name: f"{config.num_layers} layers of {config.hidden_size}, {config.num_heads} heads, "

@@ -10,6 +10,7 @@ from bert_keras.downstream.korean.questions import QUESTION_TASKS
 from bert_keras.downstream.korean.tags import TAG_TASKS
 from bert_keras.downstream.korean.texts import KOREAN_TASKS
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
+from bert_keras.downstream.names import ALIASES
 from bert_keras.downstream.ner.task import NER_TASK
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
 from bert_keras.downstream.sentences.retrieval import RETRIEVAL_TASK
@@ -38,9 +39,9 @@ TASKS: dict[str, Task] = {
 
 
 def named_task(name: str) -> Task:
-    """Returns the task of a name; raises InputError, which lists the known names."""
-    check_name(name, TASKS, what="task")
-    return TASKS[name]
+    """Returns the task of a name or alias; raises InputError, which lists the known names."""
+    check_name(name, [*TASKS, *ALIASES], what="task")
+    return TASKS[ALIASES.get(name, name)]
 
 
 def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Task:
@@ -61,6 +62,7 @@ def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Ta
         expected = f"give it with --task (task=), one of {', '.join(fitting)}"
         check(name, f"{source} does not state its task; {expected}")
     task = named_task(name)
+    name = task.name
     if metadata.model != task.model:
         raise InputError(f"{source} is a {metadata.model}; the task {name} needs a {task.model}")
     if task.scores_other_tasks and tuned_on != name:
