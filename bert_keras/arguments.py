@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NoReturn
 
 from bert_keras.errors import InputError, check_name, nearest, printable
@@ -31,6 +32,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **details: Any):
         self.flags: list[str] = []
+        self._last: list[str] = []  # flags that take all arguments after them
         self.former: Mapping[str, str] = {}
         self.commands: Mapping[str, argparse.ArgumentParser] = {}
         super().__init__(**details, allow_abbrev=False)
@@ -38,6 +40,7 @@ class Parser(argparse.ArgumentParser):
     def add_argument(self, *names: Any, **details: Any) -> argparse.Action:
         """Adds an argument as argparse does."""
         self.flags += names
+        self._last += names if details.get("nargs") == argparse.REMAINDER else ()
         return super().add_argument(*names, **details)
 
     def error(self, message: str) -> NoReturn:
@@ -51,17 +54,16 @@ class Parser(argparse.ArgumentParser):
                 check_name(args[0], self.commands, what="command")
             except InputError as error:
                 self.error(str(error))
-        for flag in (each.partition("=")[0] for each in args):
+        mine = takewhile(lambda each: each not in self.commands and each not in self._last, args)
+        for flag in (each.partition("=")[0] for each in mine):
             if flag in self.former:
                 self.error(f"{flag} is now {self.former[flag]}")
+            is_flag = flag.startswith("--") and flag.strip("-")
+            if is_flag and flag not in self.flags:
+                self.error(f"no argument is called {flag}{nearest(flag, self.flags)}")
         options, rest = super().parse_known_args(args, namespace)
-        if rest and rest == [*filter(_is_value, rest)] and getattr(options, "texts", None) == []:
+        if rest and getattr(options, "texts", None) == [] and not rest[0].startswith("-"):
             options.texts, rest = rest, []  # argparse takes texts after a flag for unknown ones
         if rest:
-            hint = nearest(rest[0].partition("=")[0], self.flags)
-            self.error(f"unknown argument {rest[0]!r}{hint}")
+            self.error(f"{rest[0]!r} is one argument too many")
         return options, rest
-
-
-def _is_value(argument: str) -> bool:
-    return not argument.startswith("-")

@@ -1,8 +1,10 @@
 """Defines the command list, which prints the names of tasks, recipes and models."""
 
 import argparse
+import os
 import sys
 
+from bert_keras.arguments import one_of
 from bert_keras.cli.program import command, option
 from bert_keras.downstream.names import ALIASES
 from bert_keras.families import presets
@@ -48,6 +50,18 @@ def task_names() -> list[str]:
     return [*dict.fromkeys([*TASKS, *(catalog.TASKS if catalog else ()), *ALIASES])]
 
 
+def checkpoint(text: str) -> str:
+    """Returns the name of a checkpoint; the type of the arguments that name one."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the name is empty; expected a folder or a name of a hub")
+    if text in TASKS and not os.path.exists(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is a task; expected a model, and --task {text}")
+    return text
+
+
+MODEL = option("model", "MODEL", "OUTPUT/model of a run, or any checkpoint", type=checkpoint)
+
+
 def _rows(what: str) -> dict[str, str]:
     if what == "tasks":
         return TASKS | {name: f"another name of {task}" for name, task in ALIASES.items()}
@@ -77,7 +91,7 @@ def _rows(what: str) -> dict[str, str]:
         "what",
         "WHAT",
         "tasks, recipes or models (sizes and relatives of BERT)",
-        choices=("tasks", "recipes", "models"),
+        type=one_of(lambda: ("tasks", "recipes", "models"), what="list"),
     ),
     examples="  bert-keras list tasks",
 )

@@ -7,7 +7,8 @@ from pathlib import Path
 from shlex import quote
 
 from bert_keras.arguments import one_of
-from bert_keras.cli.program import MODEL, command, flag, option, required
+from bert_keras.cli.listing import MODEL
+from bert_keras.cli.program import command, flag, option, required
 from bert_keras.errors import check, import_tensorflow, printable
 from bert_keras.renamed import warn_renamed
 

@@ -12,10 +12,12 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from bert_keras.arguments import Parser
-from bert_keras.errors import import_tensorflow, run_command
+from bert_keras.errors import check, import_tensorflow, run_command
 
 MODULES = [f"bert_keras.cli.{name}" for name in ("training", "tasks", "models", "listing")]
-WITHOUT_TENSORFLOW = ("list", "serve")  # `serve` imports it after it has checked the folders
+# Commands that first check their arguments, and then import TensorFlow if they need it.
+CHECK_FIRST = ("list", "serve", "pretrain", "finetune")
+INPUTS = ("data", "train", "dev", "records")  # options that name a file or a folder to read
 Argument = tuple[tuple[str, ...], dict[str, Any]]  # the arguments of `add_argument`
 
 
@@ -116,18 +118,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = COMMANDS[options.command].run
 
     def run() -> None:
-        backend = os.environ.get("KERAS_BACKEND", "tensorflow")
-        if options.command not in WITHOUT_TENSORFLOW and backend == "tensorflow":
-            import_tensorflow(what="Keras without KERAS_BACKEND=jax")
-            from bert_keras.distribution.numerics import add_in_one_order
-
-            add_in_one_order()
+        for name in INPUTS:
+            path = getattr(options, name, None) or ""
+            is_found = path == "" or os.path.exists(path) or path.startswith("tfds:")
+            check(is_found, f"--{name} {path} does not exist; expected a file or a folder")
+        if options.command not in CHECK_FIRST:
+            start_keras()
         chosen(options)
 
     return run_command(f"bert-keras {options.command}", run, debug=options.debug)
 
 
-MODEL = option("model", "MODEL", "OUTPUT/model of a run, or any checkpoint")
+def start_keras() -> None:
+    """Imports TensorFlow without its notes, unless Keras has another backend."""
+    if os.environ.get("KERAS_BACKEND", "tensorflow") == "tensorflow":
+        import_tensorflow(what="Keras without KERAS_BACKEND=jax")
+        from bert_keras.distribution.numerics import add_in_one_order
+
+        add_in_one_order()
+
+
 DEVICES = (
     option("--strategy", "NAME", "auto, one, mirrored, multiworker or tpu", "auto"),
     option("--precision", "NAME", "auto, float32, bfloat16 or float16", "auto"),

@@ -4,11 +4,14 @@ import argparse
 import os
 
 from bert_keras.arguments import one_of
-from bert_keras.cli.listing import task_names
-from bert_keras.cli.program import DEVICES, command, devices, flag, option, required
+from bert_keras.cli.listing import TASKS, checkpoint, task_names
+from bert_keras.cli.program import DEVICES, command, devices, flag, option, required, start_keras
 from bert_keras.cli.tasks import print_table
+from bert_keras.downstream.names import ALIASES
 from bert_keras.errors import InputError, check
+from bert_keras.families import preset
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
+from bert_keras.runs.settings import check_finetune_names, finetune_settings, pretrain_settings
 
 TRAINING = (
     option(
@@ -22,7 +25,12 @@ TRAINING = (
     option("--learning-rate", "RATE", "--set learning_rate=RATE", type=float),
     option("--batch-size", "N", "--set batch_size=N", type=int),
     option("--seed", "N", "--set seed=N", type=int),
-    option("--teacher", "DIR", "a model of the same kind for distillation; see --set alpha_soft"),
+    option(
+        "--teacher",
+        "MODEL",
+        "a model of the same kind for distillation; see --set alpha_soft",
+        type=checkpoint,
+    ),
     *DEVICES,
 )
 
@@ -74,7 +82,13 @@ def demo(options: argparse.Namespace) -> None:
         "recipe", "RECIPE", "see bert-keras list recipes", type=one_of(PRETRAIN.keys, what="recipe")
     ),
     required("--records", "DIR", "a folder that bert-tfrecords build wrote"),
-    option("--from", "DIR", "a checkpoint to continue from, with its training state", dest="start"),
+    option(
+        "--from",
+        "CHECKPOINT",
+        "a checkpoint to continue from, with its training state",
+        dest="start",
+        type=checkpoint,
+    ),
     option("--output", "DIR", "the folder of the run"),
     flag("--dry-run", "take ten steps, print the cost of the run, write nothing"),
     option("--steps", "N", "--set num_steps=N", dest="num_steps", type=int),
@@ -86,19 +100,19 @@ def demo(options: argparse.Namespace) -> None:
 )
 def pretrain(options: argparse.Namespace) -> None:
     """Pretrain on records with a recipe; the same command continues an interrupted run."""
-    from bert_keras.families import preset
+    check(options.dry_run or options.output, "--output DIR is missing; name a new folder")
+    changes = _changes(options, "num_steps")
+    if not options.teacher:
+        pretrain_settings(options.recipe, teacher=None, changes=changes)  # before TensorFlow
+    start_keras()
     from bert_keras.runs.pretrain import forecast, pretrain
-    from bert_keras.runs.settings import pretrain_settings
 
-    recipe, teacher = pretrain_settings(
-        options.recipe, teacher=options.teacher, changes=_changes(options, "num_steps")
-    )
+    recipe, teacher = pretrain_settings(options.recipe, teacher=options.teacher, changes=changes)
     arguments = {"records": options.records, "pretrained": options.start, "teacher": teacher}
 
     def hidden_size() -> int:
         return _hidden_size(options.start) if options.start else preset(recipe.size).hidden_size
 
-    check(options.dry_run or options.output, "--output DIR is missing; name a new folder")
     with devices(options, hidden_size=hidden_size):
         if options.dry_run:
             print(forecast(recipe, **arguments))
@@ -109,10 +123,16 @@ def pretrain(options: argparse.Namespace) -> None:
 
 @command(
     option("task", "TASK", "see bert-keras list tasks", type=one_of(task_names, what="task")),
-    required("--from", "DIR", "OUTPUT/model of a run, or any checkpoint", dest="pretrained"),
+    required(
+        "--from",
+        "CHECKPOINT",
+        "OUTPUT/model of a run, or any checkpoint",
+        dest="pretrained",
+        type=checkpoint,
+    ),
     option("--data", "DIR", "a folder of the task's official files, or tfds:NAME"),
-    option("--train", "FILE", "a training file in place of --data; needs --dev"),
-    option("--dev", "FILE", "a file of held-out examples"),
+    option("--train", "FILE", "a training file in place of --data"),
+    option("--dev", "FILE", "a file of held-out examples (default: a tenth of --train)"),
     required("--output", "DIR", "the folder of the run"),
     option(
         "--recipe",
@@ -143,17 +163,19 @@ def pretrain(options: argparse.Namespace) -> None:
 )
 def finetune(options: argparse.Namespace) -> None:
     """Fine-tune on a task and keep the best epoch; the same command continues a stopped run."""
+    changes = _changes(options, "num_epochs", "max_length", "warmup_ratio")
+    check(
+        bool(options.data) != bool(options.train) and bool(options.train) >= bool(options.dev),
+        "expected --data DIR, or --train FILE and possibly --dev FILE",
+    )
+    if not options.teacher and options.task in (*TASKS, *ALIASES):
+        check_finetune_names(options.task, options.recipe, changes=changes)
+    start_keras()
     from bert_keras.runs.finetune import finetune
-    from bert_keras.runs.settings import finetune_settings
     from bert_keras.runs.study import study
 
-    changes = _changes(options, "num_epochs", "max_length", "warmup_ratio")
     task, recipe, teacher = finetune_settings(
         options.task, options.recipe, teacher=options.teacher, changes=changes
-    )
-    check(
-        bool(options.data) != bool(options.train) and bool(options.train) == bool(options.dev),
-        "expected --data DIR, or --train FILE with --dev FILE",
     )
     rates, changed = options.learning_rates, {change.partition("=")[0] for change in changes}
     is_study = options.seeds != 1 or rates is not None
@@ -195,14 +217,14 @@ def finetune(options: argparse.Namespace) -> None:
         "table",
         "TABLE",
         "table5 (tasks), table6 (sizes), c1 (steps) or c2 (masking)",
-        choices=("table5", "table6", "c1", "c2"),
+        type=one_of(lambda: ("table5", "table6", "c1", "c2"), what="table"),
     ),
     option(
         "--scale",
         "SCALE",
         "tiny (an hour), small (some hours, table5 and c2) or paper (GPUs)",
         "tiny",
-        choices=("tiny", "small", "paper"),
+        type=one_of(lambda: ("tiny", "small", "paper"), what="scale"),
     ),
     required("--data", "DIR", "a folder with corpus/*.txt and any of glue/MNLI, squad, ..."),
     option("-o --output", "DIR", "the folder of all runs"),

@@ -9,8 +9,8 @@ from bert_keras.downstream.glue import GLUE_TASKS
 from bert_keras.downstream.korean.questions import QUESTION_TASKS
 from bert_keras.downstream.korean.tags import TAG_TASKS
 from bert_keras.downstream.korean.texts import KOREAN_TASKS
-from bert_keras.downstream.ner.features import NER_FEATURES_TASK
 from bert_keras.downstream.names import ALIASES
+from bert_keras.downstream.ner.features import NER_FEATURES_TASK
 from bert_keras.downstream.ner.task import NER_TASK
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
 from bert_keras.downstream.sentences.retrieval import RETRIEVAL_TASK

@@ -2,6 +2,8 @@
 
 import dataclasses
 import os
+import random
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -14,7 +16,7 @@ from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.config import ModelMetadata
 from bert_keras.data.batches import Batches
-from bert_keras.data.encoded import Encoded
+from bert_keras.data.encoded import Encoded, say_cut
 from bert_keras.distribution.loss import global_loss
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.downstream.batches import Predictor, training_batches
@@ -43,6 +45,19 @@ from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
 
+DEV_SEED = 1
+HELD_OUT = "a tenth of train"  # in place of the name of a dev file
+
+
+def divided(examples: Sequence) -> tuple[list, list]:
+    """Divides examples into nine tenths and a random tenth, each label in proportion."""
+    check(len(examples) > 1, "the training file has 1 example; expected more, or a dev file")
+    order = random.Random(DEV_SEED).sample(range(len(examples)), len(examples))
+    order.sort(key=lambda index: str(getattr(examples[index], "label", "")))
+    held_out = {*order[len(order) % 10 // 2 :: 10]}
+    train = [each for index, each in enumerate(examples) if index not in held_out]
+    return train, [examples[index] for index in sorted(held_out)]
+
 
 @accepts_former_names(**FORMER_NAMES)
 class TaskRun:
@@ -56,7 +71,8 @@ class TaskRun:
         recipe: The hyperparameters, or the name of a recipe.
         pretrained: A checkpoint of any format.
         data: A folder with the task's official files, a TFDS builder as `tfds:NAME`, or the paths
-            of the files "train" and "dev".
+            of the files "train" and "dev". Without "dev", a tenth of the training examples is
+            held out, the same in every run, with the labels in proportion.
         teacher: A model of the same task from which to distil.
         features: The folder for features of a frozen encoder.
         **changes: New values of fields of the recipe, the task and the distillation.
@@ -97,8 +113,7 @@ class TaskRun:
         self.recipe, self.pretrained, self.features = recipe, pretrained, Path(features)
         files = data if isinstance(data, Mapping) else task.files(os.fspath(data))
         self.files = {split: os.fspath(path) for split, path in files.items()}
-        missing = sorted({"train", "dev"} - {*self.files})
-        check(not missing, f"data has no {' and '.join(missing)}; name the file of each")
+        check("train" in self.files, "data has no train; name the file")
         self.checkpoint = open_text_checkpoint(pretrained)
         task.check_encoder(self.checkpoint.metadata.config)
         for name, default in (("num_lstm_layers", 0), ("layerwise_lr_decay", 1.0)):
@@ -108,11 +123,20 @@ class TaskRun:
             )
         examples = task.read(self.files["train"], split="train")
         self.task = task.with_labels_of(examples)
+        if "dev" in self.files:
+            self.dev_examples = self.task.read(self.files["dev"], split="dev")
+        else:
+            examples, self.dev_examples = divided(examples)
+            print(
+                f"dev: {len(self.dev_examples):,} of the {len(examples + self.dev_examples):,} "
+                f"examples of {self.files['train']}; the others are trained",
+                file=sys.stderr,
+            )
         num_used = min(recipe.max_train_examples or len(examples), len(examples))
         self.examples = [examples[i * len(examples) // num_used] for i in range(num_used)]
-        self.dev_examples = self.task.read(self.files["dev"], split="dev")
         self._encoded = self.task.encode(self.examples, self.checkpoint.tokenizer)
         self._dev_encoded = self.task.encode_to_score(self.dev_examples, self.checkpoint.tokenizer)
+        say_cut(self._encoded, self._dev_encoded, max_length=self.task.max_length)
         # The steps that read every row once, in the first epoch.
         batches = self._encoded.shuffled_batches(batch_size=recipe.batch_size, seed=recipe.seed)
         counts = enumerate(accumulate(map(len, batches)), start=1)
@@ -270,7 +294,8 @@ def finetune(
             sizes under 768, "laptop" for models of `laptop-10min`, or "demo".
         pretrained: A checkpoint of any format. A model of the same task and labels keeps its head.
         data: A folder with the task's official files, a TFDS builder as `tfds:NAME`, or the paths
-            of the files "train" and "dev".
+            of the files "train" and "dev". Without "dev", a tenth of the training examples is
+            held out, the same in every run, with the labels in proportion.
         output: The folder for the best model, its predictions on dev, logs and scores.
         teacher: A model of the same task from which to distil. It is not saved.
         features: The folder for the encoder outputs that a task with a frozen encoder computes
@@ -378,7 +403,9 @@ def _train(run: TaskRun, output: Path, *, teaching: dict) -> dict:
         metadata=run.metadata,
         vocabulary=run.checkpoint.vocabulary,
         sections={
-            "Data": {split: Path(run.files[split]).name for split in ("train", "dev")},
+            "Data": {
+                split: Path(run.files.get(split, HELD_OUT)).name for split in ("train", "dev")
+            },
             "Task": run.task.settings(),
             "Recipe": dataclasses.asdict(recipe),
             "Scores on dev": scores,

@@ -3,13 +3,12 @@
 import dataclasses
 from collections.abc import Iterable, Mapping
 from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from bert_keras.downstream.task import Task
+from bert_keras.downstream.names import ALIASES, SETTINGS
 from bert_keras.errors import InputError, check_name
 from bert_keras.files import StrPath
 from bert_keras.renamed import with_new_names
-from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.recipes import (
     FINETUNE,
     FORMER_NAMES,
@@ -17,6 +16,10 @@ from bert_keras.runs.recipes import (
     FinetuneRecipe,
     PretrainRecipe,
 )
+
+if TYPE_CHECKING:  # both import Keras
+    from bert_keras.downstream.task import Task
+    from bert_keras.runs.distillation import Distillation
 
 Changes = Mapping[str, Any] | Iterable[str]  # see `with_changes`
 
@@ -100,34 +103,52 @@ def named_recipe(recipes: Mapping[str, Any], name: str, *, changes: Changes = ()
 
 def task_recipes(task: str) -> dict[str, FinetuneRecipe]:
     """Returns the fine-tuning recipes for the task of a name."""
+    task = ALIASES.get(task, task)
     return {name: recipes.get(task, recipes[""]) for name, recipes in FINETUNE.items()}
 
 
+def check_finetune_names(task: str, recipe: str, *, changes: Iterable[str]) -> None:
+    """Checks the names of a fine-tuning without a teacher before Keras is imported."""
+    found = named_recipe(task_recipes(task), recipe)
+    table = [each.name for each in dataclasses.fields(found)]
+    known = [*table, "max_length", *SETTINGS.get(ALIASES.get(task, task), ())]
+    names = with_new_names(dict(map(_name_and_value, changes)), FORMER_NAMES)
+    for name in names:
+        check_name(name, known, what="setting")
+    with_changes(found, changes={n: value for n, value in names.items() if n in table})
+
+
 def pretrain_settings(
-    recipe: str | PretrainRecipe, *, teacher: StrPath | Distillation | None, changes: Changes
-) -> tuple[PretrainRecipe, Distillation | None]:
+    recipe: str | PretrainRecipe, *, teacher: "StrPath | Distillation | None", changes: Changes
+) -> "tuple[PretrainRecipe, Distillation | None]":
     """Returns the recipe and the distillation of a pretraining, both with the changes."""
     found = named_recipe(PRETRAIN, recipe) if isinstance(recipe, str) else recipe
-    if teacher and not isinstance(teacher, Distillation):
-        teacher = Distillation.of_pretraining(teacher)
-    found, distillation = with_changes(found, teacher or None, changes=changes)
+    distillation = _distillation(teacher, "of_pretraining")
+    found, distillation = with_changes(found, distillation, changes=changes)
     return found, distillation
 
 
 def finetune_settings(
-    task: str | Task,
+    task: "str | Task",
     recipe: str | FinetuneRecipe,
     *,
-    teacher: StrPath | Distillation | None,
+    teacher: "StrPath | Distillation | None",
     changes: Changes,
-) -> tuple[Task, FinetuneRecipe, Distillation | None]:
+) -> "tuple[Task, FinetuneRecipe, Distillation | None]":
     """Returns the task, the recipe and the distillation of a fine-tuning, with the changes."""
     if isinstance(task, str):
         from bert_keras.downstream.catalog import named_task  # imports every task
 
         task = named_task(task)
     found = named_recipe(task_recipes(task.name), recipe) if isinstance(recipe, str) else recipe
-    if teacher and not isinstance(teacher, Distillation):
-        teacher = Distillation.of_task(teacher)
-    found, known, distillation = with_changes(found, task, teacher or None, changes=changes)
+    distillation = _distillation(teacher, "of_task")
+    found, known, distillation = with_changes(found, task, distillation, changes=changes)
     return known, found, distillation
+
+
+def _distillation(teacher: "StrPath | Distillation | None", kind: str) -> "Distillation | None":
+    if not teacher:
+        return None
+    from bert_keras.runs.distillation import Distillation
+
+    return teacher if isinstance(teacher, Distillation) else getattr(Distillation, kind)(teacher)
