@@ -44,7 +44,8 @@ class Parser(argparse.ArgumentParser):
         return super().add_argument(*names, **details)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, printable(f"{self.prog}: {message}; see {self.prog} --help\n"))
+        message = f"{self.prog}: {message}; see {self.prog} --help".replace("?;", "?")
+        self.exit(2, printable(f"{message}\n"))
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
         """Parses the arguments; an unknown command or flag ends the program with exit code 2."""

@@ -86,7 +86,7 @@ def demo(options: argparse.Namespace) -> None:
         "--from",
         "CHECKPOINT",
         "a checkpoint to continue from, with its training state",
-        dest="start",
+        dest="pretrained",
         type=checkpoint,
     ),
     option("--output", "DIR", "the folder of the run"),
@@ -108,10 +108,14 @@ def pretrain(options: argparse.Namespace) -> None:
     from bert_keras.runs.pretrain import forecast, pretrain
 
     recipe, teacher = pretrain_settings(options.recipe, teacher=options.teacher, changes=changes)
-    arguments = {"records": options.records, "pretrained": options.start, "teacher": teacher}
+    arguments = {"records": options.records, "pretrained": options.pretrained, "teacher": teacher}
 
     def hidden_size() -> int:
-        return _hidden_size(options.start) if options.start else preset(recipe.size).hidden_size
+        return (
+            _hidden_size(options.pretrained)
+            if options.pretrained
+            else preset(recipe.size).hidden_size
+        )
 
     with devices(options, hidden_size=hidden_size):
         if options.dry_run:
@@ -155,7 +159,7 @@ def pretrain(options: argparse.Namespace) -> None:
     *TRAINING,
     examples="""
   bert-keras finetune mrpc --data glue/MRPC --from bert-base-uncased --output runs/mrpc
-  bert-keras finetune classification --train train.csv --dev dev.csv \\
+  bert-keras finetune classification --train train.csv \\
     --set text_columns=title,body label_column=topic --from runs/tiny/model \\
     --recipe small-models --output runs/topics
   bert-keras finetune rte --data glue/RTE --from bert-base-uncased --output runs/rte \\
@@ -184,12 +188,14 @@ def finetune(options: argparse.Namespace) -> None:
             raise InputError(f"--set {name} has no effect on a study, which sets it; omit it")
     rates = (recipe.learning_rate,) if rates is None else rates or recipe.learning_rates
 
+    files = {n: getattr(options, n) for n in ("train", "dev") if getattr(options, n)}
+
     def run(recipe, output) -> dict:
         return finetune(
             task,
             recipe,
             pretrained=options.pretrained,
-            data=options.data or {"train": options.train, "dev": options.dev},
+            data=options.data or files,
             output=output,
             teacher=teacher,
             features=os.path.join(options.output, "features"),

@@ -109,6 +109,7 @@ def model_predictions(
 
     def predict() -> Sequence:
         encoded = known.encode_to_score(examples, tokenizer)
+        say_cut(encoded, max_length=known.max_length)
         outputs, _ = Predictor(loaded)(encoded, batch_size=batch_size)
         return known.predictions(examples, encoded, outputs)
 
