@@ -403,9 +403,7 @@ def _train(run: TaskRun, output: Path, *, teaching: dict) -> dict:
         metadata=run.metadata,
         vocabulary=run.checkpoint.vocabulary,
         sections={
-            "Data": {
-                split: Path(run.files.get(split, HELD_OUT)).name for split in ("train", "dev")
-            },
+            "Data": {name: Path(run.files.get(name, HELD_OUT)).name for name in ("train", "dev")},
             "Task": run.task.settings(),
             "Recipe": dataclasses.asdict(recipe),
             "Scores on dev": scores,
