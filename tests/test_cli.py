@@ -1,5 +1,6 @@
 """The command line: names, lists, several workers, exhausted memory, interruption."""
 
+import dataclasses
 import json
 import shlex
 import subprocess
@@ -11,6 +12,7 @@ import tensorflow as tf
 from bert_keras.cli import main
 from bert_keras.cli.program import command_parser
 from bert_keras.downstream.catalog import TASKS
+from bert_keras.downstream.names import ALIASES, SETTINGS
 from bert_keras.errors import InputError
 from bert_keras.models import BertPretrainer
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -31,6 +33,7 @@ FINETUNE = (
     "finetune classification --from {}/pretrainer --train {}/train.tsv --dev {}/train.tsv "
     "--output {}/new --recipe demo --max-length 12"
 )
+START = f"finetune classification --from m --train {__file__} --output new "
 
 
 @pytest.mark.parametrize(
@@ -40,7 +43,16 @@ FINETUNE = (
         ("finetune mrpc --recipe papr", "did you mean 'paper'"),
         ("pretrain dmeo", "did you mean 'demo'"),
         ("dance", "pretrain"),
-        ("finetune mrpc --learning-rat 1", "--from"),  # no abbreviations of flags
+        ("finetun", "did you mean 'finetune'"),
+        (START + "--recipe papr", "did you mean 'paper'"),
+        (START + "--set lerning_rate=1", "did you mean 'learning_rate'"),
+        (START + "--set text_colums=a", "did you mean 'text_columns'"),
+        (START + "--train none.csv", "--train none.csv does not exist"),
+        ("pretrain demo --records none --output new", "--records none does not exist"),
+        ("evaluate mrpc --data .", "'mrpc' is a task"),
+        ("evaluate mrpc --model m --data .", "--model is now the first argument"),
+        ("export m name --to saved", "--to is now --output"),
+        ("finetune mrpc --learning-rat 1", "did you mean '--learning-rate'"),
     ],
 )
 def test_a_mistyped_name_is_answered_without_tensorflow(command, word):
@@ -53,7 +65,7 @@ def test_a_mistyped_name_is_answered_without_tensorflow(command, word):
 def test_names_are_listed(capsys):
     assert main(["list", "tasks"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert names == [*TASKS]
+    assert names == [*TASKS, *ALIASES]
     for what, words in (("recipes", "pretrain electra-tiny"), ("models", "roberta-base")):
         assert main(["list", what]) == 0
         assert words in capsys.readouterr().out
@@ -109,3 +121,9 @@ def test_an_interrupted_run_says_that_it_continues(inputs, capsys, monkeypatch):
     assert main(command.replace("{}", str(inputs)).split()) == 130
     last_line = capsys.readouterr().err.splitlines()[-1]
     assert last_line == "bert-keras finetune: interrupted; the same command continues the run"
+
+
+def test_settings_are_known_without_importing_the_tasks():
+    for name, task in TASKS.items():
+        fields = {each.name for each in dataclasses.fields(task) if "is_fixed" not in each.metadata}
+        assert fields == {"max_length", *SETTINGS.get(name, ())}, name

@@ -141,7 +141,7 @@ MISTAKES = {
     "other vocabulary": (FINETUNE + " --from other-vocabulary", "vocabulary"),
     "truncated weights": (FINETUNE + " --from truncated", "model.safetensors"),
     "max_length": (FINETUNE + " --max-length 17", "17"),
-    "no dev file": (FINETUNE.replace("--dev train.tsv", ""), "--dev"),
+    "no training file": (FINETUNE.replace("--train train.tsv", ""), "--train FILE"),
     "train file": (FINETUNE + " --train none.tsv", "none.tsv"),
     "column": (FINETUNE + " --set text_columns=title", "'title'"),
     "label column": (FINETUNE + " --set label_column=mood", "'mood'"),

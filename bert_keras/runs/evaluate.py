@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bert_keras.data.encoded import say_cut
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import task_of
 from bert_keras.downstream.task import Task, examples_file
