@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -79,9 +80,17 @@ def text_lines(path: StrPath) -> Iterator[str]:
 
 def utf8_error(path: StrPath, number: int, error: UnicodeDecodeError) -> InputError:
     """Returns the error for line `number` of a file, which is not UTF-8."""
+    encoding = "LATIN1"
+    with contextlib.suppress(UnicodeDecodeError):
+        is_korean = re.search("[\uac00-\ud7a3]", error.object.decode("cp949"))
+        encoding = "CP949" if is_korean else encoding
+    if error.object.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "UTF-16"
+    name = Path(path)
     return InputError(
         f"{path}, line {number} is not UTF-8 (byte {error.object[error.start]:#04x} at column "
-        f"{error.start + 1}); convert the file to UTF-8 first"
+        f"{error.start + 1}); convert the file: iconv -f {encoding} -t UTF-8 {path} > "
+        f"{name.with_name(f'{name.stem}-utf8{name.suffix}')}"
     )
 
 

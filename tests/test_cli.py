@@ -56,7 +56,8 @@ MISTYPED = {
 def test_mistyped_names_are_answered_without_tensorflow():
     code = (
         "import shlex, sys\nfrom bert_keras.cli import main\nfor command in sys.argv[1:]:\n"
-        "    try: code = main(shlex.split(command))\n    except SystemExit as stop: code = stop.code\n"
+        "    try: code = main(shlex.split(command))\n"
+        "    except SystemExit as stop: code = stop.code\n"
         "    assert code == 2 and not {'tensorflow', 'keras'} & {*sys.modules}"
     )
     run = subprocess.run([sys.executable, "-c", code, *MISTYPED], capture_output=True, text=True)

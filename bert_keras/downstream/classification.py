@@ -77,7 +77,8 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
 
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
         """Reads the rows of a table; a label must be one of `labels` if these are set."""
-        columns = (*self.text_columns, *([self.label_column] if needs_labels(split) else []))
+        label = {"label_column": (self.label_column,)} if needs_labels(split) else {}
+        columns = {"text_columns": self.text_columns, **label}
         lists = (self.label_column,) if self.kind == "many" else ()
         return [
             self.example(

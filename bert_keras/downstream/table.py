@@ -3,8 +3,10 @@
 import csv
 import json
 import os
+import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ Lines = Iterable[tuple[str, list[str]]]  # the location and the fields of each
 def table_rows(
     path: StrPath,
     *,
-    columns: Sequence[str],
+    columns: Sequence[str] | Mapping[str, Sequence[str]],
     headerless: Sequence[str] = (),
     skips_broken: bool = False,
     lists: Sequence[str] = (),
@@ -28,11 +30,12 @@ def table_rows(
 
     Args:
         path: The table. A `.tsv` or `.txt` file has tab-separated columns, a header line and no
-            quoting, like GLUE's files. A `.csv` file has a header line, commas and double quotes. A
-            `.jsonl` file has one object per line, and a `.json` file is a list of objects; numbers
-            and booleans become text, null means a missing column, and the column `a.b` is the value
-            `b` of an object `a`, as in KLUE's files. `tfds:NAME:SPLIT` is a split of TFDS.
-        columns: The columns that each row must have.
+            quoting, like GLUE's files. A `.csv` file has a header line, double quotes, and commas,
+            semicolons, tabs or `|` between columns. A `.jsonl` file has one object per line, and a
+            `.json` file is a list of objects; numbers and booleans become text, null means a
+            missing column, and the column `a.b` is the value `b` of an object `a`, as in KLUE's
+            files. `tfds:NAME:SPLIT` is a split of TFDS.
+        columns: The columns that each row must have, or those of each setting that names some.
         headerless: The column names of a file without a header line. A first line that contains all
             names of `columns` is still taken as a header.
         skips_broken: Whether rows with a wrong number of columns are skipped and counted on stderr
@@ -40,6 +43,8 @@ def table_rows(
         lists: Columns of JSON and TFDS that may be lists; their texts are joined by commas. Other
             lists are ignored.
     """
+    settings = columns if isinstance(columns, Mapping) else {}
+    columns = [*chain(*settings.values())] if settings else [*columns]
     suffix = Path(path).suffix
     if is_tfds(path):
         rows = ((f"{path}, row {n}", r) for n, r in enumerate(tfds_rows(os.fspath(path)), start=1))
@@ -47,7 +52,7 @@ def table_rows(
     elif suffix in (".jsonl", ".json"):
         rows = _as_text(_json_rows(path), lists)
     elif suffix in (".tsv", ".txt", ".csv"):
-        lines = _csv_lines(path) if suffix == ".csv" else _tsv_lines(path)
+        lines = _csv_lines(path, columns) if suffix == ".csv" else _tsv_lines(path)
         rows = _rows(lines, columns, headerless, skips_broken)
     else:
         raise InputError(f"{path} ends in {suffix!r}; expected .tsv, .txt, .csv, .jsonl or .json")
@@ -56,9 +61,22 @@ def table_rows(
         for column in columns:
             if column not in values:
                 names = ", ".join(map(repr, values))
-                raise InputError(f"{location} has no column {column!r}; it has {names}")
+                found = f"{location} has no column {column!r}; it has {names}"
+                raise InputError(found + _example(settings, [*values]))
         yield location, values
     check(location, f"{path} has no rows; expected at least one")
+
+
+def _example(settings: Mapping[str, Sequence[str]], header: Sequence[str]) -> str:
+    """Returns "; name yours: --set ..." with columns that the table has."""
+    used = [*chain(*settings.values())]
+    others = (name for name in header if name not in used)
+    values = {
+        setting: ",".join(name if name in header else next(others, "COLUMN") for name in names)
+        for setting, names in settings.items()
+    }
+    example = " ".join(f"{setting}={shlex.quote(value)}" for setting, value in values.items())
+    return f"; name yours, such as --set {example}" if settings else ""
 
 
 def _tsv_lines(path: StrPath) -> Lines:
@@ -66,8 +84,12 @@ def _tsv_lines(path: StrPath) -> Lines:
         yield f"{path}, line {number}", line.split("\t")
 
 
-def _csv_lines(path: StrPath) -> Lines:
-    reader, start = csv.reader((f"{line}\n" for line in text_lines(path)), strict=True), 1
+def _csv_lines(path: StrPath, columns: Sequence[str]) -> Lines:
+    header = next(iter(text_lines(path)), "")
+    splits = {mark: next(csv.reader([header], delimiter=mark), []) for mark in ",;\t|"}
+    delimiter = max(splits, key=lambda m: (len({*columns} & {*splits[m]}), len(splits[m])))
+    lines = (f"{line}\n" for line in text_lines(path))
+    reader, start = csv.reader(lines, delimiter=delimiter, strict=True), 1
     try:
         for fields in reader:
             yield f"{path}, line {reader.line_num}", fields

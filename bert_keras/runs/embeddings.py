@@ -3,13 +3,14 @@
 import hashlib
 import itertools
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError, check, counted
 from bert_keras.files import (
     StrPath,
     atomic_file,
@@ -33,7 +34,7 @@ def write_embeddings(
     dimensions: int | None = None,
     prompt: str | None = None,
 ) -> tuple[int, int]:
-    """Writes the embedding of each line of a text file.
+    """Writes the embedding of each line of a text file; blank lines are skipped and counted.
 
     The vectors are collected in the folder OUTPUT.partial. If the run is stopped, the next call
     with the same arguments continues it, and `output` gets the same bytes.
@@ -52,8 +53,7 @@ def write_embeddings(
         The number of embeddings and their size E.
 
     Raises:
-        InputError: An argument is invalid, a line is blank, or OUTPUT.partial belongs to other
-            arguments.
+        InputError: An argument is invalid, or OUTPUT.partial belongs to other arguments.
     """
     output = Path(output)
     check(output.suffix in _WRITERS, f"{output}: expected a name that ends in .npy or .parquet")
@@ -96,17 +96,19 @@ def write_embeddings(
 
 
 def _survey(texts: StrPath) -> tuple[int, str]:
-    """Returns the number of lines and a SHA-256 of them; checks that each line has a text."""
-    digest, number = hashlib.sha256(), 0
-    for number, text in enumerate(text_lines(texts), start=1):
-        check(text.strip(), f"{texts}, line {number} is blank; expected a text on each line")
+    """Returns the number of texts and a SHA-256 of them."""
+    digest, num_texts, num_blank = hashlib.sha256(), 0, 0
+    for text in text_lines(texts):
+        num_texts, num_blank = num_texts + bool(text.strip()), num_blank + (not text.strip())
         digest.update(text.encode() + b"\n")
-    check(number, f"{texts} is empty; expected a text on each line")
-    return number, digest.hexdigest()
+    check(num_texts, f"{texts} has no text; expected one on each line")
+    if num_blank:
+        print(f"skipped {counted(num_blank, 'blank line')} of {texts}", file=sys.stderr)
+    return num_texts, digest.hexdigest()
 
 
 def _chunks(texts: StrPath) -> Iterator[list[str]]:
-    lines = iter(text_lines(texts))
+    lines = filter(str.strip, text_lines(texts))
     while chunk := list(itertools.islice(lines, CHUNK_TEXTS)):
         yield chunk
 

@@ -1,5 +1,7 @@
 """Tables in TSV, CSV, JSON and TFDS: values and error messages."""
 
+import dataclasses
+
 import pytest
 import tensorflow_datasets as tfds
 
@@ -33,6 +35,8 @@ def read_table(path, text, *columns):
         ("a.tsv", '\ufefft\tl\nhe said "no\t0\nb , \t1\n', [['he said "no', "0"], ["b , ", "1"]]),
         ("a.csv", 'l,t\r\nx,"one, ""two""\nthree"\r\ny,four\r\n',
          [['one, "two"\nthree', "x"], ["four", "y"]]),
+        *(("a.csv", text.replace(";", mark), [["a, b", "x"]])
+          for text in ("t;l;n\n\"a, b\";x;1,5\n",) for mark in ";\t|"),
         ("a.jsonl", '{"t": "café", "l": 1, "x": {}}\n\n{"t": "b", "l": true}\n',
          [["café", "1"], ["b", "true"]]),
     ],
@@ -52,7 +56,8 @@ def test_columns_of_objects_in_json_are_named_with_a_dot(tmp_path):
         ("a.tsv", "t\tl\n", "a.tsv has no rows"),
         ("a.tsv", "t\tl\na\tb\nc\n", "a.tsv, line 3 has 1 column; expected 2, t, l"),
         ("a.tsv", "x\tl\na\tb\n", "a.tsv, line 2 has no column 't'; it has 'x', 'l'"),
-        ("a.tsv", b"t\tl\ncaf\xe9\tb\n", "a.tsv, line 2 is not UTF-8"),
+        ("a.tsv", b"t\tl\ncaf\xe9\tb\n", "line 2 is not UTF-8 .* LATIN1 .* > .*a-utf8.tsv"),
+        ("a.csv", "t,l\n\uc88b\ub2e4,1\n".encode("cp949"), "iconv -f CP949 -t UTF-8"),
         ("a.jsonl", "[1]\n", "a.jsonl, line 1 is not a JSON object"),
         ("a.jsonl", '\n{"t": {"x": 1}}\n', "line 2 has no column 't'; it has 't.x'"),
         ("a.jsonl", '{"t": null}\n', "a.jsonl, line 1 has no column 't'"),
@@ -78,3 +83,11 @@ def test_squad_is_read_from_a_folder_of_tfds(tmp_path):
     assert task.files(path) == {"train": f"{path}:train", "dev": f"{path}:validation"}
     (question,) = task.read(f"{path}:validation", split="dev")
     assert (question.id, question.answers[0].text) == ("q1", "Lyon")
+
+
+def test_a_missing_column_is_answered_with_the_option(tmp_path):
+    (tmp_path / "a.csv").write_text("review text;stars;label\ngood film;5;pos\n")
+    task = dataclasses.replace(named_task("classification"), text_columns=("title", "body"))
+    message = "no column 'title'; .* --set text_columns='review text,stars' label_column=label"
+    with pytest.raises(InputError, match=message):
+        task.read(tmp_path / "a.csv")

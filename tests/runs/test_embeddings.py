@@ -58,6 +58,12 @@ def test_formats(model, lines, expected, tmp_path):
     assert str(table.schema.field("vector").type) == "fixed_size_list<element: float>[8]"
 
 
+def test_blank_lines_are_skipped_and_counted(model, tmp_path, capsys):
+    (tmp_path / "lines.txt").write_text("\na b\n\n  \nc\n")
+    assert write_embeddings(tmp_path / "lines.txt", tmp_path / "v.npy", model=model) == (2, 8)
+    assert "skipped 3 blank lines" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_dimensions_and_prompt(model, lines, expected, tmp_path, capsys):
     command = f"embed {model} --data {lines} --output {tmp_path}/short.npy --dimensions 3"
@@ -101,8 +107,7 @@ def test_a_stopped_run_continues(model, lines, tmp_path, monkeypatch, suffix):
 @pytest.mark.parametrize(
     ("content", "options", "word"),
     [
-        ("a\nb\n \t\n", {}, "line 3"),
-        ("", {}, "empty"),
+        (" \n", {}, "no text"),
         ("a\n", {"dimensions": 9}, "9"),
         ("a\n", {"dimensions": 0}, "0"),
         ("a\n", {"prompt": "title"}, "title"),

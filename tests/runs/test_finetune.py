@@ -211,3 +211,15 @@ def test_a_continued_run_with_a_frozen_encoder_has_the_same_weights(tmp_path):
         other = dataclasses.replace(task, layers="concat-last-four")
         finetune(other, recipe, output=tmp_path / "refused", **arguments)
     assert not (tmp_path / "refused").exists()
+
+
+def test_a_tenth_of_the_training_file_is_held_out_with_each_label(files, tmp_path, capsys):
+    rows = [f"good film\tfilm\t{number % 4 == 0:d}" for number in range(40)]
+    (tmp_path / "rows.tsv").write_text("\n".join(["one\ttwo\tlabel", *rows]) + "\n")
+    task = dataclasses.replace(TASK, text_columns=("one",))
+    arguments = {"pretrained": encoder(tmp_path / "start"), "data": {"train": files["train"]}}
+    first, again = (TaskRun(task, RECIPE, **arguments, seed=seed) for seed in (1, 2))
+    assert first.dev_examples == again.dev_examples
+    assert sorted(each.label for each in first.dev_examples) == ["0", "0", "0", "1"]
+    assert not {*first.examples} & {*first.dev_examples} and len(first.examples) == 36
+    assert "dev: 4 of the 40 examples" in capsys.readouterr().err

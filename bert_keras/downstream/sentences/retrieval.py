@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -110,9 +111,14 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
 
     def read(self, path: StrPath, *, split: str = "train") -> list[QueryExample]:
         """Reads queries and their passages."""
-        columns = (self.query_column, self.positive_column, *self.negative_columns)
+        settings = {
+            "query_column": (self.query_column,),
+            "positive_column": (self.positive_column,),
+            **({"negative_columns": self.negative_columns} if self.negative_columns else {}),
+        }
+        columns = [*chain(*settings.values())]
         examples = []
-        for location, row in table_rows(path, columns=columns):
+        for location, row in table_rows(path, columns=settings):
             query, *passages = (required_text(row, name, location=location) for name in columns)
             examples.append(QueryExample(query, tuple(passages), location))
         return examples
