@@ -7,6 +7,10 @@ from typing import Any, TypeAlias, cast
 
 from bert_keras.errors import LARGEST_SIZE, InputError, check, check_choice, check_least, check_name
 
+# Fine-tuning as in section 4.1; for hidden sizes under 768 as in the google-research/bert README.
+FINE_TUNING: dict[str, Any] = {"batch_size": 32, "num_epochs": 3, "learning_rate": 3e-5}
+FINE_TUNING_OF_SMALL: dict[str, Any] = {"batch_size": 32, "num_epochs": 4, "learning_rate": 1e-4}
+WARMUP_RATIO = 0.1  # fraction of the steps
 LARGEST_DEPTH = 1_000  # layers; a model of more takes minutes to build
 ACTIVATIONS = ("gelu", "gelu_tanh", "gelu_new", "relu", "silu", "tanh")
 # Values of the fields of BertConfig that are names.

@@ -179,6 +179,16 @@ def with_noise(model, *, seed: int = 7, stddev: float = 0.3):
     return model
 
 
+def assert_served(served: dict, answers: list[dict]) -> None:
+    """Checks that a SavedModel gives the answers of `predict`; lists of both end in padding."""
+    assert {*served} == {*answers[0]}
+    for row, answer in enumerate(answers):
+        for name, expected in answer.items():
+            found = served[name][row]
+            found = found[: len(expected)] if isinstance(expected, list) else found
+            assert found == pytest.approx(expected, abs=1e-5), (row, name)
+
+
 def letter_vocabulary(*more: str, letters: str = "") -> Vocabulary:
     """Returns a WordPiece vocabulary of ASCII characters, `letters` and the tokens `more`."""
     letters = string.ascii_letters + string.digits + letters

@@ -62,6 +62,7 @@ class EncodedTexts(Encoded):
 
     texts: tuple[Ids, ...]  # the token ids of the first, and of the second text of each sequence
     targets: np.ndarray | None = None  # of the loss, [N] or [N, num_labels]; None without a loss
+    weights: np.ndarray | None = None  # of the rows in the loss, [N]
     max_length: int  # maximum number of tokens of a sequence, special tokens included
     vocabulary: Vocabulary
     num_sequences: int = 1  # G
@@ -93,7 +94,8 @@ class EncodedTexts(Encoded):
         if self.num_sequences > 1:
             shape = (*sequences_BG.shape, -1)
             inputs = {name: array.reshape(shape) for name, array in inputs.items()}
-        return (inputs,) if self.targets is None else (inputs, self.targets[rows])
+        others = (each[rows] for each in (self.targets, self.weights) if each is not None)
+        return inputs, *others
 
 
 def say_cut(*parts: Encoded, max_length: int) -> None:

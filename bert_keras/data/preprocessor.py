@@ -1,12 +1,16 @@
 """Converts texts to the inputs of a model, at once or inside a tf.data pipeline."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from itertools import chain
 from typing import Any
 
-from bert_keras.data.buckets import num_columns
+import numpy as np
+
+from bert_keras.data.encoded import EncodedTexts
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.errors import check
-from bert_keras.text.encode import encode
+from bert_keras.text.encode import checked_columns
 from bert_keras.text.tokenizer import TextTokenizer
 
 
@@ -44,26 +48,41 @@ class Preprocessor:
         """
         columns = texts if isinstance(texts, tuple) else (texts,)
         if not any(hasattr(column, "graph") for column in columns):
-            return self._encoded(*map(_strings, columns))
+            rows = self.encoded(columns_of(texts))
+            return rows.batch(np.arange(len(rows)))[0]
         import tensorflow as tf
 
         def arrays(*columns):
-            inputs = self._encoded(*map(_strings, columns))
+            inputs = self(columns)
             return [inputs[name] for name in SEQUENCE_FEATURES]
 
         dtypes = [tf.int32] * len(SEQUENCE_FEATURES)
         tensors = tf.numpy_function(arrays, columns, dtypes, stateful=False)
+        number = self._num_sequences(len(columns))
         for tensor in tensors:
-            tensor.set_shape([columns[0].shape[0], *self._row_shape(len(columns))])
+            tensor.set_shape([columns[0].shape[0], *[number] * (number > 1), None])
         return dict(zip(SEQUENCE_FEATURES, tensors, strict=True))
 
-    def _encoded(self, *columns: list[str]) -> dict[str, Any]:
-        length = self.max_length
-        return encode(self.tokenizer, *columns, max_length=length, num_columns=num_columns)
+    def encoded(self, columns: Sequence[list[str]]) -> EncodedTexts:
+        """Returns the rows of columns of B texts each, without targets."""
+        columns = checked_columns(*columns)
+        sizes = [len(column) for column in columns]
+        check(len({*sizes}) == 1, f"the columns have {sizes} texts; expected equal numbers")
+        return EncodedTexts(
+            texts=tuple(map(self.tokenizer.ids_batch, self._texts(columns))),
+            max_length=self.max_length,
+            vocabulary=self.tokenizer.vocabulary,
+            num_sequences=self._num_sequences(len(columns)),
+        )
 
-    def _row_shape(self, num_columns: int) -> tuple[int | None, ...]:
-        """Returns the shape of the inputs of one example."""
-        return (None,)
+    def _texts(self, columns: list[list[str]]) -> list[list[str]]:
+        """Returns the one or two texts of each sequence."""
+        check(len(columns) < 3, f"there are {len(columns)} columns of texts; expected one or two")
+        return columns
+
+    def _num_sequences(self, num_columns: int) -> int:
+        """Returns the number of sequences of an example."""
+        return 1
 
 
 @dataclass(frozen=True)
@@ -74,15 +93,26 @@ class GroupPreprocessor(Preprocessor):
     of several columns are [B,G,T], those of one are [B,T].
     """
 
-    def _encoded(self, *columns: list[str]) -> dict[str, Any]:
-        sizes = [len(column) for column in columns]
-        check(len({*sizes}) == 1, f"the columns have {sizes} texts; expected equal numbers")
-        rows = [text for group in zip(*columns, strict=True) for text in group]
-        inputs, shape = super()._encoded(rows), (len(columns[0]), *self._row_shape(len(columns)))
-        return {name: a.reshape(*shape[:-1], a.shape[1]) for name, a in inputs.items()}
+    def _texts(self, columns):
+        return [[*chain.from_iterable(zip(*columns, strict=True))]]
 
-    def _row_shape(self, num_columns: int) -> tuple[int | None, ...]:
-        return (None,) if num_columns == 1 else (num_columns, None)
+    def _num_sequences(self, num_columns):
+        return num_columns
+
+
+@dataclass(frozen=True)
+class ChoicePreprocessor(Preprocessor):
+    """Converts contexts and at least two columns of choices to one row for each choice, [B,C,T]."""
+
+    def _texts(self, columns):
+        contexts, *choices = columns
+        found = f"there are {len(choices)} columns of choices after the contexts"
+        check(len(choices) > 1, f"{found}; expected at least 2")
+        texts = [*chain.from_iterable(zip(*choices, strict=True))]
+        return [[each for each in contexts for _ in choices], texts]
+
+    def _num_sequences(self, num_columns):
+        return num_columns - 1
 
 
 def is_text(data) -> bool:
@@ -103,8 +133,12 @@ def is_text(data) -> bool:
     return "str" in str(dtype) or getattr(dtype, "kind", "") in ("S", "U")
 
 
-def _strings(column) -> list[str]:
-    """Returns a column as a list of Python strings; bytes that are not UTF-8 are dropped."""
+def columns_of(texts) -> tuple[list, ...]:
+    """Returns one or several columns of strings as lists; bytes that are not UTF-8 are dropped."""
+    return tuple(map(_strings, texts if isinstance(texts, tuple) else (texts,)))
+
+
+def _strings(column) -> list:
     check(not isinstance(column, str), f"texts is {column!r:.40}; expected a list of strings")
     values = column if isinstance(column, list) else column.__array__().tolist()
     return [each.decode("utf-8", "ignore") if isinstance(each, bytes) else each for each in values]

@@ -10,12 +10,15 @@ import keras
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
 from bert_keras.errors import InputError, check, counted
+from bert_keras.files import json_object, write_json
 from bert_keras.layers.embeddings import SharedEmbeddings
 
 if TYPE_CHECKING:
     from bert_keras.checkpoints.checkpoint import Checkpoint
     from bert_keras.checkpoints.pretrained import LoadReport
     from bert_keras.text.tokenizer import TextTokenizer
+
+_METADATA = "metadata.json"  # in a .keras file
 
 
 class ConfiguredModel(keras.Model):
@@ -211,6 +214,27 @@ class Pretrained(ConfiguredModel):
         for note in save_model(self, path, metadata=metadata, vocabulary=vocabulary, format=format):
             print(f"{'note':<12}{note}")
         return Path(path)
+
+    def save(self, filepath, *args, **kwargs):
+        """Writes a .keras file as `keras.Model.save` does, with the tokenizer and the metadata."""
+        self.get_config()  # raises InputError before Keras creates the file
+        super().save(filepath, *args, **kwargs)
+
+    def save_assets(self, dir_path: str) -> None:
+        """Writes the tokenizer and the metadata, for `keras.Model.save`."""
+        from bert_keras.text.fast_tokenizer import write_vocabulary
+
+        if self.tokenizer is not None:
+            write_vocabulary(self.tokenizer.vocabulary, Path(dir_path))
+            write_json(Path(dir_path, _METADATA), self.stored_metadata(self.tokenizer).to_dict())
+
+    def load_assets(self, dir_path: str | None) -> None:
+        """Reads what `save_assets` wrote; files of earlier versions have nothing."""
+        from bert_keras.text.fast_tokenizer import tokenizer_of, vocabulary_in
+
+        if dir_path and (vocabulary := vocabulary_in(Path(dir_path))) is not None:
+            self.metadata = ModelMetadata.from_dict(json_object(Path(dir_path, _METADATA)))
+            self.tokenizer = tokenizer_of(vocabulary, lowercase=self.metadata.lowercase)
 
     def export(self, path: str | os.PathLike, **options: Any) -> Path:
         """Writes the model as a SavedModel that takes texts, as `bert_keras.export` does.

@@ -11,6 +11,8 @@ from keras import ops
 from tqdm import tqdm
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
+from bert_keras.data.buckets import longest_first_batches
+from bert_keras.data.preprocessor import GroupPreprocessor
 from bert_keras.distribution.forward import compiled
 from bert_keras.errors import InputError, check
 from bert_keras.layers.sentence import SentenceHead
@@ -60,7 +62,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
     """
 
     stored_as = "BertSentenceEncoder"
-    groups_texts = True
+    preprocessor_class = GroupPreprocessor
 
     def __init__(
         self,
@@ -128,10 +130,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         Raises:
             InputError: The model has no tokenizer, or an argument is invalid.
         """
-        from bert_keras.data.buckets import longest_first_batches, num_columns
-        from bert_keras.text.packing import pack
-
-        if (tokenizer := self.tokenizer) is None:
+        if (preprocessor := self.preprocessor) is None:
             raise InputError("this BertSentenceEncoder has no tokenizer; set model.tokenizer")
         if isinstance(texts, str):
             raise InputError(f"texts is the string {texts[:40]!r}; expected a list of strings")
@@ -142,21 +141,15 @@ class BertSentenceEncoder(TextInputs, TaskModel):
             f"dimensions is {dimensions}; expected 1 to {size}",
         )
         prompt = self.embedding.prompt(prompt, name=prompt_name)
-        num_excluded = num_excluded_tokens(self.embedding, tokenizer, prompt)
+        num_excluded = num_excluded_tokens(self.embedding, preprocessor.tokenizer, prompt)
         forward, vectors_NE = self._forward(num_excluded), np.empty((len(texts), size), np.float32)
         is_silent = len(texts) <= NUM_SILENT
         with tqdm(desc="encode", unit=" texts", total=len(texts), disable=is_silent) as bar:
             for start in range(0, len(texts), CHUNK_SIZE):
                 chunk = [prompt + text for text in texts[start : start + CHUNK_SIZE]]
-                ids = tokenizer.ids_batch(chunk)
-                lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-                for rows in longest_first_batches(lengths, batch_size=batch_size):
-                    inputs = pack(
-                        [ids[row] for row in rows],
-                        vocabulary=tokenizer.vocabulary,
-                        max_length=self.stored_metadata(None).max_length,
-                        num_columns=num_columns,
-                    )
+                encoded = preprocessor.encoded([chunk])
+                for rows in longest_first_batches(encoded.full_lengths, batch_size=batch_size):
+                    (inputs,) = encoded.batch(rows)
                     if num_excluded:
                         inputs[POOLING_MASK] = inputs["input_mask"].copy()
                         inputs[POOLING_MASK][:, :num_excluded] = 0

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig, ModelMetadata
+from bert_keras.data.preprocessor import ChoicePreprocessor
 from bert_keras.distribution.model import GlobalBatchModel
 from bert_keras.errors import check
 from bert_keras.layers.embeddings import SharedEmbeddings
@@ -84,8 +85,9 @@ def flat_rows(inputs: dict) -> dict:
 class BertClassifier(TextInputs, TaskModel):
     """Classifies texts or text pairs, or predicts numbers (section 4.1).
 
-    `fit`, `evaluate` and `predict` also take texts, which `preprocessor` encodes: a list or array
-    of strings, a tuple of two of them for pairs, or a `tf.data.Dataset` of batches of them.
+    `fit`, `evaluate` and `predict` also take texts: a list or array of strings, a tuple of two of
+    them for pairs, or a `tf.data.Dataset` of batches of them. Labels are names, lists of names or
+    numbers; `predict` returns `label`, `labels` and `probabilities`, or `score`.
 
     Args:
         config: The hyperparameters of the encoder.
@@ -103,7 +105,8 @@ class BertClassifier(TextInputs, TaskModel):
 
     ```python
     model = BertClassifier.from_pretrained("film-critic")
-    logits = model.predict(["a good film", "two hours of nothing"])
+    model.fit(["a good film", "two hours of nothing"], [1, 0], epochs=3)
+    print(model.predict(["a fine film"]))
     ```
     """
 
@@ -150,13 +153,16 @@ class BertClassifier(TextInputs, TaskModel):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class BertMultipleChoice(TaskModel):
+class BertMultipleChoice(TextInputs, TaskModel):
     """Chooses one of several endings or answers (section 4.4).
 
     Args:
         config: The hyperparameters of the encoder.
         dropout_rate: Dropout before the head; None takes `config.hidden_dropout_rate`.
         name: The name of the Keras model.
+
+    `fit((contexts, choices_0, choices_1, ...), labels)` takes texts and the number of the right
+    choice of each; `predict` returns `choice` and `probabilities`.
 
     Call arguments:
         inputs: A dict of `input_ids`, `input_mask` and `segment_ids`, int [B, C, T]: each of the C
@@ -176,6 +182,7 @@ class BertMultipleChoice(TaskModel):
     heads = ("multiple_choice",)
     reads_pooled_output = True
     arguments = ("dropout_rate",)
+    preprocessor_class = ChoicePreprocessor
 
     def __init__(
         self,
@@ -205,8 +212,10 @@ class BertMultipleChoice(TaskModel):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class BertTokenClassifier(TaskModel):
+class BertTokenClassifier(TextInputs, TaskModel):
     """Predicts a label for each token, for named entity recognition (section 5.3).
+
+    `predict(texts)` returns `entities`, `labels`, `starts`, `ends` and `scores` for each text.
 
     Args:
         config: The hyperparameters of the encoder.
@@ -255,8 +264,12 @@ class BertTokenClassifier(TaskModel):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class BertQuestionAnswering(TaskModel):
+class BertQuestionAnswering(TextInputs, TaskModel):
     """Predicts the start and the end of an answer in a passage (section 4.2).
+
+    `fit((questions, passages), answers)` takes texts of any length, and each answer as (first
+    character, text), as a dict in SQuAD's form, or None if there is none. `predict` returns
+    `answer`, `start`, `end`, `score` and `no_answer_score`.
 
     Args:
         config: The hyperparameters of the encoder.

@@ -1,71 +1,164 @@
 """Lets `fit`, `evaluate` and `predict` of a model take texts."""
 
 import dataclasses
-from typing import TYPE_CHECKING
+import inspect
+import itertools
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
+from bert_keras.config import FINE_TUNING
+from bert_keras.data.batches import Batches
+from bert_keras.data.buckets import longest_first_batches
+from bert_keras.data.encoded import Encoded, EncodedTexts, batches_of, say_cut
+from bert_keras.data.preprocessor import Preprocessor, columns_of, is_text
 from bert_keras.errors import InputError, check
 from bert_keras.models.pretrained import Pretrained
 
 if TYPE_CHECKING:
-    from bert_keras.data.preprocessor import Preprocessor
+    from bert_keras.downstream.columns import TextColumns
+
+_EMPTY = "the texts are an empty list; expected at least one"
 
 
 class TextInputs(Pretrained):
     """The base class of models that, like their `fit`, `evaluate` and `predict`, also take texts.
 
-    Texts are a list, an array or a tensor of strings, or a `tf.data.Dataset` of batches of them. A
-    tuple of columns means texts that belong together: pairs, or for a sentence encoder any number.
-    `preprocessor` converts them to the inputs of the model. Other inputs reach Keras unchanged;
-    PyDatasets and generators yield what `preprocessor(texts)` returns.
+    Texts are a list, an array, a pandas column or a tensor of strings, or a `tf.data.Dataset` of
+    batches of them. A tuple of columns means texts that belong together, such as pairs. Rows of
+    similar length share a batch. Texts of more than `preprocessor.max_length` tokens lose their
+    ends, and a line on stderr counts them. Labels are names or numbers.
+
+    Without `compile`, `fit` sets BertAdamW with warmup and decay and the loss of the kind of the
+    labels, and prints this. `predict` returns what the server answers;
+    `predict(preprocessor(texts))` returns the outputs of the model. Other inputs reach Keras
+    unchanged; PyDatasets and generators yield what `preprocessor(texts)` returns.
     """
 
-    groups_texts = False  # whether each text has a row of its own
+    preprocessor_class: type[Preprocessor] = Preprocessor
 
     @property
-    def preprocessor(self) -> "Preprocessor | None":
+    def preprocessor(self) -> Preprocessor | None:
         """Converts texts to the inputs of the model; `save_pretrained` saves an assigned one.
 
         It is None without a tokenizer.
         """
-        from bert_keras.data.preprocessor import GroupPreprocessor, Preprocessor
-
         if self.tokenizer is None:
             return None
-        kind = GroupPreprocessor if self.groups_texts else Preprocessor
-        return kind(self.tokenizer, max_length=self.stored_metadata(None).max_length)
+        max_length = self.stored_metadata(None).max_length
+        return self.preprocessor_class(self.tokenizer, max_length=max_length)
 
     @preprocessor.setter
-    def preprocessor(self, preprocessor: "Preprocessor") -> None:
+    def preprocessor(self, preprocessor: Preprocessor) -> None:
         metadata = self.stored_metadata(preprocessor.tokenizer)
         self.metadata = dataclasses.replace(metadata, max_length=preprocessor.max_length)
         self.tokenizer = preprocessor.tokenizer
 
-    def fit(self, x=None, y=None, *args, validation_data=None, **kwargs):
+    def compile(self, optimizer="rmsprop", loss=None, *args, **kwargs):
+        """Configures the training as `keras.Model.compile`; warns of losses of probabilities."""
+        for each in keras.tree.flatten(loss):
+            is_named = isinstance(each, str) and each.lower().endswith("crossentropy")
+            if is_named or getattr(each, "from_logits", True) is False:
+                warnings.warn(
+                    f"the loss {getattr(each, 'name', each)} expects probabilities, but this model "
+                    "returns logits; give the loss object with from_logits=True",
+                    stacklevel=2,
+                )
+        super().compile(optimizer, loss, *args, **kwargs)
+
+    def fit(self, x=None, y=None, *args, **kwargs):
         """Trains the model as `keras.Model.fit` does; see the class for texts."""
-        if isinstance(kwargs.get("sample_weight"), list):
-            kwargs["sample_weight"] = np.asarray(kwargs["sample_weight"])
-        if isinstance(validation_data, (tuple, list)):
-            validation_data = (*self._encoded(*validation_data[:2]), *validation_data[2:])
-        elif validation_data is not None:
-            validation_data, _ = self._encoded(validation_data)
-        x, y = self._encoded(x, y)
-        self._renew("train_function", x)
-        return super().fit(x, y, *args, validation_data=validation_data, **kwargs)
+        options = _named(super().fit, x, y, *args, **kwargs)
+        size = options.get("batch_size") or FINE_TUNING["batch_size"]
+        held_out, parts = options.get("validation_data"), []
+        if is_text(x):
+            data = (columns_of(x), _listed(y), _listed(options.pop("sample_weight", None)))
+            if (share := options.pop("validation_split", 0.0)) and held_out is None:
+                end = int(len(data[0][0]) * (1.0 - share))
+                held_out = [_part(each, slice(end, None)) for each in data]
+                data = [_part(each, slice(end)) for each in data]
+            reader = self._reader()
+            rows = self._rows(reader, *data)
+            parts.append(rows)
+            steps = options.get("steps_per_epoch") or -(-len(rows) // size)
+            batches = _training_batches(rows, size, is_shuffled=options.pop("shuffle", True))
+            options |= {"x": batches.for_fit(), "y": None, "batch_size": None, "shuffle": False}
+            options["steps_per_epoch"] = steps
+            if weights := options.get("class_weight"):
+                names = enumerate(reader.metadata.labels)
+                by_id = {n: weights.get(name, weights.get(n, 1.0)) for n, name in names}
+                options["class_weight"] = by_id or weights
+            if not self.compiled or self.optimizer.name == reader.default_optimizer:
+                epochs = options.get("epochs", 1) - options.get("initial_epoch", 0)
+                print(f"{'compiled':<12}{reader.compile(num_steps=max(1, epochs * steps))}")
+        else:
+            options["x"], options["y"] = self._encoded(x, y)
+        if isinstance(held_out, (tuple, list)) and is_text(held_out[0]):
+            parts.append(self._rows(self._reader(), *held_out))
+            size = options.pop("validation_batch_size", None) or size
+            options["validation_data"] = _ordered_batches(parts[-1], size).for_fit()
+        elif held_out is not None and not isinstance(held_out, (tuple, list)):
+            options["validation_data"] = self._encoded(held_out)[0]
+        self._say_cut(parts)
+        self._renew("train_function", options["x"])
+        return super().fit(**options)
 
     def evaluate(self, x=None, y=None, *args, **kwargs):
         """Scores the model as `keras.Model.evaluate` does; see the class for texts."""
-        x, y = self._encoded(x, y)
-        self._renew("test_function", x)
-        return super().evaluate(x, y, *args, **kwargs)
+        options = _named(super().evaluate, x, y, *args, **kwargs)
+        if is_text(x):
+            reader = self._reader()
+            rows = self._rows(reader, x, y, options.pop("sample_weight", None))
+            self._say_cut([rows])
+            size = options.pop("batch_size", None) or FINE_TUNING["batch_size"]
+            options |= {"x": _ordered_batches(rows, size).for_fit(), "y": None}
+            if not self.compiled:
+                reader.compile(num_steps=1)
+        else:
+            options["x"], options["y"] = self._encoded(x, y)
+        self._renew("test_function", options["x"])
+        return super().evaluate(**options)
 
     def predict(self, x, *args, **kwargs):
-        """Returns outputs as `keras.Model.predict` does; see the class for texts."""
-        x, _ = self._encoded(x)
-        self._renew("predict_function", x)
-        return super().predict(x, *args, **kwargs)
+        """Returns for columns of texts what the server answers in "predictions", a dict for each.
+
+        A regression has `score`, and a sentence encoder returns an array. For a data set and other
+        inputs this returns outputs as `keras.Model.predict` does.
+        """
+        options = _named(super().predict, x, *args, **kwargs)
+        if not is_text(x):
+            options["x"], _ = self._encoded(x)
+            self._renew("predict_function", options["x"])
+            return super().predict(**options)
+        size = options.get("batch_size") or FINE_TUNING["batch_size"]
+        end = None if options.get("steps") is None else options["steps"] * size
+        reader, columns = self._reader(), tuple(column[:end] for column in columns_of(x))
+        check(columns[0], _EMPTY)
+        rows = reader.encoded(columns)
+        self._say_cut([rows])
+        batches = longest_first_batches(rows.lengths, batch_size=size)
+        verbose, outputs = options.get("verbose", "auto"), [None] * len(rows)
+        callbacks = keras.callbacks.CallbackList(
+            options.get("callbacks"),
+            add_progbar=verbose != 0,
+            model=self,
+            verbose=verbose,
+            epochs=1,
+            steps=len(batches),
+        )
+        callbacks.on_predict_begin()
+        for step, numbers in enumerate(batches):
+            callbacks.on_predict_batch_begin(step)
+            batch = self.predict_on_batch(rows.batch(numbers)[0])
+            arrays = keras.tree.map_structure(lambda each: np.asarray(each, np.float32), batch)
+            for index, row in enumerate(numbers):
+                outputs[row] = keras.tree.map_structure(lambda each, i=index: each[i], arrays)
+            callbacks.on_predict_batch_end(step, {"outputs": batch})
+        callbacks.on_predict_end()
+        return reader.answers(columns, rows, outputs)
 
     def train_on_batch(self, x, y=None, *args, **kwargs):
         """Trains on one batch as `keras.Model.train_on_batch` does; see the class for texts."""
@@ -77,7 +170,9 @@ class TextInputs(Pretrained):
 
     def predict_on_batch(self, x):
         """Returns outputs as `keras.Model.predict_on_batch` does; see the class for texts."""
-        return super().predict_on_batch(self._encoded(x)[0])
+        x, _ = self._encoded(x)
+        self._renew("predict_function", x)
+        return super().predict_on_batch(x)
 
     def __call__(self, inputs, *args, **kwargs):
         return super().__call__(self._encoded(inputs)[0], *args, **kwargs)
@@ -95,21 +190,51 @@ class TextInputs(Pretrained):
             setattr(self, function, None)
             ranks[function] = rank
 
+    def _reader(self) -> "TextColumns":
+        """Returns what reads the texts and labels of this kind of model."""
+        from bert_keras.downstream.columns import TEXT_COLUMNS
+
+        if self.tokenizer is None:
+            raise InputError(
+                f"this {type(self).__name__} has no tokenizer, so it cannot take texts; set "
+                "model.preprocessor = Preprocessor(tokenizer, max_length=128), or give input_ids, "
+                "input_mask and segment_ids"
+            )
+        return TEXT_COLUMNS[self.stored_as](self)
+
+    def _rows(self, reader: "TextColumns", x, y=None, weights=None) -> Encoded:
+        """Returns the rows of texts with their labels and weights, if there are any."""
+        columns, y, weights = columns_of(x), _listed(y), _listed(weights)
+        num_texts = len(columns[0])
+        check(num_texts, _EMPTY)
+        for name, each in (("y", y), ("sample_weight", weights)):
+            found = f"{name} has {0 if each is None else len(each)} values for {num_texts} texts"
+            check(each is None or len(each) == num_texts, f"{found}; expected one for each")
+        is_labelled = y is not None or not reader.has_labels or (self.compiled and not self.loss)
+        check(is_labelled, "y is None; expected the labels of the texts, as in fit(texts, labels)")
+        rows = reader.encoded(columns, y)
+        if weights is None:
+            return rows
+        if not isinstance(rows, EncodedTexts):
+            raise InputError(f"{type(self).__name__} takes no sample_weight for texts")
+        targets = np.zeros(num_texts) if rows.targets is None else rows.targets
+        return dataclasses.replace(rows, targets=targets, weights=np.asarray(weights, np.float32))
+
+    def _say_cut(self, parts: list[Encoded]) -> None:
+        if self.preprocessor is not None:
+            say_cut(*parts, max_length=self.preprocessor.max_length)
+
     def _encoded(self, x, y=None):
         """Returns the inputs of the model for texts and labels, or other data unchanged."""
-        from bert_keras.data.preprocessor import is_text
-
         if hasattr(x, "element_spec"):
             return self._encoded_dataset(x), y
-        check(not isinstance(x, list) or x, "the texts are an empty list; expected at least one")
         if not is_text(x):
+            check(not isinstance(x, list) or x, _EMPTY)
             return x, y
-        check(y is None or not is_text(y), "the labels are texts; expected numbers from 0")
-        return self._checked_preprocessor()(x), np.asarray(y) if isinstance(y, list) else y
+        reader = self._reader()
+        return reader.preprocessor(x), None if y is None else reader.targets(_listed(y))
 
     def _encoded_dataset(self, dataset):
-        from bert_keras.data.preprocessor import is_text
-
         spec = dataset.element_spec
         texts, labels, _ = keras.utils.unpack_x_y_sample_weight(spec)
         if not is_text(texts):
@@ -121,7 +246,7 @@ class TextInputs(Pretrained):
             )
         if any(column.shape.rank == 0 for column in keras.tree.flatten(texts)):
             raise InputError("the data set yields single texts; batch it: dataset.batch(32)")
-        preprocessor = self._checked_preprocessor()
+        preprocessor = self._reader().preprocessor
 
         def encoded(*element):
             texts, labels, weights = keras.utils.unpack_x_y_sample_weight(element)
@@ -129,11 +254,37 @@ class TextInputs(Pretrained):
 
         return dataset.map(encoded)
 
-    def _checked_preprocessor(self) -> "Preprocessor":
-        if (preprocessor := self.preprocessor) is None:
-            raise InputError(
-                f"this {type(self).__name__} has no tokenizer, so it cannot take texts; set "
-                "model.preprocessor = Preprocessor(tokenizer, max_length=128), or give input_ids, "
-                "input_mask and segment_ids"
-            )
-        return preprocessor
+
+def _named(function: Callable, *args, **kwargs) -> dict[str, Any]:
+    """Returns the arguments of a call by their names."""
+    arguments = inspect.signature(function).bind(*args, **kwargs).arguments
+    others = arguments.pop("kwargs", {})
+    return {**arguments, **others}
+
+
+def _listed(values):
+    """Returns labels or weights as a list or an array, which can be cut."""
+    is_listed = values is None or isinstance(values, list)
+    return values if is_listed else [*values] if isinstance(values, tuple) else np.asarray(values)
+
+
+def _part(data, part: slice):
+    """Returns some rows of columns, of labels or of weights."""
+    if isinstance(data, tuple):
+        return tuple(column[part] for column in data)
+    return None if data is None else data[part]
+
+
+def _training_batches(rows: Encoded, size: int, *, is_shuffled: bool) -> Batches:
+    """Returns batches without end, of rows of similar length or in the given order."""
+    if not is_shuffled:
+        number = len(rows)
+        ordered = np.split(np.arange(number), range(size, number, size))
+        return batches_of(rows, lambda: itertools.cycle(ordered))
+    seed = int(keras.random.randint((), 0, 2**31 - 1))  # of the seed that Keras was given
+    return batches_of(rows, lambda: rows.shuffled_batches(batch_size=size, seed=seed))
+
+
+def _ordered_batches(rows: Encoded, size: int) -> Batches:
+    batches = [np.sort(each) for each in longest_first_batches(rows.lengths, batch_size=size)]
+    return batches_of(rows, lambda: batches, num_batches=len(batches))

@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from bert_keras.config import FINE_TUNING, FINE_TUNING_OF_SMALL, WARMUP_RATIO
 from bert_keras.data.masking import MaskingPolicy, check_unit, replacement_shares
 from bert_keras.errors import LARGEST_SIZE, check, check_choice, check_least, check_range
 from bert_keras.families import preset
@@ -140,7 +141,7 @@ class FinetuneRecipe:
     batch_size: int  # rows per step, over all devices
     num_epochs: int
     learning_rate: float  # peak of the schedule
-    warmup_ratio: float = 0.1  # fraction of the steps
+    warmup_ratio: float = WARMUP_RATIO  # fraction of the steps
     weight_decay_rate: float = 0.01
     bias_correction: bool = False  # of AdamW; the original has none
     layerwise_lr_decay: float = 1.0  # ratio of a layer's learning rate to that of the next layer
@@ -368,9 +369,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
 }
 
 # Learning rates and batch size for the small models, from the google-research/bert README.
-SMALL_MODELS = FinetuneRecipe(
-    batch_size=32, num_epochs=4, learning_rate=1e-4, learning_rates=(3e-4, 1e-4, 5e-5, 3e-5)
-)
+SMALL_MODELS = FinetuneRecipe(**FINE_TUNING_OF_SMALL, learning_rates=(3e-4, 1e-4, 5e-5, 3e-5))
 # For the models of laptop-10min; laptop-hour needs 3e-4 (docs/benchmarks/archive/pretraining.md).
 LAPTOP_TASKS = FinetuneRecipe(
     batch_size=32,
@@ -380,7 +379,7 @@ LAPTOP_TASKS = FinetuneRecipe(
     learning_rates=(3e-3, 1e-3, 3e-4),
 )
 # Section 4.1: batch size 32, 3 epochs, and the best of the `learning_rates` on dev.
-PAPER = FinetuneRecipe(batch_size=32, num_epochs=3, learning_rate=3e-5)
+PAPER = FinetuneRecipe(**FINE_TUNING)
 
 # Section 5.3 does not describe the training of its BiLSTM. These values suit fresh weights.
 TAGGER = FinetuneRecipe(

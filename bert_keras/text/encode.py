@@ -46,7 +46,7 @@ def encode(
     logits = model(encode(model.tokenizer, ["a good film"], max_length=128))
     ```
     """
-    columns = _columns(texts, text_pairs)
+    columns = checked_columns(texts, text_pairs)
     ids = [tokenizer.ids_batch(column) for column in columns]
     return pack(
         *ids, vocabulary=tokenizer.vocabulary, max_length=max_length, num_columns=num_columns
@@ -68,7 +68,7 @@ def encode_masked(
         The arrays of `encode`, and `masked_lm_positions`, int32 [B,P], the positions of the mask
         tokens of each row, padded with 0.
     """
-    columns = _columns(texts, text_pairs)
+    columns = checked_columns(texts, text_pairs)
     ids = [ids_with_masks(column, tokenizer) for column in columns]
     inputs = pack(*ids, vocabulary=tokenizer.vocabulary, max_length=max_length)
     rows, positions = np.nonzero(inputs["input_ids"] == tokenizer.vocabulary.mask_id)
@@ -78,7 +78,8 @@ def encode_masked(
     return {**inputs, "masked_lm_positions": positions_BP}
 
 
-def _columns(*columns: Sequence[str] | None) -> list[list[str]]:
+def checked_columns(*columns: Sequence[str] | None) -> list[list[str]]:
+    """Returns the columns that are not None; raises InputError for what is no string."""
     texts = []
     for column in columns:
         if column is not None:

@@ -19,6 +19,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
+from bert_keras.errors import LARGEST_COUNT
 from bert_keras.text.google_words import google_words, with_small_sigmas
 from bert_keras.text.packing import span_indices
 from bert_keras.text.vocab import Vocabulary
@@ -50,6 +51,18 @@ class TextTokenizer(abc.ABC):
 
     vocabulary: Vocabulary
     lowercase: bool
+
+    def __call__(
+        self,
+        texts: Sequence[str],
+        text_pairs: Sequence[str] | None = None,
+        *,
+        max_length: int = LARGEST_COUNT,
+    ) -> dict[str, np.ndarray]:
+        """Returns the inputs of a model, the arrays of `bert_keras.encode`; see there."""
+        from bert_keras.text.encode import encode
+
+        return encode(self, texts, text_pairs, max_length=max_length)
 
     def encode(self, text: str) -> TokenizedText:
         """Returns the ids, tokens and offsets of a text."""

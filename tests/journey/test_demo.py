@@ -69,7 +69,7 @@ def test_the_demo_runs_every_stage(tmp_path, capsys):
     # The commands that the demo prints
     show, model = re.search(r"bert-tfrecords (show \S+)", out), first / "finetune" / "model"
     assert bert_tfrecords(show[1].split()) == 0
-    assert load_model(model).predict([answer["label"]], verbose=0).shape == (1, 4)
+    assert load_model(model).predict([answer["label"]], verbose=0)[0]["label"]
     *_, payload, url = shlex.split(re.search("curl .*", out)[0])
     with running_server(first / "saved_models" / "demo") as address:
         response = urlopen(url.replace("http://localhost:8501", address), payload.encode())

@@ -479,3 +479,4 @@ def test_what_keras_could_not_read_again_is_not_written(tmp_path):
     ):
         with pytest.raises(InputError, match=message):
             refused()
+    assert not (tmp_path / "generator.keras").exists()

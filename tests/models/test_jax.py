@@ -5,6 +5,8 @@ import pytest
 
 from bert_keras.families import preset
 from bert_keras.models import BertClassifier, BertPretrainer
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from tests.factories import letter_vocabulary
 from tests.under_jax import needs_jax, under_jax
 
 pytestmark = needs_jax
@@ -19,9 +21,15 @@ from bert_keras.models import BertClassifier
 folder = sys.argv[1]
 x = dict(np.load(f"{folder}/x.npz"))
 for name in ("pretrainer", "classifier"):
-    outputs = keras.models.load_model(f"{folder}/{name}.keras").predict(x, verbose=0)
+    model = keras.models.load_model(f"{folder}/{name}.keras")
+    outputs = model.predict(x, verbose=0)
     outputs = outputs if isinstance(outputs, dict) else {"logits": outputs}
     np.savez(f"{folder}/{name}.npz", **outputs)
+texts = ["a", "b c d", "abc e"]
+probabilities = [each["probabilities"] for each in model.predict(texts, verbose=0)]
+np.save(f"{folder}/probabilities.npy", probabilities)
+history = model.fit(texts * 4, [0, 1, 2] * 4, batch_size=6, validation_split=0.5, verbose=0)
+assert history.history["val_loss"][0] > 0
 assert keras.backend.backend() == "jax" and "tensorflow" not in sys.modules
 
 def weights(recomputes):
@@ -54,9 +62,13 @@ def test_logits_equal_those_of_tensorflow_and_recomputed_blocks_have_the_same_dr
         "pretrainer": BertPretrainer(config),
         "classifier": BertClassifier(config, num_labels=3),
     }
+    models["classifier"].tokenizer = WordPieceTokenizer(letter_vocabulary())
     for name, model in models.items():
         model.save(tmp_path / f"{name}.keras")
     under_jax(UNDER_JAX, tmp_path)
+    answers = models["classifier"].predict(["a", "b c d", "abc e"], verbose=0)
+    probabilities = [each["probabilities"] for each in answers]
+    np.testing.assert_allclose(np.load(tmp_path / "probabilities.npy"), probabilities, atol=1e-5)
     for name, model in models.items():
         theirs, outputs = np.load(tmp_path / f"{name}.npz"), model.predict(x, verbose=0)
         outputs = outputs if isinstance(outputs, dict) else {"logits": outputs}

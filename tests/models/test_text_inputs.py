@@ -1,11 +1,15 @@
 """A classifier takes texts: lists, arrays, pairs and data sets, with the numbers of `encode`."""
 
+import dataclasses
+import re
+
 import keras
 import numpy as np
 import pytest
 
 from bert_keras import BertClassifier, Preprocessor, WordPieceTokenizer, encode
 from bert_keras.config import BertConfig
+from bert_keras.downstream.task import softmax
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.tensorflow_or_skip import tf
@@ -18,6 +22,7 @@ CONFIG = BertConfig(
 TEXTS = ["a good film", "", "A bad film of nothing. A bad film of nothing.", "good"]
 OTHERS = ["nothing", "a film", "bad", "of a good film"]
 LABELS = [1, 0, 0, 1]
+NAMES = ("poor", "fine")
 
 
 @pytest.fixture
@@ -25,10 +30,34 @@ def model():
     return new_model()
 
 
-def new_model():
+class Series:
+    """A column as in pandas, of any objects."""
+
+    dtype = np.dtype(object)
+
+    def __init__(self, values):
+        self.values = values
+
+    def __iter__(self):
+        return iter(self.values)
+
+    def __len__(self):
+        return len(self.values)
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.values, object)
+
+
+def uncompiled(names=NAMES, **metadata):
     keras.utils.set_random_seed(1)
-    model = BertClassifier(CONFIG, num_labels=2)
+    model = BertClassifier(CONFIG, num_labels=len(names))
+    model.metadata = dataclasses.replace(model.new_metadata(), labels=names, **metadata)
     model.preprocessor = Preprocessor(WordPieceTokenizer(VOCABULARY), max_length=9)
+    return model
+
+
+def new_model():
+    model = uncompiled()
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer="sgd", loss=loss, metrics=["accuracy"], run_eagerly=True)
     return model
@@ -44,19 +73,27 @@ def data_set(columns, *labels):
 
 @pytest.mark.parametrize(
     "texts",
-    [TEXTS, np.array(TEXTS), np.array(TEXTS, object), tf.constant(TEXTS), data_set(TEXTS)],
+    [TEXTS, np.array(TEXTS), Series(TEXTS), tf.constant(TEXTS)],
 )  # fmt: skip
-def test_texts_give_the_outputs_of_encode(model, texts):
-    expected = model(encoded(TEXTS))
-    np.testing.assert_allclose(model.predict(texts, verbose=0), expected, rtol=1e-6, atol=1e-6)
+def test_predictions_for_texts_are_those_for_the_arrays_of_encode(model, texts):
+    logits = model.predict(encoded(TEXTS), verbose=0)
+    for inputs in (model.preprocessor(TEXTS), data_set(TEXTS)):
+        np.testing.assert_allclose(model.predict(inputs, verbose=0), logits, rtol=1e-5, atol=1e-6)
+    answers = model.predict(texts, batch_size=2, verbose=0)
+    assert [each["label"] for each in answers] == [NAMES[row.argmax()] for row in logits]
+    assert answers[0]["labels"] == [*NAMES]
+    found = [each["probabilities"] for each in answers]
+    np.testing.assert_allclose(found, softmax(logits), rtol=1e-6)
+    assert model.predict(texts, batch_size=2, steps=1, verbose=0) == answers[:2]
 
 
-@pytest.mark.parametrize(
-    "pairs", [(TEXTS, OTHERS), (np.array(TEXTS), OTHERS), data_set(((TEXTS, OTHERS),))]
-)
+@pytest.mark.parametrize("pairs", [(TEXTS, OTHERS), (np.array(TEXTS), OTHERS)])
 def test_tuples_are_pairs_of_texts(model, pairs):
-    expected = model(encoded(TEXTS, OTHERS))
-    np.testing.assert_allclose(model.predict(pairs, verbose=0), expected, rtol=1e-6, atol=1e-6)
+    expected = softmax(np.asarray(model(encoded(TEXTS, OTHERS))))
+    found = [each["probabilities"] for each in model.predict(pairs, verbose=0)]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    logits = model.predict(data_set(((TEXTS, OTHERS),)), verbose=0)
+    np.testing.assert_allclose(softmax(logits), expected, rtol=1e-5)
 
 
 def test_single_batches_and_calls_take_texts(model):
@@ -93,10 +130,10 @@ def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
     loaded = BertClassifier.from_pretrained(tmp_path / "model")
     assert loaded.preprocessor.max_length == 9
     assert loaded.preprocessor.tokenizer.vocabulary == VOCABULARY
-    expected = model.predict(TEXTS, verbose=0)
-    np.testing.assert_allclose(loaded.predict(TEXTS, verbose=0), expected, rtol=1e-5, atol=1e-6)
     model.save(tmp_path / "model.keras")
-    assert keras.models.load_model(tmp_path / "model.keras").preprocessor is None
+    for again in (loaded, keras.models.load_model(tmp_path / "model.keras")):
+        for ours, theirs in zip(again.predict(TEXTS), model.predict(TEXTS), strict=True):
+            assert ours == {**theirs, "probabilities": pytest.approx(theirs["probabilities"])}
 
 
 @pytest.mark.parametrize(
@@ -106,7 +143,8 @@ def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
         ([], "an empty list"),
         (["a film", None], "text 1 is None; expected a string"),
         (np.array([["a", "film"]]), "text 0 is ['a', 'film']"),
-        ((TEXTS, OTHERS[1:]), "4 first and 3 second texts"),
+        ((TEXTS, OTHERS[1:]), "[4, 3] texts"),
+        ((TEXTS, TEXTS, TEXTS), "3 columns of texts"),
         (tf.data.Dataset.from_tensor_slices(TEXTS), "dataset.batch(32)"),
         (data_set(TEXTS, OTHERS), "yields two texts and no label"),
     ],
@@ -117,9 +155,84 @@ def test_wrong_texts_are_refused(model, texts, message):
     assert message in str(error.value)
 
 
-def test_labels_that_are_texts_are_refused(model):
-    with pytest.raises(InputError, match="labels are texts"):
-        model.fit(TEXTS, ["no", "yes", "no", "yes"])
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (
+            ["fine", "poor", "good", "poor"],
+            "text 2 has the unknown label 'good'; known: poor; fine",
+        ),
+        ([1, 2, 1, 2], "a label is 2; expected 0 to 1"),
+        (LABELS[:3], "y has 3 values for 4 texts"),
+        (None, "y is None; expected the labels"),
+    ],
+)
+def test_wrong_labels_are_refused(model, labels, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        model.fit(TEXTS, labels)
+
+
+def names_of(labels):
+    return [NAMES[each] for each in labels]
+
+
+def fitted(labels, x=(TEXTS * 8), model=None, **options):
+    model = model or uncompiled()
+    options = {"batch_size": 4, "epochs": 2, "verbose": 0, **options}
+    return model, model.fit(x, labels, **options).history
+
+
+def test_fit_needs_no_compile_and_takes_names_of_labels(capsys):
+    model, history = fitted(names_of(LABELS * 8), validation_split=0.25)
+    output = capsys.readouterr()
+    assert "learning rate 0.0001 after 1 of 12 steps" in output.out
+    assert output.err.count("8 of 32 texts have more than 9 tokens") == 1
+    assert {*history} == {"loss", "accuracy", "val_loss", "val_accuracy"}
+    assert model.optimizer.iterations == 12 and model.optimizer.learning_rate == 0
+    _, of_ids = fitted(np.array(LABELS * 8), validation_split=0.25)
+    assert of_ids == history
+    fitted(Series(names_of(LABELS * 8)), model=model, epochs=1, class_weight={"poor": 2.0})
+    assert model.optimizer.iterations == 8  # of a new schedule
+
+
+def test_a_compiled_model_is_used_as_it_is():
+    model = uncompiled()
+    with pytest.warns(UserWarning, match="sparse_categorical_crossentropy expects probabilities"):
+        model.compile("sgd", "sparse_categorical_crossentropy")
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    fitted(LABELS * 8, model=model)
+    assert model.optimizer.name.startswith("sgd")
+
+
+def test_lists_of_names_and_numbers_are_learned():
+    many = [["fine"], [], ["poor", "fine"], ["poor"]] * 8
+    model, history = fitted(many, epochs=1)
+    assert "binary_accuracy" in history
+    (answer,) = model.predict(["good"], verbose=0)
+    likely = [name for name, p in zip(NAMES, answer["probabilities"], strict=True) if p >= 0.5]
+    assert answer["label"] == ",".join(likely)
+    model, history = fitted([0.5, 2.0, 1.0, 3.5] * 8, model=uncompiled(("stars",)), epochs=1)
+    assert "mae" in history
+    logits = model(["good", "bad film"])
+    answers = model.predict(["good", "bad film"], verbose=0)
+    np.testing.assert_allclose([each["score"] for each in answers], logits[:, 0], rtol=1e-5)
+
+
+def test_rows_of_similar_length_share_a_batch():
+    shapes = []
+
+    class Watched(BertClassifier):
+        def call(self, inputs, training=False):
+            shapes.append(tuple(inputs["input_ids"].shape))
+            return super().call(inputs, training=training)
+
+    model = Watched(CONFIG, num_labels=2)
+    model.preprocessor = Preprocessor(WordPieceTokenizer(VOCABULARY), max_length=9)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss, run_eagerly=True)
+    texts = ["a good film of nothing .", "good"] * 4
+    model.fit(texts, [0, 1] * 4, batch_size=4, verbose=0)
+    assert {*shapes} - {(2, 2)} == {(4, 3), (4, 8)}  # Keras builds with two rows
 
 
 def test_a_model_without_tokenizer_says_why():

@@ -120,3 +120,8 @@ def _ratios(num_true: int, num_predicted: int, num_correct: int) -> dict[str, fl
     total = precision + recall
     f1 = 2 * precision * recall / total if total else 0.0
     return {"f1": f1, "precision": precision, "recall": recall}
+
+
+def bio_tag(label: str) -> str:
+    """Returns `label` as a BIO tag: adjacent words with another label form one entity."""
+    return label if _TAG.fullmatch(label) else f"I-{label}"

@@ -3,14 +3,13 @@
 The graph follows downstream/ner/words.py, for rows, and downstream/ner/tags.py, for entities.
 """
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
-from bert_keras.downstream.ner.tags import OUTSIDE
+from bert_keras.downstream.ner.tags import bio_tag
 from bert_keras.exporting.servable import (
     Exporter,
     ServableModel,
@@ -25,8 +24,6 @@ from bert_keras.exporting.text_ops.text_to_inputs import (
     in_batches,
 )
 from bert_keras.exporting.text_ops.words import RaggedTensor, num_before, previous
-
-_TAG = re.compile(rf"{OUTSIDE}|[BI]-.+")
 
 
 class WordRows(NamedTuple):
@@ -111,11 +108,6 @@ def word_rows(tokens: WordTokens, *, limit: int) -> WordRows:
     rows = num_rows[0] - 1
     texts = TextRows(tokens.ids.values, [start], [length])
     return WordRows(texts, rows, tokens.first_tokens - tf.gather(start, rows))
-
-
-def bio_tag(label: str) -> str:
-    """Returns `label` as a BIO tag: adjacent words with another label form one entity."""
-    return label if _TAG.fullmatch(label) else f"I-{label}"
 
 
 def entities(

@@ -1,13 +1,16 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras.data.preprocessor import Preprocessor
 from bert_keras.exporting.signatures.classifier import classifier_outputs
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models.task_models import BertClassifier
 from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from tests.factories import letter_vocabulary, tiny_config, with_noise
+from tests.factories import assert_served, letter_vocabulary, tiny_config, with_noise
 
 VOCABULARY = letter_vocabulary("the", "cafe", "東", *(f"word{n}" for n in range(30_000)))
 TOKENIZER = WordPieceTokenizer(VOCABULARY, lowercase=True)
@@ -43,6 +46,9 @@ def test_a_moved_export_of_a_pair_model_equals_the_keras_model(
         {"signature": "serving_default", "inputs": texts},
         {"signature": "tensors", "inputs": inputs},
     ]
+    model.metadata = dataclasses.replace(model.new_metadata(), labels=LABELS)
+    model.preprocessor = Preprocessor(TOKENIZER, max_length=48)
+    assert_served(run_requests(moved, requests[:1])[0], model.predict((TEXTS, PAIRS)))
     assert np.ptp(probabilities[:, 0]) > 0.01
     for outputs in run_requests(moved, requests):
         np.testing.assert_allclose(outputs["probabilities"], probabilities, atol=1e-5)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras.data.preprocessor import ChoicePreprocessor
 from bert_keras.downstream.swag import SwagExample, SwagTask
 from bert_keras.downstream.task import softmax
 from bert_keras.exporting.export import export
@@ -14,7 +15,7 @@ from bert_keras.models import BertMultipleChoice
 from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tests.factories import tiny_config, with_noise
+from tests.factories import assert_served, tiny_config, with_noise
 
 WORDS = "he she opens the cafe ##s door sings sleeps 東 , . [ ] mask ignore x"
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS.split()))
@@ -54,6 +55,8 @@ def test_any_number_of_choices(model, folder, assert_frozen):
     ]
     requests = [(contexts, choices), (["he"], [["x"] * 7]), (["he"], [["", ""]])]
     several, equal, none = run_requests(folder, [text_request(*each) for each in requests])
+    model.preprocessor = ChoicePreprocessor(TOKENIZER, max_length=MAX_LENGTH)
+    assert_served(several, model.predict((contexts, *map(list, zip(*choices, strict=True)))))
     for row, (context, options) in enumerate(zip(contexts, choices, strict=True)):
         is_real = np.array(options) != ""
         expected = np.zeros(len(options))

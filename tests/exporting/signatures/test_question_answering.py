@@ -19,7 +19,7 @@ from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertQuestionAnswering
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from tests.factories import letter_vocabulary, tiny_config, with_noise
+from tests.factories import assert_served, letter_vocabulary, tiny_config, with_noise
 
 VOCABULARY = letter_vocabulary("the", "北", "京", "ß", "😀")
 TOKENIZER = WordPieceTokenizer(VOCABULARY)
@@ -87,6 +87,9 @@ def test_answers_equal_those_of_evaluation(model, folder, assert_frozen):
         folder, [*requests, {"signature": "tensors", "inputs": inputs}]
     )
     assert set(together) == OUTPUTS
+    model.tokenizer = TOKENIZER
+    columns = request(EXAMPLES)["inputs"].values()
+    assert_served(together, model.predict(tuple(columns)))
     assert together["answer"] == [*(each.text for each in predictions), "", ""]
     for row, ((_, context), prediction) in enumerate(zip(EXAMPLES, predictions, strict=True)):
         start, end = together["start"][row], together["end"][row]
@@ -123,6 +126,20 @@ def test_unlikely_answers_are_empty_by_the_threshold_of_the_metadata(model, tmp_
             expected = each.start_logit + each.end_logit
             assert outputs[name][number] == pytest.approx(expected, abs=1e-5)
         assert (outputs["start"][number] == -1) == (not prediction.text)
+
+
+def test_fit_takes_questions_passages_and_answers(model):
+    model = BertQuestionAnswering(model.config)
+    model.tokenizer, model.metadata = (
+        TOKENIZER,
+        dataclasses.replace(model.new_metadata(), max_length=40, task=TASK.settings()),
+    )
+    texts = ["who?", "what?"], ["It was Zoe.", "the end"]
+    answers = [(7, "Zoe"), {"text": ["end"], "answer_start": [4]}]
+    assert {"start_loss", "end_loss"} < {*model.fit(texts, answers, verbose=0).history}
+    for wrong, message in (([(6, "Zoe"), None], "text 0: the passage"), (None, "y is None")):
+        with pytest.raises(InputError, match=message):
+            model.fit(texts, wrong)
 
 
 def test_windows_without_space_for_a_passage_are_refused(model, tmp_path):

@@ -21,7 +21,7 @@ from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertTokenClassifier
 from bert_keras.text.google_words import google_words
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from tests.factories import letter_vocabulary, tiny_config, with_noise
+from tests.factories import assert_served, letter_vocabulary, tiny_config, with_noise
 
 VOCABULARY = letter_vocabulary("the", "北", "京", "ß", "😀")
 TOKENIZER = WordPieceTokenizer(VOCABULARY)
@@ -103,6 +103,8 @@ def test_entities_equal_those_of_evaluation(model, folder, assert_frozen):
     together, single, empty, tensors = run_requests(
         folder, [*requests, {"signature": "tensors", "inputs": inputs}]
     )
+    model.tokenizer = TOKENIZER
+    assert_served(together, model.predict(TEXTS))
     expected = offline(model, TEXTS)
     assert sum(map(len, expected)) > 20
     assert_entities_are(together, TEXTS, expected)

@@ -1,0 +1,236 @@
+"""What models do with columns of texts in memory: rows for Keras, and the answers of the server."""
+
+import dataclasses
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import keras
+import numpy as np
+
+from bert_keras.config import FINE_TUNING, FINE_TUNING_OF_SMALL, WARMUP_RATIO
+from bert_keras.data.encoded import Encoded
+from bert_keras.downstream.catalog import task_of
+from bert_keras.downstream.labels import LABEL_KINDS, OneLabel
+from bert_keras.downstream.ner.tags import bio_tag, entities
+from bert_keras.downstream.ner.words import TaggedWords, sentence_rows, units_of
+from bert_keras.downstream.squad.answers import cut, spans
+from bert_keras.downstream.squad.questions import Answer, Question
+from bert_keras.downstream.squad.task import SquadTask
+from bert_keras.downstream.squad.windows import QuestionWindows
+from bert_keras.downstream.task import softmax
+from bert_keras.errors import InputError, check
+from bert_keras.training.optimizer import BertAdamW
+from bert_keras.training.schedule import LinearWarmupDecay
+
+
+class TextColumns:
+    """Columns of N texts for a model that embeds them; the other classes are for other models."""
+
+    has_labels = False  # whether every loss reads labels
+    default_optimizer = "bert_adamw_of_fit"  # its name tells it from the optimizers of users
+
+    def __init__(self, model: Any):
+        self.model, self.preprocessor = model, model.preprocessor
+        self.metadata = model.stored_metadata(self.preprocessor.tokenizer)
+
+    def encoded(self, columns: Sequence[list], labels=None) -> Encoded:
+        """Returns the rows of the texts with the targets of the loss; None means no labels."""
+        rows = self.preprocessor.encoded(columns)
+        return rows if labels is None else dataclasses.replace(rows, targets=self.targets(labels))
+
+    def targets(self, labels) -> np.ndarray:
+        """Returns the targets of labels, which are a list or an array."""
+        return np.asarray(labels)
+
+    def answers(self, columns: Sequence[list], encoded: Any, outputs: list) -> Any:
+        """Returns the answer for each text from the float32 outputs of each row."""
+        return np.stack(outputs)
+
+    def compile_arguments(self) -> dict[str, Any]:
+        """Returns the arguments of `compile` that follow from the kind of the labels."""
+        raise InputError(
+            f"{type(self.model).__name__} has no default loss for texts; compile it with one, or "
+            'use finetune("ner", ...) for entities and finetune("sentence-pairs", ...)'
+        )
+
+    def compile(self, *, num_steps: int) -> str:
+        """Compiles the model for the steps of one fit, and returns what it set."""
+        values = FINE_TUNING if self.metadata.config.hidden_size >= 768 else FINE_TUNING_OF_SMALL
+        rate, num_warmup_steps = values["learning_rate"], int(WARMUP_RATIO * num_steps)
+        schedule = LinearWarmupDecay(rate, num_steps=num_steps, num_warmup_steps=num_warmup_steps)
+        arguments = self.compile_arguments()
+        self.model.compile(BertAdamW(schedule, name=self.default_optimizer), **arguments)
+        loss = keras.tree.flatten(arguments["loss"])[0].name
+        warmup = f"after {num_warmup_steps} of {num_steps:,} steps, then falling to 0"
+        return f"BertAdamW, learning rate {rate:g} {warmup}; loss {loss}"
+
+
+class LabelledTexts(TextColumns):
+    """Texts or pairs of texts with one label, several labels or a number each."""
+
+    has_labels = True
+
+    @property
+    def kind(self) -> OneLabel:
+        """The rules of the labels; a single label without a problem type is a number."""
+        if not self.metadata.problem_type and len(self.metadata.labels) == 1:
+            return LABEL_KINDS["number"]
+        kinds = {kind.problem_type: kind for kind in LABEL_KINDS.values()}
+        return kinds.get(self.metadata.problem_type, LABEL_KINDS["one"])
+
+    def targets(self, labels):
+        values = [*labels] if isinstance(labels, list) else labels.tolist()
+        are_lists = all(isinstance(each, (list, tuple, set)) for each in values)
+        if are_lists and all(isinstance(name, str) for each in values for name in each):
+            problem_type = LABEL_KINDS["many"].problem_type
+            self.metadata = dataclasses.replace(self.metadata, problem_type=problem_type)
+            self.model.metadata = self.metadata
+        elif not any(isinstance(each, (str, bytes)) for each in values):
+            is_one = self.kind is LABEL_KINDS["one"]
+            return _ids(labels, len(self.metadata.labels)) if is_one else np.asarray(labels)
+        for number, each in enumerate(values):
+            text = each.decode() if isinstance(each, bytes) else each
+            location = f"text {number}"
+            is_text = isinstance(text, str)
+            values[number] = self.kind.read(text, location=location) if is_text else text
+            self.kind.check(values[number], self.metadata.labels, location=location)
+        return self.kind.targets(values, self.metadata.labels)
+
+    def compile_arguments(self):
+        return self.kind.compile_arguments()
+
+    def answers(self, columns, encoded, outputs):
+        kind, labels = self.kind, self.metadata.labels
+        predictions = [kind.prediction(logits, labels) for logits in outputs]
+        if kind is LABEL_KINDS["number"]:
+            return [{"score": each.label} for each in predictions]
+        return [
+            {
+                "label": kind.to_text(label),
+                "labels": [*labels],
+                "probabilities": np.asarray(probabilities).tolist(),
+            }
+            for label, probabilities in predictions
+        ]
+
+
+class Choices(LabelledTexts):
+    """Contexts and columns of choices, and the number of the right choice of each."""
+
+    def encoded(self, columns, labels=None):
+        rows = self.preprocessor.encoded(columns)
+        targets = None if labels is None else _ids(labels, len(columns) - 1)
+        return dataclasses.replace(rows, targets=targets)
+
+    def answers(self, columns, encoded, outputs):
+        is_real = np.array([[text != "" for text in row] for row in zip(*columns[1:], strict=True)])
+        logits = np.where(is_real, np.stack(outputs), np.finfo(np.float32).min)
+        probabilities = np.where(is_real, softmax(logits), 0.0)
+        pairs = zip(probabilities.argmax(axis=1).tolist(), probabilities.tolist(), strict=True)
+        return [{"choice": choice, "probabilities": each} for choice, each in pairs]
+
+
+class Questions(TextColumns):
+    """Questions and passages, with answers (first character, text) or dicts as in SQuAD."""
+
+    has_labels = True
+
+    def __init__(self, model):
+        super().__init__(model)
+        name = str(self.metadata.task.get("name", "squad1"))
+        task: Any = task_of(self.metadata, name=name, source="the model")
+        self.task: SquadTask = dataclasses.replace(task, max_length=self.metadata.max_length)
+
+    def encoded(self, columns, labels=None):
+        check(len(columns) == 2, f"texts has length {len(columns)}; expected (questions, passages)")
+        questions = []
+        for number, (question, context) in enumerate(zip(*columns, strict=True)):
+            answers = () if labels is None else _answers(labels[number])
+            location = f"text {number}"
+            each = Question(
+                id="", question=question, context=context, answers=answers, location=location
+            )
+            found = f"{location}: the passage does not have the answer at the given character"
+            check(each.target or not answers, f"{found}; expected (first character, text)")
+            questions.append(each)
+        return self.task.encode(questions, self.preprocessor.tokenizer)
+
+    def compile_arguments(self):
+        return self.task.compile_arguments()
+
+    def answers(self, columns, encoded: QuestionWindows, outputs):
+        answers = []
+        for number, context in enumerate(columns[1]):
+            nulls = (outputs[row] for row in encoded.of_question(number))
+            null_score = min(float(each["start"][0]) + float(each["end"][0]) for each in nulls)
+            score, text, start = float(np.finfo(np.float32).min), "", -1
+            for best in spans(
+                encoded, number, outputs, self.task.max_answer_length, context=context
+            ):
+                score = best.start_logit + best.end_logit
+                if not self.task.allows_no_answer or null_score - score <= self.task.null_threshold:
+                    start, end = encoded.offsets[[best.first, best.last], [0, 1]].tolist()
+                    text = cut(context, start, end)
+                break
+            answer = {"answer": text, "start": start, "end": start + len(text)}
+            answers.append({**answer, "score": score, "no_answer_score": null_score})
+        return answers
+
+
+class TaggedTexts(TextColumns):
+    """Texts whose entities are predicted."""
+
+    def encoded(self, columns, labels=None):
+        found = "fit and evaluate of a BertTokenClassifier take no texts"
+        check(labels is None, f'{found}; use finetune("ner", ...) with files of words and tags')
+        tokenizer, unit = self.preprocessor.tokenizer, self.metadata.task.get("unit", "word")
+        tokens, self.spans_W2 = units_of(columns[0], tokenizer, unit=unit)
+        rows = sentence_rows(tokens, limit=self.preprocessor.max_length - 2)
+        label_ids = np.full(len(tokens.starts), -1, np.int32)
+        return TaggedWords(tokens, rows, label_ids, tokenizer.vocabulary)
+
+    def answers(self, columns, encoded: TaggedWords, outputs):
+        labels, bounds = self.metadata.labels, pairwise(encoded.tokens.word_bounds)
+        empty = np.zeros((0, len(labels)), np.float32)  # without words, there are no rows
+        logits = [output[encoded.columns(row)] for row, output in enumerate(outputs)]
+        probabilities = softmax(np.concatenate([empty, *logits]))
+        tags = [bio_tag(labels[each]) for each in probabilities.argmax(axis=-1)]
+        answers = []
+        for text, (first, last) in zip(columns[0], bounds, strict=True):
+            answer = {name: [] for name in ("entities", "labels", "starts", "ends", "scores")}
+            for start_word, end_word, kind in entities(tags[first:last]):
+                words = slice(first + start_word, first + end_word)
+                start, end = self.spans_W2[words][[0, -1], [0, 1]].tolist()
+                entity, score = cut(text, start, end), probabilities[words].max(axis=-1).mean()
+                values = (entity, kind, start, start + len(entity), float(score))
+                for name, value in zip(answer, values, strict=True):
+                    answer[name].append(value)
+            answers.append(answer)
+        return answers
+
+
+def _ids(labels, count: int) -> np.ndarray:
+    ids = np.asarray(labels)
+    largest = ids.max() if ids.ndim == 1 and ids.size else 0  # other targets have other losses
+    check(largest < count, f"a label is {largest}; expected 0 to {count - 1}")
+    return ids
+
+
+def _answers(answer) -> tuple[Answer, ...]:
+    """Returns the answers of a question; () if there is none."""
+    if isinstance(answer, dict):
+        texts, starts = answer["text"], answer["answer_start"]
+        answer = (starts, texts) if isinstance(texts, str) else [*zip(starts, texts, strict=True)]
+    pairs = answer if isinstance(answer, list) else [answer] if answer else []
+    return tuple(Answer(text, int(start)) for start, text in pairs)
+
+
+# Class of the model, as in checkpoints -> what it does with columns of texts.
+TEXT_COLUMNS: dict[str, type[TextColumns]] = {
+    "BertClassifier": LabelledTexts,
+    "BertMultipleChoice": Choices,
+    "BertQuestionAnswering": Questions,
+    "BertTokenClassifier": TaggedTexts,
+    "BertSentenceEncoder": TextColumns,
+}
