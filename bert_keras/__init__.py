@@ -97,71 +97,54 @@ if TYPE_CHECKING:  # for type checkers and editors
     ```
     """
 
-# Public name -> module
-_HOMES = {
-    "BertConfig": "bert_keras.config",
-    "EmbeddingConfig": "bert_keras.config",
-    "DenseModule": "bert_keras.config",
-    "NormalizeModule": "bert_keras.config",
-    "preset": "bert_keras.families",
-    "InputError": "bert_keras.errors",
-    "Vocabulary": "bert_keras.text.vocab",
-    "WordPieceTokenizer": "bert_keras.text.tokenizer",
-    "encode": "bert_keras.text.encode",
-    "encode_masked": "bert_keras.text.encode",
-    "Preprocessor": "bert_keras.data.preprocessor",
-    "pretraining_dataset": "bert_keras.data.records",
-    "masked_and_labelled": "bert_keras.data.objectives",
-    "DynamicMasking": "bert_keras.data.objectives",
-    "Masker": "bert_keras.data.masking",
-    "MaskingPolicy": "bert_keras.data.masking",
-    "BertEncoder": "bert_keras.models.encoder",
-    "BertPretrainer": "bert_keras.models.pretrainer",
-    "BertMaskedLM": "bert_keras.models.pretrainer",
-    "BertDiscriminator": "bert_keras.models.replaced_tokens",
-    "BertReplacedTokenPretrainer": "bert_keras.models.replaced_tokens",
-    "BertClassifier": "bert_keras.models.task_models",
-    "BertTokenClassifier": "bert_keras.models.task_models",
-    "BertQuestionAnswering": "bert_keras.models.task_models",
-    "BertMultipleChoice": "bert_keras.models.task_models",
-    "BertFeatureTagger": "bert_keras.models.feature_tagger",
-    "BertSentenceEncoder": "bert_keras.models.sentence_encoder",
-    "load_model": "bert_keras.models",
-    "from_keras_hub": "bert_keras.checkpoints.keras_hub",
-    "to_keras_hub": "bert_keras.checkpoints.keras_hub",
-    "read_curves": "bert_keras.training.tensorboard",
-    "BertAdamW": "bert_keras.training.optimizer",
-    "LinearWarmupDecay": "bert_keras.training.schedule",
-    "Distiller": "bert_keras.training.distiller",
-    "pretraining_losses": "bert_keras.training.losses",
-    "pretraining_metrics": "bert_keras.training.losses",
-    "MultipleNegativesRankingLoss": "bert_keras.training.sentence_losses",
-    "CoSENTLoss": "bert_keras.training.sentence_losses",
-    "CosineSimilarityLoss": "bert_keras.training.sentence_losses",
-    "TripletLoss": "bert_keras.training.sentence_losses",
-    "MatryoshkaLoss": "bert_keras.training.sentence_losses",
-    "tasks": "bert_keras.downstream.catalog",
-    "recipes": "bert_keras.runs.recipes",
-    "PretrainRecipe": "bert_keras.runs.recipes",
-    "FinetuneRecipe": "bert_keras.runs.recipes",
-    "RunResult": "bert_keras.runs.outcome",
-    "TaskRun": "bert_keras.runs.finetune",
-    "pretrain": "bert_keras.runs.pretrain",
-    "finetune": "bert_keras.runs.finetune",
-    "evaluate": "bert_keras.runs.evaluate",
-    "convert": "bert_keras.checkpoints.conversion",
-    "serve": "bert_keras.serving.server",
-    "running_server": "bert_keras.serving.server",
-    "Limits": "bert_keras.serving.limits",
-    "Client": "bert_keras.serving.client",
-    "AsyncClient": "bert_keras.serving.client",
-    "export": "bert_keras.exporting.export",
+# Module -> public names
+_NAMES = {
+    "bert_keras.config": "BertConfig EmbeddingConfig DenseModule NormalizeModule",
+    "bert_keras.families": "preset",
+    "bert_keras.errors": "InputError",
+    "bert_keras.text.vocab": "Vocabulary",
+    "bert_keras.text.tokenizer": "WordPieceTokenizer",
+    "bert_keras.text.encode": "encode encode_masked",
+    "bert_keras.data.preprocessor": "Preprocessor",
+    "bert_keras.data.records": "pretraining_dataset",
+    "bert_keras.data.objectives": "masked_and_labelled DynamicMasking",
+    "bert_keras.data.masking": "Masker MaskingPolicy",
+    "bert_keras.models.encoder": "BertEncoder",
+    "bert_keras.models.pretrainer": "BertPretrainer BertMaskedLM",
+    "bert_keras.models.replaced_tokens": "BertDiscriminator BertReplacedTokenPretrainer",
+    "bert_keras.models.task_models": "BertClassifier BertTokenClassifier "
+    "BertQuestionAnswering BertMultipleChoice",
+    "bert_keras.models.feature_tagger": "BertFeatureTagger",
+    "bert_keras.models.sentence_encoder": "BertSentenceEncoder",
+    "bert_keras.models": "load_model",
+    "bert_keras.checkpoints.keras_hub": "from_keras_hub to_keras_hub",
+    "bert_keras.training.tensorboard": "read_curves",
+    "bert_keras.training.optimizer": "BertAdamW",
+    "bert_keras.training.schedule": "LinearWarmupDecay",
+    "bert_keras.training.distiller": "Distiller",
+    "bert_keras.training.losses": "pretraining_losses pretraining_metrics",
+    "bert_keras.training.sentence_losses": "CoSENTLoss CosineSimilarityLoss MatryoshkaLoss "
+    "MultipleNegativesRankingLoss TripletLoss",
+    "bert_keras.downstream.catalog": "tasks",
+    "bert_keras.runs.recipes": "recipes PretrainRecipe FinetuneRecipe",
+    "bert_keras.runs.outcome": "RunResult",
+    "bert_keras.runs.finetune": "TaskRun finetune",
+    "bert_keras.runs.pretrain": "pretrain",
+    "bert_keras.runs.evaluate": "evaluate",
+    "bert_keras.checkpoints.conversion": "convert",
+    "bert_keras.serving.server": "serve running_server",
+    "bert_keras.serving.limits": "Limits",
+    "bert_keras.serving.client": "Client AsyncClient",
+    "bert_keras.exporting.export": "export",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 _CONSTANTS = {"tasks": "TASKS", "recipes": "PRETRAIN"}  # their names in these modules
 __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str):
+    if name == "__version__":
+        return import_module("importlib.metadata").version("bert-keras")
     if name not in _HOMES:
         raise AttributeError(f"module 'bert_keras' has no attribute {name!r}")
     if (home := _HOMES[name]) not in sys.modules:

@@ -5,7 +5,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
-from bert_keras.errors import LARGEST_SIZE, InputError, check, check_choice, check_least, check_name
+from bert_keras.errors import (
+    LARGEST_SIZE,
+    InputError,
+    check,
+    check_choice,
+    check_least,
+    check_name,
+    check_range,
+)
 
 # Fine-tuning as in section 4.1; for hidden sizes under 768 as in the google-research/bert README.
 FINE_TUNING: dict[str, Any] = {"batch_size": 32, "num_epochs": 3, "learning_rate": 3e-5}
@@ -118,6 +126,10 @@ class BertConfig:
                 check_least(self, minimum, each.name, most=most)
         for name, known in CHOICES.items():
             check_choice(self, name, known)
+        check_range(self, "a rate in [0, 1)", "hidden_dropout_rate", "attention_dropout_rate")
+        names = ("layer_norm_epsilon", "initializer_stddev", "rotary_base")
+        check_range(self, "a number above 0", *names)
+        check_range(self, "0 or a number above it", "masked_lm_epsilon", "local_rotary_base")
         for is_valid, message in self._checks():
             check(is_valid, message)
 
@@ -128,22 +140,10 @@ class BertConfig:
         yield size % heads == 0, f"hidden_size is {size}; expected a multiple of num_heads, {heads}"
         is_even = size % 2 == 0 or not self.num_lstm_layers
         yield is_even, f"hidden_size is {size}; expected an even number, for the halves of a BiLSTM"
-        for name in ("hidden_dropout_rate", "attention_dropout_rate"):
-            rate = getattr(self, name)
-            yield 0 <= rate < 1, f"{name} is {rate}; expected a rate in [0, 1)"
-        for name in ("layer_norm_epsilon", "initializer_stddev", "rotary_base"):
-            value = getattr(self, name)
-            yield value > 0, f"{name} is {value}; expected more than 0"
-        for name in ("masked_lm_epsilon", "local_rotary_base"):
-            value = getattr(self, name)
-            yield value >= 0, f"{name} is {value}; expected at least 0"
         window, offset = self.local_window, self.position_offset
         yield window % 2 == 0, f"local_window is {window}; expected an even number"
         is_even = size // heads % 2 == 0 or not self.is_rotary
-        yield (
-            is_even,
-            f"hidden_size is {size}; expected heads of an even size",
-        )
+        yield is_even, f"hidden_size is {size}; expected heads of an even size"
         has_table = not (self.is_rotary and offset)
         yield has_table, f"position_offset is {offset}; expected 0 with rotary positions"
         reads_token = not self.is_causal or self.pooling == "cls"
@@ -173,15 +173,10 @@ class BertConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields as JSON values, from `embedding_size` on if they are no defaults."""
-        fields = dataclasses.fields(self)
-        relatives = fields[[each.name for each in fields].index("embedding_size") :]
-        defaults = {each.name: each.default for each in relatives}
-        values = {each.name: getattr(self, each.name) for each in fields}
-        return {
-            name: value
-            for name, value in values.items()
-            if name not in defaults or value != defaults[name]
-        }
+        defaults = {each.name: each.default for each in dataclasses.fields(self)}
+        values = {name: getattr(self, name) for name in defaults}
+        always = [*defaults][: [*defaults].index("embedding_size")]
+        return {n: v for n, v in values.items() if n in always or v != defaults[n]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "BertConfig":

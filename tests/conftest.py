@@ -21,6 +21,7 @@ from tokenizers import (
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 
 HAS_TENSORFLOW = importlib.util.find_spec("tensorflow") is not None
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a mistyped folder is asked of nobody
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")  # as `bert-keras` has it on a CPU
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # the same

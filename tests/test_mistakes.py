@@ -133,7 +133,7 @@ MISTAKES = {
     "steps 0": (PRETRAIN + " --steps 0", "num_steps is 0"),
     "output that is taken": (PRETRAIN + " --output full", "full"),
     "output that is a file": (PRETRAIN + " --output file", "file"),
-    "model": (FINETUNE + " --from none", "none does not exist"),
+    "model": (FINETUNE + " --from none", "none is neither a folder here nor"),
     "folder without a model": (FINETUNE + " --from full", "full"),
     "no config.json": (FINETUNE + " --from no-config", "config.json"),
     "no vocabulary": (FINETUNE + " --from no-vocabulary", "no-vocabulary"),
@@ -209,7 +209,7 @@ MISTAKES = {
     "batch of the server": ("serve saved/damaged --port 0 --max-batch-size 0", "max_batch_size"),
     "corpus of the demo": ("demo --corpus none.txt --output new", "none.txt"),
     "data of a table": ("reproduce c2 --data full --output new", "full"),
-    "without torch": ("convert pickled new", "bert-keras[parity]"),
+    "without torch": ("convert pickled new", "pip install torch"),
 }
 
 

@@ -6,31 +6,16 @@ import os
 from collections.abc import Collection
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from types import ModuleType
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint
+from bert_keras.checkpoints.hub import downloaded, is_name, nearest
 from bert_keras.errors import InputError, check, check_name
 from bert_keras.files import atomic_folder, is_remote
 
-
-class Format(Protocol):
-    """The functions that the module of a checkpoint format defines."""
-
-    def recognises(self, path: Path) -> bool:
-        """Returns whether `path` holds a checkpoint of this format."""
-        ...
-
-    def read(self, path: Path, *, ignore: Collection[str]) -> Checkpoint:
-        """Reads the checkpoint at `path`; see `open_checkpoint` for arguments and errors."""
-        ...
-
-    def write(self, checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
-        """Writes `checkpoint` into an empty folder; returns how readers of the format differ."""
-        ...
-
-
-# The module of each format, imported on first use. `open_checkpoint` calls `recognises` of these
-# modules in this order.
+# The module of each format, imported on first use. It defines `recognises(path)`, which
+# `open_checkpoint` calls in this order; `read(path, *, ignore)`, which returns a Checkpoint; and
+# `write(checkpoint, folder)`, which fills an empty folder and returns how other readers differ.
 FORMATS = {
     "bert-keras": "bert_keras.checkpoints.native",
     "keras-hub": "bert_keras.checkpoints.keras_hub",
@@ -40,12 +25,12 @@ FORMATS = {
 }
 
 
-HUGGING_FACE = "hf://"  # start of hf://USER/MODEL, a repository of Hugging Face
-DOWNLOADED = ["*.json", "*.txt", "*.h5", "*.safetensors", "*.model", "*.spm"]
-
-
 def open_checkpoint(
-    path: str | os.PathLike, *, ignore: Collection[str] = (), pad_vocabulary: bool = False
+    path: str | os.PathLike,
+    *,
+    revision: str | None = None,
+    ignore: Collection[str] = (),
+    pad_vocabulary: bool = False,
 ) -> Checkpoint:
     """Opens a checkpoint and detects its format.
 
@@ -54,21 +39,23 @@ def open_checkpoint(
 
     Args:
         path: A folder in a format of `FORMATS`. A TF1 checkpoint of Google may also be given as its
-            path without the suffix `.index`. "hf://USER/MODEL" downloads the files of a repository
-            of Hugging Face.
+            path without the suffix `.index`. Other names are downloaded: those of Hugging Face such
+            as "klue/bert-base", also with "@REVISION" or "hf://"; presets of KerasHub; "kaggle://..."
+        revision: A branch, tag or commit of the name of Hugging Face.
         ignore: Names of tensors, configuration keys and tokenizer rules to ignore. Error messages
             state the name where this is possible.
         pad_vocabulary: Whether to append unused tokens if the token table has more rows than the
             vocabulary has tokens.
 
     Raises:
-        InputError: `path` holds no known checkpoint, or its files contradict each other.
+        InputError: `path` holds no known checkpoint, its files contradict each other, or it cannot
+            be downloaded.
     """
-    if (name := os.fspath(path)).startswith(HUGGING_FACE):
-        from huggingface_hub import snapshot_download
-
-        name = name.removeprefix(HUGGING_FACE)
-        path = snapshot_download(name, allow_patterns=DOWNLOADED)
+    name = os.fspath(path)
+    if is_name(path):
+        path = downloaded(name, revision)
+    else:
+        check(revision is None, f"revision is {revision!r}, but {name} is no name of Hugging Face")
     check(not is_remote(path), f"{path} is not on this machine; copy its folder to this machine")
     path = Path(path)
     if (format := _format_of(path)) is None:
@@ -81,13 +68,13 @@ def open_checkpoint(
         checkpoint.check_vocabulary()
         return checkpoint
     except InputError as error:
-        has_path = str(path) in str(error)
-        raise InputError(str(error) if has_path else f"{path}: {error}") from error
+        text = str(error).replace(str(path), name)
+        raise InputError(text if name in text else f"{name}: {text}") from error
 
 
 def _why_unknown(path: Path) -> str:
     if not path.exists():
-        return f"{path} does not exist; expected the folder of a checkpoint, or hf://USER/MODEL"
+        return f"{path} does not exist; expected the folder of a checkpoint{nearest(str(path))}"
     if path.is_file():
         return f"{path} is a file; give the folder of the checkpoint"
     # A run's model is preferred to its training checkpoints.
@@ -102,9 +89,8 @@ def _why_unknown(path: Path) -> str:
 
 
 def absolute_path(path: str | os.PathLike) -> str:
-    """Returns the absolute path of a checkpoint; hf://USER/MODEL stays as it is."""
-    path = os.fspath(path)
-    return path if path.startswith(HUGGING_FACE) else os.path.abspath(path)
+    """Returns the absolute path of a checkpoint; a name to download stays as it is."""
+    return os.fspath(path) if is_name(path) else os.path.abspath(path)
 
 
 def open_text_checkpoint(path: str | os.PathLike) -> TextCheckpoint:
@@ -142,9 +128,9 @@ def write_checkpoint(
     return notes
 
 
-def _format_of(path: Path) -> Format | None:
+def _format_of(path: Path) -> ModuleType | None:
     return next((format for format in map(_module, FORMATS) if format.recognises(path)), None)
 
 
-def _module(name: str) -> Format:
-    return cast(Format, import_module(FORMATS[name]))
+def _module(name: str) -> ModuleType:
+    return import_module(FORMATS[name])

@@ -91,7 +91,7 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
-    """Reads a TF1 checkpoint; see `formats.Format`. To ignore STEP ignores the training state."""
+    """Reads a TF1 checkpoint; see `formats.FORMATS`. To ignore STEP ignores the training state."""
     prefix = _checkpoint_prefix(path)
     stored = _stored_variables(prefix)
     step = stored.pop(STEP, None)
@@ -138,7 +138,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
-    """Writes a TF1 checkpoint, training state included; see `formats.Format`."""
+    """Writes a TF1 checkpoint, training state included; see `formats.FORMATS`."""
     require("tensorflow", what="a checkpoint of Google's BERT")
     import tensorflow as tf
 

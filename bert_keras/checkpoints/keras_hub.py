@@ -96,7 +96,7 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
-    """Reads a preset; see `formats.Format`. Nothing in it can be ignored."""
+    """Reads a preset; see `formats.FORMATS`. Nothing in it can be ignored."""
     require("keras_hub", what="a preset of KerasHub")
     import keras_hub
 
@@ -164,7 +164,7 @@ def checkpoint_of(
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
-    """Writes a preset; see `formats.Format`."""
+    """Writes a preset; see `formats.FORMATS`."""
     model, notes = hub_model(checkpoint)
     model.save_to_preset(str(folder))
     if checkpoint.vocabulary is not None and checkpoint.metadata.model == "BertEncoder":

@@ -31,7 +31,7 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
-    """Reads a folder in the native format; see `formats.Format`."""
+    """Reads a folder in the native format; see `formats.FORMATS`."""
     has_state = (path / STATE).is_file()
     stored = stored_tensors(path / WEIGHTS)
     unused = [name for name in (*stored, *([STEP] if has_state else [])) if name in ignore]
@@ -45,7 +45,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
-    """Writes a folder in the native format, training state included; see `formats.Format`."""
+    """Writes a folder in the native format, training state included; see `formats.FORMATS`."""
     write_json(folder / METADATA, checkpoint.metadata.to_dict())
     if checkpoint.vocabulary is not None:
         write_vocabulary(checkpoint.vocabulary, folder)

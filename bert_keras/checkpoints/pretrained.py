@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,13 @@ import numpy as np
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
 from bert_keras.checkpoints.formats import write_checkpoint
 from bert_keras.checkpoints.tensors import StoredTensor, of_array, stored_weight
-from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
+from bert_keras.config import (
+    BertConfig,
+    DenseModule,
+    EmbeddingConfig,
+    ModelMetadata,
+    numbered_labels,
+)
 from bert_keras.errors import InputError, check, listed, printable
 from bert_keras.families import family_of
 from bert_keras.models.pretrained import Pretrained, named_weights
@@ -63,17 +69,32 @@ def metadata_for(
         config = dataclasses.replace(config, has_pooler=True)
     has_same_head = name == source.model and {*cls.heads}.isdisjoint(new)
     old_labels = source.labels if has_same_head else ()
-    if cls.is_labelled and not labels and not old_labels:
-        raise InputError(f"a new head of {name} needs labels, such as ('no', 'yes')")
-    if labels and old_labels and old_labels not in (labels, numbered_labels(len(labels))):
+    if old_labels and labels in ((), numbered_labels(len(old_labels))):
+        labels = old_labels
+    check(
+        labels or not cls.is_labelled,
+        f"a new head of {name} needs labels, such as labels=['no', 'yes'] or labels=2",
+    )
+    if old_labels not in ((), labels, numbered_labels(len(labels))):
         raise InputError(
             f"the head has the labels {', '.join(old_labels)}; omit labels, or start with a new "
             f"head: new={cls.heads}"
         )
-    changes: dict[str, Any] = {"config": config, "labels": labels or old_labels}
+    changes: dict[str, Any] = {"config": config, "labels": labels}
     if embedding is not None:
         changes["embedding"] = embedding
     return source.of_model(name, keeps_head=has_same_head, **changes)
+
+
+def missing_parts(
+    checkpoint: Checkpoint, *, heads: Iterable[str], metadata: ModelMetadata
+) -> list[str]:
+    """Returns the parts that a checkpoint lacks for a model with these heads and this metadata."""
+    config, modules = metadata.config, metadata.embedding.modules if metadata.embedding else ()
+    dense = any(isinstance(each, DenseModule) for each in modules)
+    optional = {"pooler": config.has_pooler, "bilstm": config.num_lstm_layers, "sentence": dense}
+    needed = (*heads, *filter(optional.get, optional))
+    return [name for name in needed if name not in {*map(part, checkpoint.tensors)}]
 
 
 def build_model(
@@ -126,11 +147,6 @@ def _load_report(
     stored, parts = checkpoint.tensors, {*map(part, shapes)}
     if unknown := sorted({*new} - parts):
         raise InputError(f"new contains {', '.join(unknown)}; known: {', '.join(sorted(parts))}")
-    if absent := sorted(parts - {*map(part, stored)} - {*new}):
-        raise InputError(
-            f"{source} is a {checkpoint.metadata.model} without weights of {', '.join(absent)}; to "
-            f"start with random ones: new={tuple(sorted({*absent, *new}))}"
-        )
     loaded = [name for name in shapes if part(name) not in new]
     unused = [name for name in stored if name not in loaded]
     problems = [

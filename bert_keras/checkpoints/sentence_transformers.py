@@ -58,7 +58,7 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
-    """Reads a folder of sentence-transformers; see `formats.Format`.
+    """Reads a folder of sentence-transformers; see `formats.FORMATS`.
 
     If `ignore` names a module, only the encoder is read. A folder without a pooling, as of a
     CrossEncoder, is a folder of transformers.
@@ -183,7 +183,7 @@ def _is_transposed(name: str) -> bool:
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
-    """Writes the files of transformers and of each module; see `formats.Format`."""
+    """Writes the files of transformers and of each module; see `formats.FORMATS`."""
     metadata, tensors = checkpoint.metadata, checkpoint.tensors
     if (embedding := metadata.embedding) is None:
         raise InputError(

@@ -7,7 +7,7 @@ import sys
 from bert_keras.arguments import one_of
 from bert_keras.cli.program import command, option
 from bert_keras.downstream.names import ALIASES
-from bert_keras.families import presets
+from bert_keras.families import hub_names, presets
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 
 # The names of `downstream.catalog.TASKS`, without importing TensorFlow.
@@ -66,11 +66,12 @@ def _rows(what: str) -> dict[str, str]:
     if what == "tasks":
         return TASKS | {name: f"another name of {task}" for name, task in ALIASES.items()}
     if what == "models":
+        names = {name: f"on Hugging Face: {kind}" for name, kind in hub_names().items()}
         return {
             name: f"{config.num_layers} layers of {config.hidden_size}, {config.num_heads} heads, "
             f"{config.vocab_size:,} tokens, {config.max_positions:,} positions"
             for name, config in presets().items()
-        }
+        } | names
     rows = {
         f"pretrain {name}": f"{recipe.size}, {recipe.objective}, {recipe.end:,} steps of "
         f"{recipe.batch_size:,} sequences"

@@ -33,6 +33,11 @@ def presets() -> dict[str, BertConfig]:
     return {name: size for each in FAMILIES.values() for name, size in each.presets.items()}
 
 
+def hub_names() -> dict[str, str]:
+    """Returns the well-known models on Hugging Face, and the kind of the family of each."""
+    return {name: kind for kind, family in FAMILIES.items() for name in family.hub_names}
+
+
 def preset(name: str, **changes: Any) -> BertConfig:
     """Returns the configuration of a named size.
 

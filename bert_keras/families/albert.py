@@ -38,6 +38,7 @@ FAMILY = Family(
     specials=ALBERT_SPECIALS,
     traits={"shares_layers": True},
     sizes=OPTIONAL_SIZES,
+    hub_names=tuple(f"albert/albert-{s}-v2" for s in ("base", "large", "xlarge", "xxlarge")),
     class_prefix="Albert",
     weight_names={
         **BERT.weight_names,

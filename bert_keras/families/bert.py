@@ -19,6 +19,7 @@ _SIZES = {
     for num_layers in (2, 4, 6, 8, 10, 12)
     for hidden_size in (128, 256, 512, 768)
 }
+_NAMES = tuple(_SIZES)
 _SIZES |= {
     "tiny": _SIZES["L-2_H-128"],
     "mini": _SIZES["L-4_H-256"],
@@ -45,6 +46,12 @@ FAMILY = Family(
         "kobert-base": dataclasses.replace(BASE, vocab_size=8_002),
         "klue-bert-base": dataclasses.replace(BASE, vocab_size=32_000),
     },
+    hub_names=(
+        *("google-bert/bert-base-uncased", "google-bert/bert-base-cased"),
+        *("google-bert/bert-large-uncased", "google-bert/bert-base-multilingual-cased"),
+        *("klue/bert-base", "skt/kobert-base-v1", "sentence-transformers/all-MiniLM-L6-v2"),
+        *(f"google/bert_uncased_{name}_A-{_SIZES[name].num_heads}" for name in _NAMES),
+    ),
     class_prefix="Bert",
     weight_names={
         "encoder/embeddings/token": ".embeddings.word_embeddings.weight",

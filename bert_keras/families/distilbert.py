@@ -15,6 +15,7 @@ FAMILY = Family(
     },
     traits={"pooler_activation": "relu", "layer_norm_epsilon": 1e-12},
     sizes=(),
+    hub_names=("distilbert/distilbert-base-uncased", "distilbert/distilbert-base-cased"),
     class_prefix="DistilBert",
     has_pooler=False,
     weight_names={

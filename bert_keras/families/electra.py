@@ -23,6 +23,7 @@ FAMILY = Family(
     # The heads that read the state of [CLS] begin with a dense layer and GELU.
     traits={"pooler_activation": "gelu", "masked_lm_activation": "gelu"},
     options=("embedding_size",),
+    hub_names=tuple(f"google/electra-{size}-discriminator" for size in ("small", "base", "large")),
     class_prefix="Electra",
     class_names={"BertPretrainer": "", "BertDiscriminator": "ForPreTraining"},
     has_pooler=False,

@@ -48,6 +48,7 @@ class Family:
 
     kind: str  # model_type in config.json
     presets: Mapping[str, BertConfig]  # published sizes by their names
+    hub_names: tuple[str, ...] = ()  # well-known models on Hugging Face
     specials: Specials = BERT_SPECIALS  # special tokens of the published vocabularies
 
     # Values of BertConfig fields that all members share and that differ from `BERT_TRAITS`.

@@ -126,6 +126,7 @@ FAMILY = Family(
     traits=_TRAITS,
     options=("has_biases", "ties_decoder", "local_window", "pooling"),
     sizes=(),
+    hub_names=("answerdotai/ModernBERT-base", "answerdotai/ModernBERT-large"),
     class_prefix="ModernBert",
     has_pooler=False,
     prefix="model",

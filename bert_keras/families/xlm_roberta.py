@@ -13,6 +13,7 @@ FAMILY = dataclasses.replace(
         for name in ("roberta-base", "roberta-large")
     },
     specials=XLM_ROBERTA_SPECIALS,
+    hub_names=("FacebookAI/xlm-roberta-base", "intfloat/multilingual-e5-base"),
     class_prefix="XLMRoberta",
     prefix="roberta",
     defaults={},

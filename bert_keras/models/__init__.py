@@ -34,18 +34,19 @@ MODELS: dict[str, type[Pretrained]] = {
 }
 
 
-def load_model(path: str | os.PathLike) -> Pretrained:
+def load_model(name_or_folder: str | os.PathLike) -> Pretrained:
     """Loads the model of a checkpoint.
 
     Args:
-        path: A folder of any checkpoint format, or hf://USER/MODEL; see `open_checkpoint`.
+        name_or_folder: A folder of any checkpoint format, or a name of Hugging Face; see
+            `open_checkpoint`.
 
     Returns:
         The model of the class that the checkpoint contains, with `metadata` (model metadata) and
         its `tokenizer`.
 
     Raises:
-        InputError: `path` holds no known checkpoint, or weights are missing, unexpected or of
+        InputError: There is no known checkpoint, or weights are missing, unexpected or of
             another shape.
 
     Example:
@@ -57,8 +58,8 @@ def load_model(path: str | os.PathLike) -> Pretrained:
     """
     from bert_keras.checkpoints.formats import open_checkpoint
 
-    checkpoint = open_checkpoint(path)
+    checkpoint = open_checkpoint(name_or_folder)
     check_name(checkpoint.metadata.model, MODELS, what="model")
     return MODELS[checkpoint.metadata.model].from_checkpoint(
-        checkpoint, metadata=checkpoint.metadata, source=path
+        checkpoint, metadata=checkpoint.metadata, source=name_or_folder
     )

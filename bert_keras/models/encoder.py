@@ -12,7 +12,6 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig
-from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.errors import check
 from bert_keras.layers.attention import (
     attention_bias,
@@ -34,7 +33,7 @@ from bert_keras.layers.primitives import (
     last_positions,
     states_at,
 )
-from bert_keras.models.pretrained import Pretrained
+from bert_keras.models.pretrained import Pretrained, named_inputs
 
 if IS_JAX:
     from bert_keras.layers import jax_ops
@@ -70,7 +69,7 @@ class BertEncoder(Pretrained):
         inputs: A dict of int arrays [B, T]: `input_ids`, `input_mask` (1 for a token, 0 for
             padding) and `segment_ids`. If several sequences share a row, also `position_ids`,
             which start at 0 in each sequence, and `sequence_ids`, counted from 1 (0 for padding).
-            Other keys are ignored.
+            Other keys are ignored. For masks that are absent or have other names see `Pretrained`.
 
     Returns:
         A dict: `sequence_output` [B, T, D] and, if the configuration has a pooler, `pooled_output`
@@ -178,6 +177,7 @@ class BertEncoder(Pretrained):
         Blocks with local attention compute all T x T probabilities here, of which those outside the
         window are 0. A call of the encoder computes only the window; the hidden states are equal.
         """
+        inputs = named_inputs(inputs)
         check(
             not isinstance(inputs["input_ids"], keras.KerasTensor),
             "states needs arrays; in a functional model, call it in the `call` of a layer of yours",
@@ -268,11 +268,6 @@ class BertEncoder(Pretrained):
         return jax_ops.takes_kernels(length, head_size=head_size, dtype=self.compute_dtype)
 
     def call(self, inputs, training=False):
-        names = [*inputs] if isinstance(inputs, dict) else [f"a {type(inputs).__name__}"]
-        check(
-            {*SEQUENCE_FEATURES} <= {*names},
-            f"the inputs are {', '.join(names)}; expected a dict of {', '.join(SEQUENCE_FEATURES)}",
-        )
         contexts = self._contexts(inputs, in_blocks=True, training=training)
         states = self._states(inputs, contexts, training=training)
         outputs = {"sequence_output": states.sequence_output}

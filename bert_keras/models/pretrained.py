@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -66,8 +66,31 @@ class ConfiguredModel(keras.Model):
         )
 
 
+_ALIASES = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}  # of transformers
+
+
+def named_inputs(inputs: Any) -> dict:
+    """Returns inputs under our names; without masks, all positions are tokens of segment 0."""
+    names = [*inputs] if isinstance(inputs, Mapping) else [f"a {type(inputs).__name__}"]
+    check(
+        "input_ids" in names,
+        f"the inputs are {', '.join(names)}; expected a dict of input_ids, input_mask, segment_ids",
+    )
+    for theirs, ours in _ALIASES.items():
+        check(not {theirs, ours} <= {*names}, f"{ours} and {theirs} are the same; give one of them")
+    named = {_ALIASES.get(name, name): array for name, array in inputs.items()}
+    if "input_mask" not in named:
+        named["input_mask"] = keras.ops.ones_like(named["input_ids"], dtype="int32")
+    if "segment_ids" not in named:
+        named["segment_ids"] = keras.ops.zeros_like(named["input_ids"], dtype="int32")
+    return named
+
+
 class Pretrained(ConfiguredModel):
     """The base class of all models, which loads them from checkpoints and saves them.
+
+    Inputs may have the names of transformers, `attention_mask` and `token_type_ids`. Without them
+    every position is a token of segment 0.
 
     The attributes `metadata`, `tokenizer` and `load_report` are None if the model was not loaded.
     """
@@ -80,12 +103,17 @@ class Pretrained(ConfiguredModel):
     tokenizer: "TextTokenizer | None" = None  # None also if the checkpoint has no vocabulary
     load_report: "LoadReport | None" = None
 
+    def __call__(self, inputs, *args, **kwargs):
+        return super().__call__(named_inputs(inputs), *args, **kwargs)
+
     @classmethod
-    def from_pretrained(
+    def from_pretrained(  # noqa: PLR0913 - public; each argument is optional
         cls,
-        path: str | os.PathLike,
+        name_or_folder: str | os.PathLike,
         *,
-        labels: Sequence[str] = (),
+        labels: Sequence[str] | int = (),
+        num_labels: int | None = None,
+        revision: str | None = None,
         new: Collection[str] = (),
         ignore: Collection[str] = (),
         pad_vocabulary: bool = False,
@@ -96,9 +124,13 @@ class Pretrained(ConfiguredModel):
         """Builds the model with the weights of a checkpoint, and prints what was loaded.
 
         Args:
-            path: A folder of any checkpoint format, or hf://USER/MODEL; see `open_checkpoint`.
-            labels: Names of the labels of a new head.
-            new: Parts that start with random weights, such as "classification".
+            name_or_folder: A folder of any checkpoint format, or a name of Hugging Face; see
+                `open_checkpoint`.
+            labels: Names of the labels of a new head, or their number for "LABEL_0" and so on.
+            num_labels: The same as a number for `labels`.
+            revision: A branch, tag or commit of the name of Hugging Face.
+            new: Parts to start with random weights, such as "classification". Those that the
+                checkpoint lacks are new in any case, and the load report notes it.
             ignore: Names to ignore in the checkpoint; see `open_checkpoint`.
             pad_vocabulary: Whether to append unused tokens if the token table has more rows than
                 the vocabulary has tokens.
@@ -111,21 +143,26 @@ class Pretrained(ConfiguredModel):
             A model of this class.
 
         Raises:
-            InputError: The checkpoint lacks a part that `new` does not name, or its labels differ.
+            InputError: The checkpoint lacks weights of the encoder, or its labels differ.
 
         Example:
 
         ```python
-        model = BertClassifier.from_pretrained(
-            "bert-base-uncased", labels=("negative", "positive"), new=("classification",)
-        )
+        model = BertClassifier.from_pretrained("bert-base-uncased", labels=["negative", "positive"])
         ```
         """
         from bert_keras.checkpoints.formats import open_checkpoint
-        from bert_keras.checkpoints.pretrained import build_model, metadata_for
+        from bert_keras.checkpoints.pretrained import build_model, metadata_for, missing_parts
 
-        new, labels, ignore = _names("new", new), _names("labels", labels), _names("ignore", ignore)
-        checkpoint = open_checkpoint(path, ignore=ignore, pad_vocabulary=pad_vocabulary)
+        new, ignore = _names("new", new), _names("ignore", ignore)
+        if num_labels is not None:
+            check(not labels, "labels and num_labels are both given; give one of them")
+            labels = num_labels
+        is_number = isinstance(labels, int)
+        labels = numbered_labels(labels) if is_number else _names("labels", labels)
+        checkpoint = open_checkpoint(
+            name_or_folder, revision=revision, ignore=ignore, pad_vocabulary=pad_vocabulary
+        )
         metadata = metadata_for(
             cls,
             checkpoint,
@@ -134,7 +171,14 @@ class Pretrained(ConfiguredModel):
             embedding=embedding,
             config_changes=config_changes,
         )
-        model = build_model(cls, checkpoint, metadata=metadata, source=path, new=new, name=name)
+        missing = missing_parts(checkpoint, heads=cls.heads, metadata=metadata)
+        if unasked := [part for part in missing if part not in new]:
+            note = f"the weights of {' and '.join(unasked)} are random: train the model before use"
+            checkpoint = dataclasses.replace(checkpoint, notes=(*checkpoint.notes, note))
+        new = {*new, *missing}
+        model = build_model(
+            cls, checkpoint, metadata=metadata, source=name_or_folder, new=new, name=name
+        )
         print(model.load_report)
         return model
 

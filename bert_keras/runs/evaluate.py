@@ -61,9 +61,7 @@ def evaluate(
     Example:
 
     ```python
-    model = BertClassifier.from_pretrained(
-        "minilm", labels=("0", "1"), new=["classification"]
-    )
+    model = BertClassifier.from_pretrained("minilm", labels=["0", "1"])
     scores = evaluate(model, task="mrpc", data="glue/MRPC")
     print(scores["accuracy"])
     ```

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 
 from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
-from bert_keras.checkpoints.pretrained import save_model
+from bert_keras.checkpoints.pretrained import missing_parts, save_model
 from bert_keras.config import ModelMetadata
 from bert_keras.data.batches import Batches
 from bert_keras.data.encoded import Encoded, say_cut
@@ -37,7 +37,6 @@ from bert_keras.runs.outcome import (
 )
 from bert_keras.runs.recipes import FORMER_NAMES, FinetuneRecipe
 from bert_keras.runs.settings import finetune_settings
-from bert_keras.runs.starting_point import missing_parts
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import fit_resumable
@@ -254,7 +253,7 @@ class TaskRun:
         """
         metadata, checkpoint = self.metadata, self.checkpoint
         heads = MODELS[metadata.model].heads
-        new = {*missing_parts(checkpoint, heads=heads, config=metadata.config)}
+        new = {*missing_parts(checkpoint, heads=heads, metadata=metadata)}
         names = ("name", "text_columns")
         old_task, new_task = (
             (each.model, each.labels, *map(each.task.get, names))

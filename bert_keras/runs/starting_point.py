@@ -1,12 +1,12 @@
 """Opens the checkpoint from which a run starts and checks that the run can use it."""
 
 import dataclasses
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint, TrainingState, part
+from bert_keras.checkpoints.checkpoint import TextCheckpoint, TrainingState
 from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
+from bert_keras.checkpoints.pretrained import missing_parts
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath
@@ -85,7 +85,8 @@ def open_starting_point(
         attention_dropout_rate=recipe.dropout_rate,
         has_pooler=model.reads_pooled_output or config.has_pooler,
     )
-    new = tuple(missing_parts(checkpoint, heads=model.heads, config=config))
+    metadata = dataclasses.replace(metadata, config=config)
+    new = tuple(missing_parts(checkpoint, heads=model.heads, metadata=metadata))
     start = StartingPoint(
         path=absolute_path(path),
         checkpoint=checkpoint,
@@ -99,14 +100,6 @@ def open_starting_point(
         f"{recipe.end:,}; raise num_steps, or start from a checkpoint without training state",
     )
     return start
-
-
-def missing_parts(checkpoint: Checkpoint, *, heads: Iterable[str], config: BertConfig) -> list[str]:
-    """Returns the parts that a checkpoint lacks for a model with these heads and this config."""
-    optional = {"pooler": config.has_pooler, "bilstm": config.num_lstm_layers}
-    stored = {*map(part, checkpoint.tensors)}
-    needed = [*heads, *(name for name, is_needed in optional.items() if is_needed)]
-    return [name for name in needed if name not in stored]
 
 
 def check_vocabulary(

@@ -10,6 +10,7 @@ from keras import ops
 from bert_keras.distribution.loss import GlobalLoss, GlobalMean, global_loss
 from bert_keras.distribution.model import GlobalBatchModel
 from bert_keras.errors import InputError, check
+from bert_keras.models.pretrained import named_inputs
 from bert_keras.models.task_models import TaskModel
 from bert_keras.training.losses import MaskedLMLoss, cosine_distance, soft_divergence
 
@@ -172,7 +173,7 @@ class Distiller(GlobalBatchModel):
         for name in self._distances:
             y[self._soft(name)], weight[self._soft(name)] = y[name], weight[name]
         if self.alpha_cosine:
-            y[COSINE] = weight[COSINE] = x["input_mask"]
+            y[COSINE] = weight[COSINE] = named_inputs(x)["input_mask"]
         return y, weight
 
     def _named(self, structure) -> dict:

@@ -4,15 +4,13 @@ import dataclasses
 import json
 from pathlib import Path
 
-import huggingface_hub
 import keras
 import numpy as np
 import pytest
 
 from bert_keras import BertPretrainer, encode, from_keras_hub, load_model, preset, to_keras_hub
-from bert_keras.checkpoints.formats import absolute_path, open_checkpoint, write_checkpoint
+from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.keras_hub import CLASSES, HUB_FAMILIES
-from bert_keras.cli import main
 from bert_keras.errors import InputError
 from bert_keras.families import family_of
 from bert_keras.models import MODELS
@@ -253,19 +251,3 @@ def test_other_contents_are_refused(folder, name, changes):
     with pytest.raises((InputError, OSError)) as error:
         open_checkpoint(folder)
     assert changes is None or str(folder) in str(error.value)
-
-
-def test_a_repository_of_hugging_face_is_downloaded(folder, monkeypatch, tmp_path):
-    names = []
-
-    def download(name, **options):
-        names.append(name)
-        return str(folder)
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    monkeypatch.chdir(tmp_path)
-    source = "hf://user/model"
-    assert absolute_path(source) == source and absolute_path("model") == str(tmp_path / "model")
-    assert main(["convert", source, "converted"]) == 0
-    assert open_checkpoint("converted").metadata == open_checkpoint(folder).metadata
-    assert names == ["user/model"]

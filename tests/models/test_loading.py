@@ -3,12 +3,14 @@
 import dataclasses
 import subprocess
 import sys
+from collections import UserDict
 
 import keras
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from bert_keras.checkpoints.checkpoint import part
 from bert_keras.checkpoints.native import WEIGHTS, read_metadata
 from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.config import BertConfig, ModelMetadata
@@ -93,9 +95,20 @@ def test_a_classifier_starts_from_the_encoder_of_a_pretrainer(pretrained, capsys
     assert_same_weights(BertEncoder.from_pretrained(pretrained), model.encoder)
 
 
-def test_a_missing_head_must_be_named_in_new(pretrained, tmp_path):
+def test_a_missing_head_is_new(pretrained, tmp_path, capsys):
+    for labels in ({"labels": 2}, {"num_labels": 2}):
+        model = BertClassifier.from_pretrained(pretrained, **labels)
+        assert model.metadata.labels == ("LABEL_0", "LABEL_1")
+    report = capsys.readouterr().out
+    assert "new         classification (2)" in report and "classification are random" in report
+    model.save_pretrained(tmp_path / "named", labels=("no", "yes"))
+    again = BertClassifier.from_pretrained(tmp_path / "named", num_labels=2)
+    assert again.metadata.labels == ("no", "yes") and "random" not in capsys.readouterr().out
+    with pytest.raises(InputError, match="the head has the labels no, yes"):
+        BertClassifier.from_pretrained(tmp_path / "named", labels=3)
+    with pytest.raises(InputError, match="both given"):
+        BertClassifier.from_pretrained(pretrained, labels=("no", "yes"), num_labels=2)
     for labels, new, message in (
-        (("no", "yes"), ("pooler",), r"without weights of classification; .*'pooler'\)"),
         (("no", "yes"), "pooler", "new is 'pooler'; expected a sequence"),
         (("no", "yes"), ("head",), "new contains head; known: classification, encoder, pooler"),
         ((), ("classification",), "a new head of BertClassifier needs labels"),
@@ -103,10 +116,13 @@ def test_a_missing_head_must_be_named_in_new(pretrained, tmp_path):
         with pytest.raises(InputError, match=message):
             BertClassifier.from_pretrained(pretrained, labels=labels, new=new)
     words = BertMaskedLM.from_pretrained(pretrained, has_pooler=False)
-    words.save_pretrained(tmp_path / "words")
-    with pytest.raises(InputError, match=r"without weights of next_sentence, pooler; .*"):
-        BertPretrainer.from_pretrained(tmp_path / "words")
-    assert_same_weights(words, BertMaskedLM.from_pretrained(tmp_path / "words"))
+    words_folder = words.save_pretrained(tmp_path / "words")
+    parts = {part(name) for name in BertPretrainer.from_pretrained(words_folder).load_report.new}
+    assert parts == {"next_sentence", "pooler"}
+    stored = load_file(words_folder / WEIGHTS)
+    save_file({n: a for n, a in stored.items() if part(n) == "encoder"}, words_folder / WEIGHTS)
+    with pytest.raises(InputError, match="masked_lm/output_bias is missing"):
+        load_model(words_folder)
 
 
 def test_labels_must_match_the_head(tmp_path):
@@ -186,6 +202,30 @@ def test_a_model_in_a_name_scope_is_loaded_and_saved(tmp_path):
     assert inner.weights[0].path.startswith("parent/classifier/encoder/")
     inner.save_pretrained(tmp_path / "twin")
     assert_same_weights(model, load_model(tmp_path / "twin"))
+
+
+def test_inputs_may_have_the_names_of_transformers(pretrained):
+    model = BertClassifier.from_pretrained(pretrained, labels=2)
+    ids = np.array([[2, 7, 8, 3, 0, 0], [2, 9, 3, 6, 3, 0]])
+    mask, segments = np.where(ids > 0, 1, 0), np.array([6 * [0], [0, 0, 0, 1, 1, 0]])
+    expected = model({"input_ids": ids, "input_mask": mask, "segment_ids": segments})
+    theirs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
+    np.testing.assert_array_equal(model(UserDict(theirs)), expected)
+    np.testing.assert_allclose(model.predict_on_batch(theirs), expected, atol=1e-6)
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(theirs, np.array([0, 1]), verbose=0)
+    ids, mask, encoder = ids[:, :3], mask[:, :3], model.encoder
+    whole = encoder({"input_ids": ids, "input_mask": mask, "segment_ids": 0 * ids})
+    inputs = keras.Input((None,), dtype="int32", name="input_ids")
+    outer = keras.Model(inputs, encoder({"input_ids": inputs})["sequence_output"])
+    for bare in (outer(ids), encoder.states({"input_ids": ids}).sequence_output):
+        np.testing.assert_allclose(bare, whole["sequence_output"], atol=1e-6)
+    for inputs, message in (
+        ({**theirs, "input_mask": mask}, "input_mask and attention_mask are the same"),
+        ({"attention_mask": mask}, "the inputs are attention_mask; expected"),
+    ):
+        with pytest.raises(InputError, match=message):
+            model(inputs)
 
 
 def test_two_encoders_in_one_functional_model(pretrained):

@@ -83,9 +83,7 @@ def test_loads_from_any_encoder(tmp_path):
     cls = EmbeddingConfig(pooling=("cls",))
     model = load(folder, embedding=cls)
     assert model.embedding == model.metadata.embedding == cls
-    with pytest.raises(InputError, match=r"without weights of sentence; .* new=\('sentence',\)"):
-        load(folder, embedding=DENSE)
-    model = load(folder, embedding=DENSE, new=("sentence",))
+    model = load(folder, embedding=DENSE)
     assert model.load_report.new == ("sentence/dense_0/kernel", "sentence/dense_0/bias")
     model.save_pretrained(tmp_path / "sentences")
     assert BertEncoder.from_pretrained(tmp_path / "sentences").metadata.embedding is None

@@ -67,7 +67,7 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
-    """Reads a folder of transformers; see `formats.Format`."""
+    """Reads a folder of transformers; see `formats.FORMATS`."""
     values, family = read_values(path)
     config = read_config(values, family)
     named_model, notes = read_architecture(values, family, ignore=ignore)
@@ -108,7 +108,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
-    """Writes weights, config.json and tokenizer files; see `formats.Format`."""
+    """Writes weights, config.json and tokenizer files; see `formats.FORMATS`."""
     metadata, vocabulary, notes = checkpoint.metadata, checkpoint.vocabulary, ()
     config, model = metadata.config, metadata.model
     family = family_of(config, vocabulary)
@@ -222,8 +222,8 @@ def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
         import torch
     except ImportError as error:
         raise InputError(
-            f'reading {path.name} requires PyTorch: pip install "bert-keras[parity]"; or save it '
-            f"again as {SAFETENSORS} where it was made"
+            f"{path} needs PyTorch: pip install torch; or save it again as {SAFETENSORS} where it "
+            "was made"
         ) from error
     refuse_lfs_pointer(path)
     try:

@@ -1,0 +1,80 @@
+"""Downloads checkpoints by their names on Hugging Face, in KerasHub or on Kaggle."""
+
+import importlib.util
+import os
+import re
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+
+from bert_keras.errors import InputError, check, require
+from bert_keras.families import hub_names
+
+HUGGING_FACE, KAGGLE = "hf://", "kaggle://"
+# At most one slash, so that no longer path is asked for: "klue/bert-base@main".
+_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?(@[\w./-]+)?", re.ASCII)
+_PRESET = re.compile(r"(albert|bert|distil_bert|roberta)_\w+", re.ASCII)
+_FILES = ("*.safetensors", "*.weights.h5", "*.json", "*.txt", "*.model", "*.spm", "*Dense/*.bin")
+
+
+def is_name(path: str | os.PathLike) -> bool:
+    """Returns whether `path` is a name to download: no file here, and no path by its form."""
+    if not isinstance(path, str) or os.path.exists(path) or os.path.exists(f"{path}.index"):  # TF1
+        return False
+    return path.startswith((HUGGING_FACE, KAGGLE)) or _NAME.fullmatch(path) is not None
+
+
+@cache
+def downloaded(name: str, revision: str | None = None) -> Path:
+    """Returns the folder of a checkpoint in the cache of its hub; downloads what is not there."""
+    handle = name
+    if _PRESET.fullmatch(name):
+        require("keras_hub", what=name)
+        import keras_hub
+
+        handle = keras_hub.models.Backbone.presets.get(name, {}).get("kaggle_handle", name)
+    if handle.startswith(KAGGLE):
+        import kagglehub
+
+        try:
+            return Path(kagglehub.model_download(handle.removeprefix(KAGGLE)))
+        except OSError as error:
+            raise InputError(f"{name} cannot be downloaded from Kaggle ({error})") from error
+    name, _, tag = name.removeprefix(HUGGING_FACE).partition("@")
+    return _from_hugging_face(name, revision or tag or None)
+
+
+def _from_hugging_face(name: str, revision: str | None) -> Path:
+    from huggingface_hub import errors, snapshot_download
+
+    wanted = {"allow_patterns": _FILES, "ignore_patterns": "checkpoint-*"}
+    try:
+        folder = Path(snapshot_download(name, revision=revision, **wanted))
+        if not any(any(folder.glob(weights)) for weights in _FILES[:2]):
+            check(
+                importlib.util.find_spec("torch"),
+                f"{name} has no model.safetensors; to read a pytorch_model.bin: pip install torch",
+            )
+            snapshot_download(name, revision=folder.name, allow_patterns="pytorch_model*.bin")
+        return folder
+    except errors.GatedRepoError as error:
+        where = f"https://huggingface.co/{name}"
+        raise InputError(f"{name} is gated: accept its terms at {where}, set HF_TOKEN") from error
+    except errors.RevisionNotFoundError as error:
+        raise InputError(f"{name} has no revision {revision} on Hugging Face") from error
+    except errors.LocalEntryNotFoundError as error:
+        reason = "is neither a folder here nor downloaded, and Hugging Face cannot be reached"
+        raise InputError(f"{name} {reason}{nearest(name)}") from error
+    except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
+        reason = "is neither a folder here nor a public model of Hugging Face"
+        raise InputError(f"{name} {reason} (private: set HF_TOKEN){nearest(name)}") from error
+
+
+def nearest(name: str) -> str:
+    """Returns a hint at the folders beside a missing one and the known names that are like it."""
+    folders = [str(each) for each in Path(name).parent.glob("*") if each.is_dir()]
+    known = {each.rpartition("/")[2]: each for each in hub_names()}
+    known |= {each: each for each in (*folders, *hub_names())}
+    close = get_close_matches(name, known, n=2) if name not in known else ()
+    near = dict.fromkeys(known[each] for each in close)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
