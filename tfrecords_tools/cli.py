@@ -81,8 +81,7 @@ SHOW_OPTIONS: tuple[Option, ...] = (
     *RECORDS,
     ("--count", int, "N", "number of records to print (default: 3)"),
     ("--start", int, "N", "number of the first record to print (default: 1)"),
-    ("--stats", None, "", "print histograms of all records"),
-    ("--plot", str, "FILE", "histograms as FILE.png, FILE.svg or FILE.pdf"),
+    ("--plot", str, "FILE", "draw histograms of all records: FILE.png, FILE.svg or FILE.pdf"),
 )
 
 
@@ -217,7 +216,7 @@ def verify(options: dict[str, Any]) -> None:
 
 
 def show(options: dict[str, Any]) -> None:
-    """Print a few records as text, or histograms of all records."""
+    """Print a few records as text, or draw histograms of all records."""
     from tfrecords_tools import show as showing
 
     records, plot = options["files"], options.get("plot")
@@ -227,21 +226,18 @@ def show(options: dict[str, Any]) -> None:
         check(is_picture, f"{plot} is not a picture file; expected a name that ends in {expected}")
         check_output(plot)
     vocabulary = records_vocabulary(records, file=options.get("vocab"))
-    if not plot and "stats" not in options:
-        texts = showing.record_texts(
-            records,
-            vocabulary=vocabulary,
-            count=options.get("count", 3),
-            start=options.get("start", 1),
-        )
-        print("\n\n".join(texts))
-        return
-    histograms = showing.record_histograms(records, vocabulary=vocabulary)
-    if "stats" in options:
-        print("\n\n".join(map(showing.text_bars, histograms)))
     if plot:
+        histograms = showing.record_histograms(records, vocabulary=vocabulary)
         showing.plot(histograms, plot, title=" ".join(records))
         print(plot)
+        return
+    texts = showing.record_texts(
+        records,
+        vocabulary=vocabulary,
+        count=options.get("count", 3),
+        start=options.get("start", 1),
+    )
+    print("\n\n".join(texts))
 
 
 def _num_cores() -> int:

@@ -1,11 +1,11 @@
-"""Shows records as text with the original tokens of masked positions, or histograms of all."""
+"""Shows records as text with the original tokens of masked positions, or draws histograms."""
 
 import os
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from tfrecords_tools.manifest import label_names
 from tfrecords_tools.records.objectives import NEXT_SENTENCE
 
 WIDTH = 100  # characters of a line
-BAR_WIDTH, MAX_BARS = 40, 14  # of a histogram in a terminal
 PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -122,39 +121,13 @@ def _wrapped(tokens: Sequence[str], indent: str) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Histogram:
+class Histogram(NamedTuple):
     """The frequencies of the values 0, 1, 2 ...: {counts[n]} {of} have {n} {title}."""
 
     title: str
     of: str  # the things that have a value, such as "sequences"
     counts: np.ndarray  # int64 [N]
     names: tuple[str, ...] = ()  # of the values, if they are not numbers
-
-    def bars(self, max_bars: int = MAX_BARS) -> list[tuple[str, int]]:
-        """Returns about `max_bars` pairs (name, count); ranges have 1, 2, 5, 10 ... values."""
-        if self.names:
-            return list(zip(self.names, self.counts.tolist(), strict=True))
-        used = np.nonzero(self.counts)[0]
-        if not len(used):
-            return []
-        first, last = int(used[0]), int(used[-1])
-        widths = (step * 10**power for power in range(19) for step in (1, 2, 5))
-        width = next(w for w in widths if last // w - first // w < max_bars)
-        bars = []
-        for start in range(first - first % width, last + 1, width):
-            low, high = max(start, first), min(start + width - 1, last)
-            name = f"{low}" if low == high else f"{low}-{high}"
-            bars.append((name, int(self.counts[start : start + width].sum())))
-        return bars
-
-    def summary(self) -> str:
-        """Returns a line with the title, the total count and, for numbers, the mean."""
-        total = int(self.counts.sum())
-        if self.names or not total:
-            return f"{self.title} ({total:,} {self.of})"
-        mean = float(self.counts @ np.arange(len(self.counts))) / total
-        return f"{self.title} ({total:,} {self.of}, mean {mean:.1f})"
 
 
 def record_histograms(
@@ -196,19 +169,6 @@ def _values(features: Features, vocabulary: Vocabulary) -> dict[tuple[str, str],
     if LABEL_FEATURE in features:
         values["labels", "sequences"] = features[LABEL_FEATURE][is_labelled(features)]
     return values
-
-
-def text_bars(histogram: Histogram) -> str:
-    """Returns a histogram as lines of Unicode bars."""
-    bars = histogram.bars()
-    total = max(sum(count for _, count in bars), 1)
-    largest = max((count for _, count in bars), default=1)
-    width = max((len(name) for name, _ in bars), default=0)
-    lines = [histogram.summary()]
-    for name, count in bars:
-        bar = "█" * round(count / largest * BAR_WIDTH)
-        lines.append(f"  {name:>{width}} {bar:<{BAR_WIDTH}} {count / total:>7.2%} {count:>12,}")
-    return "\n".join(lines)
 
 
 def plot(histograms: Sequence[Histogram], path: StrPath, *, title: str) -> None:

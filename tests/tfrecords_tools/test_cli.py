@@ -35,9 +35,8 @@ def test_from_text_to_records_and_back(corpus, tmp_path, capsys):
     assert run("show", tmp_path / "rec*" / "train*", "--count", 1, "--start", 3) == 0
     assert "record 3: " in capsys.readouterr().out
     picture = tmp_path / "new/folder/picture.svg"
-    assert run("show", tmp_path / "records", "--stats", "--plot", picture) == 0
-    output = capsys.readouterr().out
-    assert "tokens in a record" in output and output.endswith(f"{picture}\n") and picture.is_file()
+    assert run("show", tmp_path / "records", "--plot", picture) == 0
+    assert capsys.readouterr().out == f"{picture}\n" and picture.is_file()
 
 
 @pytest.fixture

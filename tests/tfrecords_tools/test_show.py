@@ -1,4 +1,4 @@
-"""Records and histograms as text; test_cli.py draws a picture."""
+"""Records as text, and histograms; test_cli.py draws a picture."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.records.writer import framed, serialized
-from tfrecords_tools.show import Histogram, record_histograms, record_text, record_texts, text_bars
+from tfrecords_tools.show import record_histograms, record_text, record_texts
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "a", "cat", "##s", "sat"))
 
@@ -110,35 +110,16 @@ def test_long_lines_are_wrapped_and_control_characters_escaped():
     assert text.splitlines()[-1] == r"  [CLS] \x1b[2Ja\x9bb [SEP]"
 
 
-HISTOGRAMS = [
-    Histogram("tokens in a record", "records", np.arange(129)),
-    Histogram("next <sentence>", "labels", np.array([3, 1]), ("true next", "random next")),
-    Histogram("nothing", "records", np.zeros(0, np.int64)),
-]
-
-
-def test_values_have_a_bar_each_or_share_bars_of_round_ranges():
-    assert Histogram("", "", np.array([0, 3, 0, 4])).bars() == [("1", 3), ("2", 0), ("3", 4)]
-    bars = HISTOGRAMS[0].bars(14)
-    assert bars[:2] == [("1-9", 45), ("10-19", 145)] and bars[-1] == ("120-128", 1116)
-    assert text_bars(HISTOGRAMS[2]) == "nothing (0 records)"
-    assert text_bars(HISTOGRAMS[1]).splitlines() == [
-        "next <sentence> (4 labels)",
-        "    true next " + "█" * 40 + "  75.00%            3",
-        "  random next " + "█" * 13 + " " * 27 + "  25.00%            1",
-    ]
-
-
-def bars_of(folder):
-    histograms = record_histograms(folder, vocabulary=VOCABULARY)
-    return {(h.title, h.of): [bar for bar in h.bars() if bar[1]] for h in histograms}
-
-
 def test_histograms_of_records(files):
-    assert bars_of(files) == {
-        ("tokens in a record", "records"): [("9", 4)],
-        ("predictions in a record", "records"): [("3", 4)],
-        ("position of predictions", "predictions"): [("2", 4), ("5", 4), ("6", 4)],
+    histograms = record_histograms(files, vocabulary=VOCABULARY)
+    bars = {
+        (title, of): [bar for bar in zip(names or range(99), counts, strict=False) if bar[1]]
+        for title, of, counts, names in histograms
+    }
+    assert bars == {
+        ("tokens in a record", "records"): [(9, 4)],
+        ("predictions in a record", "records"): [(3, 4)],
+        ("position of predictions", "predictions"): [(2, 4), (5, 4), (6, 4)],
         ("input at predicted positions", "predictions"): [
             *(("[MASK]", 4), ("another token", 4), ("same token", 4))
         ],
