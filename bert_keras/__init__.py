@@ -72,7 +72,6 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.training.sentence_losses import (
         MultipleNegativesRankingLoss as MultipleNegativesRankingLoss,
     )
-    from bert_keras.training.sentence_losses import TripletLoss as TripletLoss
     from bert_keras.training.tensorboard import read_curves as read_curves
 
     tasks: dict[str, Task]
@@ -124,7 +123,7 @@ _NAMES = {
     "bert_keras.training.distiller": "Distiller",
     "bert_keras.training.losses": "pretraining_losses pretraining_metrics",
     "bert_keras.training.sentence_losses": "CoSENTLoss CosineSimilarityLoss MatryoshkaLoss "
-    "MultipleNegativesRankingLoss TripletLoss",
+    "MultipleNegativesRankingLoss",
     "bert_keras.downstream.catalog": "tasks",
     "bert_keras.runs.recipes": "recipes PretrainRecipe FinetuneRecipe",
     "bert_keras.runs.outcome": "RunResult",

@@ -164,7 +164,6 @@ MISTAKES = {
     "no answers": (SQUAD1 + " --train no-answers.json", "q1"),
     "no answer in squad1": (SQUAD1 + " --train impossible.json", "q1"),
     "moved answer": (SQUAD1 + " --train moved.json", "q1"),
-    "no negatives": (RETRIEVAL + " --set loss=triplet", "negative"),
     "max_length of a model": (PREDICT + " --set max_length=99", "99"),
     "model of another task": (EVALUATE + " --task squad1", "BertClassifier"),
     "no labels": (EVALUATE + " --data no-labels.tsv", "'label'"),

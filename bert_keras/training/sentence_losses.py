@@ -13,7 +13,6 @@ from bert_keras.distribution.loss import GlobalLoss
 from bert_keras.errors import check, check_name
 
 SIMILARITIES = ("cosine", "dot")
-DISTANCES = ("euclidean", "cosine")
 DIRECTIONS = ("query_to_document", "both")
 
 
@@ -67,13 +66,6 @@ def unit(vectors):
 def cosine(a, b):
     """Returns the cosine of vectors [..., E], as [...]."""
     return ops.sum(unit(a) * unit(b), axis=-1)
-
-
-def length(vectors):
-    """Returns the euclidean length of vectors [..., E]; its gradient at 0 is 0."""
-    squares = ops.sum(ops.square(vectors), axis=-1)
-    is_zero = squares == 0
-    return ops.where(is_zero, 0.0, ops.sqrt(ops.where(is_zero, 1.0, squares)))
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -213,57 +205,6 @@ class CosineSimilarityLoss(SentenceLoss):
     def call(self, y_true, y_pred):
         cosines_B = cosine(*ops.unstack(self.columns(y_pred), 2))
         return ops.square(cosines_B - self.scores(y_true, y_pred))
-
-
-@keras.saving.register_keras_serializable(package="bert_keras")
-class TripletLoss(SentenceLoss):
-    """max(0, distance to the positive - distance to the negative + margin).
-
-    The texts of an example are an anchor, a positive and a negative. The targets are not read, so
-    `fit` needs none.
-
-    Args:
-        distance: "euclidean", or "cosine": 1 - the cosine.
-        margin: The difference of distances above which the loss is 0. 5 suits euclidean distances
-            of embeddings that are not normalised; a cosine distance is at most 2.
-        name: The name of the loss.
-        **kwargs: Other arguments of `keras.losses.Loss`.
-
-    Source: Reimers and Gurevych 2019, "Sentence-BERT", section 3; equal to TripletLoss of
-    sentence-transformers 6.2.
-
-    Example:
-
-    ```python
-    embeddings = np.random.normal(size=(3, 3, 8))  # of three triplets
-    loss = TripletLoss(distance="cosine", margin=0.5)(np.zeros(3), embeddings)
-    ```
-    """
-
-    arguments = ("distance", "margin")
-    texts = "an anchor, a positive and a negative"
-    num_texts = (3, 3)
-
-    def __init__(
-        self,
-        *,
-        distance: str = "euclidean",
-        margin: float = 5.0,
-        name: str = "triplet_loss",
-        **kwargs,
-    ):
-        super().__init__(name=name, **kwargs)
-        check_name(distance, DISTANCES, what="distance")
-        self.distance, self.margin = distance, margin
-
-    def call(self, y_true, y_pred):
-        anchors_BE, positives_BE, negatives_BE = ops.unstack(self.columns(y_pred), 3)
-        if self.distance == "cosine":
-            difference_B = cosine(anchors_BE, negatives_BE) - cosine(anchors_BE, positives_BE)
-        else:
-            to_positives_B = length(anchors_BE - positives_BE)
-            difference_B = to_positives_B - length(anchors_BE - negatives_BE)
-        return ops.relu(difference_B + self.margin)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")

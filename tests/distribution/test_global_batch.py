@@ -23,7 +23,6 @@ from bert_keras.training.sentence_losses import (
     CoSENTLoss,
     MatryoshkaLoss,
     MultipleNegativesRankingLoss,
-    TripletLoss,
 )
 from tests.distribution.training import CONFIG, MODERN, batches, trained, two_workers
 
@@ -210,7 +209,6 @@ LOSSES = {
     "both": MultipleNegativesRankingLoss(directions="both", similarity="dot", scale=5.0),
     "cosent": CoSENTLoss(),
     "matryoshka": MatryoshkaLoss(MultipleNegativesRankingLoss(), dimensions=[16, 4]),
-    "triplet": TripletLoss(),  # needs one row only
 }
 NUM_ROWS = 21  # in batches of 8; of the last 5 rows, the last of 4 replicas has none
 
@@ -262,7 +260,6 @@ def alone_on_rows(name):
         slow("cosent", 4, 1),
         slow("matryoshka", 2, 1),
         slow("ranking", 2, 8),  # most parts have no row
-        slow("triplet", 4, 3),
     ],
 )
 def test_devices_and_parts_change_nothing_of_losses_of_sentences(name, devices, parts):

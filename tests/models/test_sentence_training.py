@@ -11,7 +11,6 @@ from bert_keras import (
     MatryoshkaLoss,
     MultipleNegativesRankingLoss,
     Preprocessor,
-    TripletLoss,
     WordPieceTokenizer,
     encode,
 )
@@ -50,7 +49,6 @@ DATA = {
     "hard negatives": (RANKING(directions="both"), TRIPLETS, None),
     "cosent": (CoSENTLoss(), PAIRS, IS_SAME),
     "cosine": (CosineSimilarityLoss(), PAIRS, IS_SAME),
-    "triplet": (TripletLoss(distance="cosine", margin=0.5), TRIPLETS, None),
     "matryoshka": (MatryoshkaLoss(RANKING(), dimensions=[16, 4]), TRIPLETS, None),
 }
 

@@ -24,7 +24,6 @@ from bert_keras.training.sentence_losses import (
     CosineSimilarityLoss,
     MatryoshkaLoss,
     MultipleNegativesRankingLoss,
-    TripletLoss,
 )
 from tests.relatives import CHANGES
 
@@ -50,8 +49,6 @@ RANKING = MultipleNegativesRankingLoss
 THEIR_RANKING = "MultipleNegativesRankingLoss"
 BOTH = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
 DOT = {"scale": 0.5, "similarity_fct": "dot_score"}
-COSINES = {"distance_metric": "COSINE", "triplet_margin": 0.2}
-NEAR = TripletLoss(distance="cosine", margin=0.2)
 PAIRS = {
     "pairs": (RANKING(), THEIR_RANKING, {}, 2),
     "negatives": (RANKING(), THEIR_RANKING, {}, 5),
@@ -60,8 +57,6 @@ PAIRS = {
     "directions": (RANKING(directions="both"), THEIR_RANKING, BOTH, 2),
     "cosent": (CoSENTLoss(), "CoSENTLoss", {}, 2),
     "cosine": (CosineSimilarityLoss(), "CosineSimilarityLoss", {}, 2),
-    "triplet": (TripletLoss(), "TripletLoss", {}, 3),
-    "triplet of cosines": (NEAR, "TripletLoss", COSINES, 3),
 }
 
 
@@ -122,9 +117,6 @@ def their_loss(name: str, vectors, targets, *, is_matryoshka: bool):
     arguments = dict(arguments)
     if "similarity_fct" in arguments:
         arguments["similarity_fct"] = getattr(util, arguments["similarity_fct"])
-    if "distance_metric" in arguments:
-        kind = losses.TripletDistanceMetric
-        arguments["distance_metric"] = getattr(kind, arguments["distance_metric"])
     model = Model()
     loss = getattr(losses, class_name)(model, **arguments)
     if is_matryoshka:

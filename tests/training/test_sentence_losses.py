@@ -12,7 +12,6 @@ from bert_keras.training.sentence_losses import (
     CosineSimilarityLoss,
     MatryoshkaLoss,
     MultipleNegativesRankingLoss,
-    TripletLoss,
 )
 
 RANKING = MultipleNegativesRankingLoss
@@ -21,7 +20,6 @@ LOSSES = [
     RANKING(scale=3.0, similarity="dot", directions="both"),
     CoSENTLoss(scale=10.0),
     CosineSimilarityLoss(reduction="mean_with_sample_weight"),
-    TripletLoss(distance="cosine", margin=0.5),
     MatryoshkaLoss(CoSENTLoss(scale=5.0), dimensions=[8, 4], weights=[1.0, 0.5]),
 ]
 
@@ -86,19 +84,7 @@ def test_the_cosine_is_the_target():
     np.testing.assert_allclose(CosineSimilarityLoss().call(SCORES, texts), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("distance", "margin"), [("euclidean", 5.0), ("cosine", 0.3)])
-def test_the_negative_is_farther_than_the_positive(distance, margin):
-    texts = embeddings(3)
-    if distance == "euclidean":
-        near, far = (np.linalg.norm(texts[:, 0] - texts[:, index], axis=-1) for index in (1, 2))
-    else:
-        near, far = (1 - (unit(texts[:, 0]) * unit(texts[:, index])).sum(-1) for index in (1, 2))
-    expected = np.maximum(0, near - far + margin)
-    loss = TripletLoss(distance=distance, margin=margin)
-    np.testing.assert_allclose(loss.call(None, texts), expected, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("loss", [RANKING(), CoSENTLoss(), TripletLoss()])
+@pytest.mark.parametrize("loss", [RANKING(), CoSENTLoss()])
 def test_a_matryoshka_loss_adds_up_the_losses_of_the_first_dimensions(loss):
     texts = embeddings(2 if isinstance(loss, CoSENTLoss) else 3)
     expected = float(loss(SCORES, unit(texts)) + 0.5 * loss(SCORES, unit(texts[..., :3])))
@@ -113,15 +99,15 @@ def test_keras_saves_and_loads_a_loss(loss):
     type(loss).from_config(config)  # leaves config unchanged
     loaded = keras.losses.deserialize(keras.losses.serialize(loss))
     assert loaded.get_config() == loss.get_config() == config and type(loaded) is type(loss)
-    texts = embeddings(3 if isinstance(loss, TripletLoss) else 2)
+    texts = embeddings(2)
     assert float(loaded(SCORES, texts)) == float(loss(SCORES, texts))
 
 
 @pytest.mark.parametrize(
-    "loss", [RANKING(), CoSENTLoss(), CosineSimilarityLoss(), TripletLoss()], ids=lambda x: x.name
+    "loss", [RANKING(), CoSENTLoss(), CosineSimilarityLoss()], ids=lambda x: x.name
 )
 def test_equal_texts_and_embeddings_of_0_have_gradients(loss):
-    texts = np.repeat(embeddings(1), 3 if isinstance(loss, TripletLoss) else 2, axis=1)
+    texts = np.repeat(embeddings(1), 2, axis=1)
     texts[0] = 0
     y_pred = tf.constant(texts)
     with tf.GradientTape() as tape:
@@ -140,13 +126,12 @@ def test_a_loss_of_short_floats_is_computed_in_float32():
 def test_other_shapes_and_arguments_are_refused():
     two, nested = embeddings(2), MatryoshkaLoss(RANKING(), dimensions=[16, 8])
     for call, message in (
-        (lambda: TripletLoss()(SCORES, two), r"\(5, 2, 8\); .*an anchor, a positive and a"),
+        (lambda: CoSENTLoss()(SCORES, embeddings(3)), r"\(5, 3, 8\); .*two texts, whose"),
         (lambda: RANKING()(SCORES, two[:, 0]), r"shape \(5, 8\); .*a query, its document and"),
         (lambda: CoSENTLoss()(np.ones((5, 2)), two), r"shape \(5, 2\); expected one number"),
         (lambda: CoSENTLoss()(SCORES, two, np.ones(5)), "takes no sample weights"),
         (lambda: nested(SCORES, two), "a dimension is 16; the size of the embeddings is 8"),
         (lambda: RANKING(similarity="l2"), "no similarity is called"),
-        (lambda: TripletLoss(distance="dot"), "no distance is called 'dot'"),
         (lambda: MatryoshkaLoss(RANKING(), dimensions=[]), r"dimensions is \(\)"),
         (lambda: MatryoshkaLoss(RANKING(), dimensions=[4, 2], weights=[1.0]), "a weight for each"),
     ):

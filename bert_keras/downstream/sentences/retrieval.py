@@ -15,10 +15,10 @@ from bert_keras.data.encoded import Encoded, EncodedTexts
 from bert_keras.downstream.sentences.task import Losses, SentenceTask, required_text
 from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import Scores
-from bert_keras.errors import check, check_least
+from bert_keras.errors import check_least
 from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
-from bert_keras.training.sentence_losses import MultipleNegativesRankingLoss, TripletLoss
+from bert_keras.training.sentence_losses import MultipleNegativesRankingLoss
 
 MAX_COSINES = 2**24  # computed at once, which takes 64 MiB
 
@@ -82,12 +82,11 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
     query_prompt: str = ""  # text before each query, such as "query: "
     passage_prompt: str = ""  # text before each passage, such as "passage: "
     cutoff: int = 10  # the number of passages of a ranking
-    # "ranking" compares a query with all passages of the batch, "triplet" with its negative.
     loss: str = "ranking"
 
     prediction_file: ClassVar[str] = "predictions.jsonl"
     label_field: ClassVar[str] = "passages"
-    losses: ClassVar[Losses] = {"ranking": MultipleNegativesRankingLoss, "triplet": TripletLoss}
+    losses: ClassVar[Losses] = {"ranking": MultipleNegativesRankingLoss}
 
     @property
     def metric(self) -> str:
@@ -96,9 +95,6 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
     def __post_init__(self):
         super().__post_init__()
         check_least(self, 1, "cutoff")
-        num_negatives = len(self.negative_columns)
-        is_valid = self.loss != "triplet" or num_negatives == 1
-        check(is_valid, f"negative_columns has {num_negatives} names; loss=triplet expects 1")
 
     def embedding(self, source: ModelMetadata) -> EmbeddingConfig:
         """Returns the embedding of the model, whose prompts are those of the task."""
