@@ -69,9 +69,9 @@ def download(tmp_path):
         for each in files:
             each |= {"rfilename": each["path"], "size": (folder / each["path"]).stat().st_size}
         info = {"id": f"me/{name}", "sha": SHA, "siblings": files}
-        for path, value in (("revision/main", info), ("revision/v1", info), (f"tree/{SHA}", files)):
+        for path in ("revision/main", "revision/v1", f"revision/{SHA}", f"tree/{SHA}"):
             (api / path).parent.mkdir(parents=True, exist_ok=True)
-            (api / path).write_text(json.dumps(value))
+            (api / path).write_text(json.dumps(files if "tree" in path else info))
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Hub, directory=root))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     online = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HUB_OFFLINE": "0"}

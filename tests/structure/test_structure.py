@@ -136,7 +136,7 @@ def test_public_names_resolve():
     for name in bert_keras.__all__:
         value = getattr(bert_keras, name)
         assert isinstance(value, dict) or value.__name__ == name
-    assert set(dir(bert_keras)) == set(bert_keras.__all__)
+    assert set(dir(bert_keras)) == set(bert_keras.__all__) and bert_keras.__version__
     with pytest.raises(AttributeError, match="has no attribute 'Bert'"):
         bert_keras.Bert  # noqa: B018
 
