@@ -1,8 +1,8 @@
-"""Verifies every record of files, compares files with their manifest, and counts the contents."""
+"""Verifies every record of files, and compares files with their manifest."""
 
 import glob
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -26,7 +26,6 @@ from bert_keras.files import StrPath, file_sha256
 from bert_keras.text.fast_tokenizer import vocabulary_sha256
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.manifest import MANIFEST, read_manifest, shards_of
-from tfrecords_tools.records.objectives import NEXT_SENTENCE
 
 BATCH = 1024  # records
 Features = dict[str, np.ndarray]
@@ -36,7 +35,7 @@ Problem = tuple[str, np.ndarray]  # a description; bool [B,n], which elements ar
 def check_records(
     records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary
 ) -> dict[str, int]:
-    """Verifies records and returns counts over all of them.
+    """Verifies records and returns the numbers of `files`, `records` and `manifests`.
 
     Args:
         records: A folder, a glob pattern, a file, or a sequence of these.
@@ -45,9 +44,9 @@ def check_records(
     Raises:
         InputError: A file, a record or a manifest is wrong; the message names the first one.
     """
-    files, counts = every_file(records), Counter()
+    files, num_records = every_file(records), 0
     for _, _, features in verified_batches(files, vocabulary=vocabulary, stage="check"):
-        counts.update(_counts(features, vocabulary))
+        num_records += len(features["input_ids"])
     paths = [records] if isinstance(records, (str, os.PathLike)) else records
     first: dict[str, str] = {}  # file by its digest
     digests: dict[Path, dict[str, str]] = defaultdict(dict)  # by folder and name
@@ -61,7 +60,7 @@ def check_records(
             is_whole = folder in map(Path, filter(os.path.isdir, paths))
             _compare(folder, manifest, schema, vocabulary, found, is_whole=is_whole)
             num_manifests += 1
-    return {"files": len(files), "manifests": num_manifests, **counts}
+    return {"files": len(files), "records": num_records, "manifests": num_manifests}
 
 
 def _compare(
@@ -183,52 +182,3 @@ def _packing_problems(features: Features, vocabulary: Vocabulary) -> Iterator[Pr
         started = np.take_along_axis(np.where(is_start, sequences, 0), positions, axis=1)
         is_wrong = is_counted & (started != number)
         yield "the position of a label is not the [CLS] of its sequence", is_wrong
-
-
-def _counts(features: Features, vocabulary: Vocabulary) -> dict[str, int]:
-    """Returns the counts of a batch; features that are absent are not counted."""
-    ids, is_real = features["input_ids"], features["input_mask"] == 1
-    is_text = is_real & (ids != vocabulary.cls_id) & (ids != vocabulary.sep_id)
-    counts = {
-        "records": len(ids),
-        "positions": ids.size,
-        "tokens": is_real.sum(),
-        "text": is_text.sum(),
-        "unknown": (is_text & (ids == vocabulary.unk_id)).sum(),
-    }
-    if WEIGHTS_FEATURE in features:
-        labels, is_counted = features["masked_lm_ids"], features[WEIGHTS_FEATURE] > 0
-        inputs = np.take_along_axis(ids, features["masked_lm_positions"], axis=1)
-        counts["predicted"] = is_counted.sum()
-        counts["masked"] = (is_counted & (inputs == vocabulary.mask_id)).sum()
-        counts["kept"] = (is_counted & (inputs == labels)).sum()
-    if LABEL_FEATURE in features:
-        counts["labels"] = is_labelled(features).sum()
-        counts["labels_one"] = features[LABEL_FEATURE].sum()
-    if "sequence_ids" in features:
-        counts["sequences"] = features["sequence_ids"].max(axis=1).sum()
-    return {name: int(count) for name, count in counts.items()}
-
-
-def report(counts: dict[str, int], *, labels: Sequence[str] = NEXT_SENTENCE) -> str:
-    """Returns the counts as lines of text; `labels` are the meanings of the labels 0 and 1."""
-    records, predicted = counts["records"], counts.get("predicted", 0)
-    values = {
-        "files": f"{counts['files']:,}",
-        "manifest": "agrees" if counts["manifests"] else "none",
-        "records": f"{records:,}",
-    }
-    if "sequences" in counts:
-        values["sequences per record"] = f"{counts['sequences'] / records:.2f}"
-    rates = {}
-    if counts.get("labels"):
-        rates[labels[1]] = counts["labels_one"] / counts["labels"]
-    rates["padding"] = 1 - counts["tokens"] / counts["positions"]
-    if predicted:
-        rates["predicted"] = predicted / counts["tokens"]
-        rates["  masked"] = counts["masked"] / predicted
-        rates["  replaced"] = (predicted - counts["masked"] - counts["kept"]) / predicted
-        rates["  kept"] = counts["kept"] / predicted
-    rates["[UNK] in the text"] = counts["unknown"] / max(counts["text"], 1)
-    values |= {name: f"{rate:.2%}" for name, rate in rates.items()}
-    return "\n".join(f"{name:<24}{value:>12}" for name, value in values.items())

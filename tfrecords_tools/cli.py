@@ -10,10 +10,10 @@ from typing import Any
 
 from bert_keras.arguments import Parser, one_of
 from bert_keras.data.masking import REPLACEMENTS
-from bert_keras.errors import InputError, check, printable, run_command
+from bert_keras.errors import InputError, check, counted, printable, run_command
 from bert_keras.files import check_output, refuse_existing, write_text
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
-from tfrecords_tools.manifest import label_names, records_vocabulary
+from tfrecords_tools.manifest import records_vocabulary
 from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
 from tfrecords_tools.settings import BuildSettings, GoogleSettings
 
@@ -206,13 +206,14 @@ def build(options: dict[str, Any]) -> None:
 
 
 def verify(options: dict[str, Any]) -> None:
-    """Verify records against their vocabulary and manifest, and count their contents."""
+    """Verify every record against its vocabulary and manifest."""
     vocabulary = records_vocabulary(options["files"], file=options.get("vocab"))
-    from tfrecords_tools.check import check_records, every_file, report
+    from tfrecords_tools.check import check_records
 
     counts = check_records(options["files"], vocabulary=vocabulary)
-    labels = label_names(every_file(options["files"])[0])
-    print(printable(report(counts, labels=labels)))
+    source = "as the manifest says" if counts["manifests"] else "which no manifest describes"
+    found = f"{counted(counts['records'], 'record')} in {counted(counts['files'], 'file')}"
+    print(f"no errors: {found}, {source}")
 
 
 def show(options: dict[str, Any]) -> None:

@@ -74,12 +74,14 @@ def test_the_folder_and_its_disjoint_splits(corpus, vocabulary, tmp_path):
 def test_next_texts_masks_and_lengths(corpus, vocabulary, tmp_path):
     manifest = built(corpus, vocabulary, tmp_path / "records")
     counts = check_records(tmp_path / "records", vocabulary=vocabulary)
-    train = manifest["splits"]["train"]
-    assert counts["records"] == train["records"] > 300
-    assert 2 * counts["labels_one"] == 2 * train["labels_one"] == counts["records"]
-    assert counts["predicted"] / counts["tokens"] == pytest.approx(0.15, abs=0.01)
-    assert counts["masked"] / counts["predicted"] == pytest.approx(0.8, abs=0.03)
-    assert counts["unknown"] == 0
+    train, files = manifest["splits"]["train"], every_file(tmp_path / "records")
+    assert counts["records"] == train["records"] == 2 * train["labels_one"] > 300
+    batches = [b for each in files for b in parsed_batches(each, schema=common_schema(files))]
+    predicted = sum(batch["masked_lm_weights"].sum() for batch in batches)
+    masked = sum((batch["input_ids"] == vocabulary.mask_id).sum() for batch in batches)
+    assert predicted / train["tokens"] == pytest.approx(0.15, abs=0.01)
+    assert masked / predicted == pytest.approx(0.8, abs=0.03)
+    assert manifest["counts"]["unknown"] == 0
     for label, first, second in records_of(tmp_path / "records", vocabulary):
         documents_a, documents_b = documents_in(first), documents_in(second)
         assert max(len(documents_a), len(documents_b)) <= 1

@@ -45,8 +45,7 @@ def built(corpus, vocabulary, settings):
     folder = corpus.parent / "records"
     build([corpus], vocabulary=vocabulary, output=folder, settings=settings)
     assert vocabulary_in(folder) == vocabulary
-    counts = check_records(folder, vocabulary=vocabulary)  # against the manifest too
-    assert (counts["unknown"] == 0) == (vocabulary.specials.word_start == "Ġ")  # ALBERT's has no @
+    check_records(folder, vocabulary=vocabulary)  # against the manifest too
     files = every_file(folder)
     batches = [b for file in files for b in parsed_batches(file, schema=common_schema(files))]
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
