@@ -28,7 +28,6 @@ class TextColumns:
     """Columns of N texts for a model that embeds them; the other classes are for other models."""
 
     has_labels = False  # whether every loss reads labels
-    default_optimizer = "bert_adamw_of_fit"  # its name tells it from the optimizers of users
 
     def __init__(self, model: Any):
         self.model, self.preprocessor = model, model.preprocessor
@@ -54,13 +53,13 @@ class TextColumns:
             'use finetune("ner", ...) for entities and finetune("sentence-pairs", ...)'
         )
 
-    def compile(self, *, num_steps: int) -> str:
-        """Compiles the model for the steps of one fit, and returns what it set."""
+    def compile(self, *, num_steps: int, name: str) -> str:
+        """Compiles the model for the steps of a fit; returns what it set."""
         values = FINE_TUNING if self.metadata.config.hidden_size >= 768 else FINE_TUNING_OF_SMALL
         rate, num_warmup_steps = values["learning_rate"], int(WARMUP_RATIO * num_steps)
         schedule = LinearWarmupDecay(rate, num_steps=num_steps, num_warmup_steps=num_warmup_steps)
         arguments = self.compile_arguments()
-        self.model.compile(BertAdamW(schedule, name=self.default_optimizer), **arguments)
+        self.model.compile(BertAdamW(schedule, name=name), **arguments)
         loss = keras.tree.flatten(arguments["loss"])[0].name
         warmup = f"after {num_warmup_steps} of {num_steps:,} steps, then falling to 0"
         return f"BertAdamW, learning rate {rate:g} {warmup}; loss {loss}"

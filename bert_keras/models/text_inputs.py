@@ -21,6 +21,7 @@ from bert_keras.models.pretrained import Pretrained
 if TYPE_CHECKING:
     from bert_keras.downstream.columns import TextColumns
 
+_DEFAULT = "bert_adamw_of_fit"  # the optimizer that `fit` makes, with a schedule of its steps
 _EMPTY = "the texts are an empty list; expected at least one"
 
 
@@ -83,19 +84,20 @@ class TextInputs(Pretrained):
             reader = self._reader()
             rows = self._rows(reader, *data)
             parts.append(rows)
-            steps = options.get("steps_per_epoch") or -(-len(rows) // size)
+            options["steps_per_epoch"] = options.get("steps_per_epoch") or -(-len(rows) // size)
             batches = _training_batches(rows, size, is_shuffled=options.pop("shuffle", True))
             options |= {"x": batches.for_fit(), "y": None, "batch_size": None, "shuffle": False}
-            options["steps_per_epoch"] = steps
             if weights := options.get("class_weight"):
                 names = enumerate(reader.metadata.labels)
                 by_id = {n: weights.get(name, weights.get(n, 1.0)) for n, name in names}
                 options["class_weight"] = by_id or weights
-            if not self.compiled or self.optimizer.name == reader.default_optimizer:
-                epochs = options.get("epochs", 1) - options.get("initial_epoch", 0)
-                print(f"{'compiled':<12}{reader.compile(num_steps=max(1, epochs * steps))}")
         else:
             options["x"], options["y"] = self._encoded(x, y)
+        if self.optimizer.name == _DEFAULT if self.compiled else self.tokenizer is not None:
+            epochs = options.get("epochs", 1) - options.get("initial_epoch", 0)
+            steps = options.get("steps_per_epoch") or _num_batches(options["x"], size)
+            made = self._reader().compile(num_steps=max(1, epochs * steps), name=_DEFAULT)
+            print(f"{'compiled':<12}{made}")
         if isinstance(held_out, (tuple, list)) and is_text(held_out[0]):
             parts.append(self._rows(self._reader(), *held_out))
             size = options.pop("validation_batch_size", None) or size
@@ -116,7 +118,7 @@ class TextInputs(Pretrained):
             size = options.pop("batch_size", None) or FINE_TUNING["batch_size"]
             options |= {"x": _ordered_batches(rows, size).for_fit(), "y": None}
             if not self.compiled:
-                reader.compile(num_steps=1)
+                reader.compile(num_steps=1, name=_DEFAULT)
         else:
             options["x"], options["y"] = self._encoded(x, y)
         self._renew("test_function", options["x"])
@@ -266,6 +268,12 @@ def _listed(values):
     """Returns labels or weights as a list or an array, which can be cut."""
     is_listed = values is None or isinstance(values, list)
     return values if is_listed else [*values] if isinstance(values, tuple) else np.asarray(values)
+
+
+def _num_batches(x, size: int) -> int:
+    """Returns the number of batches of arrays, or of a data set that knows it."""
+    shape = getattr(keras.tree.flatten(x)[0], "shape", None)
+    return len(x) if shape is None else -(-shape[0] // size)
 
 
 def _part(data, part: slice):

@@ -131,7 +131,7 @@ OURS = ' title="bert_keras"'  # beside the code of other packages
 
 
 def save_as(name, *, model, format):
-    sizes = {"hidden_size": 16, "num_layers": 2, "num_heads": 2, "max_positions": 64}
+    sizes = {"hidden_size": 16, "num_layers": 2, "num_heads": 2, "max_positions": 128}
     config = BertConfig(vocab_size=15, activation="gelu_tanh", **sizes)
     tokenizer = WordPieceTokenizer(Vocabulary.from_file("vocab.txt"))
     model(config).save_pretrained(name, tokenizer=tokenizer, format=format)

@@ -193,6 +193,8 @@ def test_fit_needs_no_compile_and_takes_names_of_labels(capsys):
     assert of_ids == history
     fitted(Series(names_of(LABELS * 8)), model=model, epochs=1, class_weight={"poor": 2.0})
     assert model.optimizer.iterations == 8  # of a new schedule
+    model.fit(data_set(TEXTS, LABELS), epochs=3, verbose=0)
+    assert model.optimizer.iterations == 6
 
 
 def test_a_compiled_model_is_used_as_it_is():
