@@ -10,6 +10,7 @@ import numpy as np
 
 from bert_keras.config import FINE_TUNING, FINE_TUNING_OF_SMALL, WARMUP_RATIO
 from bert_keras.data.encoded import Encoded
+from bert_keras.data.preprocessor import columns_of
 from bert_keras.downstream.catalog import task_of
 from bert_keras.downstream.labels import LABEL_KINDS, OneLabel
 from bert_keras.downstream.ner.tags import bio_tag, entities
@@ -79,20 +80,19 @@ class LabelledTexts(TextColumns):
         return kinds.get(self.metadata.problem_type, LABEL_KINDS["one"])
 
     def targets(self, labels):
-        values = [*labels] if isinstance(labels, list) else labels.tolist()
+        (values,) = columns_of(labels)
         are_lists = all(isinstance(each, (list, tuple, set)) for each in values)
         if are_lists and all(isinstance(name, str) for each in values for name in each):
             problem_type = LABEL_KINDS["many"].problem_type
             self.metadata = dataclasses.replace(self.metadata, problem_type=problem_type)
             self.model.metadata = self.metadata
-        elif not any(isinstance(each, (str, bytes)) for each in values):
+        elif not any(isinstance(each, str) for each in values):
             is_one = self.kind is LABEL_KINDS["one"]
             return _ids(labels, len(self.metadata.labels)) if is_one else np.asarray(labels)
         for number, each in enumerate(values):
-            text = each.decode() if isinstance(each, bytes) else each
             location = f"text {number}"
-            is_text = isinstance(text, str)
-            values[number] = self.kind.read(text, location=location) if is_text else text
+            if isinstance(each, str):
+                values[number] = self.kind.read(each, location=location)
             self.kind.check(values[number], self.metadata.labels, location=location)
         return self.kind.targets(values, self.metadata.labels)
 
