@@ -4,7 +4,6 @@ import dataclasses
 import math
 import os
 import resource
-import shutil
 import statistics
 import sys
 import time
@@ -42,7 +41,7 @@ from bert_keras.training.loop import fit_resumable, for_devices
 from bert_keras.training.optimizer import OPTIMIZERS
 from bert_keras.training.performance import flops_per_example
 from bert_keras.training.schedule import SCHEDULES
-from bert_keras.training.states import BestModel, load_training_state, training_state
+from bert_keras.training.states import load_training_state, training_state
 from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
 
 WARMUP_STEPS, MEASURED_STEPS = 2, 10  # of `forecast`
@@ -66,8 +65,7 @@ def pretrain(
 
     Records of plain ids are masked as the recipe says, with new masks in each epoch. The objective
     "bert" trains only the masked LM on records without next-sentence labels. Files
-    held-out*.tfrecord are scored at every checkpoint and at the end. If their lowest loss is not
-    that of the last step, `output`/best is the model with the lowest loss.
+    held-out*.tfrecord are scored at every checkpoint and at the end.
 
     Args:
         recipe: The hyperparameters, or the name of a recipe in `recipes`. If its `last_step` ends
@@ -120,11 +118,6 @@ def _train(inputs: PretrainInputs, output: Path, *, hyperparameters: dict) -> di
     trained = compiled_pretrainer(inputs)
     model = trained.student if isinstance(trained, Distiller) else trained
     held_out = inputs.held_out_batches()
-
-    def save(folder, **state):
-        save_model(model, folder, metadata=inputs.metadata, vocabulary=inputs.vocabulary, **state)
-
-    best = BestModel(output / "best", save)
     settings = FitSettings(
         stage="pretrain",
         output=output,
@@ -144,7 +137,6 @@ def _train(inputs: PretrainInputs, output: Path, *, hyperparameters: dict) -> di
             settings,
             held_out=held_out,
             board=[NormsByLayer()],
-            callbacks=[best],
         )
         scores = {"parameters": model.count_params(), "steps": recipe.end}
         if held_out is not None:
@@ -153,8 +145,11 @@ def _train(inputs: PretrainInputs, output: Path, *, hyperparameters: dict) -> di
             return {}
         if held_out is not None:
             scores |= inputs.baselines()
-    save(
+    save_model(
+        model,
         model_folder(output),
+        metadata=inputs.metadata,
+        vocabulary=inputs.vocabulary,
         state=training_state(trained) if recipe.last_step else None,
         sections={
             "Data": {"records": inputs.records.name},
@@ -162,8 +157,6 @@ def _train(inputs: PretrainInputs, output: Path, *, hyperparameters: dict) -> di
             "Scores on held-out records": scores,
         },
     )
-    if best.scores["step"] == recipe.end:
-        shutil.rmtree(output / "best")
     write_hyperparameters(output / "logs", hyperparameters)
     return write_scores(output, scores)
 

@@ -21,7 +21,6 @@ def fit_resumable(
     held_out: Batches | None = None,
     evaluations: Evaluations | None = None,
     board: Sequence[keras.callbacks.Callback] = (),
-    callbacks: Sequence[keras.callbacks.Callback] = (),
 ) -> int:
     """Trains with `model.fit` from the newest saved state.
 
@@ -37,7 +36,6 @@ def fit_resumable(
         evaluations: Scores the model after every epoch, and may end the training.
         board: Callbacks that add values to the logs of an epoch, which are written to TensorBoard.
             Only the first worker runs them.
-        callbacks: Callbacks that run after the logs are written and before the state is saved.
 
     Returns:
         The step from which the training started or continued.
@@ -91,7 +89,7 @@ def fit_resumable(
                 validation_data=None if held_out is None else for_devices(held_out),
                 validation_freq=[*range(period, num_epochs, period), num_epochs],
                 verbose=0,
-                callbacks=[stop, *monitors, *callbacks, checkpoints],
+                callbacks=[stop, *monitors, checkpoints],
             )
             epoch, steps_done = last_epoch, 0
     if num_epochs % period:

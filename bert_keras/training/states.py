@@ -3,12 +3,11 @@
 import contextlib
 import math
 import re
-import shutil
 import signal
 import sys
 import threading
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,12 @@ from bert_keras.checkpoints.checkpoint import TrainingState
 from bert_keras.checkpoints.tensors import stored_weight
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError, check, counted
-from bert_keras.files import StrPath, atomic_file, json_object, write_json
+from bert_keras.files import StrPath, atomic_file
 from bert_keras.layers.block import seed_states
 from bert_keras.models.pretrained import named_weights
 from bert_keras.training.callbacks import synchronize
 
 MAX_LOSS_RATIO = 2.0  # ratio of the loss to the lowest loss at which the run stops
-SCORES = "scores.json"
 
 
 def write_arrays(path: StrPath, variables: Mapping[str, keras.Variable], **numbers: float) -> None:
@@ -196,36 +194,6 @@ class Guard(keras.callbacks.Callback):
             "in another output folder, with a lower learning_rate or a longer warmup",
         )
         checkpoints.lowest_loss = min(loss, lowest) if math.isfinite(loss) else lowest
-
-
-class BestModel(keras.callbacks.Callback):
-    """Saves the model whenever `val_loss` reaches a new minimum.
-
-    Args:
-        folder: The folder of the best model. Its scores.json contains the step and the loss.
-        save: Saves the model to a new folder, which then replaces `folder`.
-    """
-
-    def __init__(self, folder: Path, save: Callable[[Path], object]):
-        super().__init__()
-        self.folder, self.save = folder, save
-        self.scores: dict[str, float] = {"step": 0, "held_out_loss": math.inf}
-        if folder.is_dir():
-            self.scores = json_object(folder / SCORES)
-
-    def on_epoch_end(self, epoch, logs=None):
-        loss = (logs or {}).get("val_loss", math.nan)
-        if not loss < self.scores["held_out_loss"]:
-            return
-        step = int(self.model.optimizer.iterations.numpy())
-        self.scores = {"step": step, "held_out_loss": loss}
-        if is_chief():
-            partial = self.folder.with_name(f".{self.folder.name}.part")
-            shutil.rmtree(partial, ignore_errors=True)
-            self.save(partial)
-            write_json(partial / SCORES, self.scores)
-            shutil.rmtree(self.folder, ignore_errors=True)
-            partial.rename(self.folder)
 
 
 def training_state(model: keras.Model) -> TrainingState:

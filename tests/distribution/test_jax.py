@@ -126,8 +126,7 @@ def test_eight_devices_give_the_run_of_one(runs):
 def test_a_run_continues_with_the_other_engine(runs):
     folder = runs.folder / "mixed"
     shutil.copytree(runs.folder / "tensorflow", folder)
-    for name in ("model", "best"):
-        shutil.rmtree(folder / name, ignore_errors=True)
+    shutil.rmtree(folder / "model", ignore_errors=True)
     for name in ("scores.json", "checkpoints/step-100.npz"):
         (folder / name).unlink()
     runs.run_jax("mixed")

@@ -74,7 +74,7 @@ def main(records: str, output: str, name: str, optimizer: str, dies_at: str = "0
                 tokens_per_example=32,
                 max_skipped=0,
             ),
-            callbacks=[LossLog()],
+            board=[LossLog()],
         )
 
 

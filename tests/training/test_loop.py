@@ -21,7 +21,6 @@ from bert_keras.training.loop import fit_resumable
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 from bert_keras.training.states import (
-    BestModel,
     TrainingCheckpoints,
     load_training_state,
     saved_steps,
@@ -270,28 +269,6 @@ def test_an_exploded_run_stops_again_after_each_restart(tmp_path):
             guarded(tmp_path, loss_of=lambda step: 1.0 if step < 4 else 5.0)
         assert saved_steps(tmp_path / "checkpoints") == [4]
     guarded(tmp_path / "falling", loss_of=lambda step: 1 / (1 + step))
-
-
-def test_the_best_model_survives_a_restart(any_model, tmp_path):
-    saved = []
-
-    def save(folder):
-        folder.mkdir()
-        (folder / "weights").write_text(str(saved.append(int(any_model.optimizer.iterations))))
-
-    def run(step, loss):
-        any_model.optimizer.iterations.assign(step)
-        best = BestModel(tmp_path / "best", save)
-        best.set_model(any_model)
-        best.on_epoch_end(0, {} if loss is None else {"val_loss": loss})
-        return best.scores
-
-    assert run(10, 3.0) == {"step": 10, "held_out_loss": 3.0}
-    assert run(20, None) == run(30, float("nan")) == run(40, 3.5) == run(50, 3.0)
-    assert run(60, 2.5) == {"step": 60, "held_out_loss": 2.5}
-    assert saved == [10, 60]
-    assert sorted(path.name for path in (tmp_path / "best").iterdir()) == ["scores.json", "weights"]
-    assert [path.name for path in tmp_path.iterdir()] == ["best"]
 
 
 def test_all_problems_of_a_training_state_are_named(tmp_path):
