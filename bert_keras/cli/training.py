@@ -222,8 +222,8 @@ def finetune(options: argparse.Namespace) -> None:
     option(
         "table",
         "TABLE",
-        "table5 (tasks), table6 (sizes) or c2 (masking)",
-        type=one_of(lambda: ("table5", "table6", "c2"), what="table"),
+        "table5 (tasks), table6 (sizes), c1 (steps) or c2 (masking)",
+        type=one_of(lambda: ("table5", "table6", "c1", "c2"), what="table"),
     ),
     option(
         "--scale",
@@ -239,7 +239,7 @@ def finetune(options: argparse.Namespace) -> None:
     examples="  bert-keras reproduce table5 --scale small --data data --output table5",
 )
 def reproduce(options: argparse.Namespace) -> None:
-    """Repeat a table of the paper; the same command continues an interrupted run."""
+    """Repeat a table or figure of the paper; the same command continues an interrupted run."""
     from bert_keras.experiments.experiments import EXPERIMENTS
     from bert_keras.experiments.run import plan, reproduce
     from bert_keras.experiments.scales import SCALES

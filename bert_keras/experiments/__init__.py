@@ -1,1 +1,1 @@
-"""Reproduces tables of the paper, from a corpus and task files to a report."""
+"""Reproduces tables and figures of the paper, from a corpus and task files to a report."""

@@ -15,8 +15,9 @@ class Arm:
 
     name: str
     pretraining: tuple[str, ...] = ()  # FIELD=VALUE changes of the pretraining recipe
+    step_fraction: float = 1.0  # fraction of the pretraining steps before the fine-tuning
     finetuning: tuple[str, ...] = ()  # FIELD=VALUE changes of every task's fine-tuning recipe
-    published: tuple[float, ...]  # the paper's score in each column
+    published: tuple[float, ...] = ()  # the paper's score in each column; empty for a figure
     perplexity: float | None = None  # the paper's perplexity of masked words
 
     @property
@@ -44,16 +45,16 @@ class ScoreColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """One table of the paper."""
+    """One table or figure of the paper."""
 
     name: str
     title: str
     columns: tuple[ScoreColumn, ...]
     arms: tuple[Arm, ...]
 
-    def published(self, arm: Arm, column: ScoreColumn) -> float:
-        """Returns the paper's score of a cell."""
-        return arm.published[self.columns.index(column)]
+    def published(self, arm: Arm, column: ScoreColumn) -> float | None:
+        """Returns the paper's score of a cell; None for a figure."""
+        return arm.published[self.columns.index(column)] if arm.published else None
 
     @property
     def models(self) -> dict[str, Arm]:
@@ -118,6 +119,7 @@ _TABLE5 = _arms(
         ("+ BiLSTM", "left-to-right", (82.1, 84.1, 75.7, 91.6, 84.9)),
     ],
 )
+_BERT, _, _LEFT_TO_RIGHT, _BILSTM = _TABLE5
 
 _SIZES = [  # size, perplexity of masked words, MNLI-m, MRPC, SST-2
     ("L-3_H-768_A-12", 5.84, 77.9, 79.8, 88.4),
@@ -143,7 +145,7 @@ EXPERIMENTS = {
         name="table5",
         title="Table 5: effect of the pretraining tasks",
         columns=(_MNLI, _glue("QNLI"), _MRPC, _SST_2, _SQUAD),
-        arms=(*_TABLE5[:3], replace(_TABLE5[3], finetuning=("num_lstm_layers=1",))),
+        arms=(*_TABLE5[:3], replace(_BILSTM, finetuning=("num_lstm_layers=1",))),
     ),
     "table6": Experiment(
         name="table6",
@@ -152,6 +154,16 @@ EXPERIMENTS = {
         arms=tuple(
             replace(arm, perplexity=perplexity)
             for arm, (_, perplexity, *_) in zip(_TABLE6, _SIZES, strict=True)
+        ),
+    ),
+    "c1": Experiment(
+        name="c1",
+        title="Figure 5 (C.1): effect of the number of pretraining steps",
+        columns=(_MNLI,),
+        arms=tuple(
+            replace(arm, name=f"{arm.name}, {x:.0%} of the steps", step_fraction=x, published=())
+            for arm in (_BERT, _LEFT_TO_RIGHT)
+            for x in (0.2, 0.4, 0.6, 0.8, 1.0)
         ),
     ),
     "c2": Experiment(

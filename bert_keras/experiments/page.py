@@ -7,7 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from bert_keras.experiments.experiments import Experiment, ScoreColumn
+from bert_keras.experiments.experiments import Experiment, ScoreColumn, slug
 from bert_keras.files import write_json
 from bert_keras.reports.charts import Line, line_chart
 from bert_keras.reports.page import Report, Section, Table
@@ -59,6 +59,7 @@ class Results:
     experiment: Experiment
     columns: tuple[ScoreColumn, ...]  # the columns whose files exist
     remarks: tuple[str, ...]  # sentences about the scale and missing columns
+    steps: dict[str, int] = field(default_factory=dict)  # pretraining steps, by arm
     pretrainings: dict[str, Pretraining] = field(default_factory=dict)  # by model
     scores: dict[tuple[str, str], Score] = field(default_factory=dict)  # by arm and column
 
@@ -79,11 +80,12 @@ def write_page(output: Path, results: Results) -> None:
         for (arm, column), score in scores.items()
     ]
     header = ["arm", "task", "learning rate", "score of each seed"]
+    is_published = any(arm.published for arm in experiment.arms)
     sections = [
         Section(
             heading="Scores",
-            notes=[SCORES, PUBLISHED],
-            table=_score_table(results),
+            notes=[SCORES, PUBLISHED] if is_published else [SCORES],
+            table=_score_table(results, is_published=is_published),
         ),
         Section(heading="Curves", notes=[CURVES], charts=_charts(results)),
         Section(heading="Pretraining", table=_pretraining_table(results)),
@@ -108,16 +110,17 @@ def write_page(output: Path, results: Results) -> None:
     write_json(output / "results.json", values)
 
 
-def _score_table(results: Results) -> Table:
+def _score_table(results: Results, *, is_published: bool) -> Table:
+    suffixes = ("", ", paper") if is_published else ("",)
     rows = []
     for arm in results.experiment.arms:
         row = [arm.name]
         for column in results.columns:
             row.append(str(results.scores.get((arm.name, column.name), "–")))
-            row.append(f"{results.experiment.published(arm, column):.1f}")
+            if arm.published:
+                row.append(f"{results.experiment.published(arm, column):.1f}")
         rows.append(row)
-    names = [column.name for column in results.columns]
-    return Table(["", *(title for name in names for title in (name, f"{name}, paper"))], rows)
+    return Table(["", *(f"{column.name}{s}" for column in results.columns for s in suffixes)], rows)
 
 
 def _pretraining_table(results: Results) -> Table:
@@ -135,7 +138,7 @@ def _pretraining_table(results: Results) -> Table:
 
 
 def _charts(results: Results) -> dict[str, Markup]:
-    """Draws the pretraining losses."""
+    """Draws the pretraining losses and, if arms start at parts of a pretraining, the scores."""
     charts: dict[str, tuple[str, list[Line]]] = {}
     for name, title, side in (
         ("pretraining-loss", "training loss", "train"),
@@ -146,4 +149,13 @@ def _charts(results: Results) -> dict[str, Markup]:
             total = each.curves.get((side, "loss/total"), [])  # for models with one output
             lines.append(Line(model, each.curves.get((side, "loss/masked_lm"), total)))
         charts[name] = (f"{title}, masked or next tokens", lines)
+    is_by_steps = any(arm.step_fraction < 1 for arm in results.experiment.arms)
+    for column in results.columns if is_by_steps else ():
+        points: dict[str, list[tuple[float, float]]] = {}
+        for arm in results.experiment.arms:
+            if (score := results.scores.get((arm.name, column.name))) is not None:
+                step = results.steps.get(arm.name, 0)
+                points.setdefault(arm.pretraining_name, []).append((step, score.mean))
+        lines = [Line(*each) for each in points.items()]
+        charts[f"{slug(column.name)}-by-steps"] = (f"{column.name} by pretraining steps", lines)
     return {name: line_chart(*chart) for name, chart in charts.items()}

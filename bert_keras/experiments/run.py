@@ -2,10 +2,9 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from bert_keras.distribution.strategy import check_one_machine
 from bert_keras.downstream.catalog import named_task
@@ -32,7 +31,7 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
     """Runs an experiment. A second call with the same arguments continues an interrupted one.
 
     Args:
-        experiment: The table.
+        experiment: The table or figure.
         scale: The sizes and recipes of its runs.
         data: A folder with corpus/*.txt and folders of tasks.
         output: The folder for all runs, report.html and report.md. The report is rewritten after
@@ -58,6 +57,7 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
         experiment=experiment,
         columns=columns,
         remarks=(f"Scale: {scale.note}", *missing, *scale.remarks(experiment)),
+        steps={arm.name: scale.step(arm) for arm in experiment.arms},
     )
     digests = {os.path.relpath(file, data): file_sha256(file) for file in corpus}
     source = {"table": experiment.name, "data": os.path.realpath(data)}
@@ -91,12 +91,14 @@ def _fill(results: Results, runs: "Runs", *, files: Mapping[str, dict[str, str]]
     experiment, models = results.experiment, {}
     for name, arm in experiment.models.items():
         print(f"{experiment.name}: pretrain {name}", file=sys.stderr, flush=True)
-        models[name], results.pretrainings[name] = runs.pretrained(name, arm)
+        arms = [each for each in experiment.arms if each.pretraining_name == name]
+        ends = [results.steps[each.name] for each in arms]
+        models[name], results.pretrainings[name] = runs.pretrained(name, arm, ends=ends)
     for column in results.columns:
         for arm in experiment.arms:
             cell = f"{arm.name} on {column.name}"
             print(f"{experiment.name}: fine-tune {cell}", file=sys.stderr, flush=True)
-            model = models[arm.pretraining_name]
+            model = models[arm.pretraining_name][results.steps[arm.name]]
             score = runs.score(arm, column, model=model, files=files[column.name])
             results.scores[arm.name, column.name] = score
             write_page(runs.folder, results)
@@ -132,21 +134,27 @@ class Runs:
             build(self.corpus, vocabulary=vocabulary, output=folder, settings=settings)
         return folder
 
-    def pretrained(self, name: str, arm: Arm) -> tuple[Path, Pretraining]:
-        """Pretrains the model of an arm; returns its folder, and its scores and curves."""
-        start, scores, curves = None, {}, {}
-        for phase in self.scale.pretraining(arm):
-            step = f"{phase.max_length}-{phase.recipe.end}"
-            folder = self.folder / "pretrain" / name / step
+    def pretrained(
+        self, name: str, arm: Arm, *, ends: Iterable[int]
+    ) -> tuple[dict[int, Path], Pretraining]:
+        """Pretrains the model of an arm, and saves it at the steps `ends`, too.
+
+        Returns:
+            The model folders by step, and the scores and curves of the last model.
+        """
+        start, scores, models, curves = None, {}, {}, {}
+        for phase in self.scale.pretraining(arm, ends=ends):
+            end = phase.recipe.end
+            folder = self.folder / "pretrain" / name / f"{phase.max_length}-{end}"
             if (scores := read_scores(folder)) is None:
                 records = self.records(phase)
                 result = pretrain(phase.recipe, records=records, output=folder, pretrained=start)
                 scores = result.scores
-            start = folder / "model"
+            models[end] = start = folder / "model"
             for side, tags in read_curves(folder / "logs").items():
                 for tag, points in tags.items():
                     curves.setdefault((side, tag), []).extend(points)
-        return cast(Path, start), Pretraining(scores=scores, curves=curves)
+        return models, Pretraining(scores=scores, curves=curves)
 
     def score(self, arm: Arm, column: ScoreColumn, *, model: Path, files: dict[str, str]) -> Score:
         """Fine-tunes a model on the task of a cell, as a study, and returns its score."""

@@ -1,5 +1,6 @@
 """Defines the scales of experiments: vocabulary size, records, recipes and seeds."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from bert_keras.errors import check
@@ -48,7 +49,7 @@ class Scale:
     seed: int = 1  # seed of the records
     # Changes of recipes that replace those of an arm, such as smaller sizes.
     stand_ins: dict[str, str] = field(default_factory=dict)
-    tables: tuple[str, ...] = ("table5", "table6", "c2")  # the experiments of this scale
+    tables: tuple[str, ...] = ("table5", "table6", "c1", "c2")  # the experiments of this scale
 
     def check_includes(self, experiment: Experiment) -> None:
         """Raises InputError if this scale does not include an experiment."""
@@ -67,13 +68,26 @@ class Scale:
         """Returns the fine-tuning of a task."""
         return self.tunings[task if task in self.tunings else ""]
 
-    def pretraining(self, arm: Arm) -> list[Phase]:
-        """Returns the pretraining phases of an arm."""
-        changes = [self.stand_ins.get(change, change) for change in arm.pretraining]
-        return [
-            replace(phase, recipe=with_changes(phase.recipe, changes=changes)[0])
-            for phase in self.phases
-        ]
+    def step(self, arm: Arm) -> int:
+        """Returns the pretraining step from which an arm is fine-tuned."""
+        return round(arm.step_fraction * self.pretraining(arm)[-1].recipe.end)
+
+    def pretraining(self, arm: Arm, *, ends: Iterable[int] = ()) -> list[Phase]:
+        """Returns the pretraining phases of an arm, split at the steps `ends`.
+
+        Every part of a phase reads the records from their start, in the order of its own seed.
+        """
+        parts, start = [], 0
+        for phase in self.phases:
+            changes = [self.stand_ins.get(change, change) for change in arm.pretraining]
+            (recipe,) = with_changes(phase.recipe, changes=changes)
+            part_ends = {end for end in ends if start < end < recipe.end} | {recipe.end}
+            for index, end in enumerate(sorted(part_ends)):
+                last_step = end if end < recipe.num_steps else 0
+                part = replace(recipe, last_step=last_step, seed=recipe.seed + index)
+                parts.append(replace(phase, recipe=part))
+            start = recipe.end
+        return parts
 
 
 def _accumulating(name: str) -> PretrainRecipe:

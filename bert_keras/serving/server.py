@@ -9,12 +9,22 @@ from pathlib import Path
 from urllib.parse import quote
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bert_keras.errors import InputError, check
 from bert_keras.serving.app import create_app
 from bert_keras.serving.limits import Limits
 
 _GRACE_SECONDS = 20  # for running requests; Kubernetes waits 30 from SIGTERM to SIGKILL
+
+
+class _Protocol(H11Protocol):
+    def eof_received(self) -> bool:
+        """Keeps the connection for the response if a client only closes its sending side."""
+        is_waiting = self.cycle and not self.cycle.more_body and not self.cycle.response_complete
+        if is_waiting:
+            self.cycle.keep_alive = False  # uvicorn closes the connection after the response
+        return bool(is_waiting)
 
 
 def serve(
@@ -115,7 +125,7 @@ def _server(
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         config = uvicorn.Config(
             create_app(model_folder, versions=versions, limits=limits),
-            http="h11",
+            http=_Protocol,
             log_config=None,
             access_log=False,
             ws="none",

@@ -71,16 +71,17 @@ def test_an_interrupted_table_continues_and_a_finished_one_does_not_run_again(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["table5", "table6", "c2"])
+@pytest.mark.parametrize("name", ["table5", "table6", "c1", "c2"])
 def test_each_experiment_runs(data, scale, name, tmp_path):
-    """Runs all arms of table 5, and two arms of the others."""
+    """Runs all arms of table 5, the arms of one pretraining of c1, and two arms of the others."""
     output, experiment = tmp_path / "run", EXPERIMENTS[name]
-    num_arms = None if name == "table5" else 2
+    num_arms = {"table5": None, "c1": 5}.get(name, 2)
     experiment = dataclasses.replace(experiment, arms=experiment.arms[:num_arms])
     results = reproduce(experiment, scale, data=data, output=output)
     columns = {
         "table5": ["MNLI-m", "SQuAD"],
         "table6": ["MNLI-m"],
+        "c1": ["MNLI-m"],
         "c2": ["MNLI-m", "NER fine-tuned", "NER features"],
     }[name]
     cells = {(arm.name, column) for arm in experiment.arms for column in columns}
@@ -90,14 +91,14 @@ def test_each_experiment_runs(data, scale, name, tmp_path):
     report = (output / "report.md").read_text()
     for arm in experiment.arms:
         assert f"| {arm.name} | " in report
-        assert f" | {arm.published[0]:.1f} |" in report
+        assert not arm.published or f" | {arm.published[0]:.1f} |" in report
     assert name != "table6" or "size=L-2_H-8_A-1 replaces size=L-6_H-768_A-3." in report
     page = (output / "report.html").read_text()
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 2 + (name == "c1")
     values = json.loads((output / "results.json").read_text())
     assert len(values["cells"]) == len(cells)
-    if name == "table5":
-        _check_arms_of_table5(output)
+    check = {"table5": _check_arms_of_table5, "c1": _check_steps}
+    check.get(name, lambda output: None)(output)
 
 
 def _check_arms_of_table5(output):
@@ -119,6 +120,32 @@ def _check_arms_of_table5(output):
         "masked-lm": ("32-6", "BertMaskedLM"),
         "left-to-right": ("32-6", "BertMaskedLM"),
     }  # fmt: skip
+
+
+def _check_steps(output):
+    """One pretraining in five parts saves a model after each."""
+    steps = sorted(path.name for path in (output / "pretrain" / "bert").iterdir())
+    assert steps == ["32-1", "32-2", "32-4", "32-5", "32-6"]
+
+
+@pytest.mark.slow
+def test_an_arm_starts_from_the_model_at_its_fraction_of_the_steps(data, scale, tmp_path):
+    """Each phase and each part of a phase starts from the preceding one."""
+    (first,) = scale.phases
+    phases = (
+        dataclasses.replace(first, recipe=dataclasses.replace(first.recipe, last_step=4)),
+        dataclasses.replace(first, max_length=48),
+    )
+    scale = dataclasses.replace(scale, phases=phases)
+    arm = dataclasses.replace(NO_NSP, name="a third of it", step_fraction=1 / 3, published=())
+    table = dataclasses.replace(SHORT, columns=SHORT.columns[:1], arms=(arm,))
+    results = reproduce(table, scale, data=data, output=tmp_path / "run")
+    curve = results.pretrainings["masked-lm"].curves["train", "loss/total"]
+    assert [step for step, _ in curve] == [2, 4, 6]
+    parts = {path.name: path for path in (tmp_path / "run" / "pretrain" / "masked-lm").iterdir()}
+    assert parts.keys() == {"32-2", "32-4", "48-6"}
+    (tuned,) = (tmp_path / "run").glob("finetune/a-third-of-it/mnli-m/lr-*/seed-1/recipe.json")
+    assert json.loads(tuned.read_text())["pretrained"] == str(parts["32-2"] / "model")
 
 
 def test_a_plan_lists_arms_steps_and_runs(data, scale):

@@ -6,21 +6,34 @@ from bert_keras.errors import InputError
 from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.scales import SCALES
 
-TABLE5, TABLE6 = EXPERIMENTS["table5"], EXPERIMENTS["table6"]
+TABLE5, TABLE6, C1 = (EXPERIMENTS[name] for name in ("table5", "table6", "c1"))
 
 
-def test_the_phases_of_the_paper():
-    phases = SCALES["paper"].pretraining(TABLE5.arms[0])
-    parts = [(each.max_length, each.recipe.end, each.recipe.last_step) for each in phases]
-    assert parts == [(128, 900_000, 900_000), (512, 1_000_000, 0)]
+def parts(scale, arm, *, ends=()):
+    return [
+        (phase.max_length, phase.recipe.end, phase.recipe.last_step, phase.recipe.seed)
+        for phase in SCALES[scale].pretraining(arm, ends=ends)
+    ]
+
+
+def test_phases_are_split_at_the_steps_of_the_arms():
+    arm = TABLE5.arms[0]
+    assert parts("paper", arm) == [(128, 900_000, 900_000, 1), (512, 1_000_000, 0, 1)]
+    steps = [SCALES["paper"].step(arm) for arm in C1.arms]
+    assert steps == 2 * [200_000, 400_000, 600_000, 800_000, 1_000_000]
+    assert parts("paper", arm, ends=steps) == [
+        *((128, end, end, seed) for seed, end in enumerate((*steps[:4], 900_000), start=1)),
+        (512, 1_000_000, 0, 1),
+    ]
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_each_arm_has_recipes_at_each_scale(scale):
     for name in SCALES[scale].tables:
-        for arm in EXPERIMENTS[name].arms:
-            assert len(arm.published) == len(EXPERIMENTS[name].columns)
-            assert len(SCALES[scale].pretraining(arm)) == len(SCALES[scale].phases)
+        experiment = EXPERIMENTS[name]
+        for arm in experiment.arms:
+            assert len(arm.published) in (0, len(experiment.columns))
+            assert parts(scale, arm)[-1][1] == SCALES[scale].step(arm) / arm.step_fraction
 
 
 @pytest.mark.parametrize("scale", ["tiny", "paper"])
@@ -31,5 +44,5 @@ def test_each_arm_of_table6_has_its_size(scale):
 
 
 def test_a_scale_refuses_an_experiment_that_it_does_not_include():
-    with pytest.raises(InputError, match="table5 and c2, but not table6"):
-        SCALES["small"].check_includes(TABLE6)
+    with pytest.raises(InputError, match="table5 and c2, but not c1"):
+        SCALES["small"].check_includes(C1)

@@ -92,6 +92,14 @@ def slow_body(n):
     return json.dumps({"signature_name": "slow", "instances": [n]}).encode()
 
 
+def test_a_client_that_closes_its_sending_side_gets_its_response(second):
+    body = slow_body(3)
+    with begun(second, body, path=ODD, size=len(body)) as connection:
+        connection.shutdown(socket.SHUT_WR)
+        assert received(connection).endswith('{"predictions": [3]}')
+        assert not connection.recv(1)  # the server closes its side after the response
+
+
 def test_slow_requests_end_and_delay_others_only_until_then(second, send):
     endless, start = slow_body(2**31 - 1), time.monotonic()
     assert send(second, "POST", ODD, endless).status_code == 504
