@@ -10,11 +10,13 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.cli import main
+from bert_keras.cli.listing import MEASURED
 from bert_keras.cli.program import command_parser
 from bert_keras.downstream.catalog import TASKS
 from bert_keras.downstream.names import ALIASES, SETTINGS
 from bert_keras.errors import InputError
 from bert_keras.models import BertPretrainer
+from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import tiny_config, tiny_vocabulary
 
@@ -69,6 +71,8 @@ def test_names_are_listed(capsys):
     assert main(["list", "tasks"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert names == [*TASKS, *ALIASES]
+    known = {f"pretrain {each}" for each in PRETRAIN} | {f"finetune {each}" for each in FINETUNE}
+    assert {*MEASURED} <= known
     for what, words in (("recipes", "pretrain electra-tiny"), ("models", "roberta-base")):
         assert main(["list", what]) == 0
         assert words in capsys.readouterr().out

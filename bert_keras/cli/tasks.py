@@ -7,8 +7,8 @@ import sys
 
 from bert_keras.arguments import one_of
 from bert_keras.cli.listing import MODEL, task_names
-from bert_keras.cli.program import command, flag, option, required
-from bert_keras.errors import counted, printable
+from bert_keras.cli.program import command, flag, option, required, start_keras
+from bert_keras.errors import check, counted, printable
 
 TASK = option(
     "--task",
@@ -62,20 +62,37 @@ def evaluate(options: argparse.Namespace) -> None:
 
 @command(
     MODEL,
-    DATA,
+    option("texts", "TEXT", "texts, as many together as the model takes; or --data", nargs="*"),
+    flag("--json", "print the answers to texts as JSON"),
+    option("--data", "FILE", "a file of the task, or a folder or tfds:NAME with a --split"),
     TASK,
     option("--split", "NAME", "the split of the folder or of tfds:NAME", "test"),
     CHANGES,
-    required("--output", "FILE", "the file of predictions to write"),
+    option("--output", "FILE", "the file of predictions of --data to write"),
     option("--submission", "ZIP", "also pack the folder of --output for the server of GLUE"),
     examples="""
+  bert-keras predict runs/sst2/model "a good film"
+  bert-keras predict bert-base-uncased "The capital of France is [MASK]."
   bert-keras predict runs/mrpc/model --data glue/MRPC --output MRPC.tsv
   bert-keras predict runs/mnli/model --data glue/MNLI --split ax \\
     --output predictions/AX.tsv --submission submission.zip""",
     former=FORMER,
 )
 def predict(options: argparse.Namespace) -> None:
-    """Write the predictions of a model in the format of the task's official scorer or server."""
+    """Print the answers of a model to texts, or write its predictions for a file."""
+    is_file = bool(options.data or options.output)
+    expected = 'expected texts, such as predict MODEL "a text", or --data FILE with --output FILE'
+    check(is_file != bool(options.texts) and bool(options.data) == bool(options.output), expected)
+    start_keras()
+    if options.texts:
+        from bert_keras.cli.answers import answers, lines
+
+        found = answers(options.model, options.texts)
+        if options.json:
+            print(json.dumps([answer for _, answer in found], indent=2, ensure_ascii=False))
+        else:
+            print(printable("\n".join(lines(found))))
+        return
     from bert_keras.downstream.glue import check_submission, submission_zip
     from bert_keras.files import check_output, is_stdout
     from bert_keras.runs.evaluate import model_predictions

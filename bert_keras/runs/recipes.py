@@ -295,28 +295,6 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         objective="masked-lm",
         steps_per_log=10,
     ),
-    # Batch sizes, learning rates, warmups and steps of NVIDIA's two LAMB phases for the large size.
-    # gradient_accumulation_steps is chosen for 8 GPUs. lamb-512 starts from the model of lamb-128.
-    "lamb-128": PretrainRecipe(
-        size="large",
-        optimizer="lamb",
-        batch_size=65_536,
-        num_steps=7_038,
-        num_warmup_steps=2_001,
-        learning_rate=6e-3,
-        gradient_accumulation_steps=128,
-        steps_per_log=10,
-    ),
-    "lamb-512": PretrainRecipe(
-        size="large",
-        optimizer="lamb",
-        batch_size=32_768,
-        num_steps=1_563,
-        num_warmup_steps=200,
-        learning_rate=4e-3,
-        gradient_accumulation_steps=256,
-        steps_per_log=10,
-    ),
     # For records of plain ids and --objective full-sentences (docs/how-to/pretrain-relatives.md).
     "roberta-tiny": dataclasses.replace(TINY_HOUR, size="roberta-tiny"),
     # Liu et al. 2019, table 9: records of 512 tokens in batches of 8 thousand.

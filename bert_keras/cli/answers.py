@@ -1,0 +1,110 @@
+"""Predicts for texts on the command line, and prints the answers."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_keras.downstream.task import softmax
+from bert_keras.errors import InputError, check
+from bert_keras.models import load_model
+from bert_keras.text.encode import encode_masked
+
+NUM_TOKENS = 5  # shown for each [MASK]
+Answers = list[tuple[str, dict]]  # what is asked, and the answer
+
+
+def answers(name: str, texts: Sequence[str]) -> Answers:
+    """Returns the answer of a model for each text, pair or question; see `ANSWERS`.
+
+    Raises:
+        InputError: The model predicts nothing, or the number of texts does not fit it.
+    """
+    model = load_model(name)
+    check(model.tokenizer is not None, f"{name} has no vocabulary; copy its vocab.txt there")
+    kind = type(model).__name__
+    if kind not in ANSWERS:
+        raise InputError(f"{name} is a {kind}, which predicts nothing for texts; fine-tune it")
+    return ANSWERS[kind](model, texts)
+
+
+def lines(found: Answers) -> list[str]:
+    """Returns a readable line for each answer, or for each entity or mask of it."""
+    return [f"{shown}    {asked}" for asked, answer in found for shown in _shown(answer)]
+
+
+def _shown(answer: dict) -> list[str]:
+    if "label" in answer:
+        pairs = dict(zip(answer["labels"], answer["probabilities"], strict=True))
+        names = [answer["label"]] if answer["label"] in pairs else answer["label"].split(",")
+        return [", ".join(f"{each} {pairs[each]:.3f}" for each in names if each) or "no label"]
+    if "entities" in answer:
+        rows = zip(answer["entities"], answer["labels"], answer["scores"], strict=True)
+        return [f"{entity} {kind} {score:.3f}" for entity, kind, score in rows] or ["no entity"]
+    if "answer" in answer:
+        return [answer["answer"] or "no answer"]
+    if "choice" in answer:
+        choice = answer["choice"]
+        return [f"ending {choice + 1} {answer['probabilities'][choice]:.3f}"]
+    if "tokens" in answer:
+        masks = zip(answer["tokens"], answer["probabilities"], strict=True)
+        return [", ".join(map("{} {:.3f}".format, *mask)) for mask in masks]
+    return [f"{number:.3f}" for number in answer.values()]  # a score or a cosine
+
+
+def _classes(model: Any, texts: Sequence[str]) -> Answers:
+    num_texts = max(1, len(model.stored_metadata(model.tokenizer).text_columns))
+    return _asked(model, texts, num_texts=num_texts)
+
+
+def _asked(model: Any, texts: Sequence[str], *, num_texts: int) -> Answers:
+    check(
+        len(texts) % num_texts == 0,
+        f"the model takes {num_texts} texts together, but received {len(texts)} in all",
+    )
+    columns = tuple([*texts[first::num_texts]] for first in range(num_texts))
+    found = model.predict(columns if num_texts > 1 else columns[0], verbose=0)
+    return [*zip(map(" | ".join, zip(*columns, strict=True)), found, strict=True)]
+
+
+def _choice(model: Any, texts: Sequence[str]) -> Answers:
+    check(len(texts) > 2, f"received {len(texts)} texts; expected a context and at least 2 endings")
+    (answer,) = model.predict(tuple([text] for text in texts), verbose=0)
+    return [(texts[1 + answer["choice"]], answer)]
+
+
+def _cosines(model: Any, texts: Sequence[str]) -> Answers:
+    check(len(texts) > 1, "received 1 text; expected at least 2 to compare")
+    vectors = model.encode([*texts])
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    pairs = itertools.combinations(range(len(texts)), 2)
+    return [(f"{texts[i]} | {texts[j]}", {"cosine": float(units[i] @ units[j])}) for i, j in pairs]
+
+
+def _masks(model: Any, texts: Sequence[str]) -> Answers:
+    for text in texts:
+        check("[MASK]" in text, f"{text[:40]!r} has no [MASK], the word to predict")
+    tokenizer, max_length = model.tokenizer, model.stored_metadata(model.tokenizer).max_length
+    tokens, found = tokenizer.vocabulary.tokens, []
+    for text in texts:
+        logits = model(encode_masked(tokenizer, [text], max_length=max_length), training=False)
+        logits_PV = np.asarray(logits["masked_lm"], np.float32)[0, :, : len(tokens)]
+        probabilities_PV = softmax(logits_PV)
+        ids_PK = np.argsort(-probabilities_PV)[:, :NUM_TOKENS]
+        best = np.take_along_axis(probabilities_PV, ids_PK, axis=1)
+        names = [[tokens[each] for each in ids] for ids in ids_PK]
+        found.append((text, {"tokens": names, "probabilities": best.tolist()}))
+    return found
+
+
+# Class of a model -> its answers
+ANSWERS: dict[str, Callable[[Any, Sequence[str]], Answers]] = {
+    "BertClassifier": _classes,
+    "BertTokenClassifier": lambda model, texts: _asked(model, texts, num_texts=1),
+    "BertQuestionAnswering": lambda model, texts: _asked(model, texts, num_texts=2),
+    "BertMultipleChoice": _choice,
+    "BertSentenceEncoder": _cosines,
+    "BertMaskedLM": _masks,
+    "BertPretrainer": _masks,
+}
