@@ -16,7 +16,7 @@ from bert_keras.downstream.catalog import TASKS
 from bert_keras.downstream.names import ALIASES, SETTINGS
 from bert_keras.errors import InputError
 from bert_keras.models import BertPretrainer
-from bert_keras.runs.recipes import FINETUNE, PRETRAIN
+from bert_keras.runs import recipes
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import tiny_config, tiny_vocabulary
 
@@ -71,7 +71,8 @@ def test_names_are_listed(capsys):
     assert main(["list", "tasks"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert names == [*TASKS, *ALIASES]
-    known = {f"pretrain {each}" for each in PRETRAIN} | {f"finetune {each}" for each in FINETUNE}
+    known = {f"pretrain {each}" for each in recipes.PRETRAIN}
+    known |= {f"finetune {each}" for each in recipes.FINETUNE}
     assert {*MEASURED} <= known
     for what, words in (("recipes", "pretrain electra-tiny"), ("models", "roberta-base")):
         assert main(["list", what]) == 0

@@ -65,7 +65,8 @@ def _asked(model: Any, texts: Sequence[str], *, num_texts: int) -> Answers:
     )
     columns = tuple([*texts[first::num_texts]] for first in range(num_texts))
     found = model.predict(columns if num_texts > 1 else columns[0], verbose=0)
-    return [*zip(map(" | ".join, zip(*columns, strict=True)), found, strict=True)]
+    asked = [" | ".join(each) for each in zip(*columns, strict=True)]
+    return list(zip(asked, found, strict=True))
 
 
 def _choice(model: Any, texts: Sequence[str]) -> Answers:
