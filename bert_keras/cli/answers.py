@@ -31,7 +31,8 @@ def answers(name: str, texts: Sequence[str]) -> Answers:
 
 def lines(found: Answers) -> list[str]:
     """Returns a readable line for each answer, or for each entity or mask of it."""
-    return [f"{shown}    {asked}" for asked, answer in found for shown in _shown(answer)]
+    pairs = [(shown, asked) for asked, answer in found for shown in _shown(answer)]
+    return [shown if len(found) == 1 else f"{shown}    {asked}" for shown, asked in pairs]
 
 
 def _shown(answer: dict) -> list[str]:
@@ -72,7 +73,7 @@ def _asked(model: Any, texts: Sequence[str], *, num_texts: int) -> Answers:
 def _choice(model: Any, texts: Sequence[str]) -> Answers:
     check(len(texts) > 2, f"received {len(texts)} texts; expected a context and at least 2 endings")
     (answer,) = model.predict(tuple([text] for text in texts), verbose=0)
-    return [(texts[1 + answer["choice"]], answer)]
+    return [(texts[1 + int(answer["choice"])], answer)]
 
 
 def _cosines(model: Any, texts: Sequence[str]) -> Answers:

@@ -6,11 +6,8 @@ from functools import partial
 from pathlib import Path
 from shlex import quote
 
-from bert_keras.arguments import one_of
-from bert_keras.cli.listing import MODEL
-from bert_keras.cli.program import command, flag, option, required
+from bert_keras.cli.program import MODEL, command, flag, option, required
 from bert_keras.errors import check, import_tensorflow, printable
-from bert_keras.renamed import warn_renamed
 
 FORMATS = ("bert-keras", "google", "huggingface", "keras-hub", "sentence-transformers")
 VARIANTS = ("float16", "bfloat16", "int8")
@@ -19,13 +16,7 @@ VARIANTS = ("float16", "bfloat16", "int8")
 @command(
     MODEL,
     option("destination", "NEW_FOLDER", "the folder to write"),
-    option(
-        "--format",
-        "FORMAT",
-        ", ".join(FORMATS),
-        "bert-keras",
-        type=one_of(lambda: FORMATS, what="format"),
-    ),
+    option("--format", "FORMAT", ", ".join(FORMATS), "bert-keras", choices=FORMATS),
     option(
         "--model-class",
         "CLASS",
@@ -93,16 +84,18 @@ def inspect(options: argparse.Namespace) -> None:
         "--variant",
         "VARIANT",
         f"{', '.join(VARIANTS)}; compared with float32",
-        type=one_of(lambda: VARIANTS, what="variant"),
+        choices=VARIANTS,
     ),
     option("--data", "DIR", "the examples to score a variant on: a file, or a folder of the task"),
     option("--task", "TASK", "the task of the variant (default: that of its fine-tuning)"),
     option("--max-score-drop", "POINTS", "points, of 100, by which the score may drop", 0.5),
-    option("--accept-loss", "POINTS", argparse.SUPPRESS, type=float),
     examples="""
   bert-keras export runs/sst2/model sst2
   bert-keras export runs/sst2/model sst2-int8 --variant int8 --data glue/SST-2""",
-    former={"--to": "--output", "--version": "--model-version", "--texts": "--num-texts"},
+    former={
+        **{"--to": "--output", "--version": "--model-version", "--texts": "--num-texts"},
+        "--accept-loss": "--max-score-drop",
+    },
 )
 def export(options: argparse.Namespace) -> None:
     """Write a model as saved_models/NAME/VERSION and verify it with TF Serving's loader."""
@@ -117,12 +110,8 @@ def export(options: argparse.Namespace) -> None:
         "--variant requires --data, labelled examples to score the variant on",
     )
     model_folder = os.path.join(options.output, options.name)
-    version = options.model_version
-    version = next_version(model_folder) if version is None else version
-    max_score_drop = options.max_score_drop
-    if options.accept_loss is not None:
-        warn_renamed("--accept-loss", "--max-score-drop")
-        max_score_drop = options.accept_loss
+    number = options.model_version
+    version = next_version(model_folder) if number is None else number
     export_model = partial(
         export,
         options.model,
@@ -131,7 +120,7 @@ def export(options: argparse.Namespace) -> None:
         variant=options.variant,
         data=options.data,
         task=options.task,
-        max_score_drop=max_score_drop,
+        max_score_drop=options.max_score_drop,
     )
     if (config := options.serving_config) is None:
         written = export_model()

@@ -8,10 +8,12 @@ import contextlib
 import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from bert_keras.arguments import Parser
+from bert_keras.arguments import Parser, one_of
+from bert_keras.downstream.names import task_names
 from bert_keras.errors import check, import_tensorflow, run_command
 
 MODULES = [f"bert_keras.cli.{name}" for name in ("training", "tasks", "models", "listing")]
@@ -64,6 +66,8 @@ def option(names: str, metavar: str, help: str, default: Any = None, **details: 
     if default not in (None, []):
         help += f" (default: {default})"
         details.setdefault("type", type(default))
+    if isinstance(details.get("choices", (0,))[0], str):
+        details["type"] = one_of(partial(tuple, details.pop("choices")), what=names.strip("-"))
     return tuple(names.split()), {"metavar": metavar, "help": help, "default": default, **details}
 
 
@@ -122,6 +126,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             path = getattr(options, name, None) or ""
             is_found = path == "" or os.path.exists(path) or path.startswith("tfds:")
             check(is_found, f"--{name} {path} does not exist; expected a file or a folder")
+        for name in {"model", "pretrained", "teacher"} & {*vars(options)}:
+            path = getattr(options, name)
+            check(path is None or path.strip(), f"the name of the {name} model is empty")
+            is_task = path in task_names() and not os.path.exists(path)
+            check(not is_task, f"{path!r} is a task; expected a model, and --task {path}")
         if options.command not in CHECK_FIRST:
             start_keras()
         chosen(options)
@@ -138,6 +147,7 @@ def start_keras() -> None:
         add_in_one_order()
 
 
+MODEL = option("model", "MODEL", "OUTPUT/model of a run, or any checkpoint")
 DEVICES = (
     option("--strategy", "NAME", "auto, one, mirrored, multiworker or tpu", "auto"),
     option("--precision", "NAME", "auto, float32, bfloat16 or float16", "auto"),

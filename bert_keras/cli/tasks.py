@@ -6,8 +6,8 @@ import os
 import sys
 
 from bert_keras.arguments import one_of
-from bert_keras.cli.listing import MODEL, task_names
-from bert_keras.cli.program import command, flag, option, required, start_keras
+from bert_keras.cli.program import MODEL, command, flag, option, required, start_keras
+from bert_keras.downstream.names import task_names
 from bert_keras.errors import check, counted, printable
 
 TASK = option(

@@ -4,10 +4,9 @@ import argparse
 import os
 
 from bert_keras.arguments import one_of
-from bert_keras.cli.listing import TASKS, checkpoint, task_names
 from bert_keras.cli.program import DEVICES, command, devices, flag, option, required, start_keras
 from bert_keras.cli.tasks import print_table
-from bert_keras.downstream.names import ALIASES
+from bert_keras.downstream.names import ALIASES, TASKS, task_names
 from bert_keras.errors import InputError, check
 from bert_keras.families import preset
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
@@ -25,12 +24,7 @@ TRAINING = (
     option("--learning-rate", "RATE", "--set learning_rate=RATE", type=float),
     option("--batch-size", "N", "--set batch_size=N", type=int),
     option("--seed", "N", "--set seed=N", type=int),
-    option(
-        "--teacher",
-        "MODEL",
-        "a model of the same kind for distillation; see --set alpha_soft",
-        type=checkpoint,
-    ),
+    option("--teacher", "MODEL", "a model of the same kind for distillation; see --set alpha_soft"),
     *DEVICES,
 )
 
@@ -82,13 +76,7 @@ def demo(options: argparse.Namespace) -> None:
         "recipe", "RECIPE", "see bert-keras list recipes", type=one_of(PRETRAIN.keys, what="recipe")
     ),
     required("--records", "DIR", "a folder that bert-tfrecords build wrote"),
-    option(
-        "--from",
-        "CHECKPOINT",
-        "a checkpoint to continue from, with its training state",
-        dest="pretrained",
-        type=checkpoint,
-    ),
+    option("--from", "CHECKPOINT", "a checkpoint to start from", dest="pretrained"),
     option("--output", "DIR", "the folder of the run"),
     flag("--dry-run", "take ten steps, print the cost of the run, write nothing"),
     option("--steps", "N", "--set num_steps=N", dest="num_steps", type=int),
@@ -127,13 +115,7 @@ def pretrain(options: argparse.Namespace) -> None:
 
 @command(
     option("task", "TASK", "see bert-keras list tasks", type=one_of(task_names, what="task")),
-    required(
-        "--from",
-        "CHECKPOINT",
-        "OUTPUT/model of a run, or any checkpoint",
-        dest="pretrained",
-        type=checkpoint,
-    ),
+    required("--from", "CHECKPOINT", "OUTPUT/model of a run, or any", dest="pretrained"),
     option("--data", "DIR", "a folder of the task's official files, or tfds:NAME"),
     option("--train", "FILE", "a training file in place of --data"),
     option("--dev", "FILE", "a file of held-out examples (default: a tenth of --train)"),
@@ -223,14 +205,14 @@ def finetune(options: argparse.Namespace) -> None:
         "table",
         "TABLE",
         "table5 (tasks), table6 (sizes), c1 (steps) or c2 (masking)",
-        type=one_of(lambda: ("table5", "table6", "c1", "c2"), what="table"),
+        choices=("table5", "table6", "c1", "c2"),
     ),
     option(
         "--scale",
         "SCALE",
         "tiny (an hour), small (some hours, table5 and c2) or paper (GPUs)",
         "tiny",
-        type=one_of(lambda: ("tiny", "small", "paper"), what="scale"),
+        choices=("tiny", "small", "paper"),
     ),
     required("--data", "DIR", "a folder with corpus/*.txt and any of glue/MNLI, squad, ..."),
     option("-o --output", "DIR", "the folder of all runs"),

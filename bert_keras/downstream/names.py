@@ -1,4 +1,39 @@
-"""Lists other names of tasks and their settings; imports neither Keras nor TensorFlow."""
+"""Lists the names of tasks and their settings; imports neither Keras nor TensorFlow."""
+
+import sys
+
+# The names of `downstream.catalog.TASKS`.
+TASKS = {
+    "cola": "GLUE: is a sentence acceptable",
+    "sst2": "GLUE: is a review positive",
+    "mrpc": "GLUE: do two sentences mean the same",
+    "stsb": "GLUE: similarity of two sentences, 0 to 5",
+    "qqp": "GLUE: are two questions the same",
+    "mnli": "GLUE: entailment, neutral or contradiction",
+    "qnli": "GLUE: does a sentence answer a question",
+    "rte": "GLUE: entailment or not",
+    "wnli": "GLUE: what a pronoun refers to",
+    "squad1": "SQuAD 1.1: the span that answers a question",
+    "squad2": "SQuAD 2.0: the same, or no answer",
+    "swag": "SWAG: one of four endings",
+    "klue-tc": "KLUE: topic of a headline",
+    "klue-sts": "KLUE: similarity of two sentences",
+    "klue-nli": "KLUE: entailment, neutral or contradiction",
+    "nsmc": "Naver movie reviews: positive or negative",
+    "kornli": "KorNLI: entailment, neutral or contradiction",
+    "korsts": "KorSTS: similarity of two sentences",
+    "korquad": "KorQuAD 1.0: the span that answers a question",
+    "klue-mrc": "KLUE: the same, or no answer",
+    "klue-ner": "KLUE: names in a sentence, by characters",
+    "naver-ner": "Naver NER: names in a sentence, by words",
+    "ner": "CoNLL files: names in a sentence",
+    "ner-features": "the same with a BiLSTM over frozen features",
+    "classification": "your table (.csv, .tsv, .jsonl): one label for a text or a pair",
+    "multi-label": "your table: several labels",
+    "regression": "your table: a number",
+    "sentence-pairs": "your table: embeddings from pairs with a score",
+    "retrieval": "your table: embeddings of queries and passages",
+}
 
 # Name of the ecosystem -> name in `downstream.catalog.TASKS`
 ALIASES = {
@@ -25,3 +60,9 @@ SETTINGS = {
         *("query_prompt", "passage_prompt", "cutoff"),
     ),
 }
+
+
+def task_names() -> list[str]:
+    """Returns the names of all tasks, with aliases and those that a program has added."""
+    catalog = sys.modules.get("bert_keras.downstream.catalog")
+    return [*dict.fromkeys([*TASKS, *(catalog.TASKS if catalog else ()), *ALIASES])]
