@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from bert_keras.errors import InputError
 from bert_keras.models import BertPretrainer
 from bert_keras.runs import recipes
 from bert_keras.text.tokenizer import WordPieceTokenizer
-from tests.factories import tiny_config, tiny_vocabulary
+from tests.factories import random_model, tiny_config, tiny_vocabulary
 
 
 @pytest.fixture(scope="module")
@@ -135,3 +136,44 @@ def test_settings_are_known_without_importing_the_tasks():
     for name, task in TASKS.items():
         fields = {each.name for each in dataclasses.fields(task) if "is_fixed" not in each.metadata}
         assert fields == {"max_length", *SETTINGS.get(name, ())}, name
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "pattern"),
+    [
+        ("BertClassifier", "'good film' bad", r"(neg|pos) 0\.\d{3}    good film\n.* bad\n"),
+        pytest.param(
+            "BertTokenClassifier",
+            "'the river bank'",
+            r"(no entity|.* (neg|pos) 0\.\d{3})\n",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "BertQuestionAnswering", "'was it good' 'it was'", r"[a-z ]*\n", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "BertMultipleChoice",
+            "'it was' good bad",
+            r"ending [12] 0\.\d{3}\n",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("BertSentenceEncoder", "good bad", r"[01]\.\d{3}\n", marks=pytest.mark.slow),
+        ("BertMaskedLM", "'it [MASK] good'", r"(\S+ 0\.\d{3}(, )?){5}\n"),
+        pytest.param("BertMultipleChoice", "'it was'", "2 endings", marks=pytest.mark.slow),
+        pytest.param(
+            "BertQuestionAnswering", "'was it good'", "takes 2 texts", marks=pytest.mark.slow
+        ),
+        ("BertMaskedLM", "'it was good'", "no \\[MASK\\]"),
+        ("BertEncoder", "good", "predicts nothing"),
+    ],
+)
+def test_predict_prints_the_answers_to_texts(tmp_path, capsys, name, texts, pattern):
+    model = random_model(name, labels=("neg", "pos"), config={"max_positions": 80})
+    model.metadata = dataclasses.replace(model.metadata, max_length=80, text_columns=())
+    folder = model.save_pretrained(tmp_path / "m", tokenizer=WordPieceTokenizer(tiny_vocabulary()))
+    capsys.readouterr()
+    code, printed = main(shlex.split(f"predict {folder} {texts}")), capsys.readouterr()
+    assert re.search(pattern, printed.err if code else printed.out), printed
+    if not code:
+        assert main(shlex.split(f"predict --json {folder} {texts}")) == 0
+        assert isinstance(json.loads(capsys.readouterr().out)[0], dict)
