@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import tensorflow as tf
@@ -138,6 +139,9 @@ def test_settings_are_known_without_importing_the_tasks():
         assert fields == {"max_length", *SETTINGS.get(name, ())}, name
 
 
+slow = partial(pytest.param, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("name", "texts", "pattern"),
     [
@@ -157,9 +161,9 @@ def test_settings_are_known_without_importing_the_tasks():
             r"ending [12] 0\.\d{3}\n",
             marks=pytest.mark.slow,
         ),
-        pytest.param("BertSentenceEncoder", "good bad", r"[01]\.\d{3}\n", marks=pytest.mark.slow),
+        slow("BertSentenceEncoder", "good bad", r"[01]\.\d{3}\n"),
         ("BertMaskedLM", "'it [MASK] good'", r"(\S+ 0\.\d{3}(, )?){5}\n"),
-        pytest.param("BertMultipleChoice", "'it was'", "2 endings", marks=pytest.mark.slow),
+        slow("BertMultipleChoice", "'it was'", "2 endings"),
         pytest.param(
             "BertQuestionAnswering", "'was it good'", "takes 2 texts", marks=pytest.mark.slow
         ),
