@@ -1,5 +1,6 @@
 """Models, records and a task with the names that the documentation uses."""
 
+import json
 import shutil
 
 import keras
@@ -56,6 +57,22 @@ def examples(tmp_path_factory):
         (folder / "glue" / name).mkdir(parents=True)
         for split in ("train", "dev_matched" if name == "MNLI" else "dev"):
             (folder / "glue" / name / f"{split}.tsv").write_text(text)
+    answers = [{"text": "good", "answer_start": 2}]
+    questions = [{"id": f"{n}", "question": "a film", "answers": answers} for n in range(32)]
+    paragraph = {"context": "a good film .", "qas": questions}
+    tables = {
+        "films.csv": "text,label\n" + 32 * "a good film,good\na bad film,bad\n",
+        "tags.csv": "text,label\n" + 32 * 'a good film,"film,good"\na bad film,film\n',
+        "ratings.csv": "text,label\n" + 32 * "a good film,4.5\na bad film,1\n",
+        "pairs.csv": "sentence1,sentence2,score\n" + 32 * "a film,a film,5\na film,bad,1\n",
+        "search.csv": "query,positive\n" + "".join(f"a film,{word}\n" for word in WORDS * 4),
+        "texts.txt": "a good film\na bad film\n",
+        "train.conll": 32 * "a O\ngood B-X\nfilm I-X\n\nhours O\n\n",
+        "train.json": json.dumps({"data": [{"title": "", "paragraphs": [paragraph]}]}),
+    }
+    for name, text in tables.items():
+        (folder / name).write_text(text)
+    shutil.copy(folder / "train.json", folder / "dev.json")
     return folder
 
 

@@ -1,6 +1,7 @@
-"""Runs the Python blocks of the quickstart and of the how-to guides on small models and data."""
+"""Runs the code of the pages on small models and data, and the commands of the first pages."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from bert_keras import (
 )
 from bert_keras.cli import main
 from bert_keras.serving.server import running_server
+from tfrecords_tools.cli import main as tfrecords
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 DOCS = Path(__file__).parents[2] / "docs"
@@ -32,6 +34,11 @@ SMALLER = {
     'preset("base")': 'preset("tiny", vocab_size=15, num_layers=1)',
     "batch_size=256": "batch_size=32",
     "num_steps=500": "num_steps=4, num_warmup_steps=1",
+}
+PROGRAMS = {"bert-keras": main, "bert-tfrecords": tfrecords}
+SMALL_RUNS = {
+    "finetune": ["--set", "num_epochs=1", "max_length=96"],
+    "pretrain": ["--set", "size=tiny", "num_steps=2", "num_warmup_steps=1"],
 }
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("folder")]
@@ -55,7 +62,13 @@ def run(
 
 
 RESULTS = {  # page -> whether its names and the files that it writes are as expected
-    "quickstart.md": lambda names: names["model"].metadata.labels == ("0", "1"),
+    "quickstart.md": lambda names: names["model"].metadata.labels == ("bad", "good"),
+    "index.md": lambda names: names["model"].metadata.labels == ("bad", "good"),
+    "model-zoo.md": lambda names: names["model"].metadata.labels == ("bad", "good"),
+    "cheat-sheet.md": lambda names: (
+        (names["logits"].shape, names["vectors"].shape) == ((1, 2), (2, 16))
+    ),
+    "ko/index.md": lambda _: Path("saved_models/reviews/1/saved_model.pb").is_file(),
     "how-to/write-records.md": lambda names: (
         next(iter(names["dataset"]))[0]["input_ids"].shape == (32, 16)
     ),
@@ -80,6 +93,20 @@ RESULTS = {  # page -> whether its names and the files that it writes are as exp
 @pytest.mark.parametrize("page", RESULTS)
 def test_the_page_runs(page):
     assert RESULTS[page](run(page))
+
+
+@pytest.mark.parametrize("page", ["choose-your-task.md", "quickstart.md"])
+def test_the_commands_run(page):
+    """Those that end and need no demo, in their order and in the same folder."""
+    Path("vocab.txt").unlink()
+    shutil.rmtree("records")
+    for line in "".join(blocks(page, "bash")).replace("\\\n", " ").splitlines():
+        program, *arguments = shlex.split(line)
+        arguments += SMALL_RUNS.get(arguments[0], [])
+        if arguments[0] in ("demo", "serve") or "demo/1" in line:
+            continue
+        if program in PROGRAMS:
+            assert PROGRAMS[program](arguments) == 0, line
 
 
 @pytest.mark.extra
