@@ -134,7 +134,7 @@ def turn(model, work: Work, optimizer: Callable, **compiling) -> Callable[[], ob
 
 
 def recompute(model: BertPretrainer) -> None:
-    model.encoder.recomputes = True
+    model.encoder.gradient_checkpointing = True
 
 
 def in_three_dimensions(model: BertPretrainer, *, length: int) -> None:

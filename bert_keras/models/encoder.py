@@ -56,9 +56,9 @@ class BertEncoder(Pretrained):
     """The encoder: embeddings, blocks and a pooler (Devlin et al. 2018, section 3).
 
     The pooler reads the hidden state of `[CLS]`, of the last token in a causal encoder, or with
-    `pooling="mean"` the mean of all hidden states. If the attribute `recomputes` is True, training
-    keeps only the inputs of each block in memory and computes the block again for the gradient.
-    This saves memory and takes a third more time.
+    `pooling="mean"` the mean of all hidden states. If the attribute `gradient_checkpointing` is
+    True, training keeps only the inputs of each block in memory and computes the block again for
+    the gradient. This saves memory and takes a third more time.
 
     Args:
         config: The hyperparameters.
@@ -85,7 +85,7 @@ class BertEncoder(Pretrained):
     """
 
     stored_as = "BertEncoder"
-    recomputes = False
+    gradient_checkpointing = False
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class BertEncoder(Pretrained):
         for index in range(self.config.num_layers):
             block = self.blocks[index % len(self.blocks)]
             context = contexts[self.config.is_local(index)]
-            if training and self.recomputes:
+            if training and self.gradient_checkpointing:
                 hidden_BTD, attention_BNTT = recomputed(block, hidden_BTD, *context, training=True)
             else:
                 hidden_BTD, attention_BNTT = block(hidden_BTD, *context, training=training)

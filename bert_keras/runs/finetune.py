@@ -49,13 +49,22 @@ HELD_OUT = "a tenth of train"  # in place of the name of a dev file
 
 
 def divided(examples: Sequence) -> tuple[list, list]:
-    """Divides examples into nine tenths and a random tenth, each label in proportion."""
-    check(len(examples) > 1, "the training file has 1 example; expected more, or a dev file")
-    order = random.Random(DEV_SEED).sample(range(len(examples)), len(examples))
-    order.sort(key=lambda index: str(getattr(examples[index], "label", "")))
+    """Divides examples into nine tenths and a random tenth, each label in proportion.
+
+    Examples with the same passage stay together.
+    """
+    keys = [getattr(each, "context", number) for number, each in enumerate(examples)]
+    pairs = [*zip(keys, examples, strict=True)]
+    labels = {key: str(getattr(each, "label", "")) for key, each in pairs}
+    check(
+        len(labels) > 1,
+        "the training file has one example or passage; expected more, or a dev file",
+    )
+    order = random.Random(DEV_SEED).sample([*labels], len(labels))
+    order.sort(key=labels.__getitem__)
     held_out = {*order[len(order) % 10 // 2 :: 10]}
-    train = [each for index, each in enumerate(examples) if index not in held_out]
-    return train, [examples[index] for index in sorted(held_out)]
+    train = [each for key, each in pairs if key not in held_out]
+    return train, [each for key, each in pairs if key in held_out]
 
 
 @accepts_former_names(**FORMER_NAMES)
@@ -175,7 +184,7 @@ class TaskRun:
                 schedule,
                 weight_decay_rate=recipe.weight_decay_rate,
                 bias_correction=recipe.bias_correction,
-                layer_rate_decay=recipe.layerwise_lr_decay,
+                layerwise_lr_decay=recipe.layerwise_lr_decay,
             ),
             gradient_accumulation_steps=recipe.gradient_accumulation_steps,
             **_compile_arguments(self.task),

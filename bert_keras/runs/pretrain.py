@@ -197,7 +197,7 @@ def compiled_pretrainer(inputs: PretrainInputs) -> TaskModel | Distiller:
         )
         print(model.load_report, start, sep="\n")
     for encoder in model.encoders:
-        encoder.recomputes = recipe.gradient_checkpointing
+        encoder.gradient_checkpointing = recipe.gradient_checkpointing
     trained: TaskModel | Distiller = model
     if inputs.teacher is not None:
         trained = inputs.teacher.teach(model, metadata=metadata)

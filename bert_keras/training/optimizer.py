@@ -10,10 +10,11 @@ from keras import ops
 
 from bert_keras.distribution.replicas import sum_over_replicas
 from bert_keras.errors import check
+from bert_keras.renamed import accepts_former_names
 
 _HYPERPARAMETERS = (
     *("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction"),
-    *("max_gradient_norm", "layer_rate_decay", "dynamic_loss_scale"),
+    *("max_gradient_norm", "layerwise_lr_decay", "dynamic_loss_scale"),
 )
 _INITIAL_SCALE, _STEPS_TO_DOUBLE = 2.0**15, 2000
 
@@ -31,7 +32,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
        still counts, because `iterations` is the position in the data. `skipped` counts such steps,
        and `last_skipped` is the newest of them (counted from 0).
     4. It updates the weights. Biases and LayerNorm's gamma and beta have no weight decay. The
-       learning rate of layer l of L is multiplied by `layer_rate_decay` to the power of L - l,
+       learning rate of layer l of L is multiplied by `layerwise_lr_decay` to the power of L - l,
        where the embeddings are layer 0. The learning rate of the heads is not changed (Sun et al.
        2019, "How to fine-tune BERT", section 5.3.4).
 
@@ -49,6 +50,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         bias_correction: Whether to correct both averages for their initial value of 0.
     """
 
+    @accepts_former_names(layer_rate_decay="layerwise_lr_decay")
     def __init__(  # noqa: PLR0913 - hyperparameters, as in Keras' optimizers
         self,
         learning_rate,
@@ -59,7 +61,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         epsilon: float = 1e-6,
         bias_correction: bool,
         max_gradient_norm: float = 1.0,
-        layer_rate_decay: float = 1.0,
+        layerwise_lr_decay: float = 1.0,
         dynamic_loss_scale: bool = False,
         name: str,
     ):
@@ -70,7 +72,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
         self.epsilon = epsilon
         self.bias_correction = bias_correction
         self.max_gradient_norm = max_gradient_norm
-        self.layer_rate_decay = layer_rate_decay
+        self.layerwise_lr_decay = layerwise_lr_decay
         self.dynamic_loss_scale = dynamic_loss_scale
 
     def build(self, var_list):
@@ -82,9 +84,9 @@ class BertOptimizer(keras.optimizers.Optimizer):
         check(not narrow, f"the weights are {names}; use a policy mixed_*, which keeps float32")
         paths = [variable.path for variable in var_list]
         check(
-            self.layer_rate_decay == 1 or any(map(encoder_layer, paths)),
-            f"layer_rate_decay is {self.layer_rate_decay}, but the optimizer received no weight of "
-            "an encoder layer; leave it out",
+            self.layerwise_lr_decay == 1 or any(map(encoder_layer, paths)),
+            f"layerwise_lr_decay is {self.layerwise_lr_decay}, but the optimizer received "
+            "no weight of an encoder layer; leave it out",
         )
         super().build(var_list)
         self.momentums, self.velocities = [], []
@@ -104,7 +106,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
             0.0 if is_exempt(variable.path) else self.weight_decay_rate for variable in var_list
         ]
         self._paths = paths
-        self._rate_factors = layer_rates(paths, decay=self.layer_rate_decay)
+        self._rate_factors = layer_rates(paths, decay=self.layerwise_lr_decay)
         if self.dynamic_loss_scale:
             initial = keras.initializers.Constant(_INITIAL_SCALE)
             self.loss_scale = self.add_variable((), initial, dtype="float32", name="loss_scale")

@@ -158,7 +158,7 @@ def test_sums_of_the_step_do_not_depend_on_the_order_of_readers(optimizer):
 @pytest.mark.slow
 def test_gradients_of_hundreds_of_megabytes_are_added_up_in_parts():
     model = BertPretrainer(BertConfig(num_layers=2))
-    model.encoder.recomputes = True
+    model.encoder.gradient_checkpointing = True
     model.compile(
         optimizer=BertAdamW(1e-4), loss=pretraining_losses(), gradient_accumulation_steps=4
     )

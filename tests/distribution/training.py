@@ -82,7 +82,7 @@ def trained(strategy, *, changes=(), parts=1, optimizer=None, recomputes=False, 
     keras.utils.set_random_seed(1)
     with strategy.scope():
         model = BertPretrainer(BertConfig(**CONFIG | dict(changes)))
-        model.encoder.recomputes = recomputes
+        model.encoder.gradient_checkpointing = recomputes
         model.compile(
             optimizer or BertAdamW(2e-4),  # the key biases, of gradient 0, drift by rounding
             loss=pretraining_losses(),

@@ -27,7 +27,7 @@ def test_same_outputs_and_gradients(changes):
 
     @tf.function
     def gradients(recomputes):
-        encoder.recomputes = recomputes
+        encoder.gradient_checkpointing = recomputes
         with tf.GradientTape() as tape:
             outputs = encoder(inputs, training=True)["sequence_output"]
             loss = tf.reduce_sum(outputs[..., 0] ** 2)

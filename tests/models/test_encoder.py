@@ -289,7 +289,7 @@ CAUSAL = dataclasses.replace(
 def test_later_tokens_of_a_causal_encoder_give_no_gradient(recomputes):
     """Shown by the rows of the token table: each token of the input has a row of its own."""
     encoder = random_encoder(CAUSAL)
-    encoder.recomputes = recomputes
+    encoder.gradient_checkpointing = recomputes
     ids = np.arange(9)[None]
     batch = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
     table = encoder.token_table

@@ -35,7 +35,7 @@ assert keras.backend.backend() == "jax" and "tensorflow" not in sys.modules
 def weights(recomputes):
     keras.utils.set_random_seed(1)
     model = BertClassifier(preset("tiny", vocab_size=200, hidden_dropout_rate=0.3), num_labels=3)
-    model.encoder.recomputes = recomputes
+    model.encoder.gradient_checkpointing = recomputes
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     inputs = {name: array for name, array in x.items() if name != "masked_lm_positions"}
     model.fit(inputs, np.arange(3), verbose=0)

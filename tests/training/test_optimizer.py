@@ -177,7 +177,7 @@ def test_layers_are_found_in_encoders_of_any_name():
     for name in ("encoder", "tower"):
         encoder = BertEncoder(preset("tiny", vocab_size=50, num_layers=3), name=name)
         encoder.build()
-        optimizer = Muon(layer_rate_decay=0.5)
+        optimizer = Muon(layerwise_lr_decay=0.5)
         optimizer.build(encoder.trainable_variables)
         rates.append(optimizer._rate_factors)
         with_velocity = zip(encoder.trainable_variables, optimizer.velocities, strict=True)
