@@ -85,7 +85,7 @@ RESULTS = {  # page -> whether its names and the files that it writes are as exp
     ),
     "how-to/keras-models.md": lambda names: names["logits"].shape == (2, 2),
     "how-to/fine-tune.md": lambda names: (
-        len(names["labels"]) == 2 and load_model("mrpc").metadata.labels
+        names["result"].scores and load_model("films").metadata.labels == ("negative", "positive")
     ),
 }
 
@@ -118,6 +118,12 @@ def test_train_with_jax():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.parametrize("page", ["how-to/korean.md", "ko/korean.md"])
+def test_work_with_korean(page, capsys):
+    run(page, last=1)
+    assert capsys.readouterr().out.splitlines()[-1] in ("긍정", "부정")
+
+
 def test_export_and_serve(capsys):
     run("how-to/export.md")
     with running_server("saved_models/sst2") as url:
@@ -129,7 +135,7 @@ def test_export_and_serve(capsys):
 def test_sentence_embeddings(capsys):
     pytest.importorskip("openai", reason="needs openai, of the extra parity")
     export(MINILM, "saved_models/minilm/1")
-    Path("paragraphs.txt").write_text("a good film\ntwo hours of nothing\na bad film\n")
+    Path("paragraphs.txt").write_text("a good film\n\ntwo hours of nothing\na bad film\n")
     page = "how-to/sentence-embeddings.md"
     (command,) = (line for line in "".join(blocks(page, "bash")).splitlines() if " embed " in line)
     assert main(command.split()[1:]) == 0
