@@ -27,7 +27,7 @@ def examples(tmp_path_factory):
     keras.utils.set_random_seed(1)
     tokenizer = WordPieceTokenizer(vocabulary)
     vocabulary.save(folder / "vocab.txt")
-    names = ("bert-base", "bert-base-uncased", "bert-base-finetuned", "minilm")
+    names = ("bert-base", "bert-base-uncased", "bert-base-cased", "bert-base-finetuned", "minilm")
     for name in (*names, f"{BASE}-uncased", f"{BASE}-cased", "klue/bert-base"):
         BertPretrainer(config).save_pretrained(folder / name, tokenizer=tokenizer)
     for name in ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"):
@@ -72,7 +72,13 @@ def examples(tmp_path_factory):
     }
     for name, text in tables.items():
         (folder / name).write_text(text)
-    shutil.copy(folder / "train.json", folder / "dev.json")
+    for name, copies in {
+        "films.csv": ("reviews.csv", "test.csv", "new.csv"),
+        "train.conll": ("dev.conll",),
+        "train.json": ("dev.json",),
+    }.items():
+        for copy in copies:
+            shutil.copy(folder / name, folder / copy)
     return folder
 
 

@@ -95,7 +95,7 @@ def test_the_page_runs(page):
     assert RESULTS[page](run(page))
 
 
-@pytest.mark.parametrize("page", ["choose-your-task.md", "quickstart.md"])
+@pytest.mark.parametrize("page", ["choose-your-task.md", "quickstart.md", "how-to/fine-tune.md"])
 def test_the_commands_run(page):
     """Those that end and need no demo, in their order and in the same folder."""
     Path("vocab.txt").unlink()
