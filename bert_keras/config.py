@@ -191,8 +191,8 @@ class BertConfig:
 
 # Ways to compute one vector from the hidden states of a text, under their names in
 # sentence-transformers. "mean_sqrt_len_tokens" divides the sum by the square root of the number of
-# tokens. "weightedmean" weights the states by their position, counted from 1.
-TEXT_POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+# tokens.
+TEXT_POOLINGS = ("cls", "max", "mean", "mean_sqrt_len_tokens")
 DENSE_ACTIVATIONS = ("identity", "tanh", "gelu", "relu")
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
@@ -254,7 +254,6 @@ class EmbeddingConfig:
     # Texts to put before an input, by name, such as {"query": "query: "}.
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None  # prompt of inputs without an explicit one
-    includes_prompt: bool = True  # whether the pooling reads [CLS] and the tokens of the prompt
     similarity: str = "cosine"  # one of SIMILARITIES, by which embeddings are compared
 
     def __post_init__(self) -> None:
@@ -326,7 +325,12 @@ class EmbeddingConfig:
         """Builds the configuration from the result of `to_dict`."""
         modules = [{**module} for module in values["modules"]]
         modules = tuple(MODULES[module.pop("kind")](**module) for module in modules)
-        return cls(**{**values, "pooling": tuple(values["pooling"]), "modules": modules})
+        fields = {**values, "pooling": tuple(values["pooling"]), "modules": modules}
+        check(
+            fields.pop("includes_prompt", True),  # a field in 0.2
+            "the pooling leaves out the prompt, as 0.2 could; compute the embeddings with 0.2",
+        )
+        return cls(**fields)
 
 
 @dataclass(frozen=True, kw_only=True)

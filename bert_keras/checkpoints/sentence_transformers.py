@@ -34,10 +34,7 @@ FLAGS = {
     "pooling_mode_max_tokens": "max",
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
 }
-FIRST_FLAGS = (*FLAGS,)[:4]  # flags that every version has
 ACTIVATIONS = {
     "torch.nn.modules.linear.Identity": "identity",
     "torch.nn.modules.activation.Tanh": "tanh",
@@ -49,6 +46,7 @@ FIXED = {
     "transformer_task": "feature-extraction",
     "module_input_name": "sentence_embedding",
     "use_residual": False,
+    "include_prompt": True,
 }
 
 
@@ -122,11 +120,12 @@ def _embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingConfig:
         f"then {DENSE}, {NORMALIZE} and {DROPOUT}",
     )
     values = json_object(folder / CONFIG)
+    _check_fixed(values, folder / CONFIG)
     modes = values.get("pooling_mode")
     if modes is None:
         modes = [mode for flag, mode in FLAGS.items() if values.get(flag)] or ["mean"]
     modes = [modes] if isinstance(modes, str) else modes
-    unknown = {key for key in values if key.startswith("pooling_mode_")} - {*FLAGS}
+    unknown = {key for key in values if key.startswith("pooling_mode_") and values[key]} - {*FLAGS}
     check(
         isinstance(modes, list) and all(mode in TEXT_POOLINGS for mode in modes) and not unknown,
         f"{folder / CONFIG}: pooling_mode is {modes} {' '.join(sorted(unknown))}; expected one or "
@@ -142,7 +141,6 @@ def _embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingConfig:
     return EmbeddingConfig(
         pooling=tuple(modes),
         modules=tuple(read),
-        includes_prompt=bool(values.get("include_prompt", True)),
         prompts={name: text or "" for name, text in prompts.items()},
         default_prompt_name=settings.get("default_prompt_name"),
         similarity=settings.get("similarity_fn_name") or "cosine",
@@ -240,11 +238,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 
 def _pooling_values(embedding: EmbeddingConfig, hidden_size: int) -> dict[str, Any]:
     """Returns flags, which all versions read, if they can state the order of the poolings."""
-    values: dict[str, Any] = {"word_embedding_dimension": hidden_size}
-    in_order = [mode for mode in FLAGS.values() if mode in embedding.pooling]
-    if in_order == [*embedding.pooling]:
-        chosen = {flag: mode in embedding.pooling for flag, mode in FLAGS.items()}
-        values |= {flag: on for flag, on in chosen.items() if on or flag in FIRST_FLAGS}
-    else:
-        values["pooling_mode"] = [*embedding.pooling]
-    return values if embedding.includes_prompt else {**values, "include_prompt": False}
+    flags = {flag: mode in embedding.pooling for flag, mode in FLAGS.items()}
+    is_in_order = [FLAGS[flag] for flag, on in flags.items() if on] == [*embedding.pooling]
+    stated = flags if is_in_order else {"pooling_mode": [*embedding.pooling]}
+    return {"word_embedding_dimension": hidden_size, **stated}

@@ -39,8 +39,7 @@ class GlobalLoss(keras.losses.Loss):
     - any other reduction: the number of rows; all elements of a row count equally.
 
     A loss that compares rows with each other sets `needs_whole_batch`. It receives the rows of all
-    replicas and, with `gradient_accumulation_steps`, of all parts. `y_true` may be None for losses
-    that do not read it.
+    replicas. `y_true` may be None for losses that do not read it.
     """
 
     epsilon = 0.0  # is added to the weight

@@ -14,9 +14,8 @@ class GlobalBatchModel(keras.Model):
     Training is that of Keras. With `gradient_accumulation_steps`, each replica splits its batch
     into that many parts and processes one after another. Only the activations of one part are in
     memory, and for a `GlobalLoss` the update is the same. (The mean of any other loss is that over
-    equal parts, as with `keras.optimizers.Optimizer(gradient_accumulation_steps=...)`.) For a loss
-    that needs the whole batch, each replica first computes the outputs of all parts, so that every
-    part is computed twice.
+    equal parts, as with `keras.optimizers.Optimizer(gradient_accumulation_steps=...)`.) A loss that
+    compares the rows of a batch is refused.
     """
 
     gradient_accumulation_steps = 1
@@ -48,6 +47,12 @@ class GlobalBatchModel(keras.Model):
             f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected 1 or, with "
             "the TensorFlow backend, more",
         )
+        compares = [getattr(each, "needs_whole_batch", False) for each in keras.tree.flatten(loss)]
+        check(
+            gradient_accumulation_steps == 1 or not any(compares),
+            "the loss compares the rows of a batch, which gradient_accumulation_steps divides; "
+            "leave it out, and reduce batch_size or max_length to save memory",
+        )
         if not isinstance(optimizer, str) and hasattr(optimizer, "dynamic_loss_scale"):
             optimizer.dynamic_loss_scale |= self.compute_dtype == "float16"
             kwargs["auto_scale_loss"] = False
@@ -67,11 +72,7 @@ class GlobalBatchModel(keras.Model):
         if self.gradient_accumulation_steps == 1:
             return super().train_step(*arguments)
         x, y, weight = keras.utils.unpack_x_y_sample_weight(*arguments)
-        losses = keras.tree.flatten(self.loss)
-        if any(isinstance(loss, GlobalLoss) and loss.needs_whole_batch for loss in losses):
-            loss, gradients = self._cached_gradients(x, y, weight)
-        else:
-            loss, gradients = self._gradients(x, y, weight)
+        loss, gradients = self._gradients(x, y, weight)
         tracker = next(metric for metric in self.metrics if metric.name == "loss")
         tracker.update_state(sum_over_replicas(loss), sample_weight=_num_rows(x))
         self.optimizer.apply(gradients, self.trainable_variables)
@@ -114,65 +115,6 @@ class GlobalBatchModel(keras.Model):
             else None
             for name, loss in losses.items()
         }
-
-    def _cached_gradients(self, x, y, weight):
-        """Same as `_gradients`, for losses that need the outputs of all parts.
-
-        Computes the outputs of all parts, then the gradients of the losses with respect to these
-        outputs, then each part again, with the same dropout, for the gradients of the weights.
-        Source: Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited
-        Setup", section 3.
-        """
-        import tensorflow as tf
-
-        num_parts, variables = self.gradient_accumulation_steps, self.trainable_variables
-        states = [(state, ops.copy(state)) for state in self.non_trainable_variables]
-        y_pred = self._outputs(x, num_parts)
-        check(not self.losses, "losses of add_loss and regularizers cannot be added in parts here")
-        with tf.GradientTape() as tape:
-            tape.watch(y_pred)
-            loss = self.compute_loss(x, y, y_pred, weight)
-            scaled = self.optimizer.scale_loss(loss)
-        upstream = tape.gradient(scaled, y_pred, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        self.compute_metrics(x, y, y_pred, sample_weight=weight)
-        for state, value in states:
-            state.assign(value)
-
-        def part_gradients(part):
-            x_, upstream_ = part_of((x, upstream), part, num_parts)
-            with tf.GradientTape() as tape:
-                outputs = self(x_, training=True)
-            return 0.0, tape.gradient(outputs, variables, output_gradients=upstream_)
-
-        return loss, _accumulated(part_gradients, num_parts, variables)[1]
-
-    def _outputs(self, x, num_parts: int):
-        """Returns the outputs of all rows, of which one part after another is computed."""
-        import tensorflow as tf
-
-        num_rows = _num_rows(x)
-        size = -(-num_rows // num_parts)
-
-        def padded(tensor):
-            sizes = [[0, size - tf.shape(tensor)[0]], *(len(tensor.shape) - 1) * [[0, 0]]]
-            return tf.pad(tensor, sizes)
-
-        def whole(tensor):  # [parts, size, ...]
-            return tf.reshape(tensor, (-1, *ops.shape(tensor)[2:]))[:num_rows]
-
-        inputs = tf.nest.map_structure(lambda each: keras.KerasTensor(each.shape, each.dtype), x)
-        outputs = tf.map_fn(
-            lambda part: tf.nest.map_structure(
-                padded, self(part_of(x, part, num_parts), training=True)
-            ),
-            tf.range(num_parts),
-            fn_output_signature=tf.nest.map_structure(
-                lambda each: tf.TensorSpec((None, *each.shape[1:]), each.dtype),
-                self.compute_output_spec(inputs),
-            ),
-            parallel_iterations=1,
-        )
-        return tf.nest.map_structure(whole, outputs)
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         """Builds losses, metrics and optimizer before the first step, for batches of 0.

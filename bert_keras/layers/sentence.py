@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from bert_keras.config import DenseModule, EmbeddingConfig
-from bert_keras.layers.primitives import activate, last_positions, projection, states_at
+from bert_keras.layers.primitives import activate, projection, states_at
 
 _SMALLEST = 1e-9  # least divisor of a mean, as in sentence-transformers
 _SMALLEST_NORM = 1e-12  # as in torch.nn.functional.normalize
@@ -23,9 +23,8 @@ class SentenceHead(keras.layers.Layer):
 
     Call arguments:
         hidden: Hidden states [B, T, D].
-        input_mask: Int [B, T], 1 for a token and 0 for padding.
-        pooling_mask: Int [B, T], 1 for the tokens that are pooled; by default `input_mask`. It
-            excludes the tokens of a prompt. The vector of a row without tokens is 0.
+        input_mask: Int [B, T], 1 for a token and 0 for padding. The vector of a row without tokens
+            is 0.
     """
 
     def __init__(self, embedding, *, initializer_stddev: float, **kwargs):
@@ -35,7 +34,7 @@ class SentenceHead(keras.layers.Layer):
         self.embedding = embedding
         self.initializer_stddev = initializer_stddev
 
-    def build(self, hidden_shape, input_mask_shape=None, pooling_mask_shape=None):
+    def build(self, hidden_shape, input_mask_shape=None):
         sizes = self.embedding.sizes(hidden_shape[-1])
         self.dense_layers = []
         for size, module in zip(sizes, self.embedding.modules, strict=False):
@@ -51,11 +50,9 @@ class SentenceHead(keras.layers.Layer):
                 self.dense_layers.append(layer)
         self.built = True
 
-    def call(self, hidden, input_mask, pooling_mask=None):
+    def call(self, hidden, input_mask):
         dtype = keras.backend.result_type(hidden.dtype, "float32")
-        vector_BE = pooled(
-            ops.cast(hidden, dtype), input_mask, pooling_mask, modes=self.embedding.pooling
-        )
+        vector_BE = pooled(ops.cast(hidden, dtype), input_mask, modes=self.embedding.pooling)
         dense_layers = iter(self.dense_layers)
         for module in self.embedding.modules:
             if not isinstance(module, DenseModule):
@@ -71,42 +68,22 @@ class SentenceHead(keras.layers.Layer):
         return {**super().get_config(), **config, "initializer_stddev": self.initializer_stddev}
 
 
-def pooled(hidden_BTD, input_mask_BT, pooling_mask_BT=None, *, modes):
-    """Returns the concatenated vectors [B, len(modes) * D] of `EmbeddingConfig.pooling`.
-
-    See `SentenceHead` for the masks.
-    """
+def pooled(hidden_BTD, input_mask_BT, *, modes):
+    """Returns the concatenated vectors [B, len(modes) * D] of `EmbeddingConfig.pooling`."""
     is_real_BT = ops.cast(input_mask_BT, "bool")
-    is_read_BT = is_real_BT if pooling_mask_BT is None else ops.cast(pooling_mask_BT, "bool")
-    weights_BT = ops.cast(is_read_BT, hidden_BTD.dtype)
-
-    def weighted_sum(weights_BT):
-        return ops.einsum("bt,btd->bd", weights_BT, hidden_BTD)
-
-    def divisor(weights_BT):
-        return ops.maximum(ops.sum(weights_BT, axis=1, keepdims=True), _SMALLEST)
-
-    def state(positions_B1):
-        has_tokens_B1 = ops.max(weights_BT, axis=1, keepdims=True)
-        return has_tokens_B1 * states_at(hidden_BTD, positions_B1)
+    weights_BT = ops.cast(is_real_BT, hidden_BTD.dtype)
+    has_tokens_B1 = ops.any(is_real_BT, axis=1, keepdims=True)
 
     def of_mode(mode):
         if mode == "cls":
-            return state(_first_positions(is_read_BT))
-        if mode == "lasttoken":
-            return state(last_positions(is_read_BT))
+            first_B1 = ops.argmax(ops.cast(is_real_BT, "int32"), axis=1, keepdims=True)
+            return ops.where(has_tokens_B1, states_at(hidden_BTD, ops.cast(first_B1, "int32")), 0.0)
         if mode == "max":
-            states_BTD = ops.where(is_read_BT[..., None], hidden_BTD, -float("inf"))
-            has_tokens_B1 = ops.any(is_read_BT, axis=1, keepdims=True)
+            states_BTD = ops.where(is_real_BT[..., None], hidden_BTD, -float("inf"))
             return ops.where(has_tokens_B1, ops.max(states_BTD, axis=1), 0.0)
-        if mode == "mean":
-            return weighted_sum(weights_BT) / divisor(weights_BT)
-        if mode == "mean_sqrt_len_tokens":
-            return weighted_sum(weights_BT) / ops.sqrt(divisor(weights_BT))
-        positions_1T = ops.expand_dims(ops.arange(1, ops.shape(hidden_BTD)[1] + 1), axis=0)
-        positions_BT = positions_1T - _first_positions(is_real_BT)
-        weights_of_positions_BT = weights_BT * ops.cast(positions_BT, weights_BT.dtype)
-        return weighted_sum(weights_of_positions_BT) / divisor(weights_of_positions_BT)
+        sum_BD = ops.einsum("bt,btd->bd", weights_BT, hidden_BTD)
+        count_B1 = ops.maximum(ops.sum(weights_BT, axis=1, keepdims=True), _SMALLEST)
+        return sum_BD / (count_B1 if mode == "mean" else ops.sqrt(count_B1))
 
     vectors = [of_mode(mode) for mode in modes]
     return vectors[0] if len(vectors) == 1 else ops.concatenate(vectors, axis=-1)
@@ -116,8 +93,3 @@ def normalized(vector_BE):
     """Scales each vector to length 1; the vector 0 and its gradient stay finite."""
     squares_B1 = ops.sum(ops.square(vector_BE), axis=-1, keepdims=True)
     return vector_BE / ops.sqrt(ops.maximum(squares_B1, _SMALLEST_NORM**2))
-
-
-def _first_positions(mask_BT):
-    """Returns the position of the first token of each row, int32 [B, 1]."""
-    return ops.cast(ops.argmax(ops.cast(mask_BT, "int32"), axis=1, keepdims=True), "int32")

@@ -2,8 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
 
 import keras
 import numpy as np
@@ -13,17 +12,14 @@ from tqdm import tqdm
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.preprocessor import GroupPreprocessor
+from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.distribution.forward import compiled
 from bert_keras.errors import InputError, check
 from bert_keras.layers.sentence import SentenceHead
 from bert_keras.models.task_models import TaskModel, flat_rows
 from bert_keras.models.text_inputs import TextInputs
 
-if TYPE_CHECKING:
-    from bert_keras.text.tokenizer import TextTokenizer
-
 _DEFAULT = EmbeddingConfig()
-POOLING_MASK = "pooling_mask"  # optional input: which tokens are pooled
 CHUNK_SIZE = 8_192  # texts that `encode` tokenizes together and sorts by length
 NUM_SILENT = 1_000  # more texts show a progress bar
 
@@ -47,8 +43,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
 
     Call arguments:
         inputs: A dict of `input_ids`, `input_mask` and `segment_ids`, int [B, T], or [B, G, T] for
-            G texts of each example, such as a query and its passages. `pooling_mask` of the same
-            shape is optional: 1 for the tokens that are pooled; by default all but padding.
+            G texts of each example, such as a query and its passages.
 
     Returns:
         Embeddings [B, E] or [B, G, E].
@@ -94,7 +89,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         is_grouped = len(inputs["input_ids"].shape) == 3
         rows = flat_rows(inputs) if is_grouped else inputs
         hidden_XTD = self.encoder(rows, training=training)["sequence_output"]
-        vectors_XE = self.sentence(hidden_XTD, rows["input_mask"], rows.get(POOLING_MASK))
+        vectors_XE = self.sentence(hidden_XTD, rows["input_mask"])
         if not is_grouped:
             return vectors_XE
         num_texts = ops.shape(inputs["input_ids"])[1]
@@ -141,8 +136,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
             f"dimensions is {dimensions}; expected 1 to {size}",
         )
         prompt = self.embedding.prompt(prompt, name=prompt_name)
-        num_excluded = num_excluded_tokens(self.embedding, preprocessor.tokenizer, prompt)
-        forward, vectors_NE = self._forward(num_excluded), np.empty((len(texts), size), np.float32)
+        forward, vectors_NE = self._forward, np.empty((len(texts), size), np.float32)
         is_silent = len(texts) <= NUM_SILENT
         with tqdm(desc="encode", unit=" texts", total=len(texts), disable=is_silent) as bar:
             for start in range(0, len(texts), CHUNK_SIZE):
@@ -150,20 +144,13 @@ class BertSentenceEncoder(TextInputs, TaskModel):
                 encoded = preprocessor.encoded([chunk])
                 for rows in longest_first_batches(encoded.full_lengths, batch_size=batch_size):
                     (inputs,) = encoded.batch(rows)
-                    if num_excluded:
-                        inputs[POOLING_MASK] = inputs["input_mask"].copy()
-                        inputs[POOLING_MASK][:, :num_excluded] = 0
                     vectors_NE[start + rows] = forward(inputs)
                     bar.update(len(rows))
         return vectors_NE if dimensions is None else self._shortened(vectors_NE, dimensions)
 
-    def _forward(self, num_excluded: int) -> Callable:
-        names = ("input_ids", "input_mask", "segment_ids")
-        names += (POOLING_MASK,) if num_excluded else ()
-        functions = self.__dict__.setdefault("_forward_functions", {})  # not tracked by Keras
-        if names not in functions:
-            functions[names] = compiled(partial(self, training=False), self, names=names)
-        return functions[names]
+    @cached_property
+    def _forward(self) -> Callable:
+        return compiled(partial(self, training=False), self, names=SEQUENCE_FEATURES)
 
     def _shortened(self, vectors_NE: np.ndarray, dimensions: int) -> np.ndarray:
         vectors_NE = vectors_NE[:, :dimensions]
@@ -182,10 +169,3 @@ class BertSentenceEncoder(TextInputs, TaskModel):
 
     def get_config(self):
         return {**super().get_config(), "embedding": self.embedding.to_dict()}
-
-
-def num_excluded_tokens(embedding: EmbeddingConfig, tokenizer: "TextTokenizer", prompt: str) -> int:
-    """Returns the number of first tokens, [CLS] and the prompt, that the pooling excludes."""
-    if embedding.includes_prompt or not prompt:
-        return 0
-    return 1 + len(tokenizer.ids_batch([prompt])[0])

@@ -20,7 +20,7 @@ from tests.relatives import CHANGES
 
 ENCODER = Path(__file__).parent / "fixtures" / "huggingface" / "encoder"
 FULL = EmbeddingConfig(
-    pooling=("mean", "lasttoken"),
+    pooling=("cls", "mean"),
     modules=(
         DenseModule(units=5, activation="gelu"),
         NormalizeModule(),
@@ -28,7 +28,6 @@ FULL = EmbeddingConfig(
     ),
     prompts={"query": "find: ", "passage": ""},
     default_prompt_name="query",
-    includes_prompt=False,
     similarity="dot",
 )
 DENSE = {"in_features": 8, "out_features": 4}
@@ -55,11 +54,7 @@ def folder_of(tmp_path, *kinds, subfolder="", **pooling) -> Path:
         ("0_Transformer", {"pooling_mode_mean_tokens": True}, ("mean",)),
         ("", {"pooling_mode": "cls", "embedding_dimension": 8}, ("cls",)),
         ("", {"pooling_mode": ["mean", "cls"]}, ("mean", "cls")),
-        (
-            "",
-            {"pooling_mode_lasttoken": True, "pooling_mode_cls_token": True},
-            ("cls", "lasttoken"),
-        ),
+        ("", {"pooling_mode_max_tokens": True, "pooling_mode_cls_token": True}, ("cls", "max")),
     ],
 )
 def test_poolings(tmp_path, subfolder, values, expected):
@@ -144,6 +139,7 @@ def test_old_versions_read_the_pooling(tmp_path):
         ("1_Pooling/config.json", {"pooling_mode": "median"}, "median"),
         ("1_Pooling/config.json", {"pooling_mode": 5}, "pooling_mode is 5"),
         ("1_Pooling/config.json", {"pooling_mode_new": True}, "pooling_mode_new"),
+        ("1_Pooling/config.json", {"include_prompt": False}, "include_prompt"),
         ("2_Dense/config.json", {**DENSE, "out_features": 3}, r"\(8, 4\), expected \(8, 3\)"),
         ("2_Dense/config.json", {**DENSE, "activation_function": "torch.nn.SiLU"}, "SiLU"),
         ("2_Dense/config.json", {**DENSE, "use_residual": True}, "use_residual"),

@@ -61,11 +61,8 @@ def test_random_weights(tokenizer, tmp_path, name):
     np.testing.assert_array_equal(again.encode(SENTENCES), ours.encode(SENTENCES))
 
 
-@pytest.mark.parametrize("includes_prompt", [True, False])
-@pytest.mark.parametrize("pooling", [("mean",), ("cls", "max", "weightedmean", "lasttoken")])
-def test_prompts(tokenizer, tmp_path, pooling, includes_prompt):
-    options = {"prompts": PROMPTS, "default_prompt_name": "query"}
-    embedding = EmbeddingConfig(pooling=pooling, includes_prompt=includes_prompt, **options)
+def test_prompts(tokenizer, tmp_path):
+    embedding = EmbeddingConfig(prompts=PROMPTS, default_prompt_name="query")
     ours, theirs = sides.written(sides.model_of(embedding, tokenizer=tokenizer), tmp_path / "model")
     assert theirs.prompts.items() >= PROMPTS.items()
     assert theirs.default_prompt_name == "query"

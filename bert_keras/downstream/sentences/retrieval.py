@@ -103,7 +103,7 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
         if not any(prompts.values()):
             return embedding
         prompts = {**embedding.prompts, **prompts}
-        return dataclasses.replace(embedding, prompts=prompts, includes_prompt=True)
+        return dataclasses.replace(embedding, prompts=prompts)
 
     def read(self, path: StrPath, *, split: str = "train") -> list[QueryExample]:
         """Reads queries and their passages."""

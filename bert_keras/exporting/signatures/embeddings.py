@@ -14,8 +14,6 @@ from bert_keras.exporting.servable import (
     traced,
 )
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-from bert_keras.models.sentence_encoder import POOLING_MASK, num_excluded_tokens
-from bert_keras.text.fast_tokenizer import tokenizer_of
 
 COUNTS = "num_tokens"  # the signature that counts the tokens of a text, and its output
 
@@ -38,14 +36,8 @@ def served_embeddings(
     if embedding is None:
         return text_servable(lambda **inputs: _encoder_outputs(model, inputs), reader)
     prompt = embedding.prompt()
-    tokenizer = tokenizer_of(reader.vocabulary, lowercase=reader.lowercase)
-    num_excluded = num_excluded_tokens(embedding, tokenizer, prompt)
 
     def from_tensors(**inputs):
-        if num_excluded:
-            mask_BT = tf.convert_to_tensor(inputs["input_mask"])
-            is_pooled_T = tf.range(tf.shape(mask_BT)[1]) >= num_excluded
-            inputs[POOLING_MASK] = mask_BT * tf.cast(is_pooled_T, mask_BT.dtype)
         return {"embedding": model(inputs, training=False)}
 
     def from_text(text):

@@ -59,14 +59,11 @@ def test_vectors_of_a_batch_equal_the_vectors_of_each_text(
 PROMPTED = {"prompts": {"x": "x the "}, "default_prompt_name": "x"}
 CASES = {
     "cls": EmbeddingConfig(pooling=("cls",)),
-    "not_normalized": EmbeddingConfig(pooling=("max", "weightedmean", "lasttoken"), modules=()),
+    "not_normalized": EmbeddingConfig(pooling=("max", "cls"), modules=()),
     "dense": EmbeddingConfig(
         pooling=("mean_sqrt_len_tokens", "mean"),
         modules=(DenseModule(units=8, activation="gelu"), NormalizeModule()),
         **PROMPTED,
-    ),
-    "without_prompt": EmbeddingConfig(
-        pooling=("mean", "cls"), modules=(), includes_prompt=False, **PROMPTED
     ),
 }
 
