@@ -63,8 +63,6 @@ WRITTEN_ACTIVATIONS = {ours: name for name, ours in ACTIVATIONS.items()} | {
 LAYER_NORM_EPSILON = 1e-12  # the value in tf.contrib.layers.layer_norm, which modeling.py calls
 # Fields of our config that are stored under EXTRA_KEY if they differ from Google's values.
 CHANGED = ("activation", "layer_norm_epsilon")
-# Keys of the Chinese and multilingual models begin like this; modeling.py does not read them.
-WITHOUT_EFFECT = ("directionality", "pooler_")
 OUTPUTS = {
     "masked_lm/output_bias": "cls/predictions/output_bias",
     "next_sentence/dense/kernel": "cls/seq_relationship/output_weights",
@@ -97,7 +95,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     step = stored.pop(STEP, None)
     slots = {name: stored.pop(name) for name in [*stored] if name.endswith((MOMENTUM, VELOCITY))}
     variables = {name: tensor for name, tensor in stored.items() if name not in ignore}
-    config, extra = read_config(prefix.with_name(CONFIG), ignore=ignore)
+    config, extra = read_config(prefix.with_name(CONFIG))
     config = dataclasses.replace(config, has_pooler="bert/pooler/dense/kernel" in variables)
     heads = (m for start, m in MODELS.items() if any(n.startswith(start) for n in variables))
     model = next(heads, "BertEncoder")
@@ -113,11 +111,11 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
         max_length=config.max_positions,
         labels=labels,
     )
-    has_state = bool(slots or step)
-    unused = [name for name in (*stored, *([STEP] if has_state else [])) if name in ignore]
     ours = partial(our_tensors, table=weight_names(config), is_transposed=is_transposed)
-    state = None
-    if has_state and STEP not in ignore:
+    state, unused = None, [name for name in stored if name in ignore]
+    if (slots or step) and STEP in ignore:
+        unused.append(STEP)
+    elif slots or step:
         if step is None or not slots:
             raise InputError(
                 f"the checkpoint has only a part of {STEP}, adam_m and adam_v; leave out the "
@@ -192,20 +190,12 @@ def is_transposed(name: str) -> bool:
     return name.endswith("/dense/kernel")
 
 
-def read_config(path: Path, *, ignore: Collection[str]) -> tuple[BertConfig, dict[str, Any]]:
+def read_config(path: Path) -> tuple[BertConfig, dict[str, Any]]:
     """Reads the configuration, with a pooler, and the value of EXTRA_KEY in bert_config.json."""
     values = json_object(path)
     extra = values.pop(EXTRA_KEY, {})
-    required = {*HYPERPARAMETERS, "hidden_act"} - {*OPTIONAL}
-    missing = sorted(required - {*values})
-    unknown = sorted({*values} - required - {*OPTIONAL, *ignore})
-    unknown = [key for key in unknown if not key.startswith(WITHOUT_EFFECT)]
+    missing = sorted({*HYPERPARAMETERS, "hidden_act"} - {*OPTIONAL, *values})
     check(not missing, f"{path} lacks {', '.join(missing)}")
-    check(
-        not unknown,
-        f"{path} has {', '.join(unknown)}, which Google's BERT does not know; if that has no "
-        f"effect: ignore={unknown}",
-    )
     activation = values["hidden_act"]
     check(
         activation in [*ACTIVATIONS],  # a list, because a JSON value may be unhashable
@@ -277,14 +267,14 @@ def _stored_variables(prefix: Path) -> dict[str, StoredTensor]:
         refuse_lfs_pointer(shard)
 
     def stored(name: str) -> StoredTensor:
-        def read(rows: Any = ...) -> np.ndarray:
+        def read() -> np.ndarray:
             try:
                 array = reader.get_tensor(name)
             except (tf.errors.OpError, IndexError) as error:  # IndexError: the file is truncated
                 raise InputError(
                     f"{prefix}.data-* is missing or damaged at {name} ({error}); copy it"
                 ) from error
-            return (np.asarray(array, np.float32) if dtypes[name].is_floating else array)[rows]
+            return np.asarray(array, np.float32) if dtypes[name].is_floating else array
 
         return StoredTensor(tuple(shapes[name]), read)
 

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -27,19 +26,17 @@ class StoredTensor:
     """An array that stays in its file, or in a variable, until `read` is called."""
 
     shape: tuple[int, ...]
-    # Returns the array, floats of any dtype as float32, or with an argument `rows`, a slice of the
-    # first axis, only these rows.
-    read: Callable[..., np.ndarray]
+    read: Callable[[], np.ndarray]  # returns the array, floats of any dtype as float32
 
     def transposed(self) -> "StoredTensor":
         """Returns the transpose of this matrix."""
 
-        def read(rows: Any = ...) -> np.ndarray:
+        def read() -> np.ndarray:
             array, transposed = self.read(), np.empty(self.shape[::-1], np.float32)
             for start in range(0, self.shape[0], _STRIP):
                 strip = slice(start, start + _STRIP)
                 transposed[:, strip] = array[strip].T
-            return transposed[rows]
+            return transposed
 
         return StoredTensor(self.shape[::-1], read)
 
@@ -49,21 +46,15 @@ class StoredTensor:
             return [self]
         size = self.shape[0] // count
 
-        def part(index: int) -> StoredTensor:
-            def read(rows: Any = ...) -> np.ndarray:
-                if rows is ...:
-                    rows = slice(None)
-                start, stop, _ = rows.indices(size)
-                return self.read(slice(index * size + start, index * size + stop))
+        def part(start: int) -> StoredTensor:
+            return of_array((size, *self.shape[1:]), lambda: self.read()[start : start + size])
 
-            return StoredTensor((size, *self.shape[1:]), read)
-
-        return [part(index) for index in range(count)]
+        return [part(index * size) for index in range(count)]
 
 
 def of_array(shape: Sequence[int], make: Callable[[], np.ndarray]) -> StoredTensor:
-    """Returns an array that `make` computes as a whole."""
-    return StoredTensor((*shape,), lambda rows=...: make()[rows])
+    """Returns an array that `make` computes."""
+    return StoredTensor((*shape,), make)
 
 
 def joined(tensors: Sequence[StoredTensor]) -> StoredTensor:
@@ -84,11 +75,10 @@ def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
     path = existing_file(path)
 
     def stored(name: str, shape: Sequence[int]) -> StoredTensor:
-        def read(rows: Any = ...) -> np.ndarray:
+        def read() -> np.ndarray:
             # Opened for each array: the pages of a mapped file count as memory of the process.
             with safe_open(path, framework="numpy") as file:
-                array = file.get_tensor(name) if rows is ... else file.get_slice(name)[rows]
-            return array.astype(np.float32, copy=False)
+                return file.get_tensor(name).astype(np.float32, copy=False)
 
         return StoredTensor((*shape,), read)
 
