@@ -1,17 +1,13 @@
-"""Writes the report of an experiment: its scores next to the paper's, and curves."""
+"""Writes the report of an experiment: its scores next to the paper's."""
 
 import math
 import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from markupsafe import Markup
-
-from bert_keras.experiments.experiments import Experiment, ScoreColumn, slug
+from bert_keras.experiments.experiments import Experiment, ScoreColumn
 from bert_keras.files import write_json
-from bert_keras.reports.charts import Line, line_chart
 from bert_keras.reports.page import Report, Section, Table
-from bert_keras.training.tensorboard import Curve
 
 SCORES = (
     "Scores on the dev sets in percent: the mean over the seeds ± standard deviation. Differences "
@@ -19,10 +15,9 @@ SCORES = (
     "seed is part of every difference."
 )
 PUBLISHED = "The paper's scores are for other, larger files."
-CURVES = (
+PRETRAINING = (
     "All models read the same records. Left-to-right models have the loss of every next token, and "
-    "other models have the loss of masked tokens. These losses are not comparable. The folder of "
-    "each task, finetune/ARM/TASK, has the curves of its runs."
+    "other models have the loss of masked tokens. These losses are not comparable."
 )
 
 
@@ -44,14 +39,6 @@ class Score:
         return f"{self.mean:.1f}{deviation}"
 
 
-@dataclass(frozen=True)
-class Pretraining:
-    """The scores and curves of one pretrained model."""
-
-    scores: dict
-    curves: dict[tuple[str, str], Curve]  # by (side, tag), such as ("held_out", "loss/masked_lm")
-
-
 @dataclass(kw_only=True)
 class Results:
     """The results of an experiment, which are added as runs end."""
@@ -60,12 +47,12 @@ class Results:
     columns: tuple[ScoreColumn, ...]  # the columns whose files exist
     remarks: tuple[str, ...]  # sentences about the scale and missing columns
     steps: dict[str, int] = field(default_factory=dict)  # pretraining steps, by arm
-    pretrainings: dict[str, Pretraining] = field(default_factory=dict)  # by model
+    pretrainings: dict[str, dict] = field(default_factory=dict)  # scores by model
     scores: dict[tuple[str, str], Score] = field(default_factory=dict)  # by arm and column
 
 
 def write_page(output: Path, results: Results) -> None:
-    """Writes report.html, report.md with its charts, and results.json with all numbers."""
+    """Writes report.html, report.md, and results.json with all numbers."""
     experiment, scores = results.experiment, results.scores
     num_cells, lead = len(experiment.arms) * len(results.columns), [*results.remarks]
     if len(scores) < num_cells:
@@ -87,8 +74,7 @@ def write_page(output: Path, results: Results) -> None:
             notes=[SCORES, PUBLISHED] if is_published else [SCORES],
             table=_score_table(results, is_published=is_published),
         ),
-        Section(heading="Curves", notes=[CURVES], charts=_charts(results)),
-        Section(heading="Pretraining", table=_pretraining_table(results)),
+        Section(heading="Pretraining", notes=[PRETRAINING], table=_pretraining_table(results)),
         Section(heading="Seeds", table=Table(header, seeds)),
     ]
     Report(title=experiment.title, lead=lead, sections=sections).write(output)
@@ -105,8 +91,7 @@ def write_page(output: Path, results: Results) -> None:
         for column in results.columns
         if (score := scores.get((arm.name, column.name))) is not None
     ]
-    pretraining = {name: model.scores for name, model in results.pretrainings.items()}
-    values = {"table": experiment.name, "cells": cells, "pretraining": pretraining}
+    values = {"table": experiment.name, "cells": cells, "pretraining": results.pretrainings}
     write_json(output / "results.json", values)
 
 
@@ -126,36 +111,12 @@ def _score_table(results: Results, *, is_published: bool) -> Table:
 def _pretraining_table(results: Results) -> Table:
     """Returns the scores of the pretrained models, with perplexities if the paper has them."""
     arms, models = results.experiment.models, results.pretrainings
-    names = dict.fromkeys(name for model in models.values() for name in model.scores)
+    names = dict.fromkeys(name for scores in models.values() for name in scores)
     header = ["model", *(name.replace("_", " ") for name in names)]
-    rows = [[model, *map(each.scores.get, names)] for model, each in models.items()]
+    rows = [[model, *map(scores.get, names)] for model, scores in models.items()]
     if all(arm.perplexity for arm in arms.values()):
         header += ["perplexity of masked tokens", "perplexity, paper"]
-        for row, (model, each) in zip(rows, models.items(), strict=True):
-            loss = each.scores.get("held_out_masked_lm_loss", math.nan)
+        for row, (model, scores) in zip(rows, models.items(), strict=True):
+            loss = scores.get("held_out_masked_lm_loss", math.nan)
             row += [math.exp(loss), arms[model].perplexity]
     return Table(header, rows)
-
-
-def _charts(results: Results) -> dict[str, Markup]:
-    """Draws the pretraining losses and, if arms start at parts of a pretraining, the scores."""
-    charts: dict[str, tuple[str, list[Line]]] = {}
-    for name, title, side in (
-        ("pretraining-loss", "training loss", "train"),
-        ("held-out-loss", "held-out loss", "held_out"),
-    ):
-        lines = []
-        for model, each in results.pretrainings.items():
-            total = each.curves.get((side, "loss/total"), [])  # for models with one output
-            lines.append(Line(model, each.curves.get((side, "loss/masked_lm"), total)))
-        charts[name] = (f"{title}, masked or next tokens", lines)
-    is_by_steps = any(arm.step_fraction < 1 for arm in results.experiment.arms)
-    for column in results.columns if is_by_steps else ():
-        points: dict[str, list[tuple[float, float]]] = {}
-        for arm in results.experiment.arms:
-            if (score := results.scores.get((arm.name, column.name))) is not None:
-                step = results.steps.get(arm.name, 0)
-                points.setdefault(arm.pretraining_name, []).append((step, score.mean))
-        lines = [Line(*each) for each in points.items()]
-        charts[f"{slug(column.name)}-by-steps"] = (f"{column.name} by pretraining steps", lines)
-    return {name: line_chart(*chart) for name, chart in charts.items()}

@@ -10,7 +10,7 @@ from bert_keras.distribution.strategy import check_one_machine
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.task import Task
 from bert_keras.experiments.experiments import Arm, Experiment, ScoreColumn, slug
-from bert_keras.experiments.page import Pretraining, Results, Score, write_page
+from bert_keras.experiments.page import Results, Score, write_page
 from bert_keras.experiments.scales import Phase, Scale
 from bert_keras.files import StrPath, file_sha256, json_object
 from bert_keras.reports.page import Table
@@ -21,7 +21,6 @@ from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.settings import with_changes
 from bert_keras.runs.study import study
 from bert_keras.text.vocab import Vocabulary
-from bert_keras.training.tensorboard import read_curves
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab import train_vocabulary
@@ -136,13 +135,13 @@ class Runs:
 
     def pretrained(
         self, name: str, arm: Arm, *, ends: Iterable[int]
-    ) -> tuple[dict[int, Path], Pretraining]:
+    ) -> tuple[dict[int, Path], dict]:
         """Pretrains the model of an arm, and saves it at the steps `ends`, too.
 
         Returns:
-            The model folders by step, and the scores and curves of the last model.
+            The model folders by step, and the scores of the last model.
         """
-        start, scores, models, curves = None, {}, {}, {}
+        start, scores, models = None, {}, {}
         for phase in self.scale.pretraining(arm, ends=ends):
             end = phase.recipe.end
             folder = self.folder / "pretrain" / name / f"{phase.max_length}-{end}"
@@ -151,10 +150,7 @@ class Runs:
                 result = pretrain(phase.recipe, records=records, output=folder, pretrained=start)
                 scores = result.scores
             models[end] = start = folder / "model"
-            for side, tags in read_curves(folder / "logs").items():
-                for tag, points in tags.items():
-                    curves.setdefault((side, tag), []).extend(points)
-        return models, Pretraining(scores=scores, curves=curves)
+        return models, scores
 
     def score(self, arm: Arm, column: ScoreColumn, *, model: Path, files: dict[str, str]) -> Score:
         """Fine-tunes a model on the task of a cell, as a study, and returns its score."""

@@ -1,7 +1,7 @@
 """Renders every HTML and Markdown page of the project from the templates in this folder."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -44,7 +44,6 @@ class Section:
     heading: str
     notes: Sequence[str] = ()
     table: Table | None = None
-    charts: Mapping[str, Markup] = field(default_factory=dict)  # SVG elements by file name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,15 +56,12 @@ class Report:
     tiles: Sequence[tuple[str, str]] = ()  # (name, value) pairs before the sections
 
     def html(self) -> str:
-        """Returns the page with its charts embedded."""
+        """Returns the page."""
         return render("report.html", title=self.title, report=self)
 
     def write(self, folder: Path) -> None:
-        """Writes report.html, and report.md with its charts curves/*.svg, to a folder."""
+        """Writes report.html and report.md to a folder."""
         write_text(folder / "report.html", self.html())
-        for section in self.sections:
-            for name, chart in section.charts.items():
-                write_text(folder / "curves" / f"{name}.svg", chart)
         write_text(folder / "report.md", render("report.md", report=self))
 
 

@@ -8,26 +8,13 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from markupsafe import Markup
-
 from bert_keras.distribution.strategy import check_one_machine
-from bert_keras.errors import InputError, check
+from bert_keras.errors import check
 from bert_keras.files import write_json
-from bert_keras.reports.charts import Line, line_chart
 from bert_keras.reports.page import Report, Section, Table, shown
 from bert_keras.runs.outcome import RECIPE
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.training.evaluations import DivergedError, rank
-from bert_keras.training.tensorboard import Curve, read_curves
-
-Curves = dict[str, dict[str, dict[str, Curve]]]  # folder of a run -> result of `read_curves`
-NOTE = "Each line is a run, each colour a learning rate."
-# Name of a chart -> title, side of the logs and tag; {} is replaced by the metric.
-CHARTS = {
-    "training-loss": ("training loss", "train", "loss/total"),
-    "dev-loss": ("loss on dev", "held_out", "loss/total"),
-    "dev-score": ("{} on dev", "held_out", "score/{}"),
-}
 
 
 def study(
@@ -46,8 +33,7 @@ def study(
     `best`, a symbolic link to the folder of the best run, such as lr-3e-05/seed-1.
 
     Args:
-        run: Runs a recipe in a folder, writes TensorBoard logs to its subfolder "logs", and returns
-            the scores.
+        run: Runs a recipe in a folder, and returns the scores.
         recipe: The recipe of all runs; its seed and learning rate are replaced.
         metric: The name of a score that `run` returns; a higher value must be better.
         seeds: The number of seeds.
@@ -77,7 +63,6 @@ def study(
         for seed in range(1, seeds + 1)
     ]
     runs: list[dict] = []
-    curves: Curves = {}
     summary = ""
     for number, run_recipe in enumerate(planned, start=1):
         folder = f"lr-{run_recipe.learning_rate:g}/seed-{run_recipe.seed}"
@@ -85,22 +70,21 @@ def study(
         scores, reason = {}, ""
         try:
             scores = run(run_recipe, output / folder)
-            curves[folder] = read_curves(output / folder / "logs")
         except DivergedError as error:
             reason = error.reason
         values = {"learning_rate": run_recipe.learning_rate, "seed": run_recipe.seed}
         runs.append({"folder": folder, **values, "scores": scores, "diverged": reason})
-        if curves:
-            summary = _write(output, runs, curves, metric=metric, num_planned=len(planned))
-    if not curves:
-        raise InputError(
-            f"every run of the study has diverged, the last because {reason}; start again with "
-            "lower learning rates"
-        )
+        if any(each["scores"] for each in runs):
+            summary = _write(output, runs, metric=metric, num_planned=len(planned))
+    check(
+        summary,
+        f"every run of the study has diverged, the last because {runs[-1]['diverged']}; start "
+        "again with lower learning rates",
+    )
     return summary
 
 
-def _write(output: Path, runs: list[dict], curves: Curves, *, metric: str, num_planned: int) -> str:
+def _write(output: Path, runs: list[dict], *, metric: str, num_planned: int) -> str:
     """Links the best run, writes study.json and the report, and returns the summary."""
     scores: dict[float, list[float]] = {}  # by learning rate; -inf for a run that diverged
     for run in runs:
@@ -146,27 +130,12 @@ def _write(output: Path, runs: list[dict], curves: Curves, *, metric: str, num_p
         ["run", *(name.replace("_", " ") for name in names)],
         [[run["folder"], *map(run["scores"].get, names)] for run in runs],
     )
-    charts = _charts(runs, curves, metric=metric)
     sections = [
         Section(heading=f"{metric} by learning rate", table=rate_table),
-        Section(heading="Curves", notes=[NOTE], charts=charts),
         Section(heading="Runs", table=run_table),
     ]
     Report(title=str(output), lead=lead, sections=sections).write(output)
     return "\n".join([f"{metric} on dev:", *rate_table.aligned(), *lead])
-
-
-def _charts(runs: list[dict], curves: Curves, *, metric: str) -> dict[str, Markup]:
-    charts = {}
-    for name, (title, side, tag) in CHARTS.items():
-        lines = [
-            Line(f"{run['learning_rate']:g}", points)
-            for run in runs
-            if (points := curves.get(run["folder"], {}).get(side, {}).get(tag.format(metric)))
-        ]
-        if lines:
-            charts[name] = line_chart(title.format(metric), lines)
-    return charts
 
 
 def _finite(value: float) -> float | None:

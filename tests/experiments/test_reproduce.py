@@ -66,8 +66,6 @@ def test_an_interrupted_table_continues_and_a_finished_one_does_not_run_again(
     assert results.scores.keys() == {(arm, "MNLI-m") for arm in ("No NSP", "+ BiLSTM")}
     report = (output / "report.md").read_text()
     assert "QNLI is omitted" in report and "MRPC is omitted" in report
-    curve = results.pretrainings["left-to-right"].curves["train", "loss/total"]
-    assert [step for step, _ in curve] == [2, 4, 6]
 
 
 @pytest.mark.slow
@@ -93,8 +91,6 @@ def test_each_experiment_runs(data, scale, name, tmp_path):
         assert f"| {arm.name} | " in report
         assert not arm.published or f" | {arm.published[0]:.1f} |" in report
     assert name != "table6" or "size=L-2_H-8_A-1 replaces size=L-6_H-768_A-3." in report
-    page = (output / "report.html").read_text()
-    assert page.count("<svg") == 2 + (name == "c1")
     values = json.loads((output / "results.json").read_text())
     assert len(values["cells"]) == len(cells)
     check = {"table5": _check_arms_of_table5, "c1": _check_steps}
@@ -139,9 +135,7 @@ def test_an_arm_starts_from_the_model_at_its_fraction_of_the_steps(data, scale, 
     scale = dataclasses.replace(scale, phases=phases)
     arm = dataclasses.replace(NO_NSP, name="a third of it", step_fraction=1 / 3, published=())
     table = dataclasses.replace(SHORT, columns=SHORT.columns[:1], arms=(arm,))
-    results = reproduce(table, scale, data=data, output=tmp_path / "run")
-    curve = results.pretrainings["masked-lm"].curves["train", "loss/total"]
-    assert [step for step, _ in curve] == [2, 4, 6]
+    reproduce(table, scale, data=data, output=tmp_path / "run")
     parts = {path.name: path for path in (tmp_path / "run" / "pretrain" / "masked-lm").iterdir()}
     assert parts.keys() == {"32-2", "32-4", "48-6"}
     (tuned,) = (tmp_path / "run").glob("finetune/a-third-of-it/mnli-m/lr-*/seed-1/recipe.json")

@@ -1,6 +1,5 @@
 """Studies: folders, statistics, diverged runs, continued studies and reports."""
 
-import contextlib
 import dataclasses
 import json
 
@@ -11,22 +10,14 @@ from bert_keras.runs.outcome import claimed_output, read_scores, write_scores
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.study import study
 from bert_keras.training.evaluations import DivergedError
-from bert_keras.training.tensorboard import EventFile
 
 RECIPE = FinetuneRecipe(batch_size=4, num_epochs=1, learning_rate=1e-3)
 SCORES = {(3e-5, 1): 0.8, (3e-5, 2): 0.9, (3e-5, 3): 0.7, (2e-5, 1): 0.5, (2e-5, 2): 0.95,
           (2e-5, 3): 0.6}  # fmt: skip
 
 
-def write_logs(folder, side, points):
-    with contextlib.closing(EventFile(folder / "logs" / side)) as file:
-        for tag, values in points.items():
-            for step, value in enumerate(values, start=1):
-                file.scalars({tag: value}, step=step)
-
-
 class FakeRun:
-    """As `finetune`: writes scores and logs, and does not repeat a finished run."""
+    """As `finetune`: writes scores, and does not repeat a finished run."""
 
     def __init__(self, interrupted_at=None, recipe=RECIPE):
         self.finished, self.interrupted_at, self.recipe = [], interrupted_at, recipe
@@ -40,10 +31,6 @@ class FakeRun:
             self.finished.append(output.relative_to(output.parents[1]).as_posix())
             score = SCORES[recipe.learning_rate, recipe.seed]
             (output / "model").mkdir()
-            write_logs(output, "train", {"loss/total": [0.7, 0.5, 0.4]})
-            write_logs(
-                output, "held_out", {"loss/total": [0.6, 0.5], "score/accuracy": [0.5, score]}
-            )
             return write_scores(output, {"accuracy": score, "majority_accuracy": 0.5, "steps": 3})
 
 
@@ -144,14 +131,11 @@ def test_folders_of_a_single_run_and_of_another_recipe_are_refused(several, outp
         several(FakeRun())
 
 
-def test_the_reports_have_tables_and_charts_and_load_nothing(several, output):
+def test_the_reports_have_tables_and_load_nothing(several, output):
     several(FakeRun(), seeds=1)
     page = (output / "report.html").read_text()
-    assert page.count("<svg") == 3
     assert page.count("<table>") == 2 and "<script" not in page
     assert page.count("rte &lt;&amp; co&gt;") == 2  # title and heading
     assert "Best run: lr-3e-05/seed-1, accuracy 0.8000" in page
     text = (output / "report.md").read_text()
     assert "| 3e-05 | 0.8000 | 0.8000 | 0.0000 | 1 |" in text
-    for name in ("training-loss", "dev-loss", "dev-score"):
-        assert f"curves/{name}.svg" in text and (output / "curves" / f"{name}.svg").is_file()
