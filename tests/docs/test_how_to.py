@@ -95,7 +95,10 @@ def test_the_page_runs(page):
     assert RESULTS[page](run(page))
 
 
-@pytest.mark.parametrize("page", ["choose-your-task.md", "quickstart.md", "how-to/fine-tune.md"])
+FIRST_PAGES = ["quickstart.md", "choose-your-task.md", "model-zoo.md", "ko/index.md"]
+
+
+@pytest.mark.parametrize("page", [*FIRST_PAGES, "how-to/fine-tune.md"])
 def test_the_commands_run(page):
     """Those that end and need no demo, in their order and in the same folder."""
     Path("vocab.txt").unlink()
