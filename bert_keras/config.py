@@ -140,14 +140,10 @@ class BertConfig:
         yield size % heads == 0, f"hidden_size is {size}; expected a multiple of num_heads, {heads}"
         is_even = size % 2 == 0 or not self.num_lstm_layers
         yield is_even, f"hidden_size is {size}; expected an even number, for the halves of a BiLSTM"
-        window, offset = self.local_window, self.position_offset
+        window = self.local_window
         yield window % 2 == 0, f"local_window is {window}; expected an even number"
         is_even = size // heads % 2 == 0 or not self.is_rotary
         yield is_even, f"hidden_size is {size}; expected heads of an even size"
-        has_table = not (self.is_rotary and offset)
-        yield has_table, f"position_offset is {offset}; expected 0 with rotary positions"
-        reads_token = not self.is_causal or self.pooling == "cls"
-        yield reads_token, f"pooling is {self.pooling}; expected cls in a causal encoder"
 
     @property
     def is_rotary(self) -> bool:

@@ -3,9 +3,7 @@
 import dataclasses
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from math import prod
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -32,6 +30,7 @@ _STUDENTS = {
 }
 # Ends of the names of weights that have a row for each token.
 _VOCABULARY_WEIGHTS = ("embeddings/token", "masked_lm/decoder", "masked_lm/output_bias")
+_WITH_STATE = ("bert-keras", "google")  # formats that store the training state
 _NUM_EXAMPLES = 3  # tokens that a note names
 
 
@@ -65,7 +64,7 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
             vocabulary has tokens.
 
     Returns:
-        A table of what was written.
+        A load report of the model that was written.
 
     Raises:
         InputError: The source cannot be read, lacks a head of `model`, or has a model that the
@@ -95,13 +94,10 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
         built, metadata=metadata, vocabulary=checkpoint.vocabulary, state=state
     )
     notes = (*checkpoint.notes, *write_checkpoint(written, destination, format=format))
-    has_state = open_checkpoint(destination).state is not None
-    rows = _table(written, has_state=has_state)
-    rows += [("unused", name) for name in report.unused]
-    rows += [("note", note) for note in notes]
-    width = 2 + max(len(name) for name, _ in rows)
-    lines = [f"  {name:<{width}}{text}" for name, text in rows]
-    return "\n".join([f"{source} -> {destination}", *lines])
+    if state is not None and format not in _WITH_STATE:
+        notes += (f"{format} cannot store the training state of step {state.step:,}",)
+    title = f"{source} -> {destination}: {metadata.model}"
+    return str(dataclasses.replace(report, source=title, notes=notes))
 
 
 def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
@@ -151,27 +147,6 @@ def _of_weights(state: TrainingState, select: Callable[[Tensors], Tensors]) -> T
     return dataclasses.replace(
         state, momentums=select(state.momentums), velocities=select(state.velocities)
     )
-
-
-def _table(checkpoint: Checkpoint, *, has_state: bool) -> list[tuple[str, str]]:
-    metadata, vocabulary, state = checkpoint.metadata, checkpoint.vocabulary, checkpoint.state
-    config, tensors, weights = metadata.config, Counter(), Counter()
-    for name, tensor in checkpoint.tensors.items():
-        tensors[part(name)] += 1
-        weights[part(name)] += prod(tensor.shape)
-    rows = [("model", f"{metadata.model}, {config.num_layers} layers of {config.hidden_size}")]
-    rows += [(name, f"{tensors[name]:>5} tensors {weights[name]:>14,} weights") for name in tensors]
-    if vocabulary is not None:
-        case = "lower case" if metadata.lowercase else "cased"
-        rows.append(("vocabulary", f"{len(vocabulary):,} tokens, {case}"))
-    if metadata.embedding is not None:
-        rows.append(("embedding", metadata.embedding.summary))
-    if metadata.labels:
-        rows.append(("labels", ", ".join(metadata.labels)))
-    if state is not None:
-        averages = "with Adam's averages" if has_state else "which the format cannot store"
-        rows.append(("training", f"step {state.step:,}, {averages}"))
-    return rows
 
 
 def student_layers(num_layers: int, *, of: int) -> list[int]:

@@ -173,24 +173,22 @@ def devices(
     from bert_keras.distribution.numerics import named_policy
     from bert_keras.distribution.strategy import (
         check_one_machine,
-        interrupted_by_lost_worker,
         num_devices,
         strategy_scope,
     )
 
-    with interrupted_by_lost_worker():
-        if trains_several:
-            check_one_machine()  # the strategy would wait for the other workers
-        scope = strategy_scope(options.strategy)
-        policy = named_policy(options.precision, hidden_size=hidden_size)
-        keras.config.set_dtype_policy(policy)
-        if options.precision == "auto" and policy != "float32":
-            print(f"precision: {policy}; --precision float32 turns it off")
-        try:
-            with scope:
-                if num_devices() > 1:
-                    print(f"{num_devices()} replicas")
-                yield
-        except KeyboardInterrupt as interrupt:
-            interrupt.args = interrupt.args or ("the same command continues the run",)
-            raise
+    if trains_several:
+        check_one_machine()  # the strategy would wait for the other workers
+    scope = strategy_scope(options.strategy)
+    policy = named_policy(options.precision, hidden_size=hidden_size)
+    keras.config.set_dtype_policy(policy)
+    if options.precision == "auto" and policy != "float32":
+        print(f"precision: {policy}; --precision float32 turns it off")
+    try:
+        with scope:
+            if num_devices() > 1:
+                print(f"{num_devices()} replicas")
+            yield
+    except KeyboardInterrupt as interrupt:
+        interrupt.args = interrupt.args or ("the same command continues the run",)
+        raise

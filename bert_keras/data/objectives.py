@@ -72,20 +72,11 @@ def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
     Example:
 
     ```python
-    import json
+    import numpy as np
 
-    import tensorflow as tf
-
-    with open("records/manifest.json") as file:
-        schema = json.load(file)["schema"]
-    lengths = dict.fromkeys(["input_ids", "input_mask", "segment_ids"], schema["max_length"])
-    lengths |= dict.fromkeys(["masked_lm_positions", "masked_lm_ids"], schema["max_predictions"])
-    lengths["next_sentence_labels"] = 1
-    spec = {name: tf.io.FixedLenFeature([n], tf.int64) for name, n in lengths.items()}
-    spec["masked_lm_weights"] = tf.io.FixedLenFeature([schema["max_predictions"]], tf.float32)
-    records = tf.data.TFRecordDataset(tf.io.gfile.glob("records/train*")).batch(32)
-    features = records.map(lambda batch: tf.io.parse_example(batch, spec))
-    inputs, targets, weights = next(iter(features.map(masked_and_labelled)))
+    names = ["input_ids", "input_mask", "segment_ids"]
+    names += ["masked_lm_positions", "masked_lm_ids", "masked_lm_weights"]
+    inputs, targets, weights = masked_and_labelled(dict.fromkeys(names, np.ones((2, 8), "int32")))
     ```
     """
     inputs, targets, weights = masked(features)

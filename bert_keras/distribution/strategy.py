@@ -4,7 +4,6 @@ import contextlib
 import functools
 import json
 import os
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 import keras
@@ -45,31 +44,6 @@ def num_devices() -> int:
     import tensorflow as tf
 
     return tf.distribute.get_strategy().num_replicas_in_sync
-
-
-@contextlib.contextmanager
-def interrupted_by_lost_worker() -> Iterator[None]:
-    """Turns TensorFlow's error about a worker that has ended into a KeyboardInterrupt.
-
-    Without several workers, all errors are raised unchanged.
-    """
-    if keras.config.backend() != "tensorflow":
-        yield
-        return
-    import tensorflow as tf
-
-    try:
-        yield
-    except (
-        *(tf.errors.UnavailableError, tf.errors.AbortedError),
-        *(tf.errors.CancelledError, tf.errors.DeadlineExceededError),
-    ):
-        if len(workers()) < 2:
-            raise
-        raise KeyboardInterrupt(
-            "the connection to another worker was lost; start all workers again with the same "
-            "command, which continues from the newest saved state"
-        ) from None
 
 
 def strategy_scope(name: str = "auto") -> AbstractContextManager:

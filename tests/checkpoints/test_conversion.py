@@ -27,15 +27,13 @@ def with_state(checkpoint, *, step: int = 7):
     return dataclasses.replace(checkpoint, state=state)
 
 
-def test_convert_prints_a_table_and_comes_back(tmp_path, capsys, monkeypatch):
+def test_convert_prints_a_report_and_comes_back(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_checkpoint(random_checkpoint("BertClassifier"), "ours", format="bert-keras")
     assert main(["convert", "ours", "theirs", "--format", "huggingface"]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == ["ours", "->", "theirs"]
-    assert lines[1] == ["model", "BertClassifier,", "2", "layers", "of", "16"]
-    assert lines[2][:3] == ["encoder", "37", "tensors"]
-    assert ["labels", "no,", "yes,", "perhaps"] in lines
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == "ours -> theirs: BertClassifier"
+    assert lines[1].startswith("loaded encoder (")
     assert main(["convert", "theirs", "back"]) == 0
     assert_same_files(tmp_path / "ours", tmp_path / "back")
 
@@ -45,9 +43,9 @@ def test_the_training_state(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     original = with_state(random_checkpoint("BertPretrainer", config={"activation": "relu"}))
     write_checkpoint(original, "a", format="bert-keras")
-    for format, kept in (("google", "with Adam's averages"), ("huggingface", "cannot store")):
+    for format, is_lost in (("google", False), ("huggingface", True)):
         assert main(["convert", "a", format, "--format", format]) == 0
-        assert kept in capsys.readouterr().out
+        assert ("cannot store" in capsys.readouterr().out) == is_lost
     back = open_checkpoint("google")
     assert back.state.step == 7
     assert_same_tensors(back.state.velocities, original.tensors)
@@ -60,7 +58,7 @@ def test_a_part_of_a_model(tmp_path, capsys):
     write_checkpoint(original, tmp_path / "ours", format="bert-keras")
     command = ["convert", f"{tmp_path}/ours", f"{tmp_path}/words", "--model-class"]
     assert main([*command, "BertMaskedLM"]) == 0
-    assert "next_sentence/dense/bias" in capsys.readouterr().out
+    assert "next_sentence (2)" in capsys.readouterr().out
     part = open_checkpoint(tmp_path / "words")
     assert part.metadata.model == "BertMaskedLM"
     absent = {"next_sentence/dense/bias", "next_sentence/dense/kernel"}

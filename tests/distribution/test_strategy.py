@@ -10,7 +10,6 @@ import tensorflow as tf
 from bert_keras.distribution import numerics
 from bert_keras.distribution.numerics import named_policy
 from bert_keras.distribution.strategy import (
-    interrupted_by_lost_worker,
     is_chief,
     named_strategy,
     strategy_scope,
@@ -57,15 +56,6 @@ def test_names_that_cannot_be_used_are_refused(monkeypatch):
             strategy_scope(name)
     with pytest.raises(InputError, match="no precision is called 'int8'"):
         named_policy("int8")
-
-
-def test_a_lost_worker_interrupts_the_run(monkeypatch):
-    error = tf.errors.UnavailableError(None, None, "Socket closed")
-    with pytest.raises(tf.errors.UnavailableError), interrupted_by_lost_worker():
-        raise error
-    tf_config(monkeypatch, TWO)
-    with pytest.raises(KeyboardInterrupt, match="start all workers"), interrupted_by_lost_worker():
-        raise error
 
 
 @pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="the GPU decides")
