@@ -113,14 +113,10 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     )
     ours = partial(our_tensors, table=weight_names(config), is_transposed=is_transposed)
     state, unused = None, [name for name in stored if name in ignore]
-    if (slots or step) and STEP in ignore:
+    if slots and STEP in ignore:
         unused.append(STEP)
-    elif slots or step:
-        if step is None or not slots:
-            raise InputError(
-                f"the checkpoint has only a part of {STEP}, adam_m and adam_v; leave out the "
-                f"training state: ignore=({STEP!r},)"
-            )
+    elif slots:
+        check(step, f"the checkpoint has no {STEP}; leave out Adam's averages: ignore=({STEP!r},)")
         momentums, velocities = (
             ours({n.removesuffix(end): t for n, t in slots.items() if n.endswith(end)})
             for end in (MOMENTUM, VELOCITY)

@@ -16,7 +16,7 @@ from safetensors import safe_open
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState
 from bert_keras.checkpoints.tensors import StoredTensor, stored_tensors, write_tensors
 from bert_keras.config import ModelMetadata
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError
 from bert_keras.files import json_object, write_json
 from bert_keras.text.fast_tokenizer import vocabulary_in, write_vocabulary
 
@@ -69,11 +69,7 @@ def read_metadata(folder: str | os.PathLike) -> ModelMetadata:
 def _state(path: Path) -> TrainingState:
     stored = stored_tensors(path)
     with safe_open(path, framework="numpy") as file:
-        step = (file.metadata() or {}).get("step", "")
-    check(
-        step.isdecimal(),
-        f"{path} states no step; remove the file to start from the weights only",
-    )
+        step = file.metadata()["step"]
 
     def averages(prefix: str) -> dict[str, StoredTensor]:
         return {n.removeprefix(prefix): t for n, t in stored.items() if n.startswith(prefix)}

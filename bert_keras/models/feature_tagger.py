@@ -1,7 +1,7 @@
 """Defines the feature-based tagger of section 5.3: a BiLSTM on a frozen encoder labels words."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 from keras import ops
@@ -28,26 +28,18 @@ LAYER_CHOICES = {
 }
 
 
-class FeatureLayers(NamedTuple):
-    """The hidden states that a layer choice selects, and how they are combined."""
+def feature_layers(name: str, *, num_layers: int) -> tuple[int, ...]:
+    """Returns the hidden states that a key of `LAYER_CHOICES` selects in an encoder.
 
-    indices: tuple[int, ...]  # indices: 0 is the embeddings, i the output of block i
-    is_summed: bool  # whether they are summed with learned weights; otherwise concatenated
-
-    def vector_size(self, hidden_size: int) -> int:
-        """Returns the size of the combined vector of a word."""
-        return hidden_size if self.is_summed else hidden_size * len(self.indices)
-
-
-def feature_layers(name: str, *, num_layers: int) -> FeatureLayers:
-    """Returns the layers that a choice, a key of `LAYER_CHOICES`, selects in an encoder."""
+    0 is the output of the embeddings, i that of block i.
+    """
     check_name(name, LAYER_CHOICES, what="choice of layers")
     indices = tuple(range(num_layers + 1)[LAYER_CHOICES[name]])
     check(
         name == "embeddings" or 0 not in indices,
         f"layers is {name!r}, but the encoder has only {counted(num_layers, 'layer')}",
     )
-    return FeatureLayers(indices, is_summed=name.startswith("weighted-sum"))
+    return indices
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -85,10 +77,12 @@ class WordTagger(GlobalBatchModel, ConfiguredModel):
         self.lstm_units = lstm_units
         self.dropout_rate = dropout_rate
         self.feature_layers = feature_layers(layers, num_layers=config.num_layers)
-        self.vector_size = self.feature_layers.vector_size(config.hidden_size)
+        self.vector_size = config.hidden_size
         self.layer_mix = None
-        if self.feature_layers.is_summed:
+        if layers.startswith("weighted-sum"):
             self.layer_mix = LayerMix(dtype=self.dtype_policy, name="layer_mix")
+        else:
+            self.vector_size *= len(self.feature_layers)
         self.bilstm = BiLSTM(
             lstm_units,
             num_layers=NUM_LSTM_LAYERS,
@@ -106,7 +100,7 @@ class WordTagger(GlobalBatchModel, ConfiguredModel):
 
     def build(self, input_shape=None):
         if self.layer_mix is not None:
-            num_layers = len(self.feature_layers.indices)
+            num_layers = len(self.feature_layers)
             self.layer_mix.build((None, None, num_layers, self.config.hidden_size))
         self.bilstm.build((None, None, self.vector_size))
         self.token_labels.build((None, None, 2 * self.lstm_units))
@@ -192,8 +186,7 @@ class BertFeatureTagger(TaskModel):
     def features(self, inputs: dict):
         """Returns the hidden states [B, W, K, D] of the first subwords in the chosen layers."""
         hidden_states = self.encoder.states(inputs, training=False).hidden_states
-        indices = self.tagger.feature_layers.indices
-        return features_at(hidden_states, inputs["word_positions"], indices)
+        return features_at(hidden_states, inputs["word_positions"], self.tagger.feature_layers)
 
     def call(self, inputs, training=False):
         word_mask_BW = ops.greater(inputs["word_positions"], 0)

@@ -1,6 +1,7 @@
 """Writes the page of an evaluation: scores, tables of labels, and errors of each kind of task."""
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
@@ -159,15 +160,13 @@ def _answer_findings(task, examples, predictions) -> Findings:
 
 
 def _marked_context(question: Question, predicted: str) -> Markup:
-    """Returns the context around the gold and the predicted answer, with both answers marked."""
+    """Returns the context around the gold answers, with them and the predicted answer marked."""
     context, kinds = question.context, {}
-    golds = {(answer.start, answer.start + len(answer.text)) for answer in question.answers}
-    for start, end in golds:
-        kinds |= dict.fromkeys(range(max(0, start), min(end, len(context))), "good")
-    gold = min(golds, default=(0, 0))[0]
-    found = {context.find(predicted, gold), context.rfind(predicted, 0, gold + len(predicted))}
-    starts = [start for start in found if predicted and start >= 0]
-    for start in sorted(starts, key=lambda start: abs(start - gold))[:1]:
+    golds = [range(each.start, each.start + len(each.text)) for each in question.answers]
+    kinds |= dict.fromkeys((i for gold in golds for i in gold if 0 <= i < len(context)), "good")
+    found = [each.start() for each in re.finditer(re.escape(predicted), context) if predicted]
+    gold = golds[0].start if golds else 0
+    for start in sorted(found, key=lambda start: abs(start - gold))[:1]:
         for position in range(start, start + len(predicted)):
             kinds[position] = "both" if position in kinds else "bad"
     first = max(0, min(kinds, default=0) - MARGIN)

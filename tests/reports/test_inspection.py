@@ -1,7 +1,9 @@
 """The page of `bert-keras inspect`: its numbers are those of the model, and a browser shows it."""
 
+import base64
 import dataclasses
 import html
+import json
 import re
 import shlex
 
@@ -25,7 +27,6 @@ from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.browser import browser_page
 from tests.factories import tiny_config, tiny_vocabulary
-from tests.inspected import data_of, weights_of
 
 VOCABULARY = tiny_vocabulary()
 TOKENIZER = WordPieceTokenizer(VOCABULARY)
@@ -39,6 +40,21 @@ MODELS = {
 }
 TEXT, OTHER = "The bank was the rivers.", "A good film."
 UNSAFE = "</script><script>document.title='broken'</script>{{data}} bank"
+
+
+def data_of(page) -> dict:
+    """Returns the data of a page."""
+    text = page.read_text("utf-8")
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text)
+    return json.loads(data)
+
+
+def weights_of(data: dict) -> np.ndarray:
+    """Returns the attention probabilities, float [L, N, T, T]."""
+    attention, size = data["attention"], len(data["attention"]["tokens"])
+    steps = np.frombuffer(base64.b64decode(attention["weights"]), "<u2")
+    shape = data["num_layers"], data["num_heads"], size, size
+    return steps.reshape(shape) / attention["steps"]
 
 
 @pytest.fixture(scope="module")

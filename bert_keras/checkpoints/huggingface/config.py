@@ -123,14 +123,13 @@ def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
     return dataclasses.replace(config, **changes)
 
 
-def read_architecture(
-    values: Mapping[str, Any], family: Family, *, ignore: Collection[str]
-) -> tuple[str, list[str]]:
-    """Returns our model class for the class that config.json names, "" without one, and notes."""
-    notes = []
-    if values.get("auto_map"):
-        problem = f"{CONFIG} has an auto_map, which names code in the folder; this code never runs"
-        notes.append(note_if_ignored("auto_map", problem, ignore=ignore))
+def read_architecture(values: Mapping[str, Any], family: Family, *, ignore: Collection[str]) -> str:
+    """Returns our model class for the class that config.json names, "" without one."""
+    check(
+        not values.get("auto_map") or "auto_map" in ignore,
+        f"{CONFIG} has an auto_map, which names code in the folder; this code never runs; to "
+        "ignore it: ignore=('auto_map',)",
+    )
     name = str(next(iter(values.get("architectures") or [""])))
     models = {name: model for model, name in transformers_classes(family).items()}
     models |= {"": "", f"{family.class_prefix}{NEXT_SENTENCE}": ""}
@@ -139,7 +138,7 @@ def read_architecture(
         f"{CONFIG} names the class {name}; if its weights are those of one of "
         f"{', '.join(filter(None, models))}, write this name in its place",
     )
-    return models[name], notes
+    return models[name]
 
 
 def read_labels(values: Mapping[str, Any], count: int) -> tuple[str, ...]:

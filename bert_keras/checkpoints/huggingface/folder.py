@@ -57,7 +57,7 @@ HEADS = {
     "span/dense/kernel": "BertQuestionAnswering",
 }
 # Values that older versions of transformers stored beside the weights.
-BUFFERS = {"embeddings.position_ids": np.arange, "embeddings.token_type_ids": np.zeros}
+BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
 def recognises(path: Path) -> bool:
@@ -70,7 +70,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     """Reads a folder of transformers; see `formats.FORMATS`."""
     values, family = read_values(path)
     config = read_config(values, family)
-    named_model, notes = read_architecture(values, family, ignore=ignore)
+    named_model = read_architecture(values, family, ignore=ignore)
     prefix, stored = f"{family.prefix or family.kind}.", {}
     for name, tensor in stored_weights(path).items():  # old files have gamma and beta
         name = name.replace(".LayerNorm.gamma", ".LayerNorm.weight")
@@ -103,7 +103,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
         tensors=tensors,
         vocabulary=text.vocabulary,
         unused=tuple(unused),
-        notes=(*notes, *text.notes),
+        notes=text.notes,
     )
 
 
@@ -238,11 +238,9 @@ def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
 
 
 def _drop_copies(weights: dict[str, StoredTensor], family: Family, config: BertConfig) -> None:
-    """Removes second copies of tied weights, and buffers, if they have the expected values."""
-    for name, expected in BUFFERS.items():
-        if name in weights:
-            ids = weights.pop(name).read().reshape(-1)
-            check(np.array_equal(ids, expected(len(ids))), f"{name} has unexpected values")
+    """Removes buffers, and second copies of tied weights if they equal the first ones."""
+    for name in BUFFERS:
+        weights.pop(name, None)
     names = weight_names(family, "BertMaskedLM", config)
     decoder, bias = names["masked_lm/decoder"], names["masked_lm/output_bias"]
     copies = {decoder.replace(".weight", ".bias"): bias}

@@ -111,7 +111,7 @@ class NerFeaturesTask(NerTask):
         self, encoded: TaggedWords, model: BertFeatureTagger, *, folder: Path
     ) -> WordFeatures:
         words = cast(PositionedWords, encoded)
-        layers = model.tagger.feature_layers.indices
+        layers = model.tagger.feature_layers
         vectors = stored_features(model.encoder, words, layers=layers, folder=folder)
         return WordFeatures(words.tokens, words.rows, words.label_ids, words.vocabulary, vectors)
 
