@@ -16,7 +16,6 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # also without AVX512-VNNI,
 if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.checkpoints.conversion import convert as convert
     from bert_keras.checkpoints.keras_hub import from_keras_hub as from_keras_hub
-    from bert_keras.checkpoints.keras_hub import to_keras_hub as to_keras_hub
     from bert_keras.config import BertConfig as BertConfig
     from bert_keras.config import DenseModule as DenseModule
     from bert_keras.config import EmbeddingConfig as EmbeddingConfig
@@ -116,7 +115,7 @@ _NAMES = {
     "bert_keras.models.feature_tagger": "BertFeatureTagger",
     "bert_keras.models.sentence_encoder": "BertSentenceEncoder",
     "bert_keras.models": "load_model",
-    "bert_keras.checkpoints.keras_hub": "from_keras_hub to_keras_hub",
+    "bert_keras.checkpoints.keras_hub": "from_keras_hub",
     "bert_keras.training.tensorboard": "read_curves",
     "bert_keras.training.optimizer": "BertAdamW",
     "bert_keras.training.schedule": "LinearWarmupDecay",

@@ -52,7 +52,7 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
     Args:
         source: A checkpoint of any format.
         destination: The folder to write, which must not exist yet or be empty.
-        format: "bert-keras", "google", "huggingface", "keras-hub" or "sentence-transformers".
+        format: "bert-keras", "google", "huggingface" or "sentence-transformers".
         model: The model class to write if it is only a part of the model in `source`, such as the
             BertEncoder of a BertPretrainer; None converts all.
         num_layers: Converts a student with this number of layers; see `student_of`.

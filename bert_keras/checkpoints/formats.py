@@ -111,6 +111,7 @@ def write_checkpoint(
 
     The folder must not exist yet or be empty. `readme` is the text of a README.md; "" writes none.
     """
+    check(format != "keras-hub", "KerasHub reads the format huggingface; write that one")
     check_name(format, FORMATS, what="format")
     check(
         not is_remote(folder),

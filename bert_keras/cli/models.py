@@ -9,7 +9,7 @@ from shlex import quote
 from bert_keras.cli.program import MODEL, command, flag, option, required
 from bert_keras.errors import check, import_tensorflow, printable
 
-FORMATS = ("bert-keras", "google", "huggingface", "keras-hub", "sentence-transformers")
+FORMATS = ("bert-keras", "google", "huggingface", "sentence-transformers")
 VARIANTS = ("float16", "bfloat16", "int8")
 
 

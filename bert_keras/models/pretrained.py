@@ -241,7 +241,7 @@ class Pretrained(ConfiguredModel):
 
         Args:
             path: The folder, which must not exist yet or be empty.
-            format: "bert-keras", "google", "huggingface", "keras-hub" or "sentence-transformers".
+            format: "bert-keras", "google", "huggingface" or "sentence-transformers".
             tokenizer: The tokenizer to save; by default the tokenizer of the checkpoint.
             labels: Names of the labels; by default those of the checkpoint.
 

@@ -10,7 +10,6 @@ ROOT = Path(__file__).resolve().parents[2]
 LOOP = "Keras reads a batch there, which changes the order of shuffled data"
 OWN_LIST = "`stateless_apply` of JAX gives no variables, and an own list would be tracked"
 LAYERS = "layers, unlike models, do not list their layers"
-HUB = "keras_hub has no argument for the epsilon and the form of GELU of its parts"
 DEPRECATED = "loads variables later; the public function warns that it is deprecated"
 # Name, or module: why it is used, and the files.
 PRIVATE_NAMES = {
@@ -20,11 +19,6 @@ PRIVATE_NAMES = {
     "_trainable_variables": (OWN_LIST, "training/optimizer"),
     "_initializer": ("each weight is read once, to its place", "checkpoints/pretrained"),
     "_flatten_layers": (LAYERS, "checkpoints/pretrained", "exporting/variants/variant"),
-    "_self_attention_layer_norm": (HUB, "checkpoints/keras_hub"),
-    "_feedforward_layer_norm": (HUB, "checkpoints/keras_hub"),
-    "_feedforward_intermediate_dense": (HUB, "checkpoints/keras_hub"),
-    "_intermediate_dense": (HUB, "checkpoints/keras_hub"),
-    "_intermediate_layer_norm": (HUB, "checkpoints/keras_hub"),
     "tensorflow.python.saved_model.loader_impl": (DEPRECATED, "exporting/verify", "serving/model"),
     "_make_callable_from_options": ("`Session.run` checks static shapes", "serving/model"),
 }
