@@ -7,6 +7,8 @@ import json
 import os
 import re
 import shutil
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -126,6 +128,8 @@ def check_output(path: StrPath) -> None:
         InputError: `path` is a folder or a device, its name is too long, or one of its parents is a
             file or not writable.
     """
+    if is_stdout(path):
+        return
     what = "a folder" if os.path.isdir(path) else "no regular file"
     is_free = os.path.isfile(path) or not os.path.exists(path)
     check(is_free, f"{path} is {what}; name a file to write")
@@ -180,17 +184,29 @@ def locked_folder(folder: Path, *, output: StrPath | None = None) -> Iterator[No
             (folder / LOCK).unlink(missing_ok=True)
 
 
+def is_stdout(path: StrPath) -> bool:
+    """Returns whether `path` names the standard output: "-" or "/dev/stdout"."""
+    return os.fspath(path) in ("-", "/dev/stdout")
+
+
 @contextlib.contextmanager
 def atomic_file(path: StrPath) -> Iterator[Path]:
     """Yields the path of a file beside `path`, which is renamed to `path` if the block succeeds.
 
     Otherwise it is deleted, or overwritten by the next process if this one is killed. Missing
-    parent folders are created. If `path` is a symbolic link, the file that it names is replaced.
+    parent folders are created. If `path` is a symbolic link, the file that it names is replaced;
+    "-" and "/dev/stdout" are the standard output.
 
     Raises:
         InputError: As `check_output` does, or another process is writing `path`.
     """
     check_output(path)
+    if is_stdout(path):
+        with tempfile.TemporaryDirectory() as folder:
+            yield (content := Path(folder) / "content")
+            sys.stdout.flush()
+            sys.stdout.buffer.write(content.read_bytes())
+        return
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.part")

@@ -48,11 +48,15 @@ def test_a_file_is_written_completely_or_not_at_all(tmp_path):
     assert target.read_text() == "new" and names(target.parent) == ["file"]
 
 
-def test_a_file_behind_a_link_is_replaced(tmp_path):
+def test_a_file_behind_a_link_is_replaced_and_the_standard_output_written(tmp_path, capfdbinary):
     (tmp_path / "file").write_text("old")
     (tmp_path / "link").symlink_to("file")
     write_text(tmp_path / "link", "new")
     assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == "new"
+    for path in ("-", "/dev/stdout"):
+        write_text(path, "written")
+    assert capfdbinary.readouterr().out == b"writtenwritten"
+    assert names(tmp_path) == ["file", "link"] and not Path("-").exists()
 
 
 def test_devices_are_never_replaced(tmp_path):

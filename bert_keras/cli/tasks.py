@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import sys
 
 from bert_keras.arguments import one_of
 from bert_keras.cli.program import MODEL, command, flag, option, required, start_keras
@@ -93,7 +94,7 @@ def predict(options: argparse.Namespace) -> None:
             print(printable("\n".join(lines(found))))
         return
     from bert_keras.downstream.glue import check_submission, submission_zip
-    from bert_keras.files import check_output
+    from bert_keras.files import check_output, is_stdout
     from bert_keras.runs.evaluate import model_predictions
 
     check_output(options.output)
@@ -108,7 +109,8 @@ def predict(options: argparse.Namespace) -> None:
         changes=options.changes,
     )
     result.write(options.output)
-    print(f"{counted(len(result.examples), 'prediction')}: {options.output}")
+    counts = f"{counted(len(result.examples), 'prediction')}: {options.output}"
+    print(counts, file=sys.stderr if is_stdout(options.output) else None)
     if options.submission:
         submission_zip(folder, options.submission)
         print(options.submission)

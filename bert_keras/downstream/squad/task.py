@@ -20,7 +20,7 @@ from bert_keras.downstream.squad.questions import Question, read_questions, with
 from bert_keras.downstream.squad.windows import MAX_SPECIALS, QuestionWindows, windows_over
 from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, needs_labels
 from bert_keras.errors import InputError, check_choice, check_least
-from bert_keras.files import StrPath, write_text
+from bert_keras.files import StrPath, is_stdout, write_text
 from bert_keras.text.tokenizer import TextTokenizer
 
 Predictions = Sequence[Prediction]
@@ -147,10 +147,14 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
     ) -> None:
         """Writes a JSON object that maps the id of each question to the predicted text.
 
-        Candidates and null odds are written to files of their own in the same folder.
+        Candidates and null odds are written to files of their own in the same folder, unless
+        `path` is the standard output.
         """
         path, pairs = Path(path), list(zip(examples, predictions, strict=True))
         files: dict[str, dict] = {path.name: {q.id: each.text for q, each in pairs}}
+        if is_stdout(path):
+            write_text(path, json.dumps(files[path.name], indent=4) + "\n")
+            return
         files[f"nbest_{path.name}"] = {q.id: [*map(asdict, p.candidates)] for q, p in pairs}
         if self.allows_no_answer:
             is_usual = path.name == self.prediction_file  # these are the names in run_squad.py
