@@ -150,6 +150,7 @@ def __getattr__(name: str):
             import_module(home)
             if "tensorflow" in sys.modules:  # the search for devices prints notes, too
                 sys.modules["tensorflow"].config.list_physical_devices()
+                sys.modules["tensorflow"].get_logger().setLevel("WARNING")  # INFO in notebooks
     return getattr(sys.modules[home], _CONSTANTS.get(name, name))
 
 

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.extra, pytest.mark.slow]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PARAMETERS = {
     "1_pretrain_on_your_text": {"num_steps": 111, "vocabulary_size": 600},
-    "2_fine_tune_and_serve": {"num_epochs": 1, "rows_per_label": 10},
+    "2_fine_tune_and_serve": {"num_epochs": 1, "num_labelled": 16},
     "3_questions_and_answers": {"num_people": 20, "num_epochs": 1},
     "4_import_compare_export": {},
     "5_reproduce_an_ablation": {"num_steps": 111, "num_epochs": 1},
