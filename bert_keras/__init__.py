@@ -51,7 +51,6 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.runs.pretrain import pretrain as pretrain
     from bert_keras.runs.recipes import FinetuneRecipe as FinetuneRecipe
     from bert_keras.runs.recipes import PretrainRecipe as PretrainRecipe
-    from bert_keras.serving.client import AsyncClient as AsyncClient
     from bert_keras.serving.client import Client as Client
     from bert_keras.serving.limits import Limits as Limits
     from bert_keras.serving.server import running_server as running_server
@@ -132,7 +131,7 @@ _NAMES = {
     "bert_keras.checkpoints.conversion": "convert",
     "bert_keras.serving.server": "serve running_server",
     "bert_keras.serving.limits": "Limits",
-    "bert_keras.serving.client": "Client AsyncClient",
+    "bert_keras.serving.client": "Client",
     "bert_keras.exporting.export": "export",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}

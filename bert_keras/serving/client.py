@@ -4,7 +4,7 @@ import base64
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +28,30 @@ class _UnavailableError(InputError):
         self.seconds = seconds
 
 
-class _BaseClient:
-    """The arguments, requests, predictions and errors of `Client` and `AsyncClient`."""
+class Client(contextlib.AbstractContextManager):
+    """Sends instances to one model and keeps the connections open. Threads may share a client;
+    a coroutine may await `asyncio.to_thread(client.predict, instances)`.
 
-    _http_class: str  # of httpx
+    Args:
+        url: http://HOST:PORT/v1/models/NAME; append /versions/N to select one version.
+        timeout: The most seconds that a request may take, up to a day (86400).
+        num_attempts: How often a request is sent, at growing intervals, while no server responds
+            or the server reports that it is busy (HTTP status 503 or 429).
+        batch_size: The most instances in one request.
+
+    Raises:
+        InputError: If `url` is not the URL of a model, if `num_attempts` or `batch_size` is less
+            than 1, or if `timeout` is out of range.
+
+    Example:
+
+    ```python
+    export("film-critic", "saved_models/film-critic/1")
+    with running_server("saved_models/film-critic") as url:
+        with Client(f"{url}/v1/models/film-critic") as client:
+            print(client.predict(["a good film"]))
+    ```
+    """
 
     def __init__(
         self, url: str, *, timeout: float = 60.0, num_attempts: int = 4, batch_size: int = 32
@@ -48,11 +68,47 @@ class _BaseClient:
                 "followed by /versions/N to select one version"
             )
         self._url = f"{match[1]}:predict"
-        self._http: Any = getattr(httpx, self._http_class)(
+        self._http = httpx.Client(
             headers={"Content-Type": "application/json"},
             timeout=timeout,
             verify=url.startswith("https:"),  # reading the certificates takes 40 ms
         )
+
+    def predict(self, instances: Iterable, *, signature_name: str | None = None) -> list:
+        """Return one prediction for each instance, in the order of the instances.
+
+        Args:
+            instances: If the signature has one input, each instance is a value; otherwise it is a
+                dict {input name: value}. Bytes and NumPy arrays are converted to JSON.
+            signature_name: Name of the signature; None for serving_default.
+
+        Returns:
+            A list of predictions. A prediction is a value if the signature has one output;
+            otherwise it is a dict {output name: value}.
+
+        Raises:
+            InputError: If the server rejects a request, with the server's message; if no server
+                responds in time; or if the number of predictions differs from that of instances.
+        """
+        batches = self.batches(instances, signature_name=signature_name)
+        return [prediction for batch in batches for prediction in batch]
+
+    def batches(self, instances: Iterable, *, signature_name: str | None = None) -> Iterator[list]:
+        """Like `predict`, but yields the predictions of each request when its response arrives."""
+        for body, count in self._requests(instances, signature_name):
+            yield self._attempts()(self._send, body, count)
+
+    def _send(self, body: bytes, count: int) -> list:
+        with self._errors():
+            response = self._http.post(self._url, content=body)
+        return self._predictions(response, count)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _requests(
         self, instances: Iterable, signature_name: str | None
@@ -66,7 +122,7 @@ class _BaseClient:
             body = json.dumps({**named, "instances": batch}, default=_json_value)
             yield body.encode(), len(batch)
 
-    def _retry_policy(self) -> dict[str, Any]:
+    def _attempts(self) -> "tenacity.Retrying":
         import tenacity
 
         backoff = tenacity.wait_exponential(multiplier=0.25, max=8) + tenacity.wait_random(0, 0.25)
@@ -76,12 +132,12 @@ class _BaseClient:
             seconds = error.seconds if isinstance(error, _UnavailableError) else None
             return backoff(state) if seconds is None else seconds
 
-        return {
-            "retry": tenacity.retry_if_exception_type(_UnavailableError),
-            "stop": tenacity.stop_after_attempt(self.num_attempts),
-            "wait": wait,
-            "reraise": True,
-        }
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(_UnavailableError),
+            stop=tenacity.stop_after_attempt(self.num_attempts),
+            wait=wait,
+            reraise=True,
+        )
 
     def _predictions(self, response: "httpx.Response", count: int) -> list:
         try:
@@ -124,121 +180,6 @@ class _BaseClient:
                 f"no server responds at {self._url} ({str(error) or type(error).__name__}); start "
                 "one with bert-keras serve"
             ) from error
-
-
-class Client(_BaseClient, contextlib.AbstractContextManager):
-    """Sends instances to one model and keeps the connections open. Threads may share a client.
-
-    Args:
-        url: http://HOST:PORT/v1/models/NAME; append /versions/N to select one version.
-        timeout: The most seconds that a request may take, up to a day (86400).
-        num_attempts: How often a request is sent, at growing intervals, while no server responds
-            or the server reports that it is busy (HTTP status 503 or 429).
-        batch_size: The most instances in one request.
-
-    Raises:
-        InputError: If `url` is not the URL of a model, if `num_attempts` or `batch_size` is less
-            than 1, or if `timeout` is out of range.
-
-    Example:
-
-    ```python
-    export("film-critic", "saved_models/film-critic/1")
-    with running_server("saved_models/film-critic") as url:
-        with Client(f"{url}/v1/models/film-critic") as client:
-            print(client.predict(["a good film"]))
-    ```
-    """
-
-    _http_class = "Client"
-
-    def predict(self, instances: Iterable, *, signature_name: str | None = None) -> list:
-        """Return one prediction for each instance, in the order of the instances.
-
-        Args:
-            instances: If the signature has one input, each instance is a value; otherwise it is a
-                dict {input name: value}. Bytes and NumPy arrays are converted to JSON.
-            signature_name: Name of the signature; None for serving_default.
-
-        Returns:
-            A list of predictions. A prediction is a value if the signature has one output;
-            otherwise it is a dict {output name: value}.
-
-        Raises:
-            InputError: If the server rejects a request, with the server's message; if no server
-                responds in time; or if the number of predictions differs from that of instances.
-        """
-        batches = self.batches(instances, signature_name=signature_name)
-        return [prediction for batch in batches for prediction in batch]
-
-    def batches(self, instances: Iterable, *, signature_name: str | None = None) -> Iterator[list]:
-        """Like `predict`, but yields the predictions of each request when its response arrives."""
-        import tenacity
-
-        for body, count in self._requests(instances, signature_name):
-            yield tenacity.Retrying(**self._retry_policy())(self._send, body, count)
-
-    def _send(self, body: bytes, count: int) -> list:
-        with self._errors():
-            response = self._http.post(self._url, content=body)
-        return self._predictions(response, count)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class AsyncClient(_BaseClient, contextlib.AbstractAsyncContextManager):
-    """Same as `Client`, with the same arguments, but for asyncio.
-
-    Many calls of `predict` may be awaited at the same time.
-
-    Example:
-
-    ```python
-    export("film-critic", "saved_models/film-critic/1")
-
-
-    async def predictions(url):
-        async with AsyncClient(f"{url}/v1/models/film-critic") as client:
-            return await client.predict(["a good film"])
-
-
-    with running_server("saved_models/film-critic") as url:
-        print(asyncio.run(predictions(url)))
-    ```
-    """
-
-    _http_class = "AsyncClient"
-
-    async def predict(self, instances: Iterable, *, signature_name: str | None = None) -> list:
-        """Same as `Client.predict`, but asynchronous."""
-        batches = self.batches(instances, signature_name=signature_name)
-        return [prediction async for batch in batches for prediction in batch]
-
-    async def batches(
-        self, instances: Iterable, *, signature_name: str | None = None
-    ) -> AsyncIterator[list]:
-        """Same as `Client.batches`, but asynchronous."""
-        import tenacity
-
-        for body, count in self._requests(instances, signature_name):
-            yield await tenacity.AsyncRetrying(**self._retry_policy())(self._send, body, count)
-
-    async def _send(self, body: bytes, count: int) -> list:
-        with self._errors():
-            response = await self._http.post(self._url, content=body)
-        return self._predictions(response, count)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._http.aclose()
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
 
 def _json_value(value: Any) -> object:

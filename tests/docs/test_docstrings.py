@@ -18,7 +18,7 @@ OBJECTS = NAMES | METHODS
 USED = NAMES | {"asyncio": asyncio, "Path": Path, "dataclasses": dataclasses, "np": np}
 SLOW = {
     *("TaskRun", "finetune", "pretrain", "export", "model.export"),
-    *("serve", "running_server", "Client", "AsyncClient", "read_curves"),
+    *("serve", "running_server", "Client", "read_curves"),
 }
 WITHOUT = {"encode_masked"}  # its example is that of BertMaskedLM
 

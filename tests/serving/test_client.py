@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.serving.client import AsyncClient, Client
+from bert_keras.serving.client import Client
 
 URL = "http://host:8501/proxied/v1/models/m/versions/3"
 BUSY = (503, '{"error": "come later"}', {"Retry-After": "0"})
@@ -120,21 +120,17 @@ def test_a_busy_server_and_a_lost_connection_are_retried(answer):
 def test_attempts_are_limited_and_rejected_requests_are_not_retried(
     answer, reply, attempts, message
 ):
-    async def predict_async():
-        async with AsyncClient(URL, num_attempts=2) as client:
-            return await client.predict([1])
-
-    for call in (lambda: predict(URL, [1], num_attempts=2), lambda: asyncio.run(predict_async())):
-        requests = answer(reply, reply)
-        with pytest.raises(InputError, match=message):
-            call()
-        assert len(requests) == attempts
+    requests = answer(reply, reply)
+    with pytest.raises(InputError, match=message):
+        predict(URL, [1], num_attempts=2)
+    assert len(requests) == attempts
 
 
-def test_async_calls_run_in_parallel_and_keep_their_order(server_of):
+def test_calls_of_coroutines_keep_their_order(server_of):
     async def predict_all(url):
-        async with AsyncClient(url, batch_size=2) as client:
-            return await asyncio.gather(*(client.predict([n, n + 1, n + 2]) for n in range(20)))
+        with Client(url, batch_size=2) as client:
+            calls = (asyncio.to_thread(client.predict, [n, n + 1, n + 2]) for n in range(20))
+            return await asyncio.gather(*calls)
 
     url = f"{server_of('half_plus_two')}/v1/models/half_plus_two"
     for n, predictions in enumerate(asyncio.run(predict_all(url))):
