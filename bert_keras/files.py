@@ -121,15 +121,16 @@ def readable_size(num_bytes: float) -> str:
     return f"{num_bytes:,.{min(power, 1)}f} {units[power]}"
 
 
-def check_output(path: StrPath) -> None:
+def check_output(path: StrPath, *, suffix: str = "") -> None:
     """Checks before long work that the file `path` can be written; writes nothing.
 
     Raises:
-        InputError: `path` is a folder or a device, its name is too long, or one of its parents is a
-            file or not writable.
+        InputError: `path` is a folder or a device, its name is too long or does not end in
+            `suffix`, or one of its parents is a file or not writable.
     """
     if is_stdout(path):
         return
+    check(os.fspath(path).endswith(suffix), f"{path}: expected a name that ends in {suffix}")
     what = "a folder" if os.path.isdir(path) else "no regular file"
     is_free = os.path.isfile(path) or not os.path.exists(path)
     check(is_free, f"{path} is {what}; name a file to write")

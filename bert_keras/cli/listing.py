@@ -26,10 +26,10 @@ MEASURED = {
 }
 
 
-def _rows(what: str) -> dict[str, str]:
-    if what == "tasks":
+def _rows(kind: str) -> dict[str, str]:
+    if kind == "tasks":
         return TASKS | {name: f"another name of {task}" for name, task in ALIASES.items()}
-    if what == "models":
+    if kind == "models":
         names = {name: f"on Hugging Face: {kind}" for name, kind in hub_names().items()}
         return {
             name: f"{config.num_layers} layers of {config.hidden_size}, {config.num_heads} heads, "
@@ -41,16 +41,16 @@ def _rows(what: str) -> dict[str, str]:
 
 @command(
     option(
-        "what",
-        "WHAT",
-        "tasks, recipes or models (sizes and relatives of BERT)",
+        "kind",
+        "KIND",
+        "tasks, recipes or models (sizes of BERT and its variants, and names on the Hub)",
         choices=("tasks", "recipes", "models"),
     ),
     examples="  bert-keras list tasks",
 )
 def list_(options: argparse.Namespace) -> None:
     """List the names of tasks, recipes or models."""
-    rows = _rows(options.what)
+    rows = _rows(options.kind)
     width = 2 + max(map(len, rows))
     for name, text in rows.items():
         print(f"{name:<{width}}{text}")

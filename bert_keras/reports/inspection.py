@@ -35,7 +35,7 @@ def inspect_texts(
     head, the `num_tokens` most probable tokens of its masked words.
     """
     check(num_tokens >= 1, f"the number of tokens to show is {num_tokens}; expected at least 1")
-    check_output(output)
+    check_output(output, suffix=".html")
     checkpoint = open_text_checkpoint(pretrained)
     metadata, vocabulary = checkpoint.metadata, checkpoint.vocabulary
     # Invalid texts raise an error before the weights are read.

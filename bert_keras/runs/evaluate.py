@@ -67,7 +67,7 @@ def evaluate(
     ```
     """
     if report is not None:
-        check_output(report)
+        check_output(report, suffix=".html")
     result = model_predictions(model, task=task, data=data, split=split, changes=changes)
     result.task.check_labels(result.examples)
     predicted = result.predict()
