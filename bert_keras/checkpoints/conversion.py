@@ -12,7 +12,7 @@ from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.pretrained import LoadReport, build_model, checkpoint_of_model
 from bert_keras.checkpoints.tensors import StoredTensor, of_array
-from bert_keras.errors import InputError, check, check_name, counted
+from bert_keras.errors import InputError, check, check_name, counted, listed
 from bert_keras.families import FAMILIES, family_of
 from bert_keras.models import MODELS
 from bert_keras.models.replaced_tokens import generator_config, generator_size
@@ -31,7 +31,6 @@ _STUDENTS = {
 # Ends of the names of weights that have a row for each token.
 _VOCABULARY_WEIGHTS = ("embeddings/token", "masked_lm/decoder", "masked_lm/output_bias")
 _WITH_STATE = ("bert-keras", "google")  # formats that store the training state
-_NUM_EXAMPLES = 3  # tokens that a note names
 
 
 def convert(  # noqa: PLR0913 - public; each argument is optional
@@ -236,9 +235,9 @@ def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
     subtokens = {n: subtoken_ids(token, vocabulary) for n, token in zip(ids, added, strict=True)}
     notes = [f"{counted(len(added), 'new token')}, {len(unused):,} of them instead of [unusedN]"]
     if known:
-        notes.append(f"the vocabulary has already {_examples(known)}")
+        notes.append(f"the vocabulary has already {listed(known, most=3)}")
     if unknown := [tokens[n] for n in ids if vocabulary.unk_id in subtokens[n]]:
-        notes.append(f"[UNK] is among the former subtokens of {_examples(unknown)}")
+        notes.append(f"[UNK] is among the former subtokens of {listed(unknown, most=3)}")
     if checkpoint.state is not None:
         notes.append("the training state is left out, because it has no averages of new tokens")
     tensors = dict(checkpoint.tensors)
@@ -298,9 +297,3 @@ def _extended_table(
         return new
 
     return of_array(shape, extended)
-
-
-def _examples(tokens: Sequence[str]) -> str:
-    """Returns the number of tokens and the first of them."""
-    more = ", ..." if len(tokens) > _NUM_EXAMPLES else ""
-    return f"{len(tokens):,} of the tokens: {', '.join(tokens[:_NUM_EXAMPLES])}{more}"

@@ -17,21 +17,14 @@ OUTPUT_SCALE = 0.2  # of the last kernel of each attention and feed-forward netw
 
 def check_local_attention(config: BertConfig) -> None:
     """Raises InputError if `start_with_local_attention` does not support a configuration."""
-    head_size = config.hidden_size // config.num_heads
-    problems = {
-        "rotary positions": config.is_rotary,
-        "blocks that share their weights": config.shares_layers,
-        "embeddings of another size than the hidden states": config.embedding_size,
-        "one head": config.num_heads == 1,
-        "heads of an odd size": head_size % 2,
-        "a hidden size that is not a multiple of 4": config.hidden_size % 4,
-    }
-    for problem, is_present in problems.items():
-        check(
-            not is_present,
-            f"initial_weights is local-attention, but the size has {problem}; choose another size "
-            "or initial_weights=normal",
-        )
+    has_parts = not (config.is_rotary or config.shares_layers or config.embedding_size)
+    is_even = config.hidden_size // config.num_heads % 2 == 0 and config.hidden_size % 4 == 0
+    check(
+        has_parts and is_even and config.num_heads > 1,
+        "initial_weights is local-attention, which needs learned positions, several heads of an "
+        "even size, a hidden size that is a multiple of 4, and neither shared blocks nor an "
+        "embedding_size; choose another size or initial_weights=normal",
+    )
 
 
 def start_with_local_attention(encoder: BertEncoder) -> None:

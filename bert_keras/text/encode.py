@@ -1,7 +1,7 @@
 """Encodes texts as the inputs of a model."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -19,7 +19,6 @@ def encode(
     text_pairs: Sequence[str] | None = None,
     *,
     max_length: int,
-    num_columns: Callable[[int, int], int] = min,
 ) -> dict[str, np.ndarray]:
     """Encodes texts, or pairs of texts, as rows of `[CLS] text [SEP] text_pair [SEP]`.
 
@@ -29,11 +28,10 @@ def encode(
         text_pairs: The second text of each row.
         max_length: Maximum number of tokens of a row, special tokens included. A longer row loses
             tokens at the end of its longer text.
-        num_columns: Returns T for the length of the longest row and `max_length`; by default T is
-            the length of the longest row.
 
     Returns:
-        `input_ids`, `input_mask` (1 for a token, 0 for padding) and `segment_ids`, int32 [B,T].
+        `input_ids`, `input_mask` (1 for a token, 0 for padding) and `segment_ids`, int32 [B,T],
+        where T is the length of the longest row.
 
     Raises:
         InputError: `texts` and `text_pairs` differ in number, one of them is a single string or
@@ -48,9 +46,7 @@ def encode(
     """
     columns = checked_columns(texts, text_pairs)
     ids = [tokenizer.ids_batch(column) for column in columns]
-    return pack(
-        *ids, vocabulary=tokenizer.vocabulary, max_length=max_length, num_columns=num_columns
-    )
+    return pack(*ids, vocabulary=tokenizer.vocabulary, max_length=max_length)
 
 
 def encode_masked(

@@ -208,16 +208,6 @@ def test_a_tf1_saver_restores_the_written_files(tmp_path):
         np.testing.assert_array_equal(array, reader.get_tensor(name))
 
 
-def test_the_toy_checkpoint_comes_back_byte_for_byte(shared_data, tmp_path):
-    toy = shared_data / "checkpoints" / "keras_bert_test_checkpoint"
-    checkpoint = open_checkpoint(toy)
-    assert (checkpoint.metadata.model, checkpoint.state.step) == ("BertPretrainer", 20)
-    write_checkpoint(checkpoint, tmp_path / "ours", format="bert-keras")
-    write_checkpoint(open_checkpoint(tmp_path / "ours"), tmp_path / "back", format="google")
-    assert_same_variables(toy / "bert_model.ckpt", tmp_path / "back" / "bert_model.ckpt")
-    assert open_checkpoint(tmp_path / "back").vocabulary == checkpoint.vocabulary
-
-
 @pytest.mark.parametrize(
     ("name", "count", "weights"),
     [("uncased_L-4_H-256_A-4", 78, 11_267_900), ("chinese_L-12_H-768_A-12", 206, 102_882_442)],
