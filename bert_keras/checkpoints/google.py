@@ -116,7 +116,9 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     if slots and STEP in ignore:
         unused.append(STEP)
     elif slots:
-        check(step, f"the checkpoint has no {STEP}; leave out Adam's averages: ignore=({STEP!r},)")
+        if step is None:
+            remedy = f"leave out Adam's averages: ignore=({STEP!r},)"
+            raise InputError(f"the checkpoint has no {STEP}; {remedy}")
         momentums, velocities = (
             ours({n.removesuffix(end): t for n, t in slots.items() if n.endswith(end)})
             for end in (MOMENTUM, VELOCITY)
