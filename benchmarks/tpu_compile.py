@@ -43,7 +43,7 @@ TOPOLOGY = "v5e:2x2"
 # Tokens of the records for which a recipe is meant, if not 128.
 LENGTHS = {
     "demo": 64,
-    **dict.fromkeys(("paper-512", "distilbert", "roberta-base", "albert-base"), 512),
+    **dict.fromkeys(("paper-512", "distilbert"), 512),
 }
 HEADS = ("batch x length", "arguments GiB", "temporary GiB", "total GiB", "TFLOP", "compiled in s")
 

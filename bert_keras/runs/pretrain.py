@@ -210,7 +210,7 @@ def compiled_pretrainer(inputs: PretrainInputs) -> TaskModel | Distiller:
             ),
             weight_decay_rate=recipe.weight_decay_rate,
             beta_2=recipe.beta_2,
-            bias_correction=recipe.bias_correction or recipe.optimizer == "lamb",
+            bias_correction=recipe.bias_correction,
             max_gradient_norm=recipe.max_gradient_norm,
         ),
         loss=inputs.objective.losses(),

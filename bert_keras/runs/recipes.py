@@ -50,9 +50,9 @@ class PretrainRecipe:
     weight_decay_rate: float = 0.01
     # "linear" decays to 0 from step 0 on. "warmup-stable-decay" keeps the peak until the last 20 %.
     schedule: str = "linear"
-    optimizer: str = "adamw"  # or "lamb" or "muon"
-    beta_2: float = 0.999  # of AdamW and LAMB, and of the weights that Muon leaves to AdamW
-    bias_correction: bool = False  # of AdamW; the original has none; LAMB always has it
+    optimizer: str = "adamw"  # or "muon"
+    beta_2: float = 0.999  # of AdamW, and of the weights that Muon leaves to it
+    bias_correction: bool = False  # of AdamW; the original has none
     max_gradient_norm: float = 1.0  # clips the global norm of the gradients; 0 for no limit
     gradient_accumulation_steps: int = 1  # parts of the batch of each device
     gradient_checkpointing: bool = False  # recompute each block in the backward pass: less memory
@@ -93,7 +93,7 @@ class PretrainRecipe:
         check_range(self, "more than 0, up to 1", "generator_size")
         check_range(self, "a number above 0", "learning_rate", "initializer_stddev")
         check_range(self, "0 or a number above it", "weight_decay_rate", "max_gradient_norm")
-        check_choice(self, "optimizer", ("adamw", "lamb", "muon"))
+        check_choice(self, "optimizer", ("adamw", "muon"))
         check_choice(self, "schedule", ("linear", "warmup-stable-decay"))
         check_choice(self, "objective", PRETRAINING_OBJECTIVES)
         check_choice(self, "initial_weights", ("normal", "local-attention"))
@@ -297,19 +297,6 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     ),
     # For records of plain ids and --objective full-sentences (docs/how-to/pretrain-relatives.md).
     "roberta-tiny": dataclasses.replace(TINY_HOUR, size="roberta-tiny"),
-    # Liu et al. 2019, table 9: records of 512 tokens in batches of 8 thousand.
-    # gradient_accumulation_steps is chosen for 8 GPUs.
-    "roberta-base": PretrainRecipe(
-        size="roberta-base",
-        batch_size=8_192,
-        num_steps=500_000,
-        num_warmup_steps=24_000,
-        learning_rate=6e-4,
-        beta_2=0.98,
-        max_gradient_norm=0.0,
-        gradient_accumulation_steps=32,
-        steps_per_log=100,
-    ),
     # For records of plain ids and --objective sop (docs/how-to/pretrain-relatives.md).
     "albert-tiny": dataclasses.replace(
         TINY_HOUR, size="albert-tiny", mask_unit="word", max_ngram=3
@@ -329,20 +316,6 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         objective="replaced-token",
         generator_size=1.0,
         replacement="100-0-0",
-    ),
-    # Lan et al. 2019, sections 3.1 and 4.1, with the warmup of its code and records of 512 tokens.
-    # gradient_accumulation_steps is chosen for 8 GPUs.
-    "albert-base": PretrainRecipe(
-        size="albert-base",
-        optimizer="lamb",
-        batch_size=4_096,
-        num_steps=125_000,
-        num_warmup_steps=3_125,
-        learning_rate=1.76e-3,
-        gradient_accumulation_steps=16,
-        mask_unit="word",
-        max_ngram=3,
-        steps_per_log=100,
     ),
 }
 

@@ -1,4 +1,4 @@
-"""The optimizers AdamW, as in the original BERT, LAMB and Muon."""
+"""The optimizers AdamW, as in the original BERT, and Muon."""
 
 import re
 from collections import defaultdict
@@ -340,31 +340,6 @@ class BertAdamW(BertOptimizer):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class Lamb(BertOptimizer):
-    """LAMB: algorithm 2 of You et al. 2020, "Large batch optimization for deep learning".
-
-        r = m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + epsilon) + decay w
-        w = w - rate (|w| / |r|) r
-
-    m and v are those of `BertAdamW`. |w| / |r| is 1 if either norm is 0, and for the weights
-    without decay, as in the code of the authors.
-    """
-
-    def __init__(self, learning_rate=1e-3, *, bias_correction=True, name: str = "lamb", **kwargs):
-        super().__init__(learning_rate, bias_correction=bias_correction, name=name, **kwargs)
-
-    def update_step(self, gradient, variable, rate, *, gain, beta_powers):
-        update = self._averaged(gradient, variable, gain=gain, beta_powers=beta_powers)
-        ratio = 1.0
-        if not is_exempt(variable.path):
-            update += self._state_of(variable)[-1] * variable
-            weight_norm, norm = ops.norm(variable), ops.norm(update)
-            ratio = ops.divide_no_nan(weight_norm, norm)
-            ratio = ops.where((weight_norm > 0) & (norm > 0), ratio, 1.0)
-        variable.assign(variable - rate * ratio * update)
-
-
-@keras.saving.register_keras_serializable(package="bert_keras")
 class Muon(BertAdamW):
     """Muon for the matrices of the encoder's layers, and AdamW for all other weights.
 
@@ -440,4 +415,4 @@ def _in_shape(matrix, shape):
     return matrix if tuple(matrix.shape) == tuple(shape) else ops.transpose(matrix)
 
 
-OPTIMIZERS = {"adamw": BertAdamW, "lamb": Lamb, "muon": Muon}
+OPTIMIZERS = {"adamw": BertAdamW, "muon": Muon}

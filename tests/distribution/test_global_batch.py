@@ -62,7 +62,6 @@ def mirrored(devices: int):
         slow(4, 1, False, "adamw"),
         (2, 2, False, "adamw"),
         slow(2, 2, False, "muon"),
-        slow(2, 2, False, "lamb"),
         slow(2, 2, True, "adamw"),
     ],
 )
@@ -133,7 +132,7 @@ def test_the_step_is_traced_once_and_the_end_of_the_data_is_no_step():
     assert model.optimizer.iterations == 20
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", slow("lamb"), slow("muon")])
+@pytest.mark.parametrize("optimizer", ["adamw", slow("muon")])
 def test_sums_of_the_step_do_not_depend_on_the_order_of_readers(optimizer):
     """AddN starts with the first input whose buffer no other operation reads.
 

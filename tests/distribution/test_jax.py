@@ -52,7 +52,7 @@ np.savez(sys.argv[2], **trained(sys.argv[1]))
 EIGHT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "lamb", "muon"])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_eight_devices_give_the_weights_of_tensorflow(tmp_path, optimizer):
     under_jax(CODE, optimizer, tmp_path / "jax.npz", **EIGHT)
     theirs = np.load(tmp_path / "jax.npz")

@@ -98,7 +98,11 @@ def finished_run(tmp_path_factory):
     """A folder with records, a checkpoint and a run of RECIPE from it; and the run's output."""
     folder, printed = tmp_path_factory.mktemp("runs"), io.StringIO()
     write_checkpoint(checkpoint_of("BertPretrainer", step=3), folder / "start", format="google")
-    parts = {"records": records_in(folder), "output": folder / "run", "start": folder / "start"}
+    parts = {
+        "records": records_in(folder),
+        "output": folder / "run",
+        "pretrained": folder / "start",
+    }
     with contextlib.redirect_stdout(printed):
         assert pretrain(RECIPE, **parts).scores["steps"] == 8
     return folder, printed.getvalue()
@@ -154,7 +158,11 @@ def test_a_continued_run_equals_single_training_steps(finished_run):
 def test_an_interrupted_run_continues_from_its_state(finished_run, tmp_path):
     """The run is interrupted at step 8, its last step, before this step is saved."""
     folder, _ = finished_run
-    parts = {"records": folder / "records", "output": tmp_path / "run", "start": folder / "start"}
+    parts = {
+        "records": folder / "records",
+        "output": tmp_path / "run",
+        "pretrained": folder / "start",
+    }
     shutil.copytree(folder / "run", tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "model")
     states = tmp_path / "run" / "checkpoints"
@@ -264,14 +272,22 @@ def test_changed_records_are_refused(finished_run, tmp_path):
     (train,) = (tmp_path / "records").glob("train*")
     shutil.copy(train, train.with_name("train-2.tfrecord"))
     train.write_bytes(train.read_bytes() * 2)
-    parts = {"records": tmp_path / "records", "output": tmp_path / "run", "start": folder / "start"}
+    parts = {
+        "records": tmp_path / "records",
+        "output": tmp_path / "run",
+        "pretrained": folder / "start",
+    }
     with pytest.raises(InputError, match=rf"the file {train.name}; the file train-2"):
         pretrain(RECIPE, **parts)
 
 
 def test_a_run_that_another_process_writes_is_refused(finished_run):
     folder, _ = finished_run
-    parts = {"records": folder / "records", "output": folder / "run", "start": folder / "start"}
+    parts = {
+        "records": folder / "records",
+        "output": folder / "run",
+        "pretrained": folder / "start",
+    }
     with (
         locked_folder(folder / "run"),
         pytest.raises(InputError, match=r"another process is writing"),

@@ -72,7 +72,6 @@ def test_the_optimizer_is_that_of_the_recipe(records):
     assert float(optimizer.learning_rate) == pytest.approx(4e-3)  # a linear decay would be at 3/8
     assert not optimizer_of().bias_correction
     assert optimizer_of(bias_correction=True).bias_correction
-    assert optimizer_of(optimizer="lamb").bias_correction
 
 
 def test_pretraining_writes_a_model_scores_and_curves(pretrained):
