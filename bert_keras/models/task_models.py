@@ -6,7 +6,7 @@ from typing import TypeVar
 import keras
 from keras import ops
 
-from bert_keras.config import BertConfig
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.data.preprocessor import ChoicePreprocessor
 from bert_keras.distribution.model import GlobalBatchModel
 from bert_keras.errors import check
@@ -136,6 +136,20 @@ class BertClassifier(TextInputs, TaskModel):
     def call(self, inputs, training=False):
         encoded = self.encoder(inputs, training=training)
         return self.classification(encoded["pooled_output"], training=training)
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        """Builds the model; `window_pooling`, an argument until 0.2.0, is ignored."""
+        arguments = {name: value for name, value in config.items() if name != "window_pooling"}
+        return super().from_config(arguments, custom_objects)
+
+    @classmethod
+    def from_metadata(cls, metadata: ModelMetadata, **options):
+        """Builds the model; refuses one that 0.2.0 fine-tuned on windows of long texts."""
+        long_texts = metadata.task.get("long_texts")
+        found = f"the model reads windows of long texts, long_texts={long_texts}, as 0.2.0 did"
+        check(long_texts not in ("mean", "max"), f"{found}; fine-tune it again")
+        return super().from_metadata(metadata, **options)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")

@@ -240,3 +240,12 @@ def test_a_compiled_model_that_keras_loads_continues_its_training(tmp_path):
         np.testing.assert_array_equal(ours, theirs)
     again.train_on_batch(x, y, sample_weight=weights)
     assert int(again.optimizer.iterations) == 2
+
+
+def test_the_pooling_of_windows_of_0_2_is_ignored_or_refused():
+    model = new_model(BertClassifier)
+    config = {**model.get_config(), "window_pooling": "mean"}
+    assert BertClassifier.from_config(config).get_config() == model.get_config()
+    metadata = dataclasses.replace(model.new_metadata(), task={"long_texts": "mean"})
+    with pytest.raises(InputError, match="long_texts=mean"):
+        BertClassifier.from_metadata(metadata)
