@@ -197,7 +197,7 @@ MISTAKES = {
         "ß",
     ),
     "no pages": ("inspect none text -o new.html", "none"),
-    "a page of another kind": ("inspect none text -o new.pdf", ".html"),
+    "a page of another kind": ("inspect classifier text -o new.pdf", ".html"),
     "served folder": ("serve none", "none"),
     "version folder": ("serve saved/damaged/1", "saved/damaged"),
     "no version": ("serve saved/empty", "saved/empty"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint
-from bert_keras.checkpoints.hub import downloaded, is_name, nearest
+from bert_keras.checkpoints.hub import is_name, located
 from bert_keras.errors import InputError, check, check_name
 from bert_keras.files import atomic_folder, is_remote
 
@@ -52,12 +52,9 @@ def open_checkpoint(
             be downloaded.
     """
     name = os.fspath(path)
-    if is_name(path):
-        path = downloaded(name, revision)
-    else:
-        check(revision is None, f"revision is {revision!r}, but {name} is no name of Hugging Face")
-    check(not is_remote(path), f"{path} is not on this machine; copy its folder to this machine")
-    path = Path(path)
+    found = f"revision is {revision!r}, but {name} is no name of Hugging Face"
+    check(revision is None or is_name(path), found)
+    path = located(path, revision=revision)
     if (format := _format_of(path)) is None:
         raise InputError(_why_unknown(path))
     try:
@@ -73,8 +70,6 @@ def open_checkpoint(
 
 
 def _why_unknown(path: Path) -> str:
-    if not path.exists():
-        return f"{path} does not exist; expected the folder of a checkpoint{nearest(str(path))}"
     if path.is_file():
         return f"{path} is a file; give the folder of the checkpoint"
     # A run's model is preferred to its training checkpoints.

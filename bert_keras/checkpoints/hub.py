@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bert_keras.errors import InputError, check, require
 from bert_keras.families import hub_names
+from bert_keras.files import is_remote
 
 HUGGING_FACE, KAGGLE = "hf://", "kaggle://"
 # At most one slash, so that no longer path is asked for: "klue/bert-base@main".
@@ -22,6 +23,17 @@ def is_name(path: str | os.PathLike) -> bool:
     if not isinstance(path, str) or os.path.exists(path) or os.path.exists(f"{path}.index"):  # TF1
         return False
     return path.startswith((HUGGING_FACE, KAGGLE)) or _NAME.fullmatch(path) is not None
+
+
+def located(path: str | os.PathLike, *, revision: str | None = None) -> Path:
+    """Returns the path of a checkpoint, downloaded if it is a name; InputError if there is none."""
+    if is_name(path):
+        return downloaded(str(path), revision)
+    check(not is_remote(path), f"{path} is not on this machine; copy its folder to this machine")
+    if not any(os.path.exists(f"{os.fspath(path)}{end}") for end in ("", ".index")):  # TF1
+        missing = f"{path} does not exist; expected the folder of a checkpoint"
+        raise InputError(f"{missing}{nearest(str(path))}")
+    return Path(path)
 
 
 @cache

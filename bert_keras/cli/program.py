@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from bert_keras.arguments import Parser, one_of
+from bert_keras.checkpoints.hub import located
 from bert_keras.downstream.names import task_names
 from bert_keras.errors import check, import_tensorflow, run_command
 
@@ -132,14 +133,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             is_task = path in task_names() and not os.path.exists(path)
             check(not is_task, f"{path!r} is a task; expected a model, and --task {path}")
         if options.command not in CHECK_FIRST:
-            start_keras()
+            start_keras(options)
         chosen(options)
 
     return run_command(f"bert-keras {options.command}", run, debug=options.debug)
 
 
-def start_keras() -> None:
-    """Imports TensorFlow without its notes, unless Keras has another backend."""
+def start_keras(options: argparse.Namespace) -> None:
+    """Finds the checkpoints of a command, then imports TensorFlow if it is Keras' backend."""
+    for name in {"model", "pretrained", "teacher", "source"} & {*vars(options)}:
+        if path := getattr(options, name):
+            located(path)
     if os.environ.get("KERAS_BACKEND", "tensorflow") == "tensorflow":
         import_tensorflow(what="Keras without KERAS_BACKEND=jax")
         from bert_keras.distribution.numerics import add_in_one_order

@@ -83,7 +83,7 @@ def predict(options: argparse.Namespace) -> None:
     is_file = bool(options.data or options.output)
     expected = 'expected texts, such as predict MODEL "a text", or --data FILE with --output FILE'
     check(is_file != bool(options.texts) and bool(options.data) == bool(options.output), expected)
-    start_keras()
+    start_keras(options)
     if options.texts:
         from bert_keras.cli.answers import answers, lines
 

@@ -92,7 +92,7 @@ def pretrain(options: argparse.Namespace) -> None:
     changes = _changes(options, "num_steps")
     if not options.teacher:
         pretrain_settings(options.recipe, teacher=None, changes=changes)  # before TensorFlow
-    start_keras()
+    start_keras(options)
     from bert_keras.runs.pretrain import forecast, pretrain
 
     recipe, teacher = pretrain_settings(options.recipe, teacher=options.teacher, changes=changes)
@@ -156,7 +156,7 @@ def finetune(options: argparse.Namespace) -> None:
     )
     if not options.teacher and options.task in (*TASKS, *ALIASES):
         check_finetune_names(options.task, options.recipe, changes=changes)
-    start_keras()
+    start_keras(options)
     from bert_keras.runs.finetune import finetune
     from bert_keras.runs.study import study
 

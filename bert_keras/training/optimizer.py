@@ -204,16 +204,6 @@ class BertOptimizer(keras.optimizers.Optimizer):
         """Returns the arguments of `update_step` that do not depend on the weight."""
         return {"gain": gain, "beta_powers": self._beta_powers(gain.dtype)}
 
-    def _averaged(self, gradient, variable, *, gain, beta_powers):
-        """Updates momentum and velocity; returns the update of Adam, without weight decay."""
-        momentum, velocity, _ = self._state_of(variable)
-        m = momentum + gain * (1 - self.beta_1) * (gradient - momentum)
-        v = velocity + gain * (1 - self.beta_2) * (ops.square(gradient) - velocity)
-        momentum.assign(m)
-        velocity.assign(v)
-        m, v = m / (1 - beta_powers[0]), v / (1 - beta_powers[1])
-        return m / (ops.sqrt(v) + self.epsilon)
-
     def _state_of(self, variable):
         """Returns the momentum, velocity and weight decay rate of a variable."""
         index = self._get_variable_index(variable)
@@ -311,8 +301,13 @@ class BertAdamW(BertOptimizer):
         if keras.config.backend() == "tensorflow":
             self._fused_step(gradient, variable, rate, gain=gain, beta_powers=beta_powers)
             return
-        update = self._averaged(gradient, variable, gain=gain, beta_powers=beta_powers)
-        update += self._state_of(variable)[-1] * variable
+        momentum, velocity, decay = self._state_of(variable)
+        m = momentum + gain * (1 - self.beta_1) * (gradient - momentum)
+        v = velocity + gain * (1 - self.beta_2) * (ops.square(gradient) - velocity)
+        momentum.assign(m)
+        velocity.assign(v)
+        m, v = m / (1 - beta_powers[0]), v / (1 - beta_powers[1])
+        update = m / (ops.sqrt(v) + self.epsilon) + decay * variable
         variable.assign(variable - rate * update)
 
     def _fused_step(self, gradient, variable, rate, *, gain, beta_powers) -> None:
