@@ -87,6 +87,6 @@ def nearest(name: str) -> str:
     folders = [str(each) for each in Path(name).parent.glob("*") if each.is_dir()]
     known = {each.rpartition("/")[2]: each for each in hub_names()}
     known |= {each: each for each in (*folders, *hub_names())}
-    close = get_close_matches(name, known, n=2) if name not in known else ()
-    near = dict.fromkeys(known[each] for each in close)
+    close = [name] if name in known else get_close_matches(name, known, n=2)
+    near = dict.fromkeys(known[each] for each in close if known[each] != name)
     return f"; did you mean {' or '.join(near)}?" if near else ""

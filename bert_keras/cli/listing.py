@@ -18,8 +18,8 @@ MEASURED = {
     "pretrain electra-tiny": "27 MB of text: loss 4.96 of 6.87 (generator) in 12 CPU minutes",
     "pretrain roberta-tiny": "9 MB of text: loss 6.74 of 7.46 after 2,000 steps",
     "pretrain albert-tiny": "9 MB of text: loss 6.70 of 7.03 after 2,000 steps",
-    "pretrain continue": "--from a tiny model, 4 MB of text: loss a character 1.88, was 2.19",
-    "finetune paper": "for base and larger; 13 tasks: the scores of transformers",
+    "pretrain continue": "--from a tiny model, 4 MB of text: loss 1.88 a character, before 2.19",
+    "finetune paper": "for base and larger, with the values of the paper; not run on base here",
     "finetune small-models": "hidden sizes below 768; tiny-hour on SST-2: 0.876 in 2.5 minutes",
     "finetune laptop": "for laptop-10min; on SST-2: 0.844",
     "finetune demo": "paragraphs of four topics: 0.863 in 25 CPU seconds",
@@ -31,11 +31,11 @@ def _rows(kind: str) -> dict[str, str]:
         return TASKS | {name: f"another name of {task}" for name, task in ALIASES.items()}
     if kind == "models":
         names = {name: f"on Hugging Face: {kind}" for name, kind in hub_names().items()}
-        return {
-            name: f"{config.num_layers} layers of {config.hidden_size}, {config.num_heads} heads, "
-            f"{config.vocab_size:,} tokens, {config.max_positions:,} positions"
-            for name, config in presets().items()
-        } | names
+        return names | {
+            f"size={name}": f"{size.num_layers} layers of {size.hidden_size}, {size.num_heads} "
+            f"heads, {size.vocab_size:,} tokens, {size.max_positions:,} positions"
+            for name, size in presets().items()
+        }
     return MEASURED
 
 
@@ -43,7 +43,7 @@ def _rows(kind: str) -> dict[str, str]:
     option(
         "kind",
         "KIND",
-        "tasks, recipes or models (sizes of BERT and its variants, and names on the Hub)",
+        "tasks, recipes or models (names on the Hub, and sizes for pretrain --set size=)",
         choices=("tasks", "recipes", "models"),
     ),
     examples="  bert-keras list tasks",

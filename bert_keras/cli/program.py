@@ -100,7 +100,7 @@ def command_parser() -> argparse.ArgumentParser:
             name,
             help=run.__doc__,
             description=run.__doc__,
-            epilog=f"example:\n{examples.strip()}",
+            epilog=f"example:\n{examples.strip(chr(10))}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         sub.former = former

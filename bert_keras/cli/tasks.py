@@ -122,7 +122,7 @@ def predict(options: argparse.Namespace) -> None:
     required("--output", "FILE", "a .npy file, or a .parquet file with the texts"),
     option("--dimensions", "N", "values of each embedding to keep (default: all)", type=int),
     option("--prompt", "NAME", "the prompt before each text (default: that of the model)"),
-    examples="  bert-keras embed all-MiniLM-L6-v2 --data lines.txt --output vectors.npy",
+    examples="  bert-keras embed runs/sts/model --data lines.txt --output vectors.npy",
     former={"--model": "the first argument, MODEL, and FILE is now --data FILE"},
 )
 def embed(options: argparse.Namespace) -> None:

@@ -115,7 +115,7 @@ def pretrain(options: argparse.Namespace) -> None:
 
 @command(
     option("task", "TASK", "see bert-keras list tasks", type=one_of(task_names, what="task")),
-    required("--from", "CHECKPOINT", "OUTPUT/model of a run, or any", dest="pretrained"),
+    required("--from", "CHECKPOINT", "a folder, or a name on Hugging Face", dest="pretrained"),
     option("--data", "DIR", "a folder of the task's official files, or tfds:NAME"),
     option("--train", "FILE", "a training file in place of --data"),
     option("--dev", "FILE", "a file of held-out examples (default: a tenth of --train)"),

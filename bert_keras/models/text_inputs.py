@@ -31,7 +31,8 @@ class TextInputs(Pretrained):
     Texts are a list, an array, a pandas column or a tensor of strings, or a `tf.data.Dataset` of
     batches of them. A tuple of columns means texts that belong together, such as pairs. Rows of
     similar length share a batch. Texts of more than `preprocessor.max_length` tokens lose their
-    ends, and a line on stderr counts them. Labels are names or numbers.
+    ends, and a line on stderr counts them. Labels are names or numbers. `validation_split` takes
+    rows at equal distances, so that both parts of texts that are sorted by label have all labels.
 
     Without `compile`, `fit` sets BertAdamW with warmup and decay and the loss of the kind of the
     labels, and prints this. `predict` returns what the server answers;
@@ -78,9 +79,11 @@ class TextInputs(Pretrained):
         if is_text(x):
             data = (columns_of(x), _listed(y), _listed(options.pop("sample_weight", None)))
             if (share := options.pop("validation_split", 0.0)) and held_out is None:
-                end = int(len(data[0][0]) * (1.0 - share))
-                held_out = [_part(each, slice(end, None)) for each in data]
-                data = [_part(each, slice(end)) for each in data]
+                ends = np.ceil(np.round(share * np.arange(len(data[0][0]) + 1), 6))
+                held_out, data = (
+                    [_part(each, np.flatnonzero(np.diff(ends) == is_held)) for each in data]
+                    for is_held in (1, 0)
+                )
             reader = self._reader()
             rows = self._rows(reader, *data)
             parts.append(rows)
@@ -276,11 +279,13 @@ def _num_batches(x, size: int) -> int:
     return len(x) if shape is None else -(-shape[0] // size)
 
 
-def _part(data, part: slice):
+def _part(data, rows: np.ndarray):
     """Returns some rows of columns, of labels or of weights."""
     if isinstance(data, tuple):
-        return tuple(column[part] for column in data)
-    return None if data is None else data[part]
+        return tuple(_part(column, rows) for column in data)
+    if isinstance(data, list):
+        return [data[row] for row in rows]
+    return None if data is None else data[rows]
 
 
 def _training_batches(rows: Encoded, size: int, *, is_shuffled: bool) -> Batches:
@@ -289,7 +294,7 @@ def _training_batches(rows: Encoded, size: int, *, is_shuffled: bool) -> Batches
         number = len(rows)
         ordered = np.split(np.arange(number), range(size, number, size))
         return batches_of(rows, lambda: itertools.cycle(ordered))
-    seed = int(keras.random.randint((), 0, 2**31 - 1))  # of the seed that Keras was given
+    seed = np.random.randint(2**31)  # keras.utils.set_random_seed makes it the same
     return batches_of(rows, lambda: rows.shuffled_batches(batch_size=size, seed=seed))
 
 

@@ -194,7 +194,7 @@ TINY_HOUR = PretrainRecipe(
     logs_per_checkpoint=5,
 )
 
-# docs/benchmarks/archive/pretraining.md: 20 CPU minutes, with its vocabulary of 8,000 tokens.
+# The models of these recipes: docs/benchmarks/archive/pretraining.md.
 LAPTOP = PretrainRecipe(
     size="modern-tiny",
     batch_size=32,
@@ -222,8 +222,6 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     ),
     "tiny-hour": TINY_HOUR,
     "laptop-10min": LAPTOP,
-    # docs/benchmarks/archive/pretraining.md: 76 CPU minutes. At a learning rate of 5e-3, the loss
-    # after 2,000 steps is 0.5 higher.
     "laptop-hour": dataclasses.replace(
         LAPTOP,
         size="modern-mini",
@@ -232,7 +230,6 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         learning_rate=2e-3,
         initializer_stddev=0.0625,
     ),
-    # docs/benchmarks/archive/pretraining.md: 94 CPU minutes. BERT's own architecture.
     "bert-hour": dataclasses.replace(
         LAPTOP,
         size="mini",
@@ -244,10 +241,9 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         initializer_stddev=0.0625,
         initial_weights="local-attention",
     ),
-    # Not run at this length: gpu-hour in 11 minutes is in docs/benchmarks/archive/gpu-2026-11.md.
     # The steps fill an hour and a day of a GPU that computes GPU_FLOPS_PER_SECOND, with records of
-    # 128 tokens and 30,522 tokens in the vocabulary. Batch
-    # size and learning rate of gpu-day are close to those of Geiping and Goldstein 2022.
+    # 128 tokens and 30,522 tokens in the vocabulary. Batch size and learning rate of gpu-day are
+    # close to those of Geiping and Goldstein 2022.
     "gpu-hour": dataclasses.replace(
         LAPTOP,
         size="modern-medium",

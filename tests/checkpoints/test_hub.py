@@ -18,6 +18,7 @@ from bert_keras.checkpoints.formats import absolute_path, open_checkpoint
 from bert_keras.checkpoints.hub import is_name
 from bert_keras.errors import InputError
 from bert_keras.models import load_model
+from tests.tensorflow_or_skip import needs_tensorflow
 
 FIXTURES = Path(__file__).parent / "fixtures" / "huggingface"
 NAMES = {"plain": "classification", "gated": "encoder", "sharded": "pretraining", "old": "encoder"}
@@ -113,6 +114,7 @@ def test_names_are_downloaded_once_and_then_read_without_a_network(download, mon
         open_checkpoint("me/old")
 
 
+@needs_tensorflow
 def test_presets_of_keras_hub_come_from_kaggle(monkeypatch):
     handles, folder = [], FIXTURES / "encoder"
     monkeypatch.setattr(kagglehub, "model_download", lambda each: handles.append(each) or folder)
