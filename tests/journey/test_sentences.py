@@ -111,13 +111,13 @@ def test_sentence_pairs(folder, capsys, monkeypatch):
     dev, model = str(folder / "pairs-dev.tsv"), str(folder / "killed" / "model")
     source = [model, "--data", dev]
     page = folder / "page.html"
-    evaluated = scores_of(capsys, ["evaluate", "sentence-pairs", *source, "--report", str(page)])
+    evaluated = scores_of(capsys, ["evaluate", *source, "--report", str(page)])
     assert evaluated == {name: scores[name] for name in evaluated} and len(evaluated) == 2
     assert "rank by cosine" in page.read_text()
-    cut = scores_of(capsys, ["evaluate", "sentence-pairs", *source, "--set", "truncate_dim=8"])
+    cut = scores_of(capsys, ["evaluate", *source, "--set", "truncate_dim=8"])
     assert cut.keys() == evaluated.keys() and cut != evaluated
     output = folder / "cosines.tsv"
-    assert main(["predict", "sentence-pairs", *source, "--output", str(output)]) == 0
+    assert main(["predict", *source, "--output", str(output)]) == 0
     rows = [line.split("\t") for line in output.read_text().splitlines()]
     assert rows[0] == ["index", "cosine"] and len(rows) == 41
 
@@ -139,14 +139,14 @@ def test_retrieval(folder, capsys, monkeypatch):
     dev, model = folder / "triplets-dev.tsv", str(folder / "retrieval" / "model")
     source = [model, "--data", str(dev)]
     page, output = folder / "page.html", folder / "rankings.jsonl"
-    evaluated = scores_of(capsys, ["evaluate", "retrieval", *source, "--report", str(page)])
+    evaluated = scores_of(capsys, ["evaluate", *source, "--report", str(page)])
     assert evaluated == {name: scores[name] for name in evaluated} and len(evaluated) == 5
     assert "rank of a relevant passage" in page.read_text()
-    assert main(["predict", "retrieval", *source, "--output", str(output)]) == 0
+    assert main(["predict", *source, "--output", str(output)]) == 0
     rankings = [json.loads(line) for line in output.read_text().splitlines()]
     assert len(rankings) == 40 and len(rankings[0]["passages"]) == 10
     pairs = [model, "--data", str(folder / "pairs-dev.tsv")]
-    assert scores_of(capsys, ["evaluate", "sentence-pairs", *pairs])["spearman"] > 0
+    assert scores_of(capsys, ["evaluate", *pairs, "--task", "sentence-pairs"])["spearman"] > 0
 
     loaded = BertSentenceEncoder.from_pretrained(model)
     query, passages = rankings[0]["query"], rankings[0]["passages"]

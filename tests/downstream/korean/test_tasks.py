@@ -84,7 +84,7 @@ def test_a_model_is_fine_tuned_evaluated_and_predicts(korean_folder, encoder, tm
         assert len(output.read_text().splitlines()) == len(examples) + 1
     else:
         assert output.read_text().count("\n\n") == 2
-        assert expected[task.metric] > 50  # it has learned the two sentences
+        assert expected[task.metric] > 0.5  # it has learned the two sentences
     if name in EXPORTED:
         target = ["model", "--output", str(tmp_path / "saved_models")]
         assert main(["export", str(run / "model"), *target]) == 0
