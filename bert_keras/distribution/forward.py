@@ -8,13 +8,9 @@ import keras
 def compiled(function: Callable, model: keras.Model, *, names: Collection[str] = ()) -> Callable:
     """Compiles a function that calls a model without dropout and changes no weights.
 
-    With TensorFlow, one trace serves batches of every size and length. JAX compiles each shape.
-    The result reads the current weights.
-
-    Args:
-        function: A function of a batch; its results are tensors.
-        model: The model that it calls.
-        names: The names of its inputs if it has one argument, a dict of int32 [B, T].
+    With TensorFlow, one trace serves batches of every size and length. JAX compiles each shape. The
+    result reads the current weights. `names` are those of the inputs if the function has one
+    argument, a dict of int32 [B, T].
     """
     if keras.config.backend() == "tensorflow":
         import tensorflow as tf

@@ -27,29 +27,20 @@ class GlobalLoss(keras.losses.Loss):
     """A loss that is divided by the weight of the global batch.
 
     Keras divides the loss of each replica by its own weight, so that predictions on replicas with
-    fewer of them count more. Here the weights are first added over all replicas. Everything else is
-    left to Keras' trainer. Subclasses define `call`, which returns one number for each element,
-    [B, ...]. All values are computed in float32.
+    fewer of them count more. Here the weights are first added over all replicas. Subclasses define
+    `call`, which returns one number for each element, [B, ...]. All values are float32.
 
-    The attribute `reduction` determines the weight:
-
-    - "mean_with_sample_weight": the sum of the sample weights. Without sample weights it is the
-      number of rows.
-    - "sum": the sum is not divided.
-    - any other reduction: the number of rows; all elements of a row count equally.
-
-    A loss that compares rows with each other sets `needs_whole_batch`. It receives the rows of all
-    replicas. `y_true` may be None for losses that do not read it.
+    With the `reduction` "sum", the sum is not divided. With "mean_with_sample_weight", the weight
+    is the sum of the sample weights, if there are any. Otherwise it is the number of rows, and all
+    elements of a row count equally. A loss that compares rows with each other sets
+    `needs_whole_batch`, and receives the rows of all replicas.
     """
 
     epsilon = 0.0  # is added to the weight
     needs_whole_batch = False  # whether the loss of a row depends on other rows
 
     def sum(self, y_true, y_pred, sample_weight=None):
-        """Returns the weighted sum of the losses of these rows.
-
-        If the weight is the number of rows, each row contributes the mean of its elements.
-        """
+        """Returns the weighted sum of losses or, where rows count, of the mean loss of each."""
         losses = ops.cast(self.call(y_true, y_pred), "float32")
         if sample_weight is not None:
             weights, rank = ops.cast(sample_weight, "float32"), len(losses.shape)
@@ -72,12 +63,7 @@ class GlobalLoss(keras.losses.Loss):
         return ops.cast(num_rows, "float32")
 
     def divisor(self, num_rows, sample_weight=None):
-        """Returns the number by which the sum over the global batch is divided.
-
-        Args:
-            num_rows: The number of rows of this replica.
-            sample_weight: The sample weights of these rows.
-        """
+        """Returns the number that divides the sum over the global batch; see `weight`."""
         if self.reduction == "sum":
             return 1.0
         return sum_over_replicas(self.weight(num_rows, sample_weight)) + self.epsilon
@@ -107,17 +93,7 @@ class GlobalLoss(keras.losses.Loss):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class GlobalMean(GlobalLoss):
-    """The loss `loss` of Keras, divided by the weight of the global batch.
-
-    Args:
-        loss: A loss object, such as `keras.losses.MeanSquaredError()`.
-
-    Example:
-
-    ```python
-    loss = GlobalMean(keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    ```
-    """
+    """The loss `loss` of Keras, an object, divided by the weight of the global batch."""
 
     def __init__(self, loss: keras.losses.Loss):
         super().__init__(name=loss.name, reduction=loss.reduction)

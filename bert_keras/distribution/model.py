@@ -11,11 +11,10 @@ from bert_keras.errors import check
 class GlobalBatchModel(keras.Model):
     """A keras.Model whose `compile` also takes `gradient_accumulation_steps`.
 
-    Training is that of Keras. With `gradient_accumulation_steps`, each replica splits its batch
-    into that many parts and processes one after another. Only the activations of one part are in
-    memory, and for a `GlobalLoss` the update is the same. (The mean of any other loss is that over
-    equal parts, as with `keras.optimizers.Optimizer(gradient_accumulation_steps=...)`.) A loss that
-    compares the rows of a batch is refused.
+    With more than one, each replica splits its batch into that many parts and processes one after
+    another. Only the activations of one part are in memory, and for a `GlobalLoss` the update is
+    the same. (The mean of any other loss is that over equal parts, as in Keras' optimizers.) A loss
+    that compares the rows of a batch is refused.
     """
 
     gradient_accumulation_steps = 1
@@ -103,10 +102,7 @@ class GlobalBatchModel(keras.Model):
         return _accumulated(part_gradients, num_parts, self.trainable_variables)
 
     def _divisors(self, num_rows, weight) -> dict:
-        """Returns the divisor of each GlobalLoss by output; None for other losses.
-
-        The key is None for a model with one output.
-        """
+        """Returns by output, or None for a single one, the divisor of a GlobalLoss, else None."""
         names = next((each for each in (self.loss, weight) if isinstance(each, dict)), (None,))
         losses = {name: _entry(self.loss, name) for name in names}
         return {
@@ -133,10 +129,7 @@ class GlobalBatchModel(keras.Model):
 
 
 def part_of(structure, part, num_parts: int):
-    """Returns the rows of one part of every tensor.
-
-    A part has rows / `num_parts` rows, rounded up; the last parts may have fewer rows or none.
-    """
+    """Returns one part of every tensor: rows / `num_parts`, rounded up, or what is left."""
     import tensorflow as tf
 
     def rows(tensor):

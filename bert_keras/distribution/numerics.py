@@ -63,11 +63,9 @@ def processor_has_bfloat16() -> bool:
 
 
 def add_in_one_order() -> None:
-    """Makes sums on CPUs deterministic: TensorFlow's threads add in a fixed order.
+    """Makes sums on CPUs deterministic, at no measurable cost, before TensorFlow computes anything.
 
-    Sets TF_DETERMINISTIC_OPS if it is unset and the machine has no GPU. On CPUs this has no
-    measurable cost. On GPUs it would make TensorFlow reject some operations and Keras reject XLA.
-    Call it before TensorFlow computes anything.
+    On GPUs, TF_DETERMINISTIC_OPS would make TensorFlow reject some operations and Keras reject XLA.
     """
     import tensorflow as tf
 

@@ -23,24 +23,17 @@ def num_replicas() -> int:
 
 
 def sum_over_replicas(tensors):
-    """Adds tensors over all replicas.
-
-    Args:
-        tensors: Any structure of dense tensors whose shapes are equal on all replicas.
-    """
+    """Adds tensors, any structure whose shapes are equal on all replicas, over the replicas."""
     context = _replica_context()
     return tensors if context is None else context.all_reduce("SUM", tensors)
 
 
 def concatenated_over_replicas(tensors: list) -> list:
-    """Concatenates tensors of all replicas along the first axis, in the order of the replicas.
+    """Concatenates floats of all replicas along the first axis, in the order of the replicas.
 
-    Unlike `ReplicaContext.all_gather`, it also works on the logical devices of one CPU. The
-    gradient of a replica's rows is the sum of the gradients over all replicas.
-
-    Args:
-        tensors: Floating-point tensors with equal numbers of rows, which may differ between
-            replicas and may be 0. The other axes are equal on all replicas.
+    Unlike `ReplicaContext.all_gather`, it also works on the logical devices of one CPU. The tensors
+    of a replica have equal numbers of rows, also 0. The gradient of a replica's rows is the sum of
+    the gradients over all replicas.
     """
     context = _replica_context()
     if context is None:

@@ -25,10 +25,7 @@ def check_one_machine() -> None:
 
 
 def is_chief() -> bool:
-    """Returns whether this process writes the results of a run.
-
-    This is the case for a single process and for the first worker of the current strategy.
-    """
+    """Returns whether this process writes results: a single process, or the first worker."""
     if keras.config.backend() != "tensorflow":
         return True
     import tensorflow as tf
@@ -108,8 +105,7 @@ def named_strategy(name: str = "auto"):
 def _multiworker():
     """Returns the strategy for several workers, with which Keras 3.15 can train.
 
-    `fit` reduces the logs, which are scalars, along their first axis (keras-team/keras, issue
-    20585). `GlobalBatchModel` has the other change that it needs.
+    `fit` reduces scalar logs along their first axis (keras-team/keras, issue 20585).
     """
     import tensorflow as tf
 

@@ -1,1 +1,4 @@
-"""Keras layers: the parts of the encoder and the heads."""
+"""Keras layers: the parts of the encoder and the heads.
+
+Arguments that have the name of a field of `BertConfig` have its meaning.
+"""

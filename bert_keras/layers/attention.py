@@ -1,12 +1,9 @@
 """Multi-head self-attention, its biases, local attention in blocks and rotary positions.
 
-A token with local attention attends only to the tokens of a window, which has half of its tokens on
-each side. In the masked form, the bias excludes all other tokens from a full matrix of scores
-[T, T]. In blocks, each of the K blocks of C tokens has scores only for itself and for the blocks on
-both sides, [C, 3 x C], so that time and memory grow with T and not with its square.
-
-With rotary positions, each head rotates its queries and keys by angles that grow with the position.
-The score of a query and a key then depends on the distance of their positions (Su et al. 2021).
+A token with local attention attends only to a window with half of its tokens on each side. In the
+masked form, the bias excludes all other tokens from the scores [T, T]. In blocks, each of the K
+blocks of C tokens has scores only for itself and for the blocks on both sides, [C, 3 x C], so that
+time and memory grow with T and not with its square. Rotary positions: Su et al. 2021.
 """
 
 import math
@@ -31,11 +28,7 @@ def attention_bias(input_mask_BT, *, dtype: str):
 def packed_bias(sequence_ids_BT, *, dtype: str):
     """Returns the bias [B, 1, T, T] for several sequences in one row: each attends to itself.
 
-    Padding attends to padding, so that every row of attention probabilities sums to 1.
-
-    Args:
-        sequence_ids_BT: [B, T], the number of the sequence of each token from 1; 0 for padding.
-        dtype: The dtype of the result.
+    The sequences [B, T] count from 1. Padding, 0, attends to padding, so that rows sum to 1.
     """
     same = ops.equal(sequence_ids_BT[:, None, :, None], sequence_ids_BT[:, None, None, :])
     return (1.0 - ops.cast(same, dtype)) * PADDING_SCORE
@@ -49,10 +42,7 @@ def causal_bias(length, *, dtype: str):
 
 
 def window_bias(length, *, window: int, dtype: str):
-    """Returns the bias [1, 1, T, T] of local attention in the masked form.
-
-    `window` is twice the largest distance of a token to which a token attends.
-    """
+    """Returns the bias [1, 1, T, T] that excludes what is over `window` / 2 tokens away."""
     positions_T = ops.arange(length)
     is_far_TT = ops.abs(ops.expand_dims(positions_T, 1) - positions_T) > window // 2
     return ops.expand_dims(ops.cast(is_far_TT, dtype), (0, 1)) * FAR_SCORE
@@ -67,15 +57,8 @@ def block_bias(tokens_BT, *, window: int, is_packed: bool, is_causal: bool, dtyp
     """Returns the bias [K, B, 1, C, 3 x C] of local attention in blocks.
 
     It has the values of the masked form, the sum of `window_bias` and of the biases of padding,
-    packed rows and later tokens.
-
-    Args:
-        tokens_BT: [B, T], the number of the sequence of each token if the rows are packed,
-            otherwise 1 for a token and 0 for padding.
-        window: Twice the largest distance of a token to which a token attends.
-        is_packed: Whether a token attends only to tokens with the same number.
-        is_causal: Whether a token attends only to itself and to earlier tokens.
-        dtype: The dtype of the result.
+    packed rows and later tokens. `tokens_BT` are the numbers of the sequences if the rows are
+    packed, otherwise the input mask.
     """
     length = ops.shape(tokens_BT)[1]
     size = max(window // 2, _LEAST_BLOCK)
@@ -151,12 +134,6 @@ class SelfAttention(BertLayer):
 
     The sum of scores and bias, the softmax and the probabilities are float32 or wider under every
     dtype policy, unless `score_dtype` is set.
-
-    Args:
-        num_heads: The number of heads N.
-        dropout_rate: The dropout rate of the attention probabilities.
-        initializer_stddev: The standard deviation of the kernel initializer.
-        has_biases: Whether the dense layers have biases.
 
     Call arguments:
         hidden: Hidden states [X, D], with X = B x T in row-major order.

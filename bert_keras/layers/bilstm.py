@@ -10,18 +10,8 @@ from bert_keras.layers.primitives import BertLayer, Dropout, softmax
 class BiLSTM(BertLayer):
     """A stack of bidirectional LSTM layers with dropout before each layer.
 
-    Args:
-        units: The number of units of each direction.
-        num_layers: The number of bidirectional layers.
-        dropout_rate: The dropout rate of the inputs of each layer.
-
-    Call arguments:
-        vectors: [B, W, D].
-        word_mask: Bool [B, W], False for padding, which must be on the right. Both directions skip
-            padded words, and their output is 0.
-
-    Returns:
-        [B, W, 2 x units].
+    Maps vectors [B, W, D] and a bool mask [B, W], False for padding on the right, to
+    [B, W, 2 x units]. Both directions skip padded words, and their output is 0.
     """
 
     def __init__(self, units: int, *, num_layers: int, dropout_rate: float, **kwargs):
@@ -53,11 +43,10 @@ class BiLSTM(BertLayer):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class LayerMix(BertLayer):
-    """Learned weighted sum of encoder layers: scale x sum_k softmax(layer_logits)_k x layer k.
+    """Learned weighted sum of K encoder layers, [B, W, K, D] to [B, W, D]; initially their mean.
 
-    Maps features [B, W, K, D] to [B, W, D]. The initial result is the mean of the layers. Section
-    5.3 does not specify how it weights layers; this layer follows ELMo (Peters et al. 2018,
-    equation 1).
+    It is scale x sum_k softmax(layer_logits)_k x layer k, as in ELMo (Peters et al. 2018, equation
+    1), because section 5.3 does not specify how it weights layers.
     """
 
     def build(self, features_shape):

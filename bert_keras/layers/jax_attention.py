@@ -108,18 +108,10 @@ def _attention_gradient(*refs, rate):
 
 @partial(jax.custom_vjp, nondiff_argnums=(5,))
 def attention(query, key, value, bias, random_key, rate: float):
-    """Computes multi-head attention.
+    """Computes multi-head attention, [B, T, N, H]; T is a multiple of 128.
 
-    Args:
-        query: [B, T, N, H]; T is a multiple of 128.
-        key: [B, T, N, H].
-        value: [B, T, N, H].
-        bias: [B, T], to add to the scores of all queries.
-        random_key: uint32 [2], see `jax_ops.key_of`.
-        rate: The dropout rate of the probabilities.
-
-    Returns:
-        The context [B, T, N, H].
+    `bias` [B, T] is added to the scores of all queries, `random_key` is that of `jax_ops.key_of`,
+    and `rate` is the dropout rate of the probabilities.
     """
     return _forward(query, key, value, bias, random_key, rate)[0]
 

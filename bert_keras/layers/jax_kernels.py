@@ -123,16 +123,9 @@ def _norm_gradient(  # noqa: PLR0913 - one for each array
 
 @partial(jax.custom_vjp, nondiff_argnums=(5, 6))
 def dropout_add_norm(x, residual, gamma, beta, random_key, rate: float, epsilon: float):
-    """Computes LayerNorm(residual + dropout(x)).
+    """Computes LayerNorm(residual + dropout(x)) of x and residual [X, D]; X is a multiple of 128.
 
-    Args:
-        x: [X, D]; X is a multiple of 128.
-        residual: [X, D].
-        gamma: float32 [D].
-        beta: float32 [D].
-        random_key: uint32 [2], see `jax_ops.key_of`.
-        rate: The dropout rate.
-        epsilon: The number that LayerNorm adds to the variance.
+    `gamma` and `beta` are float32 [D], and `random_key` is that of `jax_ops.key_of`.
     """
     return _norm_forward(x, residual, gamma, beta, random_key, rate, epsilon)[0]
 

@@ -54,12 +54,9 @@ def is_kept(index, key, rate: float):
 
 
 def dropped(inputs, seed, rate: float):
-    """Returns the inputs with dropout.
+    """Returns the inputs with dropout; `seed` is uint32 [2], another one for each draw.
 
-    Args:
-        inputs: An array of any shape. From 2^32 elements on, the draws repeat.
-        seed: uint32 [2], another one for each draw.
-        rate: The dropout rate.
+    From 2^32 elements on, the draws repeat.
     """
     index, stride = jnp.zeros(inputs.shape, jnp.uint32), 1
     for axis in reversed(range(inputs.ndim)):

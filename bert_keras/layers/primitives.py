@@ -24,10 +24,7 @@ class BertLayer(keras.layers.Layer):
 def projection(
     layer, name: str, *, inputs: int, units: int, has_bias: bool = True, dtype=None
 ) -> keras.layers.Dense:
-    """Builds a dense layer with the `initializer_stddev` and the dtype policy of `layer`.
-
-    The kernel is drawn from a normal distribution truncated at two standard deviations.
-    """
+    """Builds a dense layer with the `initializer_stddev`, truncated, and the policy of `layer`."""
     dense = keras.layers.Dense(
         units,
         use_bias=has_bias,

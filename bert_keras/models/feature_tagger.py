@@ -29,10 +29,7 @@ LAYER_CHOICES = {
 
 
 def feature_layers(name: str, *, num_layers: int) -> tuple[int, ...]:
-    """Returns the hidden states that a key of `LAYER_CHOICES` selects in an encoder.
-
-    0 is the output of the embeddings, i that of block i.
-    """
+    """Returns the hidden states that a key of `LAYER_CHOICES` selects: 0 or i, as there."""
     check_name(name, LAYER_CHOICES, what="choice of layers")
     indices = tuple(range(num_layers + 1)[LAYER_CHOICES[name]])
     check(
@@ -46,15 +43,9 @@ def feature_layers(name: str, *, num_layers: int) -> tuple[int, ...]:
 class WordTagger(GlobalBatchModel, ConfiguredModel):
     """The trained part of a `BertFeatureTagger`: combines layers, then a BiLSTM and a dense layer.
 
-    Dropout acts before each layer of the BiLSTM and before the dense layer.
-
-    Call arguments:
-        inputs: A dict of `features` float [B, W, K, D], the hidden states of the first subword of
-            each word in the K chosen layers, and `word_mask` bool [B, W], False for padding, which
-            must follow the words of a row.
-
-    Returns:
-        Logits [B, W, num_labels].
+    It maps a dict of `features` [B, W, K, D], the hidden states of the first subword of each word
+    in the K chosen layers, and `word_mask` bool [B, W], False for padding on the right, to logits
+    [B, W, num_labels]. Dropout acts before each layer of the BiLSTM and before the dense layer.
     """
 
     arguments = ("num_labels", "lstm_units", "dropout_rate")

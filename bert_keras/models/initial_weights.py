@@ -30,16 +30,14 @@ def check_local_attention(config: BertConfig) -> None:
 def start_with_local_attention(encoder: BertEncoder) -> None:
     """Replaces initial weights so that the first block attends to neighbouring tokens.
 
-    With normally distributed weights, a model with learned positions first has to learn which
-    positions are close to each other. Here, one half of each embedding is the position, as sines
-    and cosines, and the other half the token and the segment. The heads of the first block attend
-    to the tokens at the offsets -1, 1, -2, 2 and so on, and the blocks add little to their inputs.
-    All weights are trained as usual. Shared embeddings are those of another encoder, which is
-    given to this function as well.
+    With normally distributed weights, a model first has to learn which positions are close to each
+    other. Here, one half of each embedding is the position, as sines and cosines, and the other
+    half the token and the segment. The heads of the first block attend to the tokens at the offsets
+    -1, 1, -2, 2 and so on, and the blocks add little to their inputs. Shared embeddings are those
+    of another encoder, which is given to this function as well.
 
     Sources: a shift of such positions is a rotation (Vaswani et al. 2017, section 3.5); Trockman
-    and Kolter 2023, "Mimetic initialization of self-attention layers", choose the initial query
-    and key weights, too; Zhang et al. 2019, "Fixup initialization", let the blocks add little.
+    and Kolter 2023, "Mimetic initialization of self-attention layers"; Zhang et al. 2019, "Fixup".
     """
     config = encoder.config
     check_local_attention(config)

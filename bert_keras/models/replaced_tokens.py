@@ -154,11 +154,10 @@ def generator_size(metadata: ModelMetadata) -> float:
 
 
 def generator_config(config: BertConfig, size: float) -> BertConfig:
-    """Returns the configuration of a generator.
+    """Returns the configuration of a generator (Clark et al. 2020, section 3.2 and table 6).
 
     It has the layers, the embeddings and the head size of its discriminator, and the fraction
     `size` of its attention heads, at least one, of its hidden size and of its intermediate size.
-    Source: Clark et al. 2020, section 3.2 and table 6.
     """
     num_heads = max(1, round(size * config.num_heads))
     hidden_size = config.hidden_size // config.num_heads * num_heads
@@ -176,9 +175,8 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
 def drawn_ids(logits_BPV, draws_BP):
     """Draws one token for each position from the distribution softmax(logits).
 
-    It is the token at which the cumulative probability exceeds (draw + 1/2) / 2^24. Equal logits
-    and draws, uniform integers below 2^24, give equal tokens in every batch and on every device.
-    (Gumbel noise gives the same distribution, but needs V random numbers for each token.)
+    It is the token at which the cumulative probability exceeds (draw + 1/2) / 2^24, so that equal
+    logits and draws, uniform integers below 2^24, give equal tokens in every batch and device.
     """
     probabilities_BPV = ops.softmax(ops.cast(ops.stop_gradient(logits_BPV), "float32"))
     cumulative_BPV = ops.cumsum(probabilities_BPV, axis=-1)

@@ -183,10 +183,7 @@ class TextInputs(Pretrained):
         return super().__call__(self._encoded(inputs)[0], *args, **kwargs)
 
     def _renew(self, function: str, x) -> None:
-        """Discards a compiled function of Keras if its latest inputs had another rank.
-
-        One function for inputs of ranks 2 and 3 would have inputs of an unknown rank.
-        """
+        """Discards a compiled function of Keras whose latest inputs had another rank."""
         first = next(iter(keras.tree.flatten(getattr(x, "element_spec", x))), None)
         shape = getattr(first, "shape", None)
         rank = None if shape is None else len(shape)  # None: unknown to Keras, too
