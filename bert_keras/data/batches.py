@@ -14,11 +14,9 @@ from bert_keras.errors import InputError
 class Batches(keras.utils.PyDataset):
     """Batches in a fixed order, which can be read from any of them on.
 
-    Args:
-        read: `read(first)` yields the batches from number `first` on, as NumPy arrays.
-        spec: A batch of `keras.KerasTensor` with the dtypes and the shapes; None where a size
-            differs between batches.
-        num_batches: The number of batches; None if they have no end.
+    `read(first)` yields the batches from number `first` on, as NumPy arrays. `spec` is a batch of
+    `keras.KerasTensor` whose shapes have None where a size differs between batches. `num_batches`
+    is None if they have no end.
     """
 
     def __init__(

@@ -24,18 +24,10 @@ def num_columns(longest: int, most: int) -> int:
 def length_grouped_batches(
     lengths: np.ndarray, *, batch_size: int, seed: int
 ) -> Iterator[np.ndarray]:
-    """Yields shuffled batches of row indices without end; each epoch contains every row once.
+    """Yields shuffled batches of row indices, int64 [B], without end, every row once an epoch.
 
     The order of an epoch depends only on (`seed`, number of the epoch), so it is the same in each
-    run.
-
-    Args:
-        lengths: int [N], the number of tokens of each row.
-        batch_size: Rows of a batch; the last batch of an epoch may be smaller.
-        seed: Seed of the order.
-
-    Yields:
-        The row indices of a batch, int64 [B].
+    run. `lengths`, int [N], are the numbers of tokens. The last batch of an epoch may be smaller.
     """
     for epoch in itertools.count():
         random = np.random.default_rng((seed, epoch))
@@ -50,18 +42,10 @@ def distinct_batches(
 ) -> Iterator[np.ndarray]:
     """Same as `length_grouped_batches`, but no two rows of a batch have a text in common.
 
-    A row that has a text in common with a batch moves to a later one. Batches that this leaves
-    incomplete get rows of the next pool, or end the epoch incomplete. An epoch therefore has more
-    batches if a text occurs in more rows than there are batches.
-
-    Args:
-        lengths: int [N], the number of tokens of each row.
-        texts_NG: int [N, G], the numbers of the texts of each row.
-        batch_size: The maximum number of rows of a batch.
-        seed: Seed of the order.
-
-    Yields:
-        The row indices of a batch, int64 [B].
+    `texts_NG` are the numbers of the texts of each row. A row that has a text in common with a
+    batch moves to a later one. Batches that this leaves incomplete get rows of the next pool, or
+    end the epoch incomplete. An epoch therefore has more batches if a text occurs in more rows than
+    there are batches.
     """
     for epoch in itertools.count():
         random = np.random.default_rng((seed, epoch))

@@ -20,10 +20,7 @@ Ids = Sequence[Sequence[int]]  # the token ids of several texts
 
 
 class Encoded(abc.ABC):
-    """N encoded rows; `batch` builds padded arrays from some of them.
-
-    An example may have several rows, such as the windows of a long paragraph.
-    """
+    """N encoded rows, of which an example may have several; `batch` builds padded arrays."""
 
     lengths: np.ndarray  # int64 [N], the tokens of each row, special tokens included
 
@@ -39,8 +36,7 @@ class Encoded(abc.ABC):
     def batch(self, rows: np.ndarray) -> tuple:
         """Returns (inputs, targets, weights), or fewer, of some rows, int [B], for `model.fit`.
 
-        Each is an array or a dict of arrays, padded to `num_columns`. Targets of examples without a
-        label are zeros.
+        Each is an array or a dict, padded to `num_columns`. Targets without a label are 0.
         """
 
     def num_columns(self, rows: np.ndarray) -> int:

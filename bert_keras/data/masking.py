@@ -69,12 +69,9 @@ class MaskingPolicy:
         check(is_valid, f"mask_share and random_share are {shares}; expected 0 to 1 together")
 
     def num_predictions(self, lengths: np.ndarray) -> np.ndarray:
-        """Returns the number of tokens to predict in each sequence, int [B].
+        """Returns the number of tokens to predict in sequences of these lengths, int [B].
 
-        Rounds half to even, as google-research/bert does under Python 3.
-
-        Args:
-            lengths: int [B], the tokens of each sequence, special tokens included.
+        Special tokens count. Rounds half to even, as google-research/bert does under Python 3.
         """
         counts = np.rint(np.asarray(lengths) * self.mask_rate).astype(np.int64)
         return np.clip(counts, 1, self.max_predictions)
@@ -138,10 +135,7 @@ class Masker:
         }
 
     def _chosen_indices(self, input_ids, continues, generator) -> np.ndarray:
-        """Draws the tokens to predict and returns their indices in the flattened batch.
-
-        int [N], ascending.
-        """
+        """Draws the tokens to predict: their indices in the flattened batch, int [N], ascending."""
         candidates = self._is_candidate[input_ids]
         lengths = np.count_nonzero(input_ids != self.vocabulary.pad_id, axis=1)
         quotas, max_ngram = self.policy.num_predictions(lengths), self.policy.max_ngram
@@ -194,11 +188,7 @@ class Masker:
 
 
 def replacement_shares(name: str) -> dict[str, float]:
-    """Returns the `mask_share` and `random_share` of a policy named as "80-10-10".
-
-    Raises:
-        InputError: The name is not in `REPLACEMENTS`.
-    """
+    """Returns the shares of a key of `REPLACEMENTS`; raises InputError for another name."""
     check_name(name, REPLACEMENTS, what="replacement, in percent [MASK]-same-random,")
     return REPLACEMENTS[name]
 
@@ -208,14 +198,8 @@ def choose_tokens(
 ) -> np.ndarray:
     """Chooses tokens at random; every candidate of a row is equally likely.
 
-    Args:
-        candidates: bool [B,T], the tokens that may be chosen.
-        quotas: int [B], how many tokens to choose in each row. A row with fewer candidates gives
-            all of them.
-        generator: Source of all draws.
-
-    Returns:
-        The indices of the chosen tokens in the flattened batch, int64, ascending.
+    From the candidates, bool [B,T], it chooses quotas, int [B], in each row, or all if there are
+    fewer. Returns their indices in the flattened batch, int64, ascending.
     """
     length = candidates.shape[1]
     # The low bits of each key are its column, so the keys of a row are distinct. The tokens with
@@ -240,12 +224,9 @@ class WordIndices(NamedTuple):
 
 
 def group_words(candidates: np.ndarray, *, continues: np.ndarray) -> WordIndices:
-    """Groups the candidates into words.
+    """Groups the candidates, bool [B,T], into words; bool [B,T] says which continue one.
 
-    Args:
-        candidates: bool [B,T], the tokens that may be chosen.
-        continues: bool [B,T], whether a token continues the word of the preceding token. A token
-            after one that is no candidate, such as [SEP], always begins a word.
+    A token after one that is no candidate, such as [SEP], always begins a word.
     """
     batch, length = candidates.shape
     after = np.zeros_like(candidates)
@@ -268,19 +249,11 @@ def choose_words(
 ) -> np.ndarray:
     """Chooses whole words at random, alone or as n-grams.
 
-    Words are drawn in random order until the quota of the row is met. A drawn word is chosen
-    together with the n - 1 words that follow it. n is drawn with weights 1/n from the values up to
-    `max_ngram` that fit: the n words are adjacent, none of them is chosen yet, and together they
-    stay within the quota. A drawn word that does not fit alone is skipped.
-
-    Args:
-        words: The words of the batch.
-        quotas: int [B], the maximum number of tokens to choose in each row.
-        max_ngram: The maximum number of adjacent words that one draw chooses.
-        generator: Source of all draws.
-
-    Returns:
-        The indices of the chosen tokens in the flattened batch, int64, ascending.
+    Words are drawn in random order until the quota of the row, int [B], is met. A drawn word is
+    chosen together with the n - 1 words that follow it. n is drawn with weights 1/n from the values
+    up to `max_ngram` that fit: the n words are adjacent, none of them is chosen yet, and together
+    they stay within the quota. A drawn word that does not fit alone is skipped. Returns the indices
+    of the chosen tokens in the flattened batch, int64, ascending.
     """
     starts, ends, _, first = words
     is_chosen = np.zeros(len(starts), bool)
@@ -324,10 +297,7 @@ def _last_words(
     max_ngram: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Draws n for each word of `word` and returns the last word of its n-gram.
-
-    Each word of `word` fits alone.
-    """
+    """Draws n for each word of `word`, which fits alone; returns the last word of its n-gram."""
     max_offset = np.zeros(len(word), np.int64)
     fits = np.ones(len(word), bool)
     for offset in range(1, max_ngram):
@@ -341,10 +311,6 @@ def _last_words(
 
 
 def _random_below(limits: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Draws an integer from 0 to limit - 1 for each limit, int64.
-
-    The integers are scaled from 32 random bits, so their probabilities differ by at most one part
-    in 2^32 / limit.
-    """
+    """Draws an int64 below each limit, scaled from 32 bits: nearly equal probabilities."""
     bits = generator.integers(0, 1 << 32, len(limits), np.uint32)
     return (bits.astype(np.int64) * limits) >> 32

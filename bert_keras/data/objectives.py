@@ -39,12 +39,7 @@ class DynamicMasking:
     seed: int  # of the draws
 
     def masked(self, number: int, features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Returns the features with masked `input_ids`, and adds the features of the predictions.
-
-        Args:
-            number: The index of the batch.
-            features: The features of a batch of plain ids.
-        """
+        """Returns the features of batch `number`, of plain ids, with masks and predictions."""
         generator = np.random.default_rng((self.seed, number))
         return features | self.masker.mask(features["input_ids"], generator=generator)
 
@@ -110,10 +105,9 @@ def replaced_tokens(features: dict) -> tuple[dict, dict, dict]:
 
     The inputs also have the original tokens, the weights and one uniform integer below 2^24 for
     each prediction, with which the model draws a token. (Keras would round real numbers to the
-    compute dtype.) This integer is a hash of the masked row and of the position, so that it depends
-    neither on the batch nor on the device. The records must be plain ids: new masks in each epoch
-    give new integers. The model determines which tokens were replaced: the target `replaced_token`
-    is only as large as the row, and its weight is 1 for each token.
+    compute dtype.) It is a hash of the masked row and of the position, so that it depends neither
+    on the batch nor on the device; new masks give new ones. The model determines which tokens were
+    replaced: the target `replaced_token` only has the size of the row, with weight 1 for tokens.
     """
     inputs, targets, weights = masked(features)
     positions, target_ids = PREDICTION_FEATURES

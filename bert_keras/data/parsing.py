@@ -13,14 +13,10 @@ _PREFIX = 16  # bytes of a feature that tell its name and its size
 
 
 class RecordParser:
-    """Parses records of one schema.
+    """Parses records of one schema, whose integers are below `limits`, by default 2^31.
 
     The bytes before the values of a feature follow from its name and the size of its values. The
     parser remembers them, and reads a record field by field only if it has others.
-
-    Args:
-        schema: The schema of the records.
-        limits: The number that all values of a feature are below; by default 2^31.
     """
 
     def __init__(self, schema: PretrainingSchema, *, limits: Mapping[str, int] | None = None):
@@ -29,10 +25,7 @@ class RecordParser:
         self._seen: dict[bytes, tuple[bytes, str, int]] = {}
 
     def __call__(self, records: Sequence[tuple[str, bytes]]) -> dict[str, np.ndarray]:
-        """Returns the features of records, int32 or float32 [B, n].
-
-        Args:
-            records: The file and the bytes of each of B records.
+        """Returns the features, int32 or float32 [B, n], of records with the files that have them.
 
         Raises:
             InputError: A file has a record with other features or with a value out of range.

@@ -89,8 +89,7 @@ class Preprocessor:
 class GroupPreprocessor(Preprocessor):
     """Converts each text to a row of its own, for a model that embeds texts separately.
 
-    It takes any number G of columns, whose texts at the same position belong together. The inputs
-    of several columns are [B,G,T], those of one are [B,T].
+    It takes G columns, whose texts at the same position belong together: [B,G,T], or [B,T].
     """
 
     def _texts(self, columns):
@@ -116,10 +115,7 @@ class ChoicePreprocessor(Preprocessor):
 
 
 def is_text(data) -> bool:
-    """Returns whether `data` is a column of strings or a tuple of such columns.
-
-    The columns may also be the specs of tensors, as in `tf.data.Dataset.element_spec`.
-    """
+    """Returns whether `data` is a column of strings, or its spec, or a tuple of such columns."""
     if isinstance(data, tuple):
         return bool(data) and all(map(is_text, data))
     if isinstance(data, (str, bytes)):

@@ -19,12 +19,8 @@ FLOATS, INTEGERS = 2, 3  # numbers of the lists in `tf.train.Feature`
 def record_files(records: StrPath | Sequence[StrPath]) -> list[str]:
     """Returns the sorted paths of the record files that folders, patterns or file names match.
 
-    Args:
-        records: A folder, a glob pattern, a file, or a sequence of these. A folder stands for its
-            `train*.tfrecord` files; without such files, for all its `*.tfrecord` files.
-
-    Raises:
-        InputError: One of `records` matches no file.
+    A folder stands for its `train*.tfrecord` files, or all its `*.tfrecord` files without these.
+    Raises InputError if one of `records` matches no file.
     """
     if isinstance(records, (str, os.PathLike)):
         records = [records]
@@ -43,11 +39,7 @@ def _files_of(pattern: str) -> list[str]:
 
 
 def read_records(path: StrPath) -> Iterator[bytes]:
-    """Yields the serialized records of a file, whose checksums it verifies.
-
-    Raises:
-        InputError: The file is missing, truncated or corrupt.
-    """
+    """Yields the records of a file; InputError if it is missing, truncated or corrupt."""
     with existing_file(path).open("rb", buffering=1 << 20) as file:
         size = os.fstat(file.fileno()).st_size
         while head := file.read(12):
@@ -85,10 +77,7 @@ def varint(number: int) -> bytes:
 
 @cache
 def feature_head(name: str, kind: int, length: int) -> bytes:
-    """Returns the bytes before `length` bytes of packed values of a feature.
-
-    Features.feature {key, Feature{list{value}}}; `kind` is `FLOATS` or `INTEGERS`.
-    """
+    """Returns the bytes before `length` bytes of values: Features.feature {key, Feature{list}}."""
     values = b"\x0a" + varint(length)
     value_list = bytes([kind << 3 | 2]) + varint(len(values) + length) + values
     key = b"\x0a" + varint(len(name)) + name.encode()
@@ -97,13 +86,9 @@ def feature_head(name: str, kind: int, length: int) -> bytes:
 
 
 def packed_features(record: bytes) -> dict[str, tuple[int, bytes]]:
-    """Returns the features of a serialized example in any form that protobuf allows.
+    """Returns by name the kind and the bytes of the values of each feature of an example.
 
-    Returns:
-        For each name the number of the list in `tf.train.Feature`, and the bytes of its values.
-
-    Raises:
-        ValueError: The bytes are no example.
+    Raises ValueError if the bytes, in any form that protobuf allows, are no example.
     """
     features = {}
     for part, entries in _fields(record):

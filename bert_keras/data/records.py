@@ -88,11 +88,7 @@ def pretraining_dataset(
 
 
 class Records:
-    """Record files of one schema, which several data sets share.
-
-    Args:
-        files: The names of the files.
-        vocab_size: A number that all token ids are below; None if it is unknown.
+    """Record files of one schema, with token ids below `vocab_size` if it is known.
 
     Raises:
         InputError: A file is missing or not a record file, or files differ in their features.

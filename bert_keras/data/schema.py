@@ -1,8 +1,7 @@
 """Defines the features of a pretraining record: their names, types and lengths.
 
-The names are those of google-research/bert `create_pretraining_data.py`, so the files that it
-writes can be used unchanged. `next_sentence_labels` is 1 for a random second text and 0 for the
-actual next text.
+The names are those of google-research/bert `create_pretraining_data.py`, whose files can be used
+unchanged. `next_sentence_labels` is 1 for a random second text and 0 for the actual next text.
 
 Legend: L positions of a record, P predictions of a record, S sequences of a record.
 """
@@ -33,11 +32,7 @@ LONGEST_RECORD = 2**16  # positions; a batch of 1,024 records then takes 0.5 GB 
 
 @dataclass(frozen=True)
 class PretrainingSchema:
-    """The shape of the records of a file.
-
-    Raises:
-        InputError: A field is too small; the message names it.
-    """
+    """The shape of the records of a file; raises InputError for a field that is too small."""
 
     max_length: int = 128  # positions of a record (L)
     # Predictions of a record (P). With 0, records hold plain ids and are masked when they are read.
@@ -142,11 +137,7 @@ def _nearest_schema(counts: Mapping[str, int]) -> PretrainingSchema:
 
 
 def common_schema(files: Sequence[str]) -> PretrainingSchema:
-    """Returns the schema that all files share; it is read from the first record of each file.
-
-    Raises:
-        InputError: The files have different schemas, or `schema_of` refuses one of them.
-    """
+    """Returns the schema of the first record of all files; InputError if they differ."""
     first, *others = files
     expected = schema_of(first)
     for file in others:

@@ -29,10 +29,9 @@ class FitSettings:
 
 
 def tag(log_name: str) -> str:
-    """Returns the TensorBoard tag of a Keras log.
+    """Returns the TensorBoard tag of a Keras log: "accuracy/masked_lm" of "masked_lm_accuracy".
 
-    For example, "masked_lm_accuracy" becomes "accuracy/masked_lm". A log name with a slash is
-    already a tag; only its prefix "val_" is removed: "val_score/f1" becomes "score/f1".
+    A log name with a slash is already a tag; only its prefix "val_" is removed.
     """
     name = log_name.removeprefix("val_")
     if "/" in name:
@@ -44,11 +43,10 @@ def tag(log_name: str) -> str:
 class TensorBoardLog(keras.callbacks.Callback):
     """Writes `points_per_epoch` points per epoch to TensorBoard.
 
-    The value of a point is the mean over the steps since the preceding point. Its step is that of
-    the optimizer. `output`/logs/train contains loss/*, accuracy/*, optimizer/learning_rate,
-    optimizer/gradient_norm (of the last step, before clipping) and speed/*. If the run has held-out
-    data, `output`/logs/held_out contains loss/* and accuracy/* or score/*. Values that preceding
-    callbacks add to the logs of an epoch are written too.
+    The value of a point is the mean over the steps since the preceding point, at the step of the
+    optimizer. logs/train contains loss/*, accuracy/*, optimizer/learning_rate, speed/* and
+    optimizer/gradient_norm (of the last step, before clipping). logs/held_out contains loss/* and
+    accuracy/* or score/*. Values that preceding callbacks add to the logs are written too.
     """
 
     def __init__(self, settings: FitSettings):
@@ -128,10 +126,7 @@ def synchronize(model: keras.Model) -> None:
 
 
 class ProgressBar(keras.callbacks.Callback):
-    """Shows one progress bar for the whole run, in examples.
-
-    The bar also shows the newest losses and accuracies and the score called `metric`.
-    """
+    """Shows one bar for the run, in examples, with the newest losses, accuracies and `metric`."""
 
     def __init__(self, settings: FitSettings, first_step: int, *, metric: str):
         super().__init__()

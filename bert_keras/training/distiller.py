@@ -78,17 +78,12 @@ class Distiller(GlobalBatchModel):
 
     @property
     def non_trainable_variables(self):
-        """Those of the student, and with JAX the weights of the teacher.
-
-        JAX would compile other weights as constants.
-        """
+        """Those of the student, and with JAX the teacher's, which would become constants."""
         ours, is_jax = super().non_trainable_variables, keras.config.backend() == "jax"
         return [*ours, *self.teacher.variables] if is_jax else ours
 
     def compile(self, optimizer="rmsprop", loss=None, loss_weights=None, **kwargs):
-        """Configures the training.
-
-        The arguments are those of the student's `compile`; `loss` is the loss of the labels.
+        """Configures the training as the student's `compile`; `loss` is the loss of the labels.
 
         Raises:
             InputError: The loss of an output has no divergence from a teacher.
@@ -124,10 +119,7 @@ class Distiller(GlobalBatchModel):
         raise InputError(f"the loss is {kind!r}, which has no divergence from a teacher")
 
     def call(self, inputs, training=False):
-        """Returns the outputs of the student and their divergence from the teacher.
-
-        The divergence has one value for each element of an output.
-        """
+        """Returns the outputs of the student and, of each element, its divergence."""
         students, states = self._named_outputs(self.student, inputs, training=training)
         teachers, teachers_states = keras.tree.map_structure(
             ops.stop_gradient, self._named_outputs(self.teacher, inputs, training=False)
@@ -162,11 +154,7 @@ class Distiller(GlobalBatchModel):
         return super().compute_metrics(x, *map(self._of_student, (y, y_pred, sample_weight)))
 
     def _expanded(self, x, y, weight):
-        """Returns targets and sample weights for every part of the loss.
-
-        The divergence has the sample weights of the labels. The cosine loss counts all tokens
-        except padding.
-        """
+        """Returns targets and weights for every part of the loss; for the cosine, the mask."""
         if isinstance(y, dict) and {*map(self._soft, self._distances)} <= y.keys():
             return y, weight
         y, weight = map(self._named, (y, weight))

@@ -19,11 +19,7 @@ _RESTART = "to train again, remove the folder of the run or choose another"
 
 
 class DivergedError(InputError):
-    """A training whose loss or gradients are not finite.
-
-    Args:
-        reason: The loss or the gradients, as a clause.
-    """
+    """A training whose loss or gradients are not finite; `reason` is a clause that says which."""
 
     def __init__(self, reason: str):
         super().__init__(
@@ -34,19 +30,13 @@ class DivergedError(InputError):
 
 
 class Evaluations(keras.callbacks.Callback):
-    """Calls `evaluate` at the end of every Keras epoch and keeps the weights with the best
-    `metric`.
+    """Scores the model after every Keras epoch and keeps the weights with the highest `metric`.
 
     Writes evaluations.json, which has one object with `step` and scores for each epoch, and
-    best.npz with the weights by name. For the following callbacks, the logs contain the scores as
-    `val_loss` and `val_score/NAME`.
-
-    Args:
-        evaluate: Returns the scores of the current weights, and `loss` if there is one.
-        metric: The score that selects the best weights; a higher value must be better.
-        folder: The folder of both files.
-        patience: The number of epochs without a better score after which the training ends; 0
-            disables this.
+    best.npz with the weights by name, to `folder`. For the following callbacks, the logs contain
+    the scores as `val_loss` and `val_score/NAME`. `evaluate` returns the scores of the current
+    weights, and `loss` if there is one. The training ends after `patience` epochs without a better
+    score, if it is not 0.
     """
 
     def __init__(
@@ -77,14 +67,10 @@ class Evaluations(keras.callbacks.Callback):
         return len(self.history) - 1 - self.history.index(self.best) >= self.patience
 
     def continue_from(self, step: int, *, num_epochs: int) -> None:
-        """Removes the evaluations after a step, because a resumed run repeats them.
-
-        Args:
-            step: The step of the saved state.
-            num_epochs: The number of complete epochs up to this step.
+        """Removes the evaluations after a saved step, because a resumed run repeats them.
 
         Raises:
-            InputError: An evaluation up to the step is missing.
+            InputError: There are fewer than `num_epochs` evaluations up to the step.
         """
         self.history = [scores for scores in self.history if scores["step"] <= step]
         if len(self.history) < num_epochs:
@@ -117,11 +103,7 @@ class Evaluations(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def restore_best(self, model: keras.Model) -> None:
-        """Loads the best weights into a model.
-
-        Raises:
-            InputError: The weights are missing.
-        """
+        """Loads the best weights into a model; raises InputError if they are missing."""
         if not (self.folder / BEST).is_file():
             raise InputError(f"{self.folder / BEST} is missing; {_RESTART}")
         with np.load(self.folder / BEST) as arrays:

@@ -22,7 +22,7 @@ def fit_resumable(
     evaluations: Evaluations | None = None,
     board: Sequence[keras.callbacks.Callback] = (),
 ) -> int:
-    """Trains with `model.fit` from the newest saved state.
+    """Trains with `model.fit` from the newest saved state; returns the step from which it did.
 
     Without a saved state the training starts at the step of the optimizer, which is greater than 0
     if the state of another run was loaded into it.
@@ -34,11 +34,7 @@ def fit_resumable(
         settings: The length of the training, the saved states and the logs.
         held_out: Finite batches that are scored whenever the state is saved, and at the end.
         evaluations: Scores the model after every epoch, and may end the training.
-        board: Callbacks that add values to the logs of an epoch, which are written to TensorBoard.
-            Only the first worker runs them.
-
-    Returns:
-        The step from which the training started or continued.
+        board: Callbacks of the first worker that add values to the logs of an epoch.
 
     Raises:
         InputError: The saved state does not belong to this run, the training diverges, or several
@@ -100,12 +96,9 @@ def fit_resumable(
 def for_devices(batches: Batches):
     """Returns batches as `fit` and `evaluate` read them with the current strategy.
 
-    With several workers, each of them reads all data and takes its rows of every batch, so that a
-    batch is the same as on a single device. The devices of JAX take equal numbers of rows, for
-    which a batch may get copies of its first rows, with the weight 0.
-
-    Args:
-        batches: Batches of (inputs, targets) or (inputs, targets, weights).
+    Each of several workers reads all data and takes its rows of every batch, so that a batch is the
+    same as on a single device. The devices of JAX take equal numbers of rows, for which a batch may
+    get copies of its first rows, with the weight 0.
     """
     if keras.config.backend() == "tensorflow":
         import tensorflow as tf

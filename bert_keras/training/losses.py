@@ -67,10 +67,7 @@ def is_replaced(y_true, y_pred):
 
 
 def _cross_entropy(logits_XV, targets_X):
-    """Computes the cross-entropy [X] of logits [X, V].
-
-    Takes half the time of Keras' sparse_categorical_crossentropy under TensorFlow on a CPU.
-    """
+    """Computes the cross-entropy [X] of logits [X, V], in half the time of Keras on a CPU."""
 
     @ops.custom_gradient
     def cross_entropy(logits_XV):
@@ -116,20 +113,10 @@ def is_best(y_true, y_pred):
 
 
 def soft_divergence(teacher, student, *, temperature: float):
-    """Returns the KL divergence between the softmax of the teacher's and the student's logits.
+    """Returns the KL divergence [...] between two softmaxes of logits [..., V], in float32.
 
     The logits are divided by `temperature`, and the divergence is multiplied by its square, which
-    keeps the gradients as large as those of labels.
-
-    Args:
-        teacher: Logits [..., V].
-        student: Logits [..., V].
-        temperature: Divides both logits.
-
-    Returns:
-        The divergence [...], float32.
-
-    Source: Hinton et al. 2015, section 2.
+    keeps the gradients as large as those of labels (Hinton et al. 2015, section 2).
     """
     teacher, student = (
         ops.log_softmax(ops.cast(logits, "float32") / temperature, axis=-1)

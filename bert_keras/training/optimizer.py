@@ -116,11 +116,9 @@ class BertOptimizer(keras.optimizers.Optimizer):
         return loss * ops.cast(self.loss_scale, loss.dtype) if self.dynamic_loss_scale else loss
 
     def apply(self, grads, trainable_variables=None):
-        """Updates the weights. Under tf.distribute it must be called in replica context.
+        """Updates the weights; weights with the gradient `None` are not changed.
 
-        Args:
-            grads: One gradient for each weight; weights with the gradient `None` are not changed.
-            trainable_variables: The weights; by default those with which the optimizer was built.
+        Under tf.distribute it must be called in replica context.
         """
         if trainable_variables is None:
             trainable_variables = self._trainable_variables
@@ -154,10 +152,9 @@ class BertOptimizer(keras.optimizers.Optimizer):
         return limit * ops.minimum(1.0 / norm, 1.0 / limit) if limit else 1.0
 
     def _update(self, grads, variables, gain) -> None:
-        """Updates the weights and the averages.
+        """Updates the weights and the averages; a `gain` of 0 skips this, with gradients of 0.
 
-        A gain of 0 skips the update, because a conditional would add a third to the nodes of the
-        graph and so to the time of the first step. The gradients are then 0.
+        A conditional would add a third to the nodes of the graph and to the time of the first step.
         """
         # Computed once for all weights, because tracing time grows with the number of operations.
         rate = gain * self.learning_rate
@@ -235,18 +232,12 @@ def _dense(gradient):
 
 
 def is_exempt(path: str) -> bool:
-    """Returns whether a weight has no weight decay.
-
-    These are the weights `.../bias`, `.../output_bias`, `.../gamma` and `.../beta`.
-    """
+    """Returns whether a weight has no decay: `.../bias`, `.../output_bias`, `gamma`, `beta`."""
     return path.rsplit("/", 1)[-1].endswith(("bias", "gamma", "beta"))
 
 
 def layer_rates(paths: Sequence[str], *, decay: float) -> list[float]:
-    """Returns the factor of each weight's learning rate; see `BertOptimizer`.
-
-    Each encoder of a model has its own number of layers.
-    """
+    """Returns the factor of each weight's learning rate; each encoder has its own layers."""
     layers = list(map(encoder_layer, paths))
     tops = {encoder: layer + 1 for encoder, layer in sorted(filter(None, layers))}
 
@@ -261,10 +252,9 @@ def layer_rates(paths: Sequence[str], *, decay: float) -> list[float]:
 
 
 def encoder_layer(path: str) -> tuple[str, int] | None:
-    """Returns the path of the encoder and the index of the layer of a weight.
+    """Returns the path of the encoder and the index of the layer of a weight; None for others.
 
-    The result is None for other weights. A block of an encoder is known by its sublayers, because
-    an encoder may have any name, and a BiLSTM also has layers called "layer_0".
+    A block is known by its sublayers, because a BiLSTM also has layers called "layer_0".
     """
     match = re.match(r"(|.*/)layer_(\d+)/(?:attention|feed_forward)(?:_norm)?/", path)
     return (match[1], int(match[2])) if match else None
@@ -311,10 +301,7 @@ class BertAdamW(BertOptimizer):
         variable.assign(variable - rate * update)
 
     def _fused_step(self, gradient, variable, rate, *, gain, beta_powers) -> None:
-        """Updates a weight in one pass, in a third of the time of single operations.
-
-        The kernel's float32 value of 1 - beta_2 makes a step longer by a relative 6e-6.
-        """
+        """Updates a weight in one pass, in a third of the time; its 1 - beta_2 is off by 6e-6."""
         import tensorflow as tf
 
         momentum, velocity, decay = self._state_of(variable)
@@ -387,16 +374,10 @@ class Muon(BertAdamW):
 
 
 def orthogonal(matrices):
-    """Approximates the nearest matrix with orthonormal rows of each matrix.
+    """Approximates for float32 [N, rows, columns], rows <= columns, matrices of orthonormal rows.
 
     Five steps of a Newton-Schulz iteration move the singular values of U S V^T close to 1. Jordan
     2024 found that the result trains as well as U V^T itself.
-
-    Args:
-        matrices: float32 [N, rows, columns], with at most as many rows as columns.
-
-    Returns:
-        [N, rows, columns].
     """
     x = matrices / (ops.norm(matrices, axis=(1, 2), keepdims=True) + 1e-7)
     for _ in range(5):

@@ -49,13 +49,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
     A state is a file step-N.npz with plain arrays by name: the weights, the optimizer with its
     step, the random state of dropout, and the lowest loss of an epoch. It does not depend on the
     backend. The position in the data is the optimizer's step: data sets are deterministic for a
-    seed, so a resumed run skips the batches that it has read.
-
-    Args:
-        model: A compiled model with a built optimizer.
-        folder: The folder of the states.
-        epochs_per_save: The number of Keras epochs between two states.
-        keep: The number of newest states to keep.
+    seed, so a resumed run skips the batches that it has read. The `keep` newest states are kept.
     """
 
     def __init__(self, model: keras.Model, folder: Path, *, epochs_per_save: int, keep: int):
@@ -72,10 +66,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         self.is_terminated = False  # whether the process has received SIGTERM
 
     def restore(self) -> int:
-        """Loads the newest state that can be read, if there is any.
-
-        Returns:
-            The step of the optimizer.
+        """Loads the newest state that can be read, if any; returns the optimizer's step.
 
         Raises:
             InputError: The state is of another model, or none of the states can be read.
@@ -161,10 +152,6 @@ class Guard(keras.callbacks.Callback):
     gradients that are not finite, and whether the mean loss is over twice the lowest of all earlier
     epochs. A step with non-finite gradients changes no weight (see `BertOptimizer`), so the state
     is saved and the same run can continue after it. After an exploding loss it is not saved.
-
-    Args:
-        checkpoints: Saves the state and the lowest loss.
-        max_skipped: The allowed number of steps with non-finite gradients per epoch.
     """
 
     def __init__(self, checkpoints: TrainingCheckpoints, *, max_skipped: int):
@@ -197,13 +184,10 @@ class Guard(keras.callbacks.Callback):
 
 
 def training_state(model: keras.Model) -> TrainingState:
-    """Returns the training state of a model, from which another run can continue.
+    """Returns the training state of a model with a BertOptimizer, for other runs.
 
     The arrays are read lazily, so they must be written before the next step. Weights that are not
     trained, such as the pooler of a masked-LM model, have no averages.
-
-    Args:
-        model: A model compiled with a BertOptimizer.
     """
     momentums, velocities = (
         {name: stored_weight(variable) for name, variable in averages.items()}
@@ -214,13 +198,7 @@ def training_state(model: keras.Model) -> TrainingState:
 
 
 def load_training_state(model: keras.Model, state: TrainingState) -> None:
-    """Loads a training state into the optimizer of a model.
-
-    Averages of weights that are not trained are ignored.
-
-    Args:
-        model: A model compiled with a BertOptimizer.
-        state: The state of another run.
+    """Loads a training state into the BertOptimizer of a model, but not averages of frozen weights.
 
     Raises:
         InputError: An average is missing or has another shape. The error names all such averages,

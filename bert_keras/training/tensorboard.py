@@ -19,11 +19,7 @@ Curve = list[tuple[int, float]]  # (step, value) in the order of steps
 
 
 class EventFile:
-    """A new event file of TensorBoard, which is written without TensorFlow.
-
-    Args:
-        folder: The folder of the file, which is created if it is missing.
-    """
+    """A new event file of TensorBoard in a folder, which is created if it is missing."""
 
     def __init__(self, folder: str | os.PathLike):
         from tensorboard.compat.proto.event_pb2 import Event
@@ -56,11 +52,7 @@ class EventFile:
 
 
 def norms_by_layer(paths: Iterable[str], norms: Iterable[float]) -> dict[str, float]:
-    """Returns the Euclidean norm over all weights of each layer.
-
-    The layers are "embeddings", "layer_NN", "pooler" and "heads". For example,
-    "pretrainer/encoder/layer_3/attention/query/kernel" belongs to "layer_03".
-    """
+    """Returns the norm of each layer: "embeddings", "layer_NN", "pooler" or "heads"."""
     squares: dict[str, float] = {}
     for path, norm in zip(paths, norms, strict=True):
         part = re.search(r"(?:^|/)encoder/([^/]+)", path)
@@ -71,11 +63,7 @@ def norms_by_layer(paths: Iterable[str], norms: Iterable[float]) -> dict[str, fl
 
 
 class NormsByLayer(keras.callbacks.Callback):
-    """Adds weight_norm/LAYER and gradient_norm/LAYER to the logs of an epoch.
-
-    The gradient norms are those of the last step, before clipping. The following callbacks can read
-    the values.
-    """
+    """Adds weight_norm/LAYER and gradient_norm/LAYER, before clipping, to the logs of an epoch."""
 
     def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
         weights = self.model.trainable_variables
@@ -92,13 +80,8 @@ class NormsByLayer(keras.callbacks.Callback):
 def write_hyperparameters(logs: str | os.PathLike, hyperparameters: Mapping[str, object]) -> None:
     """Writes the hyperparameters of a run that has ended for TensorBoard's HParams plugin.
 
-    Its metrics are the last points of the curves beside them, which are those of the held-out data
-    if there are any.
-
-    Args:
-        logs: The folder OUTPUT/logs of the run.
-        hyperparameters: The hyperparameters; values other than numbers and text are written as
-            `str`.
+    Its metrics are the last points of the curves beside them in OUTPUT/logs, which are those of the
+    held-out data if there are any.
     """
     from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 
