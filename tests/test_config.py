@@ -59,11 +59,6 @@ def test_invalid_values_are_named(values, message):
     assert message in str(error.value)
 
 
-def test_a_config_is_frozen():
-    with pytest.raises(AttributeError):
-        BertConfig().num_layers = 3
-
-
 def test_the_dict_of_a_bert_omits_fields_of_its_relatives():
     relatives = {"embedding_size", "shares_layers", "pooler_activation", "is_causal", "pooling"}
     assert relatives.isdisjoint(BertConfig().to_dict())

@@ -12,7 +12,6 @@ from bert_keras.data.masking import (
     REPLACEMENTS,
     Masker,
     MaskingPolicy,
-    choose_tokens,
     choose_words,
     group_words,
     replacement_shares,
@@ -29,10 +28,6 @@ VOCABULARY = Vocabulary(
         *(f"[unused{number}]" for number in range(900, 1200)),
     )
 )
-# w starts a word, + continues it, . is no candidate; a + after a . starts a word
-MARKS = [".ww++w.ww+ww.", "w+ww.+w...+++", ".............", "wwwwwwwwwwwww"]
-CANDIDATES = np.array([[mark != "." for mark in row] for row in MARKS])
-CONTINUES = np.array([[mark == "+" for mark in row] for row in MARKS])
 
 
 @pytest.fixture
@@ -56,30 +51,6 @@ def masked(policy, *, generator, rows=2000, length=128, filled=128):
     return before, result
 
 
-def test_words_are_grouped_exactly():
-    words = group_words(CANDIDATES, continues=CONTINUES)
-    bounds = [*zip(words.starts.tolist(), words.ends.tolist(), strict=True)]
-    assert words.first.tolist() == [0, 7, 13, 13, 26]
-    assert [
-        [(start - 13 * row, end - 13 * row) for start, end in bounds[first:beyond]]
-        for row, (first, beyond) in enumerate(pairwise(words.first))
-    ] == [
-        [(1, 2), (2, 5), (5, 6), (7, 8), (8, 10), (10, 11), (11, 12)],
-        [(0, 2), (2, 3), (3, 4), (5, 6), (6, 7), (10, 13)],
-        [],
-        [(column, column + 1) for column in range(13)],
-    ]
-    assert "".join("+" if each else "|" for each in words.follows) == "|++|+++|++|+||" + "+" * 12
-
-
-def test_the_number_of_tokens_is_the_quota_or_all_candidates(generator):
-    quotas = np.array([3, 20, 5, 13])
-    indices = choose_tokens(CANDIDATES, quotas=quotas, generator=generator)
-    assert (np.diff(indices) > 0).all()
-    assert CANDIDATES.ravel()[indices].all()
-    assert np.bincount(indices // 13, minlength=4).tolist() == [3, 9, 0, 13]
-
-
 @pytest.mark.parametrize("max_ngram", [1, 3])
 def test_words_are_complete_and_no_word_that_fits_remains(generator, max_ngram):
     candidates, continues = generator.random((300, 40)) > 0.1, generator.random((300, 40)) < 0.4
@@ -94,16 +65,6 @@ def test_words_are_complete_and_no_word_that_fits_remains(generator, max_ngram):
         space = quotas[row] - chosen[row * 40 : (row + 1) * 40].sum()
         lengths = [len(word) for word in is_chosen if not word.any()]
         assert 0 <= space < min(lengths, default=99)
-
-
-def test_words_of_one_length_are_equally_likely(generator):
-    words = group_words(
-        np.ones((30_000, 9), bool), continues=np.tile([False, True, True], (30_000, 3))
-    )
-    indices = choose_words(words, quotas=np.full(30_000, 4), max_ngram=1, generator=generator)
-    assert len(indices) == 90_000
-    for count in np.bincount(indices % 9, minlength=9):
-        assert_rate(count, of=30_000, expected=1 / 3)
 
 
 def test_ngram_lengths_have_weights_of_one_over_n(generator):

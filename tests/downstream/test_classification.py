@@ -3,17 +3,14 @@
 import dataclasses
 from itertools import islice
 
-import keras
 import numpy as np
 import pytest
 
-from bert_keras.downstream.batches import Predictor, training_batches
+from bert_keras.downstream.batches import training_batches
 from bert_keras.downstream.classification import TABLE_TASKS
 from bert_keras.errors import InputError
-from bert_keras.models import BertClassifier
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tests.factories import tiny_config
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "good", "bad", "film", "very"))
 TOKENIZER = WordPieceTokenizer(VOCABULARY)
@@ -133,31 +130,3 @@ def test_long_texts_are_cut(tmp_path):
     assert labels.tolist() == [0, 1]
     assert inputs["input_ids"].tolist() == [[2, 8, 8, 8, 8, 8, 8, 3], [2, 5, 3, 0, 0, 0, 0, 0]]
     assert encoded.batch(np.array([0]))[0]["input_mask"].tolist() == [[1, 1, 1]]
-
-
-@pytest.mark.parametrize(
-    ("name", "low", "high"),
-    [
-        ("classification", "no", "yes"),
-        pytest.param("multi-label", "x", "x,y,z", marks=pytest.mark.slow),
-        pytest.param("regression", "-1", "1", marks=pytest.mark.slow),
-    ],
-)
-def test_keras_fit_learns_each_kind_of_label(tmp_path, name, low, high):
-    table_task = task(name)
-    lines = [f"bad\t{low}", f"good\t{high}"] * 8
-    examples = table_task.read(write(tmp_path / "rows.tsv", "text\tlabel", *lines))
-    table_task = table_task.with_labels_of(examples)
-    encoded = table_task.encode(examples, TOKENIZER)
-    keras.utils.set_random_seed(1)
-    config = tiny_config(
-        num_layers=1, hidden_dropout_rate=0.0, attention_dropout_rate=0.0, initializer_stddev=0.2
-    )
-    model = BertClassifier(config, num_labels=len(table_task.labels))
-    model.compile(optimizer=keras.optimizers.Adam(1e-2), **table_task.compile_arguments())
-    batches = training_batches(encoded, batch_size=16, seed=1).for_fit()
-    model.fit(batches, steps_per_epoch=40, shuffle=False, verbose=0)
-    outputs, loss = Predictor(model)(encoded)
-    assert loss < 0.1
-    scores = table_task.score(examples, table_task.predictions(examples, encoded, outputs))
-    assert scores[table_task.metric] > 0.99

@@ -285,23 +285,6 @@ CAUSAL = dataclasses.replace(
 )
 
 
-@pytest.mark.parametrize("recomputes", [False, True])
-def test_later_tokens_of_a_causal_encoder_give_no_gradient(recomputes):
-    """Shown by the rows of the token table: each token of the input has a row of its own."""
-    encoder = random_encoder(CAUSAL)
-    encoder.gradient_checkpointing = recomputes
-    ids = np.arange(9)[None]
-    batch = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
-    table = encoder.token_table
-    for position in (0, 3, 8):
-        with tf.GradientTape() as tape:
-            outputs = encoder(batch, training=True)
-            read = tf.reduce_sum(outputs["sequence_output"][0, position] * np.arange(1.0, 13.0))
-        gradient = np.abs(tf.convert_to_tensor(tape.gradient(read, table.value))).max(axis=1)
-        assert (gradient[: position + 1] > 0).all()
-        assert (gradient[position + 1 :] == 0).all()
-
-
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
 def test_later_tokens_of_a_causal_encoder_change_nothing_bit_for_bit(dtype):
     encoder = random_encoder(CAUSAL)

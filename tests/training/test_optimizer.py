@@ -184,15 +184,6 @@ def test_each_layer_has_its_learning_rate():
     assert layer_rates(paths, decay=1.0) == [1.0] * 5
 
 
-def test_config_round_trip():
-    optimizer = BertAdamW(
-        0.1, weight_decay_rate=0.2, beta_1=0.8, bias_correction=True, max_gradient_norm=2.0
-    )
-    copy = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
-    assert type(copy) is BertAdamW
-    assert copy.get_config() == optimizer.get_config()
-
-
 def test_other_weights_than_those_of_build_are_refused():
     optimizer, weights = BertAdamW(0.1), variables()
     optimizer.build(weights[:2])

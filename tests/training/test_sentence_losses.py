@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.distribution.loss import GlobalLoss
 from bert_keras.errors import InputError
 from bert_keras.training.sentence_losses import (
     CoSENTLoss,
@@ -137,9 +136,3 @@ def test_other_shapes_and_arguments_are_refused():
     ):
         with pytest.raises(InputError, match=message):
             call()
-
-
-def test_only_losses_that_compare_rows_need_the_whole_batch():
-    names = [type(loss).__name__ for loss in LOSSES if loss.needs_whole_batch]
-    assert names == 2 * ["MultipleNegativesRankingLoss"] + ["CoSENTLoss", "MatryoshkaLoss"]
-    assert not GlobalLoss.needs_whole_batch

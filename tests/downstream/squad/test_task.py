@@ -16,15 +16,6 @@ def qa(identity, *answers, **fields):
     return {"id": identity, "question": "who?", "answers": items, **fields}
 
 
-def test_default_settings_are_those_of_run_squad():
-    expected = {"max_length": 384, "stride": 128, "max_question_length": 64,
-                "max_answer_length": 30, "num_best": 20, "null_threshold": 0.0}  # fmt: skip
-    assert SQUAD1.settings() == {"name": "squad1", "version": "1.1", **expected}
-    assert SQUAD2.settings() == {"name": "squad2", "version": "2.0", **expected}
-    assert (SQUAD1.metric, SQUAD2.metric) == ("f1", "best_f1")
-    assert not SQUAD1.allows_no_answer and SQUAD2.allows_no_answer
-
-
 @pytest.mark.parametrize(
     ("field", "value"),
     [("version", "3"), ("stride", 0), ("max_length", 64),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_keras.downstream.squad.windows import max_context, windows_over
+from bert_keras.downstream.squad.windows import windows_over
 from bert_keras.errors import InputError
 
 LIMITS = {"max_length": 384, "stride": 128, "max_question_length": 64}
@@ -76,23 +76,6 @@ def test_targets_are_at_the_annotated_occurrence_or_at_cls(ask, tokenizer):
 def test_a_context_without_tokens_is_refused(ask, tokenizer):
     with pytest.raises(InputError, match=r"f\.json: the context has no tokens"):
         windows_over([ask("\u200b", location="f.json")], tokenizer, **LIMITS)
-
-
-def test_each_token_has_one_window_with_the_maximum_context():
-    starts, lengths = np.array([0, 3, 6]), np.array([5, 5, 4])
-    is_max = max_context(starts, lengths)
-    assert [part.tolist() for part in is_max] == [
-        # Token 3 has one token to its right, but none to its left in the next window.
-        [True, True, True, True, False],
-        [False, True, True, True, False],
-        [False, True, True, True],
-    ]
-    tokens = [
-        token
-        for start, part in zip(starts, is_max, strict=True)
-        for token in start + part.nonzero()[0]
-    ]
-    assert sorted(tokens) == list(range(10))
 
 
 def test_the_shared_file_has_as_many_windows_as_in_run_squad(shared_data):

@@ -13,9 +13,8 @@ from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.ner import tags as scoring
 from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.downstream.ner.task import NER_TASK
-from bert_keras.downstream.ner.words import sentence_rows, word_tokens
 from bert_keras.exporting.export import export
-from bert_keras.exporting.signatures.token_classifier import bio_tag, entities, word_rows
+from bert_keras.exporting.signatures.token_classifier import bio_tag, entities
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertTokenClassifier
@@ -127,28 +126,6 @@ def reader(tmp_path_factory):
 
 def first_tokens_of(encoded) -> list[int]:
     return [index for index, token in enumerate(encoded.tokens) if not token.startswith("##")]
-
-
-@pytest.mark.parametrize(
-    "limit", [1, 7, *(pytest.param(limit, marks=pytest.mark.slow) for limit in (2, 10))]
-)
-def test_rows_equal_those_of_training(reader, limit):
-    rng = random.Random(limit)
-    texts = ["", "a"]
-    texts += [
-        " ".join("".join(rng.choices("abc", k=rng.randrange(1, 6))) for _ in range(length))
-        for length in range(40)
-    ]
-    texts += ["a " * limit, "a " * (limit + 1), "", ""]
-    sentences = [Sentence(tuple(text.split()), None, 0, 1) for text in texts]
-    expected = sentence_rows(word_tokens(sentences, TOKENIZER), limit=limit)
-    graph = word_rows(reader.word_tokens(tf.constant(texts)), limit=limit)
-    used, rows = np.unique(graph.rows, return_inverse=True)
-    assert rows.tolist() == expected.word_rows.tolist()
-    assert graph.positions.numpy().tolist() == expected.word_starts.tolist()
-    (starts,), (lengths,) = graph.texts.starts, graph.texts.lengths
-    assert starts.numpy()[used].tolist() == expected.starts.tolist()
-    assert lengths.numpy()[used].tolist() == expected.lengths.tolist()
 
 
 KINDS = ("O", "B-PER", "I-PER", "I-LOC", "B-LOC", "PER", "MISC", "B-a-b", "I-a-b")
