@@ -29,13 +29,11 @@ class Predictor:
     def __call__(
         self, encoded: Encoded, *, batch_size: int = 32, stage: str = "predict"
     ) -> tuple[list, float | None]:
-        """Runs the model on all rows; batches group rows of similar length.
+        """Runs the model on all rows; returns the output for each row, in order, and the mean loss.
 
-        Returns:
-            The output for each row, in order, and the mean of the losses of the batches, weighted
-            with their numbers of rows. An output is a float32 array, or a dict of them, without the
-            batch axis; its time axis is padded to the longest row of its batch. The loss is None if
-            the model is not compiled or the rows have no targets.
+        An output is a float32 array, or a dict of them, without the batch axis; its time axis is
+        padded to the longest row of its batch. The loss is None if the model is not compiled or the
+        rows have no targets.
         """
         if not len(encoded):
             return [], None

@@ -34,11 +34,7 @@ Examples = Sequence[TextExample]
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
-    """Classification or regression of texts or pairs of texts.
-
-    Raises:
-        InputError: A field has an impossible value; the message names it.
-    """
+    """Classification or regression of texts or pairs of texts."""
 
     kind: str = "one"  # kind of label: a name in LABEL_KINDS
     max_length: int = 128  # maximum number of tokens of a row, special tokens included
@@ -93,10 +89,7 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     def example(
         self, texts: Iterable[str], label: str | None, *, location: str, split: str
     ) -> TextExample:
-        """Checks the texts and the label of a row, and returns them as an example.
-
-        `label` is that of the file, or None; only the splits "train" and "dev" require one.
-        """
+        """Returns an example; only the splits "train" and "dev" require a label."""
         texts = tuple(texts)
         is_blank = not (label or "").strip() and self.kind != "many"
         if label is None or (is_blank and not needs_labels(split)):

@@ -171,10 +171,7 @@ class GlueTask(ClassificationTask):
         return settings
 
     def files(self, data: StrPath) -> dict[str, str]:
-        """Returns the file or TFDS split of each split of the task.
-
-        MNLI also has the splits "dev_mismatched", "test_mismatched" and "ax" (the diagnostic set).
-        """
+        """Same as `Task.files`; MNLI also has "dev_mismatched", "test_mismatched" and "ax"."""
         if is_tfds(data):
             paths = {
                 split: f"{data}:{file.removesuffix('.tsv').replace('dev', 'validation')}"
@@ -245,10 +242,7 @@ GLUE_TASKS: dict[str, GlueTask] = tasks_of(ROWS)
 
 
 def check_submission(folder: StrPath, *, new: str = "") -> None:
-    """Raises InputError if a folder has not all prediction files that GLUE's server expects.
-
-    `new` is the name of a file that will be written.
-    """
+    """Raises InputError if a folder, with a file `new`, lacks files that GLUE's server expects."""
     files = [file for task in GLUE_TASKS.values() for file in task.row.num_test_rows]
     missing = [file for file in files if file != new and not (Path(folder) / file).is_file()]
     where = "MNLI-mm.tsv with --split test_mismatched, AX.tsv with --split ax"
@@ -258,8 +252,7 @@ def check_submission(folder: StrPath, *, new: str = "") -> None:
 def submission_zip(folder: StrPath, path: StrPath) -> None:
     """Packs the eleven prediction files of a folder, CoLA.tsv to AX.tsv, for GLUE's server.
 
-    Raises:
-        InputError: A file is missing or has another number of predictions than its test set.
+    Raises InputError if a file is missing or has another number of predictions than its test set.
     """
     check_submission(folder)
     files = {file: task for task in GLUE_TASKS.values() for file in task.row.num_test_rows}

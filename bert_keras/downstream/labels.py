@@ -26,10 +26,7 @@ class LabelPrediction(NamedTuple):
 
 
 class OneLabel:
-    """Exactly one of several classes; the other kinds of labels differ from it.
-
-    Methods take and return labels as `Label`, and the classes of a task in the order of the logits.
-    """
+    """Exactly one of several classes, in the order of the logits; other kinds of labels differ."""
 
     problem_type = ""  # as in the model metadata
     scores: tuple[str, ...] = ("accuracy", "macro_f1")  # the first chooses the best checkpoint
@@ -175,10 +172,7 @@ def matthews(gold: Sequence[str], predicted: Sequence[str]) -> float:
 
 
 def correlation(gold: Sequence[float], predicted: Sequence[float], *, function: str) -> float:
-    """Returns the correlation by `scipy.stats.pearsonr` or `spearmanr`.
-
-    It is 0 if all numbers of `gold` or of `predicted` are equal, for which SciPy gives NaN.
-    """
+    """Returns a correlation of `scipy.stats`; 0 if all numbers are equal, where SciPy gives NaN."""
     import scipy.stats
 
     if np.ptp(gold) == 0 or np.ptp(predicted) == 0:

@@ -56,9 +56,6 @@ class SwagTask(Task[SwagExample, EncodedTexts, ChosenEnding]):
     four sequences. A sequence that is too long loses tokens at the end of its longer text, as in
     run_swag.py of PyTorch's BERT and of Hugging Face's Transformers. The script of BERT's authors
     was not published. Prediction files are those of csv_predict.py of rowanz/swagaf.
-
-    Raises:
-        InputError: `max_length` is less than 4.
     """
 
     name: str = fixed("swag")

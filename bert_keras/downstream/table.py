@@ -28,20 +28,17 @@ def table_rows(
 ) -> Iterator[Row]:
     """Yields the rows of a table, as ("FILE, line N", values) with at least the named columns.
 
+    A `.tsv` or `.txt` file has tabs, a header line and no quoting, like GLUE's files, a `.csv` file
+    double quotes and commas, semicolons, tabs or `|`. Numbers and booleans of JSON become text, and
+    the column `a.b` is the value `b` of an object `a`, as in KLUE's files.
+
     Args:
-        path: The table. A `.tsv` or `.txt` file has tab-separated columns, a header line and no
-            quoting, like GLUE's files. A `.csv` file has a header line, double quotes, and commas,
-            semicolons, tabs or `|` between columns. A `.jsonl` file has one object per line, and a
-            `.json` file is a list of objects; numbers and booleans become text, null means a
-            missing column, and the column `a.b` is the value `b` of an object `a`, as in KLUE's
-            files. `tfds:NAME:SPLIT` is a split of TFDS.
+        path: A `.tsv`, `.txt`, `.csv`, `.jsonl` or `.json` file, or `tfds:NAME:SPLIT`.
         columns: The columns that each row must have, or those of each setting that names some.
         headerless: The column names of a file without a header line. A first line that contains all
             names of `columns` is still taken as a header.
-        skips_broken: Whether rows with a wrong number of columns are skipped and counted on stderr
-            instead of raising InputError.
-        lists: Columns of JSON and TFDS that may be lists; their texts are joined by commas. Other
-            lists are ignored.
+        skips_broken: Whether rows with a wrong number of columns are skipped and counted on stderr.
+        lists: Columns of JSON and TFDS that may be lists, whose texts are joined by commas.
     """
     settings = columns if isinstance(columns, Mapping) else {}
     columns = [*chain(*settings.values())] if settings else [*columns]

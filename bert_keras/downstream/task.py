@@ -63,12 +63,8 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     def files(self, data: StrPath) -> dict[str, str]:
         """Returns the path of each split: "train", "dev", and others that exist, such as "test".
 
-        Args:
-            data: The folder of the task, a folder that contains it, or a TFDS builder as
-                `tfds:NAME`.
-
-        Raises:
-            InputError: The folder, or its file for "train" or "dev", is missing.
+        `data` is the folder of the task, a folder that contains it, or a TFDS builder `tfds:NAME`.
+        Raises InputError if the folder, or its file for "train" or "dev", is missing.
         """
         if is_tfds(data):
             return tfds_files(data)
@@ -126,13 +122,9 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     def predictions(
         self, examples: Sequence[Example], encoded: EncodedExamples, outputs: Outputs
     ) -> Sequence[Prediction]:
-        """Returns one prediction for each example.
+        """Returns one prediction for each example, from its rows of `encode_to_score` and outputs.
 
-        Args:
-            examples: The examples.
-            encoded: The rows of the examples, as `encode_to_score` returns them.
-            outputs: The outputs of the model for each row. Their time axes are padded; values after
-                the end of a row have no meaning.
+        The time axes of outputs are padded; values after the end of a row have no meaning.
         """
 
     @abc.abstractmethod
@@ -191,11 +183,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def examples_file(task: Task, data: StrPath, *, split: str) -> str:
-    """Returns the file of a split of a folder or of `tfds:NAME`; a file is returned as it is.
-
-    Raises:
-        InputError: The data has no such split.
-    """
+    """Returns the file of a split of a folder or of `tfds:NAME`; a file is returned as it is."""
     data = os.fspath(data)
     if not (os.path.isdir(data) or is_tfds(data)):
         return data

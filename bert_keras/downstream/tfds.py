@@ -22,12 +22,7 @@ def is_tfds(path: StrPath) -> bool:
 
 
 def tfds_files(data: StrPath) -> dict[str, str]:
-    """Returns the path `tfds:NAME:SPLIT` of each existing split of "train", "dev" and "test".
-
-    Args:
-        data: `tfds:NAME`, where NAME is for example `glue/mrpc` or `glue/mrpc:2.0.0`, or
-            `tfds:FOLDER`, where FOLDER is a data set that TFDS wrote.
-    """
+    """Returns the path `tfds:NAME:SPLIT` of each split of `tfds:NAME` or `tfds:FOLDER`."""
     existing = _builder(os.fspath(data).removeprefix(PREFIX)).info.splits
     return {
         split: f"{os.fspath(data)}:{name}"
@@ -41,8 +36,7 @@ def tfds_rows(path: str) -> Iterator[dict[str, Any]]:
     """Yields the columns of each row of `tfds:NAME:SPLIT` as Python values.
 
     The rows have the order of the builder's files, which may differ from that of the official
-    files. A class label is given by its name, or None if it is unknown (-1). Data that is not in
-    the folder of TFDS yet is downloaded.
+    files. A class label is given by its name, or None if it is unknown (-1).
     """
     name, _, split = path.removeprefix(PREFIX).rpartition(":")
     builder = _builder(name)

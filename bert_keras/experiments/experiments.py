@@ -64,12 +64,8 @@ class Experiment:
     def inputs(self, data: StrPath) -> tuple[list[str], dict[str, dict[str, str]], list[str]]:
         """Finds the corpus and the task files in a folder with corpus/*.txt and folders of tasks.
 
-        Returns:
-            The corpus files, the task files by column name, and a sentence for each column without
-            files.
-
-        Raises:
-            InputError: `data` has no corpus, or no task of this experiment.
+        Returns the corpus files, the task files by column name, and a sentence for each column
+        without files. Raises InputError without a corpus or any task.
         """
         folder, files, missing = Path(data), {}, []
         for column in self.columns:

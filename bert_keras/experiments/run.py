@@ -29,15 +29,8 @@ from tfrecords_tools.vocab import train_vocabulary
 def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: StrPath) -> Results:
     """Runs an experiment. A second call with the same arguments continues an interrupted one.
 
-    Args:
-        experiment: The table or figure.
-        scale: The sizes and recipes of its runs.
-        data: A folder with corpus/*.txt and folders of tasks.
-        output: The folder for all runs, report.html and report.md. The report is rewritten after
-            each cell of the table.
-
-    Returns:
-        The results of all cells.
+    `data` is a folder with corpus/*.txt and folders of tasks, `output` the folder for all runs,
+    report.html and report.md. The report is rewritten after each cell of the table.
 
     Raises:
         InputError: The scale is not for this experiment, `data` has no corpus or no task, a task
@@ -105,10 +98,8 @@ def _fill(results: Results, runs: "Runs", *, files: Mapping[str, dict[str, str]]
 
 @dataclass(frozen=True)
 class Runs:
-    """The folder of an experiment. Its methods return existing results and compute missing ones.
-
-    The folder contains vocab.txt, records-LENGTH, pretrain/MODEL/LENGTH-STEP and
-    finetune/ARM/COLUMN.
+    """The folder of an experiment: vocab.txt, records-LENGTH, pretrain/MODEL/LENGTH-STEP and
+    finetune/ARM/COLUMN. Its methods return existing results and compute missing ones.
     """
 
     folder: Path
@@ -136,11 +127,7 @@ class Runs:
     def pretrained(
         self, name: str, arm: Arm, *, ends: Iterable[int]
     ) -> tuple[dict[int, Path], dict]:
-        """Pretrains the model of an arm, and saves it at the steps `ends`, too.
-
-        Returns:
-            The model folders by step, and the scores of the last model.
-        """
+        """Pretrains the model of an arm; returns its folders by step, and the last scores."""
         start, scores, models = None, {}, {}
         for phase in self.scale.pretraining(arm, ends=ends):
             end = phase.recipe.end
@@ -169,10 +156,7 @@ class Runs:
 
 
 def cell_task(scale: Scale, arm: Arm, column: ScoreColumn) -> tuple[Task, FinetuneRecipe]:
-    """Returns the task and the recipe of a cell.
-
-    If the task freezes the encoder, the arm's changes of the recipe are not applied.
-    """
+    """Returns the task and the recipe of a cell, without the arm's changes for frozen encoders."""
     tuning, task = scale.tuning(column.task), named_task(column.task)
     changes = () if task.freezes_encoder else arm.finetuning
     recipe, task = with_changes(tuning.recipe, task, changes=(*tuning.changes, *changes))

@@ -91,11 +91,7 @@ class Scale:
 
 
 def _accumulating(name: str) -> PretrainRecipe:
-    """Returns a recipe with 8 gradient accumulation parts.
-
-    A left-to-right model computes logits for all positions, which take 2 GB for a part of 32 x 512
-    tokens.
-    """
+    """Returns a recipe in 8 parts: logits of all positions take 2 GB for 32 x 512 tokens."""
     return replace(PRETRAIN[name], gradient_accumulation_steps=8)
 
 

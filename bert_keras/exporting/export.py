@@ -178,11 +178,7 @@ def write_saved_model(
     The folder appears after these checks: the graph has the tokens of training; a fresh process
     loads the SavedModel as TF Serving does; there, the outputs of `tensors` are those of the Keras
     model, and other signatures have the outputs that they have here (not checked for a `Variant`);
-    all warm-up requests succeed.
-
-    Raises:
-        InputError: The arguments and the Keras backend do not fit each other.
-        RuntimeError: The written SavedModel does not give the expected outputs.
+    all warm-up requests succeed. Raises InputError or RuntimeError.
     """
     folder, is_variant = Path(folder), isinstance(model, Variant)
     _check_arguments(model, folder, num_tokens=len(tokenizer.vocabulary))
@@ -243,10 +239,7 @@ def write_saved_model(
 
 
 def sample_texts(*, max_length: int) -> list[str]:
-    """Returns a plain text, an empty one, one of many kinds of characters, and a long one.
-
-    The long text has more windows of `max_length` tokens than a graph evaluates at once.
-    """
+    """Returns a plain text, an empty one, one of many kinds of characters, and a long one."""
     mixed = "Café [MASK] İSTANBUL ß ﬁ ΟΔΟΣ 東京 한국 a\u200bb Cafe\u0301 \x00\ufffd 😀\tend\n"
     long = (f"Anna {n} met Bob {n * n} in Lyon." for n in range(max_length // 2 + 1))
     return ["A short sentence by Anna Lee.", "", mixed, " ".join(long)]
@@ -259,10 +252,7 @@ def requests_of(
     tokenizer: TextTokenizer,
     max_length: int,
 ) -> list[dict]:
-    """Creates a request of some texts for each signature, in the form of exporting/verify.py.
-
-    A signature of token ids gets the ids of the tokenizer outside the graph.
-    """
+    """Creates a request of some texts for each signature, in the form of exporting/verify.py."""
     ids = tokenizer.ids_batch(texts)
     pairs = [ids, [*ids[1:], *ids[:1]]][: len(input_specs(signatures[TEXT_SIGNATURE]))]
     tensors = pack(*pairs, vocabulary=tokenizer.vocabulary, max_length=max_length)
@@ -289,10 +279,7 @@ def requests_of(
 
 
 def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: str) -> None:
-    """Adds the requests that TF Serving runs before it serves a version of the model `name`.
-
-    If one of them fails, TF Serving does not load the version.
-    """
+    """Adds the requests without which TF Serving does not load a version of the model `name`."""
     path = Path(folder) / WARMUP
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(os.fspath(path)) as writer:
@@ -352,10 +339,7 @@ def _expected(
 
 
 def check_outputs(served: Mapping, expected: Mapping[str, np.ndarray], *, signature: str) -> None:
-    """Raises RuntimeError if the outputs of a SavedModel, nested lists by name, are not expected.
-
-    Floats may differ by `_TOLERANCE`.
-    """
+    """Raises RuntimeError unless outputs, nested lists, are those expected, up to `_TOLERANCE`."""
     for name, values in expected.items():
         array = np.array(served[name], values.dtype)
         output = f"the output {name} of the signature {signature}"

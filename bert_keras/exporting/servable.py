@@ -33,10 +33,7 @@ class ServableModel(NamedTuple):
 
 
 class Exporter(NamedTuple):
-    """Builds the `ServableModel` of a model class, with settings from the model's metadata.
-
-    Each module in signatures/ defines an `EXPORTER`.
-    """
+    """Builds the `ServableModel` of a model class; each module in signatures/ defines one."""
 
     # (model, reader, **settings) -> ServableModel; the reader converts texts inside the graph
     make: Callable[..., ServableModel]
@@ -49,8 +46,7 @@ def traced(function: Callable[..., Mapping], **specs: tf.TypeSpec) -> Signature:
     """Traces `function` for keyword arguments of these specs.
 
     Trace the model in one signature and call that signature from the others, so that the graph of
-    the encoder is stored once. Autograph takes seconds a signature, so it is off: loops and
-    conditions on tensors need `tf.while_loop` and `tf.cond`.
+    the encoder is stored once. Autograph takes seconds a signature, so it is off.
     """
     traceable: Any = tf.function(function, autograph=False)
     return traceable.get_concrete_function(**specs)
@@ -77,10 +73,7 @@ def text_servable(
     *,
     names: Sequence[str] = ("text",),
 ) -> ServableModel:
-    """Builds `serving_default`, which takes texts, and `tensors`, which takes int32 [B,T].
-
-    `from_tensors` takes the model's inputs as keyword arguments and returns outputs by name.
-    """
+    """Builds `serving_default`, which takes texts, and `tensors`, which takes int32 [B,T]."""
     tensors = traced(from_tensors, **tensor_specs(rank=2))
 
     def from_text(**texts):

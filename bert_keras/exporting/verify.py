@@ -1,8 +1,8 @@
 """Loads a SavedModel as TF Serving does and runs requests, in this process or in a fresh one.
 
-TF Serving loads a SavedModel into a TF1 session, which fails for some graphs that
-`tf.saved_model.load` accepts. The module is also a program, which imports neither Keras nor
-bert_keras: `verify.py FOLDER` reads pickled requests and writes their pickled outputs.
+TF Serving loads it into a TF1 session, which fails for some graphs that `tf.saved_model.load`
+accepts. The module is also a program without Keras and bert_keras: `verify.py FOLDER` reads pickled
+requests and writes their pickled outputs.
 """
 
 import contextlib
@@ -17,13 +17,9 @@ from typing import Any, cast
 
 
 def run_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
-    """Runs requests on a SavedModel in a fresh process, on the CPU.
+    """Runs requests, {"signature": name, "inputs": {name: array or list}}, in a fresh process.
 
-    A request is {"signature": name, "inputs": {name: array or nested list}}. The result has the
-    outputs of each by name, as nested lists.
-
-    Raises:
-        RuntimeError: The process cannot load the model or run a request.
+    Returns the outputs of each by name, as nested lists. Raises RuntimeError if it fails.
     """
     process = subprocess.run(
         [sys.executable, "-P", __file__, os.fspath(folder)],

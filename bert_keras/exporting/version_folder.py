@@ -1,7 +1,4 @@
-"""Names the version folders, saved_models/NAME/VERSION, and their metadata files.
-
-The module does not import TensorFlow, so that a command refuses a wrong name immediately.
-"""
+"""Names the version folders, saved_models/NAME/VERSION, and their metadata files; no TensorFlow."""
 
 import os
 from pathlib import Path

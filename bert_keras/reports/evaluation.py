@@ -47,10 +47,7 @@ def evaluation_page(
     scores: Mapping[str, float],
     path: StrPath,
 ) -> None:
-    """Writes the predictions and scores of a task as an HTML page.
-
-    Scores with a space in their name, such as "person f1", stand in the table of types alone.
-    """
+    """Writes an HTML page; scores such as "person f1" stand in the table of types alone."""
     findings = FINDINGS[type(examples[0])](task, examples, predictions)
     errors = sorted(findings.errors, key=lambda error: -error[0])[:MAX_ERRORS]
     counts = f"{len(findings.errors):,} of {len(examples):,} predictions are wrong"
@@ -133,10 +130,7 @@ def _choice_findings(task, examples, predictions) -> Findings:
 
 
 def _answer_findings(task, examples, predictions) -> Findings:
-    """Returns the questions whose F1, or other score of a single question, is below 1.
-
-    For SQuAD 2.0 the findings include a confusion matrix of answerable and unanswerable questions.
-    """
+    """Returns questions with a score below 1, and of SQuAD 2.0 a matrix of "no answer"."""
     errors, pairs = [], []
     for question, prediction in zip(examples, predictions, strict=True):
         score = task.score([question], [prediction])[task.score_of_one]

@@ -29,10 +29,8 @@ STEPS = 65_535  # probabilities are quantized to this many steps, two bytes each
 def inspect_texts(
     pretrained: StrPath, texts: Sequence[str], *, output: StrPath, num_tokens: int = 10
 ) -> None:
-    """Writes the page of a checkpoint of any format.
-
-    The page shows the attention of a text or a pair of texts and, if the model has a masked-LM
-    head, the `num_tokens` most probable tokens of its masked words.
+    """Writes the page of a checkpoint: the attention of a text or pair, and of its masked words the
+    `num_tokens` most probable tokens.
     """
     check(num_tokens >= 1, f"the number of tokens to show is {num_tokens}; expected at least 1")
     check_output(output, suffix=".html")
@@ -81,10 +79,8 @@ def _inputs(
 def _attention(encoder: BertEncoder, inputs: dict[str, np.ndarray], vocabulary: Vocabulary) -> dict:
     """Computes the attention probabilities of every layer and head.
 
-    Returns:
-        `tokens`, the T tokens; `texts`, 0 or 1 for each token, the index of its text; `weights`,
-        base64 of uint16 [L, N, T, T] in `STEPS`: the probability with which the row's token attends
-        to the column's token.
+    The `weights` are base64 of uint16 [L, N, T, T] in `STEPS`: the probability with which the row's
+    token attends to the column's token.
     """
     attentions = encoder.states(inputs).attentions
     weights_LNTT = np.stack([ops.convert_to_numpy(layer)[0] for layer in attentions])
@@ -104,16 +100,10 @@ def _attention(encoder: BertEncoder, inputs: dict[str, np.ndarray], vocabulary: 
 def _masked_words(
     model: Pretrained, inputs: dict[str, np.ndarray], vocabulary: Vocabulary, *, num_tokens: int
 ) -> dict:
-    """Predicts the masked tokens of a text, all at once.
+    """Predicts the masked tokens of a text, all at once, or without [MASK] each token separately.
 
-    If the text has no [MASK], each of its tokens except [CLS] and [SEP] is masked separately.
-
-    Returns:
-        `predictions`, one entry for each masked token with its `position`, the `top` tokens with
-        their probabilities and, if the text had no [MASK], its `original` token with its
-        probability and rank (counted from 1). For a pair and a model with a next-sentence head,
-        also the probability `is_next`. For a model without a masked-LM head only `missing`, the
-        name of the model.
+    The `original` token of the latter has its probability and rank, counted from 1. `is_next` is
+    for a pair and a next-sentence head. Without a masked-LM head, `missing` is the model's name.
     """
     if "masked_lm" not in model.heads:
         return {"missing": model.stored_as}

@@ -21,11 +21,7 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[Value]]  # one value for each column
 
     def aligned(self, first: Callable[[str, int], str] = str.rjust) -> list[str]:
-        """Returns the lines of the table for a terminal.
-
-        Args:
-            first: Aligns the first column: `str.rjust` or `str.ljust`.
-        """
+        """Returns the lines of the table for a terminal, with `str.rjust` or `ljust` as `first`."""
         texts = [[shown(value) for value in row] for row in (self.header, *self.rows)]
         widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
         return [
@@ -77,13 +73,7 @@ def shown(value: Value) -> str:
 
 
 def mark(text: str, kind: str = "", *, note: str = "") -> Markup:
-    """Returns a text with a background, and a note behind it in small print.
-
-    Args:
-        text: The text.
-        kind: "good", "bad" or "both"; "" for no background.
-        note: The note.
-    """
+    """Returns a text with the background "good", "bad", "both" or "", and a note in small print."""
     small = Markup("<small>{}</small>").format(note) if note else ""
     form = '<mark class="{kind}">{text}{small}</mark>' if kind else "{text}{small}"
     return Markup(form).format(kind=kind, text=text, small=small)

@@ -21,11 +21,7 @@ _KLUE_QUOTES = re.compile(r"['\"《》<>〈〉]\(\)‘’")
 
 
 def korquad_scores(questions: Sequence[Question], predictions: Predictions) -> Scores:
-    """Returns the scores of KorQuAD's evaluate-v1.0.py, `exact_match` and `f1`.
-
-    F1 compares the characters of both answers, without their order. Quotes and brackets become
-    spaces, and ASCII punctuation is removed.
-    """
+    """Returns the scores of KorQuAD's evaluate-v1.0.py, `exact_match` and `f1` of characters."""
 
     def normalized(text: str) -> str:
         words = text.translate(_QUOTES_AS_SPACES).lower().translate(_WITHOUT_PUNCTUATION)
@@ -61,8 +57,7 @@ def klue_normalized(text: str) -> str:
 def rouge_w(predicted: str, gold: str) -> float:
     """Returns the F1 of the longest common substring of two normalized answers, from 0 to 1.
 
-    KLUE names it ROUGE-W. Like KLUE-baseline, it ignores very frequent characters of a gold answer
-    of 200 characters or more, because `difflib` does.
+    KLUE names it ROUGE-W. As there, `difflib` ignores frequent characters of long answers.
     """
     if not gold:
         return float(predicted == gold)

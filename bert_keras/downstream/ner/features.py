@@ -35,10 +35,7 @@ INPUTS = (*SEQUENCE_FEATURES, "word_positions")
 
 
 class PositionedWords(TaggedWords):
-    """Same as `TaggedWords`, but targets have one column per word, as a BertFeatureTagger needs.
-
-    The inputs also have `word_positions`, int32 [B,W], the positions of their first tokens.
-    """
+    """Same as `TaggedWords`, but targets have a column per word; inputs have its position."""
 
     def columns(self, row: int) -> np.ndarray:
         return np.arange(len(self._words(row)))
@@ -56,8 +53,7 @@ class PositionedWords(TaggedWords):
 class WordFeatures(PositionedWords):
     """Same as `PositionedWords`, but the inputs are features of words, as a WordTagger reads them.
 
-    `lengths` counts words. Inputs of a batch are `features`, float32 [B,W,K,D], and `word_mask`,
-    bool [B,W]; targets and weights are [B,W].
+    `lengths` counts words. Inputs of a batch are `features`, float32 [B,W,K,D], and `word_mask`.
     """
 
     vectors: list[np.ndarray]  # for each of the K layers, the features of all words, float32 [W,D]
@@ -121,11 +117,8 @@ def stored_features(
 ) -> list[np.ndarray]:
     """Returns hidden states of the first token of each word, and computes them if necessary.
 
-    The states are stored as FINGERPRINT/layer_9.npy in `folder`, where the fingerprint depends on
-    the encoder and on its inputs.
-
-    `layers` are 0 for the embeddings and i for the output of block i. The result has a read-only
-    memory map, float32 [W,D], for each of them.
+    They are read-only memory maps, float32 [W,D], of the files FINGERPRINT/layer_9.npy in `folder`,
+    where the fingerprint depends on the encoder and on its inputs.
     """
     folder /= fingerprint(encoder, words)
     paths = {layer: folder / f"layer_{layer}.npy" for layer in layers}
@@ -172,10 +165,7 @@ def _compute(
 
 
 def fingerprint(encoder: BertEncoder, words: PositionedWords) -> str:
-    """Returns a hash of everything that the hidden states depend on, as 16 hexadecimal digits.
-
-    The tokenizer and the data file enter through the token ids.
-    """
+    """Returns a hash of the encoder and the token ids, as 16 hexadecimal digits."""
     digest = hashlib.sha256(repr((encoder.config, encoder.compute_dtype)).encode())
     for weight in encoder.weights:
         digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(weight)).data)

@@ -87,10 +87,7 @@ def entity_scores(
 def entity_counts(
     pairs: Iterable[tuple[set[Entity], set[Entity]]],
 ) -> tuple[Counter, Counter, Counter]:
-    """Counts the true, the predicted, and the correctly predicted entities of each type.
-
-    `pairs` are the (true, predicted) entities of each sentence.
-    """
+    """Counts true, predicted and correct entities of each type, of (true, predicted) sets."""
     counters = Counter(), Counter(), Counter()
     for gold, predicted in pairs:
         for counter, spans in zip(counters, (gold, predicted, gold & predicted), strict=True):
@@ -99,11 +96,7 @@ def entity_counts(
 
 
 def entities(tags: Sequence[str]) -> Iterator[Entity]:
-    """Yields the entities of a sentence.
-
-    Tags that break the scheme are read as conlleval.pl reads them: an I- tag after O, or after
-    another type, starts an entity like a B- tag.
-    """
+    """Yields the entities of a sentence; an I- tag after O or another type starts one like B-."""
     start, kind = 0, ""  # "" outside of an entity
     for index, tag in enumerate([*tags, OUTSIDE]):
         prefix, _, tag_kind = tag.partition("-")

@@ -34,12 +34,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     dsindex/ntagger issue 4). No sentence is cut: a sentence of more than `max_length` tokens has
     several rows, and each word is predicted in the row that gives it the most context.
 
-    `labels` are the tags of the training file, O first. Tags that are absent from it, such as I-X
-    where every entity of the type X is a single word, are not added, because they have no training
-    examples.
-
-    Raises:
-        InputError: A field has an impossible value; the message names it.
+    `labels` are the tags of the training file, O first.
     """
 
     # What a row contains: "sentence" is the sentence alone; "document" also fills `max_length` with
@@ -93,11 +88,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         return dataclasses.replace(self, labels=(OUTSIDE, *sorted(tags)))
 
     def encode(self, examples: Sentences, tokenizer: TextTokenizer) -> TaggedWords:
-        """Encodes the sentences.
-
-        Words with a tag that is absent from the training file have weight 0 in the loss, and a
-        score counts them as missed; a note on stderr names the tags.
-        """
+        """Encodes the sentences; words with a tag that the training file lacks have weight 0."""
         tokens = word_tokens(examples, tokenizer)
         documents = None
         if self.context == "document":
@@ -138,8 +129,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     ) -> None:
         """Writes a line "word gold predicted" for each word, and an empty line after each sentence.
 
-        Lines are "word predicted" if the examples have no tags. -DOCSTART- lines are omitted,
-        because conlleval.pl would count them as words.
+        -DOCSTART- lines are omitted, because conlleval.pl would count them as words.
         """
         with atomic_file(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
             for sentence, tags in zip(examples, predictions, strict=True):

@@ -98,20 +98,15 @@ class WordWindows(NamedTuple):
 def sentence_rows(
     tokens: WordTokens, *, limit: int, documents: np.ndarray | None = None
 ) -> WordWindows:
-    """Makes one or several rows of each sentence.
+    """Makes one or several rows, of at most `limit` tokens, of each sentence.
 
-    With `documents`, a row is filled on both sides with the text around the sentence in its
-    document. Both sides get equally many tokens unless the document ends on one of them.
+    With `documents`, int [N], the ascending numbers of the document of each sentence, a row is
+    filled on both sides with the text around the sentence. Both sides get equally many tokens
+    unless the document ends on one of them.
 
-    A sentence of more than `limit` tokens has several rows. They start `limit // 2` tokens apart,
-    and the last one ends with the sentence. A word is predicted in the row where it has the most
-    context, which is the row with the nearest middle (google-research/bert run_squad.py,
-    `_check_is_max_context`).
-
-    Args:
-        tokens: The tokens of the sentences.
-        limit: Maximum number of tokens of a row, special tokens not counted.
-        documents: int [N], ascending, the number of the document of each sentence.
+    The rows of a longer sentence start `limit // 2` tokens apart, and the last one ends with it. A
+    word is predicted in the row where it has the most context, which is the row with the nearest
+    middle (google-research/bert run_squad.py, `_check_is_max_context`).
     """
     starts, ends = tokens.bounds[:-1], tokens.bounds[1:]
     documents = np.arange(len(starts)) if documents is None else documents
@@ -140,10 +135,7 @@ def sentence_rows(
 
 @dataclass(frozen=True)
 class TaggedWords(Encoded):
-    """Rows of tokens with the tags of their words.
-
-    The target of a word is at its first token.
-    """
+    """Rows of tokens with the tags of their words, whose targets are at their first tokens."""
 
     tokens: WordTokens  # the tokens of all words
     rows: WordWindows  # the tokens of each row, and the row of each word
@@ -159,21 +151,13 @@ class TaggedWords(Encoded):
         return self.rows.word_starts[self._words(row)] + 1  # [CLS] is at 0
 
     def words(self, rows: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-        """Returns the words whose tags are predicted in some rows, int64 [M].
-
-        Their positions in a batch, (batch rows, columns), are the second result, each int64 [M].
-        """
+        """Returns the words predicted in some rows, int64 [M], and their (batch rows, columns)."""
         words, columns = map(self._words, rows), [*map(self.columns, rows)]
         batch_rows = np.repeat(np.arange(len(rows)), [*map(len, columns)])
         return np.concatenate([*words]), (batch_rows, np.concatenate(columns))
 
     def batch(self, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-        """Returns (inputs, targets, weights) of some rows.
-
-        Inputs are int32 [B,T] by name. Targets are label ids, int32 [B,T]. Weights are float32
-        [B,T]: 1 at the first token of each word that has a label and is predicted in this row, else
-        0.
-        """
+        """Returns (inputs, targets, weights) of some rows; weights are 1 at words with labels."""
         inputs = self.inputs(rows)
         return inputs, *self.targets(rows, width=inputs["input_ids"].shape[1])
 

@@ -48,8 +48,7 @@ Queries = Sequence[QueryExample]
 class DistinctTexts(EncodedTexts):
     """Groups whose training batches contain no text twice, for losses with in-batch negatives.
 
-    Texts with the same tokens are the same text. The texts of one example may be the same, as in
-    unsupervised SimCSE.
+    Only the texts of one example may be the same, as in unsupervised SimCSE.
     """
 
     def shuffled_batches(self, *, batch_size: int, seed: int) -> Iterator[np.ndarray]:
@@ -200,11 +199,9 @@ def relevant_passages(examples: Queries) -> dict[str, set[str]]:
 def ranked(
     queries_QE: np.ndarray, passages_PE: np.ndarray, *, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the `most` nearest passages of each query by their unit vectors.
+    """Returns the indices and the cosines [Q, K] of the `most` nearest unit vectors of each query.
 
-    Returns:
-        The indices of the passages, int64 [Q, K], and their cosines, [Q, K], the largest first.
-        Passages with equal cosines are in the order of their indices.
+    Passages with equal cosines are in the order of their indices.
     """
     most = min(most, len(passages_PE))
     indices_QK, cosines_QK = [], []
@@ -223,16 +220,10 @@ def ranked(
 def ranking_scores(
     relevant: Sequence[Collection[str]], rankings: Sequence[Sequence[str]], *, cutoff: int
 ) -> Scores:
-    """Scores the first `cutoff` passages of each ranking, with binary relevance.
+    """Scores the first K passages of each ranking, with binary relevance.
 
-    Args:
-        relevant: The relevant passages of each query, at least one.
-        rankings: The passages of each query, best first.
-        cutoff: The number of passages that count, K.
-
-    Returns:
-        `ndcg@K` (normalised discounted cumulative gain), `mrr@K` (mean reciprocal rank of the first
-        relevant passage), `recall@K`, and `accuracy@1` (queries whose first passage is relevant).
+    Returns `ndcg@K` (normalised discounted cumulative gain), `mrr@K` (mean reciprocal rank of the
+    first relevant passage), `recall@K`, and `accuracy@1` (queries whose first passage is relevant).
     """
     discounts = 1 / np.log2(np.arange(2, cutoff + 2))
     rows = []

@@ -20,11 +20,7 @@ Losses = Mapping[str, type[SentenceLoss]]  # name of a loss -> its class
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceTask(Task[Example, Encoded, Prediction]):
-    """A task whose examples are groups of texts, and whose scores are those of their cosines.
-
-    Raises:
-        InputError: A field has an impossible value; the message names it.
-    """
+    """A task whose examples are groups of texts, and whose scores are those of their cosines."""
 
     max_length: int = 128  # maximum number of tokens of a text; longer texts lose their end
     loss: str  # a name in `losses`
@@ -74,10 +70,7 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
         layout: type[EncodedTexts] = EncodedTexts,
         **fields: Any,
     ) -> Any:
-        """Encodes N groups of G texts; a text that occurs several times is tokenized once.
-
-        `layout` is the class of the result, and `fields` are more of its fields.
-        """
+        """Encodes N groups of G texts as `layout`; equal texts are tokenized once."""
         texts = [text for group in groups for text in group]
         distinct = list(dict.fromkeys(texts))
         ids = dict(zip(distinct, tokenizer.ids_batch(distinct), strict=True))
@@ -93,12 +86,9 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
     def compared(
         self, examples: Sequence[Example], encoded: Any, units: np.ndarray
     ) -> Sequence[Prediction]:
-        """Returns the prediction for each example.
+        """Returns the predictions from the rows of `encode_to_score` and their embeddings.
 
-        Args:
-            examples: The examples.
-            encoded: Their rows, as `encode_to_score` returns them.
-            units: The embeddings of the texts of the rows, divided by their norms, [N, (G,) E].
+        The embeddings are divided by their norms, [N, (G,) E].
         """
 
     def predictions(

@@ -59,16 +59,9 @@ def predicted_answers(
     """Returns the best answer of each question (BERT paper, sections 4.2 and 4.3).
 
     The score of a span from token i to token j >= i is S.T_i + E.T_j. The score of "no answer",
-    S.C + E.C, is the minimum over the windows of the question.
-
-    Args:
-        questions: The questions.
-        windows: Their windows.
-        outputs: The logits "start" and "end", float32 [T], of each window.
-        num_best: Maximum number of candidates of a question, each with a different text.
-        max_answer_length: Maximum number of tokens of an answer.
-        null_threshold: A question whose null odds exceed it gets the prediction ""; None if every
-            question has an answer.
+    S.C + E.C, is the minimum over the windows of the question. `num_best` limits the candidates,
+    which have different texts. A question whose null odds exceed `null_threshold` gets the
+    prediction ""; with None, every question has an answer.
     """
     predictions = []
     for index, question in enumerate(questions):
@@ -109,8 +102,7 @@ def spans(
     """Yields the valid spans of a question, best first.
 
     A valid span has at most `max_answer_length` tokens and starts in the window that has the
-    maximum context of its first token (see `max_context`). Its first and its last token are no
-    white space, which byte-level BPE has as tokens.
+    maximum context of its first token. Its first and its last token are no white space.
     """
     num_before = np.cumsum([0, *(not character.isspace() for character in context)])
     rows = windows.of_question(question)
@@ -147,10 +139,7 @@ def spans(
 
 
 def cut(context: str, start: int, end: int) -> str:
-    """Returns the characters [start, end) of a context, and the combining marks after them.
-
-    An uncased tokenizer drops these marks, so its offsets do not include them at the end.
-    """
+    """Returns the characters [start, end) and the combining marks after them."""
     while end < len(context) and unicodedata.category(context[end]) == "Mn":
         end += 1
     return context[start:end]
@@ -173,11 +162,7 @@ def squad1_scores(
     normalized: Callable[[str], str] = normalized,
     units: Callable[[str], Sequence[str]] = str.split,
 ) -> dict[str, float]:
-    """Returns the scores of SQuAD 1.1, `exact_match` and `f1`.
-
-    `normalized` returns the part of an answer that is compared, and `units` its words or
-    characters, which F1 counts.
-    """
+    """Returns `exact_match` and `f1` of SQuAD 1.1, which counts `units` of `normalized` answers."""
     exact = f1 = 0
     for question, prediction in zip(questions, predictions, strict=True):
         predicted = normalized(prediction.text)
@@ -192,11 +177,9 @@ def squad2_scores(
 ) -> dict[str, float]:
     """Returns the scores of SQuAD 2.0.
 
-    Returns:
-        `exact` and `f1` of all questions, and `total`, their number. The same with the prefixes
-        "HasAns_" and "NoAns_", of the questions with and without an answer. If predictions have
-        null odds, also `best_exact` and `best_f1`, the best scores that a threshold on the null
-        odds can reach, and these thresholds, `best_exact_thresh` and `best_f1_thresh`.
+    They are `exact` and `f1` of all questions, and `total`, their number; the same with the
+    prefixes "HasAns_" and "NoAns_"; and with null odds `best_exact`, `best_f1`, the best scores
+    that a threshold can reach, and these thresholds, `best_exact_thresh` and `best_f1_thresh`.
     """
     pairs = [_exact_and_f1(*pair) for pair in zip(questions, predictions, strict=True)]
     exact, f1 = [score for score, _ in pairs], [score for _, score in pairs]

@@ -46,11 +46,7 @@ class Question:
 
 
 def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
-    """Reads a file in SQuAD's format, or a TFDS split such as tfds:squad/v2.0:train.
-
-    Raises:
-        InputError: The file is not in SQuAD's format, it has no questions, or an id occurs twice.
-    """
+    """Reads a file in SQuAD's format, or a TFDS split such as tfds:squad/v2.0:train."""
     questions: dict[str, Question] = {}
     location = path
     try:
@@ -107,10 +103,7 @@ def _builder_rows(path: str) -> Iterator[tuple[str, Any, Any, Any]]:
 
 
 def without_misplaced(questions: Sequence[Question], *, path: str) -> list[Question]:
-    """Returns the questions that are impossible or have an answer at its position.
-
-    The other questions are listed on stderr; `path` is their file.
-    """
+    """Returns the questions that are impossible or have an answer at its position; lists others."""
     usable = [each for each in questions if each.is_impossible or each.target]
     if len(usable) < len(questions):
         skipped = [each.location for each in questions if not (each.is_impossible or each.target)]

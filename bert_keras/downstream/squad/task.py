@@ -31,9 +31,6 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
     """Question answering as in SQuAD 1.1 or 2.0 (BERT paper, sections 4.2 and 4.3).
 
     The defaults are those of google-research/bert run_squad.py.
-
-    Raises:
-        InputError: A field has an impossible value; the message names it.
     """
 
     version: str  # "1.1", or "2.0", which has questions without an answer
@@ -116,8 +113,7 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
         """Returns the task with the `null_threshold` that gives these predictions the best F1.
 
         Where "no answer" was predicted, the best answer is used, to test higher thresholds. If "no
-        answer" for every question is best, the threshold is below all null odds (the official
-        script gives 0.0).
+        answer" is best for all, it is below all null odds (the official script gives 0.0).
         """
         if not self.allows_no_answer:
             return self
@@ -145,11 +141,7 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
     def write_predictions(
         self, path: StrPath, examples: Sequence[Question], predictions: Sequence[Prediction]
     ) -> None:
-        """Writes a JSON object that maps the id of each question to the predicted text.
-
-        Candidates and null odds are written to files of their own in the same folder, unless
-        `path` is the standard output.
-        """
+        """Writes the texts by id as JSON, and beside it files of candidates and null odds."""
         path, pairs = Path(path), list(zip(examples, predictions, strict=True))
         files: dict[str, dict] = {path.name: {q.id: each.text for q, each in pairs}}
         if is_stdout(path):

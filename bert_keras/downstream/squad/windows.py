@@ -115,12 +115,11 @@ def windows_over(
 
 
 def max_context(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
-    """Finds the window that has the maximum context of each token of a context.
+    """Finds for each window, whose tokens have the maximum context in it, bool [length].
 
     The score of a window for a token is the smaller of the numbers of tokens to its left and to its
     right in the window, plus 0.01 times the length of the window. The earliest window wins a tie
-    (run_squad.py, `_check_is_max_context`). `starts` are the first tokens of the windows, ascending
-    from 0. The result has for each window bool [length].
+    (run_squad.py, `_check_is_max_context`). `starts` ascend from 0.
     """
     tokens = np.arange(starts[-1] + lengths[-1])
     left = tokens - starts[:, None]

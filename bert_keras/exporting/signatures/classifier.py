@@ -21,9 +21,8 @@ def served_classifier(
 ) -> ServableModel:
     """Builds the signatures of a classifier, whose outputs `classifier_outputs` documents.
 
-    `serving_default` takes `text`, string [B], and with two `num_texts` also `text_pair`, and cuts
-    texts that exceed `reader.max_length`. `tensors` takes `input_ids`, `input_mask` and
-    `segment_ids`, int32 [B,T].
+    `serving_default` takes `text`, string [B], and with two `num_texts` also `text_pair`. `tensors`
+    takes `input_ids`, `input_mask` and `segment_ids`, int32 [B,T].
     """
     check(num_texts in (1, 2), f"num_texts is {num_texts}; expected 1 or 2")
     outputs_of = classifier_outputs(labels, problem_type=problem_type)
@@ -39,13 +38,11 @@ def classifier_outputs(
 ) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
     """Returns the function that converts logits, float32 [B,N], to outputs.
 
-    - For a regression the function returns `score`, float32 [B]. A model with one label and no
-      problem type is a regression, as in `transformers`.
-    - For one label per text it returns `label`, string [B], `labels`, string [B,N], and
-      `probabilities`, float32 [B,N], the softmax of the logits.
-    - For several labels per text it returns the same outputs, but `probabilities` are the sigmoids
-      of the logits, and `label` lists the labels with a probability of at least 0.5, separated by
-      commas as in a training table. It is empty if there is none.
+    - Of a regression: `score`, float32 [B]. A model with one label and no problem type is a
+      regression, as in `transformers`.
+    - Of one label: `label`, string [B], `labels`, string [B,N], `probabilities`, float32 [B,N].
+    - Of several labels: the same, but `label` lists those with a probability of at least 0.5,
+      separated by commas as in a training table.
     """
     is_regression = problem_type == "regression" or (not problem_type and len(labels) == 1)
 

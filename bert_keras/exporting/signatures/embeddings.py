@@ -23,12 +23,10 @@ def served_embeddings(
 ) -> ServableModel:
     """Builds the signatures of a BertSentenceEncoder or a BertEncoder.
 
-    `serving_default` takes `text`, string [B], puts the default prompt of a sentence encoder before
-    it, and cuts texts that exceed `reader.max_length`. `tensors` takes `input_ids`, `input_mask`
-    and `segment_ids`, int32 [B,T], of texts that include the prompt.
-
-    Both return `embedding`, float32 [B,E], as `embedding` says. `num_tokens` of a sentence encoder
-    takes `text` and returns `num_tokens`, int32 [B], the length of each row.
+    `serving_default` takes `text`, string [B], and puts the default prompt of a sentence encoder
+    before it. `tensors` takes `input_ids`, `input_mask` and `segment_ids`, int32 [B,T], of texts
+    that include the prompt. Both return `embedding`, float32 [B,E]. `num_tokens` of a sentence
+    encoder takes `text` and returns `num_tokens`, int32 [B], the length of each row.
 
     The embedding of a BertEncoder is the mean of the hidden states of all tokens, including [CLS]
     and [SEP], scaled to length 1. An encoder with a pooler also returns `pooled`, float32 [B,D].

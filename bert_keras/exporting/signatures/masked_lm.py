@@ -20,14 +20,10 @@ NUM_TOKENS = 5  # tokens returned for each [MASK]
 def served_masked_lm(model: keras.Model, reader: MaskedTextToInputs) -> ServableModel:
     """Builds the signatures of a BertMaskedLM or BertPretrainer.
 
-    `serving_default` takes `text`, string [B], with any number of [MASK]s, and cuts texts that
-    exceed `reader.max_length`. `tensors` takes `input_ids`, `input_mask` and `segment_ids`, int32
-    [B,T], and `masked_lm_positions`, int32 [B,P]. It ignores positions that are 0 or outside of
-    the row.
-
-    Both return the 5 most probable tokens of each [MASK], `tokens`, string [B,P,5], and their
-    `probabilities`, float32 [B,P,5]. P is the largest number of [MASK]s in a text. Texts with fewer
-    are padded with "" and 0.
+    `serving_default` takes `text`, string [B], with any number of [MASK]s. `tensors` takes
+    `input_ids`, `input_mask` and `segment_ids`, int32 [B,T], and `masked_lm_positions`, int32
+    [B,P]. It ignores positions that are 0 or outside of the row. Both return the 5 most probable
+    tokens of each [MASK], `tokens`, string [B,P,5], padded with "", and their `probabilities`.
 
     For a BertPretrainer, `next_sentence` takes `text` and `text_pair`, string [B], and returns
     `is_next_probability`, float32 [B]. `tensors` also returns this output.

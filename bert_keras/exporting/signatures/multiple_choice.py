@@ -15,12 +15,9 @@ def served_multiple_choice(model: keras.Model, reader: TextToInputs) -> Servable
     """Builds the signatures of a BertMultipleChoice.
 
     `serving_default` takes `context`, string [B], and `choices`, string [B,C]. `tensors` takes
-    `input_ids`, `input_mask` and `segment_ids`, int32 [B,C,T]. Both return `choice`, int32 [B], the
-    index of the most probable choice, and `probabilities`, float32 [B,C], which sum to 1.
-
-    A choice that is empty, or whose `input_mask` is 0 everywhere, is padding of probability 0.
-    A context and a choice that together exceed `reader.max_length` lose tokens at the end of the
-    longer one.
+    `input_ids`, `input_mask` and `segment_ids`, int32 [B,C,T]. Both return `choice`, int32 [B], and
+    `probabilities`, float32 [B,C]. A choice that is empty, or whose `input_mask` is 0 everywhere,
+    is padding of probability 0.
     """
 
     def from_rows(**inputs):

@@ -53,18 +53,13 @@ class BestSpans(NamedTuple):
 def served_question_answering(
     model: keras.Model, reader: TextToInputs, *, task: SquadTask
 ) -> ServableModel:
-    """Builds the signatures of a question answering model.
+    """Builds the signatures of a question answering model; InputError if `reader` does not fit.
 
     `serving_default` takes `question` and `context`, string [B]. It returns `answer`, string [B];
     `start` and `end`, int32 [B], the characters [start, end) of the answer in the context; `score`
     and `no_answer_score`, float32 [B]. Without an answer, `answer` is "", and `start` and `end` are
-    -1.
-
-    `tensors` takes `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. It returns
+    -1. `tensors` takes `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. It returns
     `start_logits` and `end_logits`, float32 [B,T], which are the lowest float32 at padding.
-
-    Raises:
-        InputError: `reader` has no offsets, or a window has no space for a passage.
     """
     dataclasses.replace(task, max_length=reader.max_length)  # checks max_question_length
     reader.check_has_offsets()
@@ -147,10 +142,7 @@ def window_rows(texts: TextRows, *, limit: int, stride: int) -> tuple[TextRows, 
 def best_spans(
     logits_of: Callable[..., dict[str, tf.Tensor]], passages: Passages, *, max_answer_length: int
 ) -> BestSpans:
-    """Finds the span of up to `max_answer_length` tokens with the highest score of each question.
-
-    `logits_of` takes the model's inputs and returns `start_logits` and `end_logits`, float32 [X,T].
-    """
+    """Finds the best span of up to `max_answer_length` tokens for each question."""
     inputs, row_ids, tokens = passages.inputs, passages.row_ids, passages.tokens
     question_length, length = passages.texts.lengths
     passage_start = question_length + passages.num_specials - 1  # the last [SEP] follows
@@ -201,10 +193,7 @@ def best_spans(
 def _has_max_context(
     position: tf.Tensor, length: tf.Tensor, token: tf.Tensor, *, num_tokens: tf.Tensor
 ) -> tf.Tensor:
-    """Returns whether no other window gives a token more context, bool [X,T].
-
-    The rule is that of `downstream.squad.windows.max_context`; the earliest window wins a tie.
-    """
+    """Returns the windows of `downstream.squad.windows.max_context` for each token, bool [X,T]."""
     smaller = tf.minimum(position, length - 1 - position)
     context = tf.cast(smaller, tf.float64) + 0.01 * tf.cast(length, tf.float64)
     context = tf.where(smaller >= 0, context, _LOW)

@@ -119,8 +119,8 @@ def entities(
 ) -> dict[str, tf.Tensor]:
     """Returns the outputs of `serving_default`: the entities of B texts, at most E for each text.
 
-    They follow from the `bio_tag` of the label of each word, int32 [W], by the rules of
-    `downstream.ner.tags.entities`. Their score is the mean probability of the words.
+    They follow from the labels of the words, int32 [W], as in `downstream.ner.tags`. Their score is
+    the mean probability of the words.
     """
     prefixes, _, kinds = zip(*(bio_tag(label).partition("-") for label in labels), strict=True)
     names = ["", *dict.fromkeys(kind for kind in kinds if kind)]

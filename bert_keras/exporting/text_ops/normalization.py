@@ -52,11 +52,7 @@ _EXTENDS, _PREPENDS, _ALONE = 1, 2, 4
 
 
 class Normalization(tf.Module):
-    """Normalizes texts by the value of `normalizer` in a tokenizer.json, {} without one.
-
-    Raises:
-        InputError: The graph ops cannot follow the rules.
-    """
+    """Normalizes by the value of `normalizer` in a tokenizer.json; InputError for unknown rules."""
 
     def __init__(self, rules: dict):
         super().__init__()
@@ -131,10 +127,7 @@ class Composition(tf.Module):
         )
 
     def __call__(self, points: Points) -> Points:
-        """Returns texts in NFC.
-
-        As in `tokenizers`, a composed character has the source index of its first character.
-        """
+        """Returns texts in NFC; a composed character has the index of its first character."""
         positions = tf.range(tf.size(points.values, tf.int64))
         decomposed = replaced(points._replace(source_indices=positions), _decompositions())
         # By how many characters each one makes the text longer.
@@ -152,9 +145,9 @@ class Composition(tf.Module):
         return composed._replace(source_indices=indices)
 
     def _composed(self, points: Points) -> Points:
-        """Composes characters, whose `source_indices` say by how many they make the text longer.
+        """Composes the first possible pair of each starter, a character of class 0, in each step.
 
-        Each step composes the first possible pair of each starter, a character of class 0.
+        The `source_indices` say by how many characters each one makes the text longer.
         """
 
         def composites_of(points: Points) -> tuple[tf.Tensor, tf.Tensor]:
@@ -203,10 +196,7 @@ class Composition(tf.Module):
 
 
 def _sources(growth: tf.Tensor) -> tf.Tensor:
-    """Returns the index of the character from which `tokenizers` says that each new one comes.
-
-    `growth`, int64 [M], has by how many characters each one makes the text longer (1) or shorter.
-    """
+    """Returns the source of each new character in `tokenizers` from its `growth` of the text."""
     return tf.cumsum(1 - growth, exclusive=True) - tf.maximum(growth, 0)
 
 

@@ -56,10 +56,7 @@ class TextToInputs(tf.Module):
     """Tokenizes and packs texts; the ids equal those of `bert_keras.text` followed by `pack`.
 
     `write_vocabulary` wrote the file, which becomes an asset of a SavedModel. `lowercase` is for
-    WordPiece, because a tokenizer.json states this itself. `max_length` includes special tokens.
-
-    Raises:
-        InputError: The graph ops cannot follow the rules of the tokenizer.json.
+    WordPiece alone. Raises InputError for rules of a tokenizer.json that the graph cannot follow.
     """
 
     def __init__(self, vocabulary_file: str | os.PathLike, *, lowercase: bool, max_length: int):
@@ -90,10 +87,7 @@ class TextToInputs(tf.Module):
         )
 
     def __call__(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-        """Converts texts, string [B], or pairs of texts to the model's inputs.
-
-        Sequences that are too long lose tokens at the end of the longer text, or of the second one.
-        """
+        """Converts texts, string [B], or pairs to inputs; long ones are cut as in `pack`."""
         rows = self._tokenized(text, text_pair)
         return self.packed(rows._replace(lengths=self._truncated(rows.lengths)))
 
@@ -215,10 +209,7 @@ class TextToInputs(tf.Module):
 
 
 class MaskedTextToInputs(TextToInputs):
-    """Converts texts as `TextToInputs` does, and each "[MASK]" in a text to the mask token.
-
-    The ids equal those of `text.tokenizer.ids_with_masks` followed by `pack`.
-    """
+    """Same as `TextToInputs`, with "[MASK]" in texts as mask tokens, as `ids_with_masks`."""
 
     def tokens(self, text):
         parts = tf.strings.split(tf.strings.regex_replace(text, MASK_PATTERN, MASK), MASK)

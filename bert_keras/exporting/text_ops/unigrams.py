@@ -33,11 +33,8 @@ _NONE = -1
 class Unigrams(tf.Module):
     """Tokenizes texts, string [B], with the same ids and offsets as `FastTokenizer`.
 
-    Bytes that are not valid UTF-8 are dropped. The search has a step for each letter of the longest
-    word.
-
-    Raises:
-        InputError: The rules of the vocabulary are not those of ALBERT, XLM-RoBERTa or KoBERT.
+    The search has a step for each letter of the longest word. Raises InputError for rules that are
+    not those of ALBERT, XLM-RoBERTa or KoBERT.
     """
 
     def __init__(self, vocabulary: Vocabulary):
@@ -155,10 +152,7 @@ def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
 
 
 def _best_lengths(words: tf.RaggedTensor, scores_XL: tf.Tensor) -> tf.Tensor:
-    """Returns the best token that ends at each letter, as a column of `scores_XL`, int64 [X].
-
-    Each step takes the next letter of every word that has one.
-    """
+    """Returns the best token that ends at each letter, as a column of `scores_XL`, int64 [X]."""
     longest = tf.cast(words.bounding_shape(axis=1), tf.int32)
     order = tf.argsort(words.row_lengths(), direction="DESCENDING")
     starts = tf.gather(words.row_starts(), order)

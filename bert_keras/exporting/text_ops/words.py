@@ -237,10 +237,7 @@ def words_of(text: tf.Tensor, *, lowercase: bool) -> TextWords:
 
 
 def source_points(text: tf.Tensor, *, end: str = " ") -> Points:
-    """Decodes texts, string [B], without invalid bytes, and appends the character `end` to each.
-
-    It prevents words, combining marks and sigmas of two texts from influencing each other.
-    """
+    """Decodes texts, string [B], without invalid bytes, and with `end`, which separates them."""
     decoded = tf.strings.unicode_decode(text + end, "UTF-8", errors="ignore")
     return points_of(decoded.values, decoded.row_splits)
 

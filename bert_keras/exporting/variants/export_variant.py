@@ -50,10 +50,9 @@ class Scoring(NamedTuple):
 def scoring(
     metadata: ModelMetadata, source: str, *, name: str | None, data: str, tokenizer: TextTokenizer
 ) -> Scoring:
-    """Reads the examples of the task `name`, by default the one of the fine-tuning.
+    """Reads the examples of the task `name`, by default of the fine-tuning or sentence-pairs.
 
-    A sentence encoder is scored on pairs of texts by default. The task cuts long texts where the
-    exported model does.
+    The task cuts long texts where the exported model does.
     """
     own = metadata.task.get("name", "") if metadata.embedding is None else SENTENCE_PAIRS_TASK.name
     task = task_of(metadata, name=name or str(own) or None, source=source)
@@ -75,10 +74,8 @@ def export_variant(
 
     Both models are exported, loaded as TF Serving does, and get the same requests at their
     signature `tensors`. The metadata of the variant stores the measurements. `write` takes a
-    version folder, and the class of a variant as `variant=`.
-
-    Raises:
-        InputError: The variant loses more than `max_score_drop` points, of 100.
+    version folder, and the class of a variant as `variant=`. Raises InputError if the variant loses
+    more than `max_score_drop` points, of 100.
     """
     folder, task = Path(folder), scored.task
     with (
@@ -156,8 +153,7 @@ def _logits(outputs: Mapping[str, np.ndarray], *, problem_type: str):
 def seconds(models: Mapping[str, Run], *, task: Task, encoded: Encoded) -> dict[str, dict]:
     """Returns the median time of a request by model, then by batch size, as "8 x 128 tokens".
 
-    The batches are one text of median length, and eight long texts. Each round runs all models in
-    turn, so that a temporary slowdown of the machine affects all of them.
+    Each round runs all models in turn, so that a slowdown of the machine affects all of them.
     """
     times: dict[str, dict] = {name: {} for name in models}
     for num_texts, length in (1, int(np.median(encoded.lengths))), (_NUM_LONG_TEXTS, _LONG_LENGTH):

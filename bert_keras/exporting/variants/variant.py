@@ -73,20 +73,18 @@ def dense_layers(block) -> list:
 
 
 def swap_heads(x):
-    """Transposes bfloat16 [B,T,N,H] to [B,N,T,H], and back.
+    """Transposes bfloat16 [B,T,N,H] to [B,N,T,H], and back, as integers.
 
-    As integers, because oneDNN transposes floats and takes several times as long for few tokens.
+    oneDNN transposes floats and takes several times as long for few tokens.
     """
     return tf.bitcast(SelfAttention.swap_heads(tf.bitcast(x, tf.int16)), tf.bfloat16)
 
 
 class Float16(Variant):
-    """Stores the weights as float16, which halves the size.
+    """Stores the weights, but for `others`, as float16, which halves the size.
 
     The server casts the weights to float32 once, when it loads the model. With a cast before each
     matrix product, a short text took 1.6 times as long as with float32.
-
-    Weights in `others` are not stored, because the graphs do not read them.
     """
 
     def __init__(self, model, *, others: Iterable[keras.Variable] = ()):
@@ -183,12 +181,9 @@ class Int8(Variant):
     """Computes the dense layers of the encoder's blocks in 8 bits.
 
     The scheme is "vector-wise" quantization (Dettmers et al. 2022, LLM.int8(), section 2.1):
-    weights are scaled by column, activations by token. Where the processor has bfloat16, attention
-    computes in it.
-
-    TensorFlow's op `_QuantizedMatMul` (oneDNN) computes the product. It takes unsigned activations,
-    so they have a zero point, whose part of the product is subtracted through the op's bias. Ops
-    whose names begin with an underscore can change: `largest_weight` tests the op first.
+    weights are scaled by column, activations by token. TensorFlow's op `_QuantizedMatMul` (oneDNN)
+    takes unsigned activations, so they have a zero point, whose part of the product is subtracted
+    through the op's bias. Such ops can change: `largest_weight` tests it first.
     """
 
     def __init__(self, model):
@@ -229,10 +224,7 @@ class Int8(Variant):
 
 
 class _Kernel:
-    """An int8 kernel [D,F] of values up to `largest`, whose columns have their own scales.
-
-    The number `zero` stands for 0 in the activations. The products are multiplied by `factor`.
-    """
+    """An int8 kernel [D,F] of values up to `largest`, whose columns have their own scales."""
 
     def __init__(self, kernel: np.ndarray, largest: int, *, factor: float, zero: float):
         scales = np.maximum(np.abs(kernel).max(axis=0), 1e-12) / largest
