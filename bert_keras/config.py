@@ -368,10 +368,7 @@ class ModelMetadata:
             raise InputError(f"{self.model} has the embedding {self.embedding}; expected None")
 
     def of_model(self, model: str, *, keeps_head: bool, **changes: Any) -> "ModelMetadata":
-        """Returns the metadata of another model class with the same encoder.
-
-        Unless it `keeps_head`, the labels, text columns, problem type and task are reset.
-        """
+        """Returns the metadata of another model class; labels and task only if it `keeps_head`."""
         fields: dict[str, Any] = {"embedding": None} if model != "BertSentenceEncoder" else {}
         if not keeps_head:
             fields |= {"labels": (), "text_columns": (), "problem_type": "", "task": {}}

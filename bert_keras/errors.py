@@ -46,13 +46,7 @@ def check(is_valid: object, message: str) -> None:
 
 
 def check_name(name: str, known: Iterable[str], *, what: str) -> None:
-    """Raises InputError if `name` is not in `known`, with the nearest known name.
-
-    Args:
-        name: The name to check.
-        known: All valid names.
-        what: The kind of name in the error message, such as "recipe".
-    """
+    """Raises InputError, with the nearest known name, if `name` of the kind `what` is not known."""
     if name not in (known := tuple(known)):
         hint = f"{nearest(str(name), known)}; known: {', '.join(known)}".replace("?;", "?")
         raise InputError(f"no {what} is called {name!r}{hint}")
@@ -162,16 +156,11 @@ def import_tensorflow(*, what: str) -> None:
 
 
 def run_command(program: str, command: Callable[[], None], *, debug: bool = False) -> int:
-    """Runs a command and reports any exception as one line on stderr.
+    """Runs a command and reports any exception as one line on stderr that starts with `program`.
 
-    Args:
-        program: The name at the start of the error line.
-        command: The function to run.
-        debug: Whether to raise the exception, so that Python prints the traceback.
-
-    Returns:
-        The exit code: 0 for success, 2 for an exception, 130 for Ctrl-C and 143 for SIGTERM, which
-        also raises KeyboardInterrupt in `command`, so that incomplete files are removed.
+    With `debug` the exception is raised. Returns the exit code: 0 for success, 2 for an exception,
+    130 for Ctrl-C and 143 for SIGTERM, which also raises KeyboardInterrupt in `command`, so that
+    incomplete files are removed.
     """
     received = []
 

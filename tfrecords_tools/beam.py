@@ -83,17 +83,7 @@ def build_on_beam(
     """Runs the pipeline that writes `output` and returns the manifest.
 
     Every worker must have access to the corpus and to the output. The job writes to the folder
-    OUTPUT.beam-partial first.
-
-    Args:
-        corpus: Files, folders, glob patterns or TFDS names of the corpus.
-        vocabulary: The vocabulary.
-        output: The folder, which must not exist yet or be empty.
-        settings: The settings of the records.
-        pipeline_options: Command line options of Beam, such as "--runner=DataflowRunner".
-
-    Raises:
-        InputError: The settings, the options or the corpus are not usable.
+    OUTPUT.beam-partial first. `pipeline_options` are those of Beam, "--runner=DataflowRunner".
     """
     if not isinstance(settings, BuildSettings):
         raise InputError("one machine writes the records of --compat google; leave out --beam")

@@ -37,12 +37,8 @@ def check_records(
 ) -> dict[str, int]:
     """Verifies records and returns the numbers of `files`, `records` and `manifests`.
 
-    Args:
-        records: A folder, a glob pattern, a file, or a sequence of these.
-        vocabulary: The vocabulary of the records.
-
-    Raises:
-        InputError: A file, a record or a manifest is wrong; the message names the first one.
+    `records` are a folder, a glob pattern, a file, or a sequence of these. Raises InputError, which
+    names the first file, record or manifest that is wrong.
     """
     files, num_records = every_file(records), 0
     for _, _, features in verified_batches(files, vocabulary=vocabulary, stage="check"):

@@ -66,11 +66,7 @@ class Workers:
             self._end_of_work.close()
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yields the results in the order of the items.
-
-        Raises:
-            ChildProcessError: A process was killed.
-        """
+        """Yields the results in order; raises ChildProcessError if a process was killed."""
         if self._executor is None:
             yield from map(function, items)
             return

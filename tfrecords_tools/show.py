@@ -66,10 +66,7 @@ def record_text(
     vocabulary: Vocabulary,
     labels: Sequence[str] = NEXT_SENTENCE,
 ) -> str:
-    """Formats one record, features [n]: its label, then the words.
-
-    The sequences of a packed record are printed one below the other.
-    """
+    """Formats one record, features [n]: its label, then the words of each sequence."""
     length = int(record["input_mask"].sum())
     names = []  # of the labels that are used
     if LABEL_FEATURE in record:

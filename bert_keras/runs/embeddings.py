@@ -32,15 +32,11 @@ def write_embeddings(
             `numpy.load(output, mmap_mode="r")` maps into memory. `.parquet` has the columns `text`
             and `vector`.
         model: A folder of sentence-transformers, or a checkpoint of any format.
-        dimensions: The number of values of each embedding to keep, as in
-            `BertSentenceEncoder.encode`; None keeps all.
-        prompt: The name of a prompt of the model to put before each text; None takes the default.
+        dimensions: The number of values to keep, as in `BertSentenceEncoder.encode`.
+        prompt: The name of a prompt of the model; None takes the default.
 
     Returns:
         The number of embeddings and their size E.
-
-    Raises:
-        InputError: An argument is invalid.
     """
     output = Path(output)
     check(output.suffix in _WRITERS, f"{output}: expected a name that ends in .npy or .parquet")

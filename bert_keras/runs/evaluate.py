@@ -89,9 +89,6 @@ def model_predictions(
     """Prepares the predictions of a fine-tuned model for the examples of `data`; see `evaluate`.
 
     Examples of the split "dev" must have labels; those of "test" need none.
-
-    Raises:
-        InputError: The model folder has no vocabulary, or a setting or example is invalid.
     """
     loaded = model if isinstance(model, Pretrained) else load_model(model)
     source = "the model" if isinstance(model, Pretrained) else model

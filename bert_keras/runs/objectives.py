@@ -34,10 +34,8 @@ def baselines(training, held_out, *, vocab_size: int) -> dict[str, float]:
     The unigram model predicts the frequencies (plus one) of the masked tokens of `training`, or,
     for the accuracy, the most frequent one. The copying model also has access to the input token at
     the masked position. It predicts this token with the probability that it was correct in
-    `training`, and otherwise the unigram distribution.
-
-    Returns:
-        The losses of both models in nats and the accuracy of the unigram model.
+    `training`, and otherwise the unigram distribution. Returns the losses of both in nats and the
+    accuracy of the unigram model.
     """
     targets, inputs, equal = _token_counts(training, vocab_size, stage="count training tokens")
     unigram = (targets + 1) / (targets + 1).sum()
@@ -56,11 +54,7 @@ def baselines(training, held_out, *, vocab_size: int) -> dict[str, float]:
 
 
 def _token_counts(batches, vocab_size: int, *, stage: str) -> np.ndarray:
-    """Counts the masked tokens, the input tokens at their positions, and the tokens that are both.
-
-    Returns:
-        The three counts of each token, float64 [3, V].
-    """
+    """Counts masked tokens, the input tokens there, and those that are both, float64 [3, V]."""
     counts = np.zeros((3, vocab_size))
     for inputs, targets, weights in tqdm(
         batches, desc=stage, unit=" batches", leave=False, disable=None
@@ -135,10 +129,8 @@ def evaluate_pretrainer(
     """Scores a pretrained model on finite batches with the losses and metrics of training.
 
     All predictions have equal weight, whereas the losses of `model.evaluate` are means of the means
-    of batches. With several workers, all of them must call this function.
-
-    Returns:
-        Losses in nats and accuracies, with the number of predictions and examples.
+    of batches. With several workers, all of them must call this function. Returns losses in nats
+    and accuracies, with the number of predictions and examples.
     """
     losses, metrics = objective.losses(), objective.metrics()
     means = {

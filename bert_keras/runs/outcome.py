@@ -38,16 +38,9 @@ def claimed_output(
     """Locks the output folder of a run and writes its recipe; an existing run may continue there.
 
     A folder that contains only a recipe may be reused by another run, because a run that fails its
-    first checks leaves such a folder. Only the first worker locks the folder and writes.
-
-    Args:
-        output: The output folder.
-        recipe: The recipe of the run, a dataclass.
-        files: The size or the digest of each file that the run reads, by its name.
-        **inputs: Other inputs of the run, such as its data, which must be the same to continue it.
-
-    Yields:
-        The output folder.
+    first checks leaves such a folder. Only the first worker locks the folder and writes. `files`
+    are the sizes or digests of what the run reads, by name, and `inputs` what else must be the same
+    to continue it.
 
     Raises:
         InputError: The folder contains a run with another recipe, other inputs or other files,

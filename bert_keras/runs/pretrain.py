@@ -162,10 +162,9 @@ def _train(inputs: PretrainInputs, output: Path, *, hyperparameters: dict) -> di
 
 
 def _flops_per_example(inputs: PretrainInputs, model: TaskModel) -> int:
-    """Counts the operations of the model and of the teacher's forward pass per example.
+    """Counts the operations of the model and of the teacher's forward pass; 0 without predictions.
 
-    Returns 0 if the objective predicts no tokens. Of several encoders, the last one predicts the
-    masked tokens. The heads of the others are not counted.
+    Of several encoders, the last one predicts the masked tokens; other heads are not counted.
     """
     features, targets, *_ = inputs.sample_batch()
     if "masked_lm" not in targets:
@@ -180,10 +179,7 @@ def _flops_per_example(inputs: PretrainInputs, model: TaskModel) -> int:
 
 
 def compiled_pretrainer(inputs: PretrainInputs) -> TaskModel | Distiller:
-    """Returns the compiled model of a pretraining before its first step, in a Distiller if needed.
-
-    An interrupted run replaces the weights and the state of the optimizer by those that it saved.
-    """
+    """Returns the compiled model of a pretraining, in a Distiller if there is a teacher."""
     recipe, metadata, start = inputs.recipe, inputs.metadata, inputs.starting_point
     keras.utils.set_random_seed(recipe.seed)
     if start is None:
@@ -230,11 +226,7 @@ def forecast(
     pretrained: StrPath | None = None,
     teacher: Distillation | None = None,
 ) -> str:
-    """Returns a table of what `pretrain` with the same arguments needs on this machine.
-
-    The time does not include the scoring of held-out records and the saving of states. Writes no
-    files.
-    """
+    """Returns a table of what `pretrain` needs on this machine, without scoring and saving."""
     inputs = PretrainInputs(recipe, records=records, start=pretrained, distillation=teacher)
     model = compiled_pretrainer(inputs)
     optimizer = model.optimizer

@@ -32,13 +32,8 @@ MANIFEST = "manifest.json"  # of bert-tfrecords build
 class PretrainInputs:
     """The inputs of a pretraining, read and checked; see `pretrain` for arguments and errors.
 
-    Attributes:
-        metadata: The metadata of the model.
-        masking: Masks records of plain ids. None if the records are masked already or the objective
-            needs no masks.
-        starting_point: The starting point, or None for fresh weights.
-        teacher: The teacher, or None.
-        tokens_per_example: The mean number of tokens without padding in the first thousand records.
+    `masking` is None for records that are masked already, `starting_point` and `teacher` without
+    one. `tokens_per_example` is the mean number without padding in the first thousand records.
     """
 
     def __init__(
@@ -130,10 +125,7 @@ class PretrainInputs:
         )
 
     def held_out_batches(self) -> Batches | None:
-        """Returns the held-out batches, or None if there are no held-out records.
-
-        A batch has the size of one gradient accumulation part.
-        """
+        """Returns the held-out batches, of the size of one gradient accumulation part, if any."""
         if not self._held_out:
             return None
         size = max(1, self.recipe.batch_size // self.recipe.gradient_accumulation_steps)
@@ -144,10 +136,7 @@ class PretrainInputs:
         return self._batches(self._training, batch_size=4, repeat=True)[0]
 
     def baselines(self) -> dict[str, float]:
-        """Scores models without context on the held-out records, or without them on the others.
-
-        Returns {} if the objective has no baselines.
-        """
+        """Scores models without context on the held-out records, or without them on the others."""
         if self.objective.baselines is None:
             return {}
         training, held_out = (

@@ -25,19 +25,11 @@ Changes = Mapping[str, Any] | Iterable[str]  # see `with_changes`
 
 
 def with_changes(*settings: Any, changes: Changes) -> tuple:
-    """Changes fields of dataclass instances.
+    """Returns dataclass instances with changed fields, in their order; a None stays None.
 
-    Args:
-        settings: The instances; a None stays None.
-        changes: The new values by field, or texts FIELD=VALUE. A value that is a text is converted
-            to the type of the field; commas separate the values of a tuple. Each change applies to
-            every instance that has the field.
-
-    Returns:
-        The changed instances, in the order of `settings`.
-
-    Raises:
-        InputError: No instance has the field, or a value does not have its type.
+    The `changes` are values by field, or texts FIELD=VALUE, which are converted to the type of the
+    field; commas separate the values of a tuple. Each change applies to every instance that has the
+    field. Raises InputError if none has it, or for a value of another type.
     """
     if not isinstance(changes, Mapping):
         changes = dict(_name_and_value(text) for text in changes)

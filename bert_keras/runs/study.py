@@ -26,22 +26,12 @@ def study(
     learning_rates: Sequence[float],
     output: str | os.PathLike,
 ) -> str:
-    """Runs a recipe with each learning rate and the seeds 1 to `seeds`.
+    """Runs a recipe with each learning rate and the seeds 1 to `seeds`; returns a summary as text.
 
     A second call with the same arguments continues an interrupted study. A run that diverges ranks
     below all others. After every run `output` contains study.json, report.html, report.md and
-    `best`, a symbolic link to the folder of the best run, such as lr-3e-05/seed-1.
-
-    Args:
-        run: Runs a recipe in a folder, and returns the scores.
-        recipe: The recipe of all runs; its seed and learning rate are replaced.
-        metric: The name of a score that `run` returns; a higher value must be better.
-        seeds: The number of seeds.
-        learning_rates: The learning rates.
-        output: The folder of the study.
-
-    Returns:
-        A summary of the results as text.
+    `best`, a symbolic link to the folder of the best run, such as lr-3e-05/seed-1. `run` runs a
+    recipe in a folder, and returns the scores, of which a higher `metric` must be better.
 
     Raises:
         InputError: An argument is out of range, `output` contains a single run, TF_CONFIG names

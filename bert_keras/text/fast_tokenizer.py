@@ -81,17 +81,11 @@ def vocabulary_sha256(vocabulary: Vocabulary) -> str:
 
 
 def rules_vocabulary(rules: str) -> Vocabulary:
-    """Returns the vocabulary of a tokenizer.json.
+    """Returns the vocabulary of the text of a tokenizer.json.
 
     The rules are converted to the current format of `tokenizers`, because the files of published
-    models use older ones.
-
-    Args:
-        rules: The text of the tokenizer.json.
-
-    Raises:
-        InputError: The text is damaged, or it is not of a tokenizer like those of
-            RoBERTa, ModernBERT, ALBERT, XLM-RoBERTa or KoBERT.
+    models use older ones. Raises InputError if the text is damaged, or not of a tokenizer like
+    those of RoBERTa, ModernBERT, ALBERT, XLM-RoBERTa or KoBERT.
     """
     try:
         source, tokenizer = json.loads(rules), Tokenizer.from_str(rules)
@@ -114,12 +108,7 @@ def rules_vocabulary(rules: str) -> Vocabulary:
 
 
 def tokenizer_of(vocabulary: Vocabulary, *, lowercase: bool) -> TextTokenizer:
-    """Builds the tokenizer of a vocabulary.
-
-    Args:
-        vocabulary: A WordPiece vocabulary or one with rules.
-        lowercase: Whether a WordPiece tokenizer lower-cases text. Rules decide this themselves.
-    """
+    """Builds the tokenizer of a vocabulary, whose rules take no `lowercase`."""
     if vocabulary.rules:
         return FastTokenizer(vocabulary)
     return WordPieceTokenizer(vocabulary, lowercase=lowercase)
@@ -189,10 +178,7 @@ class FastTokenizer(TextTokenizer):
         return self._tokenizer.decoder.decode(tokens).strip()
 
     def _num_removed(self, text: str) -> int:
-        """Returns the number of leading characters that normalization removes.
-
-        `tokenizers` does not count these characters in its offsets.
-        """
+        """Returns the number of leading characters that are removed and count in no offset."""
         normalizer = self._tokenizer.normalizer
         if normalizer is None:
             return 0

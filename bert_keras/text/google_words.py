@@ -33,9 +33,7 @@ class Word(NamedTuple):
 def google_words(text: str, *, lowercase: bool) -> list[Word]:
     """Splits text into words at white space, and around punctuation and CJK characters.
 
-    Args:
-        text: Any text; control characters are dropped.
-        lowercase: Whether to lower-case the text and strip accents.
+    Control characters are dropped. With `lowercase`, accents are, too.
     """
     words: list[list[_IndexedCharacter]] = [[]]
     for character, index in _lowered(text) if lowercase else _cleaned(text):
@@ -77,11 +75,7 @@ def _cleaned(text: str) -> list[_IndexedCharacter]:
 
 
 def _lowered(text: str) -> list[_IndexedCharacter]:
-    """Returns the characters in lower case and without accents.
-
-    Characters are decomposed (NFD) and marks are put in canonical order before nonspacing marks are
-    dropped.
-    """
+    """Returns the characters in lower case and without accents, by NFD in canonical order."""
     decomposed = [
         (part, index)
         for character, index in _cleaned(with_small_sigmas(text))

@@ -37,15 +37,10 @@ def span_indices(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def truncated_lengths(length_a, length_b, *, limit: int):
-    """Returns the lengths of texts A and B after truncation to `limit` tokens together.
+    """Returns the lengths of texts A and B, integers or arrays, cut to `limit` tokens together.
 
     Tokens are removed one at a time from the longer text, and from B if both are equally long
     (google-research/bert `truncate_seq_pair`).
-
-    Args:
-        length_a: Tokens of A, an integer or an int array.
-        length_b: Tokens of B, an integer or an int array.
-        limit: Maximum number of tokens of both texts, special tokens not counted.
     """
     truncated_a = np.minimum(length_a, np.maximum(limit - length_b, (limit + 1) // 2))
     return truncated_a, np.minimum(length_b, limit - truncated_a)
@@ -66,15 +61,11 @@ def pack(
         seconds: The token ids of the second text of each row.
         vocabulary: Gives the special tokens.
         max_length: Maximum number of tokens of a row, special tokens included.
-        num_columns: Returns T for the length of the longest row and `max_length`; by default T is
-            the length of the longest row.
+        num_columns: Returns T for the length of the longest row, the default, and `max_length`.
 
     Returns:
         `input_ids`, `input_mask` and `segment_ids`, int32 [B,T]. The first text and the [SEP] after
         it have segment id 0. Padding is [PAD] with mask 0 and segment id 0.
-
-    Raises:
-        InputError: `max_length` leaves no space for a token, or the texts differ in number.
     """
     num_texts = 1 if seconds is None else 2
     num_specials = vocabulary.num_specials(num_texts)
@@ -107,18 +98,10 @@ def packed_texts(
     length: int,
     vocabulary: Vocabulary,
 ) -> dict[str, np.ndarray]:
-    """Packs N sequences of K texts, each sequence in its own row; the texts must fit.
+    """Packs N sequences of K texts, each sequence in its own row of `length`; the texts must fit.
 
-    Args:
-        tokens: The ids of all texts in one flat array, of any integer type.
-        starts_NK: int [N,K], the index of the first token of each text in `tokens`.
-        lengths_NK: int [N,K], the tokens of each text.
-        length: Columns of a row (T).
-        vocabulary: Gives the special tokens.
-
-    Returns:
-        The arrays of `packed`, int32 [N,T]. Text k of a row has segment id k, times the
-        vocabulary's `second_segment`.
+    `tokens` are the ids of all texts in one flat array, in which they start. Returns the arrays of
+    `packed`, int32 [N,T]; text k has segment id k times the vocabulary's `second_segment`.
     """
     num_rows, num_texts = starts_NK.shape
     num_separators = vocabulary.specials.num_separators
@@ -138,17 +121,9 @@ def packed_texts(
 def packed(
     tokens: np.ndarray, spans: TextSpans, *, num_rows: int, length: int, vocabulary: Vocabulary
 ) -> dict[str, np.ndarray]:
-    """Packs texts into rows at the given positions; the texts must fit.
+    """Packs texts of the flat array `tokens` into rows at their positions; they must fit.
 
-    Args:
-        tokens: The ids of all texts in one flat array, of any integer type.
-        spans: The texts and their positions.
-        num_rows: Number of rows.
-        length: Columns of a row.
-        vocabulary: Gives the special tokens.
-
-    Returns:
-        `input_ids`, `input_mask` and `segment_ids`, int32 [num_rows,length].
+    Returns `input_ids`, `input_mask` and `segment_ids`, int32 [num_rows,length].
     """
     specials = vocabulary.specials
     num_separators = specials.num_separators
@@ -176,14 +151,10 @@ def packed(
 def packing_features(
     spans: TextSpans, *, num_rows: int, length: int, num_separators: int = 1
 ) -> dict[str, np.ndarray]:
-    """Returns the features that separate the sequences of a row.
+    """Returns the features that separate the sequences of a row; the arguments are as for `packed`.
 
-    The arguments are the same as for `packed`; `num_separators` is the number of separators between
-    the two texts of a sequence.
-
-    Returns:
-        `position_ids`, which restart at 0 at each [CLS], and `sequence_ids`, the number of the
-        sequence of each token, from 1. Both are int32 [num_rows,length] and 0 for padding.
+    They are `position_ids`, which restart at 0 at each [CLS], and `sequence_ids`, the number of the
+    sequence of each token, from 1. Both are int32 [num_rows,length] and 0 for padding.
     """
     runs = _Runs.of(spans, num_rows=num_rows, length=length, num_separators=num_separators)
     first_text = np.maximum.accumulate(np.where(runs.is_first, np.arange(len(runs.is_first)), 0))

@@ -17,12 +17,7 @@ EXCLUDED_SCORE = -100.0  # added to the score of a token that must never be chos
 
 
 def byte_pair_rules(model: BPE, *, prefixed: bool = False) -> str:
-    """Builds the tokenizer.json of a byte-level BPE, as RobertaTokenizer of transformers does.
-
-    Args:
-        model: The tokens and merges.
-        prefixed: Whether a space is added before each text.
-    """
+    """Builds the tokenizer.json of a byte-level BPE, as RobertaTokenizer of transformers does."""
     tokenizer = Tokenizer(model)
     _, _, cls, sep, _ = tokens = ROBERTA_SPECIALS.tokens
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefixed)

@@ -88,10 +88,7 @@ class TextTokenizer(abc.ABC):
 
 
 def normalizer(*, lowercase: bool) -> BertNormalizer:
-    """Returns a normalizer that cleans text and puts spaces around CJK characters.
-
-    With `lowercase`, it also lower-cases text and strips accents.
-    """
+    """Returns a normalizer: clean text, spaces around CJK characters, perhaps lower case."""
     return BertNormalizer(strip_accents=lowercase, lowercase=lowercase)
 
 
@@ -201,14 +198,10 @@ def _split_map(
 
 
 class WordCache:
-    """Tokenizes many texts into flat ids, and each distinct word only once.
+    """Tokenizes many texts into flat ids, and each distinct word only once, by `tokenize`.
 
     BERT's WordPiece tokenizes words and ASCII punctuation marks by themselves, so their ids can be
-    cached. The words of a corpus repeat, so that this is several times as fast as tokenizing the
-    whole text.
-
-    Args:
-        tokenize: Returns the ids of each of the given words. It is called with new words only.
+    cached. The words of a corpus repeat, so that this is several times as fast.
     """
 
     def __init__(self, tokenize: Callable[[Sequence[str]], Sequence[Sequence[int]]]):

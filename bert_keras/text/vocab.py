@@ -170,15 +170,7 @@ def is_unused(token: str) -> bool:
 
 
 def in_order_of_ids(ids: Mapping[str, int], *, file: str) -> tuple[str, ...]:
-    """Returns the tokens sorted by id.
-
-    Args:
-        ids: The id of each token.
-        file: What an error message names as the source of the ids.
-
-    Raises:
-        InputError: The ids are not 0 to N-1, each once.
-    """
+    """Returns the tokens sorted by id; raises InputError unless the ids are 0 to N-1, each once."""
     is_complete = sorted(map(str, ids.values())) == sorted(map(str, range(len(ids))))
     check(is_complete, f"{file}: the ids are not the numbers from 0 to {len(ids) - 1}, each once")
     return tuple(sorted(ids, key=ids.__getitem__))
@@ -187,13 +179,9 @@ def in_order_of_ids(ids: Mapping[str, int], *, file: str) -> tuple[str, ...]:
 def seems_lowercase(vocabulary: Vocabulary | None) -> bool:
     """Estimates from the vocabulary whether a tokenizer lower-cases text.
 
-    Use it for checkpoints that do not state the letter case. Tokens in brackets, such as [MASK] and
+    It does if no token has a capital letter or a Hangul syllable, which a tokenizer that
+    lower-cases decomposes, and if there is no vocabulary. Tokens in brackets, such as [MASK] and
     the <S> of Google's Chinese model, do not count.
-
-    Returns:
-        True if no token has a capital letter or a Hangul syllable, which a tokenizer that
-        lower-cases decomposes. Also True without a vocabulary, because most BERT models are
-        uncased.
     """
     tokens = () if vocabulary is None else vocabulary.tokens
     return all(

@@ -40,14 +40,11 @@ READERS: dict[str, Callable[[FilePart], Iterator[str]]] = {
 
 
 def files(corpus: Sequence[StrPath]) -> list[str]:
-    """Returns all files of a corpus.
+    """Returns all files of a corpus in their order, those of a folder or a glob sorted by path.
 
-    The order of `corpus` is kept; the files of a folder or a glob are sorted by path. In folders,
-    names that begin with "." or "_" are skipped, because other programs write such files. Names
-    that begin with "tfds:" are returned unchanged.
-
-    Raises:
-        InputError: A file does not exist, or there are no files, or a file occurs twice.
+    In folders, names that begin with "." or "_" are skipped, because other programs write such
+    files. Names that begin with "tfds:" are returned unchanged. Raises InputError if there are no
+    files, or one does not exist or occurs twice.
     """
     paths: list[str] = []
     for name in [os.fspath(name) for name in corpus]:
@@ -161,10 +158,7 @@ def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]
 
 
 def lines_of(unit: Unit) -> Iterator[str]:
-    """Yields the stripped lines of a unit, with one "" after each document.
-
-    The end of a file ends a document.
-    """
+    """Yields the stripped lines of a unit, with one "" after each document and file."""
     for part in unit:
         is_in_document = False
         with _named_errors(part.path):

@@ -115,11 +115,7 @@ def examples(part: FilePart) -> Iterator[str]:
 
 
 def split_files(path: str) -> tuple[str, list[str]]:
-    """Returns TFDS' description of a data set, and the files of a split.
-
-    The description has name, version, shards, lengths and sizes. It stands for the examples,
-    because TFDS never changes a version.
-    """
+    """Returns TFDS' description of a data set, which stands for its examples, and the files."""
     builder, split = _builder_and_split(path)
     description = os.path.join(builder.data_dir, "dataset_info.json")
     return description, list(map(str, builder.info.splits[split].filepaths))

@@ -97,9 +97,9 @@ def _korean_sentences(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, s
 
 
 def _quoted_lengths(text: str, language: str) -> list[int]:
-    """Returns the lengths of the sentences of a text if its quotation marks are ignored.
+    """Returns the lengths of sentences regardless of quotation marks.
 
-    No sentence begins in lower case: words such as "he said" often follow a quotation.
+    None begins in lower case: words such as "he said" often follow a quotation.
     """
     lengths, start, end = [], 0, 0
     for part in segment(language, _QUOTATION_MARK.sub(" ", text)):
@@ -129,10 +129,7 @@ def import_function(name: str) -> TextParts:
 
 
 def continues(text: str, tokenized: TokenizedText, words: list[str]) -> list[bool]:
-    """Returns for each token of a text whether it belongs to the same word as the preceding one.
-
-    A token that spans several words belongs to the first of them.
-    """
+    """Returns for each token of a text whether it belongs to the word of the preceding one."""
     word_starts = part_starts(text, words)
     indices = [bisect_right(word_starts, start) for start, _ in tokenized.offsets]
     return [index == previous for index, previous in zip(indices, [0, *indices], strict=False)]

@@ -102,10 +102,7 @@ class TokenSource:
         return self._documents[first - self._first_document : last - self._first_document + 1]
 
     def sentences(self, first: int, last: int) -> memoryview:
-        """Returns the first token of each sentence from `first` to `last`, `last` included.
-
-        There are fewer if the source ends before `last`.
-        """
+        """Returns the first tokens of the sentences `first` to `last`, or to the end."""
         return self._sentences[first - self._first_sentence : last - self._first_sentence + 1]
 
     def tokens(self, start: int, end: int) -> bytes:
