@@ -69,9 +69,12 @@ class MaskingPolicy:
         check(is_valid, f"mask_share and random_share are {shares}; expected 0 to 1 together")
 
     def num_predictions(self, lengths: np.ndarray) -> np.ndarray:
-        """Returns the number of tokens to predict in sequences of these lengths, int [B].
+        """Returns the number of tokens to predict in each sequence, int [B].
 
-        Special tokens count. Rounds half to even, as google-research/bert does under Python 3.
+        Rounds half to even, as google-research/bert does under Python 3.
+
+        Args:
+            lengths: int [B], the tokens of each sequence, special tokens included.
         """
         counts = np.rint(np.asarray(lengths) * self.mask_rate).astype(np.int64)
         return np.clip(counts, 1, self.max_predictions)

@@ -39,7 +39,12 @@ class DynamicMasking:
     seed: int  # of the draws
 
     def masked(self, number: int, features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Returns the features of batch `number`, of plain ids, with masks and predictions."""
+        """Returns the features with masked `input_ids`, and adds the features of the predictions.
+
+        Args:
+            number: The index of the batch.
+            features: The features of a batch of plain ids.
+        """
         generator = np.random.default_rng((self.seed, number))
         return features | self.masker.mask(features["input_ids"], generator=generator)
 

@@ -63,7 +63,12 @@ class GlobalLoss(keras.losses.Loss):
         return ops.cast(num_rows, "float32")
 
     def divisor(self, num_rows, sample_weight=None):
-        """Returns the number that divides the sum over the global batch; see `weight`."""
+        """Returns the number by which the sum over the global batch is divided.
+
+        Args:
+            num_rows: The number of rows of this replica.
+            sample_weight: The sample weights of these rows.
+        """
         if self.reduction == "sum":
             return 1.0
         return sum_over_replicas(self.weight(num_rows, sample_weight)) + self.epsilon
@@ -93,7 +98,17 @@ class GlobalLoss(keras.losses.Loss):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class GlobalMean(GlobalLoss):
-    """The loss `loss` of Keras, an object, divided by the weight of the global batch."""
+    """The loss `loss` of Keras, divided by the weight of the global batch.
+
+    Args:
+        loss: A loss object, such as `keras.losses.MeanSquaredError()`.
+
+    Example:
+
+    ```python
+    loss = GlobalMean(keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    ```
+    """
 
     def __init__(self, loss: keras.losses.Loss):
         super().__init__(name=loss.name, reduction=loss.reduction)

@@ -135,6 +135,12 @@ class SelfAttention(BertLayer):
     The sum of scores and bias, the softmax and the probabilities are float32 or wider under every
     dtype policy, unless `score_dtype` is set.
 
+    Args:
+        num_heads: The number of heads N.
+        dropout_rate: The dropout rate of the attention probabilities.
+        initializer_stddev: The standard deviation of the kernel initializer.
+        has_biases: Whether the dense layers have biases.
+
     Call arguments:
         hidden: Hidden states [X, D], with X = B x T in row-major order.
         bias: The attention bias, [B, 1, 1, T] or [B, 1, T, T]; or the output of

@@ -10,8 +10,18 @@ from bert_keras.layers.primitives import BertLayer, Dropout, softmax
 class BiLSTM(BertLayer):
     """A stack of bidirectional LSTM layers with dropout before each layer.
 
-    Maps vectors [B, W, D] and a bool mask [B, W], False for padding on the right, to
-    [B, W, 2 x units]. Both directions skip padded words, and their output is 0.
+    Args:
+        units: The number of units of each direction.
+        num_layers: The number of bidirectional layers.
+        dropout_rate: The dropout rate of the inputs of each layer.
+
+    Call arguments:
+        vectors: [B, W, D].
+        word_mask: Bool [B, W], False for padding, which must be on the right. Both directions skip
+            padded words, and their output is 0.
+
+    Returns:
+        [B, W, 2 x units].
     """
 
     def __init__(self, units: int, *, num_layers: int, dropout_rate: float, **kwargs):

@@ -16,8 +16,17 @@ class FeedForward(BertLayer):
     """The feed-forward network of a block: a dense layer, an activation and a dense layer.
 
     Maps [X, D] to [X, D]. A gated network computes output(activation(gate) * value), where gate
-    and value are the halves of the outputs of the first dense layer (Shazeer 2020). The inputs have
-    two dimensions, so that each dense layer is one matrix product with its bias and activation.
+    and value are the halves of the outputs of the first dense layer (Shazeer 2020).
+
+    The inputs have two dimensions, so that each dense layer is one matrix product with its bias and
+    activation.
+
+    Args:
+        intermediate_size: The size F between the two dense layers.
+        activation: One of `bert_keras.config.ACTIVATIONS`.
+        initializer_stddev: The standard deviation of the kernel initializer.
+        is_gated: Whether the network is gated; the first dense layer then has 2 x F units.
+        has_biases: Whether the dense layers have biases.
     """
 
     def __init__(
@@ -62,11 +71,30 @@ class EncoderBlock(BertLayer):
     """A transformer block: self-attention, then the feed-forward network.
 
     Each sublayer of a post-norm block computes LayerNorm(x + Dropout(sublayer(x))), each sublayer
-    of a pre-norm block x + Dropout(sublayer(LayerNorm(x))). Only a pre-norm block, whose input is
-    already normalised, may have no `attention_norm`.
+    of a pre-norm block x + Dropout(sublayer(LayerNorm(x))).
 
-    Maps hidden states [B, T, D], with the bias and the rotation that `SelfAttention` takes, to new
-    ones and to the attention probabilities that `SelfAttention` returns.
+    Args:
+        num_heads: The number of attention heads N.
+        intermediate_size: The size of the feed-forward network's intermediate layer.
+        activation: One of `bert_keras.config.ACTIVATIONS`.
+        hidden_dropout_rate: The dropout rate of the outputs of both sublayers.
+        attention_dropout_rate: The dropout rate of the attention probabilities.
+        layer_norm_epsilon: The number that LayerNorm adds to the variance.
+        initializer_stddev: The standard deviation of the kernel initializer.
+        is_pre_norm: Whether the block is a pre-norm block.
+        has_attention_norm: Whether the attention has a LayerNorm; only a pre-norm block, whose
+            input is already normalised, may have none.
+        is_gated: Whether the feed-forward network is gated.
+        has_biases: Whether dense layers and LayerNorms have biases.
+
+    Call arguments:
+        hidden: Hidden states [B, T, D].
+        bias: The attention bias that `SelfAttention` takes.
+        rotation: The output of `rotation`, if the encoder has rotary positions.
+
+    Returns:
+        The new hidden states [B, T, D] and the attention probabilities that `SelfAttention`
+        returns.
     """
 
     def __init__(  # noqa: PLR0913 - layers take plain values

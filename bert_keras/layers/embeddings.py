@@ -11,12 +11,32 @@ from bert_keras.layers.primitives import BertLayer, Dropout, LayerNorm, projecti
 class BertEmbeddings(BertLayer):
     """Sum of learned token, position and segment embeddings, with LayerNorm and dropout.
 
-    With one segment, every token has it. If the size E of the tables, `embedding_size`, is not 0,
-    the sum is projected to D after the dropout (Lan et al. 2019, section 3.1). Source: section 3,
-    "Input/Output Representations".
+    Source: section 3, "Input/Output Representations".
 
-    Maps int [B, T] to [B, T, D]. `position_ids` count from 0 by default; without them, a static T
-    above `max_positions` raises InputError.
+    Args:
+        vocab_size: The number of token embeddings.
+        hidden_size: The size D of the output.
+        max_positions: The maximum number of tokens of a sequence.
+        num_segments: The number of segment embeddings; 0 for none. With one, every token has it.
+        dropout_rate: The dropout rate of the sum.
+        layer_norm_epsilon: The number that LayerNorm adds to the variance.
+        initializer_stddev: The standard deviation of the initializer of all tables.
+        embedding_size: The size E of the tables if it differs from D. The sum is projected to D
+            after the dropout (Lan et al. 2019, section 3.1). 0 means D.
+        position_offset: The row of the position table for position 0.
+        has_positions: Whether there is a position table; an encoder with rotary positions has none.
+        has_biases: Whether LayerNorm and the projection have biases.
+
+    Call arguments:
+        input_ids: Int [B, T].
+        segment_ids: Int [B, T].
+        position_ids: Int [B, T], less than `max_positions`; by default positions count from 0.
+
+    Returns:
+        [B, T, D].
+
+    Raises:
+        InputError: Without `position_ids`, a static T is greater than `max_positions`.
     """
 
     def __init__(  # noqa: PLR0913 - layers take plain values
@@ -130,10 +150,14 @@ def _integers(ids):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class SharedEmbeddings(keras.layers.Layer):
-    """The built embeddings of another encoder, with its own projection if the hidden size differs.
+    """The embeddings of another encoder, with a projection of its own if the hidden size differs.
 
-    It is called as BertEmbeddings. Keras cannot serialize it by itself, because a copy would no
-    longer share the tables.
+    Call arguments, returned value and errors are those of BertEmbeddings. Keras cannot serialize
+    this layer by itself, because a copy would no longer share the tables.
+
+    Args:
+        source: The embeddings of the other encoder, which must be built.
+        hidden_size: The size D of the output.
     """
 
     def __init__(self, source: BertEmbeddings, hidden_size: int, **kwargs):

@@ -15,9 +15,15 @@ from bert_keras.layers.primitives import (
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class Pooler(keras.layers.Dense):
-    """Maps [X, D] to [X, units] by a dense layer and an activation, in ModernBERT also a LayerNorm.
+    """Pooler: a dense layer and an activation, in ModernBERT followed by a LayerNorm.
 
-    A `layer_norm_epsilon` of 0 omits the LayerNorm. The other arguments are those of Dense.
+    Maps [X, D] to [X, units].
+
+    Args:
+        units: The size of the pooled output.
+        layer_norm_epsilon: The number that LayerNorm adds to the variance; 0 omits LayerNorm. Its
+            `beta` is omitted if `use_bias` is False.
+        **kwargs: The arguments of `keras.layers.Dense`.
     """
 
     def __init__(self, units: int, *, layer_norm_epsilon: float = 0.0, **kwargs):
@@ -54,11 +60,18 @@ def mean_state(hidden_BTD, input_mask_BT):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class ClassificationHead(BertLayer):
-    """Classification head: dropout and one dense layer (section 4.1), [B, D] to [B, num_labels].
+    """Classification head: dropout and one dense layer (section 4.1).
+
+    Maps [B, D] to logits [B, num_labels].
 
     The next-sentence head of pretraining has two labels and no dropout. The head of multiple choice
     (section 4.4) has one label. The logits have the dtype of the weights, which is float32 under a
     mixed policy.
+
+    Args:
+        num_labels: The number of logits.
+        dropout_rate: The dropout rate of the inputs.
+        initializer_stddev: The standard deviation of the kernel initializer.
     """
 
     def __init__(
@@ -81,10 +94,18 @@ class ClassificationHead(BertLayer):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class TokenLabelsHead(ClassificationHead):
-    """Applies ClassificationHead to every token, [B, T, D] to [B, T, num_labels] (section 5.3).
+    """Applies ClassificationHead to every token (section 5.3).
 
-    With an `activation`, a dense layer with it and a LayerNorm precede dropout and logits, as in
-    ModernBERT; a `layer_norm_epsilon` of 0 omits the LayerNorm.
+    Maps [B, T, D] to logits [B, T, num_labels].
+
+    Args:
+        num_labels: The number of logits of a token.
+        dropout_rate: The dropout rate of the inputs of the last dense layer.
+        initializer_stddev: The standard deviation of the kernel initializer.
+        activation: One of `bert_keras.config.ACTIVATIONS`. A dense layer with this activation and a
+            LayerNorm then precede dropout and logits, as in ModernBERT. "" omits them.
+        layer_norm_epsilon: The number that this LayerNorm adds to the variance; 0 omits LayerNorm.
+        has_biases: Whether these two layers have biases.
     """
 
     def __init__(
@@ -137,6 +158,10 @@ class SpanHead(TokenLabelsHead):
     Maps [B, T, D] to {"start": [B, T], "end": [B, T]} in the dtype of the weights. The paper's
     start vector S and end vector E are the columns of one kernel. Padding gets logits like any
     other token.
+
+    Args:
+        initializer_stddev: The standard deviation of the kernel initializer.
+        **kwargs: The arguments of `TokenLabelsHead` for layers before the logits.
     """
 
     def __init__(self, *, initializer_stddev: float, **kwargs):
@@ -153,6 +178,10 @@ class ReplacedTokenHead(TokenLabelsHead):
 
     Maps [B, T, D] to [B, T] in the dtype of the weights. Source: Clark et al. 2020 and its code,
     which has no dropout in this head.
+
+    Args:
+        activation: One of `bert_keras.config.ACTIVATIONS`.
+        initializer_stddev: The standard deviation of the kernel initializer.
     """
 
     def __init__(self, *, activation: str, initializer_stddev: float, **kwargs):
@@ -173,10 +202,25 @@ class ReplacedTokenHead(TokenLabelsHead):
 class MaskedLMHead(BertLayer):
     """Masked-LM head: dense layer, activation, LayerNorm, product with a token table, bias (A.1).
 
-    Maps hidden states [B, T, D] at positions [B, P] to logits [B, P, V] in the dtype of the
-    weights. Gathering the positions first is the largest single saving of a pretraining step. The
-    dense layer maps D to E of the token table [V, E], which a head with `ties_decoder` multiplies;
-    others have a table of their own.
+    The head first gathers the P masked positions and computes only their logits. This is the
+    largest single saving of a pretraining step.
+
+    Args:
+        vocab_size: The number of tokens V.
+        activation: One of `bert_keras.config.ACTIVATIONS`.
+        layer_norm_epsilon: The number that LayerNorm adds to the variance.
+        initializer_stddev: The standard deviation of the kernel initializer.
+        has_biases: Whether the dense layer and LayerNorm have biases.
+        ties_decoder: Whether the states are multiplied by the token table, and not by a table of
+            the head.
+
+    Call arguments:
+        hidden: Hidden states [B, T, D].
+        positions: Int [B, P].
+        token_table: [V, E]; the dense layer maps D to E.
+
+    Returns:
+        Logits [B, P, V] in the dtype of the weights.
     """
 
     def __init__(

@@ -12,11 +12,19 @@ _SMALLEST_NORM = 1e-12  # as in torch.nn.functional.normalize
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class SentenceHead(keras.layers.Layer):
-    """Computes embeddings from hidden states as an `EmbeddingConfig`, or its `to_dict`, says.
+    """Computes embeddings from hidden states as `EmbeddingConfig` says.
 
-    Maps [B, T, D] and a mask, int [B, T], to [B, E] in float32 or wider; the vector of a row
-    without tokens is 0. The kernels of the dense layers are `dense_0/kernel` and so on, counted
-    without the other modules.
+    Maps [B, T, D] to [B, E] in float32 or wider. The kernels of the dense layers are
+    `dense_0/kernel` and so on, counted without the other modules.
+
+    Args:
+        embedding: The pooling and the modules after it, or the result of `to_dict`.
+        initializer_stddev: The standard deviation of the kernel initializer.
+
+    Call arguments:
+        hidden: Hidden states [B, T, D].
+        input_mask: Int [B, T], 1 for a token and 0 for padding. The vector of a row without tokens
+            is 0.
     """
 
     def __init__(self, embedding, *, initializer_stddev: float, **kwargs):

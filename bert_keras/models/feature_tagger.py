@@ -43,9 +43,15 @@ def feature_layers(name: str, *, num_layers: int) -> tuple[int, ...]:
 class WordTagger(GlobalBatchModel, ConfiguredModel):
     """The trained part of a `BertFeatureTagger`: combines layers, then a BiLSTM and a dense layer.
 
-    It maps a dict of `features` [B, W, K, D], the hidden states of the first subword of each word
-    in the K chosen layers, and `word_mask` bool [B, W], False for padding on the right, to logits
-    [B, W, num_labels]. Dropout acts before each layer of the BiLSTM and before the dense layer.
+    Dropout acts before each layer of the BiLSTM and before the dense layer.
+
+    Call arguments:
+        inputs: A dict of `features` float [B, W, K, D], the hidden states of the first subword of
+            each word in the K chosen layers, and `word_mask` bool [B, W], False for padding, which
+            must follow the words of a row.
+
+    Returns:
+        Logits [B, W, num_labels].
     """
 
     arguments = ("num_labels", "lstm_units", "dropout_rate")

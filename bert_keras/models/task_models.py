@@ -26,6 +26,11 @@ class TaskModel(GlobalBatchModel, Pretrained):
     `Pretrained`. Its constructor ends with `self.build()`. A subclass of a subclass adds layers in
     `build`: it creates and builds them before `super().build()`. A pooler that no head reads is not
     trained.
+
+    Args:
+        config: The hyperparameters of the encoder.
+        embeddings: The embeddings of the encoder, if they are those of another one.
+        **kwargs: Arguments of `keras.Model`, such as `name` and `dtype`.
     """
 
     def __init__(self, config: BertConfig, *, embeddings: SharedEmbeddings | None = None, **kwargs):

@@ -17,7 +17,11 @@ DIRECTIONS = ("query_to_document", "both")
 
 
 class SentenceLoss(GlobalLoss):
-    """The base class of losses of embeddings [B, G, E]."""
+    """The base class of losses of embeddings [B, G, E].
+
+    Args:
+        **kwargs: Arguments of `keras.losses.Loss`, such as `name` and `reduction`.
+    """
 
     arguments: tuple[str, ...] = ()  # constructor arguments that are also attributes
     texts = ""  # the texts of an example, as an error message names them

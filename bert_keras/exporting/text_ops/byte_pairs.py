@@ -50,8 +50,10 @@ class BytePairs(tf.Module):
     """Tokenizes texts, string [B], with the same ids and offsets as `FastTokenizer`.
 
     If `has_offsets` is False, the tokenizer adds a space before each text (add_prefix_space), and
-    the offsets refer to the text with this space. Raises InputError for rules that are not those of
-    RoBERTa or ModernBERT.
+    the offsets refer to the text with this space. Bytes that are not valid UTF-8 are dropped.
+
+    Raises:
+        InputError: The rules of the vocabulary are not those of RoBERTa or ModernBERT.
     """
 
     def __init__(self, vocabulary: Vocabulary):

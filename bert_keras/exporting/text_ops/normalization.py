@@ -52,7 +52,11 @@ _EXTENDS, _PREPENDS, _ALONE = 1, 2, 4
 
 
 class Normalization(tf.Module):
-    """Normalizes by the value of `normalizer` in a tokenizer.json; InputError for unknown rules."""
+    """Normalizes texts by the value of `normalizer` in a tokenizer.json, {} without one.
+
+    Raises:
+        InputError: The graph ops cannot follow the rules.
+    """
 
     def __init__(self, rules: dict):
         super().__init__()

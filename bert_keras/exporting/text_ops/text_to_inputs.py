@@ -56,7 +56,10 @@ class TextToInputs(tf.Module):
     """Tokenizes and packs texts; the ids equal those of `bert_keras.text` followed by `pack`.
 
     `write_vocabulary` wrote the file, which becomes an asset of a SavedModel. `lowercase` is for
-    WordPiece alone. Raises InputError for rules of a tokenizer.json that the graph cannot follow.
+    WordPiece, because a tokenizer.json states this itself. `max_length` includes special tokens.
+
+    Raises:
+        InputError: The graph ops cannot follow the rules of the tokenizer.json.
     """
 
     def __init__(self, vocabulary_file: str | os.PathLike, *, lowercase: bool, max_length: int):

@@ -33,8 +33,11 @@ _NONE = -1
 class Unigrams(tf.Module):
     """Tokenizes texts, string [B], with the same ids and offsets as `FastTokenizer`.
 
-    The search has a step for each letter of the longest word. Raises InputError for rules that are
-    not those of ALBERT, XLM-RoBERTa or KoBERT.
+    Bytes that are not valid UTF-8 are dropped. The search has a step for each letter of the longest
+    word.
+
+    Raises:
+        InputError: The rules of the vocabulary are not those of ALBERT, XLM-RoBERTa or KoBERT.
     """
 
     def __init__(self, vocabulary: Vocabulary):
