@@ -126,7 +126,7 @@ def predict(options: argparse.Namespace) -> None:
     former={"--model": "the first argument, MODEL, and FILE is now --data FILE"},
 )
 def embed(options: argparse.Namespace) -> None:
-    """Write the embedding of each line of a text file."""
+    """Write the embedding of each line of a text file; the same command continues a stopped run."""
     from bert_keras.runs.embeddings import write_embeddings
 
     num_texts, size = write_embeddings(

@@ -1,19 +1,27 @@
-"""Writes the embeddings of the lines of a text file."""
+"""Writes the embeddings of the lines of a text file, over several runs if one is stopped."""
 
-import contextlib
+import hashlib
 import itertools
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
 from bert_keras.errors import check, counted
-from bert_keras.files import StrPath, atomic_file, check_output, refuse_existing, text_lines
+from bert_keras.files import (
+    StrPath,
+    atomic_file,
+    check_output,
+    file_sha256,
+    refuse_existing,
+    text_lines,
+)
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 
-CHUNK_TEXTS = 512  # texts that are encoded together
+CHUNK_TEXTS = 512  # texts that are encoded together; a stopped run repeats at most one chunk
 
 
 def write_embeddings(
@@ -25,6 +33,9 @@ def write_embeddings(
     prompt: str | None = None,
 ) -> tuple[int, int]:
     """Writes the embedding of each line of a text file; blank lines are skipped and counted.
+
+    The vectors are collected in the file OUTPUT.partial. If the run is stopped, the next call with
+    the same arguments continues it, and `output` gets the same bytes.
 
     Args:
         texts: A UTF-8 file with one text per line.
@@ -50,13 +61,30 @@ def write_embeddings(
         f"dimensions is {size}; expected 1 to {encoder.embedding_size}, the model's size",
     )
     prompt_text = encoder.embedding.prompt(name=prompt)
-    with (
-        atomic_file(output) as unfinished,
-        _WRITERS[output.suffix](unfinished, num_texts, size) as write,
-    ):
-        num_chunks = -(-num_texts // CHUNK_TEXTS)
-        for chunk in tqdm(_chunks(texts), desc="embed", unit=" chunks", total=num_chunks):
-            write(chunk, encoder.encode(chunk, prompt=prompt_text, dimensions=dimensions))
+    arguments = repr((file_sha256(texts), encoder.metadata, prompt_text, size))
+    hashed = hashlib.sha256(arguments.encode())
+    for weight in encoder.weights:
+        hashed.update(np.asarray(weight).tobytes())
+    digest, chunk_bytes = hashed.digest(), CHUNK_TEXTS * 4 * size
+    partial = output.with_name(f"{output.name}.partial")  # the digest, and float32 vectors after it
+    with atomic_file(output) as unfinished:
+        with partial.open("a+b") as file:
+            file.seek(0)
+            if not (found := file.read(len(digest))):
+                file.write(found := digest)
+            reason = "contains embeddings of other texts, another model or other options"
+            check(found == digest, f"{partial} {reason}; remove it or choose another output")
+            num_done = (file.seek(0, os.SEEK_END) - len(digest)) // chunk_bytes
+            file.truncate(len(digest) + num_done * chunk_bytes)
+            num_chunks = -(-num_texts // CHUNK_TEXTS)
+            chunks = tqdm(_chunks(texts), desc="embed", unit=" chunks", total=num_chunks)
+            for chunk in itertools.islice(chunks, num_done, None):
+                vectors = encoder.encode(chunk, prompt=prompt_text, dimensions=dimensions)
+                file.write(vectors.astype("<f4").tobytes())
+                file.flush()
+        vectors = np.memmap(partial, "<f4", "r", len(digest), (num_texts, size))
+        _WRITERS[output.suffix](unfinished, vectors, texts)
+    partial.unlink()
     return num_texts, size
 
 
@@ -76,30 +104,22 @@ def _chunks(texts: StrPath) -> Iterator[list[str]]:
         yield chunk
 
 
-Write = Callable[[list[str], np.ndarray], object]  # writes some texts and their vectors
-
-
-@contextlib.contextmanager
-def _npy_writer(path: Path, num_texts: int, size: int) -> Iterator[Write]:
-    fields = {"descr": "<f4", "fortran_order": False, "shape": (num_texts, size)}
+def _write_npy(path: Path, vectors: np.ndarray, texts: StrPath) -> None:
     with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, fields)
-        yield lambda texts, vectors: file.write(vectors.astype("<f4").tobytes())
+        np.save(file, vectors)
 
 
-@contextlib.contextmanager
-def _parquet_writer(path: Path, num_texts: int, size: int) -> Iterator[Write]:
+def _write_parquet(path: Path, vectors: np.ndarray, texts: StrPath) -> None:
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
+    size = vectors.shape[1]
     schema = pa.schema([("text", pa.string()), ("vector", pa.list_(pa.float32(), size))])
     with ParquetWriter(path, schema) as writer:
-
-        def write(texts: list[str], vectors: np.ndarray) -> None:
-            values = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), size)
-            writer.write_table(pa.Table.from_arrays([pa.array(texts), values], schema=schema))
-
-        yield write
+        for number, chunk in enumerate(_chunks(texts)):
+            numbers = vectors[number * CHUNK_TEXTS :][: len(chunk)].ravel()
+            values = pa.FixedSizeListArray.from_arrays(pa.array(numbers), size)
+            writer.write_table(pa.Table.from_arrays([pa.array(chunk), values], schema=schema))
 
 
-_WRITERS = {".npy": _npy_writer, ".parquet": _parquet_writer}
+_WRITERS = {".npy": _write_npy, ".parquet": _write_parquet}

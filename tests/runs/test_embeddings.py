@@ -1,4 +1,4 @@
-"""Embeddings of the lines of a file: values, formats, wrong arguments."""
+"""Embeddings of the lines of a file: values, formats, a stopped run, wrong arguments."""
 
 import keras
 import numpy as np
@@ -75,6 +75,31 @@ def test_dimensions_and_prompt(model, lines, expected, tmp_path, capsys):
     write_embeddings(lines, tmp_path / "queries.npy", model=model, prompt="query")
     queries = BertSentenceEncoder.from_pretrained(model).encode([f"a b {each}" for each in TEXTS])
     np.testing.assert_allclose(np.load(tmp_path / "queries.npy"), queries, atol=1e-6)
+
+
+def test_a_stopped_run_continues(model, lines, tmp_path, monkeypatch):
+    """The new run encodes the missing chunks only, and the file has the same bytes."""
+    write_embeddings(lines, tmp_path / "whole.npy", model=model)
+    output, encode, sizes = tmp_path / "vectors.npy", BertSentenceEncoder.encode, []
+    partial = tmp_path / "vectors.npy.partial"
+
+    def counted(self, texts, **options):
+        if len(sizes) == 3:
+            raise KeyboardInterrupt
+        sizes.append(len(texts))
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(BertSentenceEncoder, "encode", counted)
+    with pytest.raises(KeyboardInterrupt):
+        write_embeddings(lines, output, model=model)
+    partial.write_bytes(partial.read_bytes() + b"of a killed run")
+    with pytest.raises(InputError, match="another model or other options"):
+        write_embeddings(lines, output, model=model, dimensions=3)
+    sizes[:] = [0] * 4
+    write_embeddings(lines, output, model=model)
+    assert sizes[4:] == [8, 8, 5]
+    assert output.read_bytes() == (tmp_path / "whole.npy").read_bytes()
+    assert not partial.exists()
 
 
 @pytest.mark.parametrize(
