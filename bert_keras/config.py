@@ -15,9 +15,11 @@ from bert_keras.errors import (
     check_range,
 )
 
-# Fine-tuning as in section 4.1; for hidden sizes under 768 as in the google-research/bert README.
-FINE_TUNING: dict[str, Any] = {"batch_size": 32, "num_epochs": 3, "learning_rate": 3e-5}
-FINE_TUNING_OF_SMALL: dict[str, Any] = {"batch_size": 32, "num_epochs": 4, "learning_rate": 1e-4}
+# Fine-tuning as in section 4.1, and as in the google-research/bert README for small models.
+FINE_TUNING: dict[str, dict[str, Any]] = {
+    "paper": {"batch_size": 32, "num_epochs": 3, "learning_rate": 3e-5},
+    "small-models": {"batch_size": 32, "num_epochs": 4, "learning_rate": 1e-4},
+}
 WARMUP_RATIO = 0.1  # fraction of the steps
 LARGEST_DEPTH = 1_000  # layers; a model of more takes minutes to build
 ACTIVATIONS = ("gelu", "gelu_tanh", "gelu_new", "relu", "silu", "tanh")
@@ -30,6 +32,11 @@ CHOICES = {
     "position_kind": ("learned", "rotary"),
     "pooling": ("cls", "mean"),
 }
+
+
+def default_recipe(hidden_size: int) -> str:
+    """Returns the name of the fine-tuning recipe for a hidden size, of `fit` as of `finetune`."""
+    return "paper" if hidden_size >= 768 else "small-models"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,12 @@ from bert_keras.downstream.names import ALIASES, TASKS, task_names
 from bert_keras.errors import InputError, check
 from bert_keras.families import preset
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
-from bert_keras.runs.settings import check_finetune_names, finetune_settings, pretrain_settings
+from bert_keras.runs.settings import (
+    check_finetune_names,
+    finetune_settings,
+    hidden_size,
+    pretrain_settings,
+)
 
 TRAINING = (
     option(
@@ -34,12 +39,6 @@ def _changes(options: argparse.Namespace, *names: str) -> list[str]:
     names = ("learning_rate", "batch_size", "seed", *names)
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     return [*options.changes, *(f"{name}={value}" for name, value in given.items())]
-
-
-def _hidden_size(checkpoint: str) -> int:
-    from bert_keras.checkpoints.formats import open_checkpoint
-
-    return open_checkpoint(checkpoint).metadata.config.hidden_size
 
 
 def _print_scores(scores: dict, output: str) -> None:
@@ -98,14 +97,11 @@ def pretrain(options: argparse.Namespace) -> None:
     recipe, teacher = pretrain_settings(options.recipe, teacher=options.teacher, changes=changes)
     arguments = {"records": options.records, "pretrained": options.pretrained, "teacher": teacher}
 
-    def hidden_size() -> int:
-        return (
-            _hidden_size(options.pretrained)
-            if options.pretrained
-            else preset(recipe.size).hidden_size
-        )
+    def size() -> int:
+        start = options.pretrained
+        return hidden_size(start) if start else preset(recipe.size).hidden_size
 
-    with devices(options, hidden_size=hidden_size):
+    with devices(options, hidden_size=size):
         if options.dry_run:
             print(forecast(recipe, **arguments))
             return
@@ -123,8 +119,7 @@ def pretrain(options: argparse.Namespace) -> None:
     option(
         "--recipe",
         "NAME",
-        "see bert-keras list recipes",
-        "paper",
+        "see bert-keras list recipes (default: small-models for hidden sizes under 768, or paper)",
         type=one_of(FINETUNE.keys, what="recipe"),
     ),
     option("--seeds", "N", "train with the seeds 1 to N; report median, best and spread", 1),
@@ -143,7 +138,7 @@ def pretrain(options: argparse.Namespace) -> None:
   bert-keras finetune mrpc --data glue/MRPC --from bert-base-uncased --output runs/mrpc
   bert-keras finetune classification --train train.csv \\
     --set text_columns=title,body label_column=topic --from runs/tiny/model \\
-    --recipe small-models --output runs/topics
+    --output runs/topics
   bert-keras finetune rte --data glue/RTE --from bert-base-uncased --output runs/rte \\
     --seeds 5 --learning-rates 5e-5 3e-5 2e-5""",
 )
@@ -155,13 +150,17 @@ def finetune(options: argparse.Namespace) -> None:
         "expected --data DIR, or --train FILE and possibly --dev FILE",
     )
     if not options.teacher and options.task in (*TASKS, *ALIASES):
-        check_finetune_names(options.task, options.recipe, changes=changes)
+        check_finetune_names(options.task, options.recipe or "paper", changes=changes)
     start_keras(options)
     from bert_keras.runs.finetune import finetune
     from bert_keras.runs.study import study
 
     task, recipe, teacher = finetune_settings(
-        options.task, options.recipe, teacher=options.teacher, changes=changes
+        options.task,
+        options.recipe,
+        pretrained=options.pretrained,
+        teacher=options.teacher,
+        changes=changes,
     )
     rates, changed = options.learning_rates, {change.partition("=")[0] for change in changes}
     is_study = options.seeds != 1 or rates is not None
@@ -184,7 +183,7 @@ def finetune(options: argparse.Namespace) -> None:
         ).scores
 
     with devices(
-        options, hidden_size=lambda: _hidden_size(options.pretrained), trains_several=is_study
+        options, hidden_size=lambda: hidden_size(options.pretrained), trains_several=is_study
     ):
         if not is_study:
             _print_scores(run(recipe, options.output), options.output)

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_keras.config import FINE_TUNING, FINE_TUNING_OF_SMALL, WARMUP_RATIO
+from bert_keras.config import FINE_TUNING, WARMUP_RATIO, default_recipe
 from bert_keras.data.encoded import Encoded
 from bert_keras.data.preprocessor import columns_of
 from bert_keras.downstream.catalog import task_of
@@ -56,7 +56,7 @@ class TextColumns:
 
     def compile(self, *, num_steps: int, name: str) -> str:
         """Compiles the model for the steps of a fit; returns what it set."""
-        values = FINE_TUNING if self.metadata.config.hidden_size >= 768 else FINE_TUNING_OF_SMALL
+        values = FINE_TUNING[default_recipe(self.metadata.config.hidden_size)]
         rate, num_warmup_steps = values["learning_rate"], int(WARMUP_RATIO * num_steps)
         schedule = LinearWarmupDecay(rate, num_steps=num_steps, num_warmup_steps=num_warmup_steps)
         arguments = self.compile_arguments()

@@ -21,6 +21,7 @@ from bert_keras.models.pretrained import Pretrained
 if TYPE_CHECKING:
     from bert_keras.downstream.columns import TextColumns
 
+_BATCH_SIZE = FINE_TUNING["paper"]["batch_size"]
 _DEFAULT = "bert_adamw_of_fit"  # the optimizer that `fit` makes, with a schedule of its steps
 _EMPTY = "the texts are an empty list; expected at least one"
 
@@ -74,7 +75,7 @@ class TextInputs(Pretrained):
     def fit(self, x=None, y=None, *args, **kwargs):
         """Trains the model as `keras.Model.fit` does; see the class for texts."""
         options = _named(super().fit, x, y, *args, **kwargs)
-        size = options.get("batch_size") or FINE_TUNING["batch_size"]
+        size = options.get("batch_size") or _BATCH_SIZE
         held_out, parts = options.get("validation_data"), []
         if is_text(x):
             data = (columns_of(x), _listed(y), _listed(options.pop("sample_weight", None)))
@@ -118,7 +119,7 @@ class TextInputs(Pretrained):
             reader = self._reader()
             rows = self._rows(reader, x, y, options.pop("sample_weight", None))
             self._say_cut([rows])
-            size = options.pop("batch_size", None) or FINE_TUNING["batch_size"]
+            size = options.pop("batch_size", None) or _BATCH_SIZE
             options |= {"x": _ordered_batches(rows, size).for_fit(), "y": None}
             if not self.compiled:
                 reader.compile(num_steps=1, name=_DEFAULT)
@@ -138,7 +139,7 @@ class TextInputs(Pretrained):
             options["x"], _ = self._encoded(x)
             self._renew("predict_function", options["x"])
             return super().predict(**options)
-        size = options.get("batch_size") or FINE_TUNING["batch_size"]
+        size = options.get("batch_size") or _BATCH_SIZE
         end = None if options.get("steps") is None else options["steps"] * size
         reader, columns = self._reader(), tuple(column[:end] for column in columns_of(x))
         check(columns[0], _EMPTY)

@@ -76,7 +76,7 @@ class TaskRun:
 
     Args:
         task: A task or its name in `tasks`.
-        recipe: The hyperparameters, or the name of a recipe.
+        recipe: The hyperparameters, or the name of a recipe; None as in `finetune`.
         pretrained: A checkpoint of any format.
         data: A folder with the task's official files, a TFDS builder as `tfds:NAME`, or the paths
             of the files "train" and "dev". Without "dev", a tenth of the training examples is
@@ -107,7 +107,7 @@ class TaskRun:
     def __init__(
         self,
         task: str | Task,
-        recipe: str | FinetuneRecipe = "paper",
+        recipe: str | FinetuneRecipe | None = None,
         *,
         pretrained: StrPath,
         data: StrPath | Mapping[str, StrPath],
@@ -116,7 +116,7 @@ class TaskRun:
         **changes: Any,
     ):
         task, recipe, self.distillation = finetune_settings(
-            task, recipe, teacher=teacher, changes=changes
+            task, recipe, pretrained=pretrained, teacher=teacher, changes=changes
         )
         self.recipe, self.pretrained, self.features = recipe, pretrained, Path(features)
         files = data if isinstance(data, Mapping) else task.files(os.fspath(data))
@@ -280,7 +280,7 @@ def _compile_arguments(task: Task) -> dict[str, Any]:
 @accepts_former_names(**FORMER_NAMES)
 def finetune(
     task: str | Task,
-    recipe: str | FinetuneRecipe = "paper",
+    recipe: str | FinetuneRecipe | None = None,
     *,
     pretrained: StrPath,
     data: StrPath | Mapping[str, StrPath],
@@ -298,8 +298,9 @@ def finetune(
     Args:
         task: A task or its name in `tasks`. If the task does not fix its labels, they are taken
             from the training examples.
-        recipe: The hyperparameters, or the name of a recipe: "paper", "small-models" for hidden
-            sizes under 768, "laptop" for models of `laptop-10min`, or "demo".
+        recipe: The hyperparameters, or the name of a recipe: "paper", "small-models", "laptop" for
+            models of `laptop-10min`, or "demo". None means "small-models" for hidden sizes under
+            768, and "paper" for others.
         pretrained: A checkpoint of any format. A model of the same task and labels keeps its head.
         data: A folder with the task's official files, a TFDS builder as `tfds:NAME`, or the paths
             of the files "train" and "dev". Without "dev", a tenth of the training examples is

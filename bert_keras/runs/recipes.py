@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from bert_keras.config import FINE_TUNING, FINE_TUNING_OF_SMALL, WARMUP_RATIO
+from bert_keras.config import FINE_TUNING, WARMUP_RATIO
 from bert_keras.data.masking import MaskingPolicy, check_unit, replacement_shares
 from bert_keras.errors import LARGEST_SIZE, check, check_choice, check_least, check_range
 from bert_keras.families import preset
@@ -316,7 +316,9 @@ PRETRAIN: dict[str, PretrainRecipe] = {
 }
 
 # Learning rates and batch size for the small models, from the google-research/bert README.
-SMALL_MODELS = FinetuneRecipe(**FINE_TUNING_OF_SMALL, learning_rates=(3e-4, 1e-4, 5e-5, 3e-5))
+SMALL_MODELS = FinetuneRecipe(
+    **FINE_TUNING["small-models"], learning_rates=(3e-4, 1e-4, 5e-5, 3e-5)
+)
 # For the models of laptop-10min; laptop-hour needs 3e-4 (docs/benchmarks/archive/pretraining.md).
 LAPTOP_TASKS = FinetuneRecipe(
     batch_size=32,
@@ -326,7 +328,7 @@ LAPTOP_TASKS = FinetuneRecipe(
     learning_rates=(3e-3, 1e-3, 3e-4),
 )
 # Section 4.1: batch size 32, 3 epochs, and the best of the `learning_rates` on dev.
-PAPER = FinetuneRecipe(**FINE_TUNING)
+PAPER = FinetuneRecipe(**FINE_TUNING["paper"])
 
 # Section 5.3 does not describe the training of its BiLSTM. These values suit fresh weights.
 TAGGER = FinetuneRecipe(
@@ -375,7 +377,12 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
         "naver-ner": dataclasses.replace(KOELECTRA, num_epochs=20),
         "korquad": dataclasses.replace(KOELECTRA, num_epochs=7, batch_size=8),
     },
-    "small-models": {"": SMALL_MODELS, "ner-features": TAGGER},
+    "small-models": {
+        "": SMALL_MODELS,
+        "ner-features": TAGGER,
+        "sentence-pairs": SENTENCE_PAIRS,
+        "retrieval": IN_BATCH_NEGATIVES,
+    },
     "laptop": {"": LAPTOP_TASKS, "ner-features": TAGGER},
     "demo": {
         "": FinetuneRecipe(batch_size=8, num_epochs=20, learning_rate=1e-3, bias_correction=True)

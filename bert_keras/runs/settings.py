@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from types import UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
+from bert_keras.config import default_recipe
 from bert_keras.downstream.names import ALIASES, SETTINGS
 from bert_keras.errors import InputError, check_name
 from bert_keras.files import StrPath
@@ -122,20 +123,35 @@ def pretrain_settings(
 
 def finetune_settings(
     task: "str | Task",
-    recipe: str | FinetuneRecipe,
+    recipe: str | FinetuneRecipe | None,
     *,
+    pretrained: StrPath,
     teacher: "StrPath | Distillation | None",
     changes: Changes,
 ) -> "tuple[Task, FinetuneRecipe, Distillation | None]":
-    """Returns the task, the recipe and the distillation of a fine-tuning, with the changes."""
+    """Returns the task, the recipe and the distillation of a fine-tuning, with the changes.
+
+    Without a recipe, that for the hidden size of the pretrained checkpoint is printed and used.
+    """
     if isinstance(task, str):
         from bert_keras.downstream.catalog import named_task  # imports every task
 
         task = named_task(task)
+    if recipe is None:
+        size = hidden_size(pretrained)
+        recipe = default_recipe(size)
+        print(f"{'recipe':<12}{recipe}, because the hidden size is {size:,}")
     found = named_recipe(task_recipes(task.name), recipe) if isinstance(recipe, str) else recipe
     distillation = _distillation(teacher, "of_task")
     found, known, distillation = with_changes(found, task, distillation, changes=changes)
     return known, found, distillation
+
+
+def hidden_size(checkpoint: StrPath) -> int:
+    """Returns the hidden size of a checkpoint of any format."""
+    from bert_keras.checkpoints.formats import open_checkpoint
+
+    return open_checkpoint(checkpoint).metadata.config.hidden_size
 
 
 def _distillation(teacher: "StrPath | Distillation | None", kind: str) -> "Distillation | None":

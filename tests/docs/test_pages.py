@@ -66,7 +66,7 @@ def check_changes(name: str, options: Namespace) -> None:
     if name == "pretrain":
         settings = [PRETRAIN[options.recipe], Distillation.of_pretraining("")]
     elif name == "finetune":
-        recipe = task_recipes(options.task)[options.recipe]
+        recipe = task_recipes(options.task)[options.recipe or "paper"]
         settings = [recipe, named_task(options.task), Distillation.of_task("")]
     else:
         return

@@ -144,13 +144,14 @@ def test_changed_training_examples_are_refused(run, files, tmp_path, monkeypatch
         run(start, "one", output="run")
 
 
-def test_sentence_embeddings_have_no_teacher(files, tmp_path):
+def test_sentence_embeddings_have_no_teacher(files, tmp_path, capsys):
     start = encoder(tmp_path / "encoder")
     columns = {"text_columns": ("one", "two"), "score_column": "label", "max_length": 8}
     with pytest.raises(InputError, match="--teacher"):
         TaskRun("sentence-pairs", pretrained=start, data=files, teacher=start, **columns)
     run = TaskRun("sentence-pairs", pretrained=start, data=files, **columns)
-    assert run.metadata.embedding == EmbeddingConfig()
+    assert run.metadata.embedding == EmbeddingConfig() and run.recipe.learning_rate == 2e-5
+    assert "small-models, because the hidden size is" in capsys.readouterr().out
 
 
 def test_an_epoch_has_as_many_steps_as_batches_without_a_common_text(tmp_path):
