@@ -8,6 +8,31 @@ from typing import Any, NoReturn
 
 from bert_keras.errors import InputError, check_name, nearest, printable
 
+# Answer to the flags of transformers and google-research/bert -> these flags, without "--". An
+# answer that is a flag counts for the commands that have it.
+HABITS = {
+    "--learning-rate": "lr",
+    "--epochs": "num-train-epochs num-epochs",
+    "--batch-size": "per-device-train-batch-size train-batch-size",
+    "--max-length": "max-seq-length",
+    "--warmup": "warmup-ratio warmup-proportion",
+    "--precision": "fp16 bf16",
+    "--output": "output-dir output-file",
+    "--train": "train-file",
+    "--dev": "validation-file eval-file predict-file",
+    "--data": "data-dir dataset-name test-file",
+    "--from": "model-name-or-path model-name model init-checkpoint",
+    "the first argument, MODEL,": "model-name-or-path model-name model init-checkpoint",
+    "--task": "task-name",
+    "the first argument, TASK,": "task-name",
+    "--set weight_decay_rate=RATE": "weight-decay",
+    "--set gradient_accumulation_steps=N": "gradient-accumulation-steps",
+    "--vocab": "vocab-file",
+    "the command finetune": "do-train",
+    "the command evaluate": "do-eval",
+    "the command predict": "do-predict",
+}
+
 
 def one_of(names: Callable[[], Iterable[str]], *, what: str) -> Callable[[str], str]:
     """Returns the type of an argument that is one of the `names` at the time of the call."""
@@ -61,7 +86,12 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"{flag} is now {self.former[flag]}")
             is_flag = flag.startswith("--") and flag.strip("-")
             if is_flag and flag not in self.flags:
-                self.error(f"no argument is called {flag}{nearest(flag, self.flags)}")
+                name = flag.replace("_", "-")
+                for answer, theirs in HABITS.items():
+                    is_here = not answer.startswith("--") or answer.split()[0] in self.flags
+                    if name[2:] in theirs.split() and is_here:
+                        self.error(f"{flag} is {answer} here")
+                self.error(f"no argument is called {flag}{nearest(name, self.flags)}")
         options, rest = super().parse_known_args(args, namespace)
         if rest and getattr(options, "texts", None) == [] and not rest[0].startswith("-"):
             options.texts, rest = rest, []  # argparse takes texts after a flag for unknown ones

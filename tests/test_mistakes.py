@@ -107,6 +107,9 @@ EXPORT = "export classifier name --output new"
 MISTAKES = {
     "command": ("finetun classification", "finetun"),
     "option": (FINETUNE + " --learning-rat 1", "--learning-rat"),
+    "option of transformers": (FINETUNE + " --lr 1", "--lr is --learning-rate here"),
+    "underscores": (FINETUNE + " --learning_rates 1", "did you mean '--learning-rates'"),
+    "model of transformers": (PREDICT + " --model_name a", "first argument, MODEL, here"),
     "task": ("finetune mrcp", "did you mean 'mrpc'"),
     "recipe": ("pretrain dmeo", "did you mean 'demo'"),
     "table of the paper": ("reproduce table9", "table9"),

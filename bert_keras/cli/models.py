@@ -6,8 +6,10 @@ from functools import partial
 from pathlib import Path
 from shlex import quote
 
-from bert_keras.cli.program import MODEL, command, flag, option, required
+from bert_keras.cli.program import MODEL, command, flag, option, required, start_keras
 from bert_keras.errors import check, import_tensorflow, printable
+from bert_keras.files import atomic_folder, check_output, text_lines
+from bert_keras.renamed import warn_renamed
 
 FORMATS = ("bert-keras", "google", "huggingface", "sentence-transformers")
 VARIANTS = ("float16", "bfloat16", "int8")
@@ -38,7 +40,6 @@ VARIANTS = ("float16", "bfloat16", "int8")
 def convert(options: argparse.Namespace) -> None:
     """Convert a checkpoint from any format to another."""
     from bert_keras.checkpoints.conversion import convert
-    from bert_keras.files import text_lines
 
     file = options.extend_vocabulary
     new_tokens = tuple(text_lines(file)) if file else ()
@@ -67,6 +68,8 @@ def convert(options: argparse.Namespace) -> None:
 )
 def inspect(options: argparse.Namespace) -> None:
     """Write a page with the attention and the masked words of a text."""
+    check_output(options.output, suffix=".html")
+    start_keras(options)
     from bert_keras.reports.inspection import inspect_texts
 
     inspect_texts(options.model, options.texts, output=options.output, num_tokens=options.top_k)
@@ -89,21 +92,21 @@ def inspect(options: argparse.Namespace) -> None:
     option("--data", "DIR", "the examples to score a variant on: a file, or a folder of the task"),
     option("--task", "TASK", "the task of the variant (default: that of its fine-tuning)"),
     option("--max-score-drop", "POINTS", "points, of 100, by which the score may drop", 0.5),
+    option("--accept-loss", "POINTS", argparse.SUPPRESS, type=float),
     examples="""
   bert-keras export runs/sst2/model sst2
   bert-keras export runs/sst2/model sst2-int8 --variant int8 --data glue/SST-2""",
-    former={
-        **{"--to": "--output", "--version": "--model-version", "--texts": "--num-texts"},
-        "--accept-loss": "--max-score-drop",
-    },
+    former={"--to": "--output", "--version": "--model-version", "--texts": "--num-texts"},
 )
 def export(options: argparse.Namespace) -> None:
     """Write a model as saved_models/NAME/VERSION and verify it with TF Serving's loader."""
     from bert_keras.exporting.export import export
     from bert_keras.exporting.version_folder import check_model_name, next_version
-    from bert_keras.files import atomic_folder
     from bert_keras.serving.container_files import check_name, instructions, write_container_files
 
+    if options.accept_loss is not None:
+        warn_renamed("--accept-loss", "--max-score-drop")
+        options.max_score_drop = options.accept_loss
     check_model_name(options.name)
     check(
         options.data or not options.variant,

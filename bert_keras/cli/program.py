@@ -19,7 +19,7 @@ from bert_keras.errors import check, import_tensorflow, run_command
 
 MODULES = [f"bert_keras.cli.{name}" for name in ("training", "tasks", "models", "listing")]
 # Commands that first check their arguments, and then import TensorFlow if they need it.
-CHECK_FIRST = ("list", "serve", "pretrain", "finetune", "predict")
+CHECK_FIRST = ("list", "serve", "pretrain", "finetune", "predict", "inspect")
 INPUTS = ("data", "train", "dev", "records")  # options that name a file or a folder to read
 Argument = tuple[tuple[str, ...], dict[str, Any]]  # the arguments of `add_argument`
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import keras
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
-from bert_keras.errors import InputError, check, counted
+from bert_keras.errors import InputError, check, check_name, counted
 from bert_keras.files import json_object, write_json
 from bert_keras.layers.embeddings import SharedEmbeddings
 
@@ -158,6 +158,10 @@ class Pretrained(ConfiguredModel):
         if num_labels is not None:
             check(not labels, "labels and num_labels are both given; give one of them")
             labels = num_labels
+        fields = [each.name for each in dataclasses.fields(BertConfig)]
+        for each in config_changes:
+            known = [*Pretrained.from_pretrained.__func__.__kwdefaults__, *fields]
+            check_name(each, known, what="argument of from_pretrained")
         is_number = isinstance(labels, int)
         labels = numbered_labels(labels) if is_number else _names("labels", labels)
         checkpoint = open_checkpoint(

@@ -244,8 +244,8 @@ class TextInputs(Pretrained):
             return dataset
         if labels is not None and is_text(labels):
             raise InputError(
-                "the data set yields two texts and no label; expected ((text, text_pair), label), "
-                "or ((text, text_pair),) without labels"
+                "the data set yields two texts; expected (text, number of its label), for pairs "
+                "((text, text_pair), number), and without labels ((text, text_pair),)"
             )
         if any(column.shape.rank == 0 for column in keras.tree.flatten(texts)):
             raise InputError("the data set yields single texts; batch it: dataset.batch(32)")

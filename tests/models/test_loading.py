@@ -146,7 +146,7 @@ def test_all_weights_that_do_not_fit_are_named(pretrained):
     for changes, message in (
         ({"max_positions": 32}, r"position has the shape \(16, 8\), expected \(32, 8\)"),
         ({"num_layers": 2}, "layer_1/attention/query/kernel is missing"),
-        ({"dropout": 0.1}, "BertConfig has no field dropout; known"),
+        ({"num_label": 2}, "did you mean 'num_labels'"),
     ):
         with pytest.raises(InputError, match=message):
             BertEncoder.from_pretrained(pretrained, **changes)

@@ -147,7 +147,7 @@ def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
         ((TEXTS, OTHERS[1:]), "[4, 3] texts"),
         ((TEXTS, TEXTS, TEXTS), "3 columns of texts"),
         (tf.data.Dataset.from_tensor_slices(TEXTS), "dataset.batch(32)"),
-        (data_set(TEXTS, OTHERS), "yields two texts and no label"),
+        (data_set(TEXTS, OTHERS), "yields two texts; expected"),
     ],
 )
 def test_wrong_texts_are_refused(model, texts, message):
