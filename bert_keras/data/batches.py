@@ -20,11 +20,7 @@ class Batches(keras.utils.PyDataset):
     """
 
     def __init__(
-        self,
-        read: Callable[[int], Iterator],
-        *,
-        spec: Any,
-        num_batches: int | None = None,
+        self, read: Callable[[int], Iterator], *, spec: Any, num_batches: int | None = None
     ):
         super().__init__()
         self._read, self._spec, self._num_batches = read, spec, num_batches

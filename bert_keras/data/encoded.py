@@ -82,10 +82,7 @@ class EncodedTexts(Encoded):
         sequences_BG = rows[:, None] * self.num_sequences + np.arange(self.num_sequences)
         texts = [[text[number] for number in sequences_BG.ravel().tolist()] for text in self.texts]
         inputs = pack(
-            *texts,
-            vocabulary=self.vocabulary,
-            max_length=self.max_length,
-            num_columns=num_columns,
+            *texts, vocabulary=self.vocabulary, max_length=self.max_length, num_columns=num_columns
         )
         if self.num_sequences > 1:
             shape = (*sequences_BG.shape, -1)

@@ -89,11 +89,7 @@ class BertEmbeddings(BertLayer):
         self.norm.build((None, None, size))
         if self.embedding_size:
             self.projection = projection(
-                self,
-                "projection",
-                inputs=size,
-                units=self.hidden_size,
-                has_bias=self.has_biases,
+                self, "projection", inputs=size, units=self.hidden_size, has_bias=self.has_biases
             )
         self.built = True
 

@@ -132,11 +132,7 @@ def _train(inputs: PretrainInputs, output: Path, *, hyperparameters: dict) -> di
     )
     with input_errors():
         fit_resumable(
-            trained,
-            inputs.training_batches,
-            settings,
-            held_out=held_out,
-            board=[NormsByLayer()],
+            trained, inputs.training_batches, settings, held_out=held_out, board=[NormsByLayer()]
         )
         scores = {"parameters": model.count_params(), "steps": recipe.end}
         if held_out is not None:

@@ -214,11 +214,7 @@ GPU_FLOPS_PER_SECOND = 84e12  # 27 % of the 312 TFLOP/s in bfloat16 of an A100
 PRETRAIN: dict[str, PretrainRecipe] = {
     # docs/quickstart.md: the settings of laptop-10min for 0.3 MB of text and 64 tokens.
     "demo": dataclasses.replace(
-        LAPTOP,
-        batch_size=16,
-        num_steps=2_200,
-        num_warmup_steps=110,
-        learning_rate=3e-3,
+        LAPTOP, batch_size=16, num_steps=2_200, num_warmup_steps=110, learning_rate=3e-3
     ),
     "tiny-hour": TINY_HOUR,
     "laptop-10min": LAPTOP,

@@ -10,13 +10,7 @@ from bert_keras.downstream.names import ALIASES, SETTINGS
 from bert_keras.errors import InputError, check_name
 from bert_keras.files import StrPath
 from bert_keras.renamed import with_new_names
-from bert_keras.runs.recipes import (
-    FINETUNE,
-    FORMER_NAMES,
-    PRETRAIN,
-    FinetuneRecipe,
-    PretrainRecipe,
-)
+from bert_keras.runs.recipes import FINETUNE, FORMER_NAMES, PRETRAIN, FinetuneRecipe, PretrainRecipe
 
 if TYPE_CHECKING:  # both import Keras
     from bert_keras.downstream.task import Task

@@ -19,13 +19,7 @@ from tokenizers.processors import ByteLevel
 from bert_keras.errors import InputError, check
 from bert_keras.files import text_lines, write_text
 from bert_keras.text.tokenizer import TextTokenizer, TokenizedText, WordPieceTokenizer
-from bert_keras.text.vocab import (
-    SPECIAL_TOKENS,
-    WORD_MARK,
-    Specials,
-    Vocabulary,
-    in_order_of_ids,
-)
+from bert_keras.text.vocab import SPECIAL_TOKENS, WORD_MARK, Specials, Vocabulary, in_order_of_ids
 
 BYTE_SPACE = "Ġ"  # the space in a token of byte-level BPE
 ROBERTA_SPECIALS = Specials(

@@ -172,9 +172,7 @@ def pretraining_losses(outputs: Sequence[str] = OUTPUTS) -> dict[str, keras.loss
     return {name: losses[name] for name in outputs}
 
 
-def pretraining_metrics(
-    outputs: Sequence[str] = OUTPUTS,
-) -> dict[str, list[keras.metrics.Metric]]:
+def pretraining_metrics(outputs: Sequence[str] = OUTPUTS) -> dict[str, list[keras.metrics.Metric]]:
     """Returns the accuracies of a pretraining model for `compile(weighted_metrics=...)`.
 
     They ignore unused slots. Their names in the logs are the output and `_accuracy`, such as

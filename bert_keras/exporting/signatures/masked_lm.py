@@ -5,13 +5,7 @@ import tensorflow as tf
 
 from bert_keras.config import ModelMetadata
 from bert_keras.errors import check
-from bert_keras.exporting.servable import (
-    Exporter,
-    ServableModel,
-    tensor_specs,
-    text_specs,
-    traced,
-)
+from bert_keras.exporting.servable import Exporter, ServableModel, tensor_specs, text_specs, traced
 from bert_keras.exporting.text_ops.text_to_inputs import MaskedTextToInputs
 
 NUM_TOKENS = 5  # tokens returned for each [MASK]

@@ -14,18 +14,8 @@ import tensorflow as tf
 from bert_keras.config import ModelMetadata
 from bert_keras.downstream.catalog import task_of
 from bert_keras.downstream.squad.task import SquadTask
-from bert_keras.exporting.servable import (
-    Exporter,
-    ServableModel,
-    tensor_specs,
-    text_specs,
-    traced,
-)
-from bert_keras.exporting.text_ops.text_to_inputs import (
-    TextRows,
-    TextToInputs,
-    in_batches,
-)
+from bert_keras.exporting.servable import Exporter, ServableModel, tensor_specs, text_specs, traced
+from bert_keras.exporting.text_ops.text_to_inputs import TextRows, TextToInputs, in_batches
 from bert_keras.exporting.text_ops.words import SPACE, TextTokens, num_before
 
 _LOW = float("-inf")

@@ -10,13 +10,7 @@ import keras
 import tensorflow as tf
 
 from bert_keras.downstream.ner.tags import bio_tag
-from bert_keras.exporting.servable import (
-    Exporter,
-    ServableModel,
-    tensor_specs,
-    text_specs,
-    traced,
-)
+from bert_keras.exporting.servable import Exporter, ServableModel, tensor_specs, text_specs, traced
 from bert_keras.exporting.text_ops.text_to_inputs import (
     TextRows,
     TextToInputs,
@@ -35,11 +29,7 @@ class WordRows(NamedTuple):
 
 
 def served_token_labels(
-    model: keras.Model,
-    reader: TextToInputs,
-    *,
-    labels: Sequence[str],
-    unit: str = "word",
+    model: keras.Model, reader: TextToInputs, *, labels: Sequence[str], unit: str = "word"
 ) -> ServableModel:
     """Builds the signatures of a token classifier.
 
@@ -111,11 +101,7 @@ def word_rows(tokens: WordTokens, *, limit: int) -> WordRows:
 
 
 def entities(
-    label_ids: tf.Tensor,
-    probabilities: tf.Tensor,
-    *,
-    tokens: WordTokens,
-    labels: Sequence[str],
+    label_ids: tf.Tensor, probabilities: tf.Tensor, *, tokens: WordTokens, labels: Sequence[str]
 ) -> dict[str, tf.Tensor]:
     """Returns the outputs of `serving_default`: the entities of B texts, at most E for each text.
 
@@ -152,8 +138,5 @@ def entities(
 
 EXPORTER = Exporter(
     served_token_labels,
-    lambda metadata, source: {
-        "labels": metadata.labels,
-        "unit": metadata.task.get("unit", "word"),
-    },
+    lambda metadata, source: {"labels": metadata.labels, "unit": metadata.task.get("unit", "word")},
 )
