@@ -239,8 +239,7 @@ def trained_on_rows(strategy, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "devices"),
-    [("matryoshka", 2), slow("ranking", 4), slow("both", 4), slow("cosent", 4)],
+    ("name", "devices"), [("matryoshka", 2), slow("ranking", 4), slow("both", 4), slow("cosent", 4)]
 )
 def test_devices_change_nothing_of_losses_of_sentences(name, devices):
     assert_same(trained_on_rows(mirrored(devices), name), trained_on_rows(ONE, name))

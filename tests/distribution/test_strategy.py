@@ -9,12 +9,7 @@ import tensorflow as tf
 
 from bert_keras.distribution import numerics
 from bert_keras.distribution.numerics import named_policy
-from bert_keras.distribution.strategy import (
-    is_chief,
-    named_strategy,
-    strategy_scope,
-    workers,
-)
+from bert_keras.distribution.strategy import is_chief, named_strategy, strategy_scope, workers
 from bert_keras.errors import InputError
 
 TWO = {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}

@@ -11,11 +11,7 @@ from bert_keras.downstream.labels import LabelPrediction
 from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.downstream.ner.task import NerTask
 from bert_keras.downstream.sentences.pairs import SentencePair, SentencePairsTask
-from bert_keras.downstream.sentences.retrieval import (
-    QueryExample,
-    Ranking,
-    RetrievalTask,
-)
+from bert_keras.downstream.sentences.retrieval import QueryExample, Ranking, RetrievalTask
 from bert_keras.downstream.squad.answers import Candidate, Prediction
 from bert_keras.downstream.squad.questions import Answer, Question
 from bert_keras.downstream.squad.task import SQUAD_TASKS
@@ -156,11 +152,7 @@ def test_answers_are_marked_in_the_context(page_of):
     page = page_of(SQUAD_TASKS["squad1"], [question] * 2, predictions)
     (half,) = page.tables[0][1:]
     assert half[1:] == ["Denver Broncos", "Broncos came", "0.2500", "0.50"]
-    assert page.marks == [
-        ("good", "Denver "),
-        ("both", "Broncos"),
-        ("bad", " came"),
-    ]
+    assert page.marks == [("good", "Denver "), ("both", "Broncos"), ("bad", " came")]
     assert half[0].startswith("Who came?… xxx") and half[0].endswith("yyy …")
 
 

@@ -84,8 +84,7 @@ def inputs_of(*texts):
 
 
 @pytest.mark.parametrize(
-    ("name", "texts"),
-    [("encoder", (TEXT,)), ("masked-lm", (TEXT,)), ("classifier", (TEXT, OTHER))],
+    ("name", "texts"), [("encoder", (TEXT,)), ("masked-lm", (TEXT,)), ("classifier", (TEXT, OTHER))]
 )
 def test_attention_equals_that_of_the_encoder(page_of, folders, name, texts):
     data, model = page_of(name, *texts), folders[name][1]

@@ -85,10 +85,7 @@ def test_it_needs_no_keras_and_kernels_keep_their_layout_if_all_are_bfloat16(tmp
 def test_a_new_version_has_its_own_kernels(tmp_path):
     product_model(tmp_path / "name" / "1", 1, "bfloat16")
     rows = [[1.0] * 64]
-    with (
-        command(tmp_path / "name") as (_, url),
-        Client(f"{url}/v1/models/name") as client,
-    ):
+    with command(tmp_path / "name") as (_, url), Client(f"{url}/v1/models/name") as client:
         assert client.predict(rows) == [[64.0]]
         product_model(tmp_path / "new", 2, "bfloat16")
         os.rename(tmp_path / "new", tmp_path / "name" / "2")

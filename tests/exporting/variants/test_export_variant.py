@@ -9,13 +9,7 @@ import pytest
 from bert_keras.errors import InputError
 from bert_keras.exporting.export import export
 from bert_keras.exporting.variants import export_variant as module
-from bert_keras.exporting.variants.export_variant import (
-    FLOAT32,
-    Scoring,
-    opened,
-    score,
-    seconds,
-)
+from bert_keras.exporting.variants.export_variant import FLOAT32, Scoring, opened, score, seconds
 from bert_keras.exporting.verify import run_requests
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.models import BertEncoder, load_model
