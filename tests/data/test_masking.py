@@ -67,29 +67,6 @@ def test_words_are_complete_and_no_word_that_fits_remains(generator, max_ngram):
         assert 0 <= space < min(lengths, default=99)
 
 
-def test_ngram_lengths_have_weights_of_one_over_n(generator):
-    """In long texts, n-grams are rarely adjacent, so each is a run of chosen words."""
-    rows, length, max_ngram = 30_000, 500, 4
-    words = group_words(np.ones((rows, length), bool), continues=np.zeros((rows, length), bool))
-    indices = choose_words(words, quotas=np.full(rows, 4), max_ngram=max_ngram, generator=generator)
-    runs = np.split(indices, np.flatnonzero(np.diff(indices) != 1) + 1)
-    grams = np.bincount([len(run) for run in runs], minlength=max_ngram + 1)[1:]
-    assert (grams * np.arange(1, max_ngram + 1)).sum() == 4 * rows
-    for count, rate in zip(grams, expected_grams(4, max_ngram), strict=True):
-        bound = 5 * np.sqrt(rows * rate) + 0.02 * rows  # adjacent n-grams: 2 % at most
-        assert abs(count - rows * rate) <= bound
-
-
-def expected_grams(space, max_ngram):
-    """Mean numbers of n-grams of 1 to max_ngram words that fill `space` without obstacles."""
-    counts = np.zeros(max_ngram)
-    if space:
-        weights = 1 / np.arange(1, min(space, max_ngram) + 1)
-        for n, rate in enumerate(weights / weights.sum(), start=1):
-            counts += rate * (expected_grams(space - n, max_ngram) + np.eye(max_ngram)[n - 1])
-    return counts
-
-
 def test_ngrams_stay_within_a_text(generator):
     candidates = np.tile([True, True, False, True, True], (2000, 1))
     indices = choose_words(
@@ -164,15 +141,6 @@ def test_candidates_and_their_pairs_are_equally_likely(generator):
     assert len(pairs) == 15
     for count in counts:
         assert_rate(count, of=20000, expected=1 / 15)
-
-
-def test_same_seed_same_masks():
-    first, second = (
-        masked(MaskingPolicy(), generator=np.random.default_rng(5), rows=9)[1] for _ in range(2)
-    )
-    assert all((first[name] == second[name]).all() for name in first)
-    assert first["input_ids"].dtype == np.int32
-    assert first["masked_lm_weights"].dtype == np.float32
 
 
 def test_word_masking_uses_the_vocabulary_or_the_flags_of_the_caller(generator):

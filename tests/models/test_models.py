@@ -134,14 +134,6 @@ def test_a_gradient_reaches_every_trainable_weight(cls):
     assert frozen == (set() if cls.reads_pooled_output else POOLER)
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_mixed_policies(cls, policy):
-    model = new_model(cls, dtype=policy)
-    assert model.encoder.compute_dtype == policy.removeprefix("mixed_")
-    assert {weight.dtype for weight in model.weights} == {"float32"}
-    assert {array.dtype.name for array in arrays(model(inputs(cls))).values()} == {"float32"}
-
-
 def test_choices_are_scored_separately_in_any_number():
     model, x = new_model(BertMultipleChoice), inputs(BertMultipleChoice, choices=4)
     scores = np.asarray(model(x))

@@ -71,13 +71,6 @@ def test_several_labelled_pairs_in_a_record_train_both_objectives(records, tmp_p
     assert scores["held_out_examples"] == 10 and type(model) is BertPretrainer
 
 
-@pytest.mark.slow
-def test_the_objective_masked_lm_ignores_labels(records, tmp_path):
-    scores, model = run(tmp_path / "run", records["labelled"], "objective=masked-lm")
-    assert not [name for name in scores if "next_sentence" in name]
-    assert (type(model), model.encoder.pooler) == (BertMaskedLM, None)
-
-
 @pytest.mark.parametrize(
     ("kind", "changes", "word"),
     [

@@ -77,21 +77,6 @@ def test_pairs_in_the_wrong_order_are_penalised(dtype):
     assert float(CoSENTLoss()(np.ones(5), texts)) == 0  # equal targets have no order
 
 
-def test_the_cosine_is_the_target():
-    texts = embeddings(2)
-    expected = ((unit(texts[:, 0]) * unit(texts[:, 1])).sum(-1) - SCORES) ** 2
-    np.testing.assert_allclose(CosineSimilarityLoss().call(SCORES, texts), expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize("loss", [RANKING(), CoSENTLoss()])
-def test_a_matryoshka_loss_adds_up_the_losses_of_the_first_dimensions(loss):
-    texts = embeddings(2 if isinstance(loss, CoSENTLoss) else 3)
-    expected = float(loss(SCORES, unit(texts)) + 0.5 * loss(SCORES, unit(texts[..., :3])))
-    nested = MatryoshkaLoss(loss, dimensions=[8, 3], weights=[1.0, 0.5])
-    assert float(nested(SCORES, texts)) == pytest.approx(expected, rel=1e-6)
-    assert nested.needs_whole_batch == loss.needs_whole_batch
-
-
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 def test_keras_saves_and_loads_a_loss(loss):
     config = loss.get_config()

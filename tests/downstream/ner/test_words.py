@@ -61,33 +61,6 @@ def test_rows_of_sentences_and_documents(lengths, limit, starts, word_rows):
     assert (rows.starts[rows.word_rows] + rows.word_starts).tolist() == tokens.starts.tolist()
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_each_word_has_the_row_with_the_most_context(seed):
-    rng = np.random.default_rng(seed)
-    tokens = of_lengths([rng.integers(1, 5, rng.integers(1, 30)) for _ in range(20)])
-    documents = np.sort(rng.integers(1, 5, 20))
-    limit = int(rng.integers(6, 40))
-    for groups in (np.arange(20), documents):
-        starts, ends = (np.searchsorted(groups, groups, side=side) for side in ("left", "right"))
-        bounds = np.stack([tokens.bounds[starts], tokens.bounds[ends]], axis=1)
-        rows = sentence_rows(tokens, limit=limit, documents=groups)
-        ends = rows.starts + rows.lengths
-        sentences = np.repeat(np.arange(20), np.diff(tokens.word_bounds))
-        row_sentences = np.empty(len(rows.starts), int)
-        row_sentences[rows.word_rows] = sentences
-        assert rows.lengths.max() <= limit
-        assert (np.diff(rows.word_rows) >= 0).all()
-        assert (rows.starts >= bounds[row_sentences, 0]).all()
-        assert (ends <= bounds[row_sentences, 1]).all()
-        full = np.minimum(bounds[:, 1] - bounds[:, 0], limit)
-        long = np.diff(tokens.bounds) > limit
-        assert (rows.lengths == np.where(long, limit, full)[row_sentences]).all()
-        for word, first in enumerate(tokens.starts):
-            context = np.minimum(first - rows.starts, ends - 1 - first)
-            candidates = np.flatnonzero(row_sentences == sentences[word])
-            assert context[rows.word_rows[word]] == context[candidates].max() >= 0
-
-
 TEXTS = ["the license", "the  license ", "", " \n", "  the\n license\u3000\u3000the ", "\u00a0the"]
 
 

@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.data.preprocessor import ChoicePreprocessor
-from bert_keras.downstream.swag import SwagExample, SwagTask
 from bert_keras.downstream.task import softmax
 from bert_keras.exporting.export import export
 from bert_keras.exporting.signatures.multiple_choice import served_multiple_choice
@@ -82,20 +81,3 @@ def test_the_model_reads_a_limited_number_of_choices_at_a_time(tmp_path):
     outputs = choose(context=tf.constant(["he", "she"]), choices=tf.constant([["x"] * 10] * 2))
     np.testing.assert_allclose(outputs["probabilities"], np.full([2, 10], 0.1), rtol=1e-6)
     assert sum(counts) == 20 and max(counts) == WINDOWS_AT_ONCE
-
-
-def test_swag_examples_equal_the_predictions_of_the_task(model, folder):
-    rows = [
-        SwagExample("He opens the door.", "She", ("sings", "leaves, x", "opens", "sleeps"), 1),
-        SwagExample("The cafés.", "", ("he", "the", "東", "x"), 3),
-    ]
-    task = SwagTask(max_length=MAX_LENGTH)
-    encoded = task.encode(rows, TOKENIZER)
-    inputs, _ = encoded.batch(np.arange(2))
-    predictions = task.predictions(rows, encoded, np.asarray(model(inputs, training=False)))
-    choices = [[f"{row.start} {ending}" for ending in row.endings] for row in rows]
-    texts = text_request([row.context for row in rows], choices)
-    for served in run_requests(folder, [texts, {"signature": "tensors", "inputs": inputs}]):
-        assert served["choice"] == [each.ending for each in predictions]
-        expected = [each.probabilities for each in predictions]
-        np.testing.assert_allclose(served["probabilities"], expected, atol=1e-5)
