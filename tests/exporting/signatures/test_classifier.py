@@ -56,7 +56,7 @@ def test_a_moved_export_of_a_pair_model_equals_the_keras_model(
         assert outputs["labels"] == [list(LABELS)] * len(TEXTS)
 
 
-def test_signatures_of_a_text_model_are_frozen(model, tmp_path, assert_frozen, not_verified):
+def test_signatures_of_a_text_model_are_frozen(model, tmp_path, assert_frozen):
     assert_frozen("classifier", export(model, tmp_path / "texts" / "12"))
 
 

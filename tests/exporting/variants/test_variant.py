@@ -49,7 +49,7 @@ def eager_scores(model):
 
 
 @pytest.fixture
-def scores(monkeypatch, tmp_path):
+def scores(monkeypatch, tmp_path, not_verified):
     """Returns a function that exports a variant and returns its scores of TEXTS."""
     monkeypatch.setattr(export_variant, "_compare", lambda *_, **__: None)
     monkeypatch.setattr(export_variant, "_NUM_ROUNDS", 1)
@@ -140,7 +140,6 @@ def test_int8_feed_forward_network_of_tokens_of_any_size(has_biases, largest):
     assert (np.abs(actual - expected) <= 127 / largest * (0.013 * spread + 0.00325)).all()
 
 
-@pytest.mark.usefixtures("not_verified")
 @pytest.mark.parametrize(
     "options",
     [
