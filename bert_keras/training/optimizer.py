@@ -374,16 +374,35 @@ class Muon(BertAdamW):
 
 
 def orthogonal(matrices):
-    """Approximates for float32 [N, rows, columns], rows <= columns, matrices of orthonormal rows.
+    """Approximates the nearest matrix with orthonormal rows of each matrix.
 
     Five steps of a Newton-Schulz iteration move the singular values of U S V^T close to 1. Jordan
-    2024 found that the result trains as well as U V^T itself.
+    2024 found that the result trains as well as U V^T itself. Each step multiplies X by a
+    polynomial of X X^T. If X is long, multiplying the small polynomials first halves the time. If
+    it is nearly square, that gains nothing and is less exact.
+
+    Args:
+        matrices: float32 [N, rows, columns], with at most as many rows as columns.
+
+    Returns:
+        [N, rows, columns].
     """
     x = matrices / (ops.norm(matrices, axis=(1, 2), keepdims=True) + 1e-7)
+    if x.shape[2] < 2 * x.shape[1]:
+        for _ in range(5):
+            square = ops.matmul(x, ops.swapaxes(x, 1, 2))
+            x = 3.4445 * x + ops.matmul(_square_terms(square), x)
+        return x
+    square = ops.matmul(x, ops.swapaxes(x, 1, 2))
+    identity = product = ops.eye(x.shape[1], dtype=x.dtype)
     for _ in range(5):
-        square = ops.matmul(x, ops.swapaxes(x, 1, 2))
-        x = 3.4445 * x + ops.matmul(-4.7750 * square + 2.0315 * ops.matmul(square, square), x)
-    return x
+        step = 3.4445 * identity + _square_terms(square)
+        square, product = ops.matmul(step, ops.matmul(square, step)), ops.matmul(step, product)
+    return ops.matmul(product, x)
+
+
+def _square_terms(square):
+    return -4.7750 * square + 2.0315 * ops.matmul(square, square)
 
 
 def _in_shape(matrix, shape):

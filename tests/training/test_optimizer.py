@@ -125,7 +125,7 @@ def muon_steps(weights, gradients, *, rate, decay=0.01):
 
 
 def test_three_steps_of_muon_equal_its_source():
-    shapes = (4, 6), (6, 4), (5, 5), (4, 6)
+    shapes = (4, 6), (6, 4), (5, 5), (4, 12), (12, 4)  # square and long
     ours = [keras.Variable(values) for values in random_steps(shapes, seed=4)[0]]
     for index, variable in enumerate(ours):
         variable._path = f"model/encoder/layer_{index}/attention/query/kernel"
