@@ -76,8 +76,10 @@ def running_server(
     """Serve a model in a thread of this process until the `with` block ends.
 
     Args:
-        model_folder, versions, limits: As for `serve`.
+        model_folder: As for `serve`.
         port: TCP port; 0 chooses a free one.
+        versions: As for `serve`.
+        limits: As for `serve`.
 
     Yields:
         "http://127.0.0.1:PORT"

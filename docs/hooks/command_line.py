@@ -1,26 +1,38 @@
-"""Generates the reference pages of both command lines from their argument parsers.
+"""Generates the reference pages of both command lines, and the changelog with links of the site.
 
-MkDocs calls `on_files` while it builds the site (`hooks` in mkdocs.yml).
+MkDocs calls the functions `on_...` while it builds the site (`hooks` in mkdocs.yml).
 """
 
 import argparse
 import html
+import re
 from collections.abc import Iterable, Iterator
 from importlib import import_module
+from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 PROGRAMS = {"bert-keras": "bert_keras.cli.program", "bert-tfrecords": "tfrecords_tools.cli"}
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Adds `reference/PROGRAM.md` for each program to the files of the site."""
+    """Adds `reference/PROGRAM.md` for each program and `changelog.md` to the files of the site."""
     for program, module in PROGRAMS.items():
         parser = import_module(module).command_parser()
         page = "\n".join(command_line_page(parser))
         files.append(File.generated(config, f"reference/{program}.md", content=page))
+    changelog = Path("CHANGELOG.md").read_text(encoding="utf-8").replace("](docs/", "](")
+    files.append(File.generated(config, "changelog.md", content=changelog))
     return files
+
+
+def on_page_content(content: str, *, page: Page, **kwargs) -> str:
+    """Points the links of notebooks to the built pages; MkDocs does so for Markdown alone."""
+    if not page.file.src_uri.endswith(".ipynb"):
+        return content
+    return re.sub(r'href="(\.\./[\w/-]+)\.md(#[^"]*)?"', r'href="../\1/\2"', content)
 
 
 def command_line_page(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -119,7 +119,7 @@ def test_readers_import_only_public_names():
     """Pages, notebooks and the examples of docstrings import nothing deeper than `bert_keras`."""
     pages = [page for page in PAGES if page.name not in SHOW_INNER_MODULES]
     code = {page: "\n".join(blocks(page, "python")) for page in pages}
-    for notebook in sorted((ROOT / "examples").glob("*.ipynb")):
+    for notebook in sorted((ROOT / "docs" / "tutorials").glob("*.ipynb")):
         cells = json.loads(notebook.read_text("utf-8"))["cells"]
         code[notebook] = "\n".join("".join(cell["source"]) for cell in cells)
     for module in [*(ROOT / "bert_keras").rglob("*.py"), *(ROOT / "bert_keras").rglob("*.md")]:
