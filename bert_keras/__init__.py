@@ -149,8 +149,15 @@ def __getattr__(name: str):
             import_module(home)
             if "tensorflow" in sys.modules:  # the search for devices prints notes, too
                 sys.modules["tensorflow"].config.list_physical_devices()
-                sys.modules["tensorflow"].get_logger().setLevel("WARNING")  # INFO in notebooks
+                logger = sys.modules["tensorflow"].get_logger()
+                logger.setLevel("WARNING")  # INFO in notebooks
+                logger.addFilter(_concerns_users)
     return getattr(sys.modules[home], _CONSTANTS.get(name, name))
+
+
+def _concerns_users(record) -> bool:
+    """Returns False for the warning that Keras compiles a function for each of several models."""
+    return "one_step_on_data" not in record.getMessage()
 
 
 def __dir__() -> list[str]:

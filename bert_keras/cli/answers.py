@@ -2,16 +2,14 @@
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from bert_keras.downstream.task import softmax
 from bert_keras.errors import InputError, check
 from bert_keras.models import load_model
-from bert_keras.text.encode import encode_masked
 
-NUM_TOKENS = 5  # shown for each [MASK]
 Answers = list[tuple[str, dict]]  # what is asked, and the answer
 
 
@@ -59,7 +57,7 @@ def _classes(model: Any, texts: Sequence[str]) -> Answers:
     return _asked(model, texts, num_texts=num_texts)
 
 
-def _asked(model: Any, texts: Sequence[str], *, num_texts: int) -> Answers:
+def _asked(model: Any, texts: Sequence[str], *, num_texts: int = 1) -> Answers:
     check(
         len(texts) % num_texts == 0,
         f"the model takes {num_texts} texts together, but received {len(texts)} in all",
@@ -84,29 +82,11 @@ def _cosines(model: Any, texts: Sequence[str]) -> Answers:
     return [(f"{texts[i]} | {texts[j]}", {"cosine": float(units[i] @ units[j])}) for i, j in pairs]
 
 
-def _masks(model: Any, texts: Sequence[str]) -> Answers:
-    for text in texts:
-        check("[MASK]" in text, f"{text[:40]!r} has no [MASK], the word to predict")
-    tokenizer, max_length = model.tokenizer, model.stored_metadata(model.tokenizer).max_length
-    tokens, found = tokenizer.vocabulary.tokens, []
-    for text in texts:
-        logits = model(encode_masked(tokenizer, [text], max_length=max_length), training=False)
-        logits_PV = np.asarray(logits["masked_lm"], np.float32)[0, :, : len(tokens)]
-        probabilities_PV = softmax(logits_PV)
-        ids_PK = np.argsort(-probabilities_PV)[:, :NUM_TOKENS]
-        best = np.take_along_axis(probabilities_PV, ids_PK, axis=1)
-        names = [[tokens[each] for each in ids] for ids in ids_PK]
-        found.append((text, {"tokens": names, "probabilities": best.tolist()}))
-    return found
-
-
 # Class of a model -> its answers
 ANSWERS: dict[str, Callable[[Any, Sequence[str]], Answers]] = {
     "BertClassifier": _classes,
-    "BertTokenClassifier": lambda model, texts: _asked(model, texts, num_texts=1),
-    "BertQuestionAnswering": lambda model, texts: _asked(model, texts, num_texts=2),
+    "BertQuestionAnswering": partial(_asked, num_texts=2),
+    **dict.fromkeys(("BertTokenClassifier", "BertMaskedLM", "BertPretrainer"), _asked),
     "BertMultipleChoice": _choice,
     "BertSentenceEncoder": _cosines,
-    "BertMaskedLM": _masks,
-    "BertPretrainer": _masks,
 }

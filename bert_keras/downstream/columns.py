@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import keras
@@ -13,8 +13,9 @@ from bert_keras.data.encoded import Encoded
 from bert_keras.data.preprocessor import columns_of
 from bert_keras.downstream.catalog import task_of
 from bert_keras.downstream.labels import LABEL_KINDS, OneLabel
-from bert_keras.downstream.ner.tags import bio_tag, entities
-from bert_keras.downstream.ner.words import TaggedWords, sentence_rows, units_of
+from bert_keras.downstream.ner.tags import Sentence, bio_tag, entities
+from bert_keras.downstream.ner.task import NER_TASK
+from bert_keras.downstream.ner.words import TaggedWords, sentence_rows, units_of, word_tokens
 from bert_keras.downstream.squad.answers import cut, spans
 from bert_keras.downstream.squad.questions import Answer, Question
 from bert_keras.downstream.squad.task import SquadTask
@@ -51,7 +52,7 @@ class TextColumns:
         """Returns the arguments of `compile` that follow from the kind of the labels."""
         raise InputError(
             f"{type(self.model).__name__} has no default loss for texts; compile it with one, or "
-            'use finetune("ner", ...) for entities and finetune("sentence-pairs", ...)'
+            'use finetune("sentence-pairs", ...)'
         )
 
     def compile(self, *, num_steps: int, name: str) -> str:
@@ -178,16 +179,34 @@ class Questions(TextColumns):
 
 
 class TaggedTexts(TextColumns):
-    """Texts whose entities are predicted."""
+    """Texts, or lists of words, with a tag for each word; entities are predicted."""
+
+    has_labels = True
 
     def encoded(self, columns, labels=None):
-        found = "fit and evaluate of a BertTokenClassifier take no texts"
-        check(labels is None, f'{found}; use finetune("ner", ...) with files of words and tags')
-        tokenizer, unit = self.preprocessor.tokenizer, self.metadata.task.get("unit", "word")
-        tokens, self.spans_W2 = units_of(columns[0], tokenizer, unit=unit)
-        rows = sentence_rows(tokens, limit=self.preprocessor.max_length - 2)
+        (texts,), tokenizer = columns, self.preprocessor.tokenizer
+        if isinstance(texts[0], str):
+            unit = self.metadata.task.get("unit", "word")
+            tokens, self.spans_W2 = units_of(texts, tokenizer, unit=unit)
+        else:
+            tokens = word_tokens([Sentence((*each,), None, 0, 1) for each in texts], tokenizer)
+            ends = [np.cumsum([len(word) + 1 for word in each]) - 1 for each in texts]
+            lengths = [len(word) for each in texts for word in each]
+            self.spans_W2 = np.concatenate(ends)[:, None] - np.outer(lengths, (1, 0))
         label_ids = np.full(len(tokens.starts), -1, np.int32)
+        if labels is not None:
+            names = self.metadata.labels
+            for number, tags in enumerate(labels):
+                location, count = f"text {number}", np.diff(tokens.word_bounds)[number]
+                found = f"{location} has {count} words and {len(tags)} tags"
+                check(len(tags) == count, f"{found}; expected a tag for each, or lists of words")
+                LABEL_KINDS["many"].check(tags, names, location=location)
+            label_ids = LABEL_KINDS["one"].targets([*chain.from_iterable(labels)], names)
+        rows = sentence_rows(tokens, limit=self.preprocessor.max_length - 2)
         return TaggedWords(tokens, rows, label_ids, tokenizer.vocabulary)
+
+    def compile_arguments(self):
+        return NER_TASK.compile_arguments()
 
     def answers(self, columns, encoded: TaggedWords, outputs):
         labels, bounds = self.metadata.labels, pairwise(encoded.tokens.word_bounds)
@@ -197,6 +216,7 @@ class TaggedTexts(TextColumns):
         tags = [bio_tag(labels[each]) for each in probabilities.argmax(axis=-1)]
         answers = []
         for text, (first, last) in zip(columns[0], bounds, strict=True):
+            text = text if isinstance(text, str) else " ".join(text)
             answer = {name: [] for name in ("entities", "labels", "starts", "ends", "scores")}
             for start_word, end_word, kind in entities(tags[first:last]):
                 words = slice(first + start_word, first + end_word)

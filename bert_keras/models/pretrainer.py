@@ -1,17 +1,57 @@
 """Defines the pretraining models: a masked-LM head, with or without a next-sentence head."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from bert_keras.config import BertConfig
+from bert_keras.data.preprocessor import columns_of, is_text
 from bert_keras.errors import check
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
 from bert_keras.layers.primitives import states_at
 from bert_keras.models.task_models import TaskModel
+from bert_keras.text.encode import encode_masked
+
+NUM_TOKENS = 5  # that `predict` returns for each [MASK]
+
+
+class MaskedLMModel(TaskModel):
+    """The base class of the models with a masked-LM head."""
+
+    def masked_lm_head(self) -> MaskedLMHead:
+        """Builds the head that the configuration describes."""
+        config = self.config
+        return self.head(
+            MaskedLMHead,
+            config.vocab_size,
+            activation=config.masked_lm_activation or config.activation,
+            layer_norm_epsilon=config.masked_lm_epsilon or config.layer_norm_epsilon,
+            has_biases=config.has_biases,
+            ties_decoder=config.ties_decoder,
+            name="masked_lm",
+        )
+
+    def predict(self, x, *args, **kwargs):
+        """Returns `tokens` and `probabilities` of each [MASK] of texts; other inputs as Keras."""
+        if not is_text(x):
+            return super().predict(x, *args, **kwargs)
+        check(self.tokenizer is not None, f"this {self.stored_as} has no tokenizer to read texts")
+        max_length, answers = self.stored_metadata(None).max_length, []
+        (texts,), tokens = columns_of(x), self.tokenizer.vocabulary.tokens
+        for text in texts:
+            check("[MASK]" in text, f"{text[:40]!r} has no [MASK], the word to predict")
+            inputs = encode_masked(self.tokenizer, [text], max_length=max_length)
+            logits_PV = self(inputs, training=False)["masked_lm"][0, :, : len(tokens)]
+            probabilities_PV = np.asarray(ops.softmax(ops.cast(logits_PV, "float32")))
+            ids_PK = np.argsort(-probabilities_PV)[:, :NUM_TOKENS]
+            best_PK = np.take_along_axis(probabilities_PV, ids_PK, axis=1)
+            names = [[tokens[each] for each in ids] for ids in ids_PK]
+            answers.append({"tokens": names, "probabilities": best_PK.tolist()})
+        return answers
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class BertMaskedLM(TaskModel):
+class BertMaskedLM(MaskedLMModel):
     """The encoder with a masked-LM head, without next-sentence prediction (RoBERTa, section 4.2).
 
     With a causal configuration it is a left-to-right language model: the logits at a position
@@ -31,9 +71,7 @@ class BertMaskedLM(TaskModel):
 
     ```python
     model = BertMaskedLM.from_pretrained("bert-base-uncased")
-    inputs = encode_masked(model.tokenizer, ["a [MASK] film"], max_length=128)
-    best = model(inputs)["masked_lm"].numpy()[0, 0].argmax()
-    print(model.tokenizer.decode([best]))
+    print(model.predict(["a [MASK] film"])[0]["tokens"])
     ```
     """
 
@@ -42,7 +80,7 @@ class BertMaskedLM(TaskModel):
 
     def __init__(self, config: BertConfig, *, name: str = "masked_lm_model", **kwargs):
         super().__init__(config, name=name, **kwargs)
-        self.masked_lm = _masked_lm_head(self)
+        self.masked_lm = self.masked_lm_head()
         self.build()
 
     def call(self, inputs, training=False):
@@ -55,7 +93,7 @@ class BertMaskedLM(TaskModel):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class BertPretrainer(TaskModel):
+class BertPretrainer(MaskedLMModel):
     """The encoder with the heads of pretraining: masked LM and next sentence (section 3.1).
 
     A causal configuration raises an InputError, because its `[CLS]` attends only to itself; use
@@ -96,7 +134,7 @@ class BertPretrainer(TaskModel):
             f"pooling is {config.pooling}; expected cls, from which next sentences are predicted",
         )
         super().__init__(config, name=name, **kwargs)
-        self.masked_lm = _masked_lm_head(self)
+        self.masked_lm = self.masked_lm_head()
         self.next_sentence = self.head(
             ClassificationHead, 2, dropout_rate=0.0, name="next_sentence"
         )
@@ -119,16 +157,3 @@ class BertPretrainer(TaskModel):
             "masked_lm": self.masked_lm(hidden_BTD, inputs["masked_lm_positions"], table),
             "next_sentence": next_sentence,
         }
-
-
-def _masked_lm_head(model: TaskModel) -> MaskedLMHead:
-    config = model.config
-    return model.head(
-        MaskedLMHead,
-        config.vocab_size,
-        activation=config.masked_lm_activation or config.activation,
-        layer_norm_epsilon=config.masked_lm_epsilon or config.layer_norm_epsilon,
-        has_biases=config.has_biases,
-        ties_decoder=config.ties_decoder,
-        name="masked_lm",
-    )

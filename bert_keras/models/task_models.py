@@ -215,7 +215,9 @@ class BertMultipleChoice(TextInputs, TaskModel):
 class BertTokenClassifier(TextInputs, TaskModel):
     """Predicts a label for each token, for named entity recognition (section 5.3).
 
-    `predict(texts)` returns `entities`, `labels`, `starts`, `ends` and `scores` for each text.
+    `fit(texts, tags)` takes lists of words, or texts, and a list of tags for each, one a word.
+    `predict` returns `entities`, `labels`, `starts`, `ends` and `scores` for each text, or for the
+    words joined by spaces.
 
     Args:
         config: The hyperparameters of the encoder.

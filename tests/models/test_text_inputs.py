@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras import BertClassifier, Preprocessor, WordPieceTokenizer, encode
+from bert_keras import BertClassifier, BertTokenClassifier, Preprocessor, WordPieceTokenizer, encode
 from bert_keras.config import BertConfig
 from bert_keras.downstream.task import softmax
 from bert_keras.errors import InputError
@@ -48,9 +48,9 @@ class Series:
         return np.array(self.values, object)
 
 
-def uncompiled(names=NAMES, **metadata):
+def uncompiled(names=NAMES, kind=BertClassifier, **metadata):
     keras.utils.set_random_seed(1)
-    model = BertClassifier(CONFIG, num_labels=len(names))
+    model = kind(CONFIG, num_labels=len(names))
     model.metadata = dataclasses.replace(model.new_metadata(), labels=names, **metadata)
     model.preprocessor = Preprocessor(WordPieceTokenizer(VOCABULARY), max_length=9)
     return model
@@ -124,6 +124,17 @@ def test_fit_and_evaluate_on_texts_equal_those_on_arrays(model):
     model.fit(batches, validation_data=batches, verbose=0)
     other.fit(arrays, labels, batch_size=4, shuffle=False, verbose=0)
     np.testing.assert_allclose(model(arrays), other(arrays), rtol=1e-5)
+
+
+def test_words_have_tags():
+    model = uncompiled(("O", "B-X"), BertTokenClassifier)
+    words, tags = [["a", "good."], ["film"]] * 8, [["O", "B-X"], ["O"]] * 8
+    history = model.fit(words, tags, epochs=2, validation_split=0.25, verbose=0).history
+    assert {*history} == {"loss", "accuracy", "val_loss", "val_accuracy"}
+    assert model.predict([["a", "film"]], verbose=0) == model.predict(["a film"], verbose=0)
+    for wrong, message in ((["O"], "2 words and 1 tags"), (["O", "B-Y"], "unknown label 'B-Y'")):
+        with pytest.raises(InputError, match=message):
+            model.fit(["a film"], [wrong])
 
 
 def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
