@@ -24,7 +24,7 @@ HABITS = {
     "--from": "model-name-or-path model-name model init-checkpoint",
     "the first argument, MODEL,": "model-name-or-path model-name model init-checkpoint",
     "--task": "task-name",
-    "the first argument, TASK,": "task-name",
+    "the first argument, TASK,": "task-name task",
     "--set weight_decay_rate=RATE": "weight-decay",
     "--set gradient_accumulation_steps=N": "gradient-accumulation-steps",
     "--vocab": "vocab-file",
@@ -91,7 +91,8 @@ class Parser(argparse.ArgumentParser):
                     is_here = not answer.startswith("--") or answer.split()[0] in self.flags
                     if name[2:] in theirs.split() and is_here:
                         self.error(f"{flag} is {answer} here")
-                self.error(f"no argument is called {flag}{nearest(name, self.flags)}")
+                known = [each for each in self.flags if each != "--help"]
+                self.error(f"no argument is called {flag}{nearest(name, known)}")
         options, rest = super().parse_known_args(args, namespace)
         if rest and getattr(options, "texts", None) == [] and not rest[0].startswith("-"):
             options.texts, rest = rest, []  # argparse takes texts after a flag for unknown ones

@@ -58,6 +58,7 @@ def downloaded(name: str, revision: str | None = None) -> Path:
 
 def _from_hugging_face(name: str, revision: str | None) -> Path:
     from huggingface_hub import errors, snapshot_download
+    from huggingface_hub.constants import HF_HUB_OFFLINE
 
     wanted = {"allow_patterns": _FILES, "ignore_patterns": "checkpoint-*"}
     try:
@@ -75,7 +76,8 @@ def _from_hugging_face(name: str, revision: str | None) -> Path:
     except errors.RevisionNotFoundError as error:
         raise InputError(f"{name} has no revision {revision} on Hugging Face") from error
     except errors.LocalEntryNotFoundError as error:
-        reason = "is neither a folder here nor downloaded, and Hugging Face cannot be reached"
+        why = "HF_HUB_OFFLINE is set" if HF_HUB_OFFLINE else "Hugging Face cannot be reached"
+        reason = f"is neither a folder here nor downloaded, and {why}"
         raise InputError(f"{name} {reason}{nearest(name)}") from error
     except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
         reason = "is neither a folder here nor a public model of Hugging Face"

@@ -75,7 +75,7 @@ def _choice(model: Any, texts: Sequence[str]) -> Answers:
 
 
 def _cosines(model: Any, texts: Sequence[str]) -> Answers:
-    check(len(texts) > 1, "received 1 text; expected at least 2 to compare")
+    check(len(texts) > 1, "the model embeds texts; give 2 to compare, or use bert-keras embed")
     vectors = model.encode([*texts])
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     pairs = itertools.combinations(range(len(texts)), 2)

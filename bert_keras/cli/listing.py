@@ -7,7 +7,7 @@ from bert_keras.downstream.names import ALIASES, TASKS
 from bert_keras.families import hub_names, presets
 
 # What each recipe gave, with masked-LM losses on held-out text and those of guessing by frequency
-# (docs/reference/recipes.md). Recipes of published values that nobody has run here are missing.
+# (docs/reference/recipes.md).
 MEASURED = {
     "pretrain demo": "text of the demo: loss 4.46 of 5.96 in 87 CPU seconds",
     "pretrain tiny-hour": "27 MB of text: loss 6.14 of 7.08 in 34 minutes on two cores",
@@ -19,6 +19,10 @@ MEASURED = {
     "pretrain roberta-tiny": "9 MB of text: loss 6.74 of 7.46 after 2,000 steps",
     "pretrain albert-tiny": "9 MB of text: loss 6.70 of 7.03 after 2,000 steps",
     "pretrain continue": "--from a tiny model, 4 MB of text: loss 1.88 a character, before 2.19",
+    "pretrain gpu-day": "not run here: a day of one GPU",
+    "pretrain paper-128": "not run here: the first 900,000 steps of the paper",
+    "pretrain paper-512": "not run here: its last 100,000 steps, --from paper-128",
+    "pretrain distilbert": "not run here: --teacher BERT-base",
     "finetune paper": "for base and larger, with the values of the paper; not run on base here",
     "finetune small-models": "hidden sizes below 768; tiny-hour on SST-2: 0.876 in 2.5 minutes",
     "finetune laptop": "for laptop-10min; on SST-2: 0.844",
@@ -30,8 +34,7 @@ def _rows(kind: str) -> dict[str, str]:
     if kind == "tasks":
         return TASKS | {name: f"another name of {task}" for name, task in ALIASES.items()}
     if kind == "models":
-        names = {name: f"on Hugging Face: {kind}" for name, kind in hub_names().items()}
-        return names | {
+        return {"for --from, on Hugging Face:": "", **hub_names(), "for pretrain --set:": ""} | {
             f"size={name}": f"{size.num_layers} layers of {size.hidden_size}, {size.num_heads} "
             f"heads, {size.vocab_size:,} tokens, {size.max_positions:,} positions"
             for name, size in presets().items()
@@ -53,4 +56,4 @@ def list_(options: argparse.Namespace) -> None:
     rows = _rows(options.kind)
     width = 2 + max(map(len, rows))
     for name, text in rows.items():
-        print(f"{name:<{width}}{text}")
+        print(f"{name:<{width}}{text}".rstrip())

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from shlex import quote
 
 from bert_keras.arguments import one_of
 from bert_keras.cli.program import DEVICES, command, devices, flag, option, required, start_keras
@@ -111,7 +112,7 @@ def pretrain(options: argparse.Namespace) -> None:
 
 @command(
     option("task", "TASK", "see bert-keras list tasks", type=one_of(task_names, what="task")),
-    required("--from", "CHECKPOINT", "a folder, or a name on Hugging Face", dest="pretrained"),
+    required("--from", "CHECKPOINT", "a folder, or see bert-keras list models", dest="pretrained"),
     option("--data", "DIR", "a folder of the task's official files, or tfds:NAME"),
     option("--train", "FILE", "a training file in place of --data"),
     option("--dev", "FILE", "a file of held-out examples (default: a tenth of --train)"),
@@ -130,7 +131,7 @@ def pretrain(options: argparse.Namespace) -> None:
         type=float,
         nargs="*",
     ),
-    option("--epochs", "N", "--set num_epochs=N", dest="num_epochs", type=int),
+    option("--epochs", "N", "default: those of the recipe, 3 or 4", dest="num_epochs", type=int),
     option("--max-length", "N", "--set max_length=N", type=int),
     option("--warmup", "RATE", "--set warmup_ratio=RATE", dest="warmup_ratio", type=float),
     *TRAINING,
@@ -187,6 +188,8 @@ def finetune(options: argparse.Namespace) -> None:
     ):
         if not is_study:
             _print_scores(run(recipe, options.output), options.output)
+            model = quote(f"{options.output}/model")
+            print(f"next: bert-keras predict {model} TEXT   bert-keras export {model} NAME")
             return
         summary = study(
             run,

@@ -89,6 +89,9 @@ class LabelledTexts(TextColumns):
             self.model.metadata = self.metadata
         elif not any(isinstance(each, str) for each in values):
             is_one = self.kind is LABEL_KINDS["one"]
+            found = f"the labels have the shape {np.shape(labels)}"
+            is_row = np.ndim(labels) == 1 or not is_one or self.model.compiled
+            check(is_row, f"{found}; expected a name or a number for each text, or compile a loss")
             return _ids(labels, len(self.metadata.labels)) if is_one else np.asarray(labels)
         for number, each in enumerate(values):
             location = f"text {number}"

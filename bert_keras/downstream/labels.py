@@ -33,7 +33,7 @@ class OneLabel:
 
     def read(self, text: str, *, location: str) -> Any:
         """Returns the label of a text; raises InputError if it is no label of this kind."""
-        check(text.strip(), f"{location} has an empty label; expected one of the classes")
+        check(text.strip(), f"{location} has an empty label; expected the name of a class")
         return text.strip()
 
     def to_text(self, label: Any) -> str:

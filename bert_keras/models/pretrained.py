@@ -66,6 +66,12 @@ class ConfiguredModel(keras.Model):
         )
 
 
+_THEIR_ARGUMENTS = {  # of other programs, which `from_pretrained` answers with ours
+    "num_classes": "num_labels=2",
+    "id2label": 'labels=["negative", "positive"]',
+    "dropout": "hidden_dropout_rate=0.1",
+    "max_length": "model.preprocessor = Preprocessor(model.tokenizer, max_length=64) afterwards",
+}
 _ALIASES = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}  # of transformers
 
 
@@ -160,6 +166,8 @@ class Pretrained(ConfiguredModel):
             labels = num_labels
         fields = [each.name for each in dataclasses.fields(BertConfig)]
         for each in config_changes:
+            ours = _THEIR_ARGUMENTS.get(each)
+            check(not ours, f"from_pretrained has no argument {each}; use {ours}")
             known = [*Pretrained.from_pretrained.__func__.__kwdefaults__, *fields]
             check_name(each, known, what="argument of from_pretrained")
         is_number = isinstance(labels, int)

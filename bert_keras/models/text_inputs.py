@@ -73,7 +73,18 @@ class TextInputs(Pretrained):
         super().compile(optimizer, loss, *args, **kwargs)
 
     def fit(self, x=None, y=None, *args, **kwargs):
-        """Trains the model as `keras.Model.fit` does; see the class for texts."""
+        """Trains the model as `keras.Model.fit` does; see the class for texts.
+
+        Without `compile`, the learning rate rises to 3e-5, or to 1e-4 for hidden sizes under 768,
+        during the first tenth of the steps, and then falls to 0.
+
+        Args:
+            x: The texts: a list, or a tuple of two lists for pairs.
+            y: The labels.
+            *args: The other arguments of `keras.Model.fit`, in its order.
+            **kwargs: Such as `epochs=1`, `batch_size=32`, `validation_split=0.0`,
+                `validation_data=(texts, labels)`, `class_weight={"positive": 2.0}`, `callbacks`.
+        """
         options = _named(super().fit, x, y, *args, **kwargs)
         size = options.get("batch_size") or _BATCH_SIZE
         held_out, parts = options.get("validation_data"), []
@@ -232,7 +243,11 @@ class TextInputs(Pretrained):
         if hasattr(x, "element_spec"):
             return self._encoded_dataset(x), y
         if not is_text(x):
-            check(not isinstance(x, list) or x, _EMPTY)
+            _check_names(x)
+            if isinstance(x, list):
+                check(x, _EMPTY)
+                _check_names(x[0])
+                raise InputError(f"text 0 is {x[0]!r:.40}; expected a string")
             return x, y
         reader = self._reader()
         return reader.preprocessor(x), None if y is None else reader.targets(_listed(y))
@@ -241,6 +256,7 @@ class TextInputs(Pretrained):
         spec = dataset.element_spec
         texts, labels, _ = keras.utils.unpack_x_y_sample_weight(spec)
         if not is_text(texts):
+            _check_names(texts)
             return dataset
         if labels is not None and is_text(labels):
             raise InputError(
@@ -258,8 +274,19 @@ class TextInputs(Pretrained):
         return dataset.map(encoded)
 
 
+def _check_names(x) -> None:
+    """Raises InputError for a dict with other names than those of `named_inputs`."""
+    if isinstance(x, dict) and "input_ids" not in x:
+        raise InputError(
+            f"received a dict of {', '.join(map(str, x))}; expected a list of texts and one of "
+            "labels, for pairs and questions a tuple of two lists, or a dict with input_ids"
+        )
+
+
 def _named(function: Callable, *args, **kwargs) -> dict[str, Any]:
     """Returns the arguments of a call by their names."""
+    found = "fit has no learning_rate; compile the model with one"
+    check("learning_rate" not in kwargs, f"{found}, as in model.compile(BertAdamW(1e-4), loss=...)")
     arguments = inspect.signature(function).bind(*args, **kwargs).arguments
     others = arguments.pop("kwargs", {})
     return {**arguments, **others}

@@ -403,6 +403,7 @@ def _train(run: TaskRun, output: Path, *, teaching: dict) -> dict:
         **run.task.baseline(run.examples, run.dev_examples),
         "best_step": evaluations.best["step"],
         "steps": run.num_steps,
+        "train_examples": len(run.examples),
         "train_rows": len(run.rows),
         "dev_rows": len(run.dev_examples),
     }

@@ -61,6 +61,7 @@ def serve(
     with _server(model_folder, host, port, versions, limits) as (server, listener):
         model_url = f"{_url(listener)}/v1/models/{quote(Path(model_folder).resolve().name)}"
         print(f"serving {model_url}:predict (Ctrl-C stops)", flush=True)
+        print(f"open {_url(listener)} in a browser to try it", flush=True)
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it after the last response
             server.run(sockets=[listener])
 
@@ -118,8 +119,8 @@ def _server(
         listener = socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, TypeError) as error:  # TypeError: an invalid host name
         raise InputError(
-            f"cannot listen on {host}, port {port}: {error}; choose another --host, or a --port "
-            "from 1024 to 65535 that no other program uses"
+            f"cannot listen on {host}, port {port} ({getattr(error, 'strerror', error)}); choose "
+            "another --host, or a --port from 1024 to 65535 that no other program uses"
         ) from None
     with listener:
         # Its connections inherit the option. asyncio sets it only on sockets with an explicit

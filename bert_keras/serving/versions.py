@@ -30,8 +30,8 @@ def chosen_versions(
     check(not missing, f"{folder} does not contain version {', '.join(map(str, missing))}")
     if not chosen:
         raise InputError(
-            f"{folder} contains no version folder (1, 2, ...); give a folder saved_models/NAME, "
-            "which bert-keras export writes"
+            f"{folder} contains no version folder (1, 2, ...); give saved_models/NAME, which "
+            f"bert-keras export writes{f', {folder.parent}' if is_version(folder.name) else ''}"
         )
     return chosen
 

@@ -112,11 +112,12 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     metadata, vocabulary, notes = checkpoint.metadata, checkpoint.vocabulary, ()
     config, model = metadata.config, metadata.model
     family = family_of(config, vocabulary)
-    if family is None or model not in transformers_classes(family):
+    if family is None:
+        raise InputError("huggingface has no model with these layers; keep the format bert-keras")
+    if model not in transformers_classes(family):
         raise InputError(
-            f"huggingface cannot store this {model} of {family.kind if family else 'no family'}; "
-            "choose another format, or write only the encoder: bert-keras convert MODEL NEW_FOLDER "
-            "--format huggingface --model-class BertEncoder"
+            f"huggingface cannot store this {model} of {family.kind}; choose another format, or "
+            "write only the encoder, with --model-class BertEncoder"
         )
     table = weight_names(family, model, config, is_bare=model == "BertEncoder")
     tensors = their_tensors(

@@ -45,7 +45,8 @@ def read_conll(path: StrPath) -> list[Sentence]:
                 width, first_line = len(columns), line
             if len(columns) != width:
                 found = f"{path}, line {line} has {counted(len(columns), 'column')}"
-                raise InputError(f"{found}; line {first_line} has {width}")
+                expected = "expected a word and its tag; a table needs another task"
+                raise InputError(f"{found}; line {first_line} has {width}; {expected}")
             if width > 1 and not _TAG.fullmatch(columns[-1]):
                 found = f"{path}, line {line} ends in {columns[-1]!r}"
                 raise InputError(f"{found}; expected the tag of the word: O, B-TYPE or I-TYPE")
