@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,12 +51,9 @@ def _shown(answer: dict) -> list[str]:
     return [f"{number:.3f}" for number in answer.values()]  # a score or a cosine
 
 
-def _classes(model: Any, texts: Sequence[str]) -> Answers:
-    num_texts = max(1, len(model.stored_metadata(model.tokenizer).text_columns))
-    return _asked(model, texts, num_texts=num_texts)
-
-
-def _asked(model: Any, texts: Sequence[str], *, num_texts: int = 1) -> Answers:
+def _asked(model: Any, texts: Sequence[str]) -> Answers:
+    columns = model.stored_metadata(model.tokenizer).text_columns
+    num_texts = 2 if model.stored_as == "BertQuestionAnswering" else max(1, len(columns))
     check(
         len(texts) % num_texts == 0,
         f"the model takes {num_texts} texts together, but received {len(texts)} in all",
@@ -82,11 +78,10 @@ def _cosines(model: Any, texts: Sequence[str]) -> Answers:
     return [(f"{texts[i]} | {texts[j]}", {"cosine": float(units[i] @ units[j])}) for i, j in pairs]
 
 
+_ASKED = ["Classifier", "QuestionAnswering", "TokenClassifier", "MaskedLM", "Pretrainer"]
 # Class of a model -> its answers
 ANSWERS: dict[str, Callable[[Any, Sequence[str]], Answers]] = {
-    "BertClassifier": _classes,
-    "BertQuestionAnswering": partial(_asked, num_texts=2),
-    **dict.fromkeys(("BertTokenClassifier", "BertMaskedLM", "BertPretrainer"), _asked),
+    **{f"Bert{name}": _asked for name in _ASKED},
     "BertMultipleChoice": _choice,
     "BertSentenceEncoder": _cosines,
 }

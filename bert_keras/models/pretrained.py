@@ -75,13 +75,16 @@ _THEIR_ARGUMENTS = {  # of other programs, which `from_pretrained` answers with 
 _ALIASES = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}  # of transformers
 
 
+def check_names(names: Collection[str]) -> None:
+    """Raises InputError for the names of inputs without `input_ids`."""
+    found = f"the inputs are {', '.join(names)}; expected a dict of input_ids, input_mask"
+    check("input_ids" in names, f"{found}, segment_ids, or a list of texts (a tuple for pairs)")
+
+
 def named_inputs(inputs: Any) -> dict:
     """Returns inputs under our names; without masks, all positions are tokens of segment 0."""
     names = [*inputs] if isinstance(inputs, Mapping) else [f"a {type(inputs).__name__}"]
-    check(
-        "input_ids" in names,
-        f"the inputs are {', '.join(names)}; expected a dict of input_ids, input_mask, segment_ids",
-    )
+    check_names(names)
     for theirs, ours in _ALIASES.items():
         check(not {theirs, ours} <= {*names}, f"{ours} and {theirs} are the same; give one of them")
     named = {_ALIASES.get(name, name): array for name, array in inputs.items()}

@@ -16,7 +16,7 @@ from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.encoded import Encoded, EncodedTexts, batches_of, say_cut
 from bert_keras.data.preprocessor import Preprocessor, columns_of, is_text
 from bert_keras.errors import InputError, check
-from bert_keras.models.pretrained import Pretrained
+from bert_keras.models.pretrained import Pretrained, check_names
 
 if TYPE_CHECKING:
     from bert_keras.downstream.columns import TextColumns
@@ -76,14 +76,8 @@ class TextInputs(Pretrained):
         """Trains the model as `keras.Model.fit` does; see the class for texts.
 
         Without `compile`, the learning rate rises to 3e-5, or to 1e-4 for hidden sizes under 768,
-        during the first tenth of the steps, and then falls to 0.
-
-        Args:
-            x: The texts: a list, or a tuple of two lists for pairs.
-            y: The labels.
-            *args: The other arguments of `keras.Model.fit`, in its order.
-            **kwargs: Such as `epochs=1`, `batch_size=32`, `validation_split=0.0`,
-                `validation_data=(texts, labels)`, `class_weight={"positive": 2.0}`, `callbacks`.
+        during a tenth of the steps, and falls to 0. Other arguments are those of Keras, such as
+        `epochs=1`, `batch_size=32`, `validation_split=0.1`, `validation_data=(texts, labels)`.
         """
         options = _named(super().fit, x, y, *args, **kwargs)
         size = options.get("batch_size") or _BATCH_SIZE
@@ -243,11 +237,11 @@ class TextInputs(Pretrained):
         if hasattr(x, "element_spec"):
             return self._encoded_dataset(x), y
         if not is_text(x):
-            _check_names(x)
-            if isinstance(x, list):
-                check(x, _EMPTY)
-                _check_names(x[0])
-                raise InputError(f"text 0 is {x[0]!r:.40}; expected a string")
+            first = x[0] if isinstance(x, list) and x else x
+            if isinstance(first, dict):
+                check_names(first)
+            check(not isinstance(x, list) or x, _EMPTY)
+            check(not isinstance(x, list), f"text 0 is {first!r:.40}; expected a string")
             return x, y
         reader = self._reader()
         return reader.preprocessor(x), None if y is None else reader.targets(_listed(y))
@@ -256,7 +250,8 @@ class TextInputs(Pretrained):
         spec = dataset.element_spec
         texts, labels, _ = keras.utils.unpack_x_y_sample_weight(spec)
         if not is_text(texts):
-            _check_names(texts)
+            if isinstance(texts, dict):
+                check_names(texts)
             return dataset
         if labels is not None and is_text(labels):
             raise InputError(
@@ -272,15 +267,6 @@ class TextInputs(Pretrained):
             return keras.utils.pack_x_y_sample_weight(preprocessor(texts), labels, weights)
 
         return dataset.map(encoded)
-
-
-def _check_names(x) -> None:
-    """Raises InputError for a dict with other names than those of `named_inputs`."""
-    if isinstance(x, dict) and "input_ids" not in x:
-        raise InputError(
-            f"received a dict of {', '.join(map(str, x))}; expected a list of texts and one of "
-            "labels, for pairs and questions a tuple of two lists, or a dict with input_ids"
-        )
 
 
 def _named(function: Callable, *args, **kwargs) -> dict[str, Any]:

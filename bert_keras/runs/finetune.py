@@ -72,18 +72,7 @@ class TaskRun:
     """The data and the model of a fine-tuning run, for a training loop of your own.
 
     The arguments and errors are those of `finetune`, which adds logs, checkpoints, predictions and
-    the choice of the best epoch.
-
-    Args:
-        task: A task or its name in `tasks`.
-        recipe: The hyperparameters, or the name of a recipe; None as in `finetune`.
-        pretrained: A checkpoint of any format.
-        data: A folder with the task's official files, a TFDS builder as `tfds:NAME`, or the paths
-            of the files "train" and "dev". Without "dev", a tenth of the training examples is
-            held out, the same in every run, with the labels in proportion.
-        teacher: A model of the same task from which to distil.
-        features: The folder for features of a frozen encoder.
-        **changes: New values of fields of the recipe, the task and the distillation.
+    the choice of the best epoch, and writes to `output`.
 
     Attributes:
         task: The task, with its labels.

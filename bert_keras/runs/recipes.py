@@ -340,6 +340,7 @@ SENTENCE_PAIRS = FinetuneRecipe(
 IN_BATCH_NEGATIVES = FinetuneRecipe(
     batch_size=128, num_epochs=1, learning_rate=5e-5, bias_correction=True
 )
+EMBEDDINGS = {"sentence-pairs": SENTENCE_PAIRS, "retrieval": IN_BATCH_NEGATIVES}
 
 # run_all.sh of KLUE-benchmark/KLUE-baseline, for the base sizes. Its AdamW has an epsilon of 1e-8.
 KLUE = FinetuneRecipe(
@@ -358,8 +359,7 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
         ),
         "swag": dataclasses.replace(PAPER, learning_rate=2e-5, batch_size=16),  # section 4.4
         "ner-features": TAGGER,
-        "sentence-pairs": SENTENCE_PAIRS,
-        "retrieval": IN_BATCH_NEGATIVES,
+        **EMBEDDINGS,
         "klue-tc": KLUE,
         "klue-sts": KLUE,
         "klue-nli": dataclasses.replace(KLUE, num_epochs=5),
@@ -373,12 +373,7 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
         "naver-ner": dataclasses.replace(KOELECTRA, num_epochs=20),
         "korquad": dataclasses.replace(KOELECTRA, num_epochs=7, batch_size=8),
     },
-    "small-models": {
-        "": SMALL_MODELS,
-        "ner-features": TAGGER,
-        "sentence-pairs": SENTENCE_PAIRS,
-        "retrieval": IN_BATCH_NEGATIVES,
-    },
+    "small-models": {"": SMALL_MODELS, "ner-features": TAGGER, **EMBEDDINGS},
     "laptop": {"": LAPTOP_TASKS, "ner-features": TAGGER},
     "demo": {
         "": FinetuneRecipe(batch_size=8, num_epochs=20, learning_rate=1e-3, bias_correction=True)
