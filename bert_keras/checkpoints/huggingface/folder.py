@@ -113,7 +113,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     config, model = metadata.config, metadata.model
     family = family_of(config, vocabulary)
     if family is None:
-        raise InputError("huggingface has no model with these layers; keep the format bert-keras")
+        raise InputError("huggingface cannot store such layers; keep the format bert-keras")
     if model not in transformers_classes(family):
         raise InputError(
             f"huggingface cannot store this {model} of {family.kind}; choose another format, or "
