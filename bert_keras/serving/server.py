@@ -119,8 +119,8 @@ def _server(
         listener = socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, TypeError) as error:  # TypeError: an invalid host name
         raise InputError(
-            f"cannot listen on {host}, port {port}: {str(error).partition(' (')[0]}; choose another "
-            "--host, or a --port from 1024 to 65535 that no other program uses"
+            f"cannot listen on {host}, port {port}: {str(error).partition(' (')[0]}; choose "
+            "another --host, or a --port from 1024 to 65535 that no other program uses"
         ) from None
     with listener:
         # Its connections inherit the option. asyncio sets it only on sockets with an explicit
