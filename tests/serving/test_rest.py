@@ -231,9 +231,10 @@ def test_values_of_a_wrong_type_or_shape_are_refused(document, message):
 def test_documents():
     body = b'\xef\xbb\xbf {"a": [1, -3e2, true, null, Infinity, "\\ud83d\\ude00"]} x'
     assert read_document(body) == {"a": [1, -300.0, True, None, math.inf, "\U0001f600"]}
-    with pytest.raises(Refusal, match="lists and objects") as refusal:
-        read_document(b'{"instances": [' + b"{}," * 300_000 + b"{}]}")
-    assert refusal.value.status == 413
+    for value, number in (b"{}", 210_000), (b"0", 1_050_000):
+        with pytest.raises(Refusal, match="more than 1048576 values") as refusal:
+            read_document(b'{"instances": [' + number * (value + b",") + value + b"]}")
+        assert refusal.value.status == 413
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from bert_keras.text.vocab import WORD_MARK, Vocabulary
 # The score of an unknown letter is this much lower than the lowest score of a token (`tokenizers`).
 _UNKNOWN_PENALTY = 10.0
 _POINTS = 1 << 21  # exceeds the largest code point
+_MAX_LETTERS = 4096  # of a word; 65,536 letters without a space would take a second
 _NONE = -1
 
 
@@ -34,7 +35,8 @@ class Unigrams(tf.Module):
     """Tokenizes texts, string [B], with the same ids and offsets as `FastTokenizer`.
 
     Bytes that are not valid UTF-8 are dropped. The search has a step for each letter of the longest
-    word.
+    word; a word of more than 4,096 letters is divided into parts of that length, and no token goes
+    from one part to the next.
 
     Raises:
         InputError: The rules of the vocabulary are not those of ALBERT, XLM-RoBERTa or KoBERT.
@@ -124,14 +126,15 @@ def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
 
     Returns the id of each token, int32 [P], the index of its first letter and of its word.
     """
-    scores_XL, tokens_XL, lengths_L = _tokens_ending(words, tree)
-    word_ids, letters = words.value_rowids(), tf.range(tf.size(words.values, tf.int64))
-    chosen = _best_lengths(words, scores_XL)
+    letters, of_words = tf.range(tf.size(words.values, tf.int64)), words.value_rowids()
+    is_start = (letters - tf.gather(words.row_starts(), of_words)) % _MAX_LETTERS == 0
+    parts = RaggedTensor.from_row_starts(words.values, tf.where(is_start)[:, 0], validate=False)
+    scores_XL, tokens_XL, lengths_L = _tokens_ending(parts, tree)
+    part_ids, chosen = parts.value_rowids(), _best_lengths(parts, scores_XL)
     first = letters + 1 - tf.gather(lengths_L, chosen)
-    # The last letter of the preceding token; the first token of a word precedes itself.
-    word_starts = tf.gather(words.row_starts(), word_ids)
-    preceding = tf.where(first > word_starts, first - 1, letters)
-    is_last = letters == tf.gather(words.row_splits[1:], word_ids) - 1
+    # The last letter of the preceding token; the first token of a part precedes itself.
+    preceding = tf.where(first > tf.gather(parts.row_starts(), part_ids), first - 1, letters)
+    is_last = letters == tf.gather(parts.row_splits[1:], part_ids) - 1
 
     def backward(distance, preceding, is_last):
         # Marks the last letters of tokens up to 2 * `distance` tokens before the last one.
@@ -140,13 +143,13 @@ def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
         return 2 * distance, tf.gather(preceding, preceding), is_last
 
     *_, is_last = tf.while_loop(
-        lambda distance, *_: distance < words.bounding_shape(axis=1),
+        lambda distance, *_: distance < parts.bounding_shape(axis=1),
         backward,
         (tf.constant(1, tf.int64), preceding, is_last),
     )
     last = tf.where(is_last)[:, 0]
     tokens = tf.gather_nd(tokens_XL, tf.stack([last, tf.gather(chosen, last)], axis=1))
-    first, word_ids = tf.gather(first, last), tf.gather(word_ids, last)
+    first, word_ids = tf.gather(first, last), tf.gather(of_words, last)
     # Adjacent unknown letters form one unknown token.
     is_unknown = tokens == tree.unk_id
     is_repeated = is_unknown & previous(is_unknown) & (word_ids == previous(word_ids))

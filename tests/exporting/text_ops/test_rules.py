@@ -103,6 +103,10 @@ def test_characters_in_any_order(both):
 def test_words_of_very_different_lengths(both):
     word = "".join("".join(LICENSE).split())[:3000]
     assert_equal(both, [word, "a", f"{word[:700]} {word[700:1400]}", "", word[1000:1003]])
+    # Unigrams divides longer words, which changes only the tokens at the end of a part.
+    (expected, _), (ids, spans) = (encode([3 * word])[0] for encode in both)
+    assert ids[:1000] == expected[:1000]
+    assert [0, *(end for _, end in spans)] == [*(start for start, _ in spans), 9000]
 
 
 def test_marks_and_letters_that_compose_them_in_any_order(both):
