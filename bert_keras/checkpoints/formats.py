@@ -67,6 +67,10 @@ def open_checkpoint(
     except InputError as error:
         text = str(error).replace(str(path), name)
         raise InputError(text if name in text else f"{name}: {text}") from error
+    except (AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise
+        raise InputError(f"{name} is damaged ({error!r}); copy or write it again") from error
 
 
 def _why_unknown(path: Path) -> str:

@@ -37,7 +37,13 @@ from bert_keras.exporting.variants.export_variant import (
 )
 from bert_keras.exporting.variants.variant import Variant
 from bert_keras.exporting.verify import run_in_fresh_process, to_arrays
-from bert_keras.exporting.version_folder import LARGEST_VERSION, METADATA, WARMUP, is_version
+from bert_keras.exporting.version_folder import (
+    LARGEST_VERSION,
+    METADATA,
+    WARMUP,
+    file_digests,
+    is_version,
+)
 from bert_keras.files import StrPath, atomic_folder, write_json
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
@@ -230,7 +236,9 @@ def write_saved_model(
         example = {"signature": TEXT_SIGNATURE, "inputs": row}
         outputs = run_in_fresh_process(partial_folder, [*samples, *short, *long, example])
         prediction = {name: values[0] for name, values in outputs[-1].items()}
-        stored = {**(metadata or {}), "example": {"instance": instance, "prediction": prediction}}
+        answered = {"instance": instance, "prediction": prediction}
+        files = file_digests(partial_folder)
+        stored = {**(metadata or {}), "example": answered, "files": files}
         write_json(partial_folder / METADATA, stored)
         for sample, served, arrays in zip(samples, outputs, expected, strict=False):
             check_outputs(served, arrays, signature=sample["signature"])

@@ -2,9 +2,10 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
-from bert_keras.errors import InputError
-from bert_keras.files import json_object
+from bert_keras.errors import InputError, check
+from bert_keras.files import LOCK, file_sha256, json_object
 
 METADATA = "assets.extra/bert_keras.json"
 WARMUP = "assets.extra/tf_serving_warmup_requests"
@@ -33,6 +34,24 @@ def next_version(folder: str | os.PathLike) -> int:
 
 def variant_of(folder: Path) -> str:
     """Returns the variant that a version folder contains, or "" if its metadata names none."""
-    metadata = folder / METADATA
-    variant = json_object(metadata).get("variant") if metadata.is_file() else None
-    return variant["name"] if isinstance(variant, dict) else ""
+    variant = _metadata(folder).get("variant")
+    return str(variant.get("name", "")) if isinstance(variant, dict) else ""
+
+
+def file_digests(folder: Path) -> dict[str, str]:
+    """Returns the SHA-256 of each file of a version folder by its path; leaves out METADATA."""
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    return {name: file_sha256(folder / name) for name in sorted(names - {METADATA, LOCK})}
+
+
+def check_files(folder: Path) -> None:
+    """Raises InputError if a file is not as the export wrote it; 0.2 stored no digests."""
+    digests = _metadata(folder).get("files", {})
+    check(isinstance(digests, dict), f"{METADATA} has the files {digests!r}; expected digests")
+    for name, digest in digests.items():
+        is_same = (folder / name).is_file() and file_sha256(folder / name) == digest
+        check(is_same, f"{name} is not the file that bert-keras export wrote")
+
+
+def _metadata(folder: Path) -> dict[str, Any]:
+    return json_object(folder / METADATA) if (folder / METADATA).is_file() else {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bert_keras.errors import InputError, check
-from bert_keras.exporting.version_folder import WARMUP, is_version
+from bert_keras.exporting.version_folder import WARMUP, check_files, is_version
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError, ServedModel, Tensors
@@ -49,8 +49,13 @@ def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -
     """Loads saved_models/NAME/VERSION, runs its warm-up requests and starts its batcher.
 
     In the first run of a signature, TensorFlow allocates memory and chooses kernels. As in TF
-    Serving, a version whose warm-up requests fail cannot be loaded (LoadError).
+    Serving, a version whose warm-up requests fail cannot be loaded (LoadError), nor can one with a
+    file that differs from what was exported.
     """
+    try:
+        check_files(folder)
+    except InputError as error:
+        raise LoadError("DATA_LOSS", str(error)) from error
     model = ServedModel(folder, seconds=limits.seconds)
     try:
         for request in warmup_requests(folder):

@@ -1,16 +1,12 @@
 """Encodes texts as the inputs of a model."""
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
-from bert_keras.errors import InputError, check
+from bert_keras.errors import check
 from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import TextTokenizer, ids_with_masks
-
-# Half of a pair, which has no UTF-8; a JSON escape can be one, as "\ud800".
-SURROGATE = re.compile("[\ud800-\udfff]")
+from bert_keras.text.tokenizer import TextTokenizer, check_texts, ids_with_masks
 
 
 def encode(
@@ -83,7 +79,5 @@ def checked_columns(*columns: Sequence[str] | None) -> list[list[str]]:
                 not isinstance(column, str), f"texts is {column!r:.40}; expected a list of strings"
             )
             texts.append(list(column))
-    for number, text in ((n, text) for column in texts for n, text in enumerate(column)):
-        if not isinstance(text, str) or (not text.isascii() and SURROGATE.search(text)):
-            raise InputError(f"text {number} is {text!a:.40}; expected a string of valid Unicode")
+            check_texts(texts[-1])
     return texts

@@ -18,7 +18,12 @@ from tokenizers.processors import ByteLevel
 
 from bert_keras.errors import InputError, check
 from bert_keras.files import text_lines, write_text
-from bert_keras.text.tokenizer import TextTokenizer, TokenizedText, WordPieceTokenizer
+from bert_keras.text.tokenizer import (
+    TextTokenizer,
+    TokenizedText,
+    WordPieceTokenizer,
+    names_invalid_texts,
+)
 from bert_keras.text.vocab import SPECIAL_TOKENS, WORD_MARK, Specials, Vocabulary, in_order_of_ids
 
 BYTE_SPACE = "Ġ"  # the space in a token of byte-level BPE
@@ -159,11 +164,13 @@ class FastTokenizer(TextTokenizer):
                 add_prefix_space=splitter["add_prefix_space"], trim_offsets=True
             )
 
+    @names_invalid_texts
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
         num_removed = list(map(self._num_removed, texts))
         texts = [text[num:] for text, num in zip(texts, num_removed, strict=True)]
         return list(map(self._tokenized, self._tokenizer.encode_batch(texts), num_removed))
 
+    @names_invalid_texts
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [each.ids for each in self._tokenizer.encode_batch_fast(texts)]
 

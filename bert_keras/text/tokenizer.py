@@ -10,8 +10,9 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import wraps
 from itertools import chain, count
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -19,7 +20,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bert_keras.errors import LARGEST_COUNT
+from bert_keras.errors import LARGEST_COUNT, InputError
 from bert_keras.text.google_words import google_words, with_small_sigmas
 from bert_keras.text.packing import span_indices
 from bert_keras.text.vocab import Vocabulary
@@ -30,6 +31,8 @@ PUNCTUATION = r"([!-/:-@\[-`{-~])"  # of ASCII; each mark is a word
 MASK = "[MASK]"
 # Includes the white space before "[MASK]", which RoBERTa would turn into tokens.
 MASK_PATTERN = r"[\t-\r ]*\[MASK\]"
+# Half of a pair, which has no UTF-8; a JSON escape can be one, as "\ud800".
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _Result = TypeVar("_Result")
 
 
@@ -41,6 +44,27 @@ class TokenizedText(NamedTuple):
     # The [start, end) of each token in characters of the given text. The range includes dropped
     # marks and control characters inside the token. [UNK] spans its whole word.
     offsets: list[tuple[int, int]]
+
+
+def check_texts(texts: Sequence[Any]) -> None:
+    """Raises InputError if a text is no string, or one that UTF-8 cannot encode."""
+    for number, text in enumerate(texts):
+        if not isinstance(text, str) or (not text.isascii() and _SURROGATE.search(text)):
+            raise InputError(f"text {number} is {text!a:.40}; expected a string of valid Unicode")
+
+
+def names_invalid_texts(method: Callable[[Any, Sequence[str]], _Result]) -> Callable:
+    """Lets a method of a tokenizer raise the InputError of `check_texts` if it fails."""
+
+    @wraps(method)
+    def checked(self, texts: Sequence[str]) -> _Result:
+        try:
+            return method(self, texts)
+        except (AttributeError, TypeError, UnicodeEncodeError):
+            check_texts(texts)
+            raise
+
+    return checked
 
 
 class TextTokenizer(abc.ABC):
@@ -121,6 +145,7 @@ class WordPieceTokenizer(TextTokenizer):
         self._exceptions = _ExceptionalCharacters(lowercase=lowercase)
         self._cache = WordCache(self._ids_of_words)
 
+    @names_invalid_texts
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
         def fast(texts):
             encodings = self._tokenizer.encode_batch(list(map(self._with_sigmas, texts)))
@@ -128,6 +153,7 @@ class WordPieceTokenizer(TextTokenizer):
 
         return _split_map(texts, self._exceptions.are_in, self._exact, fast)
 
+    @names_invalid_texts
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Same as `TextTokenizer.flat_ids`, but several times as fast on a large corpus.
 
@@ -135,6 +161,7 @@ class WordPieceTokenizer(TextTokenizer):
         """
         return self._cache.flat_ids(list(map(self._with_sigmas, texts)))
 
+    @names_invalid_texts
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
         def fast(texts):
             texts = list(map(self._with_sigmas, texts))

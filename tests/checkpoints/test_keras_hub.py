@@ -179,10 +179,11 @@ def test_models_without_counterpart():
         ("tokenizer.json", {}),
         ("metadata.json", {"bert_keras": {}}),
         ("model.weights.h5", None),
+        ("task.weights.h5", None),
     ],
 )
 def test_other_contents_are_refused(folder, name, changes):
-    if name != "task.json":
+    if not name.startswith("task"):
         (folder / "task.json").unlink()
     if changes is None:
         (folder / name).write_bytes((folder / name).read_bytes()[:-1000])
@@ -190,6 +191,5 @@ def test_other_contents_are_refused(folder, name, changes):
         change_json(folder / name, **changes)
     if name == "tokenizer.json":
         change(folder / name, suffix_indicator="@@")
-    with pytest.raises((InputError, OSError)) as error:
+    with pytest.raises(InputError, match=str(folder)):
         open_checkpoint(folder)
-    assert changes is None or str(folder) in str(error.value)

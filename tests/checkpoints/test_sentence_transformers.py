@@ -144,6 +144,7 @@ def test_old_versions_read_the_pooling(tmp_path):
         ("2_Dense/config.json", {**DENSE, "activation_function": "torch.nn.SiLU"}, "SiLU"),
         ("2_Dense/config.json", {**DENSE, "use_residual": True}, "use_residual"),
         ("sentence_bert_config.json", {"transformer_task": "fill-mask"}, "fill-mask"),
+        ("config_sentence_transformers.json", {"prompts": [1]}, "is damaged"),
         ("config_sentence_transformers.json", {"truncate_dim": 4}, "--ignore truncate_dim"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shlex
 from pathlib import Path
 
@@ -19,7 +20,13 @@ from bert_keras.exporting.export import export
 from bert_keras.exporting.servable import checked_tensors, tensor_specs, traced
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.verify import run_in_fresh_process, run_requests
-from bert_keras.exporting.version_folder import METADATA, check_model_name, is_version, next_version
+from bert_keras.exporting.version_folder import (
+    METADATA,
+    check_model_name,
+    is_version,
+    next_version,
+    variant_of,
+)
 from bert_keras.models import (
     BertClassifier,
     BertEncoder,
@@ -31,8 +38,10 @@ from bert_keras.models import (
     BertTokenClassifier,
 )
 from bert_keras.serving.container_files import instructions
+from bert_keras.serving.limits import Limits
+from bert_keras.serving.model import LoadError
 from bert_keras.serving.server import running_server
-from bert_keras.serving.versions import warmup_requests
+from bert_keras.serving.versions import load_version, warmup_requests
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.factories import random_metadata, tiny_config, tiny_vocabulary, with_noise
@@ -204,6 +213,15 @@ def test_a_version_stores_metadata_and_each_weight_once(tmp_path, not_verified):
     (variables,) = (folder / "variables").glob("*.data-*")
     weights = sum(weight.value.numpy().nbytes for weight in model.weights)
     assert weights <= variables.stat().st_size < 2 * weights
+    load_version(folder, limits=Limits(), on_run=print).close()
+    os.truncate(folder / "assets/vocab.txt", 20)
+    with pytest.raises(LoadError, match=r"assets/vocab.txt is not the file .* wrote"):
+        load_version(folder, limits=Limits(), on_run=print)
+    for values in {"variant": "int8"}, {"variant": {}}, {"files": [1]}:
+        (folder / METADATA).write_text(json.dumps(values))
+        assert variant_of(folder) == ""
+    with pytest.raises(LoadError, match="files"):
+        load_version(folder, limits=Limits(), on_run=print)
 
 
 def test_warm_up_requests_of_short_and_long_texts(tmp_path, not_verified):

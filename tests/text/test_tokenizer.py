@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bert_keras.errors import InputError
+from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import WordCache, WordPieceTokenizer, ids_with_masks
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
@@ -283,3 +285,12 @@ def test_only_mask_in_capitals_is_the_mask_token():
     tokens = [[MASK_TOKENIZER.vocabulary.tokens[each] for each in row] for row in ids]
     assert tokens == [*MASKED.values()]
     assert ids_with_masks([], MASK_TOKENIZER) == []
+
+
+@pytest.mark.parametrize("name", ["klue-bert", "roberta", "xlm-roberta"])
+@pytest.mark.parametrize("method", ["encode_batch", "ids_batch", "flat_ids"])
+@pytest.mark.parametrize("text", ["red \ud83d", "\udfff", 5])
+def test_texts_without_utf8_are_named(vocabulary_of, name, method, text):
+    tokenizer = tokenizer_of(vocabulary_of(name), lowercase=False)
+    with pytest.raises(InputError, match=r"text 1 is .* valid Unicode"):
+        getattr(tokenizer, method)(["é", text])
