@@ -13,6 +13,7 @@ from bert_keras.errors import (
     check_least,
     check_name,
     check_range,
+    printable,
 )
 
 # Fine-tuning as in section 4.1, and as in the google-research/bert README for small models.
@@ -369,6 +370,8 @@ class ModelMetadata:
             are_texts and len({*self.labels}) == len(self.labels),
             f"the labels are {self.labels}; expected different texts",
         )
+        odd = [label for label in self.labels if printable(label) != label]
+        check(not odd, f"the label {odd[:1]} has control characters; rename it")
         if self.model == "BertSentenceEncoder":
             object.__setattr__(self, "embedding", self.embedding or EmbeddingConfig())
         elif self.embedding is not None:

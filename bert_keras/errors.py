@@ -116,8 +116,8 @@ _NOT_PRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u206
 
 
 def printable(text: object) -> str:
-    r"""Returns a text of a file as a terminal may print it: an escape character becomes "\x1b"."""
-    return _NOT_PRINTABLE.sub(lambda match: ascii(match[0])[1:-1], str(text))
+    r"""Returns a text as a terminal may print it: an escape character becomes "\u001b", as in JSON."""
+    return _NOT_PRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", str(text))
 
 
 def require(package: str, *, what: str) -> None:

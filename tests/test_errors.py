@@ -51,7 +51,7 @@ def test_sigterm_removes_incomplete_files_like_ctrl_c(capsys, tmp_path):
 def test_control_characters_of_files_are_escaped(capsys):
     text = "\x1b]0;title\x07 é\t日本 \x9b2J \u202e\udcff \x00"
     assert run_command("prog", raising(InputError(text))) == 2
-    expected = r"prog: \x1b]0;title\x07 é" + " 日本 " + r"\x9b2J \u202e\udcff \x00"
+    expected = r"prog: \u001b]0;title\u0007 é" + " 日本 " + r"\u009b2J \u202e\udcff \u0000"
     assert capsys.readouterr().err == expected + "\n"
 
 

@@ -154,7 +154,7 @@ MISTAKES = {
     "list as text": (FINETUNE + " --train list.jsonl", "list.jsonl, line 1"),
     "no JSON": (FINETUNE + " --train no-json.jsonl", "no-json.jsonl, line 2"),
     "deep JSON": (FINETUNE + " --train deep.jsonl", "deep.jsonl, line 1"),
-    "lines of a Mac": (FINETUNE + " --train mac.tsv", "mac.tsv"),
+    "lines of a Mac": (FINETUNE + " --train mac.tsv", "line feed"),
     "open quote": (FINETUNE + " --train quote.csv", "line 2"),
     "encoding": (FINETUNE + " --train latin1.tsv", "latin1.tsv, line 2"),
     "ending": (FINETUNE + " --train words.docx", "words.docx"),

@@ -133,7 +133,7 @@ def export(options: argparse.Namespace) -> None:
             written = export_model()
             write_container_files(model_folder, new_folder)
         print(f"{config}: docker compose -f {quote(config)}/compose.yaml up")
-    print(written, instructions(written), sep="\n")
+    print(written, printable(instructions(written)), sep="\n")
 
 
 @command(

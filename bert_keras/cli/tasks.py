@@ -89,7 +89,8 @@ def predict(options: argparse.Namespace) -> None:
 
         found = answers(options.model, options.texts)
         if options.json:
-            print(json.dumps([answer for _, answer in found], indent=2, ensure_ascii=False))
+            text = json.dumps([answer for _, answer in found], indent=2, ensure_ascii=False)
+            print(printable(text))
         else:
             print(printable("\n".join(lines(found))))
         return

@@ -61,7 +61,8 @@ def table_rows(
                 found = f"{location} has no column {column!r}; it has {names}"
                 raise InputError(found + _example(settings, [*values]))
         yield location, values
-    check(location, f"{path} has no rows; expected at least one")
+    expected = "a header and a row, in lines that end in a line feed"
+    check(location, f"{path} has no rows; expected {expected}")
 
 
 def _example(settings: Mapping[str, Sequence[str]], header: Sequence[str]) -> str:

@@ -204,10 +204,7 @@ def write_saved_model(
         is_valid = least <= max_length <= most
         check(is_valid, f"max_length is {max_length}; expected {least} to {most}")
         signatures["tensors"] = checked_tensors(
-            signatures["tensors"],
-            max_positions=most,
-            vocab_size=model.config.vocab_size,
-            cls_id=tokenizer.vocabulary.cls_id,
+            signatures["tensors"], config=model.config, cls_id=tokenizer.vocabulary.cls_id
         )
         texts = sample_texts(max_length=max_length)
         _check_tokens(texts, reader, tokenizer)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from bert_keras.config import ModelMetadata
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 
@@ -83,27 +83,29 @@ def text_servable(
     return ServableModel(signatures, from_tensors)
 
 
-def checked_tensors(
-    tensors: Signature, *, max_positions: int, vocab_size: int, cls_id: int
-) -> Signature:
+def checked_tensors(tensors: Signature, *, config: BertConfig, cls_id: int) -> Signature:
     """Makes the signature `tensors` refuse impossible rows and mask the padding of TF Serving.
 
-    More than `max_positions` positions, or an id that no token has, are invalid arguments. With
-    `pad_variable_length_inputs`, TF Serving pads each tensor of a row with the row's first value:
-    `input_ids` with [CLS] and `input_mask` with 1 (tensorflow_serving/batching/batching_util.cc).
+    More than `max_positions` positions are an invalid argument, as are ids, masks and segments that
+    no text has. With `pad_variable_length_inputs`, TF Serving pads each tensor of a row with the
+    row's first value: `input_ids` with [CLS] and `input_mask` with 1
+    (tensorflow_serving/batching/batching_util.cc).
     `tensors` therefore sets `input_mask` to 0 for all [CLS] tokens at the end of a row.
     """
 
     def from_tensors(**inputs):
         longest = tf.reduce_max([tf.shape(values)[-1] for values in inputs.values()])
-        ids = inputs["input_ids"]
-        checks = {
-            f"an input has more than {max_positions} positions": longest <= max_positions,
-            f"input_ids has ids other than 0 to {vocab_size - 1}": tf.reduce_all(
-                (ids >= 0) & (ids < vocab_size)
-            ),
+        limits = {
+            "input_ids": config.vocab_size,
+            "input_mask": 2,
+            "segment_ids": max(2, config.num_segments),
         }
-        checks = [tf.debugging.Assert(is_met, [message]) for message, is_met in checks.items()]
+        message = f"an input has more than {config.max_positions} positions"
+        checks = [tf.debugging.Assert(longest <= config.max_positions, [message])]
+        for name, limit in limits.items():
+            are_valid = tf.reduce_all((inputs[name] >= 0) & (inputs[name] < limit))
+            message = f"{name} has numbers other than 0 to {limit - 1}"
+            checks.append(tf.debugging.Assert(are_valid, [message]))
         with tf.control_dependencies(checks):
             inputs = {name: tf.identity(values) for name, values in inputs.items()}
         is_other = tf.cast(inputs["input_ids"] != cls_id, tf.int32)

@@ -133,7 +133,8 @@ def test_written_files_and_keys(tmp_path):
 
 
 def test_old_weight_names_are_read(copy, tmp_path):
-    """Without `bert.`, with gamma and beta, with buffers and the tied table a second time."""
+    """Without `bert.`, as DataParallel names them, with gamma and beta, with buffers and the tied
+    table a second time."""
     folder = copy("pretraining")
     arrays = tensors(folder)
     twice = arrays | {
@@ -143,9 +144,16 @@ def test_old_weight_names_are_read(copy, tmp_path):
         "cls.predictions.decoder.bias": arrays["cls.predictions.bias"],
     }
     old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    parallel = {"bert.": "module.bert.", "cls.": "module.cls."}
     moved = {"cls.predictions.bias": "cls.predictions.decoder.bias"}
     expected = open_checkpoint(FIXTURES / "pretraining")
-    for source, names in ((arrays, {"bert.": ""}), (arrays, old), (twice, {}), (twice, moved)):
+    for source, names in (
+        (arrays, {"bert.": ""}),
+        (arrays, old),
+        (arrays, parallel),
+        (twice, {}),
+        (twice, moved),
+    ):
         stored = {}
         for name, array in source.items():
             for one, other in names.items():
@@ -274,6 +282,7 @@ def test_values_of_published_files(values, expected):
         ({"model_type": "roberta"}, "pad_token_id"),
         ({"architectures": ["BertForDialogue"]}, "BertForDialogue"),
         ({"auto_map": {"AutoModel": "their.Code"}}, "ignore=.'auto_map'"),
+        ({"auto_map": {"AutoModel": "a.B"}, "architectures": ["B"]}, "class B; .*remove auto_map"),
         ({"hidden_act": "mish"}, "mish"),
         ({"position_embedding_type": "relative_key"}, "relative_key"),
         ({"is_decoder": True}, "is_decoder"),

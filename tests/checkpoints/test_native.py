@@ -37,6 +37,7 @@ def test_weights_and_training_state_are_read_back(tmp_path, model):
         ({"model": "BertParser"}, "BertParser"),
         ({"labels": None}, "labels"),
         ({"labels": [1, 2, 3]}, "1, 2, 3"),
+        ({"labels": ["a", "b", "\x1b[31m"]}, r"x1b.*control characters"),
         ({"max_length": 1000}, "max_length"),
         ({"max_length": "12"}, "12"),
         ({"lowercase": 1}, "lowercase"),

@@ -246,8 +246,8 @@ def tensors(model):
     plain = traced(
         lambda **inputs: {"logits": model(inputs, training=False)}, **tensor_specs(rank=2)
     )
-    settings = {"max_positions": 16, "vocab_size": CONFIG.vocab_size, "cls_id": CLS}
-    return checked_tensors(plain, **settings), plain
+    config = dataclasses.replace(CONFIG, max_positions=16)
+    return checked_tensors(plain, config=config, cls_id=CLS), plain
 
 
 def logits(signature, inputs):
@@ -277,9 +277,18 @@ def test_rows_and_ids_that_the_model_cannot_read_are_refused(tensors):
         inputs[name] = np.ones([1, 20_000_000], np.int32)  # whose embeddings would take 2.5 GB
         with pytest.raises(tf.errors.InvalidArgumentError, match="more than 16 positions"):
             logits(tensors[0], inputs)
-    for token_id in (-1, -100, CONFIG.vocab_size):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="ids other than 0 to 17"):
-            logits(tensors[0], inputs_of([[CLS, token_id, SEP]]))
+    for name, value, most in (
+        ("input_ids", -1, 17),
+        ("input_ids", -100, 17),
+        ("input_ids", CONFIG.vocab_size, 17),
+        ("segment_ids", 2, 1),
+        ("input_mask", -1, 1),
+    ):
+        inputs = inputs_of([[CLS, 7, SEP]])
+        inputs[name][0, 1] = value
+        message = f"{name} has numbers other than 0 to {most}"
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            logits(tensors[0], inputs)
 
 
 def test_names_of_models_and_versions(tmp_path):

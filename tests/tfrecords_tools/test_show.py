@@ -107,7 +107,7 @@ def test_long_lines_are_wrapped_and_control_characters_escaped():
     assert " ".join(" ".join(seen).split()) == "[CLS] " + "sat " * 100 + "[SEP]"
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "\x1b[2Ja", "##\x9bb"))
     text = record_text(record(input_ids=[2, 5, 6, 3]), vocabulary=vocabulary)
-    assert text.splitlines()[-1] == r"  [CLS] \x1b[2Ja\x9bb [SEP]"
+    assert text.splitlines()[-1] == r"  [CLS] \u001b[2Ja\u009bb [SEP]"
 
 
 def test_histograms_of_records(files):

@@ -125,18 +125,20 @@ def read_config(values: Mapping[str, Any], family: Family) -> BertConfig:
 
 def read_architecture(values: Mapping[str, Any], family: Family, *, ignore: Collection[str]) -> str:
     """Returns our model class for the class that config.json names, "" without one."""
-    check(
-        not values.get("auto_map") or "auto_map" in ignore,
-        f"{CONFIG} has an auto_map, which names code in the folder; this code never runs; to "
-        "ignore it: ignore=('auto_map',)",
-    )
     name = str(next(iter(values.get("architectures") or [""])))
     models = {name: model for model, name in transformers_classes(family).items()}
     models |= {"": "", f"{family.class_prefix}{NEXT_SENTENCE}": ""}
+    has_code = bool(values.get("auto_map")) and "auto_map" not in ignore
     check(
         name in models,
         f"{CONFIG} names the class {name}; if its weights are those of one of "
-        f"{', '.join(filter(None, models))}, write this name in its place",
+        f"{', '.join(filter(None, models))}, write this name in its place"
+        f"{' and remove auto_map' * has_code}",
+    )
+    check(
+        not has_code,
+        f"{CONFIG} has an auto_map, which names code in the folder; this code never runs; to "
+        "ignore it: ignore=('auto_map',)",
     )
     return models[name]
 

@@ -73,7 +73,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     named_model = read_architecture(values, family, ignore=ignore)
     prefix, stored = f"{family.prefix or family.kind}.", {}
     for name, tensor in stored_weights(path).items():  # old files have gamma and beta
-        name = name.replace(".LayerNorm.gamma", ".LayerNorm.weight")
+        name = name.removeprefix("module.").replace(".LayerNorm.gamma", ".LayerNorm.weight")
         stored[name.replace(".LayerNorm.beta", ".LayerNorm.bias").removeprefix(prefix)] = tensor
     unused = [name for name in stored if name in ignore]
     weights = {name: tensor for name, tensor in stored.items() if name not in unused}
