@@ -116,7 +116,7 @@ _NOT_PRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u206
 
 
 def printable(text: object) -> str:
-    r"""Returns a text as a terminal may print it: an escape character becomes "\u001b", as in JSON."""
+    r"""Returns a text as a terminal may print it: an escape character becomes "\u001b"."""
     return _NOT_PRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", str(text))
 
 
