@@ -34,7 +34,8 @@ assert keras.backend.backend() == "jax" and "tensorflow" not in sys.modules
 
 def weights(recomputes):
     keras.utils.set_random_seed(1)
-    model = BertClassifier(preset("tiny", vocab_size=200, hidden_dropout_rate=0.3), num_labels=3)
+    config = preset("tiny", vocab_size=200, num_layers=1, hidden_dropout_rate=0.3)
+    model = BertClassifier(config, num_labels=3)
     model.encoder.gradient_checkpointing = recomputes
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     inputs = {name: array for name, array in x.items() if name != "masked_lm_positions"}

@@ -98,14 +98,19 @@ def finished_run(tmp_path_factory):
     """A folder with records, a checkpoint and a run of RECIPE from it; and the run's output."""
     folder, printed = tmp_path_factory.mktemp("runs"), io.StringIO()
     write_checkpoint(checkpoint_of("BertPretrainer", step=3), folder / "start", format="google")
-    parts = {
-        "records": records_in(folder),
+    records_in(folder)
+    with contextlib.redirect_stdout(printed):
+        assert pretrain(RECIPE, **parts_of(folder)).scores["steps"] == 8
+    return folder, printed.getvalue()
+
+
+def parts_of(folder, **changes) -> dict:
+    """Returns the arguments of `pretrain` for the records, start and run in a folder."""
+    return {
+        "records": folder / "records",
         "output": folder / "run",
         "pretrained": folder / "start",
-    }
-    with contextlib.redirect_stdout(printed):
-        assert pretrain(RECIPE, **parts).scores["steps"] == 8
-    return folder, printed.getvalue()
+    } | changes
 
 
 def recipe(**changes) -> PretrainRecipe:
@@ -158,17 +163,12 @@ def test_a_continued_run_equals_single_training_steps(finished_run):
 def test_an_interrupted_run_continues_from_its_state(finished_run, tmp_path):
     """The run is interrupted at step 8, its last step, before this step is saved."""
     folder, _ = finished_run
-    parts = {
-        "records": folder / "records",
-        "output": tmp_path / "run",
-        "pretrained": folder / "start",
-    }
     shutil.copytree(folder / "run", tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "model")
     states = tmp_path / "run" / "checkpoints"
     for path in (tmp_path / "run" / "scores.json", *states.glob("step-8.*")):
         path.unlink()
-    pretrain(RECIPE, **parts)
+    pretrain(RECIPE, **parts_of(folder, output=tmp_path / "run"))
     resumed = weights(tmp_path / "run" / "model")
     for name, array in weights(folder / "run" / "model").items():
         np.testing.assert_array_equal(resumed[name], array, name)
@@ -256,10 +256,9 @@ def test_without_a_manifest_the_casing_is_that_of_the_checkpoint(records, tmp_pa
 
 def test_another_starting_checkpoint_is_refused(finished_run):
     folder, _ = finished_run
-    with pytest.raises(
-        InputError, match=r"with other settings or files \(start '.*start', now None"
-    ):
-        pretrain(RECIPE, records=folder / "records", output=folder / "run")
+    message = r"with other settings or files \(start '.*start', now None"
+    with pytest.raises(InputError, match=message):
+        pretrain(RECIPE, **parts_of(folder, pretrained=None))
 
 
 def test_changed_records_are_refused(finished_run, tmp_path):
@@ -272,28 +271,18 @@ def test_changed_records_are_refused(finished_run, tmp_path):
     (train,) = (tmp_path / "records").glob("train*")
     shutil.copy(train, train.with_name("train-2.tfrecord"))
     train.write_bytes(train.read_bytes() * 2)
-    parts = {
-        "records": tmp_path / "records",
-        "output": tmp_path / "run",
-        "pretrained": folder / "start",
-    }
     with pytest.raises(InputError, match=rf"the file {train.name}; the file train-2"):
-        pretrain(RECIPE, **parts)
+        pretrain(RECIPE, **parts_of(tmp_path, pretrained=folder / "start"))
 
 
 def test_a_run_that_another_process_writes_is_refused(finished_run):
     folder, _ = finished_run
-    parts = {
-        "records": folder / "records",
-        "output": folder / "run",
-        "pretrained": folder / "start",
-    }
     with (
         locked_folder(folder / "run"),
         pytest.raises(InputError, match=r"another process is writing"),
     ):
-        pretrain(RECIPE, **parts)
-    assert pretrain(RECIPE, **parts).scores["steps"] == 8
+        pretrain(RECIPE, **parts_of(folder))
+    assert pretrain(RECIPE, **parts_of(folder)).scores["steps"] == 8
 
 
 @pytest.mark.slow

@@ -13,13 +13,11 @@ from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, load_model
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.finetune import TaskRun, finetune
-from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from bert_keras.training.callbacks import ProgressBar
 from bert_keras.training.tensorboard import read_curves
 from tests.factories import tiny_config
 from tests.runs.test_continue import RECIPE, VOCABULARY, records_in, weights
@@ -47,14 +45,18 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(folder):
+def command(folder):
+    """The command of a run that trains the student, without a teacher."""
+    options = f"--records {folder}/records --from {folder}/student --output {folder}/run"
+    changes = "batch_size=4 num_steps=8 num_warmup_steps=2 learning_rate=1e-2 dropout_rate=0.1 "
+    changes += "steps_per_log=2 logs_per_checkpoint=2 optimizer=adamw schedule=linear"
+    return f"pretrain demo {options} --set {changes}"
+
+
+@pytest.fixture(scope="module")
+def run(folder, command):
     """The folder of a run in which the student was trained."""
-    options = f"--records {folder}/records --from {folder}/student --teacher {folder}/teacher"
-    changes = ("batch_size=4", "num_steps=8", "num_warmup_steps=2", "learning_rate=1e-2",
-               "dropout_rate=0.1", "steps_per_log=2", "logs_per_checkpoint=2",
-               "optimizer=adamw", "schedule=linear", "temperature=1.5", "alpha_soft=4")  # fmt: skip
-    command = f"pretrain demo {options} --output {folder}/run --set {' '.join(changes)}"
-    assert main(command.split()) == 0
+    assert main(f"{command} temperature=1.5 alpha_soft=4 --teacher {folder}/teacher".split()) == 0
     return folder / "run"
 
 
@@ -83,36 +85,10 @@ def test_a_run_saves_only_the_student(folder, run):
 
 
 @pytest.mark.slow
-def test_an_interrupted_distillation_continues(folder, run, tmp_path, monkeypatch):
-    distillation = dataclasses.replace(
-        Distillation.of_pretraining(folder / "teacher"), temperature=1.5, alpha_soft=4.0
-    )
-    recipe = dataclasses.replace(
-        RECIPE, size="tiny", dropout_rate=0.1, initializer_stddev=0.08, num_steps=8
-    )
-    arguments = {
-        "records": folder / "records",
-        "start": folder / "student",
-        "teacher": distillation,
-    }
-
-    def kill(self, epoch, logs=None):
-        if int(self.model.optimizer.iterations) == 6:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ProgressBar, "on_epoch_end", kill)
-        with pytest.raises(KeyboardInterrupt):
-            pretrain(recipe, output=tmp_path / "run", **arguments)
-    assert (tmp_path / "run" / "checkpoints" / "step-4.npz").is_file()
-    pretrain(recipe, output=tmp_path / "run", **arguments)
-    resumed = weights(tmp_path / "run" / "model")
-    for name, array in weights(run / "model").items():
-        np.testing.assert_array_equal(resumed[name], array, name)
-    with pytest.raises(
-        InputError, match=r"a run with other settings or files \(distillation.teacher '.*', now"
-    ):
-        pretrain(recipe, output=tmp_path / "run", **{**arguments, "teacher": None})
+def test_a_run_without_its_teacher_is_refused(run, command, capsys):
+    assert main(command.split()) == 2
+    error = capsys.readouterr().err
+    assert f"{run} contains a run with other settings or files (distillation.teacher" in error
 
 
 def test_unsuitable_teachers_of_pretraining_are_refused(folder, tmp_path):
