@@ -439,7 +439,7 @@ ROWS = (losses_and_metrics, optimizers, several_outputs, kinds_of_data, stored)
 ROWS += (callbacks, checkpoints, backup, own_steps, batches, copies, again, frozen, lora)
 ROWS += (layers_of_a_subclass, summaries, export, xla, mixed)
 CHECKS |= {each.__name__: each for each in ROWS}
-FAST = ("class_weight", "frozen", "lora", "layers_of_a_subclass", "summaries", "batches")
+FAST = ("class_weight", "frozen", "layers_of_a_subclass", "summaries", "batches")
 UNDER_JAX = ("class_weight", "validation_split", "losses_and_metrics", "frozen", "checkpoints")
 UNDER_JAX += ("layers_of_a_subclass", "stored")
 

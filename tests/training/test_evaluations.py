@@ -58,7 +58,11 @@ def test_the_first_of_the_best_epochs_is_kept(whole):
 
 @pytest.mark.parametrize(
     ("scores", "patience", "best", "last"),
-    [(SCORES, 1, 8, 12), (SCORES, 2, 8, 16), ([math.nan, 0.1, math.nan, 0.0], 0, 8, 16)],
+    [
+        (SCORES, 1, 8, 12),
+        pytest.param(SCORES, 2, 8, 16, marks=pytest.mark.slow),
+        ([math.nan, 0.1, math.nan, 0.0], 0, 8, 16),
+    ],
 )
 def test_patience_ends_the_training_and_nan_is_the_worst_score(
     tmp_path, scores, patience, best, last
@@ -81,7 +85,9 @@ def test_a_resumed_run_continues_its_history(whole, tmp_path):
     assert_same(values(rest), last)
 
 
-@pytest.mark.parametrize("file", ["evaluations.json", "best.npz"])
+@pytest.mark.parametrize(
+    "file", ["best.npz", pytest.param("evaluations.json", marks=pytest.mark.slow)]
+)
 def test_a_missing_file_is_refused(tmp_path, file):
     train(compiled(), tmp_path, num_steps=8)
     (tmp_path / file).unlink()
