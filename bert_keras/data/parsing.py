@@ -48,7 +48,8 @@ class RecordParser:
         for name, length in self._lengths.items():
             is_float, limit = feature_kind(name) == FLOATS, self._limits[name]
             array = (_floats if is_float else _integers)([row[name] for row in rows], length)
-            if array is None or not (array.min() >= 0 and array.max() < limit):
+            # A negative integer has more bytes than `_integers` takes.
+            if array is None or not array.max() < limit or (is_float and array.min() < 0):
                 raise ValueError(f"{name} is not {counted(length, 'number')} from 0 to {limit - 1}")
             features[name] = array.astype("float32" if is_float else "int32", copy=False)
         return features
