@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from filelock import FileLock, Timeout
 
@@ -131,11 +131,12 @@ def check_output(path: StrPath, *, suffix: str = "") -> None:
     if is_stdout(path):
         return
     check(os.fspath(path).endswith(suffix), f"{path}: expected a name that ends in {suffix}")
-    what = "a folder" if os.path.isdir(path) else "no regular file"
-    is_free = os.path.isfile(path) or not os.path.exists(path)
+    target = Path(os.path.realpath(path))
+    what = "a folder" if target.is_dir() else "no regular file"
+    is_free = target.is_file() or not os.path.lexists(target)
     check(is_free, f"{path} is {what}; name a file to write")
-    check(len(os.fsencode(Path(path).name)) < 240, f"{path} is too long; choose a shorter name")
-    check_parent(path)
+    check(len(os.fsencode(target.name)) < 240, f"{path} is too long; choose a shorter name")
+    check_parent(target)
 
 
 def check_parent(path: StrPath) -> None:
@@ -149,13 +150,15 @@ def check_parent(path: StrPath) -> None:
 def refuse_existing(path: StrPath) -> None:
     """Raises InputError if `path` exists and is no empty folder: no result is overwritten.
 
-    A mount point or the working directory cannot be replaced either.
+    A mount point or the working directory cannot be replaced either, and the parent of `path` must
+    be a folder that is writable.
     """
     path = Path(path)
     is_fixed = path.is_dir() and (os.path.ismount(path) or path.samefile(os.curdir))
     check(not is_fixed, f"{path} cannot be replaced; name a new folder in it")
     if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         raise InputError(f"{path} exists already; choose another name or remove it first")
+    check_parent(path)
 
 
 @contextlib.contextmanager
@@ -188,6 +191,11 @@ def locked_folder(folder: Path, *, output: StrPath | None = None) -> Iterator[No
 def is_stdout(path: StrPath) -> bool:
     """Returns whether `path` names the standard output: "-" or "/dev/stdout"."""
     return os.fspath(path) in ("-", "/dev/stdout")
+
+
+def messages_beside(path: StrPath | None) -> TextIO:
+    """Returns the stream for messages of a command that writes `path`, which may be stdout."""
+    return sys.stderr if path and is_stdout(path) else sys.stdout
 
 
 @contextlib.contextmanager
@@ -241,7 +249,8 @@ def atomic_folder(path: StrPath) -> Iterator[Path]:
     """
     path = Path(path)
     folder, name = os.path.split(os.path.abspath(path))
-    with _partial_folder(path, Path(folder, f".{name}.part")) as partial:
+    partial = Path(folder, f".{name}.part")
+    with _partial_folder(path, partial, result=partial):
         try:
             for each in partial.iterdir():
                 if each.name != LOCK:
@@ -253,35 +262,37 @@ def atomic_folder(path: StrPath) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def resumed_folder(path: StrPath) -> Iterator[Path]:
-    """Yields the folder PATH.partial, which is renamed to `path` if the block succeeds.
+def resumed_folder(path: StrPath) -> Iterator[tuple[Path, Path]]:
+    """Yields PATH.partial/work and PATH.partial/result; the block creates both folders.
 
-    Otherwise it remains, and the next run continues in it. Only an InputError in the run that
-    created the folder deletes it.
+    If the block succeeds, the second one becomes `path`, and PATH.partial is deleted. Otherwise it
+    remains, and the next run continues in it. Only an InputError in the run that created it deletes
+    it.
 
     Raises:
         InputError: `path` is a file or a folder with contents, or another process writes it.
     """
     path = Path(path)
     partial = Path(f"{os.path.abspath(path)}.partial")
-    existed = partial.exists()
+    existed, result = partial.exists(), partial / "result"
     try:
-        with _partial_folder(path, partial):
-            yield partial
+        with _partial_folder(path, partial, result=result):
+            yield partial / "work", result
     except InputError:
         if not existed:
             shutil.rmtree(partial, ignore_errors=True)
         raise
+    shutil.rmtree(partial, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _partial_folder(path: Path, partial: Path) -> Iterator[Path]:
-    """Creates and locks `partial`, and renames it to `path` if the block succeeds."""
+def _partial_folder(path: Path, partial: Path, *, result: Path) -> Iterator[Path]:
+    """Creates and locks `partial`, and renames `result` to `path` if the block succeeds."""
+    path = Path(os.path.abspath(path))  # "new/.." is a folder that exists
     refuse_existing(path)
-    check_parent(path)
     partial.mkdir(parents=True, exist_ok=True)
     with _locked(partial / LOCK, output=path):
         yield partial
         (partial / LOCK).unlink()
         refuse_existing(path)
-        os.replace(partial, path)
+        os.replace(result, path)

@@ -12,6 +12,7 @@ from bert_keras.files import (
     check_output,
     existing_file,
     locked_folder,
+    messages_beside,
     readable_size,
     resumed_folder,
     text_lines,
@@ -55,6 +56,8 @@ def test_a_file_behind_a_link_is_replaced_and_the_standard_output_written(tmp_pa
     assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == "new"
     for path in ("-", "/dev/stdout"):
         write_text(path, "written")
+        assert messages_beside(path) is sys.stderr
+    assert messages_beside("file") is messages_beside(None) is sys.stdout
     assert capfdbinary.readouterr().out == b"writtenwritten"
     assert names(tmp_path) == ["file", "link"] and not Path("-").exists()
 
@@ -62,7 +65,8 @@ def test_a_file_behind_a_link_is_replaced_and_the_standard_output_written(tmp_pa
 def test_devices_are_never_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")
-    for path in (tmp_path / "pipe", tmp_path / "link", "/dev/null"):
+    (tmp_path / "loop").symlink_to("loop")
+    for path in (tmp_path / "pipe", tmp_path / "link", tmp_path / "loop", "/dev/null"):
         with pytest.raises(InputError, match="no regular file"):
             write_text(path, "text")
     assert (tmp_path / "pipe").is_fifo() and not Path("/dev/null").is_file()
@@ -73,10 +77,21 @@ def test_impossible_paths_are_refused_before_anything_is_written(tmp_path, write
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "mine").touch()
-    for path in ("file/new", "file/deep/new", "folder"):
+    (tmp_path / "link").symlink_to("file/new")
+    for path in ("file/new", "file/deep/new", "folder", "new/..", "link"):
         with pytest.raises(InputError), write(tmp_path / path):
             pytest.fail("the path is not refused")
-    assert names(tmp_path) == ["file", "folder"] and names(tmp_path / "folder") == ["mine"]
+    assert names(tmp_path) == ["file", "folder", "link"]
+    assert names(tmp_path / "folder") == ["mine"]
+
+
+@pytest.mark.parametrize("write", [atomic_folder, resumed_folder])
+def test_a_mount_point_is_refused_at_once(tmp_path, monkeypatch, write):
+    (tmp_path / "volume").mkdir()
+    monkeypatch.setattr("os.path.ismount", lambda path: path == tmp_path / "volume")
+    with pytest.raises(InputError, match="name a new folder in it"), write(tmp_path / "volume"):
+        pytest.fail("the path is not refused")
+    assert not names(tmp_path / "volume") and names(tmp_path) == ["volume"]
 
 
 def test_an_output_path_is_checked_without_writing(tmp_path, monkeypatch):
@@ -109,14 +124,15 @@ def test_a_folder_is_written_completely_or_not_at_all(tmp_path):
 
 
 def test_a_resumed_folder_is_continued_until_it_is_complete(tmp_path):
-    with pytest.raises(KeyboardInterrupt), resumed_folder(tmp_path / "a") as folder:
-        (folder / "done").write_text("1")
+    with pytest.raises(KeyboardInterrupt), resumed_folder(tmp_path / "a") as (work, _):
+        work.mkdir()
         raise KeyboardInterrupt
     assert names(tmp_path) == ["a.partial"]
     with pytest.raises(InputError, match="wrong"), resumed_folder(tmp_path / "a"):
         raise InputError("wrong")
-    with resumed_folder(tmp_path / "a") as folder:
-        assert (folder / "done").read_text() == "1"
+    with resumed_folder(tmp_path / "a") as (work, result):
+        work.rename(result)
+        (result / "done").touch()
     assert names(tmp_path) == ["a"] and names(tmp_path / "a") == ["done"]
 
 
@@ -151,10 +167,10 @@ with atomic_folder(sys.argv[1] + "/folder") as folder, atomic_file(sys.argv[1] +
 
 
 def test_two_runs_cannot_write_one_folder(tmp_path):
-    with resumed_folder(tmp_path / "a"):
+    with resumed_folder(tmp_path / "a") as (_, result):
         with pytest.raises(InputError, match="another process"), resumed_folder(tmp_path / "a"):
             pass
-        assert (tmp_path / "a.partial").is_dir()
+        result.mkdir()
     with locked_folder(tmp_path):
         with pytest.raises(InputError, match="another process"), locked_folder(tmp_path):
             pass

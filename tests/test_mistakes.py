@@ -177,9 +177,11 @@ MISTAKES = {
     "prompt": ("embed sentences --data words.txt --output new.npy --prompt query", "query"),
     "output of predict": (PREDICT + " --output full", "full"),
     "submission": (PREDICT + " --submission new.zip", "AX.tsv"),
+    "submission that is a folder": (PREDICT + " --submission full", "full is a folder"),
     "format": ("convert classifier new --format pytorch", "pytorch"),
     "source": ("convert none new", "none"),
     "destination": ("convert classifier full", "full"),
+    "destination that is fixed": ("convert no-config .", "name a new folder"),
     "remote source": ("convert gs://bucket/model new", "gs://bucket/model"),
     "file as a source": ("convert train.tsv new", "train.tsv"),
     "name of a part": (

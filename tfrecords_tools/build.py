@@ -77,21 +77,22 @@ def build(
     for folder in filter(os.path.isdir, corpus):
         is_inside = Path(folder).resolve() in Path(output).resolve().parents
         check(not is_inside, f"{output} is in {folder}, a folder of the corpus; choose another")
-    paths = files(corpus)
-    with resumed_folder(output) as folder, Workers(workers) as pool:
-        work = folder / "work"
+    # A glob may match the folder of an interrupted run.
+    partial = Path(f"{os.path.abspath(output)}.partial").resolve()
+    paths = [path for path in files(corpus) if partial not in Path(path).resolve().parents]
+    with resumed_folder(output) as (work, folder), Workers(workers) as pool:
         head = _checked_head(work, paths, settings, vocabulary)
-        if not (folder / MANIFEST).exists():
-            if isinstance(settings, GoogleSettings):
-                entries = write_google(paths, vocabulary=vocabulary, settings=settings, work=work)
-            else:
-                entries = _splits(work, paths, settings, vocabulary, pool)
-            manifest = {**head, **entries}
-            for name in shards_of(manifest):
-                os.replace(work / name, folder / name)
-            for name, text in folder_files(manifest, vocabulary).items():
-                write_text(folder / name, text)
-        shutil.rmtree(work, ignore_errors=True)
+        if isinstance(settings, GoogleSettings):
+            entries = write_google(paths, vocabulary=vocabulary, settings=settings, work=work)
+        else:
+            entries = _splits(work, paths, settings, vocabulary, pool)
+        manifest = {**head, **entries}
+        shutil.rmtree(folder, ignore_errors=True)  # of a run that ended here
+        folder.mkdir()
+        for name in shards_of(manifest):
+            os.replace(work / name, folder / name)
+        for name, text in folder_files(manifest, vocabulary).items():
+            write_text(folder / name, text)
         return json_object(folder / MANIFEST)
 
 
@@ -99,11 +100,13 @@ def _checked_head(
     work: Path, paths: Sequence[str], settings: Settings, vocabulary: Vocabulary
 ) -> dict[str, Any]:
     """Returns the head of the manifest and stores it, or compares it with that of the first run."""
-    folder, plan = work.parent, work / "plan.json"
+    plan = work / "plan.json"
     inputs = list(map(digest, tqdm(paths, desc="read inputs", unit=" file")))
     head = manifest_head(settings, vocabulary, inputs)
-    if begun := next((path for path in (plan, folder / MANIFEST) if path.exists()), None):
-        expect_same(json_object(begun), head, folder=folder)
+    if plan.exists():
+        expect_same(plan, head, folder=work.parent)
+    else:
+        shutil.rmtree(work, ignore_errors=True)  # of unknown arguments
     work.mkdir(exist_ok=True)
     write_json(plan, head)
     return head

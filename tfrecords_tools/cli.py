@@ -11,7 +11,13 @@ from typing import Any
 from bert_keras.arguments import Parser, one_of
 from bert_keras.data.masking import REPLACEMENTS
 from bert_keras.errors import InputError, check, counted, printable, run_command
-from bert_keras.files import check_output, refuse_existing, write_text
+from bert_keras.files import (
+    check_output,
+    is_stdout,
+    messages_beside,
+    refuse_existing,
+    write_text,
+)
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
 from tfrecords_tools.manifest import records_vocabulary
 from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
@@ -141,10 +147,11 @@ def vocab(options: dict[str, Any]) -> None:
 
     output, model = options["output"], options.get("model_type", "wordpiece")
     check_output(output)
-    refuse_existing(output)
+    if not is_stdout(output):
+        refuse_existing(output)
     is_wordpiece, size = model == "wordpiece", options.get("size", 30000)
     expected = "vocab.txt" if is_wordpiece else "tokenizer.json"
-    is_named = is_wordpiece != output.endswith(".json")
+    is_named = is_stdout(output) or is_wordpiece != output.endswith(".json")
     check(is_named, f"{output} does not fit --model-type {model}; name it {expected}")
     vocabulary = train_vocabulary(
         options["files"],
@@ -159,7 +166,8 @@ def vocab(options: dict[str, Any]) -> None:
     )
     write_text(output, vocabulary_file(vocabulary)[1])
     fewer = "" if len(vocabulary) == size else "; the corpus provides no more"
-    print(f"{output}: {len(vocabulary):,} of {size:,} tokens{fewer}")
+    counts = f"{output}: {len(vocabulary):,} of {size:,} tokens{fewer}"
+    print(counts, file=messages_beside(output))
 
 
 def build(options: dict[str, Any]) -> None:

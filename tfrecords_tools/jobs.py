@@ -1,9 +1,11 @@
 """Runs jobs in one or several processes and keeps a receipt of each, so that a run can continue.
 
-The receipt of a job, OUTPUT.json beside its output, holds what it returned and the size of each
-file that it wrote. A job whose receipt fits its files is not run again.
+The receipt of a job, OUTPUT.json beside its output, holds what it returned, the SHA-256 of each
+file that it wrote, and its own. A job whose receipt fits its files is not run again.
 """
 
+import hashlib
+import json
 import os
 import shutil
 import threading
@@ -20,7 +22,7 @@ from typing import Any, Protocol, TypeVar
 from tqdm import tqdm
 
 from bert_keras.errors import check
-from bert_keras.files import json_object, write_json
+from bert_keras.files import file_sha256, json_object, write_json
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -108,15 +110,16 @@ class Workers:
 def result_of(output: Path) -> dict[str, Any] | None:
     """Returns what the job of `output` returned, or None without a receipt that fits the files."""
     try:
-        result, sizes = json_object(_receipt(output)).values()
-        return result if sizes == _sizes_of(output) else None
-    except (OSError, ValueError):
+        receipt = json_object(_receipt(output))
+        result = receipt["result"]
+        return result if receipt == _receipt_of(output, result) else None
+    except (OSError, ValueError, KeyError):
         return None
 
 
 def write_receipt(output: Path, result: dict[str, Any]) -> dict[str, Any]:
     """Writes the receipt of a complete output and returns the result."""
-    write_json(_receipt(output), {"result": result, "sizes": _sizes_of(output)})
+    write_json(_receipt(output), _receipt_of(output, result))
     return result
 
 
@@ -129,10 +132,11 @@ def _receipt(output: Path) -> Path:
     return output.with_name(f"{output.name}.json")
 
 
-def _sizes_of(output: Path) -> dict[str, int]:
-    """Returns the size of each file of an output by its name."""
+def _receipt_of(output: Path, result: dict[str, Any]) -> dict[str, Any]:
+    """Returns the content of the receipt of an output."""
     files = output.iterdir() if output.is_dir() else [output]
-    return {path.name: path.stat().st_size for path in files}
+    receipt = {"result": result, "files": {path.name: file_sha256(path) for path in sorted(files)}}
+    return {**receipt, "sha256": hashlib.sha256(json.dumps(receipt).encode()).hexdigest()}
 
 
 def _start_worker(parent: Connection) -> None:

@@ -95,20 +95,23 @@ def manifest_head(settings: Settings, vocabulary: Vocabulary, inputs: Sequence[d
     }
 
 
-def expect_same(begun: Mapping[str, Any], head: Mapping[str, Any], *, folder: Path) -> None:
-    """Raises InputError for the first value of `head` that differs in a build that was begun."""
-    before, now = (
-        {
-            "format": each["format"],
-            "compat": each["compat"],
-            **each["settings"],
-            **each["versions"],
-            "vocabulary": each["vocabulary"]["sha256"],
-            **{f"the SHA-256 of {entry['path']}": entry["sha256"] for entry in each["inputs"]},
-            "the order of the files": [entry["path"] for entry in each["inputs"]],
-        }
-        for each in (begun, head)
-    )
+def expect_same(plan: Path, head: Mapping[str, Any], *, folder: Path) -> None:
+    """Raises InputError for the first value of `head` that differs in the `plan` of a build."""
+    try:
+        before, now = (
+            {
+                "format": each["format"],
+                "compat": each["compat"],
+                **each["settings"],
+                **each["versions"],
+                "vocabulary": each["vocabulary"]["sha256"],
+                **{f"the SHA-256 of {entry['path']}": entry["sha256"] for entry in each["inputs"]},
+                "the order of the files": [entry["path"] for entry in each["inputs"]],
+            }
+            for each in (json_object(plan), head)
+        )
+    except (InputError, KeyError, TypeError) as error:
+        raise InputError(f"{plan} is damaged; remove {folder} to start again") from error
     for name in [*now, *before]:
         check(
             now.get(name) == before.get(name),

@@ -14,6 +14,7 @@ from bert_keras.checkpoints.pretrained import LoadReport, build_model, checkpoin
 from bert_keras.checkpoints.tensors import StoredTensor, of_array
 from bert_keras.errors import InputError, check, check_name, counted, listed
 from bert_keras.families import FAMILIES, family_of
+from bert_keras.files import refuse_existing
 from bert_keras.models import MODELS
 from bert_keras.models.replaced_tokens import generator_config, generator_size
 from bert_keras.text.google_words import google_words
@@ -75,6 +76,7 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
     print(convert("film-critic", "film-critic-huggingface", format="huggingface"))
     ```
     """
+    refuse_existing(destination)
     checkpoint = open_checkpoint(source, ignore=ignore, pad_vocabulary=pad_vocabulary)
     if model is not None:
         checkpoint = part_of(checkpoint, model)

@@ -8,7 +8,7 @@ from shlex import quote
 
 from bert_keras.cli.program import MODEL, command, flag, option, required, start_keras
 from bert_keras.errors import check, import_tensorflow, printable
-from bert_keras.files import atomic_folder, check_output, text_lines
+from bert_keras.files import atomic_folder, check_output, messages_beside, text_lines
 from bert_keras.renamed import warn_renamed
 
 FORMATS = ("bert-keras", "google", "huggingface", "sentence-transformers")
@@ -73,7 +73,7 @@ def inspect(options: argparse.Namespace) -> None:
     from bert_keras.reports.inspection import inspect_texts
 
     inspect_texts(options.model, options.texts, output=options.output, num_tokens=options.top_k)
-    print(f"page: {options.output}")
+    print(f"page: {options.output}", file=messages_beside(options.output))
 
 
 @command(

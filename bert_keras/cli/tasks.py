@@ -1,14 +1,15 @@
 """Defines the commands that score and apply models: evaluate, predict and embed."""
 
 import argparse
+import contextlib
 import json
 import os
-import sys
 
 from bert_keras.arguments import one_of
 from bert_keras.cli.program import MODEL, command, flag, option, required, start_keras
 from bert_keras.downstream.names import task_names
 from bert_keras.errors import check, counted, printable
+from bert_keras.files import check_output, messages_beside
 
 TASK = option(
     "--task",
@@ -52,12 +53,13 @@ def evaluate(options: argparse.Namespace) -> None:
         report=options.report,
         changes=options.changes,
     )
-    if options.json:
-        print(json.dumps(scores, indent=2))
-        return
-    print_table(scores)
-    if options.report:
-        print(f"report: {options.report}")
+    with contextlib.redirect_stdout(messages_beside(options.report)):
+        if options.json:
+            print(json.dumps(scores, indent=2))
+            return
+        print_table(scores)
+        if options.report:
+            print(f"report: {options.report}")
 
 
 @command(
@@ -95,12 +97,12 @@ def predict(options: argparse.Namespace) -> None:
             print(printable("\n".join(lines(found))))
         return
     from bert_keras.downstream.glue import check_submission, submission_zip
-    from bert_keras.files import check_output, is_stdout
     from bert_keras.runs.evaluate import model_predictions
 
     check_output(options.output)
     folder, file = os.path.split(os.path.abspath(options.output))
     if options.submission:
+        check_output(options.submission)
         check_submission(folder, new=file)
     result = model_predictions(
         options.model,
@@ -111,7 +113,7 @@ def predict(options: argparse.Namespace) -> None:
     )
     result.write(options.output)
     counts = f"{counted(len(result.examples), 'prediction')}: {options.output}"
-    print(counts, file=sys.stderr if is_stdout(options.output) else None)
+    print(counts, file=messages_beside(options.output))
     if options.submission:
         submission_zip(folder, options.submission)
         print(options.submission)

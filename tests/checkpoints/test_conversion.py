@@ -64,6 +64,7 @@ def test_a_part_of_a_model(tmp_path, capsys):
     absent = {"next_sentence/dense/bias", "next_sentence/dense/kernel"}
     assert {*original.tensors} - {*part.tensors} == absent
     assert {*part.state.momentums} == {*part.tensors}
+    command[2] = f"{tmp_path}/span"
     assert main([*command, "BertQuestionAnswering"]) == 2
     assert "span" in capsys.readouterr().err
 

@@ -21,6 +21,8 @@ def run(*arguments, workers=1):
 def test_from_text_to_records_and_back(corpus, tmp_path, capsys):
     assert run("vocab", *corpus, "--output", tmp_path / "v.txt", "--size", 5000) == 0
     assert "of 5,000 tokens; the corpus provides no more" in capsys.readouterr().out
+    assert run("vocab", *corpus, "--output", "-", "--size", 5000) == 0
+    assert capsys.readouterr().out == (tmp_path / "v.txt").read_text()
     build = ["build", *corpus, "--vocab", tmp_path / "v.txt", "--output", tmp_path / "records"]
     options = ["--held-out", 0.3, "--max-length", 32, "--shards", 1, "--seed", 3]
     assert run(*build, *options, workers=2) == 0

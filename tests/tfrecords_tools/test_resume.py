@@ -4,7 +4,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -87,27 +86,23 @@ def test_a_build_that_is_killed_repeatedly_writes_the_same_bytes(
     with subprocess.Popen(
         program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     ) as builds:
-        while num_kills < 100:
+        while not (tmp_path / "killed").exists():
             builds.stdin.write(f"{7 + num_kills}\n")
             status = int(builds.stdout.readline())
-            if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
-                break
-            num_kills += 1
-            assert not (tmp_path / "killed").exists()
+            num_kills += os.WIFSIGNALED(status)
+            assert num_kills < 100 and (os.WIFSIGNALED(status) or status == 0)
             receipts = {path.with_suffix(""): path for path in work.glob("*.tfrecord.json")}
             for shard, stat in finished.items():
                 assert not shard.exists() or stamp(shard) == stat, "a shard was written again"
             finished = {shard: stamp(shard) for shard in receipts if shard.exists()}
         builds.stdin.close()
-    assert status == 0
     assert num_kills > 4
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
-    assert not (tmp_path / "killed.partial").exists()
 
 
-@pytest.fixture
-def stopped(corpus, vocabulary, tmp_path, monkeypatch, small_units):
-    """Stops a build before it removes its work files; gives what goes on with it."""
+@pytest.fixture(params=["folder_files", "json_object"])
+def stopped(corpus, vocabulary, tmp_path, monkeypatch, small_units, request):
+    """Stops a build before it writes the manifest, or at its end; gives what goes on with it."""
 
     def going_on(*, files=corpus, vocabulary=vocabulary, settings=SETTINGS, output="records"):
         output = tmp_path / output
@@ -117,7 +112,7 @@ def stopped(corpus, vocabulary, tmp_path, monkeypatch, small_units):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(building, "folder_files", interrupted)
+        patch.setattr(building, request.param, interrupted)
         going_on()
     return going_on
 
@@ -142,11 +137,12 @@ def test_other_settings_files_texts_or_vocabularies_are_refused(
         stopped()
     assert sorted((tmp_path / "records.partial").rglob("*")) == before
     corpus[1].write_text(text)  # at another time
-    assert stopped()["splits"]["train"]["records"]
+    assert stopped(files=[f"{tmp_path}/*"])["splits"]["train"]["records"]
 
 
 DAMAGE = {
     "cut": lambda path, data: path.write_bytes(data[: len(data) // 2]),
+    "flipped": lambda path, data: path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]),
     "empty": lambda path, data: path.write_bytes(b""),
     "removed": lambda path, data: path.unlink(),
 }
@@ -160,8 +156,8 @@ def test_a_damaged_file_of_an_interrupted_build_is_made_again_or_refused(stopped
     stopped(output="other")
     expected = contents(tmp_path / "other")
     damaged = [path for path in sorted(backup.rglob("*")) if path.is_file()]
-    assert len(damaged) > 20 and not any("pickle" in path.name for path in damaged)
-    for path in draw.sample(damaged, 8) + list(backup.rglob("plan.json")):
+    assert len(damaged) > 6 and not any("pickle" in path.name for path in damaged)
+    for path in draw.sample(damaged, 6) + list(backup.rglob("plan.json")):
         shutil.rmtree(partial, ignore_errors=True)
         shutil.copytree(backup, partial)
         if path.stat().st_size:
@@ -169,7 +165,7 @@ def test_a_damaged_file_of_an_interrupted_build_is_made_again_or_refused(stopped
         try:
             stopped()
         except InputError:
-            assert path.name in ("plan.json", ".lock")
+            assert path.name == "plan.json"
         else:
             assert contents(tmp_path / "records") == expected, path
             shutil.rmtree(tmp_path / "records")

@@ -64,7 +64,8 @@ def _files_of(pattern: str) -> list[str]:
     find = _remote_matches if is_remote(pattern) else _local_matches
     paths: dict[str, None] = {}  # ** matches folders and the files in them
     for match, found in find(pattern):
-        check(found, f"{match} is a folder without files; expected text files in it")
+        is_usable = found or match != pattern  # a glob may match empty folders
+        check(is_usable, f"{match} is a folder without files; expected text files in it")
         paths |= dict.fromkeys(sorted(found))
     problem = "matches no file" if glob.has_magic(pattern) else "does not exist"
     check(paths, f"{pattern} {problem}; expected a file, a folder or a glob of text")
