@@ -2,7 +2,6 @@
 
 import dataclasses
 import random
-from itertools import chain
 
 import numpy as np
 import pytest
@@ -10,12 +9,9 @@ import tensorflow as tf
 
 from bert_keras.config import ModelMetadata
 from bert_keras.downstream.batches import Predictor
-from bert_keras.downstream.ner import tags as scoring
-from bert_keras.downstream.ner.tags import Sentence
+from bert_keras.downstream.ner.tags import Sentence, bio_tag, entities
 from bert_keras.downstream.ner.task import NER_TASK
 from bert_keras.exporting.export import export
-from bert_keras.exporting.signatures.token_classifier import bio_tag, entities
-from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertTokenClassifier
 from bert_keras.text.google_words import google_words
@@ -24,14 +20,16 @@ from tests.factories import assert_served, letter_vocabulary, tiny_config, with_
 
 VOCABULARY = letter_vocabulary("the", "北", "京", "ß", "😀")
 TOKENIZER = WordPieceTokenizer(VOCABULARY)
-LABELS = ("O", "B-LOC", "B-PER", "I-LOC", "I-PER")
+LABELS = ("O", "B-LOC", "I-LOC", "PER", "I-a-b")
 TASK = dataclasses.replace(NER_TASK, max_length=24, labels=LABELS)
+RNG = random.Random(1)
 TEXTS = [
     "It was Zoe\u0308, in Cafe\u0301 北京 ß 😀 I\u0307\u200b!",
     "",
     "Jose\u0301 said, 'in 1984', " * 12,
     "\u00a0 the \x00\ufffd end\u0301\n",
     " ".join(str(number * number) for number in range(150)),
+    *("".join(RNG.choices(["aa\u0301 ", "b, ", "ca"], k=RNG.randrange(9))) for _ in range(99)),
 ]
 
 
@@ -66,7 +64,7 @@ def offline(model, texts):
     return [
         [
             (min(row[first].indices), max(row[after - 1].indices) + 1, kind)
-            for first, after, kind in (scoring.entities(next(tags)) if row else ())
+            for first, after, kind in (entities([*map(bio_tag, next(tags))]) if row else ())
         ]
         for row in words
     ]
@@ -105,7 +103,7 @@ def test_entities_equal_those_of_evaluation(model, folder, assert_frozen):
     model.tokenizer = TOKENIZER
     assert_served(together, model.predict(TEXTS))
     expected = offline(model, TEXTS)
-    assert sum(map(len, expected)) > 20
+    assert sum(map(len, expected)) > 99
     assert_entities_are(together, TEXTS, expected)
     assert_entities_are(single, TEXTS[:1], expected[:1])
     assert len(empty) == 5 and all(each == [[], []] for each in empty.values())
@@ -115,52 +113,6 @@ def test_entities_equal_those_of_evaluation(model, folder, assert_frozen):
     np.testing.assert_allclose(tensors["probabilities"], probabilities, atol=1e-5)
     assert tensors["label_ids"] == probabilities.argmax(axis=-1).tolist()
     assert tensors["label_names"] == [list(LABELS)] * 2
-
-
-@pytest.fixture(scope="module")
-def reader(tmp_path_factory):
-    file = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-    VOCABULARY.save(file)
-    return TextToInputs(file, lowercase=True, max_length=9)
-
-
-def first_tokens_of(encoded) -> list[int]:
-    return [index for index, token in enumerate(encoded.tokens) if not token.startswith("##")]
-
-
-KINDS = ("O", "B-PER", "I-PER", "I-LOC", "B-LOC", "PER", "MISC", "B-a-b", "I-a-b")
-
-
-def test_entities_equal_those_of_the_scorer(reader):
-    rng = random.Random(1)
-    texts = ["".join(rng.choices(["aa\u0301 ", "b, ", "ca"], k=rng.randrange(9)))
-             for _ in range(200)]  # fmt: skip
-    tokens = TOKENIZER.encode_batch(texts)
-    words = [*map(first_tokens_of, tokens)]
-    label_ids = [[rng.choice(range(len(KINDS))) for _ in each] for each in words]
-    scores = [[rng.random() for _ in each] for each in words]
-    outputs = entities(
-        tf.constant([*chain(*label_ids)], tf.int32),
-        tf.constant([*chain(*scores)], tf.float32),
-        tokens=reader.word_tokens(tf.constant(texts)),
-        labels=KINDS,
-    )
-    outputs = {name: each.numpy() for name, each in outputs.items()}
-    for row, text in enumerate(texts):
-        expected = list(scoring.entities([bio_tag(KINDS[each]) for each in label_ids[row]]))
-        for column, (first, after, kind) in enumerate(expected):
-            start, end = outputs["starts"][row, column], outputs["ends"][row, column]
-            last = [*words[row], len(tokens[row].ids)][after] - 1
-            assert start == tokens[row].offsets[words[row][first]][0]
-            assert end - tokens[row].offsets[last][1] in (0, 1)  # a combining mark
-            assert end == len(text) or text[end] != "\u0301"
-            assert outputs["entities"][row, column] == text[start:end].encode()
-            assert outputs["labels"][row, column] == kind.encode()
-            score = outputs["scores"][row, column]
-            np.testing.assert_allclose(score, np.mean(scores[row][first:after]), rtol=1e-5)
-        padding = {name: each[row, len(expected) :].tolist() for name, each in outputs.items()}
-        assert not any(map(any, (padding["entities"], padding["labels"], padding["scores"])))
-        assert set(padding["starts"]) | set(padding["ends"]) <= {-1}
 
 
 def test_labels_without_prefixes_are_inside_tags():
