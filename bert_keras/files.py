@@ -125,15 +125,16 @@ def check_output(path: StrPath, *, suffix: str = "") -> None:
     """Checks before long work that the file `path` can be written; writes nothing.
 
     Raises:
-        InputError: `path` is a folder or a device, its name is too long or does not end in
-            `suffix`, or one of its parents is a file or not writable.
+        InputError: `path` is a folder, a mount point or a device, its name is too long or does not
+            end in `suffix`, or one of its parents is a file or not writable.
     """
     if is_stdout(path):
         return
     check(os.fspath(path).endswith(suffix), f"{path}: expected a name that ends in {suffix}")
     target = Path(os.path.realpath(path))
-    what = "a folder" if target.is_dir() else "no regular file"
-    is_free = target.is_file() or not os.path.lexists(target)
+    what = "a folder" if target.is_dir() else "a mount point or no regular file"
+    is_file = target.is_file() and not os.path.ismount(target)
+    is_free = is_file or not os.path.lexists(target)
     check(is_free, f"{path} is {what}; name a file to write")
     check(len(os.fsencode(target.name)) < 240, f"{path} is too long; choose a shorter name")
     check_parent(target)

@@ -94,6 +94,13 @@ def test_a_mount_point_is_refused_at_once(tmp_path, monkeypatch, write):
     assert not names(tmp_path / "volume") and names(tmp_path) == ["volume"]
 
 
+def test_a_file_that_is_a_mount_point_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("os.path.ismount", lambda path: True)
+    with pytest.raises(InputError, match="mount point"):
+        check_output(tmp_path / "file")
+
+
 def test_an_output_path_is_checked_without_writing(tmp_path, monkeypatch):
     check_output(tmp_path / "deep" / "er" / "file")
     with pytest.raises(InputError):

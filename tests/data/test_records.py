@@ -303,6 +303,8 @@ def test_a_corrupt_file_is_named_also_if_it_is_read_later(files, tmp_path):
         ({"masked_lm_positions": [8, 0]}, "masked_lm_positions is not 2 numbers from 0 to 7"),
         ({"masked_lm_ids": [2**32 + 9, 0]}, "masked_lm_ids is not 2 numbers from 0 to 30"),
         ({"masked_lm_weights": [1, 0]}, "masked_lm_weights is not 2 numbers"),
+        ({"masked_lm_weights": [1.0, -1.0]}, "masked_lm_weights is not 2 numbers"),
+        ({"masked_lm_weights": [1.0, float("nan")]}, "masked_lm_weights is not 2 numbers"),
         ({"next_sentence_labels": [2]}, "next_sentence_labels is not 1 number from 0 to 1"),
     ],
 )

@@ -45,13 +45,13 @@ def lines(tmp_path, monkeypatch):
 def test_formats(model, lines, expected, tmp_path):
     from pyarrow.parquet import read_table
 
-    npy, parquet = tmp_path / "new" / "vectors.npy", tmp_path / "vectors.parquet"
+    npy, parquet = tmp_path / "new" / "vectors.npy", tmp_path / "new" / "vectors.parquet"
     assert write_embeddings(lines, npy, model=model) == (45, 8)
     vectors = np.load(npy, mmap_mode="r")
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
-    assert [path.name for path in npy.parent.iterdir()] == ["vectors.npy"]
     write_embeddings(lines, parquet, model=model)
+    assert {*npy.parent.iterdir()} == {npy, parquet}
     table = read_table(parquet)
     assert table["text"].to_pylist() == TEXTS
     np.testing.assert_allclose(np.stack(table["vector"].to_numpy()), expected, atol=1e-6)
