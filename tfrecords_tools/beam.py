@@ -313,10 +313,7 @@ def write_shard(
 
 
 def _finish(
-    job: Job,
-    plan: Plan,
-    shards: Sequence[tuple[ShardKey, dict]],
-    inputs: Sequence[dict],
+    job: Job, plan: Plan, shards: Sequence[tuple[ShardKey, dict]], inputs: Sequence[dict]
 ) -> None:
     """Writes the manifest and gives all files their final names, the manifest last.
 

@@ -14,26 +14,13 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_keras.errors import check
-from bert_keras.files import (
-    StrPath,
-    is_remote,
-    json_object,
-    resumed_folder,
-    write_json,
-    write_text,
-)
+from bert_keras.files import StrPath, is_remote, json_object, resumed_folder, write_json, write_text
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.google import write_google
 from tfrecords_tools.inputs.corpus import digest, files, size_of, units
 from tfrecords_tools.inputs.text_files import Unit
 from tfrecords_tools.jobs import Workers, result_of, write_receipt
-from tfrecords_tools.manifest import (
-    MANIFEST,
-    expect_same,
-    folder_files,
-    manifest_head,
-    shards_of,
-)
+from tfrecords_tools.manifest import MANIFEST, expect_same, folder_files, manifest_head, shards_of
 from tfrecords_tools.records.examples import FindInstances
 from tfrecords_tools.records.layout import layouts_of, ranges_of, shard_file
 from tfrecords_tools.records.shards import WriteShard
@@ -113,11 +100,7 @@ def _checked_head(
 
 
 def _splits(
-    work: Path,
-    paths: Sequence[str],
-    settings: BuildSettings,
-    vocabulary: Vocabulary,
-    pool: Workers,
+    work: Path, paths: Sequence[str], settings: BuildSettings, vocabulary: Vocabulary, pool: Workers
 ) -> dict[str, Any]:
     """Writes the records of `BuildSettings` and returns their entries of the manifest."""
     tokenized = result_of(work / "store") or _tokenize(work, paths, vocabulary, settings, pool)

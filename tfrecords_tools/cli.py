@@ -11,13 +11,7 @@ from typing import Any
 from bert_keras.arguments import Parser, one_of
 from bert_keras.data.masking import REPLACEMENTS
 from bert_keras.errors import InputError, check, counted, printable, run_command
-from bert_keras.files import (
-    check_output,
-    is_stdout,
-    messages_beside,
-    refuse_existing,
-    write_text,
-)
+from bert_keras.files import check_output, is_stdout, messages_beside, refuse_existing, write_text
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
 from tfrecords_tools.manifest import records_vocabulary
 from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
@@ -241,10 +235,7 @@ def show(options: dict[str, Any]) -> None:
         print(plot)
         return
     texts = showing.record_texts(
-        records,
-        vocabulary=vocabulary,
-        count=options.get("count", 3),
-        start=options.get("start", 1),
+        records, vocabulary=vocabulary, count=options.get("count", 3), start=options.get("start", 1)
     )
     print("\n\n".join(texts))
 

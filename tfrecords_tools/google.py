@@ -134,11 +134,7 @@ def _sizes(count: int) -> list[tuple[int, range]]:
 
 
 def write_google(
-    files: Sequence[str],
-    *,
-    vocabulary: Vocabulary,
-    settings: GoogleSettings,
-    work: Path,
+    files: Sequence[str], *, vocabulary: Vocabulary, settings: GoogleSettings, work: Path
 ) -> dict[str, Any]:
     """Writes the records alternately to the shards and returns the entries of the manifest.
 
@@ -232,11 +228,7 @@ def _features(
 
 
 def pairs_of(
-    store: TokenStore,
-    order: Sequence[int],
-    settings: GoogleSettings,
-    *,
-    generator: FastRandom,
+    store: TokenStore, order: Sequence[int], settings: GoogleSettings, *, generator: FastRandom
 ) -> Iterator[Pair]:
     """Yields the pairs of the documents in `order`, each cut to the length of a record.
 

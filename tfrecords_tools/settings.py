@@ -4,14 +4,7 @@ from dataclasses import dataclass, replace
 
 from bert_keras.data.masking import MaskingPolicy, check_unit, replacement_shares
 from bert_keras.data.schema import LONGEST_RECORD, PretrainingSchema
-from bert_keras.errors import (
-    InputError,
-    check,
-    check_least,
-    check_name,
-    check_range,
-    check_unused,
-)
+from bert_keras.errors import InputError, check, check_least, check_name, check_range, check_unused
 from bert_keras.text.fast_tokenizer import RULES_FILE, is_uncased
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.records.objectives import RECORD_OBJECTIVES

@@ -14,12 +14,7 @@ from bert_keras.errors import check, counted, printable
 from bert_keras.files import StrPath, atomic_file
 from bert_keras.text.fast_tokenizer import readable_tokens
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.check import (
-    Features,
-    every_file,
-    is_labelled,
-    verified_batches,
-)
+from tfrecords_tools.check import Features, every_file, is_labelled, verified_batches
 from tfrecords_tools.manifest import label_names
 from tfrecords_tools.records.objectives import NEXT_SENTENCE
 
@@ -28,11 +23,7 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 def record_texts(
-    records: StrPath | Sequence[StrPath],
-    *,
-    vocabulary: Vocabulary,
-    count: int,
-    start: int = 1,
+    records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary, count: int, start: int = 1
 ) -> Iterator[str]:
     """Yields the text of `count` records; a predicted token is printed as {input=original}.
 
@@ -61,10 +52,7 @@ def record_texts(
 
 
 def record_text(
-    record: Features,
-    *,
-    vocabulary: Vocabulary,
-    labels: Sequence[str] = NEXT_SENTENCE,
+    record: Features, *, vocabulary: Vocabulary, labels: Sequence[str] = NEXT_SENTENCE
 ) -> str:
     """Formats one record, features [n]: its label, then the words of each sequence."""
     length = int(record["input_mask"].sum())

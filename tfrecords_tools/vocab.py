@@ -292,9 +292,7 @@ def train_byte_pairs(words: Mapping[str, int], *, size: int, lowercase: bool) ->
 def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vocabulary:
     """Learns Unigram; its order: special tokens, `MARKS`, the others by probability."""
     from sentencepiece import SentencePieceTrainer
-    from sentencepiece.sentencepiece_model_pb2 import (
-        ModelProto,  # pyright: ignore[reportAttributeAccessIssue] - made at run time
-    )
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyright: ignore[reportAttributeAccessIssue] - made at run time
 
     written = io.BytesIO()
     pad, unk, *others = ALBERT_SPECIALS.tokens

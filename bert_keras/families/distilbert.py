@@ -11,7 +11,7 @@ FAMILY = Family(
     presets={
         "distilbert": BertConfig(
             num_layers=6, num_segments=0, has_pooler=False, pooler_activation="relu"
-        ),
+        )
     },
     traits={"pooler_activation": "relu", "layer_norm_epsilon": 1e-12},
     sizes=(),

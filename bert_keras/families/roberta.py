@@ -7,12 +7,7 @@ from bert_keras.families.bert import FAMILY as BERT
 from bert_keras.families.family import Family, KerasHub
 from bert_keras.text.fast_tokenizer import ROBERTA_SPECIALS
 
-SIZE = {
-    "vocab_size": 50_265,
-    "num_segments": 1,
-    "position_offset": 2,
-    "layer_norm_epsilon": 1e-5,
-}
+SIZE = {"vocab_size": 50_265, "num_segments": 1, "position_offset": 2, "layer_norm_epsilon": 1e-5}
 _LARGE = dataclasses.replace(BERT.presets["large"], **SIZE)
 # In a classifier, the pooler is a layer of the classification head.
 TWO_LAYER_CLASSIFIER = {

@@ -62,10 +62,7 @@ def rows(part: FilePart) -> Iterator[str]:
 def _open_table(path: str) -> Iterator:
     from pyarrow.parquet import ParquetFile
 
-    with (
-        open_file(path) as file,
-        ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False) as table,
-    ):
+    with open_file(path) as file, ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False) as table:
         yield table
 
 
