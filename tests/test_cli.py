@@ -146,27 +146,13 @@ slow = partial(pytest.param, marks=pytest.mark.slow)
     ("name", "texts", "pattern"),
     [
         ("BertClassifier", "'good film' bad", r"(neg|pos) 0\.\d{3}    good film\n.* bad\n"),
-        pytest.param(
-            "BertTokenClassifier",
-            "'the river bank'",
-            r"(no entity|.* (neg|pos) 0\.\d{3})\n",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "BertQuestionAnswering", "'was it good' 'it was'", r"[a-z ]*\n", marks=pytest.mark.slow
-        ),
-        pytest.param(
-            "BertMultipleChoice",
-            "'it was' good bad",
-            r"ending [12] 0\.\d{3}\n",
-            marks=pytest.mark.slow,
-        ),
+        slow("BertTokenClassifier", "'the river bank'", r"(no entity|.* (neg|pos) 0\.\d{3})\n"),
+        slow("BertQuestionAnswering", "'was it good' 'it was'", r"[a-z ]*\n"),
+        slow("BertMultipleChoice", "'it was' good bad", r"ending [12] 0\.\d{3}\n"),
         slow("BertSentenceEncoder", "good bad", r"[01]\.\d{3}\n"),
         ("BertMaskedLM", "'it [MASK] good'", r"(\S+ 0\.\d{3}(, )?){5}\n"),
         slow("BertMultipleChoice", "'it was'", "2 endings"),
-        pytest.param(
-            "BertQuestionAnswering", "'was it good'", "takes 2 texts", marks=pytest.mark.slow
-        ),
+        slow("BertQuestionAnswering", "'was it good'", "takes 2 texts"),
         ("BertMaskedLM", "'it was good'", "no \\[MASK\\]"),
         ("BertEncoder", "good", "predicts nothing"),
     ],

@@ -105,13 +105,9 @@ PREDICT = (
 EXPORT = "export classifier name --output new"
 # name of the mistake -> (arguments, the wrong value, or the right one, in the message)
 MISTAKES = {
-    "command": ("finetun classification", "finetun"),
-    "option": (FINETUNE + " --learning-rat 1", "--learning-rat"),
     "option of transformers": (FINETUNE + " --lr 1", "--lr is --learning-rate here"),
     "underscores": (FINETUNE + " --learning_rates 1", "did you mean '--learning-rates'"),
     "model of transformers": (PREDICT + " --model_name a", "first argument, MODEL, here"),
-    "task": ("finetune mrcp", "did you mean 'mrpc'"),
-    "recipe": ("pretrain dmeo", "did you mean 'demo'"),
     "table of the paper": ("reproduce table9", "table9"),
     "setting": (FINETUNE + " --set batchsize=3", "did you mean 'batch_size'"),
     "setting without =": (FINETUNE + " --set patience", "'patience'"),
