@@ -107,7 +107,6 @@ EXPORT = "export classifier name --output new"
 MISTAKES = {
     "option of transformers": (FINETUNE + " --lr 1", "--lr is --learning-rate here"),
     "underscores": (FINETUNE + " --learning_rates 1", "did you mean '--learning-rates'"),
-    "model of transformers": (PREDICT + " --model_name a", "first argument, MODEL, here"),
     "table of the paper": ("reproduce table9", "table9"),
     "setting": (FINETUNE + " --set batchsize=3", "did you mean 'batch_size'"),
     "setting without =": (FINETUNE + " --set patience", "'patience'"),

@@ -22,6 +22,8 @@ from bert_keras import (
 )
 from bert_keras.cli import main
 from bert_keras.serving.server import running_server
+from bert_keras.text.vocab import SPECIAL_TOKENS
+from tests.factories import random_model
 from tests.tensorflow_or_skip import keras_hub
 from tfrecords_tools.cli import main as tfrecords
 
@@ -128,6 +130,38 @@ def test_export_and_serve(capsys):
     with running_server("saved_models/sst2") as url:
         run("how-to/serve.md", changes={"http://localhost:8501": url})
     assert "'label': " in capsys.readouterr().out
+
+
+CURL = r"^[$ ]*(curl (?:[^'\n\\]|'[^']*'|\\\n)*)\n(?:It answers.*\n)? *([{].*)?"
+SERVED = {  # names of models on the pages
+    "sst2|films|reviews": "BertClassifier",
+    "squad|answers": "BertQuestionAnswering",
+    "entities|names": "BertTokenClassifier",
+    "minilm": "BertSentenceEncoder",
+}
+
+
+@pytest.mark.parametrize("names", SERVED)
+def test_curl_prints_what_the_pages_say(names):
+    """`bert-keras serve` answers every line with curl in the form that follows it."""
+    config = {"vocab_size": 3_000, "max_positions": 256}
+    model = random_model(SERVED[names], max_length=256, config=config, text_columns=())
+    model.tokenizer = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *map(str, range(2_995)))))
+    export(model, "saved_models/name/1")
+    command = [sys.executable, "-m", "bert_keras.cli", "serve", "saved_models/name", "--port=0"]
+    text = "".join(page.read_text("utf-8") for page in DOCS.rglob("*.md"))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            host = server.stdout.readline().split("/")[2]
+            for curl, printed in re.findall(CURL, text, re.M):
+                here = re.sub(f'(models/|"model": ")({names})\\b', r"\1name", curl)
+                if here != curl or ("sst2" in names and "monitoring" in curl):
+                    here = shlex.split(here.replace("localhost:8501", host))
+                    answer = subprocess.run([*here, "-s"], capture_output=True, text=True).stdout
+                    found, form = (set(re.findall(r'"(\w+)":', each)) for each in (answer, printed))
+                    assert found == form if printed else "error" not in found, curl
+        finally:
+            server.terminate()
 
 
 @pytest.mark.extra

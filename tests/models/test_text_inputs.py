@@ -129,12 +129,10 @@ def test_fit_and_evaluate_on_texts_equal_those_on_arrays(model):
 def test_words_have_tags():
     model = uncompiled(("O", "B-X"), BertTokenClassifier)
     words, tags = [["a", "good."], ["film"]] * 8, [["O", "B-X"], ["O"]] * 8
-    history = model.fit(words, tags, epochs=2, validation_split=0.25, verbose=0).history
-    assert {*history} == {"loss", "accuracy", "val_loss", "val_accuracy"}
+    assert "val_accuracy" in model.fit(words, tags, validation_split=0.25, verbose=0).history
     assert model.predict([["a", "film"]], verbose=0) == model.predict(["a film"], verbose=0)
-    for wrong, message in ((["O"], "2 words and 1 tags"), (["O", "B-Y"], "unknown label 'B-Y'")):
-        with pytest.raises(InputError, match=message):
-            model.fit(["a film"], [wrong])
+    with pytest.raises(InputError, match="2 words and 1 tags"):
+        model.fit(["a film"], [["O"]])
 
 
 def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
