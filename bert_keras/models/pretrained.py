@@ -171,7 +171,7 @@ class Pretrained(ConfiguredModel):
         for each in config_changes:
             ours = _THEIR_ARGUMENTS.get(each)
             check(not ours, f"from_pretrained has no argument {each}; use {ours}")
-            known = [*Pretrained.from_pretrained.__func__.__kwdefaults__, *fields]
+            known = [*(cls.from_pretrained.__func__.__kwdefaults__ or ()), *fields]
             check_name(each, known, what="argument of from_pretrained")
         is_number = isinstance(labels, int)
         labels = numbered_labels(labels) if is_number else _names("labels", labels)

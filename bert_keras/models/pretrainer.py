@@ -6,7 +6,7 @@ from keras import ops
 
 from bert_keras.config import BertConfig
 from bert_keras.data.preprocessor import columns_of, is_text
-from bert_keras.errors import check
+from bert_keras.errors import InputError, check
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
 from bert_keras.layers.primitives import states_at
 from bert_keras.models.task_models import TaskModel
@@ -35,7 +35,8 @@ class MaskedLMModel(TaskModel):
         """Returns `tokens` and `probabilities` of each [MASK] of texts; other inputs as Keras."""
         if not is_text(x):
             return super().predict(x, *args, **kwargs)
-        check(self.tokenizer is not None, f"this {self.stored_as} has no tokenizer to read texts")
+        if self.tokenizer is None:
+            raise InputError(f"this {self.stored_as} has no tokenizer to read texts")
         max_length, answers = self.stored_metadata(None).max_length, []
         (texts,), tokens = columns_of(x), self.tokenizer.vocabulary.tokens
         for text in texts:
