@@ -349,6 +349,7 @@ class ModelMetadata:
     config: BertConfig  # hyperparameters of the encoder
     lowercase: bool  # whether the tokenizer lower-cases text
     max_length: int  # maximum length of an input sequence in tokens, special tokens included
+    shortens_first: bool = False  # how long pairs are cut; see `bert_keras.text.packing`
     text_columns: tuple[str, ...] = ()  # names of the one or two texts of a training example
     labels: tuple[str, ...] = ()  # names of the labels, in the order of the logits
     problem_type: str = ""  # a problem_type of Hugging Face, such as "regression"; "" if unknown
@@ -377,6 +378,11 @@ class ModelMetadata:
         elif self.embedding is not None:
             raise InputError(f"{self.model} has the embedding {self.embedding}; expected None")
 
+    @property
+    def tokenizer_settings(self) -> dict[str, bool]:
+        """The arguments of `tokenizer_of` beside the vocabulary."""
+        return {"lowercase": self.lowercase, "shortens_first": self.shortens_first}
+
     def of_model(self, model: str, *, keeps_head: bool, **changes: Any) -> "ModelMetadata":
         """Returns the metadata of another model class; labels and task only if it `keeps_head`."""
         fields: dict[str, Any] = {"embedding": None} if model != "BertSentenceEncoder" else {}
@@ -395,7 +401,7 @@ class ModelMetadata:
         """Builds the metadata from the output of `to_dict`."""
         values = {**values}
         kinds = {"model": str, "lowercase": bool, "max_length": int}
-        kinds |= {"problem_type": str, "task": dict}
+        kinds |= {"problem_type": str, "task": dict, "shortens_first": bool}
         try:
             for name, kind in kinds.items():
                 if type(values.get(name, kind())) is not kind:

@@ -40,7 +40,7 @@ class Checkpoint:
         """The tokenizer of the vocabulary, None if the checkpoint has no vocabulary."""
         if self.vocabulary is None:
             return None
-        return tokenizer_of(self.vocabulary, lowercase=self.metadata.lowercase)
+        return tokenizer_of(self.vocabulary, **self.metadata.tokenizer_settings)
 
     def check_vocabulary(self) -> None:
         """Raises InputError if the vocabulary and the token table have different sizes."""
@@ -63,7 +63,7 @@ class TextCheckpoint(Checkpoint):
     @property
     def tokenizer(self) -> TextTokenizer:
         """The tokenizer of the vocabulary."""
-        return tokenizer_of(self.vocabulary, lowercase=self.metadata.lowercase)
+        return tokenizer_of(self.vocabulary, **self.metadata.tokenizer_settings)
 
 
 def part(name: str) -> str:
@@ -146,7 +146,10 @@ def their_tensors(
 
 # Key of a JSON file of another format that holds the metadata for which it has no field.
 EXTRA_KEY = "bert_keras"
-_EXTRA_FIELDS = ("lowercase", "max_length", "text_columns", "labels", "problem_type", "task")
+_EXTRA_FIELDS = (
+    *("lowercase", "max_length", "shortens_first", "text_columns", "labels", "problem_type"),
+    "task",
+)
 
 
 def extra_values(metadata: ModelMetadata) -> dict[str, Any]:

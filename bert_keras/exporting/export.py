@@ -197,6 +197,7 @@ def write_saved_model(
             write_vocabulary(tokenizer.vocabulary, Path(scratch)),
             lowercase=tokenizer.lowercase,
             max_length=max_length,
+            shortens_first=tokenizer.vocabulary.shortens_first,
         )
         signatures, from_tensors = exporter.make(model, reader, **settings)
         num_texts = len(input_specs(signatures[TEXT_SIGNATURE]))

@@ -241,8 +241,13 @@ class Pretrained(ConfiguredModel):
                 "number of labels of the head",
             )
             metadata = dataclasses.replace(metadata, labels=labels)
-        lowercase = metadata.lowercase if tokenizer is None else tokenizer.lowercase
-        return dataclasses.replace(metadata, lowercase=lowercase)
+        if tokenizer is None:
+            return metadata
+        return dataclasses.replace(
+            metadata,
+            lowercase=tokenizer.lowercase,
+            shortens_first=tokenizer.vocabulary.shortens_first,
+        )
 
     def save_pretrained(
         self,
@@ -293,7 +298,7 @@ class Pretrained(ConfiguredModel):
 
         if dir_path and (vocabulary := vocabulary_in(Path(dir_path))) is not None:
             self.metadata = ModelMetadata.from_dict(json_object(Path(dir_path, _METADATA)))
-            self.tokenizer = tokenizer_of(vocabulary, lowercase=self.metadata.lowercase)
+            self.tokenizer = tokenizer_of(vocabulary, **self.metadata.tokenizer_settings)
 
     def export(self, path: str | os.PathLike, **options: Any) -> Path:
         """Writes the model as a SavedModel that takes texts, as `bert_keras.export` does.

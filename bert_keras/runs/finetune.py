@@ -234,7 +234,7 @@ class TaskRun:
                 has_pooler=source.config.has_pooler or reads_pooler,
                 num_lstm_layers=recipe.num_lstm_layers or source.config.num_lstm_layers,
             ),
-            lowercase=source.lowercase,
+            **source.tokenizer_settings,
             max_length=task.max_length,
             text_columns=task.input_names,
             labels=task.labels,

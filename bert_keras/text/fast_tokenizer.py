@@ -106,8 +106,11 @@ def rules_vocabulary(rules: str) -> Vocabulary:
     return Vocabulary(in_order_of_ids(ids, file=RULES_FILE), specials, tokenizer.to_str())
 
 
-def tokenizer_of(vocabulary: Vocabulary, *, lowercase: bool) -> TextTokenizer:
+def tokenizer_of(
+    vocabulary: Vocabulary, *, lowercase: bool, shortens_first: bool = False
+) -> TextTokenizer:
     """Builds the tokenizer of a vocabulary, whose rules take no `lowercase`."""
+    vocabulary = replace(vocabulary, shortens_first=shortens_first)
     if vocabulary.rules:
         return FastTokenizer(vocabulary)
     return WordPieceTokenizer(vocabulary, lowercase=lowercase)

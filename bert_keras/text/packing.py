@@ -36,13 +36,15 @@ def span_indices(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
 
 
-def truncated_lengths(length_a, length_b, *, limit: int):
+def truncated_lengths(length_a, length_b, *, limit: int, shortens_first: bool = False):
     """Returns the lengths of texts A and B, integers or arrays, cut to `limit` tokens together.
 
     Tokens are removed one at a time from the longer text, and from B if both are equally long
-    (google-research/bert `truncate_seq_pair`).
+    (google-research/bert `truncate_seq_pair`). With `shortens_first`, A has the smaller half unless
+    it is the longer text ("longest_first" of `tokenizers`, and so of transformers).
     """
-    truncated_a = np.minimum(length_a, np.maximum(limit - length_b, (limit + 1) // 2))
+    gains = length_a > length_b if shortens_first else 1
+    truncated_a = np.minimum(length_a, np.maximum(limit - length_b, (limit + gains) // 2))
     return truncated_a, np.minimum(length_b, limit - truncated_a)
 
 
@@ -84,7 +86,9 @@ def pack(
     if seconds is None:
         lengths_NK = np.minimum(lengths_NK, limit)
     else:
-        lengths_NK = np.stack(truncated_lengths(*lengths_NK.T, limit=limit), axis=1)
+        rule = vocabulary.shortens_first
+        lengths = truncated_lengths(*lengths_NK.T, limit=limit, shortens_first=rule)
+        lengths_NK = np.stack(lengths, axis=1)
     longest = int((lengths_NK.sum(axis=1) + num_specials).max(initial=0))
     length = num_columns(longest, max_length)
     return packed_texts(tokens, starts_NK, lengths_NK, length=length, vocabulary=vocabulary)

@@ -53,7 +53,10 @@ def check_texts(texts: Sequence[Any]) -> None:
             raise InputError(f"text {number} is {text!a:.40}; expected a string of valid Unicode")
 
 
-def names_invalid_texts(method: Callable[[Any, Sequence[str]], _Result]) -> Callable:
+_Method = Callable[[Any, Sequence[str]], _Result]
+
+
+def names_invalid_texts(method: _Method[_Result]) -> _Method[_Result]:
     """Lets a method of a tokenizer raise the InputError of `check_texts` if it fails."""
 
     @wraps(method)

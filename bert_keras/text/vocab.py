@@ -4,7 +4,7 @@ import os
 import re
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count, islice
 
@@ -52,6 +52,7 @@ class Vocabulary:
     tokens: tuple[str, ...]  # the tokens; the index of a token is its id
     specials: Specials = BERT_SPECIALS  # the special tokens
     rules: str = ""  # the text of the tokenizer.json that splits texts; "" for WordPiece
+    shortens_first: bool = field(default=False, compare=False)  # see `packing.truncated_lengths`
 
     def __post_init__(self):
         object.__setattr__(self, "tokens", tuple(self.tokens))

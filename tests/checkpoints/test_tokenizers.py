@@ -7,9 +7,11 @@ import shutil
 import pytest
 from tokenizers import Tokenizer
 
+from bert_keras.checkpoints.conversion import convert
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules, read_tokenizer
 from bert_keras.errors import InputError
+from bert_keras.text.encode import encode
 from bert_keras.text.fast_tokenizer import FastTokenizer, is_uncased, rules_vocabulary
 from tests.checkpoints.conftest import assert_round_trip, change_json
 from tests.factories import random_checkpoint, tiny_vocabulary
@@ -32,6 +34,18 @@ def wordpiece(tmp_path):
     """The files of a WordPiece tokenizer that we wrote."""
     write_checkpoint(random_checkpoint("BertEncoder"), tmp_path / "it", format="huggingface")
     return tmp_path / "it"
+
+
+def test_long_pairs_are_cut_as_where_the_model_comes_from(wordpiece, tmp_path):
+    """By transformers' rule in what transformers wrote, also after a conversion."""
+    change_json(wordpiece / "config.json", bert_keras={})
+    convert(wordpiece, tmp_path / "ours")
+    convert(tmp_path / "ours", tmp_path / "back", format="huggingface")
+    write_checkpoint(random_checkpoint("BertEncoder"), tmp_path / "google", format="google")
+    for name in ("it", "ours", "back", "google"):
+        tokenizer = open_checkpoint(tmp_path / name).tokenizer
+        (row,) = encode(tokenizer, ["a a a"], ["b b b"], max_length=8)["segment_ids"].tolist()
+        assert row.count(1) == (3 if name == "google" else 4)  # with [SEP]
 
 
 @pytest.mark.parametrize("folder", ["roberta", "albert"], indirect=True)

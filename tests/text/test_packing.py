@@ -1,7 +1,12 @@
 """Truncation and packing of token ids, and encoded texts."""
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from bert_keras.errors import InputError
 from bert_keras.text.encode import encode, encode_masked
@@ -38,6 +43,19 @@ def test_truncation_equals_the_step_by_step_rule():
             assert truncated == expected
     truncated_a, truncated_b = truncated_lengths(np.array([9, 5, 1]), np.array([3, 5, 20]), limit=9)
     assert (truncated_a.tolist(), truncated_b.tolist()) == ([6, 5, 1], [3, 4, 8])
+
+
+def test_a_vocabulary_may_follow_the_rule_of_tokenizers():
+    words = [f"w{number}" for number in range(14)]
+    theirs = Tokenizer(WordLevel({word: index for index, word in enumerate(words)}, "w0"))
+    for limit, a, b in itertools.product(range(1, 14), range(14), range(14)):
+        theirs.enable_truncation(limit, strategy="longest_first")
+        pair = theirs.encode(words[:a], words[:b], is_pretokenized=True)
+        expected = [pair.sequence_ids.count(0), pair.sequence_ids.count(1)]
+        assert [*truncated_lengths(a, b, limit=limit, shortens_first=True)] == expected
+    vocabulary = replace(VOCABULARY, shortens_first=True)
+    batch = pack([[5, 6, 7]], [[9, 10, 11]], vocabulary=vocabulary, max_length=8)
+    assert batch["input_ids"].tolist() == [[CLS, 5, 6, SEP, 9, 10, 11, SEP]]
 
 
 def test_pairs_exactly():

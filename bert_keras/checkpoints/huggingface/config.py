@@ -162,6 +162,7 @@ def write_config(
     config = metadata.config
     activations = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
     extra = {"model": metadata.model, "text_columns": metadata.text_columns}
+    extra |= {"shortens_first": metadata.shortens_first}
     if metadata.task:
         extra["task"] = metadata.task
     if vocabulary is None:  # otherwise the tokenizer files state these values

@@ -92,6 +92,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
         config=dataclasses.replace(config, has_pooler=has_pooler),
         lowercase=text.lowercase,
         max_length=min(text.max_length or config.max_positions, config.max_positions),
+        shortens_first=True,  # transformers' rule
         labels=labels,
         problem_type=(values.get("problem_type") or "") if model == "BertClassifier" else "",
     )

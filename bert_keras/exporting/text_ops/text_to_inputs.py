@@ -57,14 +57,23 @@ class TextToInputs(tf.Module):
 
     `write_vocabulary` wrote the file, which becomes an asset of a SavedModel. `lowercase` is for
     WordPiece, because a tokenizer.json states this itself. `max_length` includes special tokens.
+    `shortens_first` is that of the vocabulary, which its file does not state.
 
     Raises:
         InputError: The graph ops cannot follow the rules of the tokenizer.json.
     """
 
-    def __init__(self, vocabulary_file: str | os.PathLike, *, lowercase: bool, max_length: int):
+    def __init__(
+        self,
+        vocabulary_file: str | os.PathLike,
+        *,
+        lowercase: bool,
+        max_length: int,
+        shortens_first: bool = False,
+    ):
         super().__init__()
         self.vocabulary = vocabulary_from(vocabulary_file)
+        self._shortens_first = shortens_first
         self.lowercase = lowercase
         self.max_length = max_length
         self._rules_tokenizer = None
@@ -107,7 +116,8 @@ class TextToInputs(tf.Module):
         if len(lengths) == 1:
             return [tf.minimum(lengths[0], limit)]
         first, second = lengths
-        first = tf.minimum(first, tf.maximum(limit - second, (limit + 1) // 2))
+        gains = tf.cast(first > second, first.dtype) if self._shortens_first else 1
+        first = tf.minimum(first, tf.maximum(limit - second, (limit + gains) // 2))
         return [first, tf.minimum(second, limit - first)]
 
     def packed(self, texts: TextRows) -> dict[str, tf.Tensor]:

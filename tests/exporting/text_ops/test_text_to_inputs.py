@@ -5,6 +5,7 @@ A test in tests/text compares `google_words` with Google's code.
 
 import random
 import unicodedata
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,9 +34,11 @@ BOTH_CASES = pytest.mark.parametrize("lowercase", [True, False], ids=["uncased",
 def both(tmp_path):
     """Returns a function that builds the offline and the graph tokenizer of a vocabulary."""
 
-    def make(vocabulary=SMALL, *, lowercase=True, max_length=512, kind=TextToInputs):
+    def make(vocabulary=SMALL, *, lowercase=True, kind=TextToInputs, **settings):
         vocabulary.save(tmp_path / "vocab.txt")
-        reader = kind(tmp_path / "vocab.txt", lowercase=lowercase, max_length=max_length)
+        settings = {"max_length": 512, "shortens_first": False} | settings
+        reader = kind(tmp_path / "vocab.txt", lowercase=lowercase, **settings)
+        vocabulary = replace(vocabulary, shortens_first=settings["shortens_first"])
         return WordPieceTokenizer(vocabulary, lowercase=lowercase), reader
 
     return make
@@ -165,7 +168,7 @@ def test_tokens_of_real_lines(both, shared_data, lowercase):
     [(5, False), (17, True), pytest.param(4, True, marks=pytest.mark.slow)],
 )
 def test_inputs_of_texts_and_pairs(both, lowercase, max_length):
-    offline, reader = both(lowercase=lowercase, max_length=max_length)
+    offline, reader = both(lowercase=lowercase, max_length=max_length, shortens_first=lowercase)
     first_texts = [*TEXTS, "a", "a b c", "a b c d e f g h", "a b c d e f g h i j k l m n o p"]
     call = in_graph(reader)
     for texts in ((first_texts,), (first_texts, first_texts[::-1]), (["a"], [""]), ([""],)):
