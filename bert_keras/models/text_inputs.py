@@ -60,6 +60,11 @@ class TextInputs(Pretrained):
         self.metadata = dataclasses.replace(metadata, max_length=preprocessor.max_length)
         self.tokenizer = preprocessor.tokenizer
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the labels, in the order of the logits; () for a model without labels."""
+        return (self.metadata or self.new_metadata()).labels
+
     def compile(self, optimizer="rmsprop", loss=None, *args, **kwargs):
         """Configures the training as `keras.Model.compile`; warns of losses of probabilities."""
         for each in keras.tree.flatten(loss):
@@ -282,6 +287,11 @@ def _listed(values):
     """Returns labels or weights as a list or an array, which can be cut."""
     is_listed = values is None or isinstance(values, list)
     return values if is_listed else [*values] if isinstance(values, tuple) else np.asarray(values)
+
+
+for _method in (TextInputs.fit, TextInputs.evaluate, TextInputs.predict):
+    # `help` shows the arguments of Keras.
+    vars(_method)["__signature__"] = inspect.signature(getattr(keras.Model, _method.__name__))
 
 
 def _num_batches(x, size: int) -> int:

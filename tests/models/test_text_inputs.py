@@ -1,6 +1,7 @@
 """A classifier takes texts: lists, arrays, pairs and data sets, with the numbers of `encode`."""
 
 import dataclasses
+import inspect
 import re
 
 import keras
@@ -205,6 +206,8 @@ def test_fit_needs_no_compile_and_takes_names_of_labels(capsys):
     assert model.optimizer.iterations == 8  # of a new schedule
     model.fit(data_set(TEXTS, LABELS), epochs=3, verbose=0)
     assert model.optimizer.iterations == 6
+    assert model.labels == NAMES
+    assert {"epochs", "validation_split"} <= inspect.signature(model.fit).parameters.keys()
 
 
 def test_a_compiled_model_is_used_as_it_is():

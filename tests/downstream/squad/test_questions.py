@@ -66,6 +66,8 @@ def test_invalid_files_are_refused(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(InputError, match=f"{path}.*{message}"):
         read(path)
+    with pytest.raises(InputError, match="is a table; expected JSON"):
+        read(path.rename(tmp_path / "train.csv"))
 
 
 def test_repeated_ids_are_refused(squad_file):
