@@ -137,19 +137,23 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 _CONSTANTS = {"tasks": "TASKS", "recipes": "PRETRAIN"}  # their names in these modules
 __all__ = sorted(_HOMES)
-_THEIRS = {  # names of transformers
-    "AutoTokenizer": "model.tokenizer, or WordPieceTokenizer",
-    "BertModel": "BertEncoder",
-    "BertForSequenceClassification": "BertClassifier",
-    "Trainer": "model.fit, or finetune",
+_THEIRS = {  # names of transformers, sentence-transformers and KerasHub
+    "AutoTokenizer BertTokenizer": "model.tokenizer, or WordPieceTokenizer",
+    "AutoModel BertModel TFBertModel BertBackbone": "BertEncoder",
+    "AutoModelForSequenceClassification BertForSequenceClassification "
+    "TFBertForSequenceClassification BertTextClassifier": "BertClassifier",
+    "SentenceTransformer": "BertSentenceEncoder",
+    "Trainer TrainingArguments": "model.fit, or finetune",
+    "pipeline": "load_model and predict",
 }
 
 
 def __getattr__(name: str):
     if name == "__version__":
         return import_module("importlib.metadata").version("bert-keras")
-    if name in _THEIRS:
-        raise ImportError(f"bert_keras has no {name}; use {_THEIRS[name]}")
+    for theirs, ours in _THEIRS.items():
+        if name in theirs.split():
+            raise ImportError(f"bert_keras has no {name}; use {ours}")
     if name not in _HOMES:
         raise AttributeError(f"module 'bert_keras' has no attribute {name!r}")
     if (home := _HOMES[name]) not in sys.modules:

@@ -20,7 +20,7 @@ HABITS = {
     "--output": "output-dir output-file",
     "--train": "train-file",
     "--dev": "validation-file eval-file predict-file",
-    "--data": "data-dir dataset-name test-file",
+    "--data": "data-dir dataset-name test-file input input-file",
     "--from": "model-name-or-path model-name model init-checkpoint",
     "the first argument, MODEL,": "model-name-or-path model-name model init-checkpoint",
     "--task": "task-name",

@@ -70,7 +70,6 @@ _THEIR_ARGUMENTS = {  # of other programs, which `from_pretrained` answers with 
     "num_classes": "num_labels=2",
     "id2label": 'labels=["negative", "positive"]',
     "dropout": "hidden_dropout_rate=0.1",
-    "max_length": "model.preprocessor = Preprocessor(model.tokenizer, max_length=64) afterwards",
 }
 _ALIASES = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}  # of transformers
 
@@ -122,6 +121,7 @@ class Pretrained(ConfiguredModel):
         *,
         labels: Sequence[str] | int = (),
         num_labels: int | None = None,
+        max_length: int | None = None,
         revision: str | None = None,
         new: Collection[str] = (),
         ignore: Collection[str] = (),
@@ -137,6 +137,8 @@ class Pretrained(ConfiguredModel):
                 `open_checkpoint`.
             labels: Names of the labels of a new head, or their number for "LABEL_0" and so on.
             num_labels: The same as a number for `labels`.
+            max_length: The maximum number of tokens of a text or pair, with special tokens; by
+                default as the checkpoint says.
             revision: A branch, tag or commit of the name of Hugging Face.
             new: Parts to start with random weights, such as "classification". Those that the
                 checkpoint lacks are new in any case, and the load report notes it.
@@ -186,6 +188,7 @@ class Pretrained(ConfiguredModel):
             embedding=embedding,
             config_changes=config_changes,
         )
+        metadata = dataclasses.replace(metadata, max_length=max_length or metadata.max_length)
         missing = missing_parts(checkpoint, heads=cls.heads, metadata=metadata)
         if unasked := [part for part in missing if part not in new]:
             note = f"the weights of {' and '.join(unasked)} are random: train the model before use"

@@ -52,6 +52,8 @@ def write_embeddings(
     output = Path(output)
     check(output.suffix in _WRITERS, f"{output}: expected a name that ends in .npy or .parquet")
     refuse_existing(output)
+    is_table = str(texts).endswith((".csv", ".tsv", ".jsonl", ".json"))
+    check(not is_table, f"{texts} is a table; expected plain text with one text on each line")
     check_output(output)
     num_texts = _num_texts(texts)
     encoder = BertSentenceEncoder.from_pretrained(model)

@@ -74,6 +74,9 @@ def test_a_new_model_is_saved_with_default_metadata(tmp_path):
     metadata = read_metadata(named)
     assert (metadata.labels, metadata.lowercase, metadata.max_length) == (("no", "yes"), False, 16)
     assert load_model(named).tokenizer.vocabulary == VOCABULARY
+    assert BertClassifier.from_pretrained(named, max_length=7).preprocessor.max_length == 7
+    with pytest.raises(InputError, match="max_length is 17; expected 3 to 16"):
+        BertClassifier.from_pretrained(named, max_length=17)
     unfit = BertEncoder(dataclasses.replace(CONFIG, vocab_size=20))
     with pytest.raises(InputError, match="15 tokens, but the token table 20 rows"):
         unfit.save_pretrained(tmp_path / "unfit", tokenizer=tokenizer)

@@ -117,4 +117,6 @@ def test_wrong_texts_and_options(model, tmp_path, monkeypatch, content, options,
     (tmp_path / "lines.txt").write_text(content)
     with pytest.raises(InputError, match=word):
         write_embeddings("lines.txt", **{"output": "v.npy", "model": model} | options)
+    with pytest.raises(InputError, match="is a table; expected plain text"):
+        write_embeddings("lines.csv", "v.npy", model=model)
     assert [path.name for path in tmp_path.iterdir()] == ["lines.txt"]
