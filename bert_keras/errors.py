@@ -20,6 +20,7 @@ from typing import Any
 from bert_keras.renamed import short_warnings
 
 LARGEST_COUNT = 2**31 - 1  # of the 32-bit integers that NumPy, TensorFlow and tokenizers use
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the last one: of a file, as on FAT
 LARGEST_SIZE = 2**20  # of a layer, a batch or a vocabulary; none in use is larger
 
 
@@ -199,11 +200,13 @@ def _one_line(error: Exception) -> str:
     text = " ".join(printable(error).split())
     if isinstance(error, InputError):
         return text
+    is_full = any(os.strerror(each) in text for each in _FULL)
     if isinstance(error, OSError) and error.strerror:
         text = ": ".join(filter(None, (str(error.filename or ""), error.strerror)))
-        text += "; free disk space and run this again" if error.errno == errno.ENOSPC else ""
+    elif is_full:  # from C++ or Rust
+        text = text[:500]
     elif isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
         text = f"not enough memory; use smaller sizes, such as batch_size ({text[:200]})"
     else:
         text = f"{type(error).__name__}: {text[:500]}; --debug shows where"
-    return text
+    return text + "; free disk space and run this again" * is_full

@@ -252,14 +252,10 @@ def atomic_folder(path: StrPath) -> Iterator[Path]:
     folder, name = os.path.split(os.path.abspath(path))
     partial = Path(folder, f".{name}.part")
     with _partial_folder(path, partial, result=partial):
-        try:
-            for each in partial.iterdir():
-                if each.name != LOCK:
-                    shutil.rmtree(each) if each.is_dir() else each.unlink()
-            yield partial
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+        for each in partial.iterdir():
+            if each.name != LOCK:
+                shutil.rmtree(each) if each.is_dir() else each.unlink()
+        yield partial
 
 
 @contextlib.contextmanager
@@ -293,7 +289,12 @@ def _partial_folder(path: Path, partial: Path, *, result: Path) -> Iterator[Path
     refuse_existing(path)
     partial.mkdir(parents=True, exist_ok=True)
     with _locked(partial / LOCK, output=path):
-        yield partial
-        (partial / LOCK).unlink()
-        refuse_existing(path)
-        os.replace(result, path)
+        try:
+            yield partial
+            (partial / LOCK).unlink()
+            refuse_existing(path)
+            os.replace(result, path)
+        except BaseException:
+            if result == partial:  # nothing in it is continued
+                shutil.rmtree(partial, ignore_errors=True)
+            raise

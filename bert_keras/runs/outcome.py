@@ -11,7 +11,7 @@ from typing import Any
 
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import check, listed
-from bert_keras.files import LOCK, StrPath, check_parent, json_object, locked_folder, write_json
+from bert_keras.files import StrPath, check_parent, json_object, locked_folder, write_json
 
 RECIPE, SCORES, MODEL = "recipe.json", "scores.json", "model"
 
@@ -81,7 +81,7 @@ def claimed_output(
 
 
 def _names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()} - {LOCK}
+    return {path.name for path in folder.iterdir() if path.name[0] != "."}  # no lock, no .part
 
 
 def _flat(values: dict, prefix: str = "") -> dict:

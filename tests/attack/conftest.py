@@ -1,0 +1,84 @@
+"""Processes that run disturbed commands, and a folder with a model of every format and data."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import asdict
+
+import pytest
+
+from bert_keras.checkpoints.formats import write_checkpoint
+from tests.attack.forking import Outcome, Task
+from tests.checkpoints.test_keras_hub import VOCABULARY, hub_model
+from tests.factories import LINES, random_checkpoint, tiny_vocabulary, write_corpus, write_records
+from tests.tensorflow_or_skip import keras_hub
+
+PROGRAMS = {"bert-keras": "bert_keras.cli", "bert-tfrecords": "tfrecords_tools.cli"}
+KERAS = (  # what the commands import, so that it is loaded once
+    *("cli.answers", "checkpoints.conversion", "exporting.export", "runs.embeddings"),
+    *("runs.evaluate", "runs.finetune", "runs.pretrain", "serving.server"),
+)
+
+
+class Attacker:
+    """Runs commands in forks of one process; see `tests.attack.forking`."""
+
+    def __init__(self, *modules: str):
+        command = [sys.executable, "-m", "tests.attack.forking", *modules]
+        environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}  # a fork has no threads
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+
+    def __call__(self, command: str, folder, **fault) -> Outcome:
+        program, *arguments = shlex.split(command)
+        program = PROGRAMS.get(program, program)
+        task = Task(folder=str(folder), program=program, arguments=arguments, **fault)
+        self.process.stdin.write(json.dumps(asdict(task)) + "\n")
+        self.process.stdin.flush()
+        return Outcome(**json.loads(self.process.stdout.readline()))
+
+
+def running(*modules):
+    attacker = Attacker(*modules)
+    with attacker.process:
+        yield attacker
+        attacker.process.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def attack():
+    """Runs a command where TensorFlow is not loaded."""
+    yield from running("bert_keras.cli", "tfrecords_tools.build", "tfrecords_tools.vocab")
+
+
+@pytest.fixture(scope="session")
+def attack_keras():
+    """Runs a command of `bert-keras` where TensorFlow is loaded."""
+    yield from running("keras", *(f"bert_keras.{name}" for name in KERAS))
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    """A corpus, records, tables and models in folders that are named by their format."""
+    folder = tmp_path_factory.mktemp("folders")
+    write_records(folder, max_length=12)
+    tiny_vocabulary().save(folder / "vocab.txt")
+    (folder / "lines.txt").write_text("\n".join(LINES) + "\n")
+    rows = "good film\tpos\nbad film\tneg\n"
+    (folder / "train.tsv").write_text("text\tlabel\n" + 8 * rows)
+    fields = {"labels": ("neg", "pos"), "text_columns": (), "config": {"max_positions": 16}}
+    for model, formats in (
+        ("BertPretrainer", ("bert-keras", "google")),
+        ("BertClassifier", ("huggingface", "classifier")),
+        ("BertSentenceEncoder", ("sentence-transformers", "sentences")),
+    ):
+        checkpoint = random_checkpoint(model, **{**fields, "config": {"max_positions": 16}})
+        for name in formats:
+            format = name if "-" in name or name[0] in "gh" else "bert-keras"
+            write_checkpoint(checkpoint, folder / name, format=format)
+    tokenizer = keras_hub.models.BertTokenizer(list(VOCABULARY.tokens), lowercase=True)
+    hub_model("bert", "BertClassifier", tokenizer).save_to_preset(str(folder / "keras-hub"))
+    return folder

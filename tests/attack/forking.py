@@ -1,0 +1,122 @@
+"""Runs each command in a fork of a process that has loaded its modules, with a fault in its files.
+
+python -m tests.attack.forking MODULE... reads a `Task` as a JSON line from its standard input and
+writes an `Outcome` as one.
+"""
+
+import argparse
+import errno
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+import traceback
+from dataclasses import asdict, dataclass
+
+from bert_keras.cli.program import start_keras
+
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A command and its fault: the process ends, or the disk is full, at a change of a file in
+    `folder`, or as soon as a file becomes larger than `max_bytes`, which also holds for C++ code."""
+
+    folder: str
+    program: str  # a module with the function main(arguments)
+    arguments: list[str]
+    is_killed: bool = False
+    change: int = 0  # number of the change, from 1; 0 for none
+    max_bytes: int = 0  # 0 for no limit
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command did; `code` is -N if the signal N ended it."""
+
+    code: int
+    output: str
+    errors: str
+    num_changes: int
+    has_tensorflow: bool
+
+
+def is_change(event: str, arguments: tuple, *, folder: str) -> bool:
+    """Returns whether an audit event changes a file in `folder`."""
+    if event == "open":
+        path, mode, flags = arguments
+        is_written = {*"wax+"} & {*mode} if isinstance(mode, str) else flags & WRITING
+        if not is_written:
+            return False
+    elif event not in CHANGES:
+        return False
+    path = arguments[0]
+    return isinstance(path, str | bytes | os.PathLike) and os.path.abspath(
+        os.fsdecode(path)
+    ).startswith(folder)
+
+
+def attacked(task: Task, results: int) -> int:
+    """Runs a command in this process, with its fault, and returns its exit code."""
+    num_changes = 0
+
+    def hook(event: str, arguments: tuple) -> None:
+        nonlocal num_changes
+        if not is_change(event, arguments, folder=task.folder):
+            return
+        num_changes += 1
+        if task.change and num_changes >= task.change:
+            if task.is_killed:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if event not in ("os.remove", "os.rmdir"):  # which work on a full disk
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fsdecode(arguments[0]))
+
+    os.chdir(task.folder)
+    signal.alarm(120)  # a command that hangs is ended
+    main = importlib.import_module(task.program).main
+    if task.max_bytes:
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL if task.is_killed else signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (task.max_bytes, resource.RLIM_INFINITY))
+    sys.addaudithook(hook)
+    try:
+        code = main(task.arguments)
+    except SystemExit as stop:  # of argparse
+        code = stop.code
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    os.write(results, json.dumps([num_changes, "tensorflow" in sys.modules]).encode())
+    return code
+
+
+def fork(task: Task) -> Outcome:
+    """Runs a command in a child process."""
+    pipes = [os.pipe() for _ in range(3)]
+    if not (child := os.fork()):
+        for number, (_, end) in enumerate(pipes[:2], 1):
+            os.dup2(end, number)
+        code = attacked(task, pipes[2][1])
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+    texts = []
+    for _, end in pipes:
+        os.close(end)
+    for start, _ in pipes:
+        with open(start, errors="replace") as file:
+            texts.append(file.read())
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return Outcome(code, *texts[:2], *(json.loads(texts[2]) if texts[2] else (0, False)))
+
+
+if __name__ == "__main__":
+    if "keras" in sys.argv:
+        start_keras(argparse.Namespace())
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
+    for line in sys.stdin:
+        print(json.dumps(asdict(fork(Task(**json.loads(line))))), flush=True)

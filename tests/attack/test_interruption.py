@@ -1,0 +1,129 @@
+"""A command that is killed, or whose disk is full, at any change of a file loses and spoils nothing.
+
+Repeated, it writes the bytes of an undisturbed run; in between its output is whole or absent.
+"""
+
+import signal
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.attack.forking import Outcome
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that writes `output`; the files of `folders` are in `in`."""
+
+    line: str
+    output: str = "new"
+    num_changes: int = 40  # at which it is killed, and as many at which its disk is full
+    keeps: str = ""  # the folder in which the next run continues
+
+
+COMMANDS = {
+    "vocab": Command("bert-tfrecords vocab in/corpus.txt --output new --size 200 --workers 1"),
+    "build": Command(
+        "bert-tfrecords build in/corpus.txt --vocab in/vocab.txt --output new --max-length 12 "
+        "--shards 2 --held-out 0.2 --duplicates 2 --workers 1",
+        keeps="new.partial",
+    ),
+    "embed": Command("bert-keras embed in/sentences --data in/lines.txt --output new.npy", "new.npy"),
+    "embed parquet": Command(
+        "bert-keras embed in/sentences --data in/lines.txt --output new.parquet", "new.parquet"
+    ),
+    "convert": Command("bert-keras convert in/google new"),
+    "convert to huggingface": Command("bert-keras convert in/bert-keras new --format huggingface"),
+    "convert to google": Command("bert-keras convert in/bert-keras new --format google"),
+    "predict": Command(
+        "bert-keras predict in/classifier --task classification --data in/train.tsv --output new.tsv "
+        "--set max_length=12",
+        "new.tsv",
+    ),
+    "finetune": Command(
+        "bert-keras finetune classification --from in/bert-keras --train in/train.tsv --dev "
+        "in/train.tsv --output new --recipe demo --epochs 2 --max-length 12",
+        "new/model",
+        3,
+        "new",
+    ),
+    "pretrain": Command(
+        "bert-keras pretrain demo --records in/records --output new --batch-size 4 --steps 20 "
+        "--set num_warmup_steps=2 size=L-1_H-16_A-2 steps_per_log=5 logs_per_checkpoint=1",
+        "new/model",
+        3,
+        "new",
+    ),
+    "export": Command("bert-keras export in/classifier name --output new", "new/name/1", 3),
+}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Returns the files of a folder, or one file, by their path."""
+    paths = [folder] if folder.is_file() else folder.rglob("*")
+    return {str(each.relative_to(folder)): each.read_bytes() for each in paths if each.is_file()}
+
+
+def spread(most: int, count: int) -> list[int]:
+    """Returns at most `count` numbers of 1 to `most`, which are at equal distances."""
+    count = min(count, most)
+    return [1 + index * (most - 1) // max(1, count - 1) for index in range(count)]
+
+
+def is_refusal(outcome: Outcome) -> bool:
+    """Returns whether a command ended with one sentence."""
+    last = (outcome.errors.replace("\r", "\n").splitlines() or [""])[-1]
+    has_trace = "Traceback" in outcome.errors or "--debug shows" in last
+    return outcome.code == 2 and last.startswith("bert-") and not has_trace
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_command(name, folders, tmp_path, attack, attack_keras):
+    command, results = COMMANDS[name], Counter()
+    attack = attack if command.line.startswith("bert-tfrecords") else attack_keras
+
+    def new_folder(number: int | str) -> Path:
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "in").symlink_to(folders)
+        return tmp_path / str(number)
+
+    def finish(folder: Path) -> None:
+        outcome = attack(command.line, folder)
+        is_taken = "exists already" in outcome.errors and is_refusal(outcome)
+        assert outcome.code == 0 or is_taken, outcome
+        assert contents(folder / command.output) == expected
+
+    folder = new_folder("undisturbed")
+    undisturbed = attack(command.line, folder)
+    assert undisturbed.code == 0, undisturbed.errors
+    expected = contents(folder / command.output)
+    sizes = sorted({1, *(len(each) // 2 for each in expected.values())})
+    faults = [{"change": each} for each in spread(undisturbed.num_changes, command.num_changes)]
+    faults += [{"max_bytes": each} for each in sizes[:: -max(1, len(sizes) // 3)]]
+    for is_killed in (False, True):
+        folder = new_folder(is_killed)
+        for fault in faults:
+            if command.keeps:
+                folder = new_folder(f"{is_killed} {len(results)} {fault}")
+            outcome = attack(command.line, folder, **fault, is_killed=is_killed)
+            found = contents(folder / command.output)
+            assert found in ({}, expected), (fault, "half-written")
+            kind = "finished" if outcome.code == 0 else "killed" if is_killed else "refused"
+            if is_killed and kind != "finished":
+                assert outcome.code in (-signal.SIGKILL, -signal.SIGXFSZ), (fault, outcome)
+            elif kind == "refused":
+                assert is_refusal(outcome) and "free disk space" in outcome.errors, (fault, outcome)
+                left = {each.split("/")[0] for each in contents(folder)} - {"in"}
+                assert found or left <= {command.keeps}, fault
+            results[kind] += 1
+            if command.keeps:
+                finish(folder)
+            elif found:
+                folder = new_folder(f"{is_killed} {fault}")
+        if not command.keeps:
+            finish(folder)
+    print(f"{name}: {undisturbed.num_changes} changes; {dict(results)}")
