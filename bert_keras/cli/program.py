@@ -123,9 +123,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = COMMANDS[options.command].run
 
     def run() -> None:
+        for name in (*INPUTS, "output"):
+            check(getattr(options, name, None) != "", f"--{name} is empty; give a path")
         for name in INPUTS:
-            path = getattr(options, name, None) or ""
-            is_found = path == "" or os.path.exists(path) or path.startswith("tfds:")
+            path = getattr(options, name, None)
+            is_found = path is None or os.path.exists(path) or path.startswith("tfds:")
             check(is_found, f"--{name} {path} does not exist; expected a file or a folder")
         for name in {"model", "pretrained", "teacher"} & {*vars(options)}:
             path = getattr(options, name)
