@@ -95,6 +95,8 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
         built, metadata=metadata, vocabulary=checkpoint.vocabulary, state=state
     )
     notes = (*checkpoint.notes, *write_checkpoint(written, destination, format=format))
+    if checkpoint.vocabulary is None:
+        notes += ("the model has no vocabulary, which most commands need",)
     if state is not None and format not in _WITH_STATE:
         notes += (f"{format} cannot store the training state of step {state.step:,}",)
     title = f"{source} -> {destination}: {metadata.model}"

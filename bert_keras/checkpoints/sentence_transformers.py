@@ -51,8 +51,8 @@ FIXED = {
 
 
 def recognises(path: Path) -> bool:
-    """Returns whether the folder contains a modules.json."""
-    return (path / MODULES).is_file()
+    """Returns whether the folder contains a modules.json, or a pooling that it would name."""
+    return (path / MODULES).is_file() or (path / "1_Pooling").is_dir()
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:

@@ -93,6 +93,20 @@ def attacked(task: Task, results: int) -> int:
     return code
 
 
+def main(arguments: list[str]) -> int:
+    """Serves a model folder, and prints the answer to a text."""
+    from bert_keras.errors import run_command
+    from bert_keras.serving.client import Client
+    from bert_keras.serving.server import running_server
+
+    def ask() -> None:
+        with running_server(arguments[0]) as url:
+            with Client(f"{url}/v1/models/{os.path.basename(arguments[0])}") as client:
+                print(client.predict(["a good film"]))
+
+    return run_command("bert-keras serve", ask)
+
+
 def fork(task: Task) -> Outcome:
     """Runs a command in a child process."""
     pipes = [os.pipe() for _ in range(3)]
