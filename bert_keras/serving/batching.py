@@ -179,8 +179,8 @@ class Batcher:
         if first.key is not None:
             num_free = first.max_rows - len(first.rows)
             for part in self._queue:
-                fits = len(part.rows) <= num_free and part.key == first.key
-                if fits and not part.request.future.done():
+                fits = part.key is not None and len(part.rows) <= num_free
+                if fits and part.key == first.key and not part.request.future.done():
                     num_free -= len(part.rows)
                     batch.append(part)
                 else:

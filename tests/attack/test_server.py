@@ -1,0 +1,111 @@
+"""Random requests neither disturb the answers to others nor fill the memory of the server."""
+
+import gzip
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+pytestmark = pytest.mark.slow
+URL = "/v1/models/name"
+CONTROL = b'{"instances": ["the river was good ."]}'
+LONG = json.dumps({"instances": 50 * [60 * 1000 * "a"]}).encode()  # below the limit of a text
+VALUES = (
+    *(None, True, -1, 2**64, 1e39, "", "good film", "a" * 70_000, "\0\ud83d\ude00", [], {}),
+    *({"b64": "YQ=="}, {"b64": "?"}, {"text": "good"}, [["good"]], [1, "good"], {"texts": ["a"]}),
+)
+
+
+def body(random: random.Random) -> bytes:
+    """Returns a request that may be valid, with bytes that are cut, inserted or changed."""
+    key = random.choice(["instances", "instances", "inputs", "signature_name", "model"])
+    values = [random.choice(VALUES) for _ in range(random.randint(0, 3))]
+    document = {key: random.choice([values, values, *values]), **random.choice([{}, {"a": 1}])}
+    if random.random() < 0.4:
+        document = {"instances": random.choices(["good film", "bank", "", "a" * 999], k=3)}
+    data, kind = json.dumps(document).encode(), random.randrange(8)
+    at = random.randrange(len(data))
+    if kind == 1:
+        data = data[:at]
+    elif kind == 2:
+        data = data[:at] + random.randbytes(4) + data[at:]
+    elif kind == 3:
+        data = random.choice([b"[", b'{"a":']) * random.randrange(50_000)
+    return data
+
+
+def memory(process: subprocess.Popen) -> int:
+    """Returns the resident memory of a process in kB."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+)", status)[1])
+
+
+@pytest.fixture(scope="module")
+def server(folders, attack_keras):
+    """A process that serves a classifier of texts, and its URL."""
+    assert attack_keras("bert-keras export classifier name --output .", folders).code == 0
+    command = [sys.executable, "-m", "bert_keras.cli", "serve", "name", "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=folders, stdout=subprocess.PIPE, text=True, env=os.environ
+    ) as process:
+        yield process, re.search(r"http://[\d.:]+", process.stdout.readline())[0] + URL
+        process.terminate()
+
+
+@pytest.fixture(scope="module")
+def send(server):
+    """A function that sends a body and returns the response."""
+    with httpx.Client(timeout=60) as client:
+        yield lambda content, path=":predict", **headers: client.post(
+            server[1] + path, content=content, headers=headers
+        )
+
+
+def test_random_requests_do_not_change_the_answers_to_others(send):
+    generator, statuses = random.Random(1), Counter()
+    expected = send(CONTROL).content
+    for _ in range(500):
+        data, headers = body(generator), {}
+        if generator.random() < 0.2:
+            data, headers = gzip.compress(data), {"Content-Encoding": "gzip"}
+        path = generator.choice([":predict", ":predict", ":predict", ":predic", "/versions/9:predict"])
+        statuses[send(data, path, **headers).status_code] += 1
+        control = send(CONTROL)
+        assert (control.status_code, control.content) == (200, expected)
+    print(f"server: {dict(statuses)}")
+    assert max(statuses) < 500 and statuses[200] > 50
+
+
+def test_long_texts_do_not_hold_up_another_request(send):
+    send(LONG)
+    with ThreadPoolExecutor(2) as pool:
+        long, start = [pool.submit(send, LONG) for _ in range(2)], time.monotonic()
+        assert send(CONTROL).status_code == 200
+        seconds, is_busy = time.monotonic() - start, not all(each.done() for each in long)
+        statuses = [each.result().status_code for each in long]
+    print(f"a request beside two of {len(LONG)} bytes ({statuses}, {is_busy=}): {seconds:.2f} s")
+    assert {*statuses} <= {200, 413, 504} and seconds < 5
+
+
+def test_memory_after_many_requests(server, send):
+    def send_requests(first: int) -> None:
+        for number in range(first, first + 500):
+            send(CONTROL if number % 4 else body(random.Random(number)))
+
+    for first in (0, 500):
+        send_requests(first)
+    start = memory(server[0])
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(send_requests, range(0, 2000, 500)))
+    end = memory(server[0])
+    print(f"memory: {start:,} kB, after 2,000 requests {end:,} kB")
+    assert end < 1.1 * start
