@@ -72,7 +72,8 @@ def write_embeddings(
     with atomic_file(output) as unfinished:
         with partial.open("a+b") as file:
             file.seek(0)
-            if not (found := file.read(len(digest))):
+            if len(found := file.read(len(digest))) < len(digest):
+                file.truncate(0)
                 file.write(found := digest)
             reason = "contains embeddings of other texts, another model or other options"
             check(found == digest, f"{partial} {reason}; remove it or choose another output")

@@ -12,7 +12,7 @@ import pytest
 from bert_keras.checkpoints.formats import write_checkpoint
 from tests.attack.forking import Outcome, Task
 from tests.checkpoints.test_keras_hub import VOCABULARY, hub_model
-from tests.factories import LINES, random_checkpoint, tiny_vocabulary, write_corpus, write_records
+from tests.factories import LINES, random_checkpoint, tiny_vocabulary, write_records
 from tests.tensorflow_or_skip import keras_hub
 
 PROGRAMS = {"bert-keras": "bert_keras.cli", "bert-tfrecords": "tfrecords_tools.cli"}

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from bert_keras.cli.program import start_keras
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"}
+CHANGES = {f"os.{name}" for name in ("rename", "remove", "mkdir", "rmdir", "truncate", "symlink")}
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ def main(arguments: list[str]) -> int:
     from bert_keras.serving.server import running_server
 
     def ask() -> None:
-        with running_server(arguments[0]) as url:
-            with Client(f"{url}/v1/models/{os.path.basename(arguments[0])}") as client:
-                print(client.predict(["a good film"]))
+        folder = arguments[0]
+        with running_server(folder) as url, Client(f"{url}/v1/models/{folder}") as client:
+            print(client.predict(["a good film"]))
 
     return run_command("bert-keras serve", ask)
 

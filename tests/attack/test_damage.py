@@ -95,17 +95,11 @@ def test_folder(reader, damaged, tmp_path, attack, attack_keras):
             file.unlink() if changed is None else file.write_bytes(changed)
             kind, result, printed = outcome_of(attack, line, tmp_path)
             if kind == "ran":
-                is_unchecked = any(path.match(each) for each in reader.unchecked)
-                kind = (
-                    "same"
-                    if result == expected
-                    else "stated"
-                    if any(each in printed for each in STATED)
-                    else "undetectable"
-                    if ("flipped" in damage and is_unchecked)
-                    or (damage, path.name) == ("removed", reader.optional)
-                    else "wrong"
-                )
+                is_flipped = "flipped" in damage and any(map(path.match, reader.unchecked))
+                is_optional = (damage, path.name) == ("removed", reader.optional)
+                kind = "undetectable" if is_flipped or is_optional else "wrong"
+                kind = "stated" if any(each in printed for each in STATED) else kind
+                kind = "same" if result == expected else kind
             results[kind] += 1
             if kind in ("wrong", "traceback"):
                 failures.append((str(path.relative_to(source)), damage, kind, printed[-300:]))

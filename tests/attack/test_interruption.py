@@ -1,4 +1,4 @@
-"""A command that is killed, or whose disk is full, at any change of a file loses and spoils nothing.
+"""A command that is killed, or whose disk is full, at a change of a file spoils nothing.
 
 Repeated, it writes the bytes of an undisturbed run; in between its output is whole or absent.
 """
@@ -32,16 +32,20 @@ COMMANDS = {
         "--shards 2 --held-out 0.2 --duplicates 2 --workers 1",
         keeps="new.partial",
     ),
-    "embed": Command("bert-keras embed in/sentences --data in/lines.txt --output new.npy", "new.npy"),
-    "embed parquet": Command(
-        "bert-keras embed in/sentences --data in/lines.txt --output new.parquet", "new.parquet"
-    ),
+    **{
+        f"embed {name}": Command(
+            f"bert-keras embed in/sentences --data in/lines.txt --output {name}",
+            name,
+            keeps=f"{name}.partial",
+        )
+        for name in ("new.npy", "new.parquet")
+    },
     "convert": Command("bert-keras convert in/google new"),
     "convert to huggingface": Command("bert-keras convert in/bert-keras new --format huggingface"),
     "convert to google": Command("bert-keras convert in/bert-keras new --format google"),
     "predict": Command(
-        "bert-keras predict in/classifier --task classification --data in/train.tsv --output new.tsv "
-        "--set max_length=12",
+        "bert-keras predict in/classifier --task classification --data in/train.tsv "
+        "--output new.tsv --set max_length=12",
         "new.tsv",
     ),
     "finetune": Command(

@@ -77,7 +77,9 @@ def test_random_requests_do_not_change_the_answers_to_others(send):
         data, headers = body(generator), {}
         if generator.random() < 0.2:
             data, headers = gzip.compress(data), {"Content-Encoding": "gzip"}
-        path = generator.choice([":predict", ":predict", ":predict", ":predic", "/versions/9:predict"])
+        path = generator.choice(
+            [":predict", ":predict", ":predict", ":predic", "/versions/9:predict"]
+        )
         statuses[send(data, path, **headers).status_code] += 1
         control = send(CONTROL)
         assert (control.status_code, control.content) == (200, expected)
