@@ -5,11 +5,10 @@ import os
 import shlex
 import subprocess
 import sys
-from dataclasses import asdict
 
 import pytest
 
-from bert_keras.checkpoints.formats import write_checkpoint
+from bert_keras.checkpoints.formats import FORMATS, write_checkpoint
 from tests.attack.forking import Outcome, Task
 from tests.checkpoints.test_keras_hub import VOCABULARY, hub_model
 from tests.factories import LINES, random_checkpoint, tiny_vocabulary, write_records
@@ -20,6 +19,13 @@ KERAS = (  # what the commands import, so that it is loaded once
     *("cli.answers", "checkpoints.conversion", "exporting.export", "runs.embeddings"),
     *("runs.evaluate", "runs.finetune", "runs.pretrain", "serving.server"),
 )
+
+
+MODELS = {  # by the name of a folder, which is that of its format
+    **{"bert-keras": "BertPretrainer", "google": "BertPretrainer"},
+    **{"huggingface": "BertClassifier", "classifier": "BertClassifier"},
+    **{"sentence-transformers": "BertSentenceEncoder", "sentences": "BertSentenceEncoder"},
+}
 
 
 class Attacker:
@@ -36,9 +42,9 @@ class Attacker:
         program, *arguments = shlex.split(command)
         program = PROGRAMS.get(program, program)
         task = Task(folder=str(folder), program=program, arguments=arguments, **fault)
-        self.process.stdin.write(json.dumps(asdict(task)) + "\n")
+        self.process.stdin.write(json.dumps(task) + "\n")
         self.process.stdin.flush()
-        return Outcome(**json.loads(self.process.stdout.readline()))
+        return Outcome(*json.loads(self.process.stdout.readline()))
 
 
 def running(*modules):
@@ -69,16 +75,11 @@ def folders(tmp_path_factory):
     (folder / "lines.txt").write_text("\n".join(LINES) + "\n")
     rows = "good film\tpos\nbad film\tneg\n"
     (folder / "train.tsv").write_text("text\tlabel\n" + 8 * rows)
-    fields = {"labels": ("neg", "pos"), "text_columns": (), "config": {"max_positions": 16}}
-    for model, formats in (
-        ("BertPretrainer", ("bert-keras", "google")),
-        ("BertClassifier", ("huggingface", "classifier")),
-        ("BertSentenceEncoder", ("sentence-transformers", "sentences")),
-    ):
-        checkpoint = random_checkpoint(model, **{**fields, "config": {"max_positions": 16}})
-        for name in formats:
-            format = name if "-" in name or name[0] in "gh" else "bert-keras"
-            write_checkpoint(checkpoint, folder / name, format=format)
+    fields = {"labels": ("neg", "pos"), "text_columns": ()}
+    for name, model in MODELS.items():
+        checkpoint = random_checkpoint(model, config={"max_positions": 16}, **fields)
+        format = name if name in FORMATS else "bert-keras"
+        write_checkpoint(checkpoint, folder / name, format=format)
     tokenizer = keras_hub.models.BertTokenizer(list(VOCABULARY.tokens), lowercase=True)
     hub_model("bert", "BertClassifier", tokenizer).save_to_preset(str(folder / "keras-hub"))
     return folder

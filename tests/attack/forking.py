@@ -13,7 +13,7 @@ import resource
 import signal
 import sys
 import traceback
-from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 from bert_keras.cli.program import start_keras
 
@@ -21,21 +21,18 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 CHANGES = {f"os.{name}" for name in ("rename", "remove", "mkdir", "rmdir", "truncate", "symlink")}
 
 
-@dataclass(frozen=True)
-class Task:
-    """A command and its fault: the process ends, or the disk is full, at a change of a file in
-    `folder`, or as soon as a file becomes larger than `max_bytes`, which also holds for C++ code."""
+class Task(NamedTuple):
+    """A command and its fault: the process ends, or the disk is full, at a change of a file."""
 
-    folder: str
+    folder: str  # the working directory, whose changes count
     program: str  # a module with the function main(arguments)
     arguments: list[str]
     is_killed: bool = False
     change: int = 0  # number of the change, from 1; 0 for none
-    max_bytes: int = 0  # 0 for no limit
+    max_bytes: int = 0  # size of a file at which it happens, also in C++; 0 for none
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a command did; `code` is -N if the signal N ended it."""
 
     code: int
@@ -47,17 +44,12 @@ class Outcome:
 
 def is_change(event: str, arguments: tuple, *, folder: str) -> bool:
     """Returns whether an audit event changes a file in `folder`."""
-    if event == "open":
-        path, mode, flags = arguments
-        is_written = {*"wax+"} & {*mode} if isinstance(mode, str) else flags & WRITING
-        if not is_written:
-            return False
-    elif event not in CHANGES:
+    if event != "open" and event not in CHANGES:
         return False
-    path = arguments[0]
-    return isinstance(path, str | bytes | os.PathLike) and os.path.abspath(
-        os.fsdecode(path)
-    ).startswith(folder)
+    path, *how = arguments
+    if event == "open" and not ({*"wax+"} & {*how[0]} if how[0] else how[1] & WRITING):
+        return False
+    return not isinstance(path, int) and os.path.abspath(os.fsdecode(path)).startswith(folder)
 
 
 def attacked(task: Task, results: int) -> int:
@@ -118,9 +110,8 @@ def fork(task: Task) -> Outcome:
             stream.flush()
         os._exit(code)
     texts = []
-    for _, end in pipes:
+    for start, end in pipes:
         os.close(end)
-    for start, _ in pipes:
         with open(start, errors="replace") as file:
             texts.append(file.read())
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -133,4 +124,4 @@ if __name__ == "__main__":
     for name in sys.argv[1:]:
         importlib.import_module(name)
     for line in sys.stdin:
-        print(json.dumps(asdict(fork(Task(**json.loads(line))))), flush=True)
+        print(json.dumps(fork(Task(*json.loads(line)))), flush=True)

@@ -32,14 +32,17 @@ COMMANDS = {
         "--shards 2 --held-out 0.2 --duplicates 2 --workers 1",
         keeps="new.partial",
     ),
-    **{
-        f"embed {name}": Command(
-            f"bert-keras embed in/sentences --data in/lines.txt --output {name}",
-            name,
-            keeps=f"{name}.partial",
-        )
-        for name in ("new.npy", "new.parquet")
-    },
+    "build google": Command(
+        "bert-tfrecords build in/corpus.txt --vocab in/vocab.txt --output new --max-length 12 "
+        "--shards 2 --duplicates 2 --compat google --workers 1",
+        num_changes=20,
+        keeps="new.partial",
+    ),
+    "embed": Command(
+        "bert-keras embed in/sentences --data in/lines.txt --output new.parquet",
+        "new.parquet",
+        keeps="new.parquet.partial",
+    ),
     "convert": Command("bert-keras convert in/google new"),
     "convert to huggingface": Command("bert-keras convert in/bert-keras new --format huggingface"),
     "convert to google": Command("bert-keras convert in/bert-keras new --format google"),
@@ -72,12 +75,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(each.relative_to(folder)): each.read_bytes() for each in paths if each.is_file()}
 
 
-def spread(most: int, count: int) -> list[int]:
-    """Returns at most `count` numbers of 1 to `most`, which are at equal distances."""
-    count = min(count, most)
-    return [1 + index * (most - 1) // max(1, count - 1) for index in range(count)]
-
-
 def is_refusal(outcome: Outcome) -> bool:
     """Returns whether a command ended with one sentence."""
     last = (outcome.errors.replace("\r", "\n").splitlines() or [""])[-1]
@@ -106,7 +103,8 @@ def test_command(name, folders, tmp_path, attack, attack_keras):
     assert undisturbed.code == 0, undisturbed.errors
     expected = contents(folder / command.output)
     sizes = sorted({1, *(len(each) // 2 for each in expected.values())})
-    faults = [{"change": each} for each in spread(undisturbed.num_changes, command.num_changes)]
+    step = -(-undisturbed.num_changes // command.num_changes)
+    faults = [{"change": each} for each in range(undisturbed.num_changes, 0, -step)]
     faults += [{"max_bytes": each} for each in sizes[:: -max(1, len(sizes) // 3)]]
     for is_killed in (False, True):
         folder = new_folder(is_killed)

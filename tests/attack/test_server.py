@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import random
 import re
 import subprocess
@@ -32,15 +31,14 @@ def body(random: random.Random) -> bytes:
     document = {key: random.choice([values, values, *values]), **random.choice([{}, {"a": 1}])}
     if random.random() < 0.4:
         document = {"instances": random.choices(["good film", "bank", "", "a" * 999], k=3)}
-    data, kind = json.dumps(document).encode(), random.randrange(8)
-    at = random.randrange(len(data))
-    if kind == 1:
-        data = data[:at]
-    elif kind == 2:
-        data = data[:at] + random.randbytes(4) + data[at:]
-    elif kind == 3:
-        data = random.choice([b"[", b'{"a":']) * random.randrange(50_000)
-    return data
+    data = json.dumps(document).encode()
+    at, deep = random.randrange(len(data)), random.choice([b"[", b'{"a":'])
+    changed = [
+        data[:at],
+        data[:at] + random.randbytes(4) + data[at:],
+        deep * random.randrange(50_000),
+    ]
+    return random.choice([*changed, *5 * [data]])
 
 
 def memory(process: subprocess.Popen) -> int:
@@ -54,9 +52,7 @@ def server(folders, attack_keras):
     """A process that serves a classifier of texts, and its URL."""
     assert attack_keras("bert-keras export classifier name --output .", folders).code == 0
     command = [sys.executable, "-m", "bert_keras.cli", "serve", "name", "--port", "0"]
-    with subprocess.Popen(
-        command, cwd=folders, stdout=subprocess.PIPE, text=True, env=os.environ
-    ) as process:
+    with subprocess.Popen(command, cwd=folders, stdout=subprocess.PIPE, text=True) as process:
         yield process, re.search(r"http://[\d.:]+", process.stdout.readline())[0] + URL
         process.terminate()
 

@@ -184,9 +184,8 @@ def bodies(draw, documents):
     }[kind]
 
 
-@pytest.mark.parametrize("num_examples", [40, pytest.param(1200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("api", ["predict", "embeddings"])
-def test_bodies(server_of, tmp_path, send, num_examples, api):
+def test_bodies(server_of, tmp_path, send, api):
     control = '{"signature_name": "bytes", "instances": ["control"]}'
 
     def send_request(model, body):
@@ -205,7 +204,7 @@ def test_bodies(server_of, tmp_path, send, num_examples, api):
     documents = {"predict": PREDICT, "embeddings": EMBEDDINGS}[api]
     chosen = {"derandomize": True, "deadline": None, "database": None}
     chosen["suppress_health_check"] = list(HealthCheck)
-    fuzz = settings(max_examples=num_examples, **chosen)
+    fuzz = settings(max_examples=40, **chosen)
     with running_server(tmp_path / "letters") as letters:
         fuzz(given(model=models, body=bodies(documents))(send_request))()
 
