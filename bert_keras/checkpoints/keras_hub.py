@@ -85,9 +85,7 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     task, metadata = path / "task.json", path / "metadata.json"
     is_ours = metadata.is_file() and EXTRA_KEY in json_object(metadata)
     check(not is_ours, "bert_keras 0.2 wrote this preset; convert it with that version")
-    has_weights = (path / "task.weights.h5").is_file()
-    check(task.is_file() or not has_weights, f"{task} is missing; copy the whole folder")
-    has_task = task.is_file() and has_weights
+    has_task = task.is_file() and (path / "task.weights.h5").is_file()
     name = str(json_object(task if has_task else path / "config.json").get("class_name"))
     name = re.sub("(?<!Text)Classifier$", "TextClassifier", name)  # older presets
     check_name(name, HUB_CLASSES, what=f"model of {path}")

@@ -55,8 +55,7 @@ READERS = (
     Reader("keras-hub", unchecked=("*.h5", "vocabulary.txt")),
     Reader("name", "tests.attack.forking FOLDER"),
 )
-# What a command says if it does without a file: without vocab.txt, manifest.json and
-# task.weights.h5, whose folders are valid.
+# What a command says without vocab.txt, manifest.json or KerasHub's task.*: such folders are valid.
 STATED = ("no vocabulary", "no manifest", "new: BertEncoder")
 
 
