@@ -69,10 +69,15 @@ COMMANDS = {
 }
 
 
+# Files of a SavedModel, which differ between two exports: TensorFlow numbers its functions anew.
+GRAPHS = ("saved_model.pb", "fingerprint.pb", "assets.extra/bert_keras.json")
+
+
 def contents(folder: Path) -> dict[str, bytes]:
-    """Returns the files of a folder, or one file, by their path."""
-    paths = [folder] if folder.is_file() else folder.rglob("*")
-    return {str(each.relative_to(folder)): each.read_bytes() for each in paths if each.is_file()}
+    """Returns the files of a folder, or one file, by their path; without the bytes of `GRAPHS`."""
+    paths = [each for each in (folder, *folder.rglob("*")) if each.is_file()]
+    names = {str(each.relative_to(folder)): each for each in paths}
+    return {name: b"" if name in GRAPHS else each.read_bytes() for name, each in names.items()}
 
 
 def is_refusal(outcome: Outcome) -> bool:
