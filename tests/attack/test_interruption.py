@@ -55,17 +55,19 @@ COMMANDS = {
         "bert-keras finetune classification --from in/bert-keras --train in/train.tsv --dev "
         "in/train.tsv --output new --recipe demo --epochs 2 --max-length 12",
         "new/model",
-        3,
-        "new",
+        num_changes=3,
+        keeps="new",
     ),
     "pretrain": Command(
         "bert-keras pretrain demo --records in/records --output new --batch-size 4 --steps 20 "
         "--set num_warmup_steps=2 size=L-1_H-16_A-2 steps_per_log=5 logs_per_checkpoint=1",
         "new/model",
-        3,
-        "new",
+        num_changes=3,
+        keeps="new",
     ),
-    "export": Command("bert-keras export in/classifier name --output new", "new/name/1", 3),
+    "export": Command(
+        "bert-keras export in/classifier name --output new", "new/name/1", num_changes=3
+    ),
 }
 
 
@@ -110,7 +112,8 @@ def test_command(name, folders, tmp_path, attack, attack_keras):
     sizes = sorted({1, *(len(each) // 2 for each in expected.values())})
     step = -(-undisturbed.num_changes // command.num_changes)
     faults = [{"change": each} for each in range(undisturbed.num_changes, 0, -step)]
-    faults += [{"max_bytes": each} for each in sizes[:: -max(1, len(sizes) // 3)]]
+    sizes = sizes[:: -max(1, len(sizes) // 3)][: command.num_changes - 1]
+    faults += [{"max_bytes": each} for each in sizes]
     for is_killed in (False, True):
         folder = new_folder(is_killed)
         for fault in faults:
