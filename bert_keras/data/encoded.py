@@ -95,7 +95,7 @@ def say_cut(*parts: Encoded, max_length: int) -> None:
     """Prints on stderr how many texts of all parts are cut, if there are any."""
     if num_cut := sum(each.num_cut for each in parts):
         found = f"{num_cut:,} of {sum(map(len, parts)):,} texts have more than {max_length} tokens"
-        print(f"{found}; their ends were cut (max_length, --max-length)", file=sys.stderr)
+        print(f"{found}; their ends were cut; a larger max_length keeps them", file=sys.stderr)
 
 
 def batches_of(

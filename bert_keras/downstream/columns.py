@@ -55,10 +55,11 @@ class TextColumns:
             'use finetune("sentence-pairs", ...)'
         )
 
-    def compile(self, *, num_steps: int, name: str) -> str:
+    def compile(self, *, num_steps: int, name: str, learning_rate: float | None = None) -> str:
         """Compiles the model for the steps of a fit; returns what it set."""
         values = FINE_TUNING[default_recipe(self.metadata.config.hidden_size)]
-        rate, num_warmup_steps = values["learning_rate"], int(WARMUP_RATIO * num_steps)
+        rate = learning_rate or values["learning_rate"]
+        num_warmup_steps = int(WARMUP_RATIO * num_steps)
         schedule = LinearWarmupDecay(rate, num_steps=num_steps, num_warmup_steps=num_warmup_steps)
         arguments = self.compile_arguments()
         self.model.compile(BertAdamW(schedule, name=name), **arguments)
@@ -82,6 +83,8 @@ class LabelledTexts(TextColumns):
 
     def targets(self, labels):
         (values,) = columns_of(labels)
+        missing = [number for number, each in enumerate(values) if each is None]
+        check(not missing, f"label {missing[:1]} is None; leave the rows without a label out")
         are_lists = all(isinstance(each, (list, tuple, set)) for each in values)
         if are_lists and all(isinstance(name, str) for each in values for name in each):
             problem_type = LABEL_KINDS["many"].problem_type
@@ -203,6 +206,7 @@ class TaggedTexts(TextColumns):
                 location, count = f"text {number}", np.diff(tokens.word_bounds)[number]
                 found = f"{location} has {count} words and {len(tags)} tags"
                 check(len(tags) == count, f"{found}; expected a tag for each, or lists of words")
+                check(None not in tags, f"{location} has the tag None; 'O' is the tag of no name")
                 LABEL_KINDS["many"].check(tags, names, location=location)
             label_ids = LABEL_KINDS["one"].targets([*chain.from_iterable(labels)], names)
         rows = sentence_rows(tokens, limit=self.preprocessor.max_length - 2)
@@ -241,6 +245,8 @@ def _ids(labels, count: int) -> np.ndarray:
 
 def _answers(answer) -> tuple[Answer, ...]:
     """Returns the answers of a question; () if there is none."""
+    found = f"an answer is {answer!r:.40}; expected (first character, text), as in (4, 'Peter')"
+    check(not isinstance(answer, str), found)
     if isinstance(answer, dict):
         texts, starts = answer["text"], answer["answer_start"]
         answer = (starts, texts) if isinstance(texts, str) else [*zip(starts, texts, strict=True)]

@@ -1,5 +1,6 @@
 """Defines the base class of all models: their configuration, loading and saving."""
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -77,7 +78,10 @@ _ALIASES = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}  # 
 def check_names(names: Collection[str]) -> None:
     """Raises InputError for the names of inputs without `input_ids`."""
     found = f"the inputs are {', '.join(names)}; expected a dict of input_ids, input_mask"
-    check("input_ids" in names, f"{found}, segment_ids, or a list of texts (a tuple for pairs)")
+    check(
+        "input_ids" in names,
+        f"{found}, segment_ids, or a list of texts, such as [row['text'] for row in rows]",
+    )
 
 
 def named_inputs(inputs: Any) -> dict:
@@ -259,6 +263,7 @@ class Pretrained(ConfiguredModel):
         format: str = "bert-keras",
         tokenizer: "TextTokenizer | None" = None,
         labels: Sequence[str] = (),
+        overwrite: bool = False,
     ) -> Path:
         """Writes the model as a new folder, and prints what other programs compute differently.
 
@@ -267,18 +272,24 @@ class Pretrained(ConfiguredModel):
             format: "bert-keras", "google", "huggingface" or "sentence-transformers".
             tokenizer: The tokenizer to save; by default the tokenizer of the checkpoint.
             labels: Names of the labels; by default those of the checkpoint.
+            overwrite: Whether to replace a folder of this package after the new one is complete.
 
         Returns:
             The path of the folder.
         """
-        from bert_keras.checkpoints.pretrained import save_model
+        from bert_keras.checkpoints.pretrained import replaced_folder, save_model
 
         if not self.built:
             self.build()
         tokenizer = tokenizer or self.tokenizer
         metadata = self.stored_metadata(tokenizer, labels=labels)
         vocabulary = None if tokenizer is None else tokenizer.vocabulary
-        for note in save_model(self, path, metadata=metadata, vocabulary=vocabulary, format=format):
+        replaces = overwrite and Path(path).exists()
+        with replaced_folder(path) if replaces else contextlib.nullcontext(path) as folder:
+            notes = save_model(
+                self, folder, metadata=metadata, vocabulary=vocabulary, format=format
+            )
+        for note in notes:
             print(f"{'note':<12}{note}")
         return Path(path)
 

@@ -234,7 +234,8 @@ class BertTokenClassifier(TextInputs, TaskModel):
     Example:
 
     ```python
-    model = BertTokenClassifier(preset("tiny", vocab_size=4_000), num_labels=9)
+    model = BertTokenClassifier.from_pretrained("bert-base-cased", labels=["O", "B-PER", "I-PER"])
+    model.fit([["Anna", "won", "."], ["It", "rains", "."]], [["B-PER", "O", "O"], ["O"] * 3])
     ```
     """
 

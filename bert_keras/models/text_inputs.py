@@ -15,7 +15,7 @@ from bert_keras.data.batches import Batches
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.encoded import Encoded, EncodedTexts, batches_of, say_cut
 from bert_keras.data.preprocessor import Preprocessor, columns_of, is_text
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError, check, check_name
 from bert_keras.models.pretrained import Pretrained, check_names
 
 if TYPE_CHECKING:
@@ -77,13 +77,16 @@ class TextInputs(Pretrained):
                 )
         super().compile(optimizer, loss, *args, **kwargs)
 
-    def fit(self, x=None, y=None, *args, **kwargs):
+    def fit(self, x=None, y=None, *args, learning_rate: float | None = None, **kwargs):
         """Trains the model as `keras.Model.fit` does; see the class for texts.
 
-        Without `compile`, the learning rate rises to 3e-5, or to 1e-4 for hidden sizes under 768,
-        during a tenth of the steps, and falls to 0. Other arguments are those of Keras, such as
-        `epochs=1`, `batch_size=32`, `validation_split=0.1`, `validation_data=(texts, labels)`.
+        Without `compile`, the rate rises to `learning_rate`, by default 3e-5, or 1e-4 for hidden
+        sizes under 768, during a tenth of the steps, and falls to 0. Other arguments are those of
+        Keras, such as `epochs=1`, `batch_size=32`, `validation_split=0.1` and
+        `validation_data=(texts, labels)`.
         """
+        for each in kwargs:
+            check_name(each, [*inspect.signature(self.fit).parameters], what="argument of fit")
         options = _named(super().fit, x, y, *args, **kwargs)
         size = options.get("batch_size") or _BATCH_SIZE
         held_out, parts = options.get("validation_data"), []
@@ -107,10 +110,16 @@ class TextInputs(Pretrained):
                 options["class_weight"] = by_id or weights
         else:
             options["x"], options["y"] = self._encoded(x, y)
-        if self.optimizer.name == _DEFAULT if self.compiled else self.tokenizer is not None:
+        is_ours = self.optimizer.name == _DEFAULT if self.compiled else self.tokenizer is not None
+        found = "learning_rate is for a model without compile; the optimizer has its own"
+        check(learning_rate is None or is_ours, found)
+        if is_ours:
             epochs = options.get("epochs", 1) - options.get("initial_epoch", 0)
             steps = options.get("steps_per_epoch") or _num_batches(options["x"], size)
-            made = self._reader().compile(num_steps=max(1, epochs * steps), name=_DEFAULT)
+            num_steps = max(1, epochs * steps)
+            made = self._reader().compile(
+                num_steps=num_steps, name=_DEFAULT, learning_rate=learning_rate
+            )
             print(f"{'compiled':<12}{made}")
         if isinstance(held_out, (tuple, list)) and is_text(held_out[0]):
             parts.append(self._rows(self._reader(), *held_out))
@@ -276,8 +285,6 @@ class TextInputs(Pretrained):
 
 def _named(function: Callable, *args, **kwargs) -> dict[str, Any]:
     """Returns the arguments of a call by their names."""
-    found = "fit has no learning_rate; compile the model with one"
-    check("learning_rate" not in kwargs, f"{found}, as in model.compile(BertAdamW(1e-4), loss=...)")
     arguments = inspect.signature(function).bind(*args, **kwargs).arguments
     others = arguments.pop("kwargs", {})
     return {**arguments, **others}
@@ -289,9 +296,14 @@ def _listed(values):
     return values if is_listed else [*values] if isinstance(values, tuple) else np.asarray(values)
 
 
-for _method in (TextInputs.fit, TextInputs.evaluate, TextInputs.predict):
-    # `help` shows the arguments of Keras.
-    vars(_method)["__signature__"] = inspect.signature(getattr(keras.Model, _method.__name__))
+for _method in (TextInputs.fit, TextInputs.evaluate, TextInputs.predict):  # for `help`
+    _ours, _keras = (
+        inspect.signature(each) for each in (_method, getattr(keras.Model, _method.__name__))
+    )
+    _added = [each for each in _ours.parameters.values() if each.kind is each.KEYWORD_ONLY]
+    vars(_method)["__signature__"] = _keras.replace(
+        parameters=[*_keras.parameters.values(), *_added]
+    )
 
 
 def _num_batches(x, size: int) -> int:

@@ -20,7 +20,7 @@ _MAX_WAIT_SECONDS = 60  # upper bound for the Retry-After header of a server
 _URL = re.compile(r"(https?://[^?#]+/v1/models/[^:?#]+?)(?::predict)?/?")
 
 
-class _UnavailableError(InputError):
+class UnavailableError(InputError):
     """No server responds or it is busy; another attempt may succeed after some seconds."""
 
     def __init__(self, message: str, *, seconds: float | None = None):
@@ -129,11 +129,11 @@ class Client(contextlib.AbstractContextManager):
 
         def wait(state: "tenacity.RetryCallState") -> float:
             error = state.outcome and state.outcome.exception()
-            seconds = error.seconds if isinstance(error, _UnavailableError) else None
+            seconds = error.seconds if isinstance(error, UnavailableError) else None
             return backoff(state) if seconds is None else seconds
 
         return tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_UnavailableError),
+            retry=tenacity.retry_if_exception_type(UnavailableError),
             stop=tenacity.stop_after_attempt(self.num_attempts),
             wait=wait,
             reraise=True,
@@ -152,7 +152,7 @@ class Client(contextlib.AbstractContextManager):
                 raise InputError(message)
             seconds = response.headers.get("retry-after", "")  # or a date
             seconds = min(float(seconds), _MAX_WAIT_SECONDS) if seconds.isdecimal() else None
-            raise _UnavailableError(message, seconds=seconds)
+            raise UnavailableError(message, seconds=seconds)
         predictions = document.get("predictions")
         if not isinstance(predictions, list):
             raise InputError(f"{self._url} returned no predictions but {response.text[:80]!r}")
@@ -176,7 +176,7 @@ class Client(contextlib.AbstractContextManager):
                 "timeout or a smaller batch_size"
             ) from error
         except httpx.TransportError as error:
-            raise _UnavailableError(
+            raise UnavailableError(
                 f"no server responds at {self._url} ({str(error) or type(error).__name__}); start "
                 "one with bert-keras serve"
             ) from error

@@ -50,7 +50,9 @@ def check_texts(texts: Sequence[Any]) -> None:
     """Raises InputError if a text is no string, or one that UTF-8 cannot encode."""
     for number, text in enumerate(texts):
         if not isinstance(text, str) or (not text.isascii() and _SURROGATE.search(text)):
-            raise InputError(f"text {number} is {text!a:.40}; expected a string of valid Unicode")
+            hint = "; pairs are (firsts, seconds)" if isinstance(text, tuple) else ""
+            found = f"text {number} is {text!a:.40}"
+            raise InputError(f"{found}; expected a string of valid Unicode{hint}")
 
 
 _Method = Callable[[Any, Sequence[str]], _Result]

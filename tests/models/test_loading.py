@@ -77,6 +77,10 @@ def test_a_new_model_is_saved_with_default_metadata(tmp_path):
     assert BertClassifier.from_pretrained(named, max_length=7).preprocessor.max_length == 7
     with pytest.raises(InputError, match="max_length is 17; expected 3 to 16"):
         BertClassifier.from_pretrained(named, max_length=17)
+    with pytest.raises(InputError, match="exists already"):
+        model.save_pretrained(named)
+    model.save_pretrained(named, labels=("a", "b"), overwrite=True)
+    assert read_metadata(named).labels == ("a", "b") and not (named / "vocab.txt").exists()
     unfit = BertEncoder(dataclasses.replace(CONFIG, vocab_size=20))
     with pytest.raises(InputError, match="15 tokens, but the token table 20 rows"):
         unfit.save_pretrained(tmp_path / "unfit", tokenizer=tokenizer)

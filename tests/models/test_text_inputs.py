@@ -206,8 +206,14 @@ def test_fit_needs_no_compile_and_takes_names_of_labels(capsys):
     assert model.optimizer.iterations == 8  # of a new schedule
     model.fit(data_set(TEXTS, LABELS), epochs=3, verbose=0)
     assert model.optimizer.iterations == 6
+    model.fit(TEXTS, LABELS, learning_rate=1e-5, verbose=0)
+    assert "learning rate 1e-05 after" in capsys.readouterr().out
+    with pytest.raises(InputError, match="no argument of fit is called 'num_epochs'; did you mean"):
+        model.fit(TEXTS, LABELS, num_epochs=3)
+    with pytest.raises(InputError, match=r"label \[0\] is None"):
+        model.fit(TEXTS, [None, *LABELS[1:]])
     assert model.labels == NAMES
-    assert {"epochs", "validation_split"} <= inspect.signature(model.fit).parameters.keys()
+    assert {"epochs", "learning_rate"} <= inspect.signature(model.fit).parameters.keys()
 
 
 def test_a_compiled_model_is_used_as_it_is():
