@@ -35,7 +35,7 @@ class Reader:
     """A folder and the command that reads it, which writes `new` or prints its result.
 
     A flipped bit of the files that match `unchecked` may give another result, because their format
-    has no checksum: weights in safetensors and HDF5, and vocabularies of one token a line.
+    has no checksum: weights in safetensors and HDF5, tokens in vocab.txt, and names in JSON.
     """
 
     folder: str
@@ -47,10 +47,12 @@ class Reader:
 READERS = (
     Reader("records", "bert-tfrecords check FOLDER"),
     Reader("new.partial", BUILD),
-    Reader("bert-keras", unchecked=("weights.safetensors", "vocab.txt")),
+    Reader("bert-keras", unchecked=("weights.safetensors", "*.txt", "*.json")),
     Reader("google", unchecked=("vocab.txt",)),
     # Without tokenizer_config.json, a model takes texts as long as its positions allow.
-    Reader("huggingface", unchecked=("model.safetensors",), optional="tokenizer_config.json"),
+    Reader(
+        "huggingface", unchecked=("*.safetensors", "config.json"), optional="tokenizer_config.json"
+    ),
     Reader("sentence-transformers", unchecked=("model.safetensors",)),
     Reader("keras-hub", unchecked=("*.h5", "vocabulary.txt")),
     Reader("name", "tests.attack.forking FOLDER"),
