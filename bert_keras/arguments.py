@@ -25,6 +25,8 @@ HABITS = {
     "the first argument, MODEL,": "model-name-or-path model-name model init-checkpoint",
     "--task": "task-name",
     "the first argument, TASK,": "task-name task",
+    "--set text_columns=NAME": "text-column text-columns",
+    "--set label_column=NAME": "label-column",
     "--set weight_decay_rate=RATE": "weight-decay",
     "--set gradient_accumulation_steps=N": "gradient-accumulation-steps",
     "--vocab": "vocab-file",

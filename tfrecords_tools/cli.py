@@ -181,7 +181,7 @@ def build(options: dict[str, Any]) -> None:
         try:
             from tfrecords_tools.beam import build_on_beam
         except ImportError as error:
-            remedy = 'expected the extra beam: pip install "bert-keras[beam]"'
+            remedy = 'expected the extra beam: pip install -e ".[beam]"'
             raise InputError(f"apache-beam cannot be imported ({error}); {remedy}") from error
         manifest = build_on_beam(options["files"], **arguments, pipeline_options=options["beam"])
     else:

@@ -27,9 +27,9 @@ TRAINING = (
         dest="changes",
         nargs="+",
     ),
-    option("--learning-rate", "RATE", "--set learning_rate=RATE", type=float),
-    option("--batch-size", "N", "--set batch_size=N", type=int),
-    option("--seed", "N", "--set seed=N", type=int),
+    option("--learning-rate", "RATE", "the largest rate of the schedule, as 3e-5", type=float),
+    option("--batch-size", "N", "rows of a step, of all devices together", type=int),
+    option("--seed", "N", "the seed of all random numbers", type=int),
     option("--teacher", "MODEL", "a model of the same kind for distillation; see --set alpha_soft"),
     *DEVICES,
 )
@@ -79,7 +79,7 @@ def demo(options: argparse.Namespace) -> None:
     option("--from", "CHECKPOINT", "a checkpoint to start from", dest="pretrained"),
     option("--output", "DIR", "the folder of the run"),
     flag("--dry-run", "take ten steps, print the cost of the run, write nothing"),
-    option("--steps", "N", "--set num_steps=N", dest="num_steps", type=int),
+    option("--steps", "N", "the length of the schedule", dest="num_steps", type=int),
     *TRAINING,
     examples="""
   bert-keras pretrain tiny-hour --records records --output runs/tiny
@@ -132,8 +132,8 @@ def pretrain(options: argparse.Namespace) -> None:
         nargs="*",
     ),
     option("--epochs", "N", "default: those of the recipe, 3 or 4", dest="num_epochs", type=int),
-    option("--max-length", "N", "--set max_length=N", type=int),
-    option("--warmup", "RATE", "--set warmup_ratio=RATE", dest="warmup_ratio", type=float),
+    option("--max-length", "N", "tokens of a text; longer ones are cut", type=int),
+    option("--warmup", "RATE", "share of warmup steps", dest="warmup_ratio", type=float),
     *TRAINING,
     examples="""
   bert-keras finetune mrpc --data glue/MRPC --from bert-base-uncased --output runs/mrpc

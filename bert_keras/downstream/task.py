@@ -71,7 +71,9 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         folder = Path(data)
         if self.folder and (folder / self.folder).is_dir():
             folder /= self.folder
-        check(folder.is_dir(), f"{folder} is no folder; expected the folder of the data files")
+        check(
+            folder.is_dir(), f"{folder} is no folder of data files; a single file is --train FILE"
+        )
         paths = {
             split: str(folder / name)
             for split, names in self.file_names.items()

@@ -33,7 +33,7 @@ class TextInputs(Pretrained):
     batches of them. A tuple of columns means texts that belong together, such as pairs. Rows of
     similar length share a batch. Texts of more than `preprocessor.max_length` tokens lose their
     ends, and a line on stderr counts them. Labels are names or numbers. `validation_split` takes
-    rows at equal distances, so that both parts of texts that are sorted by label have all labels.
+    its share of the rows of each label, at equal distances.
 
     Without `compile`, `fit` sets BertAdamW with warmup and decay and the loss of the kind of the
     labels, and prints this. `predict` returns what the server answers;
@@ -93,11 +93,8 @@ class TextInputs(Pretrained):
         if is_text(x):
             data = (columns_of(x), _listed(y), _listed(options.pop("sample_weight", None)))
             if (share := options.pop("validation_split", 0.0)) and held_out is None:
-                ends = np.ceil(np.round(share * np.arange(len(data[0][0]) + 1), 6))
-                held_out, data = (
-                    [_part(each, np.flatnonzero(np.diff(ends) == is_held)) for each in data]
-                    for is_held in (1, 0)
-                )
+                parts_of_data = _split(share, data[1], num_rows=len(data[0][0]))
+                held_out, data = ([_part(each, rows) for each in data] for rows in parts_of_data)
             reader = self._reader()
             rows = self._rows(reader, *data)
             parts.append(rows)
@@ -310,6 +307,17 @@ def _num_batches(x, size: int) -> int:
     """Returns the number of batches of arrays, or of a data set that knows it."""
     shape = getattr(keras.tree.flatten(x)[0], "shape", None)
     return len(x) if shape is None else -(-shape[0] // size)
+
+
+def _split(share: float, labels, *, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the rows to hold out, a share of each label, and the others."""
+    names = [str(label) for label in labels] if labels is not None else [""] * num_rows
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    order = np.argsort([numbers[name] for name in names], kind="stable")
+    ends = np.ceil(np.round(share * np.arange(num_rows + 1), 6))
+    is_held_out = np.empty(num_rows, bool)
+    is_held_out[order] = np.diff(ends) == 1
+    return np.flatnonzero(is_held_out), np.flatnonzero(~is_held_out)
 
 
 def _part(data, rows: np.ndarray):

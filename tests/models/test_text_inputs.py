@@ -12,6 +12,7 @@ from bert_keras import BertClassifier, BertTokenClassifier, Preprocessor, WordPi
 from bert_keras.config import BertConfig
 from bert_keras.downstream.task import softmax
 from bert_keras.errors import InputError
+from bert_keras.models.text_inputs import TextInputs
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.tensorflow_or_skip import tf
 
@@ -214,6 +215,18 @@ def test_fit_needs_no_compile_and_takes_names_of_labels(capsys):
         model.fit(TEXTS, [None, *LABELS[1:]])
     assert model.labels == NAMES
     assert {"epochs", "learning_rate"} <= inspect.signature(model.fit).parameters.keys()
+
+
+def test_the_validation_split_has_its_share_of_each_label(monkeypatch):
+    seen, rows = [], TextInputs._rows
+    monkeypatch.setattr(
+        TextInputs, "_rows", lambda self, *data: seen.append(data[2]) or rows(self, *data)
+    )
+    for labels in ([1, 0] * 16, [0] * 16 + [1] * 16):
+        fitted(labels, epochs=1, validation_split=0.125)
+        training, held_out = sorted(map(sorted, seen), key=len)[::-1]
+        assert (training, held_out) == ([0] * 14 + [1] * 14, [0, 0, 1, 1])
+        seen.clear()
 
 
 def test_a_compiled_model_is_used_as_it_is():
