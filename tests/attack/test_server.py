@@ -26,7 +26,7 @@ VALUES = (
 
 def body(random: random.Random) -> bytes:
     """Returns a request that may be valid, with bytes that are cut, inserted or changed."""
-    key = random.choice(["instances", "instances", "inputs", "signature_name", "model"])
+    key = random.choice(["instances", "instances", "inputs", "signature_name", "model", "input"])
     values = [random.choice(VALUES) for _ in range(random.randint(0, 3))]
     document = {key: random.choice([values, values, *values]), **random.choice([{}, {"a": 1}])}
     if random.random() < 0.4:
@@ -53,7 +53,7 @@ def server(folders, attack_keras):
     assert attack_keras("bert-keras export classifier name --output .", folders).code == 0
     command = [sys.executable, "-m", "bert_keras.cli", "serve", "name", "--port", "0"]
     with subprocess.Popen(command, cwd=folders, stdout=subprocess.PIPE, text=True) as process:
-        yield process, re.search(r"http://[\d.:]+", process.stdout.readline())[0] + URL
+        yield process, re.search(r"http://[\d.:]+", process.stdout.readline())[0]
         process.terminate()
 
 
@@ -61,7 +61,7 @@ def server(folders, attack_keras):
 def send(server):
     """A function that sends a body and returns the response."""
     with httpx.Client(timeout=60) as client:
-        yield lambda content, path=":predict", **headers: client.post(
+        yield lambda content, path=f"{URL}:predict", **headers: client.post(
             server[1] + path, content=content, headers=headers
         )
 
@@ -73,9 +73,8 @@ def test_random_requests_do_not_change_the_answers_to_others(send):
         data, headers = body(generator), {}
         if generator.random() < 0.2:
             data, headers = gzip.compress(data), {"Content-Encoding": "gzip"}
-        path = generator.choice(
-            [":predict", ":predict", ":predict", ":predic", "/versions/9:predict"]
-        )
+        paths = [*3 * [f"{URL}:predict"], f"{URL}:predic", f"{URL}/versions/9:predict"]
+        path = generator.choice([*paths, "/v1/embeddings"])
         statuses[send(data, path, **headers).status_code] += 1
         control = send(CONTROL)
         assert (control.status_code, control.content) == (200, expected)

@@ -9,14 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-pytest.importorskip("hypothesis")
-
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.server import running_server
-from tests.serving.conftest import embedder, wait_for
+from tests.serving.conftest import wait_for
 
 ODD = "/v1/models/odd:predict"
 PATH = "/v1/models/half_plus_two:predict"
@@ -132,81 +127,6 @@ def test_concurrent_requests_get_their_own_predictions_or_errors(server_of, send
         else:
             expected = [-0.5, 0.5] if number % 3 else [2.0 * number, 2.0 * number + 2]
             assert answer.json()["predictions"] == expected
-
-
-# 413 is for a text of 70,000 bytes; 408, 503 and 504 report limits that are not reached.
-STATUSES = {200, 400, 404, 413}
-NAMES = st.sampled_from(["sentences", "a", "b", "s", "v", "image_bytes", "x", "b64", ""])
-SIGNATURES = ["serving_default", "multi", "agg", "scalar", "special", "bytes", "nope", "strict",
-              "__saved_model_init_op"]  # fmt: skip
-NUMBERS = st.integers(-(2**70), 2**70) | st.floats() | st.sampled_from([0, 1, 2**31, 2**64, 1e39])
-TEXTS = st.text(max_size=20) | st.sampled_from(["hello", "a" * 70_000, "\0", "\ud83d\ude00"])
-SCALARS = st.none() | st.booleans() | NUMBERS | TEXTS | TEXTS.map(lambda text: {"b64": text})
-VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=3),
-    max_leaves=12,
-)
-
-
-INPUTS = VALUES | st.dictionaries(NAMES, st.lists(SCALARS, max_size=3), max_size=3)
-PREDICT = st.fixed_dictionaries(
-    {},
-    optional={
-        "signature_name": st.one_of(*[st.sampled_from(SIGNATURES)] * 9, VALUES),
-        "instances": INPUTS | st.lists(INPUTS, max_size=3),
-        "inputs": INPUTS,
-    },
-)
-EMBEDDINGS = st.fixed_dictionaries(
-    {"model": st.sampled_from(["letters"] * 8 + ["gpt"]) | VALUES},
-    optional={
-        "input": TEXTS | st.lists(TEXTS, max_size=3) | VALUES,
-        "dimensions": st.integers(-1, 5) | VALUES,
-        "encoding_format": st.sampled_from(["float", "base64"]) | VALUES,
-    },
-)
-
-
-@st.composite
-def bodies(draw, documents):
-    """A JSON document, often with bytes removed or inserted."""
-    body = json.dumps(draw(documents), ensure_ascii=draw(st.booleans()))
-    body, at = body.encode("utf-8", "surrogatepass"), draw(st.integers(0, len(body)))
-    kind = draw(st.sampled_from(["whole", "whole", "cut", "put", "raw", "deep"]))
-    deep = draw(st.sampled_from([b"[", b'{"a":'])) * draw(st.integers(0, 50_000))
-    return {
-        "whole": body,
-        "cut": body[:at],
-        "put": body[:at] + draw(st.binary(min_size=1, max_size=8)) + body[at:],
-        "raw": draw(st.binary(max_size=200)),
-        "deep": b'{"inputs": ' + deep,
-    }[kind]
-
-
-@pytest.mark.parametrize("api", ["predict", "embeddings"])
-def test_bodies(server_of, tmp_path, send, api):
-    control = '{"signature_name": "bytes", "instances": ["control"]}'
-
-    def send_request(model, body):
-        url, path = server_of(model), f"/v1/models/{model}:predict"
-        if api == "embeddings":
-            url, path = letters, "/v1/embeddings"
-        response = send(url, "POST", path, body)
-        assert response.status_code in STATUSES, (response, body[:2000])
-        if response.status_code != 200:
-            assert isinstance(response.json()["error"], dict if api == "embeddings" else str)
-        response = send(server_of("texty"), "POST", "/v1/models/texty:predict", control)
-        assert response.json()["predictions"][0]["out"] == "CONTROL"
-
-    embedder(tmp_path / "letters" / "1")
-    models = st.sampled_from(["texty"] * 3 + ["keras_tiny", "odd", "half_plus_two"])
-    documents = {"predict": PREDICT, "embeddings": EMBEDDINGS}[api]
-    chosen = {"derandomize": True, "deadline": None, "database": None}
-    chosen["suppress_health_check"] = list(HealthCheck)
-    fuzz = settings(max_examples=40, **chosen)
-    with running_server(tmp_path / "letters") as letters:
-        fuzz(given(model=models, body=bodies(documents))(send_request))()
 
 
 def test_invalid_http_does_not_stop_the_server(server_of, send):

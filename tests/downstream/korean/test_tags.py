@@ -16,7 +16,6 @@ from tests.downstream.korean.conftest import TAGGED, tagged_characters
 
 KLUE = dataclasses.replace(named_task("klue-ner"), max_length=32)
 NAVER = named_task("naver-ner")
-FOLDERS = {"klue-ner": "klue-ner-v1.1", "naver-ner": "naver-ner"}
 
 
 def test_the_characters_of_klue_are_read_with_spaces_and_without_comments(korean_folder):
