@@ -74,7 +74,7 @@ def evaluate(options: argparse.Namespace) -> None:
     option("--submission", "ZIP", "also pack the folder of --output for the server of GLUE"),
     examples="""
   bert-keras predict runs/sst2/model "a good film"
-  bert-keras predict bert-base-uncased "The capital of France is [MASK]."
+  bert-keras predict google-bert/bert-base-uncased "The capital of France is [MASK]."
   bert-keras predict runs/mrpc/model --data glue/MRPC --output MRPC.tsv
   bert-keras predict runs/mnli/model --data glue/MNLI --split ax \\
     --output predictions/AX.tsv --submission submission.zip""",

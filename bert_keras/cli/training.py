@@ -136,11 +136,11 @@ def pretrain(options: argparse.Namespace) -> None:
     option("--warmup", "RATE", "share of warmup steps", dest="warmup_ratio", type=float),
     *TRAINING,
     examples="""
-  bert-keras finetune mrpc --data glue/MRPC --from bert-base-uncased --output runs/mrpc
+  bert-keras finetune mrpc --data glue --from google-bert/bert-base-uncased --output runs/mrpc
   bert-keras finetune classification --train train.csv \\
     --set text_columns=title,body label_column=topic --from runs/tiny/model \\
     --output runs/topics
-  bert-keras finetune rte --data glue/RTE --from bert-base-uncased --output runs/rte \\
+  bert-keras finetune rte --data glue --from google-bert/bert-base-uncased --output runs/rte \\
     --seeds 5 --learning-rates 5e-5 3e-5 2e-5""",
 )
 def finetune(options: argparse.Namespace) -> None:

@@ -78,7 +78,7 @@ class BertEncoder(Pretrained):
     Example:
 
     ```python
-    encoder = BertEncoder.from_pretrained("bert-base-uncased")
+    encoder = BertEncoder.from_pretrained("google-bert/bert-base-uncased")
     inputs = encode(encoder.tokenizer, ["a good film"], max_length=128)
     hidden_states = encoder(inputs)["sequence_output"]
     ```

@@ -163,7 +163,9 @@ class Pretrained(ConfiguredModel):
         Example:
 
         ```python
-        model = BertClassifier.from_pretrained("bert-base-uncased", labels=["negative", "positive"])
+        model = BertClassifier.from_pretrained(
+            "google-bert/bert-base-uncased", labels=["negative", "positive"]
+        )
         ```
         """
         from bert_keras.checkpoints.formats import open_checkpoint
@@ -285,6 +287,8 @@ class Pretrained(ConfiguredModel):
         metadata = self.stored_metadata(tokenizer, labels=labels)
         vocabulary = None if tokenizer is None else tokenizer.vocabulary
         replaces = overwrite and Path(path).exists()
+        is_free = replaces or not Path(path).is_dir() or not any(Path(path).iterdir())
+        check(is_free, f"{path} exists already; choose another name, or pass overwrite=True")
         with replaced_folder(path) if replaces else contextlib.nullcontext(path) as folder:
             notes = save_model(
                 self, folder, metadata=metadata, vocabulary=vocabulary, format=format

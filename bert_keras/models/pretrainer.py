@@ -71,7 +71,7 @@ class BertMaskedLM(MaskedLMModel):
     Example:
 
     ```python
-    model = BertMaskedLM.from_pretrained("bert-base-uncased")
+    model = BertMaskedLM.from_pretrained("google-bert/bert-base-uncased")
     print(model.predict(["a [MASK] film"])[0]["tokens"])
     ```
     """

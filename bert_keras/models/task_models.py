@@ -234,7 +234,9 @@ class BertTokenClassifier(TextInputs, TaskModel):
     Example:
 
     ```python
-    model = BertTokenClassifier.from_pretrained("bert-base-cased", labels=["O", "B-PER", "I-PER"])
+    model = BertTokenClassifier.from_pretrained(
+        "google-bert/bert-base-cased", labels=["O", "B-PER", "I-PER"]
+    )
     model.fit([["Anna", "won", "."], ["It", "rains", "."]], [["B-PER", "O", "O"], ["O"] * 3])
     ```
     """

@@ -4,7 +4,6 @@ import dataclasses
 import inspect
 import itertools
 import warnings
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -78,21 +77,40 @@ class TextInputs(Pretrained):
         super().compile(optimizer, loss, *args, **kwargs)
 
     def fit(self, x=None, y=None, *args, learning_rate: float | None = None, **kwargs):
-        """Trains the model as `keras.Model.fit` does; see the class for texts.
+        """Trains the model on texts, or on anything that `keras.Model.fit` takes.
 
-        Without `compile`, the rate rises to `learning_rate`, by default 3e-5, or 1e-4 for hidden
-        sizes under 768, during a tenth of the steps, and falls to 0. Other arguments are those of
-        Keras, such as `epochs=1`, `batch_size=32`, `validation_split=0.1` and
-        `validation_data=(texts, labels)`.
+        Without `compile`, this sets BertAdamW and the loss and metric of the kind of labels, and
+        prints them; a second call starts a new optimizer and schedule. Texts of similar length
+        share a batch, and texts that are cut at `preprocessor.max_length` are counted on stderr.
+
+        Args:
+            x: Texts, or a tuple of columns such as (firsts, seconds); see the class.
+            y: The labels: names, lists of names or numbers; as the class says for other models.
+            learning_rate: The largest rate, after a tenth of the steps; it then falls to 0. By
+                default 3e-5, or 1e-4 for hidden sizes under 768. Only without `compile`.
+            *args: The arguments of Keras in their order.
+            **kwargs: The arguments of Keras, such as `epochs=1`, `batch_size=32`, `callbacks`,
+                `validation_data=(texts, labels)`, and `validation_split=0.1`, which takes its share
+                of the rows of each label.
+
+        Returns:
+            The `History` of Keras.
+
+        Raises:
+            InputError: A text, a label or an argument is not as expected.
         """
-        for each in kwargs:
-            check_name(each, [*inspect.signature(self.fit).parameters], what="argument of fit")
+        check("max_length" not in kwargs, "max_length is an argument of from_pretrained")
         options = _named(super().fit, x, y, *args, **kwargs)
+        share: float = options.get("validation_split", 0.0)
+        is_rate = isinstance(learning_rate, (int, float))
+        check(0 <= share < 1, f"validation_split is {share}; expected 0 or more, less than 1")
+        found = f"learning_rate is {learning_rate!r}; expected a number above 0"
+        check(learning_rate is None or (is_rate and learning_rate > 0), found)
         size = options.get("batch_size") or _BATCH_SIZE
         held_out, parts = options.get("validation_data"), []
         if is_text(x):
             data = (columns_of(x), _listed(y), _listed(options.pop("sample_weight", None)))
-            if (share := options.pop("validation_split", 0.0)) and held_out is None:
+            if options.pop("validation_split", 0.0) and held_out is None:
                 parts_of_data = _split(share, data[1], num_rows=len(data[0][0]))
                 held_out, data = ([_part(each, rows) for each in data] for rows in parts_of_data)
             reader = self._reader()
@@ -120,8 +138,8 @@ class TextInputs(Pretrained):
             print(f"{'compiled':<12}{made}")
         if isinstance(held_out, (tuple, list)) and is_text(held_out[0]):
             parts.append(self._rows(self._reader(), *held_out))
-            size = options.pop("validation_batch_size", None) or size
-            options["validation_data"] = _ordered_batches(parts[-1], size).for_fit()
+            held_out_size = options.pop("validation_batch_size", None) or size
+            options["validation_data"] = _ordered_batches(parts[-1], held_out_size).for_fit()
         elif held_out is not None and not isinstance(held_out, (tuple, list)):
             options["validation_data"] = self._encoded(held_out)[0]
         self._say_cut(parts)
@@ -280,8 +298,13 @@ class TextInputs(Pretrained):
         return dataset.map(encoded)
 
 
-def _named(function: Callable, *args, **kwargs) -> dict[str, Any]:
+def _named(function: Any, *args, **kwargs) -> dict[str, Any]:
     """Returns the arguments of a call by their names."""
+    ours: Any = getattr(function.__self__, function.__name__)
+    for name in kwargs:
+        if not name.startswith("_"):  # Keras has such arguments
+            known = inspect.signature(ours).parameters
+            check_name(name, known, what=f"argument of {function.__name__}")
     arguments = inspect.signature(function).bind(*args, **kwargs).arguments
     others = arguments.pop("kwargs", {})
     return {**arguments, **others}
@@ -291,16 +314,6 @@ def _listed(values):
     """Returns labels or weights as a list or an array, which can be cut."""
     is_listed = values is None or isinstance(values, list)
     return values if is_listed else [*values] if isinstance(values, tuple) else np.asarray(values)
-
-
-for _method in (TextInputs.fit, TextInputs.evaluate, TextInputs.predict):  # for `help`
-    _ours, _keras = (
-        inspect.signature(each) for each in (_method, getattr(keras.Model, _method.__name__))
-    )
-    _added = [each for each in _ours.parameters.values() if each.kind is each.KEYWORD_ONLY]
-    vars(_method)["__signature__"] = _keras.replace(
-        parameters=[*_keras.parameters.values(), *_added]
-    )
 
 
 def _num_batches(x, size: int) -> int:
@@ -342,3 +355,13 @@ def _training_batches(rows: Encoded, size: int, *, is_shuffled: bool) -> Batches
 def _ordered_batches(rows: Encoded, size: int) -> Batches:
     batches = [np.sort(each) for each in longest_first_batches(rows.lengths, batch_size=size)]
     return batches_of(rows, lambda: batches, num_batches=len(batches))
+
+
+for _method in (TextInputs.fit, TextInputs.evaluate, TextInputs.predict):  # for `help`
+    _ours, _keras = (
+        inspect.signature(each) for each in (_method, getattr(keras.Model, _method.__name__))
+    )
+    _added = [each for each in _ours.parameters.values() if each.kind is each.KEYWORD_ONLY]
+    vars(_method)["__signature__"] = _keras.replace(
+        parameters=[*_keras.parameters.values(), *_added]
+    )

@@ -314,7 +314,7 @@ def finetune(
     ```python
     result = finetune(
         "mrpc",
-        pretrained="bert-base-uncased",
+        pretrained="google-bert/bert-base-uncased",
         data="glue/MRPC",
         output="runs/mrpc",
         num_epochs=1,

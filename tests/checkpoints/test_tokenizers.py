@@ -37,7 +37,6 @@ def wordpiece(tmp_path):
 
 
 def test_long_pairs_are_cut_as_where_the_model_comes_from(wordpiece, tmp_path):
-    """By transformers' rule in what transformers wrote, also after a conversion."""
     change_json(wordpiece / "config.json", bert_keras={})
     convert(wordpiece, tmp_path / "ours")
     convert(tmp_path / "ours", tmp_path / "back", format="huggingface")

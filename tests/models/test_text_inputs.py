@@ -209,8 +209,11 @@ def test_fit_needs_no_compile_and_takes_names_of_labels(capsys):
     assert model.optimizer.iterations == 6
     model.fit(TEXTS, LABELS, learning_rate=1e-5, verbose=0)
     assert "learning rate 1e-05 after" in capsys.readouterr().out
-    with pytest.raises(InputError, match="no argument of fit is called 'num_epochs'; did you mean"):
-        model.fit(TEXTS, LABELS, num_epochs=3)
+    for wrong in ({"learning_rate": -1}, {"learning_rate": "a"}, {"validation_split": 2}):
+        with pytest.raises(InputError, match=f"{next(iter(wrong))} is .*; expected"):
+            model.fit(TEXTS, LABELS, **wrong)
+    with pytest.raises(InputError, match="no argument of predict is called 'batchsize'"):
+        model.predict(TEXTS, batchsize=8)
     with pytest.raises(InputError, match=r"label \[0\] is None"):
         model.fit(TEXTS, [None, *LABELS[1:]])
     assert model.labels == NAMES

@@ -139,9 +139,8 @@ def test_public_names_resolve():
     assert set(dir(bert_keras)) == set(bert_keras.__all__) and bert_keras.__version__
     with pytest.raises(AttributeError, match="has no attribute 'Bert'"):
         bert_keras.Bert  # noqa: B018
-    for theirs in ("Trainer", "AutoModelForSequenceClassification", "SentenceTransformer"):
-        with pytest.raises(ImportError, match=f"bert_keras has no {theirs}; use "):
-            getattr(bert_keras, theirs)
+    with pytest.raises(ImportError, match="bert_keras has no Trainer; use "):
+        bert_keras.Trainer  # noqa: B018
 
 
 def test_type_checkers_find_each_public_name_in_its_module():
