@@ -17,6 +17,7 @@ PARAMETERS = {
     "5_reproduce_an_ablation": {"num_steps": 111, "num_epochs": 1},
     "6_korean_reviews": {"num_rows": 100, "num_steps": 60, "num_epochs": 1},
     "7_names_in_texts": {"num_sentences": 16, "num_epochs": 1},
+    "8_search_by_meaning": {"num_paragraphs": 64},
 }
 NEEDS = {"4_import_compare_export": ("torch", "transformers")}
 COMMAND = re.compile(r"^( *)!(?:.*\\\n)*.*$", re.MULTILINE)
