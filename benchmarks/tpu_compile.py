@@ -24,6 +24,7 @@ from types import SimpleNamespace
 os.environ |= {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
 os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_HOSTNAMES": "localhost"}
 os.environ["TPU_ACCELERATOR_TYPE"] = "v5litepod-4"
+os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"  # no TPU is used, so others may load it, too
 if spec := importlib.util.find_spec("libtpu"):
     os.environ["TPU_LIBRARY_PATH"] = str(Path(spec.origin).with_name("libtpu.so"))
 
