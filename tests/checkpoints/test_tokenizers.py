@@ -40,11 +40,11 @@ def test_long_pairs_are_cut_as_where_the_model_comes_from(wordpiece, tmp_path):
     change_json(wordpiece / "config.json", bert_keras={})
     convert(wordpiece, tmp_path / "ours")
     convert(tmp_path / "ours", tmp_path / "back", format="huggingface")
-    write_checkpoint(random_checkpoint("BertEncoder"), tmp_path / "google", format="google")
-    for name in ("it", "ours", "back", "google"):
+    write_checkpoint(random_checkpoint("BertEncoder"), tmp_path / "own", format="bert-keras")
+    for name in ("it", "ours", "back", "own"):
         tokenizer = open_checkpoint(tmp_path / name).tokenizer
         (row,) = encode(tokenizer, ["a a a"], ["b b b"], max_length=8)["segment_ids"].tolist()
-        assert row.count(1) == (3 if name == "google" else 4)  # with [SEP]
+        assert row.count(1) == (3 if name == "own" else 4)  # with [SEP]
 
 
 @pytest.mark.parametrize("folder", ["roberta", "albert"], indirect=True)
