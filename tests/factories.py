@@ -174,8 +174,9 @@ def with_noise(model, *, seed: int = 7, stddev: float = 0.3):
     if not model.built:
         model.build()
     keras.utils.set_random_seed(seed)
+    generator = keras.random.SeedGenerator()  # set_random_seed does not reset that of Keras 3.12
     for weight in model.weights:
-        weight.assign(weight + keras.random.normal(weight.shape, stddev=stddev))
+        weight.assign(weight + keras.random.normal(weight.shape, stddev=stddev, seed=generator))
     return model
 
 

@@ -57,8 +57,9 @@ def fine_tuned(name: str, folder: Path, *, seed: int = 3) -> tuple[Path, Path]:
     )
     keras.utils.set_random_seed(seed)
     model = MODELS[metadata.model].from_metadata(metadata)
+    generator = keras.random.SeedGenerator()  # set_random_seed does not reset that of Keras 3.12
     for weight in model.weights:  # initial weights give nearly equal outputs
-        weight.assign(weight + keras.random.normal(weight.shape, stddev=0.2))
+        weight.assign(weight + keras.random.normal(weight.shape, stddev=0.2, seed=generator))
     save_model(model, folder / "model", metadata=metadata, vocabulary=VOCABULARY)
     return folder / "model", _examples(name, folder)
 
