@@ -151,10 +151,10 @@ _THEIRS = {  # names of transformers, sentence-transformers and KerasHub
 def __getattr__(name: str):
     if name == "__version__":
         return import_module("importlib.metadata").version("bert-keras")
-    for theirs, ours in _THEIRS.items():
-        if name in theirs.split():
-            raise ImportError(f"bert_keras has no {name}; use {ours}")
     if name not in _HOMES:
+        for theirs, ours in _THEIRS.items():
+            if name in theirs.split():
+                raise ImportError(f"bert_keras has no {name}; use {ours}")
         raise AttributeError(f"module 'bert_keras' has no attribute {name!r}")
     if (home := _HOMES[name]) not in sys.modules:
         with notes_held_back():

@@ -148,7 +148,7 @@ def check_parent(path: StrPath) -> None:
         raise InputError(f"{path} cannot be written: {parent} {what}; choose another path")
 
 
-def refuse_existing(path: StrPath) -> None:
+def refuse_existing(path: StrPath, *, remedy: str = "remove it first") -> None:
     """Raises InputError if `path` exists and is no empty folder: no result is overwritten.
 
     A mount point or the working directory cannot be replaced either, and the parent of `path` must
@@ -158,7 +158,7 @@ def refuse_existing(path: StrPath) -> None:
     is_fixed = path.is_dir() and (os.path.ismount(path) or path.samefile(os.curdir))
     check(not is_fixed, f"{path} cannot be replaced; name a new folder in it")
     if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
-        raise InputError(f"{path} exists already; choose another name or remove it first")
+        raise InputError(f"{path} exists already; choose another name or {remedy}")
     check_parent(path)
 
 

@@ -11,7 +11,7 @@ import keras
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
 from bert_keras.errors import InputError, check, check_name, counted
-from bert_keras.files import json_object, write_json
+from bert_keras.files import json_object, refuse_existing, write_json
 from bert_keras.layers.embeddings import SharedEmbeddings
 
 if TYPE_CHECKING:
@@ -175,11 +175,11 @@ class Pretrained(ConfiguredModel):
         if num_labels is not None:
             check(not labels, "labels and num_labels are both given; give one of them")
             labels = num_labels
-        fields = [each.name for each in dataclasses.fields(BertConfig)]
+        known = [*(cls.from_pretrained.__func__.__kwdefaults__ or ())]
+        known += [each.name for each in dataclasses.fields(BertConfig)]
         for each in config_changes:
             ours = _THEIR_ARGUMENTS.get(each)
             check(not ours, f"from_pretrained has no argument {each}; use {ours}")
-            known = [*(cls.from_pretrained.__func__.__kwdefaults__ or ()), *fields]
             check_name(each, known, what="argument of from_pretrained")
         is_number = isinstance(labels, int)
         labels = numbered_labels(labels) if is_number else _names("labels", labels)
@@ -287,8 +287,8 @@ class Pretrained(ConfiguredModel):
         metadata = self.stored_metadata(tokenizer, labels=labels)
         vocabulary = None if tokenizer is None else tokenizer.vocabulary
         replaces = overwrite and Path(path).exists()
-        is_free = replaces or not Path(path).is_dir() or not any(Path(path).iterdir())
-        check(is_free, f"{path} exists already; choose another name, or pass overwrite=True")
+        if not replaces:
+            refuse_existing(path, remedy="pass overwrite=True")
         with replaced_folder(path) if replaces else contextlib.nullcontext(path) as folder:
             notes = save_model(
                 self, folder, metadata=metadata, vocabulary=vocabulary, format=format

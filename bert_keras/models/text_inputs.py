@@ -301,9 +301,9 @@ class TextInputs(Pretrained):
 def _named(function: Any, *args, **kwargs) -> dict[str, Any]:
     """Returns the arguments of a call by their names."""
     ours: Any = getattr(function.__self__, function.__name__)
+    known = inspect.signature(ours).parameters
     for name in kwargs:
         if not name.startswith("_"):  # Keras has such arguments
-            known = inspect.signature(ours).parameters
             check_name(name, known, what=f"argument of {function.__name__}")
     arguments = inspect.signature(function).bind(*args, **kwargs).arguments
     others = arguments.pop("kwargs", {})

@@ -75,6 +75,8 @@ def test_a_new_model_is_saved_with_default_metadata(tmp_path):
     assert (metadata.labels, metadata.lowercase, metadata.max_length) == (("no", "yes"), False, 16)
     assert load_model(named).tokenizer.vocabulary == VOCABULARY
     assert BertClassifier.from_pretrained(named, max_length=7).preprocessor.max_length == 7
+    with pytest.raises(InputError, match="exists already"):
+        model.save_pretrained(named)
     model.save_pretrained(named, labels=("a", "b"), overwrite=True)
     assert read_metadata(named).labels == ("a", "b") and not (named / "vocab.txt").exists()
     unfit = BertEncoder(dataclasses.replace(CONFIG, vocab_size=20))
