@@ -56,6 +56,6 @@ def _rows(kind: str) -> dict[str, str]:
 def list_(options: argparse.Namespace) -> None:
     """List the names of tasks, recipes or models."""
     rows = _rows(options.kind)
-    width = 2 + max(map(len, rows))
+    width = 2 + max(len(name) for name, text in rows.items() if text)  # others are headings
     for name, text in rows.items():
         print(f"{name:<{width}}{text}".rstrip())
