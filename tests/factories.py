@@ -174,10 +174,17 @@ def with_noise(model, *, seed: int = 7, stddev: float = 0.3):
     if not model.built:
         model.build()
     keras.utils.set_random_seed(seed)
+    add_noise(model, stddev=stddev)
+    return model
+
+
+def add_noise(model, *, stddev: float):
+    """Adds noise, which the last `set_random_seed` determines, to the weights of a built model."""
+    import keras
+
     generator = keras.random.SeedGenerator()  # set_random_seed does not reset that of Keras 3.12
     for weight in model.weights:
         weight.assign(weight + keras.random.normal(weight.shape, stddev=stddev, seed=generator))
-    return model
 
 
 def assert_served(served: dict, answers: list[dict]) -> None:

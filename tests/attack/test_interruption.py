@@ -25,19 +25,14 @@ class Command:
     keeps: str = ""  # the folder in which the next run continues
 
 
+BUILD = (
+    "bert-tfrecords build in/corpus.txt --vocab in/vocab.txt --output new --max-length 12 "
+    "--shards 2 --duplicates 2 --workers 1"
+)
 COMMANDS = {
     "vocab": Command("bert-tfrecords vocab in/corpus.txt --output new --size 200 --workers 1"),
-    "build": Command(
-        "bert-tfrecords build in/corpus.txt --vocab in/vocab.txt --output new --max-length 12 "
-        "--shards 2 --held-out 0.2 --duplicates 2 --workers 1",
-        keeps="new.partial",
-    ),
-    "build google": Command(
-        "bert-tfrecords build in/corpus.txt --vocab in/vocab.txt --output new --max-length 12 "
-        "--shards 2 --duplicates 2 --compat google --workers 1",
-        num_changes=20,
-        keeps="new.partial",
-    ),
+    "build": Command(f"{BUILD} --held-out 0.2", keeps="new.partial"),
+    "build google": Command(f"{BUILD} --compat google", num_changes=20, keeps="new.partial"),
     "embed": Command(
         "bert-keras embed in/sentences --data in/lines.txt --output new.parquet",
         "new.parquet",

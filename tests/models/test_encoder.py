@@ -10,6 +10,7 @@ import pytest
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models.encoder import BertEncoder
+from tests.factories import with_noise
 from tests.tensorflow_or_skip import tf
 
 CONFIG = BertConfig(
@@ -121,11 +122,7 @@ def encoder(request) -> BertEncoder:
 
 def random_encoder(config: BertConfig) -> BertEncoder:
     keras.utils.set_random_seed(1)
-    encoder = BertEncoder(config)
-    encoder.build()
-    for weight in encoder.weights:  # biases, gamma and beta too must count
-        weight.assign(weight + keras.random.normal(weight.shape, stddev=0.1))
-    return encoder
+    return with_noise(BertEncoder(config), stddev=0.1)  # biases, gamma and beta too must count
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from bert_keras.config import ModelMetadata
 from bert_keras.downstream.catalog import named_task
 from bert_keras.models import MODELS
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tests.factories import tiny_config
+from tests.factories import add_noise, tiny_config
 
 WORDS = ("anna", "bob", "lyon", "good", "bad", "film", "a", "in", "met", "?")
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS))
@@ -57,9 +57,7 @@ def fine_tuned(name: str, folder: Path, *, seed: int = 3) -> tuple[Path, Path]:
     )
     keras.utils.set_random_seed(seed)
     model = MODELS[metadata.model].from_metadata(metadata)
-    generator = keras.random.SeedGenerator()  # set_random_seed does not reset that of Keras 3.12
-    for weight in model.weights:  # initial weights give nearly equal outputs
-        weight.assign(weight + keras.random.normal(weight.shape, stddev=0.2, seed=generator))
+    add_noise(model, stddev=0.2)  # initial weights give nearly equal outputs
     save_model(model, folder / "model", metadata=metadata, vocabulary=VOCABULARY)
     return folder / "model", _examples(name, folder)
 
