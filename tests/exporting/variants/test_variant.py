@@ -103,6 +103,8 @@ def test_a_variant_stores_fewer_bits_and_approximates_the_scores(
     found = dtypes(folder)
     assert set(found) == stored and found.count("int8") == 6 * (variant == "int8")
     assert (actual != expected).any()
+    if variant == "int8":  # weights of 7 bits without VNNI
+        error *= 127 / module.largest_weight()
     np.testing.assert_allclose(actual, expected, atol=error * np.ptp(expected))
 
 
