@@ -59,16 +59,22 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **details: Any):
         self.flags: list[str] = []
+        self._group: Any = None
         self._last: list[str] = []  # flags that take all arguments after them
         self.former: Mapping[str, str] = {}
         self.commands: Mapping[str, argparse.ArgumentParser] = {}
         super().__init__(**details, allow_abbrev=False)
 
+    def add_heading(self, title: str) -> None:
+        """Puts the options that follow under a heading of the help text."""
+        self._group = self.add_argument_group(title)
+
     def add_argument(self, *names: Any, **details: Any) -> argparse.Action:
         """Adds an argument as argparse does."""
         self.flags += names
         self._last += names if details.get("nargs") == argparse.REMAINDER else ()
-        return super().add_argument(*names, **details)
+        add = self._group.add_argument if self._group else super().add_argument
+        return add(*names, **details)
 
     def error(self, message: str) -> NoReturn:
         message = f"{self.prog}: {message}; see {self.prog} --help".replace("?;", "?")

@@ -34,10 +34,18 @@ def _rows(kind: str) -> dict[str, str]:
     if kind == "tasks":
         return TASKS | {name: f"another name of {task}" for name, task in ALIASES.items()}
     if kind == "models":
-        return {"for --from, on Hugging Face:": "", **hub_names(), "for pretrain --set:": ""} | {
-            f"size={name}": f"{size.num_layers} layers of {size.hidden_size}, {size.num_heads} "
+        hub = {name: each for name, each in hub_names().items() if "_L-" not in name}
+        sizes = {f"size={name}": each for name, each in presets().items() if name[:2] != "L-"}
+        return {
+            "for --from, on Hugging Face:": "",
+            **hub,
+            "google/bert_uncased_L-N_H-D_A-M": "bert: N 2, 4 to 12; D 128, 256, 512, 768; M D/64",
+            "for pretrain --set:": "",
+            "size=L-N_H-D": "N layers of D as above; size=L-N_H-D_A-M: any, with M heads",
+        } | {
+            name: f"{size.num_layers} layers of {size.hidden_size}, {size.num_heads} "
             f"heads, {size.vocab_size:,} tokens, {size.max_positions:,} positions"
-            for name, size in presets().items()
+            for name, size in sizes.items()
         }
     return {
         "(loss A of B: masked-LM loss A on held-out text; B by token frequencies)": ""

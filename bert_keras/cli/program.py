@@ -21,7 +21,8 @@ MODULES = [f"bert_keras.cli.{name}" for name in ("training", "tasks", "models", 
 # Commands that first check their arguments, and then import TensorFlow if they need it.
 CHECK_FIRST = ("list", "serve", "pretrain", "finetune", "predict", "inspect")
 INPUTS = ("data", "train", "dev", "records")  # options that name a file or a folder to read
-Argument = tuple[tuple[str, ...], dict[str, Any]]  # the arguments of `add_argument`
+# The arguments of `add_argument`, or the heading of the options that follow.
+Argument = tuple[tuple[str, ...], dict[str, Any]] | str
 
 
 class Command(NamedTuple):
@@ -104,8 +105,19 @@ def command_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         sub.former = former
-        for flags, details in arguments:
-            sub.add_argument(*flags, **details)
+        usage = ["%(prog)s"]
+        for each in arguments:
+            if isinstance(each, str):
+                sub.add_heading(each)
+                continue
+            (*_, flag), details = each
+            sub.add_argument(*each[0], **details)
+            if not flag.startswith("-"):
+                is_optional = details.get("nargs") == "*"
+                usage.append(f"[{details['metavar']} ...]" if is_optional else details["metavar"])
+            elif details.get("required"):
+                usage.append(f"{flag} {details['metavar']}")
+        sub.usage = " ".join([*usage, "[options]"])
     parser.commands = commands.choices
     return parser
 

@@ -18,18 +18,22 @@ from bert_keras.runs.settings import (
     pretrain_settings,
 )
 
-TRAINING = (
+HYPERPARAMETERS = (
+    "hyperparameters (default: those of the recipe)",
+    option("--learning-rate", "RATE", "the largest rate of the schedule, as 3e-5", type=float),
+    option("--batch-size", "N", "rows of a step, of all devices together", type=int),
+    option("--seed", "N", "the seed of all random numbers", type=int),
     option(
         "--set",
         "FIELD=VALUE",
-        "fields of the recipe or task, such as patience=2",
+        "other fields of the recipe or task, such as patience=2",
         [],
         dest="changes",
         nargs="+",
     ),
-    option("--learning-rate", "RATE", "the largest rate of the schedule, as 3e-5", type=float),
-    option("--batch-size", "N", "rows of a step, of all devices together", type=int),
-    option("--seed", "N", "the seed of all random numbers", type=int),
+)
+SPECIAL = (
+    "distillation, devices and errors",
     option("--teacher", "MODEL", "a model of the same kind for distillation; see --set alpha_soft"),
     *DEVICES,
 )
@@ -75,12 +79,14 @@ def demo(options: argparse.Namespace) -> None:
     option(
         "recipe", "RECIPE", "see bert-keras list recipes", type=one_of(PRETRAIN.keys, what="recipe")
     ),
+    "data, model and output",
     required("--records", "DIR", "a folder that bert-tfrecords build wrote"),
     option("--from", "CHECKPOINT", "a checkpoint to start from", dest="pretrained"),
     option("--output", "DIR", "the folder of the run"),
     flag("--dry-run", "take ten steps, print the cost of the run, write nothing"),
+    *HYPERPARAMETERS,
     option("--steps", "N", "the length of the schedule", dest="num_steps", type=int),
-    *TRAINING,
+    *SPECIAL,
     examples="""
   bert-keras pretrain tiny-hour --records records --output runs/tiny
   bert-keras pretrain distilbert --records records --from student --teacher bert-base \\
@@ -112,10 +118,11 @@ def pretrain(options: argparse.Namespace) -> None:
 
 @command(
     option("task", "TASK", "see bert-keras list tasks", type=one_of(task_names, what="task")),
-    required("--from", "CHECKPOINT", "a folder, or see bert-keras list models", dest="pretrained"),
-    option("--data", "DIR", "a folder of the task's official files, or tfds:NAME"),
-    option("--train", "FILE", "a training file in place of --data"),
+    "data, model and output",
+    option("--train", "FILE", "a training file"),
     option("--dev", "FILE", "a file of held-out examples (default: a tenth of --train)"),
+    option("--data", "DIR", "a folder of the task's official files, or tfds:NAME, for both"),
+    required("--from", "CHECKPOINT", "a folder, or see bert-keras list models", dest="pretrained"),
     required("--output", "DIR", "the folder of the run"),
     option(
         "--recipe",
@@ -123,6 +130,11 @@ def pretrain(options: argparse.Namespace) -> None:
         "see bert-keras list recipes (default: small-models for hidden sizes under 768, or paper)",
         type=one_of(FINETUNE.keys, what="recipe"),
     ),
+    *HYPERPARAMETERS,
+    option("--epochs", "N", "passes over the training file", dest="num_epochs", type=int),
+    option("--max-length", "N", "tokens of a text; longer ones are cut", type=int),
+    option("--warmup", "RATE", "share of warmup steps", dest="warmup_ratio", type=float),
+    "several runs",
     option("--seeds", "N", "train with the seeds 1 to N; report median, best and spread", 1),
     option(
         "--learning-rates",
@@ -131,10 +143,7 @@ def pretrain(options: argparse.Namespace) -> None:
         type=float,
         nargs="*",
     ),
-    option("--epochs", "N", "default: those of the recipe, 3 or 4", dest="num_epochs", type=int),
-    option("--max-length", "N", "tokens of a text; longer ones are cut", type=int),
-    option("--warmup", "RATE", "share of warmup steps", dest="warmup_ratio", type=float),
-    *TRAINING,
+    *SPECIAL,
     examples="""
   bert-keras finetune mrpc --data glue --from google-bert/bert-base-uncased --output runs/mrpc
   bert-keras finetune classification --train train.csv \\
