@@ -43,8 +43,9 @@ from bert_keras.exporting.version_folder import (
     WARMUP,
     file_digests,
     is_version,
+    next_version,
 )
-from bert_keras.files import StrPath, atomic_folder, write_json
+from bert_keras.files import StrPath, atomic_folder, refuse_existing, write_json
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.renamed import accepts_former_names
@@ -121,6 +122,8 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         check_name(variant, SAVED_MODELS, what="variant")
         check(data is not None, f"the variant {variant} needs data, labelled examples to score it")
         check(max_score_drop >= 0, f"max_score_drop is {max_score_drop}; expected 0 or more points")
+    free = next_version(Path(path).parent)
+    refuse_existing(path, remedy=f"export to the next version, {Path(path).with_name(str(free))}")
     if isinstance(model, Pretrained):
         source, load = "the model", lambda: model
         tokenizer = tokenizer or model.tokenizer
