@@ -36,17 +36,24 @@ HABITS = {
 }
 
 
-def one_of(names: Callable[[], Iterable[str]], *, what: str) -> Callable[[str], str]:
-    """Returns the type of an argument that is one of the `names` at the time of the call."""
+def checked(check: Callable[[str], object]) -> Callable[[str], str]:
+    """Returns the type of an argument that `check` may refuse with an InputError."""
 
-    def name(text: str) -> str:
+    def value(text: str) -> str:
+        if not text:
+            raise argparse.ArgumentTypeError("an empty text is no name")
         try:
-            check_name(text, names(), what=what)
+            check(text)
         except InputError as error:
             raise argparse.ArgumentTypeError(str(error)) from error
         return text
 
-    return name
+    return value
+
+
+def one_of(names: Callable[[], Iterable[str]], *, what: str) -> Callable[[str], str]:
+    """Returns the type of an argument that is one of the `names` at the time of the call."""
+    return checked(lambda text: check_name(text, names(), what=what))
 
 
 class Parser(argparse.ArgumentParser):

@@ -121,16 +121,23 @@ def readable_size(num_bytes: float) -> str:
     return f"{num_bytes:,.{min(power, 1)}f} {units[power]}"
 
 
-def check_output(path: StrPath, *, suffix: str = "") -> None:
+def check_no_table(path: StrPath) -> None:
+    """Raises InputError for the name of a table where plain text is expected."""
+    is_table = str(path).endswith((".csv", ".tsv", ".jsonl", ".json"))
+    check(not is_table, f"{path} is a table; expected plain text with one text on each line")
+
+
+def check_output(path: StrPath, *, suffix: str | tuple[str, ...] = "") -> None:
     """Checks before long work that the file `path` can be written; writes nothing.
 
     Raises:
         InputError: `path` is a folder, a mount point or a device, its name is too long or does not
-            end in `suffix`, or one of its parents is a file or not writable.
+            end in a `suffix`, or one of its parents is a file or not writable.
     """
     if is_stdout(path):
         return
-    check(os.fspath(path).endswith(suffix), f"{path}: expected a name that ends in {suffix}")
+    ends = suffix if isinstance(suffix, str) else " or ".join(suffix)
+    check(os.fspath(path).endswith(suffix), f"{path}: expected a name that ends in {ends}")
     target = Path(os.path.realpath(path))
     what = "a folder" if target.is_dir() else "a mount point or no regular file"
     is_file = target.is_file() and not os.path.ismount(target)

@@ -54,6 +54,11 @@ MISTYPED = {
     "evaluate mrpc --data .": "'mrpc' is a task",
     "evaluate mrpc --model m --data .": "--model is now the first argument",
     "export m name --to saved": "--to is now --output",
+    START: "ends in '.py'",
+    START.replace("--train", "--data"): "give it as --train",
+    "embed m --data lines.csv --output new.npy": "lines.csv is a table",
+    "evaluate m --data . --report new.pdf": ".html",
+    "convert m .": "name a new folder",
 }
 
 

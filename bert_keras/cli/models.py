@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 from shlex import quote
 
-from bert_keras.cli.program import MODEL, command, flag, option, required, start_keras
+from bert_keras.arguments import checked
+from bert_keras.cli.program import MODEL, PAGE, command, flag, option, required
 from bert_keras.errors import check, import_tensorflow, printable
-from bert_keras.files import atomic_folder, check_output, messages_beside, text_lines
+from bert_keras.files import atomic_folder, messages_beside, refuse_existing, text_lines
 from bert_keras.renamed import warn_renamed
 
 FORMATS = ("bert-keras", "google", "huggingface", "sentence-transformers")
@@ -17,7 +18,7 @@ VARIANTS = ("float16", "bfloat16", "int8")
 
 @command(
     MODEL,
-    option("destination", "NEW_FOLDER", "the folder to write"),
+    option("destination", "NEW_FOLDER", "the folder to write", type=checked(refuse_existing)),
     option("--format", "FORMAT", ", ".join(FORMATS), "bert-keras", choices=FORMATS),
     option(
         "--model-class",
@@ -62,14 +63,12 @@ def convert(options: argparse.Namespace) -> None:
     option(
         "texts", "TEXT", "one text or a pair; without a [MASK], each token is masked", nargs="+"
     ),
-    required("-o --output", "PAGE", "the .html file to write"),
+    required("-o --output", "PAGE", "the .html file to write", type=PAGE),
     option("--top-k", "N", "tokens to show at each masked position", 10),
     examples='  bert-keras inspect runs/tiny/model "The capital of France is [MASK]." -o page.html',
 )
 def inspect(options: argparse.Namespace) -> None:
     """Write a page with the attention and the masked words of a text."""
-    check_output(options.output, suffix=".html")
-    start_keras(options)
     from bert_keras.reports.inspection import inspect_texts
 
     inspect_texts(options.model, options.texts, output=options.output, num_tokens=options.top_k)

@@ -12,14 +12,15 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from bert_keras.arguments import Parser, one_of
+from bert_keras.arguments import Parser, checked, one_of
 from bert_keras.checkpoints.hub import located
 from bert_keras.downstream.names import task_names
 from bert_keras.errors import check, import_tensorflow, run_command
+from bert_keras.files import check_output
 
 MODULES = [f"bert_keras.cli.{name}" for name in ("training", "tasks", "models", "listing")]
 # Commands that first check their arguments, and then import TensorFlow if they need it.
-CHECK_FIRST = ("list", "serve", "pretrain", "finetune", "predict", "inspect")
+CHECK_FIRST = ("list", "serve", "pretrain", "finetune", "predict")
 INPUTS = ("data", "train", "dev", "records")  # options that name a file or a folder to read
 # The arguments of `add_argument`, or the heading of the options that follow.
 Argument = tuple[tuple[str, ...], dict[str, Any]] | str
@@ -165,6 +166,7 @@ def start_keras(options: argparse.Namespace) -> None:
         add_in_one_order()
 
 
+PAGE = checked(partial(check_output, suffix=".html"))  # the type of an argument
 MODEL = option("model", "MODEL", "OUTPUT/model of a run, or any checkpoint")
 DEVICES = (
     option("--strategy", "NAME", "auto, one, mirrored, multiworker or tpu", "auto"),

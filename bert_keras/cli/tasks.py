@@ -4,12 +4,13 @@ import argparse
 import contextlib
 import json
 import os
+from functools import partial
 
-from bert_keras.arguments import one_of
-from bert_keras.cli.program import MODEL, command, flag, option, required, start_keras
+from bert_keras.arguments import checked, one_of
+from bert_keras.cli.program import MODEL, PAGE, command, flag, option, required, start_keras
 from bert_keras.downstream.names import task_names
 from bert_keras.errors import check, counted, printable
-from bert_keras.files import check_output, messages_beside
+from bert_keras.files import check_no_table, check_output, messages_beside
 
 TASK = option(
     "--task",
@@ -19,6 +20,8 @@ TASK = option(
 )
 FORMER = {"--model": "the first argument, MODEL, and TASK is now --task TASK"}
 DATA = required("--data", "FILE", "a file of the task, or a folder or tfds:NAME with a --split")
+VECTORS = checked(partial(check_output, suffix=(".npy", ".parquet")))
+FILE = checked(check_output)
 CHANGES = option("--set", "FIELD=VALUE", "settings of the task", [], dest="changes", nargs="+")
 
 
@@ -36,7 +39,7 @@ def print_table(scores: dict) -> None:
     option("--split", "NAME", "the split of the folder or of tfds:NAME", "dev"),
     CHANGES,
     flag("--json", "print the scores as JSON"),
-    option("--report", "PAGE", "write an HTML page with scores and errors"),
+    option("--report", "PAGE", "write an HTML page with scores and errors", type=PAGE),
     examples="""
   bert-keras evaluate runs/mrpc/model --data glue/MRPC --report mrpc.html""",
     former=FORMER,
@@ -70,8 +73,8 @@ def evaluate(options: argparse.Namespace) -> None:
     TASK,
     option("--split", "NAME", "the split of the folder or of tfds:NAME", "test"),
     CHANGES,
-    option("--output", "FILE", "the file of predictions of --data to write"),
-    option("--submission", "ZIP", "also pack the folder of --output for the server of GLUE"),
+    option("--output", "FILE", "the file of predictions of --data to write", type=FILE),
+    option("--submission", "ZIP", "also pack --output's folder for the server of GLUE", type=FILE),
     examples="""
   bert-keras predict runs/sst2/model "a good film"
   bert-keras predict google-bert/bert-base-uncased "The capital of France is [MASK]."
@@ -99,10 +102,8 @@ def predict(options: argparse.Namespace) -> None:
     from bert_keras.downstream.glue import check_submission, submission_zip
     from bert_keras.runs.evaluate import model_predictions
 
-    check_output(options.output)
     folder, file = os.path.split(os.path.abspath(options.output))
     if options.submission:
-        check_output(options.submission)
         check_submission(folder, new=file)
     result = model_predictions(
         options.model,
@@ -121,8 +122,8 @@ def predict(options: argparse.Namespace) -> None:
 
 @command(
     MODEL,
-    required("--data", "FILE", "a UTF-8 file with one text on each line"),
-    required("--output", "FILE", "a .npy file, or a .parquet file with the texts"),
+    required("--data", "FILE", "a UTF-8 file with one text a line", type=checked(check_no_table)),
+    required("--output", "FILE", "a .npy file, or a .parquet file with the texts", type=VECTORS),
     option("--dimensions", "N", "values of each embedding to keep (default: all)", type=int),
     option("--prompt", "NAME", "the prompt before each text (default: that of the model)"),
     examples="  bert-keras embed runs/sts/model --data lines.txt --output vectors.npy",

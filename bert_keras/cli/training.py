@@ -12,7 +12,7 @@ from bert_keras.errors import InputError, check
 from bert_keras.families import preset
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 from bert_keras.runs.settings import (
-    check_finetune_names,
+    check_finetune,
     finetune_settings,
     hidden_size,
     pretrain_settings,
@@ -159,8 +159,11 @@ def finetune(options: argparse.Namespace) -> None:
         bool(options.data) != bool(options.train) and bool(options.train) >= bool(options.dev),
         "expected --data DIR, or --train FILE and possibly --dev FILE",
     )
+    data, files = options.data, {n: v for n in ("train", "dev") if (v := getattr(options, n))}
+    check(not os.path.isfile(data or ""), f"--data {data} is a file; give it as --train {data}")
     if not options.teacher and options.task in (*TASKS, *ALIASES):
-        check_finetune_names(options.task, options.recipe or "paper", changes=changes)
+        recipe = options.recipe or "paper"
+        check_finetune(options.task, recipe, changes=changes, files=files.values())
     start_keras(options)
     from bert_keras.runs.finetune import finetune
     from bert_keras.runs.study import study
@@ -179,14 +182,12 @@ def finetune(options: argparse.Namespace) -> None:
             raise InputError(f"--set {name} has no effect on a study, which sets it; omit it")
     rates = (recipe.learning_rate,) if rates is None else rates or recipe.learning_rates
 
-    files = {n: getattr(options, n) for n in ("train", "dev") if getattr(options, n)}
-
     def run(recipe, output) -> dict:
         return finetune(
             task,
             recipe,
             pretrained=options.pretrained,
-            data=options.data or files,
+            data=data or files,
             output=output,
             teacher=teacher,
             features=os.path.join(options.output, "features"),

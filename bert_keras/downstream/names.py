@@ -46,6 +46,7 @@ ALIASES = {
 _ANSWERS = ("stride", "max_question_length", "max_answer_length", "num_best", "null_threshold")
 _TABLE = ("kind", "text_columns", "label_column")
 _EMBEDDINGS = ("loss", "dimensions", "truncate_dim", "pooling")
+TEXT_COLUMN, LABEL_COLUMN = "text", "label"  # of a table, by default
 # Task -> its settings beside `max_length`, which every task has
 SETTINGS = {
     **dict.fromkeys(("squad1", "squad2"), ("version", *_ANSWERS)),

@@ -14,6 +14,7 @@ from bert_keras.errors import check, counted
 from bert_keras.files import (
     StrPath,
     atomic_file,
+    check_no_table,
     check_output,
     file_sha256,
     refuse_existing,
@@ -50,11 +51,9 @@ def write_embeddings(
         The number of embeddings and their size E.
     """
     output = Path(output)
-    check(output.suffix in _WRITERS, f"{output}: expected a name that ends in .npy or .parquet")
+    check_output(output, suffix=(*_WRITERS,))
     refuse_existing(output)
-    is_table = str(texts).endswith((".csv", ".tsv", ".jsonl", ".json"))
-    check(not is_table, f"{texts} is a table; expected plain text with one text on each line")
-    check_output(output)
+    check_no_table(texts)
     num_texts = _num_texts(texts)
     encoder = BertSentenceEncoder.from_pretrained(model)
     size = encoder.embedding_size if dimensions is None else dimensions

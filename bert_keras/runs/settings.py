@@ -6,7 +6,11 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from bert_keras.config import default_recipe
-from bert_keras.downstream.names import ALIASES, SETTINGS
+from bert_keras.downstream.names import ALIASES, LABEL_COLUMN, SETTINGS, TEXT_COLUMN
+from bert_keras.downstream.ner.tags import read_conll
+from bert_keras.downstream.squad.questions import read_questions
+from bert_keras.downstream.table import table_rows
+from bert_keras.downstream.tfds import is_tfds
 from bert_keras.errors import InputError, check_name
 from bert_keras.files import StrPath
 from bert_keras.renamed import with_new_names
@@ -94,15 +98,27 @@ def task_recipes(task: str) -> dict[str, FinetuneRecipe]:
     return {name: recipes.get(task, recipes[""]) for name, recipes in FINETUNE.items()}
 
 
-def check_finetune_names(task: str, recipe: str, *, changes: Iterable[str]) -> None:
-    """Checks the names of a fine-tuning without a teacher before Keras is imported."""
-    found = named_recipe(task_recipes(task), recipe)
+def check_finetune(task: str, recipe: str, *, changes: Iterable[str], files: Iterable[str]) -> None:
+    """Checks the names of a fine-tuning without a teacher, and its files, before Keras is imported.
+
+    The files are those of frequent tasks; of a table, the columns and the first row are checked.
+    """
+    task, found = ALIASES.get(task, task), named_recipe(task_recipes(task), recipe)
     table = [each.name for each in dataclasses.fields(found)]
-    known = [*table, "max_length", *SETTINGS.get(ALIASES.get(task, task), ())]
+    known = [*table, "max_length", *SETTINGS.get(task, ())]
     names = with_new_names(dict(map(_name_and_value, changes)), FORMER_NAMES)
     for name in names:
         check_name(name, known, what="setting")
     with_changes(found, changes={n: value for n, value in names.items() if n in table})
+    defaults = {"text_columns": TEXT_COLUMN, "label_column": LABEL_COLUMN}
+    columns = {name: names.get(name, default).split(",") for name, default in defaults.items()}
+    for file in files:
+        if task in ("squad1", "squad2", "korquad") and not is_tfds(file):
+            read_questions(file)
+        elif task == "ner":
+            read_conll(file)
+        elif "label_column" in known and not is_tfds(file):
+            next(table_rows(file, columns=columns, lists=columns["label_column"]))
 
 
 def pretrain_settings(

@@ -106,7 +106,7 @@ def test_a_model_in_memory_and_a_folder_of_another_format_are_exported(
     folder = export(tmp_path / "foreign", tmp_path / "name" / "1", max_length=8)
     assert run_requests(folder, requests) == expected
     before = (written / "saved_model.pb").read_bytes()
-    with pytest.raises(InputError, match="name/1 exists already.*name/2"):
+    with pytest.raises(InputError, match=r"name/1 exists already.*name/2"):
         model.export(written)
     assert (written / "saved_model.pb").read_bytes() == before
 
