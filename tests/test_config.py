@@ -1,21 +1,7 @@
-import json
-
 import pytest
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-
-
-def test_defaults_are_bert_base():
-    config = BertConfig()
-    assert (config.num_layers, config.hidden_size, config.num_heads) == (12, 768, 12)
-    assert (config.intermediate_size, config.vocab_size) == (3072, 30_522)
-    assert config.layer_norm_epsilon == 1e-12
-
-
-def test_intermediate_size_follows_hidden_size_unless_given():
-    assert BertConfig(hidden_size=144, num_heads=12).intermediate_size == 576
-    assert BertConfig(intermediate_size=100).intermediate_size == 100
 
 
 @pytest.mark.parametrize(
@@ -63,12 +49,3 @@ def test_the_dict_of_a_bert_omits_fields_of_its_relatives():
     relatives = {"embedding_size", "shares_layers", "pooler_activation", "is_causal", "pooling"}
     assert relatives.isdisjoint(BertConfig().to_dict())
     assert relatives & set(BertConfig(embedding_size=8).to_dict()) == {"embedding_size"}
-
-
-def test_round_trip_through_json():
-    config = BertConfig(num_layers=3, hidden_dropout_rate=0, num_segments=0, position_offset=2)
-    assert BertConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
-    causal = BertConfig(is_causal=True)
-    assert BertConfig.from_dict(causal.to_dict()) == causal
-    with pytest.raises(InputError, match="BertConfig has no field num_layer"):
-        BertConfig.from_dict({"num_layer": 3})

@@ -159,21 +159,6 @@ def test_a_continued_run_equals_single_training_steps(finished_run):
         np.testing.assert_allclose(trained[name], weight, rtol=0, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.slow
-def test_an_interrupted_run_continues_from_its_state(finished_run, tmp_path):
-    """The run is interrupted at step 8, its last step, before this step is saved."""
-    folder, _ = finished_run
-    shutil.copytree(folder / "run", tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "model")
-    states = tmp_path / "run" / "checkpoints"
-    for path in (tmp_path / "run" / "scores.json", *states.glob("step-8.*")):
-        path.unlink()
-    pretrain(RECIPE, **parts_of(folder, output=tmp_path / "run"))
-    resumed = weights(tmp_path / "run" / "model")
-    for name, array in weights(folder / "run" / "model").items():
-        np.testing.assert_array_equal(resumed[name], array, name)
-
-
 @pytest.mark.parametrize(
     ("model", "labels", "unused", "training"),
     [

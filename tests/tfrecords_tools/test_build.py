@@ -12,7 +12,7 @@ from bert_keras.data.records import common_schema
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import build
-from tfrecords_tools.check import check_records, every_file, parsed_batches
+from tfrecords_tools.check import every_file, parsed_batches
 from tfrecords_tools.settings import BuildSettings
 
 SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=8, shards=2, seed=7)
@@ -69,24 +69,6 @@ def test_the_folder_and_its_disjoint_splits(corpus, vocabulary, tmp_path):
         seen[name] = documents_in(t for _, first, second in records for t in (*first, *second))
     assert (len(seen["train"]), len(seen["held-out"])) == (4, 2)
     assert not seen["train"] & seen["held-out"]
-
-
-def test_next_texts_masks_and_lengths(corpus, vocabulary, tmp_path):
-    manifest = built(corpus, vocabulary, tmp_path / "records")
-    counts = check_records(tmp_path / "records", vocabulary=vocabulary)
-    train, files = manifest["splits"]["train"], every_file(tmp_path / "records")
-    assert counts["records"] == train["records"] == 2 * train["labels_one"] > 300
-    batches = [b for each in files for b in parsed_batches(each, schema=common_schema(files))]
-    predicted = sum(batch["masked_lm_weights"].sum() for batch in batches)
-    masked = sum((batch["input_ids"] == vocabulary.mask_id).sum() for batch in batches)
-    assert predicted / train["tokens"] == pytest.approx(0.15, abs=0.01)
-    assert masked / predicted == pytest.approx(0.8, abs=0.03)
-    assert manifest["counts"]["unknown"] == 0
-    for label, first, second in records_of(tmp_path / "records", vocabulary):
-        documents_a, documents_b = documents_in(first), documents_in(second)
-        assert max(len(documents_a), len(documents_b)) <= 1
-        if documents_a and documents_b:
-            assert (documents_a != documents_b) == bool(label)
 
 
 @pytest.mark.parametrize(

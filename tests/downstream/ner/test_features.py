@@ -11,7 +11,6 @@ from bert_keras.config import BertConfig
 from bert_keras.downstream.ner import features
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
 from bert_keras.downstream.ner.tags import Sentence
-from bert_keras.errors import InputError
 from bert_keras.models import BertFeatureTagger
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
@@ -127,11 +126,3 @@ def test_other_weights_or_words_are_computed_again(model, stored, computed_rows)
     shorter = TASK.encode(SENTENCES[:-1], TOKENIZER)
     assert TASK.prepared(shorter, model, folder=folder).vectors[0].shape[0] < len(other)
     assert len(computed_rows) == len(ENCODED) + len(shorter)
-
-
-def test_an_encoder_with_too_few_layers_is_refused():
-    TASK.check_encoder(CONFIG)
-    two = dataclasses.replace(CONFIG, num_layers=2)
-    with pytest.raises(InputError, match="has only 2 layers"):
-        TASK.check_encoder(two)
-    dataclasses.replace(TASK, layers="weighted-sum-all").check_encoder(two)
