@@ -1,8 +1,6 @@
 """A script for a small pretraining with dropout that logs the loss of every step.
 
-python tests/training/pretraining.py RECORDS OUTPUT STRATEGY OPTIMIZER [STEP_TO_DIE_IN_SAVING]
-
-The environment names the backend.
+python tests/training/pretraining.py RECORDS OUTPUT STRATEGY [STEP_TO_DIE_IN_SAVING]
 """
 
 import os
@@ -14,8 +12,9 @@ from pathlib import Path
 NUM_STEPS = 120
 
 
-def main(records: str, output: str, name: str, optimizer: str, dies_at: str = "0") -> None:
+def main(records: str, output: str, name: str, dies_at: str = "0") -> None:
     import keras
+    import tensorflow as tf
 
     from bert_keras import BertPretrainer, preset
     from bert_keras.data.records import Records
@@ -23,15 +22,12 @@ def main(records: str, output: str, name: str, optimizer: str, dies_at: str = "0
     from bert_keras.training.callbacks import FitSettings
     from bert_keras.training.loop import fit_resumable
     from bert_keras.training.losses import pretraining_losses, pretraining_metrics
-    from bert_keras.training.optimizer import OPTIMIZERS
+    from bert_keras.training.optimizer import BertAdamW
     from bert_keras.training.states import TrainingCheckpoints
 
-    if keras.config.backend() == "tensorflow":
-        import tensorflow as tf
-
-        tf.config.set_logical_device_configuration(
-            tf.config.list_physical_devices("CPU")[0], 2 * [tf.config.LogicalDeviceConfiguration()]
-        )
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], 2 * [tf.config.LogicalDeviceConfiguration()]
+    )
 
     class LossLog(keras.callbacks.Callback):
         def on_train_begin(self, logs=None):
@@ -56,7 +52,7 @@ def main(records: str, output: str, name: str, optimizer: str, dies_at: str = "0
     with strategy_scope(name):
         model = BertPretrainer(preset("tiny", vocab_size=200, num_layers=1, hidden_size=32))
         model.compile(
-            OPTIMIZERS[optimizer](1e-3),
+            BertAdamW(1e-3),
             loss=pretraining_losses(),
             weighted_metrics=pretraining_metrics(),
         )
