@@ -17,9 +17,9 @@ from tests.training.pretraining import NUM_STEPS
 ROOT = Path(__file__).parents[2]
 
 
-def exit_code(records, output, strategy, *more) -> int:
+def exit_code(folder, output, strategy, *more) -> int:
     """Returns the exit code of the chief; other workers cannot continue without it."""
-    words = map(str, (records, output, strategy, *more))
+    words = map(str, (folder, output, strategy, *more))
     command = [sys.executable, "-m", "tests.training.pretraining", *words]
     environments = two_workers() if strategy == "multiworker" else [None]
     chief, *others = (
