@@ -13,14 +13,8 @@ from bert_keras.models.encoder import BertEncoder
 from tests.factories import with_noise
 from tests.tensorflow_or_skip import tf
 
-CONFIG = BertConfig(
-    vocab_size=30,
-    hidden_size=12,
-    num_layers=3,
-    num_heads=3,
-    max_positions=16,
-    initializer_stddev=0.2,
-)
+SIZES = {"vocab_size": 30, "hidden_size": 12, "num_layers": 3, "num_heads": 3, "max_positions": 16}
+CONFIG = BertConfig(**SIZES, initializer_stddev=0.2)
 MODERN = {  # every option of ModernBERT (Warner et al. 2024)
     **{"norm_position": "pre", "position_kind": "rotary", "rotary_base": 1_000.0},
     **{"local_rotary_base": 50.0, "is_gated": True, "has_biases": False},
@@ -42,10 +36,8 @@ def inputs(*, batch: int = 4, length: int = 9) -> dict[str, np.ndarray]:
 def reference(encoder: BertEncoder, batch: dict[str, np.ndarray]):
     """The forward pass in float64: all hidden states, all attention maps, the pooled vector."""
     config = encoder.config
-    weight = {
-        w.path.removeprefix(f"{encoder.name}/"): np.asarray(w.value, "float64")
-        for w in encoder.weights
-    }
+    prefix = f"{encoder.name}/"
+    weight = {w.path.removeprefix(prefix): np.asarray(w.value, "float64") for w in encoder.weights}
 
     def dense(x, name):
         return x @ weight[f"{name}/kernel"] + weight.get(f"{name}/bias", 0)
@@ -233,18 +225,14 @@ def packed(batch: dict[str, np.ndarray], *, per_row: int, padding: int) -> dict[
     rows = []
     for first in range(0, len(lengths), per_row):
         numbers = range(first, first + per_row)
-        row = {
-            name: np.concatenate([array[n, : lengths[n]] for n in numbers])
-            for name, array in batch.items()
-        }
+        parts = {name: [array[n, : lengths[n]] for n in numbers] for name, array in batch.items()}
+        row = {name: np.concatenate(each) for name, each in parts.items()}
         row["position_ids"] = np.concatenate([np.arange(lengths[n]) for n in numbers])
         row["sequence_ids"] = np.repeat(range(1, per_row + 1), lengths[first : first + per_row])
         rows.append(row)
     length = max(len(row["input_ids"]) for row in rows) + padding
-    return {
-        name: np.stack([np.pad(row[name], (0, length - len(row[name]))) for row in rows])
-        for name in rows[0]
-    }
+    padded = [{n: np.pad(v, (0, length - len(v))) for n, v in row.items()} for row in rows]
+    return {name: np.stack([row[name] for row in padded]) for name in rows[0]}
 
 
 def test_packed_sequences_equal_separate_ones(encoder):

@@ -15,14 +15,9 @@ from tests.tensorflow_or_skip import tf
 
 CONFIG = BertConfig(vocab_size=40, hidden_size=16, num_layers=5, num_heads=2, max_positions=12)
 # By choice: numbers of the hidden states (0 the embeddings), the size of a word's vector.
-TABLE_7 = {
-    "embeddings": ((0,), 16),
-    "second-to-last": ((4,), 16),
-    "last": ((5,), 16),
-    "weighted-sum-last-four": ((2, 3, 4, 5), 16),
-    "concat-last-four": ((2, 3, 4, 5), 64),
-    "weighted-sum-all": ((1, 2, 3, 4, 5), 16),
-}
+ONE = {"embeddings": ((0,), 16), "second-to-last": ((4,), 16), "last": ((5,), 16)}
+FOUR = {"weighted-sum-last-four": ((2, 3, 4, 5), 16), "concat-last-four": ((2, 3, 4, 5), 64)}
+TABLE_7 = {**ONE, **FOUR, "weighted-sum-all": ((1, 2, 3, 4, 5), 16)}
 INPUTS = {
     "input_ids": np.random.default_rng(0).integers(5, 40, (3, 10), dtype="int32"),
     "input_mask": (np.arange(10) < np.array([[10], [7], [3]])).astype("int32"),

@@ -59,15 +59,13 @@ def test_logits_equal_those_of_tensorflow_and_recomputed_blocks_have_the_same_dr
     }
     np.savez(tmp_path / "x.npz", **x)
     config = preset("tiny", vocab_size=200)
-    models = {
-        "pretrainer": BertPretrainer(config),
-        "classifier": BertClassifier(config, num_labels=3),
-    }
-    models["classifier"].tokenizer = WordPieceTokenizer(letter_vocabulary())
+    classifier = BertClassifier(config, num_labels=3)
+    classifier.tokenizer = WordPieceTokenizer(letter_vocabulary())
+    models = {"pretrainer": BertPretrainer(config), "classifier": classifier}
     for name, model in models.items():
         model.save(tmp_path / f"{name}.keras")
     under_jax(UNDER_JAX, tmp_path)
-    answers = models["classifier"].predict(["a", "b c d", "abc e"], verbose=0)
+    answers = classifier.predict(["a", "b c d", "abc e"], verbose=0)
     probabilities = [each["probabilities"] for each in answers]
     np.testing.assert_allclose(np.load(tmp_path / "probabilities.npy"), probabilities, atol=1e-5)
     for name, model in models.items():

@@ -15,19 +15,16 @@ from bert_keras.config import (
     NormalizeModule,
 )
 from bert_keras.errors import InputError
-from bert_keras.models import BertEncoder, BertSentenceEncoder, load_model
+from bert_keras.models import BertEncoder, BertSentenceEncoder
 from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.tensorflow_or_skip import tf
 
 CONFIG = BertConfig(vocab_size=40, hidden_size=16, num_layers=1, num_heads=2, max_positions=12)
-DENSE = EmbeddingConfig(
-    pooling=("cls", "mean"),
-    modules=(DenseModule(units=6), NormalizeModule()),
-    prompts={"query": "find: "},
-    default_prompt_name="query",
-)
+MODULES = (DenseModule(units=6), NormalizeModule())
+PROMPTED = {"prompts": {"query": "find: "}, "default_prompt_name": "query"}
+DENSE = EmbeddingConfig(pooling=("cls", "mean"), modules=MODULES, **PROMPTED)
 
 
 def batch(*, num_texts=4, length=8):
@@ -62,18 +59,6 @@ def test_vectors_stay_finite_without_tokens():
         np.testing.assert_array_equal(vectors[1], 0)
         gradients = tape.gradient(loss, model.trainable_variables)
         assert all(np.isfinite(tf.convert_to_tensor(g)).all() for g in gradients if g is not None)
-
-
-def test_saving_keeps_every_weight(tmp_path):
-    model, x = BertSentenceEncoder(CONFIG, embedding=DENSE), batch()
-    model.save_pretrained(tmp_path / "model")
-    loaded = load_model(tmp_path / "model")
-    assert isinstance(loaded, BertSentenceEncoder)
-    assert loaded.metadata.embedding == DENSE
-    np.testing.assert_array_equal(loaded(x), model(x))
-    model.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras", compile=False)
-    np.testing.assert_array_equal(again(x), model(x))
 
 
 def test_loads_from_any_encoder(tmp_path):

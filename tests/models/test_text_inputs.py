@@ -170,10 +170,7 @@ def test_wrong_texts_are_refused(model, texts, message):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (
-            ["fine", "poor", "good", "poor"],
-            "text 2 has the unknown label 'good'; known: poor; fine",
-        ),
+        (["fine", "poor", "good", "fine"], "text 2 has the unknown label 'good'; known: poor; f"),
         ([1, 2, 1, 2], "a label is 2; expected 0 to 1"),
         (LABELS[:3], "y has 3 values for 4 texts"),
         (None, "y is None; expected the labels"),
