@@ -81,7 +81,11 @@ class Parser(argparse.ArgumentParser):
         self.flags += names
         self._last += names if details.get("nargs") == argparse.REMAINDER else ()
         add = self._group.add_argument if self._group else super().add_argument
-        return add(*names, **details)
+        action = add(*names, **details)
+        if action.required or not action.option_strings:
+            words = [*action.option_strings[-1:], str(action.metavar)]
+            self.usage = " ".join([self.usage or "%(prog)s [options]", *words])
+        return action
 
     def error(self, message: str) -> NoReturn:
         message = f"{self.prog}: {message}; see {self.prog} --help".replace("?;", "?")

@@ -34,31 +34,25 @@ def _rows(kind: str) -> dict[str, str]:
     if kind == "tasks":
         return TASKS | {name: f"another name of {task}" for name, task in ALIASES.items()}
     if kind == "models":
-        hub = {name: each for name, each in hub_names().items() if "_L-" not in name}
-        sizes = {f"size={name}": each for name, each in presets().items() if name[:2] != "L-"}
-        return {
+        rows = {
             "for --from, on Hugging Face:": "",
-            **hub,
-            "google/bert_uncased_L-N_H-D_A-M": "bert: N 2, 4 to 12; D 128, 256, 512, 768; M D/64",
+            **hub_names(),
+            "google/bert_uncased_L-N_H-D_A-M": "N = 2, 4 to 12; D = 128, 256, 512, 768; M = D/64",
             "for pretrain --set:": "",
-            "size=L-N_H-D": "N layers of D as above; size=L-N_H-D_A-M: any, with M heads",
+            "size=L-N_H-D": "the same N and D; any others as size=L-N_H-D_A-M, with M heads",
         } | {
-            name: f"{size.num_layers} layers of {size.hidden_size}, {size.num_heads} "
+            f"size={name}": f"{size.num_layers} layers of {size.hidden_size}, {size.num_heads} "
             f"heads, {size.vocab_size:,} tokens, {size.max_positions:,} positions"
-            for name, size in sizes.items()
+            for name, size in presets().items()
         }
+        return {name: text for name, text in rows.items() if "L-N" in name or "L-" not in name}
     return {
         "(loss A of B: masked-LM loss A on held-out text; B by token frequencies)": ""
     } | MEASURED
 
 
 @command(
-    option(
-        "kind",
-        "KIND",
-        "tasks, recipes or models (names on the Hub, and sizes for pretrain --set size=)",
-        choices=("tasks", "recipes", "models"),
-    ),
+    option("kind", "KIND", "tasks, recipes or models", choices=("tasks", "recipes", "models")),
     examples="  bert-keras list tasks",
 )
 def list_(options: argparse.Namespace) -> None:

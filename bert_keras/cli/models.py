@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import quote
 
 from bert_keras.arguments import checked
-from bert_keras.cli.program import MODEL, PAGE, command, flag, option, required
+from bert_keras.cli.program import MODEL, PAGE, command, flag, option, required, values
 from bert_keras.errors import check, import_tensorflow, printable
 from bert_keras.files import atomic_folder, messages_beside, refuse_existing, text_lines
 from bert_keras.renamed import warn_renamed
@@ -20,20 +20,10 @@ VARIANTS = ("float16", "bfloat16", "int8")
     MODEL,
     option("destination", "NEW_FOLDER", "the folder to write", type=checked(refuse_existing)),
     option("--format", "FORMAT", ", ".join(FORMATS), "bert-keras", choices=FORMATS),
-    option(
-        "--model-class",
-        "CLASS",
-        "the part of MODEL to convert, such as BertEncoder or BertMaskedLM",
-    ),
+    option("--model-class", "CLASS", "the part to convert, such as BertEncoder or BertMaskedLM"),
     option("--layers", "N", "N evenly spaced layers and no pooler, as a student", type=int),
     option("--extend-vocabulary", "FILE", "tokens, one a line, to add to a WordPiece vocabulary"),
-    option(
-        "--ignore",
-        "NAME",
-        "a tensor or rule of MODEL to omit, as an error names it",
-        [],
-        action="append",
-    ),
+    option("--ignore", "NAME", "what to omit, as an error names it", [], action="append"),
     flag("--pad-vocabulary", "add unused tokens if the token table has more rows"),
     examples="  bert-keras convert uncased_L-12_H-768_A-12 bert-base --format huggingface",
     former={"--to": "--format", "--model": "--model-class"},
@@ -48,12 +38,10 @@ def convert(options: argparse.Namespace) -> None:
     table = convert(
         options.model,
         options.destination,
-        format=options.format,
         model=options.model_class,
         num_layers=options.layers,
         new_tokens=new_tokens,
-        ignore=options.ignore,
-        pad_vocabulary=options.pad_vocabulary,
+        **values(options, "format", "ignore", "pad_vocabulary"),
     )
     print(printable(table))
 
@@ -82,12 +70,7 @@ def inspect(options: argparse.Namespace) -> None:
     option("--num-texts", "N", "number of input texts of a classifier", type=int, choices=(1, 2)),
     option("--output", "DIR", "the folder of all exported models", "saved_models"),
     option("--serving-config", "DIR", "also write files for compose, Kubernetes, KServe, Vertex"),
-    option(
-        "--variant",
-        "VARIANT",
-        f"{', '.join(VARIANTS)}; compared with float32",
-        choices=VARIANTS,
-    ),
+    option("--variant", "NAME", f"{', '.join(VARIANTS)}; it needs --data", choices=VARIANTS),
     option("--data", "DIR", "the examples to score a variant on: a file, or a folder of the task"),
     option("--task", "TASK", "the task of the variant (default: that of its fine-tuning)"),
     option("--max-score-drop", "POINTS", "points, of 100, by which the score may drop", 0.5),
@@ -118,11 +101,7 @@ def export(options: argparse.Namespace) -> None:
         export,
         options.model,
         Path(model_folder, str(version)),
-        num_texts=options.num_texts,
-        variant=options.variant,
-        data=options.data,
-        task=options.task,
-        max_score_drop=options.max_score_drop,
+        **values(options, "num_texts", "variant", "data", "task", "max_score_drop"),
     )
     if (config := options.serving_config) is None:
         written = export_model()
@@ -139,14 +118,7 @@ def export(options: argparse.Namespace) -> None:
     option("model", "saved_models/NAME", "a folder with one folder a version"),
     option("--port", "N", "the TCP port", 8501),
     option("--host", "ADDRESS", "the address to listen on", "127.0.0.1"),
-    option(
-        "--versions",
-        "N",
-        "the versions to serve (default: always the latest)",
-        [],
-        type=int,
-        nargs="+",
-    ),
+    option("--versions", "N", "the versions (default: the latest)", [], type=int, nargs="+"),
     option("--max-batch-size", "N", "the most rows of a batch; fewer if they are long", 32),
     option("--timeout", "SECONDS", "the time limit of a request", 30.0),
     examples="  bert-keras serve saved_models/sst2 --port 8501",
@@ -167,8 +139,6 @@ def serve(options: argparse.Namespace) -> None:
     import_tensorflow(what="serve")
     serve(
         options.model,
-        port=options.port,
-        host=options.host,
-        versions=options.versions,
+        **values(options, "port", "host", "versions"),
         limits=Limits(max_batch_size=options.max_batch_size, seconds=options.timeout),
     )

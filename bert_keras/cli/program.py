@@ -84,6 +84,11 @@ def flag(name: str, help: str) -> Argument:
     return (name,), {"action": "store_true", "help": help}
 
 
+def values(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Returns the values of options as keyword arguments."""
+    return {name: getattr(options, name) for name in names}
+
+
 def command_parser() -> argparse.ArgumentParser:
     """Returns the parser of `bert-keras`; it stores the name of the command as `command`."""
     for name in MODULES:
@@ -106,19 +111,11 @@ def command_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         sub.former = former
-        usage = ["%(prog)s"]
         for each in arguments:
             if isinstance(each, str):
                 sub.add_heading(each)
-                continue
-            (*_, flag), details = each
-            sub.add_argument(*each[0], **details)
-            if not flag.startswith("-"):
-                is_optional = details.get("nargs") == "*"
-                usage.append(f"[{details['metavar']} ...]" if is_optional else details["metavar"])
-            elif details.get("required"):
-                usage.append(f"{flag} {details['metavar']}")
-        sub.usage = " ".join([*usage, "[options]"])
+            else:
+                sub.add_argument(*each[0], **each[1])
     parser.commands = commands.choices
     return parser
 

@@ -7,7 +7,7 @@ import os
 from functools import partial
 
 from bert_keras.arguments import checked, one_of
-from bert_keras.cli.program import MODEL, PAGE, command, flag, option, required, start_keras
+from bert_keras.cli.program import MODEL, PAGE, command, flag, option, required, start_keras, values
 from bert_keras.downstream.names import task_names
 from bert_keras.errors import check, counted, printable
 from bert_keras.files import check_no_table, check_output, messages_beside
@@ -20,6 +20,7 @@ TASK = option(
 )
 FORMER = {"--model": "the first argument, MODEL, and TASK is now --task TASK"}
 DATA = required("--data", "FILE", "a file of the task, or a folder or tfds:NAME with a --split")
+EXAMPLES = ("data", "task", "split", "changes")  # arguments of `evaluate`
 VECTORS = checked(partial(check_output, suffix=(".npy", ".parquet")))
 FILE = checked(check_output)
 CHANGES = option("--set", "FIELD=VALUE", "settings of the task", [], dest="changes", nargs="+")
@@ -48,14 +49,7 @@ def evaluate(options: argparse.Namespace) -> None:
     """Score a model on labelled examples with the task's metrics."""
     from bert_keras.runs.evaluate import evaluate
 
-    scores = evaluate(
-        options.model,
-        data=options.data,
-        task=options.task,
-        split=options.split,
-        report=options.report,
-        changes=options.changes,
-    )
+    scores = evaluate(options.model, report=options.report, **values(options, *EXAMPLES))
     with contextlib.redirect_stdout(messages_beside(options.report)):
         if options.json:
             print(json.dumps(scores, indent=2))
@@ -105,13 +99,7 @@ def predict(options: argparse.Namespace) -> None:
     folder, file = os.path.split(os.path.abspath(options.output))
     if options.submission:
         check_submission(folder, new=file)
-    result = model_predictions(
-        options.model,
-        data=options.data,
-        task=options.task,
-        split=options.split,
-        changes=options.changes,
-    )
+    result = model_predictions(options.model, **values(options, *EXAMPLES))
     result.write(options.output)
     counts = f"{counted(len(result.examples), 'prediction')}: {options.output}"
     print(counts, file=messages_beside(options.output))
@@ -133,11 +121,6 @@ def embed(options: argparse.Namespace) -> None:
     """Write the embedding of each line of a text file; the same command continues a stopped run."""
     from bert_keras.runs.embeddings import write_embeddings
 
-    num_texts, size = write_embeddings(
-        options.data,
-        options.output,
-        model=options.model,
-        dimensions=options.dimensions,
-        prompt=options.prompt,
-    )
+    arguments = values(options, "model", "dimensions", "prompt")
+    num_texts, size = write_embeddings(options.data, options.output, **arguments)
     print(f"{counted(num_texts, 'embedding')} of {size} values: {options.output}")

@@ -2,10 +2,20 @@
 
 import argparse
 import os
+from functools import cache
 from shlex import quote
 
 from bert_keras.arguments import one_of
-from bert_keras.cli.program import DEVICES, command, devices, flag, option, required, start_keras
+from bert_keras.cli.program import (
+    DEVICES,
+    command,
+    devices,
+    flag,
+    option,
+    required,
+    start_keras,
+    values,
+)
 from bert_keras.cli.tasks import print_table
 from bert_keras.downstream.names import ALIASES, TASKS, task_names
 from bert_keras.errors import InputError, check
@@ -18,19 +28,12 @@ from bert_keras.runs.settings import (
     pretrain_settings,
 )
 
+HEADING = "hyperparameters (default: those of the recipe)"
 HYPERPARAMETERS = (
-    "hyperparameters (default: those of the recipe)",
     option("--learning-rate", "RATE", "the largest rate of the schedule, as 3e-5", type=float),
     option("--batch-size", "N", "rows of a step, of all devices together", type=int),
     option("--seed", "N", "the seed of all random numbers", type=int),
-    option(
-        "--set",
-        "FIELD=VALUE",
-        "other fields of the recipe or task, such as patience=2",
-        [],
-        dest="changes",
-        nargs="+",
-    ),
+    option("--set", "FIELD=VALUE", "any other setting by its name", [], dest="changes", nargs="+"),
 )
 SPECIAL = (
     "distillation, devices and errors",
@@ -42,8 +45,8 @@ SPECIAL = (
 def _changes(options: argparse.Namespace, *names: str) -> list[str]:
     """Returns the values of --set and of the options that stand for some of them."""
     names = ("learning_rate", "batch_size", "seed", *names)
-    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
-    return [*options.changes, *(f"{name}={value}" for name, value in given.items())]
+    given = values(options, *names).items()
+    return [*options.changes, *(f"{name}={value}" for name, value in given if value is not None)]
 
 
 def _print_scores(scores: dict, output: str) -> None:
@@ -58,7 +61,7 @@ def _print_scores(scores: dict, output: str) -> None:
     option("--corpus", "FILE", "a paragraph a line, a blank line between documents", [], nargs="+"),
     option("--from", "DIR", "fine-tune these weights on few rows", dest="pretrained"),
     option("--output", "DIR", "the parent folder of all demos", "demo"),
-    option("--steps", "N", "number of pretraining steps (default: that of the recipe)", type=int),
+    option("--steps", "N", "the steps of the pretraining", dest="num_steps", type=int),
     option("--seed", "N", "the seed of all random numbers", 1),
     examples="  bert-keras demo --steps 300",
 )
@@ -66,13 +69,7 @@ def demo(options: argparse.Namespace) -> None:
     """Run every stage once, from text to a served prediction, in minutes on two CPU cores."""
     from bert_keras.cli.demo import demo
 
-    demo(
-        corpus=options.corpus,
-        pretrained=options.pretrained,
-        output=options.output,
-        num_steps=options.steps,
-        seed=options.seed,
-    )
+    demo(**values(options, "corpus", "pretrained", "output", "num_steps", "seed"))
 
 
 @command(
@@ -84,8 +81,9 @@ def demo(options: argparse.Namespace) -> None:
     option("--from", "CHECKPOINT", "a checkpoint to start from", dest="pretrained"),
     option("--output", "DIR", "the folder of the run"),
     flag("--dry-run", "take ten steps, print the cost of the run, write nothing"),
-    *HYPERPARAMETERS,
+    HEADING,
     option("--steps", "N", "the length of the schedule", dest="num_steps", type=int),
+    *HYPERPARAMETERS,
     *SPECIAL,
     examples="""
   bert-keras pretrain tiny-hour --records records --output runs/tiny
@@ -127,22 +125,17 @@ def pretrain(options: argparse.Namespace) -> None:
     option(
         "--recipe",
         "NAME",
-        "see bert-keras list recipes (default: small-models for hidden sizes under 768, or paper)",
+        "see bert-keras list recipes (default: paper; small-models for hidden sizes under 768)",
         type=one_of(FINETUNE.keys, what="recipe"),
     ),
-    *HYPERPARAMETERS,
+    HEADING,
     option("--epochs", "N", "passes over the training file", dest="num_epochs", type=int),
     option("--max-length", "N", "tokens of a text; longer ones are cut", type=int),
+    *HYPERPARAMETERS,
     option("--warmup", "RATE", "share of warmup steps", dest="warmup_ratio", type=float),
     "several runs",
     option("--seeds", "N", "train with the seeds 1 to N; report median, best and spread", 1),
-    option(
-        "--learning-rates",
-        "RATE",
-        "train with each, or with those of the recipe",
-        type=float,
-        nargs="*",
-    ),
+    option("--learning-rates", "RATE", "train with each, or the recipe's", type=float, nargs="*"),
     *SPECIAL,
     examples="""
   bert-keras finetune mrpc --data glue --from google-bert/bert-base-uncased --output runs/mrpc
@@ -159,7 +152,7 @@ def finetune(options: argparse.Namespace) -> None:
         bool(options.data) != bool(options.train) and bool(options.train) >= bool(options.dev),
         "expected --data DIR, or --train FILE and possibly --dev FILE",
     )
-    data, files = options.data, {n: v for n in ("train", "dev") if (v := getattr(options, n))}
+    data, files = options.data, {n: v for n, v in values(options, "train", "dev").items() if v}
     check(not os.path.isfile(data or ""), f"--data {data} is a file; give it as --train {data}")
     if not options.teacher and options.task in (*TASKS, *ALIASES):
         recipe = options.recipe or "paper"
@@ -168,12 +161,9 @@ def finetune(options: argparse.Namespace) -> None:
     from bert_keras.runs.finetune import finetune
     from bert_keras.runs.study import study
 
+    size = cache(lambda: hidden_size(options.pretrained))
     task, recipe, teacher = finetune_settings(
-        options.task,
-        options.recipe,
-        pretrained=options.pretrained,
-        teacher=options.teacher,
-        changes=changes,
+        options.task, options.recipe, size=size, teacher=options.teacher, changes=changes
     )
     rates, changed = options.learning_rates, {change.partition("=")[0] for change in changes}
     is_study = options.seeds != 1 or rates is not None
@@ -193,9 +183,7 @@ def finetune(options: argparse.Namespace) -> None:
             features=os.path.join(options.output, "features"),
         ).scores
 
-    with devices(
-        options, hidden_size=lambda: hidden_size(options.pretrained), trains_several=is_study
-    ):
+    with devices(options, hidden_size=size, trains_several=is_study):
         if not is_study:
             _print_scores(run(recipe, options.output), options.output)
             model = quote(f"{options.output}/model")

@@ -5,7 +5,7 @@ import os
 import random
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -104,14 +104,19 @@ class TaskRun:
         features: StrPath = "features",
         **changes: Any,
     ):
+        opened = cache(lambda: open_text_checkpoint(pretrained))
+
+        def size() -> int:
+            return opened().metadata.config.hidden_size
+
         task, recipe, self.distillation = finetune_settings(
-            task, recipe, pretrained=pretrained, teacher=teacher, changes=changes
+            task, recipe, size=size, teacher=teacher, changes=changes
         )
         self.recipe, self.pretrained, self.features = recipe, pretrained, Path(features)
         files = data if isinstance(data, Mapping) else task.files(os.fspath(data))
         self.files = {split: os.fspath(path) for split, path in files.items()}
         check("train" in self.files, "data has no train; name the file")
-        self.checkpoint = open_text_checkpoint(pretrained)
+        self.checkpoint = opened()
         task.check_encoder(self.checkpoint.metadata.config)
         for name, default in (("num_lstm_layers", 0), ("layerwise_lr_decay", 1.0)):
             check(

@@ -1,7 +1,7 @@
 """Finds the task, the recipe and the distillation that the arguments of a run name."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
@@ -135,22 +135,21 @@ def finetune_settings(
     task: "str | Task",
     recipe: str | FinetuneRecipe | None,
     *,
-    pretrained: StrPath,
+    size: Callable[[], int],
     teacher: "StrPath | Distillation | None",
     changes: Changes,
 ) -> "tuple[Task, FinetuneRecipe, Distillation | None]":
     """Returns the task, the recipe and the distillation of a fine-tuning, with the changes.
 
-    Without a recipe, that for the hidden size of the pretrained checkpoint is printed and used.
+    Without a recipe, that for the hidden `size` of the pretrained checkpoint is printed and used.
     """
     if isinstance(task, str):
         from bert_keras.downstream.catalog import named_task  # imports every task
 
         task = named_task(task)
     if recipe is None:
-        size = hidden_size(pretrained)
-        recipe = default_recipe(size)
-        print(f"{'recipe':<12}{recipe}, because the hidden size is {size:,}")
+        recipe = default_recipe(size())
+        print(f"{'recipe':<12}{recipe}, because the hidden size is {size():,}")
     found = named_recipe(task_recipes(task.name), recipe) if isinstance(recipe, str) else recipe
     distillation = _distillation(teacher, "of_task")
     found, known, distillation = with_changes(found, task, distillation, changes=changes)
