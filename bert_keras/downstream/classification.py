@@ -140,12 +140,16 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     def write_predictions(
         self, path: StrPath, examples: Examples, predictions: Sequence[LabelPrediction]
     ) -> None:
-        """Writes a table with the label of each example, and the probability of each class."""
+        """Writes a table with the label, the probability of each class and the texts of examples.
+
+        A line feed or tab of a text is written as a space.
+        """
         classes = self.labels if len(predictions[0].probabilities) else ()
-        rows = [("index", "prediction", *classes)]
+        rows = [("index", "prediction", *classes, *self.text_columns)]
         for number, (label, probabilities) in enumerate(predictions):
-            texts = (f"{each:.6f}" for each in probabilities)
-            rows.append((str(number), self.label_kind.to_text(label), *texts))
+            numbers = (f"{each:.6f}" for each in probabilities)
+            texts = (" ".join(text.split()) for text in examples[number].texts)
+            rows.append((str(number), self.label_kind.to_text(label), *numbers, *texts))
         write_text(path, "".join("\t".join(row) + "\n" for row in rows))
 
 
