@@ -83,8 +83,8 @@ class BertConfig:
     # Row of position 0 in the position table, which has max_positions + position_offset rows.
     position_offset: int = 0
     pooler_activation: str = "tanh"  # or "relu" or "gelu"; "" means `activation`
-    # Whether each token attends only to itself and to preceding tokens. The pooler then reads the
-    # last token instead of [CLS] (the left-to-right model of section 5.1).
+    # Whether each token attends only to itself and to preceding tokens. With "cls" pooling, the
+    # pooler then reads the last token instead of [CLS] (the left-to-right model of section 5.1).
     is_causal: bool = False
     # Layers of a BiLSTM after the last block, with hidden_size / 2 units in each direction. 0 means
     # no BiLSTM (section 5.1).

@@ -204,13 +204,13 @@ def finetune(options: argparse.Namespace) -> None:
     option(
         "table",
         "TABLE",
-        "table5 (tasks), table6 (sizes), c1 (steps) or c2 (masking)",
-        choices=("table5", "table6", "c1", "c2"),
+        "table5 (tasks), table6 (sizes), c1 (steps), c2 (masking) or labels (labelled examples)",
+        choices=("table5", "table6", "c1", "c2", "labels"),
     ),
     option(
         "--scale",
         "SCALE",
-        "tiny (an hour), small (some hours, table5 and c2) or paper (GPUs)",
+        "tiny (an hour), small (some hours; not table6) or paper (GPUs)",
         "tiny",
         choices=("tiny", "small", "paper"),
     ),

@@ -11,7 +11,7 @@ from bert_keras.downstream.korean.tags import TAG_TASKS
 from bert_keras.downstream.korean.texts import KOREAN_TASKS
 from bert_keras.downstream.names import ALIASES
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
-from bert_keras.downstream.ner.task import NER_TASK
+from bert_keras.downstream.ner.task import NER_TASK, POS_TASK
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
 from bert_keras.downstream.sentences.retrieval import RETRIEVAL_TASK
 from bert_keras.downstream.squad.task import SQUAD_TASKS
@@ -31,6 +31,7 @@ TASKS: dict[str, Task] = {
         *TAG_TASKS,
         NER_TASK,
         NER_FEATURES_TASK,
+        POS_TASK,
         *TABLE_TASKS.values(),
         SENTENCE_PAIRS_TASK,
         RETRIEVAL_TASK,

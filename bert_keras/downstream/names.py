@@ -28,6 +28,7 @@ TASKS = {
     "naver-ner": "Naver NER: names in a sentence, by words",
     "ner": "CoNLL files: names in a sentence",
     "ner-features": "CoNLL files: names in a sentence, by a BiLSTM over frozen features",
+    "pos": "CoNLL files: parts of speech, or other tags of single words",
     "classification": "your table (.csv, .tsv, .jsonl): one label for a text or a pair",
     "multi-label": "your table: several labels",
     "regression": "your table: a number",
@@ -51,7 +52,7 @@ TEXT_COLUMN, LABEL_COLUMN = "text", "label"  # of a table, by default
 SETTINGS = {
     **dict.fromkeys(("squad1", "squad2"), ("version", *_ANSWERS)),
     **dict.fromkeys(("korquad", "klue-mrc"), _ANSWERS),
-    "ner": ("context",),
+    **dict.fromkeys(("ner", "pos"), ("context",)),
     "ner-features": ("context", "layers", "lstm_units"),
     **dict.fromkeys(("classification", "multi-label", "regression"), _TABLE),
     "sentence-pairs": (*_EMBEDDINGS, "text_columns", "score_column", "max_score"),

@@ -1,4 +1,4 @@
-"""Defines the paper's tables as data: arms (recipe changes), columns (tasks), published scores."""
+"""Defines tables of scores as data: arms (recipe changes), columns (tasks), published scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,8 @@ class Arm:
     pretraining: tuple[str, ...] = ()  # FIELD=VALUE changes of the pretraining recipe
     step_fraction: float = 1.0  # fraction of the pretraining steps before the fine-tuning
     finetuning: tuple[str, ...] = ()  # FIELD=VALUE changes of every task's fine-tuning recipe
-    published: tuple[float, ...] = ()  # the paper's score in each column; empty for a figure
+    # The paper's score in each of the first columns; empty for a figure.
+    published: tuple[float, ...] = ()
     perplexity: float | None = None  # the paper's perplexity of masked words
 
     @property
@@ -45,7 +46,7 @@ class ScoreColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """One table or figure of the paper."""
+    """A table: one of the paper, or `labels`."""
 
     name: str
     title: str
@@ -53,13 +54,16 @@ class Experiment:
     arms: tuple[Arm, ...]
 
     def published(self, arm: Arm, column: ScoreColumn) -> float | None:
-        """Returns the paper's score of a cell; None for a figure."""
-        return arm.published[self.columns.index(column)] if arm.published else None
+        """Returns the paper's score of a cell; None if it has none."""
+        return dict(zip(self.columns, arm.published, strict=False)).get(column)
 
     @property
     def models(self) -> dict[str, Arm]:
         """The models to pretrain: their name and the first arm that uses each."""
-        return {arm.pretraining_name: arm for arm in reversed(self.arms)}
+        models: dict[str, Arm] = {}
+        for arm in self.arms:
+            models.setdefault(arm.pretraining_name, arm)
+        return models
 
     def inputs(self, data: StrPath) -> tuple[list[str], dict[str, dict[str, str]], list[str]]:
         """Finds the corpus and the task files in a folder with corpus/*.txt and folders of tasks.
@@ -106,6 +110,9 @@ _NER = ScoreColumn(
     folders=("ner/conll2003", "ner/wnut17", "conll2003", "wnut17"),
 )
 
+_TAGS = replace(_NER, name="NER")
+_POS = ScoreColumn(name="parts of speech", task="pos", score="accuracy", folders=("pos",))
+
 _TABLE5 = _arms(
     "objective",
     [
@@ -136,11 +143,33 @@ _POLICIES = [  # percent [MASK]-same-random, MNLI-m, NER fine-tuned, NER feature
     ("0-0-100", 83.6, 94.9, 94.6),
 ]
 
+# Figure 5, read from the drawing: fractions of the steps, and the MNLI-m of two arms.
+_STEPS = (0.03, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+_CURVES = (
+    (_BERT, (78.6, 79.6, 80.5, 82.2, 83.2, 84.0, 84.3, 84.4)),
+    (_LEFT_TO_RIGHT, (79.4, 79.8, 80.3, 81.0, 81.7, 81.9, 82.1, 82.2)),
+)
+
+_EPOCHS = {100: 60, 300: 30, 1_000: 15, 3_000: 8, 10_000: 5, 0: 3}  # by number of examples
+
+
+def _labels(name: str, *changes: str) -> tuple[Arm, ...]:
+    """Returns an arm for each number of training examples; 0 takes all."""
+    return tuple(
+        Arm(
+            name=f"{name}, {f'{count:,}' if count else 'all'} examples",
+            finetuning=(*changes, f"max_train_examples={count}", f"num_epochs={epochs}"),
+        )
+        for count, epochs in _EPOCHS.items()
+    )
+
+
 EXPERIMENTS = {
     "table5": Experiment(
         name="table5",
         title="Table 5: effect of the pretraining tasks",
-        columns=(_MNLI, _glue("QNLI"), _MRPC, _SST_2, _SQUAD),
+        # The last two, which the paper lacks, read the state of each token by itself.
+        columns=(_MNLI, _glue("QNLI"), _MRPC, _SST_2, _SQUAD, _TAGS, _POS),
         arms=(*_TABLE5[:3], replace(_BILSTM, finetuning=("num_lstm_layers=1",))),
     ),
     "table6": Experiment(
@@ -157,9 +186,9 @@ EXPERIMENTS = {
         title="Figure 5 (C.1): effect of the number of pretraining steps",
         columns=(_MNLI,),
         arms=tuple(
-            replace(arm, name=f"{arm.name}, {x:.0%} of the steps", step_fraction=x, published=())
-            for arm in (_BERT, _LEFT_TO_RIGHT)
-            for x in (0.2, 0.4, 0.6, 0.8, 1.0)
+            replace(arm, name=f"{arm.name}, {x:.0%} of the steps", step_fraction=x, published=(y,))
+            for arm, scores in _CURVES
+            for x, y in zip(_STEPS, scores, strict=True)
         ),
     ),
     "c2": Experiment(
@@ -169,5 +198,11 @@ EXPERIMENTS = {
         arms=_arms(
             "replacement", [(rate.replace("-", "/"), rate, scores) for rate, *scores in _POLICIES]
         ),
+    ),
+    "labels": Experiment(
+        name="labels",
+        title="Scores by number of labelled examples, pretrained and from random weights",
+        columns=(_SST_2, _MNLI, _glue("QNLI"), _TAGS),
+        arms=(*_labels("pretrained"), *_labels("random", "initial_weights=random")),
     ),
 }

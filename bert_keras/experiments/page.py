@@ -72,7 +72,7 @@ def write_page(output: Path, results: Results) -> None:
         Section(
             heading="Scores",
             notes=[SCORES, PUBLISHED] if is_published else [SCORES],
-            table=_score_table(results, is_published=is_published),
+            table=_score_table(results),
         ),
         Section(heading="Pretraining", notes=[PRETRAINING], table=_pretraining_table(results)),
         Section(heading="Seeds", table=Table(header, seeds)),
@@ -95,17 +95,20 @@ def write_page(output: Path, results: Results) -> None:
     write_json(output / "results.json", values)
 
 
-def _score_table(results: Results, *, is_published: bool) -> Table:
-    suffixes = ("", ", paper") if is_published else ("",)
-    rows = []
-    for arm in results.experiment.arms:
-        row = [arm.name]
-        for column in results.columns:
+def _score_table(results: Results) -> Table:
+    """Returns the scores, and beside each column that the paper has, the paper's scores."""
+    experiment, header = results.experiment, [""]
+    rows = [[arm.name] for arm in experiment.arms]
+    for column in results.columns:
+        header.append(column.name)
+        paper = [experiment.published(arm, column) for arm in experiment.arms]
+        for arm, row in zip(experiment.arms, rows, strict=True):
             row.append(str(results.scores.get((arm.name, column.name), "–")))
-            if arm.published:
-                row.append(f"{results.experiment.published(arm, column):.1f}")
-        rows.append(row)
-    return Table(["", *(f"{column.name}{s}" for column in results.columns for s in suffixes)], rows)
+        if any(paper):
+            header.append(f"{column.name}, paper")
+            for row, score in zip(rows, paper, strict=True):
+                row.append(f"{score:.1f}" if score else "–")
+    return Table(header, rows)
 
 
 def _pretraining_table(results: Results) -> Table:

@@ -38,7 +38,7 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
             experiment or one with another corpus.
     """
     check_one_machine()
-    scale.check_includes(experiment)
+    experiment = scale.experiment(experiment)
     corpus, files, missing = experiment.inputs(data)
     columns = tuple(column for column in experiment.columns if column.name in files)
     for column in columns:  # reports invalid files before hours of pretraining
@@ -61,7 +61,7 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
 
 def plan(experiment: Experiment, scale: Scale, *, data: StrPath) -> str:
     """Returns a table of the stages of `reproduce` and their steps; see there for errors."""
-    scale.check_includes(experiment)
+    experiment = scale.experiment(experiment)
     _, files, missing = experiment.inputs(data)
     rows: list[list[str]] = []
     for name, arm in experiment.models.items():

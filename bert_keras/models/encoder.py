@@ -211,10 +211,10 @@ class BertEncoder(Pretrained):
         pooled_BD = None
         if self.pooler is not None:
             state_BD = hidden_BTD[:, 0]
-            if self.config.is_causal:  # only the last token attends to the whole row
-                state_BD = states_at(hidden_BTD, last_positions(inputs["input_mask"]))
-            elif self.config.pooling == "mean":
+            if self.config.pooling == "mean":
                 state_BD = mean_state(hidden_BTD, inputs["input_mask"])
+            elif self.config.is_causal:  # only the last token attends to the whole row
+                state_BD = states_at(hidden_BTD, last_positions(inputs["input_mask"]))
             pooled_BD = self.pooler(state_BD)
         return EncoderStates(tuple(hidden_states), tuple(attentions), hidden_BTD, pooled_BD)
 

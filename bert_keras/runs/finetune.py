@@ -238,6 +238,7 @@ class TaskRun:
                 attention_dropout_rate=recipe.dropout_rate,
                 has_pooler=source.config.has_pooler or reads_pooler,
                 num_lstm_layers=recipe.num_lstm_layers or source.config.num_lstm_layers,
+                pooling=recipe.classifier_pooling or source.config.pooling,
             ),
             **source.tokenizer_settings,
             max_length=task.max_length,

@@ -153,6 +153,8 @@ class FinetuneRecipe:
     # baseline shows the effect of pretraining.
     initial_weights: str = "pretrained"
     num_lstm_layers: int = 0  # BiLSTM layers between encoder and head (section 5.1, "+ BiLSTM")
+    # What the pooler reads: "cls", or "mean" of all hidden states; "" for that of the checkpoint.
+    classifier_pooling: str = ""
     max_train_examples: int = 0  # training examples, evenly spaced over the file; 0 for all
     logs_per_epoch: int = 10  # points on the curves
     keep_checkpoints: int = 1  # number of newest states to keep
@@ -169,6 +171,7 @@ class FinetuneRecipe:
         check_range(self, "0 or a number above it", "weight_decay_rate")
         check_range(self, "more than 0, up to 1", "layerwise_lr_decay")
         check_choice(self, "initial_weights", ("pretrained", "random"))
+        check_choice(self, "classifier_pooling", ("", "cls", "mean"))
 
 
 # Appendix A.2: 90 % of the steps use sequences of 128 tokens and the rest sequences of 512, under

@@ -69,18 +69,19 @@ def test_an_interrupted_table_continues_and_a_finished_one_does_not_run_again(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["table5", "table6", "c1", "c2"])
+@pytest.mark.parametrize("name", ["table5", "table6", "c1", "c2", "labels"])
 def test_each_experiment_runs(data, scale, name, tmp_path):
     """Runs all arms of table 5, the arms of one pretraining of c1, and two arms of the others."""
     output, experiment = tmp_path / "run", EXPERIMENTS[name]
-    num_arms = {"table5": None, "c1": 5}.get(name, 2)
-    experiment = dataclasses.replace(experiment, arms=experiment.arms[:num_arms])
+    arms = {"table5": slice(None), "c1": slice(3, 8)}.get(name, slice(2))
+    experiment = dataclasses.replace(experiment, arms=experiment.arms[arms])
     results = reproduce(experiment, scale, data=data, output=output)
     columns = {
-        "table5": ["MNLI-m", "SQuAD"],
+        "table5": ["MNLI-m", "SQuAD", "NER"],
         "table6": ["MNLI-m"],
         "c1": ["MNLI-m"],
         "c2": ["MNLI-m", "NER fine-tuned", "NER features"],
+        "labels": ["MNLI-m", "NER"],
     }[name]
     cells = {(arm.name, column) for arm in experiment.arms for column in columns}
     assert set(results.scores) == cells

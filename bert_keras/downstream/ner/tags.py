@@ -28,12 +28,13 @@ class Sentence:
     line: int  # of its first word; the other words follow on the next lines
 
 
-def read_conll(path: StrPath) -> list[Sentence]:
+def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
     """Reads the sentences of a file in CoNLL format.
 
     A line has a word, optional further columns, and a tag, separated by spaces or tabs. An empty
-    line ends a sentence. Tags are O, B-TYPE or I-TYPE, in the scheme IOB1 or BIO2. A file with a
-    single column has no tags. A -DOCSTART- line starts a document and is not a word.
+    line ends a sentence. Tags are O, B-TYPE or I-TYPE, in the scheme IOB1 or BIO2; without
+    `has_entities` they are types of words, and TYPE is returned as B-TYPE. A file with a single
+    column has no tags. A -DOCSTART- line starts a document and is not a word.
     """
     sentences: list[Sentence] = []
     width, first_line, document = 0, 0, 0
@@ -47,9 +48,12 @@ def read_conll(path: StrPath) -> list[Sentence]:
                 found = f"{path}, line {line} has {counted(len(columns), 'column')}"
                 expected = "expected a word and its tag; a table needs another task"
                 raise InputError(f"{found}; line {first_line} has {width}; {expected}")
+            if width > 1 and not has_entities:
+                columns[-1] = f"B-{columns[-1]}"
             if width > 1 and not _TAG.fullmatch(columns[-1]):
                 found = f"{path}, line {line} ends in {columns[-1]!r}"
-                raise InputError(f"{found}; expected the tag of the word: O, B-TYPE or I-TYPE")
+                expected = "expected the tag of the word: O, B-TYPE or I-TYPE"
+                raise InputError(f"{found}; {expected}; the task pos takes any tags")
             rows.append(columns)
             continue
         if rows:

@@ -1,4 +1,4 @@
-"""Defines named entity recognition by fine-tuning (BERT paper, section 5.3)."""
+"""Defines named entity recognition (BERT paper, section 5.3) and tagging of parts of speech."""
 
 import dataclasses
 import os
@@ -55,6 +55,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     word_separator: ClassVar[str] = " "  # the text between two words in a report
     column_separator: ClassVar[str] = " "  # of prediction files
     rows_type: ClassVar[type[TaggedWords]] = TaggedWords
+    has_entities: ClassVar[bool] = True  # whether tags are O, B-TYPE and I-TYPE
 
     def __post_init__(self):
         check_choice(self, "context", CONTEXTS)
@@ -63,7 +64,8 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     def sentences(self, path: StrPath) -> list[Sentence]:
         """Reads a file in CoNLL's format, or a TFDS split with `tokens` and `ner`, as conll2003."""
         if not is_tfds(path):
-            return read_conll(path)
+            return read_conll(path, has_entities=self.has_entities)
+        check(self.has_entities, f"{path} is of TFDS; {self.name} reads files: a word and its tag")
         rows = enumerate(tfds_rows(os.fspath(path)), start=1)
         return [
             Sentence(tuple(row["tokens"]), tuple(row["ner"]), 0, n)
@@ -139,4 +141,13 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
                 file.write("\n")
 
 
+@dataclass(frozen=True, kw_only=True)
+class PosTask(NerTask):
+    """Parts of speech, or other types of single words: each word is an entity of its own."""
+
+    metric: ClassVar[str] = "accuracy"
+    has_entities: ClassVar[bool] = False
+
+
 NER_TASK = NerTask(name="ner", max_length=128)
+POS_TASK = PosTask(name="pos", max_length=128)

@@ -4,7 +4,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from bert_keras.downstream.ner.tags import Sentence, entities, entity_scores, read_conll
-from bert_keras.downstream.ner.task import NER_TASK
+from bert_keras.downstream.ner.task import NER_TASK, POS_TASK
 from bert_keras.errors import InputError
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
@@ -42,6 +42,17 @@ def test_wnut_17_files_are_read(tmp_path, line_end):
         Sentence(("Empire", "State"), ("B-location", "I-location"), document=0, line=1),
         Sentence((":",), ("O",), document=0, line=5),
     ]
+
+
+def test_parts_of_speech_are_entities_of_one_word(tmp_path):
+    path = file_of(tmp_path, "Time\tNOUN\nflies\tVERB\n\nGo\tVERB\n")
+    sentences = POS_TASK.read(path)
+    assert [each.tags for each in sentences] == [("B-NOUN", "B-VERB"), ("B-VERB",)]
+    assert POS_TASK.with_labels_of(sentences).labels == ("O", "B-NOUN", "B-VERB")
+    scores = POS_TASK.score(sentences, [("B-NOUN", "B-NOUN"), ("B-VERB",)])
+    assert POS_TASK.metric == "accuracy" and scores["accuracy"] == pytest.approx(2 / 3)
+    with pytest.raises(InputError, match="the task pos takes any tags"):
+        NER_TASK.read(path)
 
 
 def test_files_may_have_words_without_tags(tmp_path):
