@@ -101,7 +101,8 @@ def test_several_labels_are_learnt_predicted_and_scored(tmp_path):
     )
     many.write_predictions(tmp_path / "p.tsv", examples, predictions)
     header, first, *_ = (tmp_path / "p.tsv").read_text().splitlines()
-    assert header == "index\tprediction\ta\tb\tc\ttext" and first.startswith("0\ta,b\t0.880797\t0.7310")
+    assert header == "index\tprediction\ta\tb\tc\ttext"
+    assert first.startswith("0\ta,b\t0.880797\t0.7310")
 
 
 def test_numbers_are_learnt_predicted_and_scored(tmp_path):
