@@ -47,9 +47,9 @@ def check(is_valid: object, message: str) -> None:
 
 
 def check_name(name: str, known: Iterable[str], *, what: str) -> None:
-    """Raises InputError, with the nearest known name, if `name` of the kind `what` is not known."""
+    """Raises InputError, with the nearest or all known names, if `name` is not one of them."""
     if name not in (known := tuple(known)):
-        hint = f"{nearest(str(name), known)}; known: {', '.join(known)}".replace("?;", "?")
+        hint = nearest(str(name), known) or f"; known: {', '.join(known)}"
         raise InputError(f"no {what} is called {name!r}{hint}")
 
 

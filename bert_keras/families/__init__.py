@@ -7,7 +7,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from bert_keras.config import BertConfig
-from bert_keras.errors import InputError
+from bert_keras.errors import check_name
 from bert_keras.families.family import Family
 from bert_keras.text.vocab import Vocabulary
 
@@ -59,10 +59,7 @@ def preset(name: str, **changes: Any) -> BertConfig:
     if match := re.fullmatch(r"L-(\d+)_H-(\d+)_A-(\d+)", name):
         layers, hidden, heads = map(int, match.groups())
         config = BertConfig(num_layers=layers, hidden_size=hidden, num_heads=heads)
-    elif name in known:
-        config = known[name]
     else:
-        raise InputError(
-            f"no size is called {name!r}; known: L-LAYERS_H-HIDDEN_A-HEADS, {', '.join(known)}"
-        )
+        check_name(name, ("L-LAYERS_H-HIDDEN_A-HEADS", *known), what="size")
+        config = known[name]
     return dataclasses.replace(config, **changes)

@@ -61,7 +61,7 @@ def evaluate(
     Example:
 
     ```python
-    model = BertClassifier.from_pretrained("minilm", labels=["0", "1"])
+    model = BertClassifier.from_pretrained("google-bert/bert-base-uncased", labels=2)
     scores = evaluate(model, task="mrpc", data="glue/MRPC")
     print(scores["accuracy"])
     ```

@@ -87,7 +87,7 @@ class TaskRun:
     Example:
 
     ```python
-    run = TaskRun("mrpc", pretrained="minilm", data="glue/MRPC", num_epochs=1)
+    run = TaskRun("mrpc", pretrained="google-bert/bert-base-uncased", data="glue/MRPC")
     run.trained.fit(run.train, steps_per_epoch=run.steps_per_epoch, shuffle=False)
     print(run.scores())
     ```
