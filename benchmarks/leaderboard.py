@@ -2,8 +2,9 @@
 
 Repeat the command to continue an interrupted run; the processor time of all calls is added. The
 held-out records are scored with 15 % masked tokens, whatever the mask rate of the recipe is. With
---glue, the model and the same encoder with random weights are fine-tuned on SST-2 and MNLI. With
-several --seeds, each seed has its row, and the last row has the means.
+--glue, the model and the same encoder with random weights are fine-tuned on SST-2 and MNLI; with
+--blimp, the model scores minimal pairs. With several --seeds, each seed has its row, and the last
+row has the means.
 
     python benchmarks/leaderboard.py laptop-10min --records records --output runs/laptop-10min
     python benchmarks/leaderboard.py laptop-10min --records records --output runs/laptop-10min \
@@ -24,6 +25,7 @@ from pretraining import held_out
 
 from bert_keras.data.objectives import MASKED_AND_LABELLED
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
+from bert_keras.runs.evaluate import evaluate
 from bert_keras.runs.objectives import evaluate_pretrainer, named_objective
 from bert_keras.text.vocab import Vocabulary
 
@@ -32,6 +34,7 @@ TASKS = {"sst2": "SST-2", "mnli": "MNLI"}  # the folder of each task
 COLUMNS = (
     *(("{:.2f}", 1), ("{:.3f}", 1), ("{:.3f}", 1), ("{:.1f} %", 1)),
     *(("{:.1f} / {:.1f}", 2) for _ in TASKS),
+    ("{:.1f}", 1),
 )
 
 
@@ -107,7 +110,11 @@ def measure(arguments: argparse.Namespace, seed: int) -> list[float | None]:
         for weights in ("pretrained", "random"):
             options = {"output": output, "seed": seed}
             values.append(finetune(task, weights, arguments, **options) if arguments.glue else None)
-    return values
+    blimp = None
+    if arguments.blimp:
+        scores = evaluate(f"{output}/model", task="blimp", data=arguments.blimp)
+        blimp = 100 * scores["accuracy"]
+    return [*values, blimp]
 
 
 def print_row(arguments: argparse.Namespace, seed: str, values: list[float | None]) -> None:
@@ -135,6 +142,7 @@ def main() -> None:
         "--set", dest="changes", metavar="FIELD=VALUE", nargs="+", default=[], help="of the recipe"
     )
     parser.add_argument("--glue", help="a folder with SST-2 and MNLI")
+    parser.add_argument("--blimp", help="a folder with the .jsonl files of BLiMP")
     parser.add_argument("--finetuning", default="laptop", help="the recipe for both tasks")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--machine", default=f"{os.cpu_count()} CPU cores")

@@ -15,7 +15,7 @@ from bert_keras.cli import main
 from bert_keras.cli.listing import MEASURED
 from bert_keras.cli.program import command_parser
 from bert_keras.downstream.catalog import TASKS
-from bert_keras.downstream.names import ALIASES, SETTINGS
+from bert_keras.downstream.names import ALIASES, SETTINGS, ZERO_SHOT
 from bert_keras.errors import InputError
 from bert_keras.models import BertPretrainer
 from bert_keras.runs import recipes
@@ -77,7 +77,7 @@ def test_mistyped_names_are_answered_without_tensorflow():
 def test_names_are_listed(capsys):
     assert main(["list", "tasks"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert names == [*TASKS, *ALIASES]
+    assert names == [*TASKS, *ZERO_SHOT, *ALIASES]
     known = {f"pretrain {each}" for each in recipes.PRETRAIN}
     known |= {f"finetune {each}" for each in recipes.FINETUNE}
     assert {*MEASURED} <= known

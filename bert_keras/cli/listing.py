@@ -3,7 +3,7 @@
 import argparse
 
 from bert_keras.cli.program import command, option
-from bert_keras.downstream.names import ALIASES, TASKS
+from bert_keras.downstream.names import ALIASES, TASKS, ZERO_SHOT
 from bert_keras.families import hub_names, presets
 
 # What each recipe gave, with masked-LM losses on held-out text and those of guessing by frequency
@@ -32,7 +32,8 @@ MEASURED = {
 
 def _rows(kind: str) -> dict[str, str]:
     if kind == "tasks":
-        return TASKS | {name: f"another name of {task}" for name, task in ALIASES.items()}
+        others = {name: f"another name of {task}" for name, task in ALIASES.items()}
+        return TASKS | ZERO_SHOT | others
     if kind == "models":
         rows = {
             "for --from, on Hugging Face:": "",

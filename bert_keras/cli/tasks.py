@@ -28,9 +28,10 @@ CHANGES = option("--set", "FIELD=VALUE", "settings of the task", [], dest="chang
 
 def print_table(scores: dict) -> None:
     """Prints one line for each score."""
+    width = max([34, *(len(name) + 1 for name in scores)])
     for name, value in scores.items():
         number = f"{value:>12,.4f}" if isinstance(value, float) else f"{value:>12,}"
-        print(f"{printable(name):<34}{number}")
+        print(f"{printable(name):<{width}}{number}")
 
 
 @command(
@@ -42,7 +43,8 @@ def print_table(scores: dict) -> None:
     flag("--json", "print the scores as JSON"),
     option("--report", "PAGE", "write an HTML page with scores and errors", type=PAGE),
     examples="""
-  bert-keras evaluate runs/mrpc/model --data glue/MRPC --report mrpc.html""",
+  bert-keras evaluate runs/mrpc/model --data glue/MRPC --report mrpc.html
+  bert-keras evaluate runs/tiny/model --task blimp --data blimp""",
     former=FORMER,
 )
 def evaluate(options: argparse.Namespace) -> None:

@@ -1,5 +1,6 @@
 """Makes batches of encoded rows for `model.fit`, and collects a model's outputs for each row."""
 
+from collections.abc import Callable
 from functools import partial
 
 import keras
@@ -19,12 +20,16 @@ def training_batches(encoded: Encoded, *, batch_size: int, seed: int) -> Batches
 
 
 class Predictor:
-    """Runs a model on encoded rows; the model is compiled once."""
+    """Runs a model on encoded rows; the model is compiled once.
 
-    def __init__(self, model: keras.Model):
+    `forward` takes the model and a batch; it returns the outputs, or what a task needs of them, and
+    the loss of the batch or None.
+    """
+
+    def __init__(self, model: keras.Model, *, forward: Callable | None = None):
         # TensorFlow counts the traces of each partial separately, so a second model does not
         # trigger its warning about retracing.
-        self.forward = compiled(partial(_forward, model), model)
+        self.forward = compiled(partial(forward or _forward, model), model)
 
     def __call__(
         self, encoded: Encoded, *, batch_size: int = 32, stage: str = "predict"

@@ -9,7 +9,7 @@ from bert_keras.downstream.glue import GLUE_TASKS
 from bert_keras.downstream.korean.questions import QUESTION_TASKS
 from bert_keras.downstream.korean.tags import TAG_TASKS
 from bert_keras.downstream.korean.texts import KOREAN_TASKS
-from bert_keras.downstream.names import ALIASES
+from bert_keras.downstream.names import ALIASES, ZERO_SHOT
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
 from bert_keras.downstream.ner.task import NER_TASK, POS_TASK
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
@@ -41,6 +41,8 @@ TASKS: dict[str, Task] = {
 
 def named_task(name: str) -> Task:
     """Returns the task of a name or alias; raises InputError, which lists the known names."""
+    command = f"bert-keras evaluate MODEL --task {name} --data DIR"
+    check(name not in ZERO_SHOT, f"{name} only scores pretrained models: {command}")
     check_name(name, [*TASKS, *ALIASES], what="task")
     return TASKS[ALIASES.get(name, name)]
 

@@ -36,6 +36,9 @@ TASKS = {
     "retrieval": "your table: embeddings of queries and passages",
 }
 
+# Tasks of `bert-keras evaluate` alone, which score pretrained models
+ZERO_SHOT = {"blimp": "BLiMP: the right one of two sentences, by models without fine-tuning"}
+
 # Name of the ecosystem -> name in `downstream.catalog.TASKS`
 ALIASES = {
     "text-classification": "classification",
@@ -67,4 +70,4 @@ SETTINGS = {
 def task_names() -> list[str]:
     """Returns the names of all tasks, with aliases and those that a program has added."""
     catalog = sys.modules.get("bert_keras.downstream.catalog")
-    return [*dict.fromkeys([*TASKS, *(catalog.TASKS if catalog else ()), *ALIASES])]
+    return [*dict.fromkeys([*TASKS, *(catalog.TASKS if catalog else ()), *ZERO_SHOT, *ALIASES])]

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from scipy.stats import rankdata
 
 from bert_keras.downstream.classification import TextExample
+from bert_keras.downstream.minimal_pairs import MinimalPair, pair_scores
 from bert_keras.downstream.ner.tags import Sentence, entities
 from bert_keras.downstream.sentences.pairs import SentencePair
 from bert_keras.downstream.sentences.retrieval import QueryExample, relevant_passages
@@ -40,14 +41,17 @@ class Findings(NamedTuple):
 
 
 def evaluation_page(
-    task: Task,
+    task: Task | str,
     examples: Sequence,
     predictions: Sequence,
     *,
     scores: Mapping[str, float],
     path: StrPath,
 ) -> None:
-    """Writes an HTML page; scores such as "person f1" stand in the table of types alone."""
+    """Writes an HTML page; scores such as "person f1" stand in the table of types alone.
+
+    A task of `evaluate` alone is given by its name.
+    """
     findings = FINDINGS[type(examples[0])](task, examples, predictions)
     errors = sorted(findings.errors, key=lambda error: -error[0])[:MAX_ERRORS]
     counts = f"{len(findings.errors):,} of {len(examples):,} predictions are wrong"
@@ -58,7 +62,7 @@ def evaluation_page(
     num_decimals = 4 if all(abs(value) <= 1 for value in scores.values()) else 2
     texts = (f"{v:,}" if isinstance(v, int) else f"{v:,.{num_decimals}f}" for v in scores.values())
     report = Report(
-        title=f"{task.name}: {counted(len(examples), 'example')}",
+        title=f"{getattr(task, 'name', task)}: {counted(len(examples), 'example')}",
         tiles=[(name.replace("_", " "), text) for name, text in zip(scores, texts, strict=True)],
         sections=[*findings.sections, Section(heading="Errors", notes=notes, table=table)],
     )
@@ -243,6 +247,26 @@ def _retrieval_findings(task, examples, predictions) -> Findings:
     return Findings([], columns, errors, "the largest differences of the two cosines first")
 
 
+def _minimal_pair_findings(task, examples, predictions) -> Findings:
+    """Returns the accuracy of each group, and the pairs with the wrong order."""
+    tables: dict[str, list] = {}
+    for name, value in pair_scores(examples, predictions).items():
+        kind, _, group = name.partition(" ")
+        tables.setdefault(kind, []).append([group, value])
+    sections = [
+        Section(heading=kind.title(), table=Table([kind, "accuracy"], rows))
+        for kind, rows in tables.items()
+        if kind != "accuracy"
+    ]
+    errors = [
+        (-difference, [pair.groups["paradigm"], *_shown(pair), f"{difference:.2f}"])
+        for pair, difference in zip(examples, predictions, strict=True)
+        if difference <= 0
+    ]
+    columns = ["paradigm", "example", "acceptable", "not acceptable", "difference"]
+    return Findings(sections, columns, errors, "the smallest differences of log-likelihoods first")
+
+
 # Type of the examples -> function; tasks with the same type of examples have the same tables.
 FINDINGS: dict[type, Callable[..., Findings]] = {
     TextExample: _text_findings,
@@ -251,6 +275,7 @@ FINDINGS: dict[type, Callable[..., Findings]] = {
     Sentence: _entity_findings,
     SentencePair: _pair_findings,
     QueryExample: _retrieval_findings,
+    MinimalPair: _minimal_pair_findings,
 }
 
 
@@ -288,7 +313,7 @@ def _label_table(
     return Section(heading=heading, table=Table(header, rows))
 
 
-def _shown(example: TextExample | SentencePair) -> list[Value]:
+def _shown(example: TextExample | SentencePair | MinimalPair) -> list[Value]:
     """Returns the line number of an example and its texts."""
     return [mark("", note=example.location.rpartition(", ")[2]), *example.texts]
 

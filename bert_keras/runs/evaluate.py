@@ -1,4 +1,4 @@
-"""Scores a fine-tuned model on the examples of a task, and writes its predictions."""
+"""Scores a model on the examples of a task, and writes its predictions."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from bert_keras.data.encoded import say_cut
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import task_of
+from bert_keras.downstream.minimal_pairs import log_likelihoods, pair_scores, read_pairs
+from bert_keras.downstream.names import ZERO_SHOT
 from bert_keras.downstream.task import Task, examples_file
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, check_output
@@ -43,10 +45,11 @@ def evaluate(
     `bert-keras evaluate` calls this function.
 
     Args:
-        model: A fine-tuned model or its folder.
+        model: A model or its folder.
         data: A file of the task, or a folder of its official files or `tfds:NAME`, whose `split` is
             read.
-        task: The name of the task; None takes the task on which the model was fine-tuned.
+        task: The name of the task; None takes the task on which the model was fine-tuned. "blimp"
+            scores a pretrained model on the minimal pairs of a file, or of all files of a folder.
         split: The split of a folder or of `tfds:NAME`.
         report: The HTML page with scores and errors to write; None writes none.
         changes: New values of settings of the task, such as `{"max_length": 64}`.
@@ -68,12 +71,21 @@ def evaluate(
     """
     if report is not None:
         check_output(report, suffix=".html")
-    result = model_predictions(model, task=task, data=data, split=split, changes=changes)
-    result.task.check_labels(result.examples)
-    predicted = result.predict()
-    scores = result.task.score(result.examples, predicted)
+    if task in ZERO_SHOT:
+        check(not changes, f"the task {task} has no settings; omit --set (changes=)")
+        examples = read_pairs(data)
+        loaded = model if isinstance(model, Pretrained) else load_model(model)
+        found = log_likelihoods(loaded, [text for pair in examples for text in pair.texts])
+        predicted = [good - bad for good, bad in zip(found[::2], found[1::2], strict=True)]
+        scores, known = pair_scores(examples, predicted), task
+    else:
+        result = model_predictions(model, task=task, data=data, split=split, changes=changes)
+        known, examples = result.task, result.examples
+        known.check_labels(examples)
+        predicted = result.predict()
+        scores = known.score(examples, predicted)
     if report is not None:
-        evaluation_page(result.task, result.examples, predicted, scores=scores, path=report)
+        evaluation_page(known, examples, predicted, scores=scores, path=report)
     return scores
 
 

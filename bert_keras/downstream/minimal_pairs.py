@@ -1,0 +1,141 @@
+"""Scores minimal pairs of sentences by their (pseudo-)log-likelihood, without fine-tuning."""
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from bert_keras.data.encoded import EncodedTexts
+from bert_keras.data.objectives import next_tokens
+from bert_keras.downstream.batches import Predictor
+from bert_keras.downstream.sentences.task import required_text
+from bert_keras.downstream.table import table_rows
+from bert_keras.downstream.task import Scores
+from bert_keras.errors import InputError, check
+from bert_keras.files import StrPath
+from bert_keras.models.pretrained import Pretrained
+from bert_keras.models.pretrainer import MaskedLMModel
+from bert_keras.training.losses import MaskedLMLoss
+
+TOKENS_PER_BATCH = 4_096
+SENTENCES = ("sentence_good", "sentence_bad")
+# Kind of a group of pairs -> its column in the files of BLiMP
+GROUPS = {"field": "field", "phenomenon": "linguistics_term", "paradigm": "UID"}
+
+
+@dataclass(frozen=True, slots=True)
+class MinimalPair:
+    """An acceptable sentence and one that is not."""
+
+    texts: tuple[str, str]  # the acceptable one first
+    groups: Mapping[str, str]  # kind -> name; each pair has a "paradigm"
+    location: str  # where it was read, as "FILE, line N"
+
+
+def read_pairs(data: StrPath) -> list[MinimalPair]:
+    """Reads the .jsonl files of a folder, or a table with `sentence_good` and `sentence_bad`.
+
+    Without a column `UID`, the paradigm is the name of the file. Other groups are optional.
+    """
+    files = sorted(Path(data).glob("*.jsonl")) if os.path.isdir(data) else [data]
+    check(files, f"{data} has no .jsonl file; expected those of BLiMP, one for each paradigm")
+    pairs = []
+    for file in files:
+        for location, row in table_rows(file, columns=SENTENCES):
+            good, bad = (required_text(row, name, location=location) for name in SENTENCES)
+            row = {"UID": Path(file).stem, **row}
+            # One paradigm of BLiMP is of "syntax/semantics", the others of "syntax_semantics".
+            groups = {k: row[c].replace("/", "_") for k, c in GROUPS.items() if c in row}
+            pairs.append(MinimalPair((good, bad), groups, location))
+    return pairs
+
+
+def pair_scores(pairs: Sequence[MinimalPair], differences: Sequence[float]) -> Scores:
+    """Returns the share of pairs with a difference above 0, over all and for each group.
+
+    Each paradigm has the same weight in `accuracy` and in the score of a group.
+    """
+    hits, members = defaultdict(list), {kind: defaultdict(set) for kind in GROUPS}
+    for pair, difference in zip(pairs, differences, strict=True):
+        hits[pair.groups["paradigm"]].append(difference > 0)
+        for kind, name in pair.groups.items():
+            members[kind][name].add(pair.groups["paradigm"])
+    shares = {paradigm: float(np.mean(each)) for paradigm, each in hits.items()}
+    scores = {"accuracy": float(np.mean([*shares.values()]))}
+    for kind, groups in members.items():
+        for name, paradigms in sorted(groups.items()):
+            scores[f"{kind} {name}"] = float(np.mean([shares[each] for each in sorted(paradigms)]))
+    return scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MaskedTokens(EncodedTexts):
+    """Sentences with one masked token each."""
+
+    positions: np.ndarray  # of the masked tokens, int32 [N]
+
+    def batch(self, rows: np.ndarray) -> tuple:
+        (inputs,) = super().batch(rows)
+        ids_BT, positions_B1 = inputs["input_ids"], self.positions[rows, None]
+        targets_B1 = np.take_along_axis(ids_BT, positions_B1, axis=1)
+        np.put_along_axis(ids_BT, positions_B1, self.vocabulary.mask_id, axis=1)
+        return inputs | {"masked_lm_positions": positions_B1}, targets_B1
+
+
+class _NextTokens(EncodedTexts):
+    """Sentences of which each token is predicted from those before it."""
+
+    def batch(self, rows: np.ndarray) -> tuple:
+        inputs, targets, weights = next_tokens(super().batch(rows)[0])
+        is_text_BP = targets["masked_lm"] != self.vocabulary.sep_id
+        return inputs, targets["masked_lm"], weights["masked_lm"] * is_text_BP
+
+
+def log_likelihoods(model: Pretrained, texts: Sequence[str]) -> list[float]:
+    """Returns the log-likelihood of each text under a language model.
+
+    A masked-LM model gives the pseudo-log-likelihood of Salazar et al. 2020: the sum of the
+    log-probabilities of all tokens, of which one is masked at a time. Each token of a word is
+    predicted from the other ones, too. A causal model predicts each token from those before it.
+    Special tokens are read but not scored.
+
+    Args:
+        model: A `BertMaskedLM` or `BertPretrainer` with its tokenizer.
+        texts: N texts.
+
+    Returns:
+        N natural logarithms.
+
+    Raises:
+        InputError: The model has no masked-LM head or no tokenizer, or a text is too long for it.
+    """
+    if not isinstance(model, MaskedLMModel) or model.tokenizer is None:
+        found = "vocabulary" if isinstance(model, MaskedLMModel) else "masked-LM head"
+        found = f"the model is a {type(model).__name__} without a {found}"
+        raise InputError(f"{found}; expected a BertMaskedLM or a BertPretrainer")
+    most = model.stored_metadata(None).max_length
+    settings: dict[str, Any] = {"vocabulary": model.tokenizer.vocabulary, "max_length": most}
+    # Equal texts share a row: in different batches they could be rounded differently.
+    numbers: dict[tuple[int, ...], int] = {}
+    rows = [numbers.setdefault(tuple(x), len(numbers)) for x in model.tokenizer.ids_batch(texts)]
+    encoded, sentences = _NextTokens(texts=([*numbers],), **settings), np.arange(len(numbers))
+    longest = int(encoded.full_lengths.max(initial=1))
+    check(longest <= most, f"a text has {longest:,} tokens; the model takes at most {most:,}")
+    if not model.config.is_causal:
+        positions = [position for ids in numbers for position in range(1, len(ids) + 1)]
+        masked = ([ids for ids in numbers for _ in ids],)
+        sentences = np.repeat(sentences, [*map(len, numbers)])
+        encoded = _MaskedTokens(texts=masked, positions=np.array(positions, np.int32), **settings)
+    size = max(1, TOKENS_PER_BATCH // longest)
+    found, _ = Predictor(model, forward=_log_likelihoods)(encoded, batch_size=size, stage="score")
+    return np.bincount(sentences, weights=found, minlength=len(numbers))[rows].tolist()
+
+
+def _log_likelihoods(model: Pretrained, inputs, targets_BP, weights_BP=1.0) -> tuple:
+    logits_BPV = model(inputs, training=False)["masked_lm"]
+    return -ops.sum(MaskedLMLoss().call(targets_BP, logits_BPV) * weights_BP, axis=1), None

@@ -1,0 +1,66 @@
+"""Log-likelihoods of sentences, token by token and as in minicons, and scores of minimal pairs."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bert_keras.downstream.minimal_pairs import log_likelihoods
+from bert_keras.models import BertMaskedLM
+from bert_keras.runs.evaluate import evaluate
+from bert_keras.text.tokenizer import WordPieceTokenizer
+from tests.factories import LINES, random_model, tiny_vocabulary
+
+TOKENIZER = WordPieceTokenizer(tiny_vocabulary())
+KEYS = ("UID", "field", "sentence_good", "sentence_bad")
+ROWS = [("a", "x", "a film", "a films"), ("a", "x", "good", "bad"), ("b", "x", "is", "the was")]
+masked_and_causal = pytest.mark.parametrize("is_causal", [False, True], ids=["masked", "causal"])
+
+
+def log_likelihood(model, text):
+    inputs, mask, total = TOKENIZER([text]), TOKENIZER.vocabulary.mask_id, 0.0
+    ids = inputs["input_ids"][0]
+    for position in range(1, len(ids) - 1):
+        inputs["input_ids"] = np.where(np.arange(len(ids)) == position, mask, ids)[None]
+        inputs["masked_lm_positions"] = np.array([[position - model.config.is_causal]])
+        logits_V = np.asarray(model(inputs)["masked_lm"])[0, 0].astype("float64")
+        total += logits_V[ids[position]] - np.log(np.exp(logits_V).sum())
+    return total
+
+
+@masked_and_causal
+def test_a_folder_of_minimal_pairs(tmp_path, is_causal):
+    model = random_model("BertMaskedLM", config={"is_causal": is_causal})
+    model.tokenizer = TOKENIZER
+    lines = [json.dumps(dict(zip(KEYS, row, strict=True))) for row in ROWS]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
+    expected_N2 = np.array([[log_likelihood(model, text) for text in row[2:]] for row in ROWS])
+    actual = log_likelihoods(model, [text for row in ROWS for text in row[2:]])
+    np.testing.assert_allclose(actual, expected_N2.flat, rtol=0, atol=1e-4)
+    a, other, b = (expected_N2[:, 0] > expected_N2[:, 1]).astype(float).tolist()
+    mean, page = (a + other + 2 * b) / 4, tmp_path / "page.html"
+    scores = {"accuracy": mean, "field x": mean, "paradigm a": (a + other) / 2, "paradigm b": b}
+    assert evaluate(model, task="blimp", data=tmp_path, report=page) == scores
+    assert "<h2>Paradigm</h2>" in page.read_text()
+
+
+@masked_and_causal
+@pytest.mark.extra
+def test_minicons(tmp_path, is_causal):
+    transformers = pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
+    scorer = pytest.importorskip("minicons.scorer", reason='needs "bert-keras[parity]"')
+    texts, folder = [*LINES, "The unbanks was filming", "zebras", "a " * 40], tmp_path / "model"
+    model = random_model("BertMaskedLM", max_length=64)
+    model.save_pretrained(folder, tokenizer=TOKENIZER, format="huggingface")
+    kind = transformers.BertLMHeadModel if is_causal else transformers.BertForMaskedLM
+    theirs = kind.from_pretrained(folder, is_decoder=is_causal).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    kind = scorer.IncrementalLMScorer if is_causal else scorer.MaskedLMScorer
+    theirs = kind(theirs, "cpu", tokenizer=tokenizer)
+    # Given texts, minicons calls a method of tokenizers that transformers 5 lacks.
+    encoded = tokenizer(texts, padding=True, return_tensors="pt")
+    scores = theirs.compute_stats(theirs.prepare_text(encoded))
+    # Of a causal model, the last value is that of [SEP].
+    expected = [sum(values[: -1 if is_causal else None]) for values in scores]
+    ours = BertMaskedLM.from_pretrained(folder, is_causal=is_causal)
+    np.testing.assert_allclose(log_likelihoods(ours, texts), expected, rtol=0, atol=1e-4)
