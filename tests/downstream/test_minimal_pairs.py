@@ -1,4 +1,4 @@
-"""Log-likelihoods of sentences, token by token and as in minicons, and scores of minimal pairs."""
+"""Log-likelihoods of sentences, written out and as in minicons, and scores of minimal pairs."""
 
 import json
 
@@ -18,14 +18,13 @@ masked_and_causal = pytest.mark.parametrize("is_causal", [False, True], ids=["ma
 
 
 def log_likelihood(model, text):
-    inputs, mask, total = TOKENIZER([text]), TOKENIZER.vocabulary.mask_id, 0.0
-    ids = inputs["input_ids"][0]
-    for position in range(1, len(ids) - 1):
-        inputs["input_ids"] = np.where(np.arange(len(ids)) == position, mask, ids)[None]
-        inputs["masked_lm_positions"] = np.array([[position - model.config.is_causal]])
-        logits_V = np.asarray(model(inputs)["masked_lm"])[0, 0].astype("float64")
-        total += logits_V[ids[position]] - np.log(np.exp(logits_V).sum())
-    return total
+    ids_T, mask = TOKENIZER([text])["input_ids"][0], TOKENIZER.vocabulary.mask_id
+    masked_P1 = np.arange(1, len(ids_T) - 1)[:, None]
+    ids_PT = np.where(np.arange(len(ids_T)) == masked_P1, mask, ids_T)
+    inputs = {"input_ids": ids_PT, "masked_lm_positions": masked_P1 - model.config.is_causal}
+    logits_PV = np.asarray(model(inputs)["masked_lm"])[:, 0].astype("float64")
+    targets_P1 = np.take_along_axis(logits_PV, ids_T[masked_P1], axis=1)
+    return targets_P1.sum() - np.log(np.exp(logits_PV).sum(axis=1)).sum()
 
 
 @masked_and_causal
