@@ -116,5 +116,6 @@ class Parser(argparse.ArgumentParser):
         if rest and getattr(options, "texts", None) == [] and not rest[0].startswith("-"):
             options.texts, rest = rest, []  # argparse takes texts after a flag for unknown ones
         if rest:
-            self.error(f"{rest[0]!r} is one argument too many")
+            hint = "; a training file is --train FILE" * ("--train" in self.flags)
+            self.error(f"{rest[0]!r} is one argument too many{hint}")
         return options, rest

@@ -53,7 +53,7 @@ def _rows(kind: str) -> dict[str, str]:
 
 
 @command(
-    option("kind", "KIND", "tasks, recipes or models", choices=("tasks", "recipes", "models")),
+    option("kind", "tasks|recipes|models", "what to list", choices=("tasks", "recipes", "models")),
     examples="  bert-keras list tasks",
 )
 def list_(options: argparse.Namespace) -> None:

@@ -59,11 +59,12 @@ def _arguments(actions: Iterable[argparse.Action]) -> Iterator[str]:
     for action in actions:
         if isinstance(action, argparse._HelpAction):
             continue
-        value = action.metavar or (action.choices and " \\| ".join(map(str, action.choices)))
+        value = action.metavar or (action.choices and " | ".join(map(str, action.choices)))
         value = f" {value or action.dest.upper()}" if action.nargs != 0 else ""
         names = ", ".join(f"`{flag}{value}`" for flag in action.option_strings or ("",))
         required = " (required)" if action.required and action.option_strings else ""
-        yield f"| {names.replace('` ', '`')} | {_cell(action.help)}{required} |"
+        names = names.replace("` ", "`").replace("|", "\\|")
+        yield f"| {names} | {_cell(action.help)}{required} |"
 
 
 def _example(epilog: str | None) -> str:
