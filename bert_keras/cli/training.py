@@ -79,6 +79,7 @@ def demo(options: argparse.Namespace) -> None:
     "data, model and output",
     required("--records", "DIR", "a folder that bert-tfrecords build wrote"),
     option("--from", "CHECKPOINT", "a checkpoint to start from", dest="pretrained"),
+    option("--blimp", "DIR", "minimal pairs that the trained model scores"),
     option("--output", "DIR", "the folder of the run"),
     flag("--dry-run", "take ten steps, print the cost of the run, write nothing"),
     HEADING,
@@ -110,7 +111,7 @@ def pretrain(options: argparse.Namespace) -> None:
         if options.dry_run:
             print(forecast(recipe, **arguments))
             return
-        result = pretrain(recipe, output=options.output, **arguments)
+        result = pretrain(recipe, output=options.output, blimp=options.blimp, **arguments)
     _print_scores(result.scores, options.output)
 
 

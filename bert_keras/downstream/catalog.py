@@ -60,7 +60,8 @@ def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Ta
     tuned_on = metadata.task.get("name")
     if name is None:
         fitting = [each.name for each in TASKS.values() if each.model == metadata.model]
-        check(fitting, f"{source} is a {metadata.model}, which has no task; fine-tune it first")
+        found = f"{source} is a {metadata.model}, which has no task"
+        check(fitting, f"{found}; fine-tune it first, or score minimal pairs with --task blimp")
         name = str(tuned_on or "")
         expected = f"give it with --task (task=), one of {', '.join(fitting)}"
         check(name, f"{source} does not state its task; {expected}")

@@ -17,12 +17,15 @@ import numpy as np
 from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.data.batches import Batches, input_errors
 from bert_keras.distribution.strategy import is_chief, num_devices
-from bert_keras.errors import counted
+from bert_keras.downstream.minimal_pairs import read_pairs
+from bert_keras.errors import check, counted
 from bert_keras.files import StrPath, readable_size
 from bert_keras.models.initial_weights import start_with_local_attention
+from bert_keras.models.pretrainer import MaskedLMModel
 from bert_keras.models.task_models import TaskModel
 from bert_keras.renamed import accepts_former_names
 from bert_keras.runs.distillation import Distillation
+from bert_keras.runs.evaluate import evaluate
 from bert_keras.runs.objectives import evaluate_pretrainer
 from bert_keras.runs.outcome import (
     MODEL,
@@ -35,6 +38,7 @@ from bert_keras.runs.outcome import (
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import FORMER_NAMES, PretrainRecipe
 from bert_keras.runs.settings import pretrain_settings
+from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.training.callbacks import FitSettings, wait_for
 from bert_keras.training.distiller import Distiller
 from bert_keras.training.loop import fit_resumable, for_devices
@@ -55,6 +59,7 @@ def pretrain(
     output: StrPath,
     pretrained: StrPath | None = None,
     teacher: StrPath | Distillation | None = None,
+    blimp: StrPath | None = None,
     **changes: Any,
 ) -> RunResult:
     """Pretrains a model on `records`/train*.tfrecord.
@@ -77,6 +82,7 @@ def pretrain(
             it lacks start with random weights. With a training state the run continues at its step,
             which `num_steps` includes, and reads the records from their beginning.
         teacher: A model from which to distil. It is not saved.
+        blimp: A folder of minimal pairs, such as BLiMP's, that the trained model scores.
         **changes: New values of fields of the recipe and the distillation, such as
             `num_steps=20_000` or `temperature=1.5`.
 
@@ -102,17 +108,24 @@ def pretrain(
     claimed = {"records": os.path.realpath(records)}
     if (starting_point := inputs.starting_point) is not None:
         claimed |= {"start": starting_point.path, "start_step": str(starting_point.step)}
+    if blimp is not None:
+        found = f"the objective {recipe.objective} trains no language model"
+        check(issubclass(inputs.objective.model, MaskedLMModel), f"{found}; omit --blimp (blimp=)")
+        read_pairs(blimp)  # reports invalid files before the training
+        claimed["blimp"] = os.path.realpath(blimp)
     teaching = {"distillation": dataclasses.asdict(distillation)} if distillation else {}
     claim = claimed_output(output, recipe=recipe, files=inputs.file_states(), **claimed, **teaching)
     with claim as folder:
         scores = read_scores(folder)
         if scores is None:
             hyperparameters = dataclasses.asdict(recipe) | teaching
-            scores = _train(inputs, folder, hyperparameters=hyperparameters)
+            scores = _train(inputs, folder, hyperparameters=hyperparameters, blimp=blimp)
     return RunResult(scores, folder / MODEL)
 
 
-def _train(inputs: PretrainInputs, output: Path, *, hyperparameters: dict) -> dict:
+def _train(
+    inputs: PretrainInputs, output: Path, *, hyperparameters: dict, blimp: StrPath | None
+) -> dict:
     """Trains in a claimed output folder; returns the scores as `pretrain` does."""
     recipe = inputs.recipe
     trained = compiled_pretrainer(inputs)
@@ -141,6 +154,12 @@ def _train(inputs: PretrainInputs, output: Path, *, hyperparameters: dict) -> di
             return {}
         if held_out is not None:
             scores |= inputs.baselines()
+    if blimp is not None:
+        settings = inputs.metadata.tokenizer_settings
+        model.metadata = inputs.metadata
+        model.tokenizer = tokenizer_of(inputs.vocabulary, **settings)
+        found, kinds = evaluate(model, task="blimp", data=blimp), ("accuracy", "field ")
+        scores |= {f"blimp {name}": found[name] for name in found if name.startswith(kinds)}
     save_model(
         model,
         model_folder(output),

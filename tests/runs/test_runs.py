@@ -11,6 +11,7 @@ from bert_keras.cli import main
 from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
 from bert_keras.models import load_model
+from bert_keras.runs.evaluate import evaluate
 from bert_keras.runs.finetune import TaskRun, finetune
 from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
@@ -42,7 +43,9 @@ def records(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pretrained(records, tmp_path_factory):
     output = tmp_path_factory.mktemp("pretrain") / "run"
-    scores = pretrain(PRETRAIN, records=records, output=output).scores
+    pairs = {"field": "syntax", "sentence_good": "the film", "sentence_bad": "film the"}
+    (output.parent / "order.jsonl").write_text(json.dumps(pairs))
+    scores = pretrain(PRETRAIN, records=records, output=output, blimp=output.parent).scores
     return output, scores
 
 
@@ -83,6 +86,9 @@ def test_pretraining_writes_a_model_scores_and_curves(pretrained):
     assert 0 < scores["held_out_masked_lm_loss"] < 1.2 * np.log(model.config.vocab_size)
     assert 0 <= scores["held_out_next_sentence_accuracy"] <= 1
     assert json.loads((output / "scores.json").read_text()) == scores
+    accuracy = evaluate(model, task="blimp", data=output.parent / "order.jsonl")["accuracy"]
+    assert scores["blimp accuracy"] == scores["blimp field syntax"] == accuracy
+    assert f"| blimp accuracy | {accuracy} |" in (output / "model" / "README.md").read_text()
     assert read_metadata(output / "model").max_length == 32
     assert list((output / "logs" / "held_out").iterdir())
 
@@ -129,17 +135,18 @@ def test_a_stop_at_any_step_changes_no_weight(records, tmp_path, size, stops):
 
 def test_a_finished_run_is_not_repeated_and_other_settings_are_refused(pretrained, records):
     output, scores = pretrained
-    assert pretrain(PRETRAIN, records=records, output=output).scores == scores
+    arguments = {"records": records, "output": output, "blimp": output.parent}
+    assert pretrain(PRETRAIN, **arguments).scores == scores
     other = PretrainRecipe(**{**PRETRAIN.__dict__, "seed": 2})
     with pytest.raises(InputError, match=r"other settings or files \(seed 1, now 2\); continue"):
-        pretrain(other, records=records, output=output)
+        pretrain(other, **arguments)
     other = PretrainRecipe(
         size="tiny", batch_size=8, num_steps=9, num_warmup_steps=1, learning_rate=1e-4
     )
     with pytest.raises(
         InputError, match=r"other settings or files \(([^;]+; ){4}and \d+ more\); continue"
     ):
-        pretrain(other, records=records, output=output)
+        pretrain(other, **arguments)
 
 
 @pytest.mark.slow
