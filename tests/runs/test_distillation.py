@@ -75,13 +75,8 @@ def test_a_run_saves_only_the_student(folder, run):
     total = 2 * parts["masked_lm"] + 4 * parts["masked_lm_soft"] + dict(logged["loss/cosine"])[8]
     assert dict(logged["loss/total"])[8] == pytest.approx(total, rel=1e-5)
     recipe = json.loads((run / "recipe.json").read_text())
-    assert recipe["distillation"] == {
-        "teacher": str(folder / "teacher"),
-        "temperature": 1.5,
-        "alpha_soft": 4.0,
-        "alpha_labels": 2.0,
-        "alpha_cosine": 1.0,
-    }
+    values = {"temperature": 1.5, "alpha_soft": 4.0, "alpha_labels": 2.0, "alpha_cosine": 1.0}
+    assert recipe["distillation"] == {"teacher": str(folder / "teacher"), **values}
 
 
 @pytest.mark.slow
@@ -135,14 +130,8 @@ def test_a_classifier_learns_from_a_teacher(folder, table, tmp_path):
     keras.utils.set_random_seed(1)
     teacher = saved(tmp_path / "teacher", BertClassifier, labels=("no", "yes"), has_pooler=True)
     task = dataclasses.replace(named_task("classification"), max_length=8)
-    scores = finetune(
-        task,
-        FINETUNE,
-        pretrained=folder / "student",
-        output=tmp_path / "run",
-        teacher=teacher,
-        data=table,
-    ).scores
+    paths = {"pretrained": folder / "student", "output": tmp_path / "run", "teacher": teacher}
+    scores = finetune(task, FINETUNE, data=table, **paths).scores
     model = load_model(tmp_path / "run" / "model")
     assert model.config.num_layers == 1 and model.metadata.labels == ("no", "yes")
     inputs = encode(model.tokenizer, ["good film", "bad river"], max_length=8)
@@ -157,14 +146,9 @@ def test_a_classifier_learns_from_a_teacher(folder, table, tmp_path):
 
 def test_unsuitable_teachers_of_a_task_are_refused(folder, table, tmp_path):
     def refusal(teacher, *, task="classification", files=table, **settings):
+        task = dataclasses.replace(named_task(task), max_length=8, **settings)
         with pytest.raises(InputError) as error:
-            TaskRun(
-                dataclasses.replace(named_task(task), max_length=8, **settings),
-                FINETUNE,
-                pretrained=folder / "student",
-                teacher=teacher,
-                data=files,
-            )
+            TaskRun(task, FINETUNE, pretrained=folder / "student", teacher=teacher, data=files)
         return str(error.value)
 
     def classifier(name, *labels, **changes):

@@ -102,21 +102,13 @@ def test_a_stopped_run_continues(model, lines, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("content", "options", "word"),
-    [
-        (" \n", {}, "no text"),
-        ("a\n", {"dimensions": 9}, "9"),
-        ("a\n", {"dimensions": 0}, "0"),
-        ("a\n", {"prompt": "title"}, "title"),
-        ("a\n", {"output": "v.txt"}, "v.txt"),
-        ("a\n", {"output": "lines.txt"}, "lines.txt"),
-    ],
+    ("content", "output", "word"), [(" \n", "v.npy", "no text"), ("a\n", "lines.txt", "lines.txt")]
 )
-def test_wrong_texts_and_options(model, tmp_path, monkeypatch, content, options, word):
+def test_wrong_texts_and_options(model, tmp_path, monkeypatch, content, output, word):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lines.txt").write_text(content)
     with pytest.raises(InputError, match=word):
-        write_embeddings("lines.txt", **{"output": "v.npy", "model": model} | options)
+        write_embeddings("lines.txt", output, model=model)
     with pytest.raises(InputError, match="is a table; expected plain text"):
         write_embeddings("lines.csv", "v.npy", model=model)
     assert [path.name for path in tmp_path.iterdir()] == ["lines.txt"]

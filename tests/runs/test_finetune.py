@@ -10,7 +10,7 @@ import pytest
 from tqdm import tqdm
 
 from bert_keras.checkpoints.pretrained import save_model
-from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
+from bert_keras.config import BertConfig, EmbeddingConfig
 from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder, load_model
@@ -50,13 +50,9 @@ def files(tmp_path):
 @pytest.fixture
 def run(files, tmp_path):
     def run(start, *text_columns, output, **changes):
-        return finetune(
-            dataclasses.replace(TASK, text_columns=text_columns),
-            dataclasses.replace(RECIPE, **changes),
-            pretrained=start,
-            data=files,
-            output=tmp_path / output,
-        )
+        task = dataclasses.replace(TASK, text_columns=text_columns)
+        recipe = dataclasses.replace(RECIPE, **changes)
+        return finetune(task, recipe, pretrained=start, data=files, output=tmp_path / output)
 
     return run
 
@@ -75,23 +71,14 @@ def test_a_head_is_loaded_for_the_same_task_and_labels(
     run, tmp_path, monkeypatch, capsys, labels, task, new, unused
 ):
     model = BertClassifier(CONFIG, num_labels=2)
-    metadata = ModelMetadata(
-        model="BertClassifier",
-        config=CONFIG,
-        lowercase=True,
-        max_length=8,
-        text_columns=("one",),
-        labels=labels,
-        task=task,
-    )
+    fields = {"text_columns": ("one",), "labels": labels, "task": task}
+    metadata = dataclasses.replace(model.new_metadata(), **fields)
     save_model(model, tmp_path / "start", metadata=metadata, vocabulary=VOCABULARY)
     monkeypatch.setattr("bert_keras.runs.finetune.fit_resumable", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "start", "one", output="run")
-    assert capsys.readouterr().out.splitlines()[2:] == [
-        f"new         {new}",
-        f"unused      {unused}",
-    ]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[2:] == [f"new         {new}", f"unused      {unused}"]
 
 
 @pytest.mark.slow

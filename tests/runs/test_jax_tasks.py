@@ -56,13 +56,8 @@ def folder(tmp_path_factory):
     for name, (suffix, *lines) in FILES.items():
         data = folder / f"{name}.{suffix}"
         data.write_text("\n".join(lines) + "\n")
-        run = TaskRun(
-            name,
-            pretrained=folder / "encoder",
-            data={"train": data, "dev": data},
-            max_length=16,
-            **SETTINGS.get(name, {}),
-        )
+        files, settings = {"train": data, "dev": data}, {"max_length": 16, **SETTINGS.get(name, {})}
+        run = TaskRun(name, pretrained=folder / "encoder", data=files, **settings)
         run.model.metadata = run.metadata
         run.model.save_pretrained(folder / name, tokenizer=tokenizer)
     return folder
