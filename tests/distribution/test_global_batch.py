@@ -24,6 +24,7 @@ from bert_keras.training.sentence_losses import (
     MultipleNegativesRankingLoss,
 )
 from tests.distribution.training import CONFIG, MODERN, batches, trained, two_workers
+from tests.models.test_as_in_keras import Extended
 
 FOLDER = Path(__file__).parent
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -139,11 +140,8 @@ def test_sums_of_the_step_do_not_depend_on_the_order_of_readers(optimizer):
     If this is one of the first two inputs, the sum does not depend on the timing.
     """
     model = BertPretrainer(BertConfig(**CONFIG))
-    model.compile(
-        OPTIMIZERS[optimizer](1e-3),
-        loss=pretraining_losses(),
-        weighted_metrics=pretraining_metrics(),
-    )
+    rule, metrics = OPTIMIZERS[optimizer](1e-3), pretraining_metrics()
+    model.compile(rule, loss=pretraining_losses(), weighted_metrics=metrics)
     model.train_on_batch(*next(batches()))
     batch = tf.nest.map_structure(tf.constant, next(batches()))
     step = tf.function(model.train_step, autograph=False).get_concrete_function(batch)
@@ -171,19 +169,8 @@ def test_gradients_of_hundreds_of_megabytes_are_added_up_in_parts():
 def test_parts_have_the_losses_and_the_state_of_layers_as_the_whole():
     """Regularizers, add_loss, BatchNormalization and a loss of Keras, in two equal parts."""
 
-    class Unusual(BertClassifier):
-        def build(self, input_shape=None):
-            self.extra = keras.layers.Dense(2, kernel_regularizer="l2")
-            self.extra.build((None, 2))
-            self.average = keras.layers.BatchNormalization(momentum=0.5)
-            self.average.build((None, 2))
-            super().build(input_shape)
-
-        def call(self, inputs, training=False):
-            logits = self.extra(super().call(inputs, training=training))
-            self.add_loss(keras.ops.mean(logits**2))
-            self.average(logits, training=training)
-            return logits
+    class Unusual(Extended, BertClassifier):
+        pass
 
     found = []
     for parts in (1, 2):

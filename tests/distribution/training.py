@@ -11,25 +11,13 @@ import sys
 import numpy as np
 
 CONFIG = {
-    "vocab_size": 50,
-    "hidden_size": 16,
-    "num_layers": 1,
-    "num_heads": 2,
-    "intermediate_size": 32,
-    "max_positions": 16,
-    "hidden_dropout_rate": 0.0,
-    "attention_dropout_rate": 0.0,
+    **{"vocab_size": 50, "hidden_size": 16, "num_layers": 1, "num_heads": 2, "max_positions": 16},
+    **{"intermediate_size": 32, "hidden_dropout_rate": 0.0, "attention_dropout_rate": 0.0},
     "initializer_stddev": 0.2,
 }
 MODERN = {
-    "num_layers": 2,
-    "norm_position": "pre",
-    "position_kind": "rotary",
-    "is_gated": True,
-    "has_biases": False,
-    "ties_decoder": False,
-    "local_window": 4,
-    "global_every": 2,
+    **{"num_layers": 2, "norm_position": "pre", "position_kind": "rotary", "is_gated": True},
+    **{"has_biases": False, "ties_decoder": False, "local_window": 4, "global_every": 2},
 }
 NUM_STEPS = 10
 

@@ -277,13 +277,8 @@ def test_rows_and_ids_that_the_model_cannot_read_are_refused(tensors):
         inputs[name] = np.ones([1, 20_000_000], np.int32)  # whose embeddings would take 2.5 GB
         with pytest.raises(tf.errors.InvalidArgumentError, match="more than 16 positions"):
             logits(tensors[0], inputs)
-    for name, value, most in (
-        ("input_ids", -1, 17),
-        ("input_ids", -100, 17),
-        ("input_ids", CONFIG.vocab_size, 17),
-        ("segment_ids", 2, 1),
-        ("input_mask", -1, 1),
-    ):
+    wrong = [("input_ids", value, 17) for value in (-1, -100, CONFIG.vocab_size)]
+    for name, value, most in (*wrong, ("segment_ids", 2, 1), ("input_mask", -1, 1)):
         inputs = inputs_of([[CLS, 7, SEP]])
         inputs[name][0, 1] = value
         message = f"{name} has numbers other than 0 to {most}"

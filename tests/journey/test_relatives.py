@@ -20,14 +20,8 @@ from bert_keras.text.encode import encode
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from tests.relatives import CHANGES, KINDS, KOREAN
 
-RECIPE = FinetuneRecipe(
-    batch_size=24,
-    num_epochs=12,
-    learning_rate=5e-3,
-    bias_correction=True,
-    dropout_rate=0.0,
-    logs_per_epoch=1,
-)
+SETTINGS = {"batch_size": 24, "num_epochs": 12, "logs_per_epoch": 1, "dropout_rate": 0.0}
+RECIPE = FinetuneRecipe(**SETTINGS, learning_rate=5e-3, bias_correction=True)
 TEXTS = {False: ("good film", "bad film", "film"), True: ("맛도 좋은데", "맛도 낮은지", "영화는")}
 
 
@@ -62,13 +56,8 @@ def test_a_relative_learns_text_pairs_and_is_served(start, tmp_path, name):
     )
     folder = start(name)
     assert json.loads((folder / "config.json").read_text())["model_type"] == KINDS.get(name, name)
-    finetune(
-        task,
-        RECIPE,
-        pretrained=folder,
-        data={"train": str(tmp_path / "rows.tsv"), "dev": str(tmp_path / "rows.tsv")},
-        output=tmp_path / "run",
-    )
+    data = dict.fromkeys(("train", "dev"), str(tmp_path / "rows.tsv"))
+    finetune(task, RECIPE, pretrained=folder, data=data, output=tmp_path / "run")
     model = load_model(tmp_path / "run" / "model")
     inputs = encode(model.tokenizer, [good, bad], [second] * 2, max_length=24)
     assert model.tokenizer.vocabulary.unk_id not in inputs["input_ids"]

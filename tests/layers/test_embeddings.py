@@ -19,15 +19,8 @@ def mixed_bfloat16():
 
 
 def embeddings(num_segments):
-    layer = BertEmbeddings(
-        8,
-        6,
-        max_positions=4,
-        num_segments=num_segments,
-        dropout_rate=0.0,
-        layer_norm_epsilon=1e-12,
-        initializer_stddev=0.5,
-    )
+    options = {"dropout_rate": 0.0, "layer_norm_epsilon": 1e-12, "initializer_stddev": 0.5}
+    layer = BertEmbeddings(8, 6, max_positions=4, num_segments=num_segments, **options)
     layer.build()
     return layer
 

@@ -58,6 +58,7 @@ NORM = {"layer_norm_epsilon": 1e-12, **STD}
 TABLES = {"dropout_rate": 0.2, **NORM}
 BLOCK = {"hidden_dropout_rate": 0.2, "attention_dropout_rate": 0.2, **NORM}
 PLAIN = {"has_biases": False}
+PRE_NORM = {"is_pre_norm": True, "is_gated": True, "has_attention_norm": False}
 
 CASES = {
     "embeddings": Case(
@@ -96,16 +97,7 @@ CASES = {
         EncoderBlock(N, 3 * D, activation="gelu", **BLOCK), lambda b, t: (states(b, t), bias(b, t))
     ),
     "pre_norm_block": Case(
-        EncoderBlock(
-            N,
-            3 * D,
-            activation="silu",
-            is_pre_norm=True,
-            is_gated=True,
-            has_attention_norm=False,
-            **PLAIN,
-            **BLOCK,
-        ),
+        EncoderBlock(N, 3 * D, activation="silu", **PRE_NORM, **PLAIN, **BLOCK),
         lambda b, t: (states(b, t), bias(b, t), factors(b, t)),
     ),
     "masked_lm": Case(

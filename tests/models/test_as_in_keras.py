@@ -346,20 +346,23 @@ def lora(make, folder):
     return [logs, outputs[0]]
 
 
+class Extended:
+    """A classifier with a regularizer, a loss and a state of its own."""
+
+    def build(self, input_shape=None):
+        self.extra = layers.Dense(2, kernel_regularizer="l2")
+        self.average = layers.BatchNormalization(momentum=0.5)
+        for layer in (self.extra, self.average):
+            layer.build((None, 2))
+        super().build(input_shape)
+
+    def call(self, inputs, training=False):
+        logits = self.extra(super().call(inputs, training=training))
+        self.add_loss(0.1 * ops.mean(logits**2))
+        return self.average(logits, training=training)
+
+
 def layers_of_a_subclass(make, folder):
-    class Extended:
-        def build(self, input_shape=None):
-            self.extra = layers.Dense(2, kernel_regularizer="l2")
-            self.average = layers.BatchNormalization(momentum=0.5)
-            for layer in (self.extra, self.average):
-                layer.build((None, 2))
-            super().build(input_shape)
-
-        def call(self, inputs, training=False):
-            logits = self.extra(super().call(inputs, training=training))
-            self.add_loss(0.1 * ops.mean(logits**2))
-            return self.average(logits, training=training)
-
     model = compiled(make("classifier", Extended))
     logs = fitted(model)
     assert np.abs(ops.convert_to_numpy(model.average.moving_mean)).max() > 0

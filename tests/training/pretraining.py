@@ -51,11 +51,8 @@ def main(records: str, output: str, name: str, dies_at: str = "0") -> None:
     keras.utils.set_random_seed(1)
     with strategy_scope(name):
         model = BertPretrainer(preset("tiny", vocab_size=200, num_layers=1, hidden_size=32))
-        model.compile(
-            BertAdamW(1e-3),
-            loss=pretraining_losses(),
-            weighted_metrics=pretraining_metrics(),
-        )
+        losses, metrics = pretraining_losses(), pretraining_metrics()
+        model.compile(BertAdamW(1e-3), loss=losses, weighted_metrics=metrics)
         fit_resumable(
             model,
             partial(Records(files).batches, batch_size=8, seed=1, repeat=True),

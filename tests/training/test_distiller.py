@@ -106,12 +106,8 @@ def test_only_the_student_has_gradients():
 def fitted(strategy, **compiling):
     with strategy.scope():
         distiller = Distiller(*pair(BertMaskedLM), **ALPHAS)
-        distiller.compile(
-            BertAdamW(2e-4),
-            loss=pretraining_losses(["masked_lm"]),
-            weighted_metrics=pretraining_metrics(["masked_lm"]),
-            **compiling,
-        )
+        losses, metrics = pretraining_losses(["masked_lm"]), pretraining_metrics(["masked_lm"])
+        distiller.compile(BertAdamW(2e-4), loss=losses, weighted_metrics=metrics, **compiling)
     before = distiller.teacher.get_weights()
     history = distiller.fit(data(), epochs=1, shuffle=False, verbose=0).history
     for weight_before, weight in zip(before, distiller.teacher.get_weights(), strict=True):

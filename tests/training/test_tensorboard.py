@@ -1,6 +1,7 @@
 """What TensorBoard shows besides losses, and the number of operations of a step."""
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
@@ -47,17 +48,11 @@ def test_points_have_norms_and_speed(tmp_path, devices):
     flops = flops_per_example(CONFIG, 6, 2)
     with strategy.scope():
         model = BertPretrainer(CONFIG)
-        model.compile(
-            optimizer=BertAdamW(0.01),
-            loss=pretraining_losses(),
-            weighted_metrics=pretraining_metrics(),
-        )
-        fit_resumable(
-            model,
-            lambda: batches_of(rows(), size=8, is_endless=True),
-            settings(tmp_path, num_steps=10, steps_per_epoch=2, flops_per_example=flops),
-            board=[NormsByLayer()],
-        )
+        losses, metrics = pretraining_losses(), pretraining_metrics()
+        model.compile(BertAdamW(0.01), loss=losses, weighted_metrics=metrics)
+        changes = {"num_steps": 10, "steps_per_epoch": 2, "flops_per_example": flops}
+        batches = partial(batches_of, rows(), size=8, is_endless=True)
+        fit_resumable(model, batches, settings(tmp_path, **changes), board=[NormsByLayer()])
     train = read_curves(tmp_path / "logs")["train"]
     for tag in ("gradient_norm/layer_01", "weight_norm/embeddings", "gradient_norm/heads"):
         assert [step for step, _ in train[tag]] == [2, 4, 6, 8, 10], tag

@@ -29,23 +29,14 @@ def export(model, folder, **changes):
     return model.export(folder, **{**arguments, **changes})
 
 
-@pytest.fixture(scope="module")
-def pair_folder(model, tmp_path_factory):
-    return export(model, tmp_path_factory.mktemp("saved_models") / "pairs" / "1", num_texts=2)
-
-
-def test_a_moved_export_of_a_pair_model_equals_the_keras_model(
-    model, pair_folder, tmp_path, assert_frozen
-):
-    assert_frozen("classifier_of_pairs", pair_folder)
-    moved = pair_folder.parent.rename(tmp_path / "moved") / "1"
+def test_a_moved_export_of_a_pair_model_equals_the_keras_model(model, tmp_path, assert_frozen):
+    folder = export(model, tmp_path / "pairs" / "1", num_texts=2)
+    assert_frozen("classifier_of_pairs", folder)
+    moved = folder.parent.rename(tmp_path / "moved") / "1"
     inputs = encode(TOKENIZER, TEXTS, PAIRS, max_length=48)
     probabilities = tf.nn.softmax(model(inputs, training=False)).numpy()
-    texts = {"text": TEXTS, "text_pair": PAIRS}
-    requests = [
-        {"signature": "serving_default", "inputs": texts},
-        {"signature": "tensors", "inputs": inputs},
-    ]
+    of_signature = {"serving_default": {"text": TEXTS, "text_pair": PAIRS}, "tensors": inputs}
+    requests = [{"signature": name, "inputs": each} for name, each in of_signature.items()]
     model.metadata = dataclasses.replace(model.new_metadata(), labels=LABELS)
     model.preprocessor = Preprocessor(TOKENIZER, max_length=48)
     assert_served(run_requests(moved, requests[:1])[0], model.predict((TEXTS, PAIRS)))

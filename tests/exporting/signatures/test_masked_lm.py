@@ -71,14 +71,12 @@ def test_texts_with_several_masks_one_and_none(model, folder, assert_frozen):
     positions = np.pad(tensors["masked_lm_positions"], [(0, 0), (0, 2)])
     assert (positions > 0).sum(axis=1).tolist() == [2, 0, 0, 1, 2]
     tensors["masked_lm_positions"] = positions
-    texts, none, arrays = run_requests(
-        folder,
-        [
-            {"signature": "serving_default", "inputs": {"text": TEXTS}},
-            {"signature": "serving_default", "inputs": {"text": ["the door", ""]}},
-            {"signature": "tensors", "inputs": tensors},
-        ],
-    )
+    requests = [
+        ("serving_default", {"text": TEXTS}),
+        ("serving_default", {"text": ["the door", ""]}),
+    ]
+    requests = [{"signature": s, "inputs": x} for s, x in (*requests, ("tensors", tensors))]
+    texts, none, arrays = run_requests(folder, requests)
     assert_best_tokens(model, texts, num_masks=2)
     assert_best_tokens(model, arrays, num_masks=4)
     assert none == {"tokens": [[], []], "probabilities": [[], []]}

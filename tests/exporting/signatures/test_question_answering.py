@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.config import ModelMetadata
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.squad.answers import spans
 from bert_keras.downstream.squad.questions import Question
 from bert_keras.downstream.squad.task import SQUAD_TASKS
-from bert_keras.downstream.squad.windows import windows_over
 from bert_keras.errors import InputError
 from bert_keras.exporting.export import export
 from bert_keras.exporting.signatures.question_answering import best_spans, passages_of
@@ -43,15 +41,8 @@ def model():
 
 
 def exported(model, folder, task=TASK):
-    metadata = ModelMetadata(
-        model="BertQuestionAnswering",
-        config=model.config,
-        lowercase=True,
-        max_length=task.max_length,
-        text_columns=task.input_names,
-        task=task.settings(),
-    )
-    model.metadata = metadata
+    fields = {"text_columns": task.input_names, "task": task.settings()}
+    model.metadata = dataclasses.replace(model.new_metadata(), max_length=40, **fields)
     return export(model, folder, tokenizer=TOKENIZER)
 
 
@@ -175,13 +166,8 @@ def graph_and_offline(questions, contexts, *, reader, task):
         return passages.inputs, passages.row_ids, best, first_context_token
 
     inputs, row_ids, best, shift = in_graph(tf.constant(questions), tf.constant(contexts))
-    windows = windows_over(
-        [Question(id="", question=q, context=c) for q, c in zip(questions, contexts, strict=True)],
-        TOKENIZER,
-        max_length=reader.max_length,
-        stride=task.stride,
-        max_question_length=task.max_question_length,
-    )
+    pairs = zip(questions, contexts, strict=True)
+    windows = task.encode([Question(id="", question=q, context=c) for q, c in pairs], TOKENIZER)
     expected, _ = windows.batch(np.arange(len(windows)))
     for name, array in expected.items():
         np.testing.assert_array_equal(inputs[name].numpy(), array, err_msg=name)
@@ -218,12 +204,7 @@ def test_spans_equal_those_of_training(
     contexts = [" ".join(rng.choice([*"abcd"], length)) for length in (*range(1, 40), 150, 300)]
     contexts = list(dict.fromkeys(contexts))
     questions = ["a " * (number % 11) for number in range(len(contexts))]
-    task = dataclasses.replace(
-        TASK,
-        max_length=max_length,
-        stride=stride,
-        max_question_length=max_question_length,
-        max_answer_length=max_answer_length,
-    )
+    limits = {"max_question_length": max_question_length, "max_answer_length": max_answer_length}
+    task = dataclasses.replace(TASK, max_length=max_length, stride=stride, **limits)
     actual, expected = graph_and_offline(questions, contexts, reader=reader(max_length), task=task)
     np.testing.assert_array_equal(actual, expected)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_keras.config import ModelMetadata
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.ner.tags import Sentence, bio_tag, entities
 from bert_keras.downstream.ner.task import NER_TASK
@@ -36,14 +35,8 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def model():
     model = BertTokenClassifier(tiny_config(vocab_size=len(VOCABULARY)), num_labels=5)
-    model.metadata = ModelMetadata(
-        model="BertTokenClassifier",
-        config=model.config,
-        lowercase=True,
-        max_length=24,
-        labels=LABELS,
-        task=TASK.settings(),
-    )
+    fields = {"max_length": 24, "labels": LABELS, "task": TASK.settings()}
+    model.metadata = dataclasses.replace(model.new_metadata(), **fields)
     return with_noise(model, seed=3)
 
 

@@ -7,11 +7,10 @@ from pathlib import Path
 import keras
 
 from bert_keras.checkpoints.pretrained import save_model
-from bert_keras.config import ModelMetadata
 from bert_keras.downstream.catalog import named_task
 from bert_keras.models import MODELS
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tests.factories import add_noise, tiny_config
+from tests.factories import add_noise, random_metadata
 
 WORDS = ("anna", "bob", "lyon", "good", "bad", "film", "a", "in", "met", "?")
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS))
@@ -45,16 +44,9 @@ def fine_tuned(name: str, folder: Path, *, seed: int = 3) -> tuple[Path, Path]:
     task = dataclasses.replace(
         named_task(name), max_length=16, labels=LABELS.get(name, ()), **SETTINGS.get(name, {})
     )
-    metadata = ModelMetadata(
-        model=task.model,
-        config=tiny_config(**SIZES),
-        lowercase=True,
-        max_length=task.max_length,
-        labels=task.labels,
-        text_columns=task.input_names,
-        problem_type=task.problem_type,
-        task=task.settings(),
-    )
+    fields = {"labels": task.labels, "text_columns": task.input_names, "task": task.settings()}
+    fields |= {"max_length": 16, "problem_type": task.problem_type}
+    metadata = random_metadata(task.model, config=SIZES, **fields)
     keras.utils.set_random_seed(seed)
     model = MODELS[metadata.model].from_metadata(metadata)
     add_noise(model, stddev=0.2)  # initial weights give nearly equal outputs
