@@ -21,13 +21,8 @@ from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 CLS, SEP, MASK = 2, 3, 4
 # Random tokens are drawn from ids 5 to 899; the texts are of the others.
-VOCABULARY = Vocabulary(
-    (
-        *SPECIAL_TOKENS,
-        *(f"word{number}" for number in range(5, 900)),
-        *(f"[unused{number}]" for number in range(900, 1200)),
-    )
-)
+WORDS = [f"word{number}" for number in range(5, 900)]
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS, *(f"[unused{n}]" for n in range(900, 1200))))
 
 
 @pytest.fixture
@@ -69,12 +64,9 @@ def test_words_are_complete_and_no_word_that_fits_remains(generator, max_ngram):
 
 def test_ngrams_stay_within_a_text(generator):
     candidates = np.tile([True, True, False, True, True], (2000, 1))
-    indices = choose_words(
-        group_words(candidates, continues=np.zeros((2000, 5), bool)),
-        quotas=np.full(2000, 2),
-        max_ngram=2,
-        generator=generator,
-    )
+    words = group_words(candidates, continues=np.zeros((2000, 5), bool))
+    quotas = np.full(2000, 2)
+    indices = choose_words(words, quotas=quotas, max_ngram=2, generator=generator)
     pairs = [tuple(pair) for pair in (indices % 5).reshape(-1, 2).tolist()]
     assert {*pairs} == {(0, 1), (0, 3), (0, 4), (1, 3), (1, 4), (3, 4)}
     # Of the 4 words, 2 can start a pair, in one draw of three. After a single word, one of the

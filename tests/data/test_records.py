@@ -46,20 +46,15 @@ LABELS = {
     "next_sentence_labels": [0, 1, 0],
     "next_sentence_weights": [1.0, 1.0, 0.0],
 }
+TWO_ALONE = {"has_labels": False, "max_sequences": 2}
 KINDS = {
     "pairs": (PretrainingSchema(8, 2), {**PLAIN, **MASKS, "next_sentence_labels": [1]}),
     "no labels": (PretrainingSchema(8, 2, has_labels=False), {**PLAIN, **MASKS}),
     "plain ids": (PretrainingSchema(8, 0), {**PLAIN, "next_sentence_labels": [1]}),
     "plain ids, no labels": (PretrainingSchema(8, 0, has_labels=False), PLAIN),
     "packed": (PretrainingSchema(8, 2, max_sequences=3), PLAIN | PACKED | MASKS | LABELS),
-    "packed, no labels": (
-        PretrainingSchema(8, 2, has_labels=False, max_sequences=2),
-        PLAIN | PACKED | MASKS,
-    ),
-    "packed plain ids": (
-        PretrainingSchema(8, 0, has_labels=False, max_sequences=2),
-        PLAIN | PACKED,
-    ),
+    "packed, no labels": (PretrainingSchema(8, 2, **TWO_ALONE), PLAIN | PACKED | MASKS),
+    "packed plain ids": (PretrainingSchema(8, 0, **TWO_ALONE), PLAIN | PACKED),
 }
 
 
@@ -90,22 +85,16 @@ def write(tmp_path):
 @pytest.fixture
 def files(write):
     """Three files of ten records; the second id of record n is n."""
-    return [
-        write(f"{file}.tfrecord", [pair(file * 10 + row) for row in range(10)])
-        for file in range(1, 4)
-    ]
+    numbers = {file: range(10 * file, 10 * file + 10) for file in (1, 2, 3)}
+    return [write(f"{file}.tfrecord", map(pair, each)) for file, each in numbers.items()]
 
 
 @pytest.fixture
 def plain(write):
     """Two files of 10 records of plain ids; the second id is that of the record."""
-    return [
-        write(
-            f"{file}.tfrecord",
-            [record(**PLAIN | {"input_ids": [2, 10 + row, *range(6, 10), 3, 0]}) for row in rows],
-        )
-        for file, rows in enumerate((range(10), range(10, 20)))
-    ]
+    ids = [[2, 10 + number, *range(6, 10), 3, 0] for number in range(20)]
+    records = [record(**PLAIN | {"input_ids": each}) for each in ids]
+    return [write("0.tfrecord", records[:10]), write("1.tfrecord", records[10:])]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -138,11 +127,9 @@ def test_other_files_are_refused(write, tmp_path):
             schema_of(tmp_path / name)
     with pytest.raises(InputError, match="none does not exist"):
         schema_of(tmp_path / "none")
-    for changes in ({"masked_lm_weights": [1, 0]}, {"segment_ids": [0]}, {"input_ids": [1]}):
-        with pytest.raises(
-            InputError, match=f"has no pretraining records, .*{next(iter(changes))}"
-        ):
-            schema_of(write("foreign.tfrecord", [pair(7, **changes)]))
+    for name, value in {"masked_lm_weights": [1, 0], "segment_ids": [0], "input_ids": [1]}.items():
+        with pytest.raises(InputError, match=f"has no pretraining records, .*{name}"):
+            schema_of(write("foreign.tfrecord", [pair(7, **{name: value})]))
 
 
 def batches_of(files, **options):

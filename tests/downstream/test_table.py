@@ -15,13 +15,8 @@ SQUAD_FEATURES = {
     "answers": tfds.features.Sequence({"text": tf.string, "answer_start": tf.int32}),
     "is_impossible": tf.bool,
 }
-SQUAD_ROW = {
-    "id": "q1",
-    "question": "who?",
-    "context": "Lyon won.",
-    "answers": {"text": ["Lyon"], "answer_start": [0]},
-    "is_impossible": False,
-}
+ANSWERS = {"text": ["Lyon"], "answer_start": [0]}
+SQUAD_ROW = {"id": "q1", "question": "who?", "context": "Lyon won.", "answers": ANSWERS}
 
 
 def read_table(path, text, *columns):
@@ -71,7 +66,7 @@ def test_errors_name_the_file_and_line(tmp_path, name, text, message):
 
 def test_squad_is_read_from_a_folder_of_tfds(tmp_path):
     """The folder is written without the code of a builder."""
-    dataset = tf.data.Dataset.from_tensors(SQUAD_ROW)
+    dataset = tf.data.Dataset.from_tensors(SQUAD_ROW | {"is_impossible": False})
     tfds.dataset_builders.store_as_tfds_dataset(
         name="small",
         version="1.0.0",

@@ -47,12 +47,12 @@ def model():
 @contextlib.contextmanager
 def batching(model, *, num_threads=1):
     shared = []  # the number of requests of every run
-    batcher = Batcher(
-        model,
-        limits=Limits(max_batch_size=4, max_text_bytes=2000),
-        on_run=lambda num_requests, seconds: shared.append(num_requests),
-        num_threads=num_threads,
-    )
+    limits = Limits(max_batch_size=4, max_text_bytes=2000)
+
+    def on_run(num_requests, seconds):
+        shared.append(num_requests)
+
+    batcher = Batcher(model, limits=limits, on_run=on_run, num_threads=num_threads)
     batcher.shared = shared
     try:
         yield batcher

@@ -3,17 +3,10 @@
 import base64
 import json
 
-import keras
 import numpy as np
 import pytest
 
-from bert_keras.config import EmbeddingConfig
-from bert_keras.exporting import export as export_module
-from bert_keras.exporting.export import export
-from bert_keras.models import BertSentenceEncoder
 from bert_keras.serving.server import running_server
-from bert_keras.text.tokenizer import WordPieceTokenizer
-from tests.factories import tiny_config, tiny_vocabulary
 from tests.serving.conftest import embedder
 
 PATH = "/v1/embeddings"
@@ -98,26 +91,6 @@ def test_other_errors(url, server_of, folder, send):
     assert "Malformed" in send(url, "GET", PATH).json()["error"]
     body = '{"input": "a", "model": "letters"}'
     assert send(url, "POST", f"{PATH}?api-version=1", body).status_code == 200
-
-
-def test_an_exported_sentence_encoder_embeds_texts(tmp_path, send, monkeypatch):
-    monkeypatch.setattr(export_module, "run_in_fresh_process", lambda *_: [{}])
-    monkeypatch.setattr(export_module, "_expected", lambda *_: [])
-    keras.utils.set_random_seed(1)
-    embedding = EmbeddingConfig(pooling=("cls", "mean"))
-    model = BertSentenceEncoder(tiny_config(max_positions=8), embedding=embedding)
-    model.save_pretrained(tmp_path / "model", tokenizer=WordPieceTokenizer(tiny_vocabulary()))
-    model = BertSentenceEncoder.from_pretrained(tmp_path / "model")
-    export(tmp_path / "model", tmp_path / "saved" / "vectors" / "1")
-    texts = ["a good film", "bad", "the river was good the bank was bad", "is un"]  # one is cut
-    with running_server(tmp_path / "saved" / "vectors") as url:
-        for dimensions in (None, 5):
-            response = post(send, url, model="vectors", input=texts, dimensions=dimensions).json()
-            vectors = [each["embedding"] for each in response["data"]]
-            np.testing.assert_allclose(
-                vectors, model.encode(texts, dimensions=dimensions), atol=1e-5
-            )
-            assert response["usage"]["total_tokens"] == 5 + 3 + 8 + 4
 
 
 @pytest.mark.extra

@@ -24,10 +24,7 @@ ITEMS = {  # the objects of each KLUE file
         {"title": title, "label": label, "annotations": {"n": [1]}} for title, label in TOPICS
     ],
     "klue-sts": [
-        {
-            **{"sentence1": one, "sentence2": two},
-            "labels": {"label": 1, "real-label": score, "binary-label": 0},
-        }
+        {"sentence1": one, "sentence2": two, "labels": {"label": 1, "real-label": score}}
         for one, two, score, _ in PAIRS
     ],
     "klue-nli": [
@@ -40,14 +37,10 @@ QUESTIONS = [("언제 열었나?", "2019년 5월"), ("책은 몇 권인가?", "3
 
 def questions(id_name: str, *impossible: dict) -> str:
     """Returns a file in SQuAD's format."""
-    possible = [
-        {
-            id_name: f"q{number}",
-            "question": question,
-            "answers": [{"text": answer, "answer_start": CONTEXT.index(answer)}],
-        }
-        for number, (question, answer) in enumerate(QUESTIONS)
-    ]
+    possible = []
+    for number, (question, text) in enumerate(QUESTIONS):
+        answers = [{"text": text, "answer_start": CONTEXT.index(text)}]
+        possible.append({id_name: f"q{number}", "question": question, "answers": answers})
     paragraph = {"context": CONTEXT, "qas": [*possible, *impossible]}
     values = {"version": "x", "data": [{"title": "도서관", "paragraphs": [paragraph]}]}
     return json.dumps(values, ensure_ascii=False)
@@ -97,10 +90,8 @@ FILES = {
         for split in ("train", "dev")
     },
     **{f"korquad/KorQuAD_v1.0_{split}.json": questions("id") for split in ("train", "dev")},
-    **{
-        f"klue-mrc-v1.1/klue-mrc-v1.1_{split}.json": questions("guid", IMPOSSIBLE)
-        for split in ("train", "dev")
-    },
+    "klue-mrc-v1.1/klue-mrc-v1.1_train.json": questions("guid", IMPOSSIBLE),
+    "klue-mrc-v1.1/klue-mrc-v1.1_dev.json": questions("guid", IMPOSSIBLE),
     **{f"klue-ner-v1.1/klue-ner-v1.1_{split}.tsv": KLUE_NER for split in ("train", "dev")},
     **{f"naver-ner/{split}.tsv": NAVER_NER for split in ("train", "test")},
     "nsmc/ratings_train.txt": NSMC,

@@ -58,12 +58,8 @@ def test_errors_name_the_file_and_the_line(tmp_path, task, text, message):
 def test_tags_of_tokens_are_those_of_their_first_character():
     """경찰은 is one token; 박 and ##씨 are two; 蔡 is unknown."""
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "경찰은", "또", "박", "##씨"))
-    sentence = Sentence(
-        tuple("경찰은 또 박씨 蔡"),
-        ("B-OG", "I-OG", "O", "O", "O", "O", "B-PS", "O", "O", "B-LC"),
-        0,
-        1,
-    )
+    tags = ("B-OG", "I-OG", "O", "O", "O", "O", "B-PS", "O", "O", "B-LC")
+    sentence = Sentence(tuple("경찰은 또 박씨 蔡"), tags, 0, 1)
     encoded = KLUE.encode([sentence], WordPieceTokenizer(vocabulary, lowercase=False))
     inputs, label_ids, weights = encoded.batch(np.arange(1))
     tokens = [vocabulary.tokens[each] for each in inputs["input_ids"][0]]

@@ -12,15 +12,13 @@ from bert_keras.downstream.ner import features
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
 from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.models import BertFeatureTagger
-from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.downstream.ner.test_task import LABELS, TOKENIZER
+from tests.downstream.ner.test_task import SENTENCES as TWO_SENTENCES
 
-TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *"abcdef", "##a")))
 CONFIG = BertConfig(
     vocab_size=12, hidden_size=8, num_layers=4, num_heads=2, max_positions=16,
     hidden_dropout_rate=0.0, has_pooler=False,
 )  # fmt: skip
-LABELS = ("O", "B-x", "I-x")
 TASK = dataclasses.replace(
     NER_FEATURES_TASK, labels=LABELS, layers="weighted-sum-last-four", lstm_units=12, max_length=8
 )
@@ -35,10 +33,6 @@ def random_sentence(random: np.random.Generator) -> Sentence:
 RANDOM = np.random.default_rng(0)
 SENTENCES = [random_sentence(RANDOM) for _ in range(20)]
 ENCODED = TASK.encode(SENTENCES, TOKENIZER)
-TWO = [
-    Sentence(("aa", "b", "c"), ("B-x", "I-x", "O"), 1, 2),
-    Sentence(("d", "e"), ("O", "B-x"), 2, 7),
-]
 
 
 def new(task=TASK, seed=1):
@@ -84,7 +78,7 @@ def files(folder):
 
 
 def test_inputs_have_the_positions_of_the_words():
-    inputs, label_ids, weights = TASK.encode(TWO, TOKENIZER).batch(np.array([1, 0]))
+    inputs, label_ids, weights = TASK.encode(TWO_SENTENCES, TOKENIZER).batch(np.array([1, 0]))
     assert inputs["word_positions"].tolist() == [[1, 2, 0], [1, 3, 4]]
     assert label_ids.tolist() == [[0, 1, 0], [1, 2, 0]]
     assert weights.tolist() == [[1, 1, 0], [1, 1, 1]]

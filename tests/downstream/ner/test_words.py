@@ -25,10 +25,8 @@ def of_lengths(sentences: list[list[int]]) -> WordTokens:
 
 def test_words_are_tokenized_separately():
     """A word of U+FE0F alone has no tokens, because Google's tokenizer removes it."""
-    sentences = [
-        Sentence(("New", "yorker", "\ufe0f"), None, 0, 1),
-        Sentence(("\ufe0f", "!!", "?"), None, 0, 5),
-    ]
+    words = ("New", "yorker", "\ufe0f"), ("\ufe0f", "!!", "?")
+    sentences = [Sentence(each, None, 0, 1) for each in words]
     tokens = word_tokens(sentences, TOKENIZER)
     text = " ".join(VOCABULARY.tokens[token_id] for token_id in tokens.ids)
     assert text == "new york ##er [UNK] [UNK] ! ! [UNK]"

@@ -117,20 +117,16 @@ def test_questions_and_special_tokens_are_not_answers(ask, model_outputs):
 
 def test_spans_start_in_the_window_with_the_maximum_context(ask, model_outputs):
     questions = [ask("a b c d e f g h i j", question="who")]
-    sizes = {"max_length": 9, "stride": 3}  # abcde, defgh, ghij
-    windows, outputs = model_outputs(
-        questions, {(0, 8): 9, (1, 8): 1, (2, 18): 2}, {(0, 8): 9, (1, 8): 1, (2, 18): 2}, **sizes
-    )
+    logits, sizes = {(0, 8): 9, (1, 8): 1, (2, 18): 2}, {"max_length": 9, "stride": 3}
+    windows, outputs = model_outputs(questions, logits, logits, **sizes)  # abcde, defgh, ghij
     (prediction,) = predicted_answers(questions, windows, outputs, **LIMITS)
     assert [each.text for each in prediction.candidates[:2]] == ["j", "e"]
     assert prediction.candidates[1].start_logit == 1.0
 
 
 def test_each_candidate_has_a_different_text_and_a_probability(ask, model_outputs):
-    questions = [ask("a b a")]
-    windows, outputs = model_outputs(
-        questions, {(0, 0): 1, (0, 4): 3, (0, 2): 2}, {(0, 0): 1, (0, 4): 3, (0, 2): 2}
-    )
+    questions, logits = [ask("a b a")], {(0, 0): 1, (0, 4): 3, (0, 2): 2}
+    windows, outputs = model_outputs(questions, logits, logits)
     limits = {"num_best": 3, "max_answer_length": 1}
     (prediction,) = predicted_answers(questions, windows, outputs, **limits)
     found = [(each.text, each.start_logit, each.end_logit) for each in prediction.candidates]
@@ -143,13 +139,9 @@ def test_each_candidate_has_a_different_text_and_a_probability(ask, model_output
 
 def test_the_score_of_no_answer_is_the_minimum_over_windows(ask, model_outputs):
     questions = [ask("a b c d e f g h i j", question="who")]
-    windows, outputs = model_outputs(
-        questions,
-        {(0, "C"): 4, (1, "C"): 2, (2, "C"): 7, (0, 2): 1.5},
-        {(0, "C"): 4, (1, "C"): 3, (2, "C"): 7, (0, 2): 2},
-        max_length=9,
-        stride=3,
-    )
+    starts = {(0, "C"): 4, (1, "C"): 2, (2, "C"): 7, (0, 2): 1.5}
+    ends = starts | {(1, "C"): 3, (0, 2): 2}
+    windows, outputs = model_outputs(questions, starts, ends, max_length=9, stride=3)
     for threshold, text in ((1.5, "b"), (1.0, "")):
         (prediction,) = predicted_answers(
             questions, windows, outputs, **LIMITS, null_threshold=threshold
