@@ -113,8 +113,7 @@ def write_checkpoint(
     check(format != "keras-hub", "KerasHub reads the format huggingface; write that one")
     check_name(format, FORMATS, what="format")
     check(
-        not is_remote(folder),
-        f"{folder} is not on this machine; write a local folder and copy it",
+        not is_remote(folder), f"{folder} is not on this machine; write a local folder and copy it"
     )
     checkpoint.check_vocabulary()
     try:

@@ -129,12 +129,7 @@ def checkpoint_of(model: Any, preprocessor: Any = None) -> Checkpoint:
         positions = np.concatenate([zeros, tensors[POSITIONS].read()])
         tensors[POSITIONS] = _stored(positions, positions.shape)
         tensors[SEGMENTS] = _stored(zeros[:1], zeros[:1].shape)
-    return Checkpoint(
-        metadata=metadata,
-        tensors=tensors,
-        vocabulary=vocabulary,
-        notes=tuple(notes),
-    )
+    return Checkpoint(metadata=metadata, tensors=tensors, vocabulary=vocabulary, notes=tuple(notes))
 
 
 def _hub(family: Family) -> KerasHub:

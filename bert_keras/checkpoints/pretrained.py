@@ -141,11 +141,7 @@ def build_model(
 
 
 def _load_report(
-    checkpoint: Checkpoint,
-    shapes: dict[str, tuple[int, ...]],
-    *,
-    source: str,
-    new: Collection[str],
+    checkpoint: Checkpoint, shapes: dict[str, tuple[int, ...]], *, source: str, new: Collection[str]
 ) -> LoadReport:
     stored, parts = checkpoint.tensors, {*map(part, shapes)}
     if unknown := sorted({*new} - parts):

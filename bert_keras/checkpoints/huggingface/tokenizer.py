@@ -33,12 +33,7 @@ from bert_keras.text.fast_tokenizer import (
     rules_vocabulary,
     write_vocabulary,
 )
-from bert_keras.text.rules import (
-    byte_pair_rules,
-    kobert_rules,
-    unigram_rules,
-    xlm_roberta_rules,
-)
+from bert_keras.text.rules import byte_pair_rules, kobert_rules, unigram_rules, xlm_roberta_rules
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary, in_order_of_ids, seems_lowercase
 
