@@ -31,12 +31,8 @@ or not, or tfds:NAME. In text, a blank line or the end of a file ends a document
 Option = tuple[str, Any, str, str]
 FORMER_FLAGS = {"vocab": {"--model": "--model-type"}}
 REQUIRED = {"vocab": ["--output"], "build": ["--vocab", "--output"]}
-CORPUS: Option = (
-    "files",
-    str,
-    "CORPUS",
-    "files, folders, globs, or tfds:NAME (bert-tfrecords --help)",
-)
+CORPUS_FORMS = "files, folders, globs, or tfds:NAME (bert-tfrecords --help)"
+CORPUS: Option = ("files", str, "CORPUS", CORPUS_FORMS)
 RECORDS: tuple[Option, ...] = (
     ("files", str, "RECORDS", "a folder, or record files"),
     ("--vocab", str, "FILE", "vocabulary of the records (default: the file in their folder)"),

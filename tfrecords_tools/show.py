@@ -41,10 +41,8 @@ def record_texts(
                 text = record_text(record, vocabulary=vocabulary, labels=labels)
                 yield f"{printable(os.path.basename(file))}, record {first + row + 1}: {text}"
             num_preceding += size
-        check(
-            num_preceding >= start,
-            f"start is {start}, but the number of records is {num_preceding:,}",
-        )
+        found = f"start is {start}, but the number of records is {num_preceding:,}"
+        check(num_preceding >= start, found)
 
     legend = "{[MASK]=original} masked, {other=original} replaced, {original=original} kept"
     has_masks = common_schema(files).max_predictions > 0

@@ -146,10 +146,8 @@ def their_tensors(
 
 # Key of a JSON file of another format that holds the metadata for which it has no field.
 EXTRA_KEY = "bert_keras"
-_EXTRA_FIELDS = (
-    *("lowercase", "max_length", "shortens_first", "text_columns", "labels", "problem_type"),
-    "task",
-)
+_TEXT_FIELDS = ("lowercase", "max_length", "shortens_first", "text_columns")
+_EXTRA_FIELDS = (*_TEXT_FIELDS, "labels", "problem_type", "task")
 
 
 def extra_values(metadata: ModelMetadata) -> dict[str, Any]:

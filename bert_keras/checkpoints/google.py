@@ -56,10 +56,8 @@ HYPERPARAMETERS = {
 OPTIONAL = ("attention_probs_dropout_prob", "hidden_dropout_prob", "initializer_range")
 # Google's names of activations, and ours: modeling.py computes "gelu" with the tanh approximation.
 ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"}
-WRITTEN_ACTIVATIONS = {ours: name for name, ours in ACTIVATIONS.items()} | {
-    "gelu": "gelu",
-    "gelu_new": "gelu",
-}
+WRITTEN_ACTIVATIONS = {ours: name for name, ours in ACTIVATIONS.items()}
+WRITTEN_ACTIVATIONS |= {"gelu": "gelu", "gelu_new": "gelu"}
 LAYER_NORM_EPSILON = 1e-12  # the value in tf.contrib.layers.layer_norm, which modeling.py calls
 # Fields of our config that are stored under EXTRA_KEY if they differ from Google's values.
 CHANGED = ("activation", "layer_norm_epsilon")

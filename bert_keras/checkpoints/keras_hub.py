@@ -202,10 +202,8 @@ def _vocabulary(tokenizer: Any) -> tuple[Vocabulary, bool, list[str]]:
         is_prefixed = bool(values.get("add_prefix_space"))
         return rules_vocabulary(byte_pair_rules(model, prefixed=is_prefixed)), False, []
     for key, expected in {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}.items():
-        check(
-            values[key] == expected,
-            f"the tokenizer of KerasHub has {key}={values[key]!r}; expected {expected!r}",
-        )
+        found = f"the tokenizer of KerasHub has {key}={values[key]!r}"
+        check(values[key] == expected, f"{found}; expected {expected!r}")
     lowercase, strips, notes = values["lowercase"], values["strip_accents"], []
     if lowercase != strips:
         theirs, ours = ("strips", "keeps") if strips else ("keeps", "strips")

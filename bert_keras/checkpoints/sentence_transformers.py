@@ -131,11 +131,8 @@ def _embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingConfig:
         f"{folder / CONFIG}: pooling_mode is {modes} {' '.join(sorted(unknown))}; expected one or "
         f"more of {', '.join(TEXT_POOLINGS)}",
     )
-    read = [
-        _dense(each / CONFIG) if kind == DENSE else NormalizeModule()
-        for kind, each in others
-        if kind != DROPOUT
-    ]
+    others = [(kind, each) for kind, each in others if kind != DROPOUT]
+    read = [_dense(each / CONFIG) if kind == DENSE else NormalizeModule() for kind, each in others]
     settings = _settings(path)
     prompts = settings.get("prompts") or {}
     return EmbeddingConfig(

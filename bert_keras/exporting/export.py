@@ -151,6 +151,8 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         check("num_texts" in settings, f"a {metadata.model} takes no num_texts")
         settings["num_texts"] = num_texts
 
+    versions = {name: version(name) for name in _LIBRARIES}
+
     def write(path: StrPath, *, variant: type[Variant] | None = None) -> Path:
         loaded = load()
         return write_saved_model(
@@ -160,10 +162,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
             settings=settings,
             tokenizer=tokenizer,
             max_length=metadata.max_length,
-            metadata={
-                "card": metadata.to_dict(),
-                "versions": {name: version(name) for name in _LIBRARIES},
-            },
+            metadata={"card": metadata.to_dict(), "versions": versions},
         )
 
     if variant is None:

@@ -95,11 +95,8 @@ def checked_tensors(tensors: Signature, *, config: BertConfig, cls_id: int) -> S
 
     def from_tensors(**inputs):
         longest = tf.reduce_max([tf.shape(values)[-1] for values in inputs.values()])
-        limits = {
-            "input_ids": config.vocab_size,
-            "input_mask": 2,
-            "segment_ids": max(2, config.num_segments),
-        }
+        limits = {"input_ids": config.vocab_size, "input_mask": 2}
+        limits["segment_ids"] = max(2, config.num_segments)
         message = f"an input has more than {config.max_positions} positions"
         checks = [tf.debugging.Assert(longest <= config.max_positions, [message])]
         for name, limit in limits.items():

@@ -131,10 +131,8 @@ class BertSentenceEncoder(TextInputs, TaskModel):
             raise InputError(f"texts is the string {texts[:40]!r}; expected a list of strings")
         check(batch_size >= 1, f"batch_size is {batch_size}; expected at least 1")
         size = self.embedding_size
-        check(
-            dimensions is None or 1 <= dimensions <= size,
-            f"dimensions is {dimensions}; expected 1 to {size}",
-        )
+        is_possible = dimensions is None or 1 <= dimensions <= size
+        check(is_possible, f"dimensions is {dimensions}; expected 1 to {size}")
         prompt = self.embedding.prompt(prompt, name=prompt_name)
         forward, vectors_NE = self._forward, np.empty((len(texts), size), np.float32)
         is_silent = len(texts) <= NUM_SILENT

@@ -74,11 +74,8 @@ class TaskModel(GlobalBatchModel, Pretrained):
 def flat_rows(inputs: dict) -> dict:
     """Reshapes the arrays [B, C, T] of `inputs` to [B x C, T] for the encoder, drops the others."""
     length = ops.shape(inputs["input_ids"])[2]
-    return {
-        name: ops.reshape(array, (-1, length))
-        for name, array in inputs.items()
-        if len(array.shape) == 3
-    }
+    arrays = {name: array for name, array in inputs.items() if len(array.shape) == 3}
+    return {name: ops.reshape(array, (-1, length)) for name, array in arrays.items()}
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")

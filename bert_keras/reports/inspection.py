@@ -69,10 +69,8 @@ def _inputs(
         check(tokens, f"the text {text!r} contains no word; expected at least one")
     limit = min(MAX_TOKENS, metadata.max_length)
     length = sum(map(len, ids)) + vocabulary.num_specials(len(texts))
-    check(
-        length <= limit,
-        f"the text has {length} tokens, with [CLS] and [SEP]; shorten it to at most {limit}",
-    )
+    found = f"the text has {length} tokens, with [CLS] and [SEP]"
+    check(length <= limit, f"{found}; shorten it to at most {limit}")
     return pack(*([each] for each in ids), vocabulary=vocabulary, max_length=limit)
 
 

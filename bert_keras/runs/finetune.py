@@ -57,8 +57,7 @@ def divided(examples: Sequence) -> tuple[list, list]:
     pairs = [*zip(keys, examples, strict=True)]
     labels = {key: str(getattr(each, "label", "")) for key, each in pairs}
     check(
-        len(labels) > 1,
-        "the training file has one example or passage; expected more, or a dev file",
+        len(labels) > 1, "the training file has one example or text; expected more, or a dev file"
     )
     order = random.Random(DEV_SEED).sample([*labels], len(labels))
     order.sort(key=labels.__getitem__)

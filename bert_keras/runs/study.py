@@ -43,10 +43,8 @@ def study(
         seeds >= 1 and learning_rates,
         f"received {seeds} seeds and {len(learning_rates)} learning rates; expected at least 1",
     )
-    check(
-        not (output / RECIPE).exists(),
-        f"{output} contains a single run; choose another folder for a study",
-    )
+    is_run = (output / RECIPE).exists()
+    check(not is_run, f"{output} contains a single run; choose another folder for a study")
     planned = [
         dataclasses.replace(recipe, learning_rate=rate, seed=seed)
         for rate in dict.fromkeys(learning_rates)
@@ -120,10 +118,8 @@ def _write(output: Path, runs: list[dict], *, metric: str, num_planned: int) -> 
         ["run", *(name.replace("_", " ") for name in names)],
         [[run["folder"], *map(run["scores"].get, names)] for run in runs],
     )
-    sections = [
-        Section(heading=f"{metric} by learning rate", table=rate_table),
-        Section(heading="Runs", table=run_table),
-    ]
+    rates_section = Section(heading=f"{metric} by learning rate", table=rate_table)
+    sections = [rates_section, Section(heading="Runs", table=run_table)]
     Report(title=str(output), lead=lead, sections=sections).write(output)
     return "\n".join([f"{metric} on dev:", *rate_table.aligned(), *lead])
 

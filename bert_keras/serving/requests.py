@@ -144,10 +144,8 @@ def _read_rows(document: dict[str, Any], inputs: Mapping[str, str]) -> dict[str,
                 f"Failed to process element: {number} of 'instances' list. JSON object: "
                 f"{_shown(row)} keys must be equal to: {','.join(inputs)}"
             )
-    return {
-        name: _stacked([row[name] for row in rows], dtype, key=name)
-        for name, dtype in inputs.items()
-    }
+    columns = {name: [row[name] for row in rows] for name in inputs}
+    return {name: _stacked(columns[name], dtype, key=name) for name, dtype in inputs.items()}
 
 
 def _read_columns(columns: object, inputs: Mapping[str, str]) -> dict[str, np.ndarray]:

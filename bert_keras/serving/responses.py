@@ -43,10 +43,8 @@ def predictions(outputs: Mapping[str, np.ndarray], *, by_row: bool) -> dict[str,
         if array.ndim == 0:
             raise Refusal(f"Tensor name: {name} has no shape information ")
         if num_rows not in (None, len(array)):
-            raise Refusal(
-                f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: "
-                f"{num_rows}"
-            )
+            found = f"Tensor name: {name} has inconsistent batch size: {len(array)}"
+            raise Refusal(f"{found} expecting: {num_rows}")
         num_rows = len(array)
     columns = {name: json_values(name, array) for name, array in outputs.items()}
     if len(columns) == 1:

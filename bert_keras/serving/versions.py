@@ -37,11 +37,8 @@ def chosen_versions(
 
 
 def _selected(folder: Path, numbers: Sequence[int]) -> dict[int, Path]:
-    folders = {
-        int(child.name): child
-        for child in folder.iterdir()
-        if is_version(child.name) and child.is_dir()
-    }
+    children = (each for each in folder.iterdir() if is_version(each.name) and each.is_dir())
+    folders = {int(child.name): child for child in children}
     return {n: folders[n] for n in numbers or sorted(folders)[-1:] if n in folders}
 
 

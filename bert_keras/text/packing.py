@@ -166,11 +166,8 @@ def packing_features(
     sequence_ids = runs.repeated(spans.sequences, np.int32)
     position_ids = np.arange(num_rows * length, dtype=np.int32) - runs.repeated(starts, np.int32)
     position_ids[sequence_ids == 0] = 0
-    shape = (num_rows, length)
-    return {
-        "position_ids": position_ids.reshape(shape),
-        "sequence_ids": sequence_ids.reshape(shape),
-    }
+    features = {"position_ids": position_ids, "sequence_ids": sequence_ids}
+    return {name: values.reshape(num_rows, length) for name, values in features.items()}
 
 
 class _Runs(NamedTuple):

@@ -106,10 +106,8 @@ def _unigram_text(model: Unigram, steps: list[normalizers.Normalizer], specials:
 
 def unigram_steps(*, lowercase: bool, keeps_accents: bool) -> list[normalizers.Normalizer]:
     """Returns the normalization that ALBERT applies before that of SentencePiece."""
-    steps: list[normalizers.Normalizer] = [
-        normalizers.Replace("``", '"'),
-        normalizers.Replace("''", '"'),
-    ]
+    quotes = ("``", "''")
+    steps: list[normalizers.Normalizer] = [normalizers.Replace(each, '"') for each in quotes]
     if not keeps_accents:
         steps += [normalizers.NFKD(), normalizers.StripAccents()]
     return [*steps, normalizers.Lowercase()] if lowercase else steps

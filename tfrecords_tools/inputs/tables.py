@@ -127,7 +127,7 @@ def _builder_and_split(path: str) -> tuple[Any, str]:
     if match is None:
         raise InputError(f"{path} is not the name of a dataset; expected tfds:NAME?split=SPLIT")
     name, split = match.groups()
-    if _is_folder(name):
+    if is_remote(name) or os.path.isfile(os.path.join(name, "dataset_info.json")):
         builder = tfds.builder_from_directory(name)
     else:
         builder = tfds.builder(name, data_dir=os.environ.get("TFDS_DATA_DIR"))
@@ -137,12 +137,6 @@ def _builder_and_split(path: str) -> tuple[Any, str]:
         f"{path} is not prepared in {builder.data_dir}; prepare it with download_and_prepare(), or "
         "set TFDS_DATA_DIR to the folder that contains it",
     )
-    check(
-        split or len(splits) == 1,
-        f"{path} has the splits {', '.join(splits)}; name one: tfds:{name}?split=SPLIT",
-    )
+    found = f"{path} has the splits {', '.join(splits)}"
+    check(split or len(splits) == 1, f"{found}; name one: tfds:{name}?split=SPLIT")
     return builder, split or next(iter(splits))
-
-
-def _is_folder(name: str) -> bool:
-    return is_remote(name) or os.path.isfile(os.path.join(name, "dataset_info.json"))

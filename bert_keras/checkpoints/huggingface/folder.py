@@ -158,12 +158,10 @@ def weight_names(
     """Returns names in transformers by public names; unless `is_bare`, with `bert.` and so on."""
     prefix = "" if is_bare else f"{family.prefix or family.kind}."
     parts = ("encoder", "next_sentence", *MODELS[model].heads)
+    names = {**family.weight_names, **family.model_weight_names.get(model, {})}
     layers = {
         ours: prefix + theirs[1:] if theirs.startswith(".") else theirs
-        for ours, theirs in {
-            **family.weight_names,
-            **family.model_weight_names.get(model, {}),
-        }.items()
+        for ours, theirs in names.items()
         if ours.partition("/")[0] in parts
     }
     num_blocks = 1 if config.shares_layers else config.num_layers
@@ -210,10 +208,8 @@ def stored_weights(folder: Path) -> dict[str, StoredTensor]:
     shards = [file]
     if file.endswith(INDEX):
         shards = sorted({*json_object(folder / file)["weight_map"].values()})
-    check(
-        all(Path(shard).name == shard for shard in shards),
-        f"{folder / file} names files outside of its folder",
-    )
+    is_inside = all(Path(shard).name == shard for shard in shards)
+    check(is_inside, f"{folder / file} names files outside of its folder")
     read = _torch_tensors if file.startswith(TORCH) else stored_tensors
     return {name: tensor for shard in shards for name, tensor in read(folder / shard).items()}
 

@@ -176,21 +176,15 @@ def klue_ner_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Scores:
     """
     from sklearn.metrics import f1_score
 
-    flat = [
-        [tag for tags in sentences for tag in (OUTSIDE, *tags, OUTSIDE)]
-        for sentences in (gold, predicted)
-    ]
+    both = gold, predicted
+    flat = [[tag for tags in each for tag in (OUTSIDE, *tags, OUTSIDE)] for each in both]
     of_tags = f1_score(*flat, labels=list(KLUE_LABELS), average="macro", zero_division=1.0)
-    sets = (
-        [set(entities(strict_tags(tags))) for tags in sentences] for sentences in (gold, predicted)
-    )
+    sets = ([set(entities(strict_tags(tags))) for tags in each] for each in both)
     num_true, num_predicted, num_correct = entity_counts(zip(*sets, strict=True))
     kinds = {*num_true, *num_predicted}
     f1s = [2 * num_correct[kind] / (num_true[kind] + num_predicted[kind]) for kind in kinds]
-    return {
-        "character_macro_f1": float(of_tags),
-        "entity_macro_f1": sum(f1s) / len(f1s) if f1s else 0.0,
-    }
+    of_entities = sum(f1s) / len(f1s) if f1s else 0.0
+    return {"character_macro_f1": float(of_tags), "entity_macro_f1": of_entities}
 
 
 def strict_tags(tags: Sequence[str]) -> list[str]:

@@ -127,11 +127,8 @@ def stored_features(
         size = readable_size(4 * shape[0] * shape[1] * len(missing))
         print(f"stores features of {shape[0]:,} words, {size}, in {folder}", file=sys.stderr)
         with contextlib.ExitStack() as files:
-            partial_paths = [files.enter_context(atomic_file(paths[layer])) for layer in missing]
-            arrays = [
-                np.lib.format.open_memmap(path, "w+", np.float32, shape=shape)
-                for path in partial_paths
-            ]
+            new = [files.enter_context(atomic_file(paths[layer])) for layer in missing]
+            arrays = [np.lib.format.open_memmap(path, "w+", np.float32, shape) for path in new]
             _compute(encoder, words, layers=missing, arrays=arrays)
     return [np.load(path, "r") for path in paths.values()]
 

@@ -67,11 +67,8 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
             return read_conll(path, has_entities=self.has_entities)
         check(self.has_entities, f"{path} is of TFDS; {self.name} reads files: a word and its tag")
         rows = enumerate(tfds_rows(os.fspath(path)), start=1)
-        return [
-            Sentence(tuple(row["tokens"]), tuple(row["ner"]), 0, n)
-            for n, row in rows
-            if row["tokens"]
-        ]
+        words = ((tuple(row["tokens"]), tuple(row["ner"]), line) for line, row in rows)
+        return [Sentence(tokens, tags, 0, line) for tokens, tags, line in words if tokens]
 
     def read(self, path: StrPath, *, split: str = "train") -> list[Sentence]:
         sentences = self.sentences(path)

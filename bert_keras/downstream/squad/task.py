@@ -67,10 +67,8 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
 
     @property
     def file_names(self) -> FileNames:
-        return {
-            split: (f"{split}-v{self.version}.json", f"{split}.json")
-            for split in ("train", "dev", "test")
-        }
+        splits = ("train", "dev", "test")
+        return {each: (f"{each}-v{self.version}.json", f"{each}.json") for each in splits}
 
     def read(self, path: StrPath, *, split: str = "train") -> list[Question]:
         """Reads questions; those of "train" that have no answer at its position are skipped."""
@@ -156,7 +154,5 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
             write_text(path.with_name(name), json.dumps(values, indent=4) + "\n")
 
 
-SQUAD_TASKS = {
-    "squad1": SquadTask(name="squad1", version="1.1"),
-    "squad2": SquadTask(name="squad2", version="2.0"),
-}
+_VERSIONS = {"squad1": "1.1", "squad2": "2.0"}
+SQUAD_TASKS = {name: SquadTask(name=name, version=each) for name, each in _VERSIONS.items()}
