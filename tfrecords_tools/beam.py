@@ -315,10 +315,8 @@ def write_shard(
 def _finish(
     job: Job, plan: Plan, shards: Sequence[tuple[ShardKey, dict]], inputs: Sequence[dict]
 ) -> None:
-    """Writes the manifest and gives all files their final names, the manifest last.
-
-    A runner may repeat the step: files that have their names are kept.
-    """
+    """Writes the manifest and gives all files their final names, the manifest last."""
+    # A runner may repeat the step: files that have their names are kept.
     system, folder = file_system(job.output)
     partial = file_system(job.partial)[1]
     if not system.exists(partial):

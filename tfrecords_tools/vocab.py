@@ -325,10 +325,8 @@ def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vo
 
 
 def _shuffled_lines(words: Mapping[str, int]) -> Iterator[str]:
-    """Yields lines of shuffled words: SentencePiece needs quadratic time for a repeated word.
-
-    If the words have more than `MAX_CHARACTERS`, each occurs a fraction of its count, but once.
-    """
+    """Yields lines of shuffled words: SentencePiece needs quadratic time for a repeated word."""
+    # If the words have more than `MAX_CHARACTERS`, each occurs a fraction of its count, but once.
     size = sum((len(word) + 1) * count for word, count in words.items())
     rate = min(1.0, MAX_CHARACTERS / max(size, 1))
     shuffled = [word for word in sorted(words) for _ in range(max(1, round(words[word] * rate)))]

@@ -96,10 +96,8 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
 
 
 def _modules(path: Path) -> list[tuple[str, Path]]:
-    """Returns the class and the folder of each module in modules.json.
-
-    A class of another library keeps its full name, which no module here has.
-    """
+    """Returns the class and the folder of each module in modules.json."""
+    # A class of another library keeps its full name, which no module here has.
     try:
         listed = json.loads((path / MODULES).read_text(encoding="utf-8"))
         modules = [(each["type"], path / each["path"]) for each in listed]

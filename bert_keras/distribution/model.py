@@ -113,12 +113,10 @@ class GlobalBatchModel(keras.Model):
         }
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        """Builds losses, metrics and optimizer before the first step, for batches of 0.
-
-        Replaces a private method of Keras 3.15, which under a strategy of tf.distribute reads a
-        batch first. This changes the order of shuffled data, and fails with several workers. On one
-        device it leaves them to the first step, which is then traced twice.
-        """
+        """Builds losses, metrics and optimizer before the first step, for batches of 0."""
+        # Replaces a private method of Keras 3.15, which under a strategy of tf.distribute reads a
+        # batch first. This changes the order of shuffled data, and fails with several workers. On
+        # one device it leaves them to the first step, which is then traced twice.
         import tensorflow as tf
 
         if iterator is not None:

@@ -103,10 +103,8 @@ def named_strategy(name: str = "auto"):
 
 
 def _multiworker():
-    """Returns the strategy for several workers, with which Keras 3.15 can train.
-
-    `fit` reduces scalar logs along their first axis (keras-team/keras, issue 20585).
-    """
+    """Returns the strategy for several workers, with which Keras 3.15 can train."""
+    # `fit` reduces scalar logs along their first axis (keras-team/keras, issue 20585).
     import tensorflow as tf
 
     class Workers(tf.distribute.MultiWorkerMirroredStrategy):

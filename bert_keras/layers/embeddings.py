@@ -109,11 +109,8 @@ class BertEmbeddings(BertLayer):
         return self.dropout(self.norm(sum_BTE), training=training)
 
     def _segments(self, segment_ids):
-        """Returns the segment embeddings of all tokens, [B, T, E] or, if all are equal, [E].
-
-        Not a gather if there are two: its gradient would add all tokens of a batch to two rows, one
-        after another.
-        """
+        """Returns the segment embeddings of all tokens, [B, T, E] or, if all are equal, [E]."""
+        # No gather if there are two: its gradient would add all tokens to two rows, one by one.
         table = self.segment_table
         if self.num_segments == 1:
             return table[0]

@@ -271,10 +271,8 @@ class MaskedLMHead(BertLayer):
 
 @ops.custom_gradient
 def _scores(masked_XE, table_VE):
-    """Returns the product of each state with each row of the table.
-
-    The default gradient would be that of the transposed table, to be transposed again.
-    """
+    """Returns the product of each state with each row of the table."""
+    # The default gradient would be that of the transposed table, to be transposed again.
 
     def gradients(grad_XV):
         return ops.matmul(grad_XV, table_VE), ops.matmul(ops.transpose(grad_XV), masked_XE)

@@ -58,11 +58,9 @@ def activate(x, *, activation: str, training: bool = False):
 
 @ops.custom_gradient
 def _gelu(x):
-    """Computes GELU, with a gradient of fewer passes over memory than that of `ops.gelu`.
-
-    With u = -x / sqrt(2), gelu(x) is x erfc(u) / 2, and its derivative is
-    erfc(u) / 2 - u exp(-u^2) / sqrt(pi).
-    """
+    """Computes GELU, with a gradient of fewer passes over memory than that of `ops.gelu`."""
+    # With u = -x / sqrt(2), gelu(x) is x erfc(u) / 2, and its derivative is
+    # erfc(u) / 2 - u exp(-u^2) / sqrt(pi).
     u = x * -math.sqrt(0.5)
     probability = 0.5 * ops.erfc(u)
 

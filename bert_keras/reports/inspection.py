@@ -75,11 +75,9 @@ def _inputs(
 
 
 def _attention(encoder: BertEncoder, inputs: dict[str, np.ndarray], vocabulary: Vocabulary) -> dict:
-    """Computes the attention probabilities of every layer and head.
-
-    The `weights` are base64 of uint16 [L, N, T, T] in `STEPS`: the probability with which the row's
-    token attends to the column's token.
-    """
+    """Computes the attention probabilities of every layer and head."""
+    # The `weights` are base64 of uint16 [L, N, T, T] in `STEPS`: the probability with which the
+    # row's token attends to the column's token.
     attentions = encoder.states(inputs).attentions
     weights_LNTT = np.stack([ops.convert_to_numpy(layer)[0] for layer in attentions])
     steps = np.round(weights_LNTT * STEPS).astype("<u2")

@@ -249,11 +249,7 @@ class TaskRun:
         )
 
     def _new_parts(self) -> set[str]:
-        """Returns the parts that get fresh weights.
-
-        These are the parts that the checkpoint lacks, and the heads if it was trained on another
-        task or other labels.
-        """
+        """Returns the parts that get fresh weights: absent ones, heads of other tasks or labels."""
         metadata, checkpoint = self.metadata, self.checkpoint
         heads = MODELS[metadata.model].heads
         new = {*missing_parts(checkpoint, heads=heads, metadata=metadata)}

@@ -152,12 +152,10 @@ def _row_shapes(signature: Any) -> dict[str, list[int]]:
 
 
 def _session_config():
-    """Returns a session configuration that shortens loading.
-
-    TensorFlow's graph optimizers run once instead of twice, which saves a third of the loading
-    time. The disabled optimizers change no node of an encoder's graph on a CPU and took a third of
-    the remaining time. No run became slower (tiny and base encoders, 1x128 to 8x24 tokens).
-    """
+    """Returns a session configuration that shortens loading."""
+    # TensorFlow's graph optimizers run once instead of twice, which saves a third of the loading
+    # time. The disabled optimizers change no node of an encoder's graph on a CPU and took a third
+    # of the remaining time. No run became slower (tiny and base encoders, 1x128 to 8x24 tokens).
     from tensorflow.core.protobuf.config_pb2 import ConfigProto, GraphOptions
     from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 

@@ -71,11 +71,9 @@ def kobert_rules(model) -> str:
 
 
 def _with_divided_commas(model) -> Unigram:
-    """Returns the tokens, with EXCLUDED_SCORE for those that end in a digit and a comma.
-
-    The tokenizers of ALBERT (tokenization.py of Lan et al.) and XLNet separate a comma from the
-    digit before it. With this score, such a token is never chosen.
-    """
+    """Returns the tokens, with EXCLUDED_SCORE for those that end in a digit and a comma."""
+    # The tokenizers of ALBERT (tokenization.py of Lan et al.) and XLNet separate a comma from the
+    # digit before it. With this score, such a token is never chosen.
     tokens = [(each.piece, each.score + _comma_score(each.piece)) for each in model.pieces]
     return Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False)
 

@@ -189,17 +189,13 @@ class WordPieceTokenizer(TextTokenizer):
         return result
 
     def _with_sigmas(self, text: str) -> str:
-        """Lower-cases capital sigmas, whose small form depends on the word around them.
-
-        `tokenizers` lower-cases each character by itself.
-        """
+        """Lower-cases capital sigmas, whose small form depends on the word around them."""
+        # `tokenizers` lower-cases each character by itself.
         return with_small_sigmas(text) if self.lowercase and "Σ" in text else text
 
     def _ids_of_words(self, words: Sequence[str]) -> list[list[int]]:
-        """Same as `ids_batch`, but faster for words of ASCII letters and digits.
-
-        These words need no normalization except lower-casing.
-        """
+        """Same as `ids_batch`, but faster for words of ASCII letters and digits."""
+        # These words need no normalization except lower-casing.
         ids, model = self.vocabulary.ids, self._tokenizer.model
 
         def word_ids(word: str) -> list[int]:

@@ -82,10 +82,8 @@ def ranges_of(store: TokenStore, unit_documents: Iterable[int]) -> Iterator[Rang
 
 
 def _ranges(store: TokenStore, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yields (first, last, start, end) of ranges of up to about `SENTENCES_PER_RANGE` sentences.
-
-    A longer document has ranges of its own.
-    """
+    """Yields (first, last, start, end) of ranges of up to about `SENTENCES_PER_RANGE` sentences."""
+    # A longer document has ranges of its own.
     range_start = None
     starts = store.documents(first, last)
     for number, (start, end) in enumerate(pairwise(starts), first):

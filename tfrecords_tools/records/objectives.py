@@ -147,8 +147,6 @@ RECORD_OBJECTIVES = {
 
 
 def _end_of_text(bounds: list[int], first: int, length: int) -> int:
-    """Returns the index after the sentences from `first` on that reach `length` tokens.
-
-    If the document is shorter, it is the index after its last sentence.
-    """
+    """Returns the index after the sentences from `first` on that reach `length` tokens."""
+    # If the document is shorter, it is the index after its last sentence.
     return min(bisect_left(bounds, bounds[first] + length, lo=first + 1), len(bounds) - 1)

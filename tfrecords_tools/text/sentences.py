@@ -97,10 +97,8 @@ def _korean_sentences(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, s
 
 
 def _quoted_lengths(text: str, language: str) -> list[int]:
-    """Returns the lengths of sentences regardless of quotation marks.
-
-    None begins in lower case: words such as "he said" often follow a quotation.
-    """
+    """Returns the lengths of sentences regardless of quotation marks."""
+    # None begins in lower case: words such as "he said" often follow a quotation.
     lengths, start, end = [], 0, 0
     for part in segment(language, _QUOTATION_MARK.sub(" ", text)):
         end += len(part)

@@ -176,10 +176,8 @@ def is_transposed(name: str) -> bool:
 def _model_of(
     weights: Mapping[str, StoredTensor], named_model: str, family: Family, config: BertConfig
 ) -> str:
-    """Returns the model class whose heads are among the weights.
-
-    bert-base-uncased has two heads, and its config.json names the class with one of them.
-    """
+    """Returns the model class whose heads are among the weights."""
+    # bert-base-uncased has two heads, and its config.json names the class with one of them.
     found = [
         model
         for name, model in HEADS.items()

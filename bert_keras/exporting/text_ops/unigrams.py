@@ -189,11 +189,9 @@ def _best_lengths(words: tf.RaggedTensor, scores_XL: tf.Tensor) -> tf.Tensor:
 
 
 def _tokens_ending(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns the tokens that can end at each of X letters, one for each of L lengths.
-
-    These are the scores, float64 [X,L], -inf where no token exists, the ids, int32 [X,L], and the
-    lengths, int64 [L]. The longest comes first: of equal total scores, the first is chosen.
-    """
+    """Returns the tokens that can end at each of X letters, one for each of L lengths."""
+    # These are the scores, float64 [X,L], -inf where no token exists, the ids, int32 [X,L], and the
+    # lengths, int64 [L]. The longest comes first: of equal total scores, the first is chosen.
     letters, word_ends = words.values, tf.gather(words.row_splits[1:], words.value_rowids())
     num_remaining = word_ends - tf.range(tf.size(letters, tf.int64))
     states, scores, tokens = tf.zeros_like(letters), [], []
