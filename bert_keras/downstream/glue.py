@@ -41,8 +41,10 @@ class GlueRow:
     texts: Mapping[str, str]
     # The labels in data files and prediction files, in the order of the processors of
     # google-research/bert and Hugging Face. A regression task has its column as the only label.
-    labels: tuple[str, ...]
-    scores: tuple[str, ...]  # names in SCORES; the first chooses the best checkpoint
+    labels: tuple[str, ...] = ("0", "1")
+    scores: tuple[str, ...] = (
+        "accuracy",
+    )  # names in SCORES; the first chooses the best checkpoint
     # The prediction files in the zip of GLUE's server, with the number of predictions in each.
     num_test_rows: Mapping[str, int] = field(default_factory=dict)
     label_column: str = "label"
@@ -61,7 +63,6 @@ ROWS: dict[str, GlueRow] = {
     "cola": GlueRow(
         folder="CoLA",
         texts={"sentence": "sentence"},
-        labels=("0", "1"),
         builder_labels=("unacceptable", "acceptable"),
         scores=("matthews", "accuracy"),
         headerless=("source", "label", "mark", "sentence"),
@@ -70,16 +71,13 @@ ROWS: dict[str, GlueRow] = {
     "sst2": GlueRow(
         folder="SST-2",
         texts={"sentence": "sentence"},
-        labels=("0", "1"),
         builder_labels=("negative", "positive"),
-        scores=("accuracy",),
         num_test_rows={"SST-2.tsv": 1_821},
     ),
     "mrpc": GlueRow(
         folder="MRPC",
         texts={"sentence1": "#1 String", "sentence2": "#2 String"},
         label_column="Quality",
-        labels=("0", "1"),
         builder_labels=("not_equivalent", "equivalent"),
         scores=("accuracy_and_f1", "accuracy", "f1"),
         num_test_rows={"MRPC.tsv": 1_725},
@@ -98,7 +96,6 @@ ROWS: dict[str, GlueRow] = {
         folder="QQP",
         texts={"question1": "question1", "question2": "question2"},
         label_column="is_duplicate",
-        labels=("0", "1"),
         builder_labels=("not_duplicate", "duplicate"),
         scores=("accuracy_and_f1", "accuracy", "f1"),
         num_test_rows={"QQP.tsv": 390_965},
@@ -109,7 +106,6 @@ ROWS: dict[str, GlueRow] = {
         texts={"premise": "sentence1", "hypothesis": "sentence2"},
         label_column="gold_label",
         labels=("contradiction", "entailment", "neutral"),
-        scores=("accuracy",),
         files=MNLI_FILES,
         num_test_rows={"MNLI-m.tsv": 9_796, "MNLI-mm.tsv": 9_847, "AX.tsv": 1_104},
     ),
@@ -117,22 +113,13 @@ ROWS: dict[str, GlueRow] = {
         folder="QNLI",
         texts={"question": "question", "sentence": "sentence"},
         labels=ENTAILED,
-        scores=("accuracy",),
         num_test_rows={"QNLI.tsv": 5_463},
     ),
-    "rte": GlueRow(
-        folder="RTE",
-        texts=PAIR,
-        labels=ENTAILED,
-        scores=("accuracy",),
-        num_test_rows={"RTE.tsv": 3_000},
-    ),
+    "rte": GlueRow(folder="RTE", texts=PAIR, labels=ENTAILED, num_test_rows={"RTE.tsv": 3_000}),
     "wnli": GlueRow(
         folder="WNLI",
         texts=PAIR,
-        labels=("0", "1"),
         builder_labels=("not_entailment", "entailment"),
-        scores=("accuracy",),
         num_test_rows={"WNLI.tsv": 146},
     ),
 }

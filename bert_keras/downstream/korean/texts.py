@@ -8,6 +8,7 @@ def klue_files(name: str, *, suffix: str = ".json") -> dict[str, str]:
     return {split: f"{name}-v1.1_{split}{suffix}" for split in ("train", "dev", "test")}
 
 
+KORNLI_FILES = {"train": "multinli.train", "dev": "xnli.dev", "test": "xnli.test"}
 # Files, labels and scores of KLUE are those of KLUE-benchmark/KLUE-baseline (klue_baseline/data,
 # metrics/functional.py), with scores as fractions of 1. Files of KorNLI and KorSTS are those of
 # kakaobrain/kor-nlu-datasets; files of NSMC, and the scores of all three, are those of
@@ -34,14 +35,11 @@ ROWS: dict[str, GlueRow] = {
         texts={"premise": "premise", "hypothesis": "hypothesis"},
         label_column="gold_label",
         labels=("entailment", "contradiction", "neutral"),
-        scores=("accuracy",),
         files=klue_files("klue-nli"),
     ),
     "nsmc": GlueRow(  # it has no dev split, and is scored on the test file
         folder="nsmc",
         texts={"document": "document"},
-        labels=("0", "1"),
-        scores=("accuracy",),
         files={"train": "ratings_train.txt", "dev": "ratings_test.txt", "test": "ratings_test.txt"},
     ),
     "kornli": GlueRow(  # trained on the translation of MNLI alone
@@ -49,12 +47,7 @@ ROWS: dict[str, GlueRow] = {
         texts={"premise": "sentence1", "hypothesis": "sentence2"},
         label_column="gold_label",
         labels=("contradiction", "entailment", "neutral"),
-        scores=("accuracy",),
-        files={
-            "train": "multinli.train.ko.tsv",
-            "dev": "xnli.dev.ko.tsv",
-            "test": "xnli.test.ko.tsv",
-        },
+        files={split: f"{name}.ko.tsv" for split, name in KORNLI_FILES.items()},
     ),
     "korsts": GlueRow(
         folder="KorSTS",
