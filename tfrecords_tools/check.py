@@ -131,10 +131,8 @@ def _problems(features: Features, vocabulary: Vocabulary) -> Iterator[Problem]:
     is_real = np.arange(ids.shape[1]) < mask.sum(axis=1, keepdims=True)
     yield "input_mask is not ones and then zeros", mask != is_real
     yield "a segment is neither 0 nor 1", (segments != 0) & (segments != 1)
-    yield (
-        "the sequence does not start with [CLS]; is this the right vocabulary?",
-        ids[:, :1] != vocabulary.cls_id,
-    )
+    without_cls = "the sequence does not start with [CLS]; is this the right vocabulary?"
+    yield without_cls, ids[:, :1] != vocabulary.cls_id
     if WEIGHTS_FEATURE in features:
         labels = features["masked_lm_ids"]
         yield outside, (labels < 0) | (labels >= size)

@@ -23,13 +23,10 @@ def is_tfds(path: StrPath) -> bool:
 
 def tfds_files(data: StrPath) -> dict[str, str]:
     """Returns the path `tfds:NAME:SPLIT` of each split of `tfds:NAME` or `tfds:FOLDER`."""
-    existing = _builder(os.fspath(data).removeprefix(PREFIX)).info.splits
-    return {
-        split: f"{os.fspath(data)}:{name}"
-        for split, names in _SPLITS.items()
-        for name in names
-        if name in existing
-    }
+    data = os.fspath(data)
+    existing = _builder(data.removeprefix(PREFIX)).info.splits
+    names = ((split, name) for split, names in _SPLITS.items() for name in names)
+    return {split: f"{data}:{name}" for split, name in names if name in existing}
 
 
 def tfds_rows(path: str) -> Iterator[dict[str, Any]]:

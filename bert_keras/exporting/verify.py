@@ -37,10 +37,8 @@ def run_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]) ->
 def run_requests(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
     """Same as `run_in_fresh_process`, but runs in this process."""
     with loaded(folder) as run:
-        return [
-            {name: array.tolist() for name, array in to_arrays(run(request)).items()}
-            for request in requests
-        ]
+        outputs = [to_arrays(run(request)) for request in requests]
+    return [{name: array.tolist() for name, array in each.items()} for each in outputs]
 
 
 @contextlib.contextmanager

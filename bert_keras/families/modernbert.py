@@ -37,15 +37,11 @@ def _read_values(values: Mapping[str, Any]) -> dict[str, Any]:
 def _rotary_base(values: Mapping[str, Any], kind: str) -> float | None:
     """Returns the base in global or local blocks; None in the local ones means that of global."""
     key, default = _BASES[kind]
-    parameters = {
-        **(values.get("rope_scaling") or {}),
-        **((values.get("rope_parameters") or {}).get(kind) or {}),
-    }
+    of_kind = (values.get("rope_parameters") or {}).get(kind) or {}
+    parameters = {**(values.get("rope_scaling") or {}), **of_kind}
     rope_type = parameters.get("rope_type", parameters.get("type", "default"))
-    check(
-        rope_type == "default",
-        f"config.json: the rope_type of {kind} is {rope_type!r}; expected 'default'",
-    )
+    found = f"config.json: the rope_type of {kind} is {rope_type!r}"
+    check(rope_type == "default", f"{found}; expected 'default'")
     return parameters.get("rope_theta", values.get(key, default))
 
 

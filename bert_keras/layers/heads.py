@@ -31,12 +31,8 @@ class Pooler(keras.layers.Dense):
         self.layer_norm_epsilon = layer_norm_epsilon
         self.norm = None
         if layer_norm_epsilon:
-            self.norm = LayerNorm(
-                epsilon=layer_norm_epsilon,
-                center=self.use_bias,
-                dtype=self.dtype_policy,
-                name="norm",
-            )
+            options = {"center": self.use_bias, "dtype": self.dtype_policy, "name": "norm"}
+            self.norm = LayerNorm(epsilon=layer_norm_epsilon, **options)
 
     def build(self, input_shape):  # as Dense names it
         super().build(input_shape)

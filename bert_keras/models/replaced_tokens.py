@@ -130,10 +130,8 @@ class BertReplacedTokenPretrainer(TaskModel):
         encoded = self.encoder(inputs | {"input_ids": input_ids}, training=training)
         logits_BT = self.replaced_token(encoded["sequence_output"])
         is_replaced_BT = ops.cast(drawn_BT != original_BT, logits_BT.dtype)
-        return {
-            "masked_lm": logits_BPV,
-            "replaced_token": ops.stack([logits_BT, is_replaced_BT], axis=-1),
-        }
+        replaced_BT2 = ops.stack([logits_BT, is_replaced_BT], axis=-1)
+        return {"masked_lm": logits_BPV, "replaced_token": replaced_BT2}
 
     def new_metadata(self):
         task = {"generator_size": self.generator_size}

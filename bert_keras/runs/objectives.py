@@ -133,10 +133,8 @@ def evaluate_pretrainer(
     and accuracies, with the number of predictions and examples.
     """
     losses, metrics = objective.losses(), objective.metrics()
-    means = {
-        name: keras.metrics.MeanMetricWrapper(global_loss(loss).call, name="mean")
-        for name, loss in losses.items()
-    }
+    functions = {name: global_loss(loss).call for name, loss in losses.items()}
+    means = {n: keras.metrics.MeanMetricWrapper(f, name="mean") for n, f in functions.items()}
     scored = _Scored(model)
     scored.compile(
         loss=losses, weighted_metrics={name: [means[name], *metrics[name]] for name in losses}

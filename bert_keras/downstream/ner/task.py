@@ -113,11 +113,8 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         self, examples: Sentences, encoded: TaggedWords, outputs: Outputs
     ) -> list[Tags]:
         """Returns the most probable tag of each word, whether or not it fits the preceding tag."""
-        tags = [
-            self.labels[label_id]
-            for row, output in enumerate(outputs)
-            for label_id in output[encoded.columns(row)].argmax(axis=-1)
-        ]
+        rows = (output[encoded.columns(row)] for row, output in enumerate(outputs))
+        tags = [self.labels[label_id] for row in rows for label_id in row.argmax(axis=-1)]
         return [tuple(tags[a:b]) for a, b in pairwise(encoded.tokens.word_bounds)]
 
     def score(self, examples: Sentences, predictions: Sequence[Tags]) -> Scores:

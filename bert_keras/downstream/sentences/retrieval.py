@@ -165,16 +165,10 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
         """
         relevant = relevant_passages(examples)
         found = dict(zip((each.query for each in examples), predictions, strict=True))
-        scores = ranking_scores(
-            [relevant[query] for query in found],
-            [ranking.passages for ranking in found.values()],
-            cutoff=self.cutoff,
-        )
-        triplets = [
-            ranking.example_cosines[0] > each
-            for ranking in predictions
-            for each in ranking.example_cosines[1:]
-        ]
+        passages = [ranking.passages for ranking in found.values()]
+        scores = ranking_scores([relevant[query] for query in found], passages, cutoff=self.cutoff)
+        cosines = (ranking.example_cosines for ranking in predictions)
+        triplets = [own > other for own, *others in cosines for other in others]
         return scores | ({"triplet_accuracy": float(np.mean(triplets))} if triplets else {})
 
     def write_predictions(

@@ -64,11 +64,8 @@ def classifier_outputs(
         else:
             probabilities = tf.nn.softmax(logits)
             label = tf.gather(names, tf.argmax(probabilities, axis=1))
-        return {
-            "label": label,
-            "labels": tf.tile(names[None], tf.stack([num_texts, 1])),
-            "probabilities": probabilities,
-        }
+        all_names = tf.tile(names[None], tf.stack([num_texts, 1]))
+        return {"label": label, "labels": all_names, "probabilities": probabilities}
 
     return outputs_of
 

@@ -39,11 +39,8 @@ def served_masked_lm(model: keras.Model, reader: MaskedTextToInputs) -> Servable
             outputs["is_next_probability"] = tf.nn.softmax(logits["next_sentence"])[:, 0]
         return outputs
 
-    tensors = traced(
-        from_tensors,
-        **tensor_specs(rank=2),
-        masked_lm_positions=tf.TensorSpec([None, None], tf.int32, "masked_lm_positions"),
-    )
+    positions = tf.TensorSpec([None, None], tf.int32, "masked_lm_positions")
+    tensors = traced(from_tensors, **tensor_specs(rank=2), masked_lm_positions=positions)
 
     def from_text(text):
         inputs = reader(text)

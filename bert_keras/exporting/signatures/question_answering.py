@@ -56,10 +56,8 @@ def served_question_answering(
 
     def from_tensors(**inputs):
         logits, is_real_BT = model(inputs, training=False), inputs["input_mask"] > 0
-        return {
-            f"{end}_logits": tf.where(is_real_BT, logits[end], tf.float32.min)
-            for end in ("start", "end")
-        }
+        ends = ("start", "end")
+        return {f"{end}_logits": tf.where(is_real_BT, logits[end], tf.float32.min) for end in ends}
 
     tensors = traced(from_tensors, **tensor_specs(rank=2))
 
@@ -83,11 +81,8 @@ def served_question_answering(
             "no_answer_score": tf.cast(best.null_scores, tf.float32),
         }
 
-    signatures = {
-        "serving_default": traced(from_text, **text_specs(["question", "context"])),
-        "tensors": tensors,
-    }
-    return ServableModel(signatures, from_tensors)
+    from_texts = traced(from_text, **text_specs(["question", "context"]))
+    return ServableModel({"serving_default": from_texts, "tensors": tensors}, from_tensors)
 
 
 def passages_of(
@@ -121,12 +116,8 @@ def window_rows(texts: TextRows, *, limit: int, stride: int) -> tuple[TextRows, 
     offsets = indices.values * of_windows(step)
     *first_starts, starts = map(of_windows, texts.starts)
     last_lengths = tf.minimum(of_windows(length) - offsets, of_windows(size))
-    rows = TextRows(
-        texts.values,
-        [*first_starts, starts + offsets],
-        [*map(of_windows, first_lengths), last_lengths],
-    )
-    return rows, row_ids
+    lengths = [*map(of_windows, first_lengths), last_lengths]
+    return TextRows(texts.values, [*first_starts, starts + offsets], lengths), row_ids
 
 
 def best_spans(

@@ -61,11 +61,9 @@ def served_token_labels(
 
         def most_probable(**inputs):
             outputs = tensors(**inputs)
-            best = tf.reduce_max(outputs["probabilities"], axis=-1)
-            return {
-                "label_ids": tf.reshape(outputs["label_ids"], [-1]),
-                "probabilities": tf.reshape(best, [-1]),
-            }
+            outputs["probabilities"] = tf.reduce_max(outputs["probabilities"], axis=-1)
+            names = ("label_ids", "probabilities")
+            return {name: tf.reshape(outputs[name], [-1]) for name in names}
 
         predictions = in_batches(inputs, most_probable)
         length = tf.shape(inputs["input_ids"], tf.int64)[1]

@@ -91,13 +91,11 @@ def export_variant(
         models = {n: open_models.enter_context(opened(path)) for n, path in folders.items()}
         times = seconds(models, task=task, encoded=scored.encoded)
         figures = {
-            name: {
-                "num_bytes": _num_bytes(folders[name]),
-                "seconds": times[name],
-                "score": score(run, scored),
-            }
-            for name, run in models.items()
+            name: {"num_bytes": _num_bytes(path), "seconds": times[name]}
+            for name, path in folders.items()
         }
+        for name, run in models.items():
+            figures[name]["score"] = score(run, scored)
         _compare(figures, metric=task.metric, max_score_drop=max_score_drop)
         num_examples = len(scored.examples)
         measurements = {

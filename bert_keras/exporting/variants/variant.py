@@ -143,12 +143,8 @@ class Bfloat16(Float16):
     def __call__(self, inputs, training=False):
         blocks = self.model.encoder.blocks
         # In a post-norm block, the second LayerNorm computes the output of the encoder.
-        layers = [
-            layer
-            for block in blocks
-            for layer in block._flatten_layers()
-            if layer is not block.feed_forward_norm
-        ]
+        norms = [block.feed_forward_norm for block in blocks]
+        layers = [each for block in blocks for each in block._flatten_layers() if each not in norms]
         # The products of attention have rounded the scores, and oneDNN's softmax of bfloat16
         # computes in float32, so float32 scores are not more exact.
         attentions = [block.attention for block in blocks]
