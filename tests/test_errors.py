@@ -81,15 +81,9 @@ def test_a_stdout_that_cannot_be_written_is_reported_in_one_line(open_stdout, me
         "import sys; from bert_keras.errors import run_command\n"
         f"sys.exit(run_command('prog', lambda: [print('a line') for _ in range({lines})]))"
     )
-    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
-    stdout = open_stdout()
-    process = subprocess.run(
-        [sys.executable, "-c", program],
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
+    command, stdout = [sys.executable, "-c", program], open_stdout()
+    options = {"stderr": subprocess.PIPE, "env": {**os.environ, "PYTHONUNBUFFERED": ""}}
+    process = subprocess.run(command, stdout=stdout, text=True, **options)
     os.close(stdout)
     assert process.returncode == 2
     assert len(process.stderr.splitlines()) == 1

@@ -183,10 +183,7 @@ MISTAKES = {
     "destination that is fixed": ("convert no-config .", "name a new folder"),
     "remote source": ("convert gs://bucket/model new", "gs://bucket/model"),
     "file as a source": ("convert train.tsv new", "train.tsv"),
-    "name of a part": (
-        "convert classifier new --model-class BertMaskLM",
-        "did you mean 'BertMaskedLM'",
-    ),
+    "name of a part": ("convert classifier new --model-class BertMaskLM", "mean 'BertMaskedLM'"),
     "part of a model": ("convert classifier new --model-class BertMaskedLM", "BertMaskedLM"),
     "format without a part": ("convert electra new --format google", "google"),
     "layers": ("convert classifier new --layers 3", "3"),
@@ -196,10 +193,7 @@ MISTAKES = {
     "name of a model": ("export classifier a/b --output new", "a/b"),
     "version": (EXPORT + " --model-version -1", "-1"),
     "taken configuration": (EXPORT + " --serving-config full", "full"),
-    "name in a configuration": (
-        "export classifier ß --output new --serving-config new-config",
-        "ß",
-    ),
+    "name in a configuration": ("export classifier ß --output new --serving-config files", "ß"),
     "no pages": ("inspect none text -o new.html", "none"),
     "a page of another kind": ("inspect classifier text -o new.pdf", ".html"),
     "served folder": ("serve none", "none"),

@@ -35,11 +35,8 @@ def without_tensorflow(commands, *, start="", code=0, **environment):
 
 
 def under_jax(code, *arguments, **environment):
-    run = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env={**os.environ, "KERAS_BACKEND": "jax", **environment},
-        capture_output=True,
-        text=True,
-    )
+    environment = {**os.environ, "KERAS_BACKEND": "jax", **environment}
+    command = [sys.executable, "-c", code, *arguments]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     return run.stderr

@@ -108,9 +108,7 @@ def test_names_are_downloaded_once_and_then_read_without_a_network(download, mon
     assert load_model("me/plain@v1").load_report.source == "me/plain@v1"
     read = open_checkpoint("hf://me/sharded").metadata
     assert read == open_checkpoint(FIXTURES / "pretraining").metadata
-    with pytest.raises(
-        InputError, match=r"me/old/pytorch_model.bin (is damaged|needs)|pip install torch"
-    ):
+    with pytest.raises(InputError, match=r"pytorch_model.bin (is damaged|needs)|pip install torch"):
         open_checkpoint("me/old")
 
 

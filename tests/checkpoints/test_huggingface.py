@@ -71,10 +71,8 @@ def test_transformers_files_come_back(name, tmp_path):
     checkpoint = open_checkpoint(FIXTURES / name)
     assert checkpoint.metadata.model == HEADS[name]
     write_checkpoint(checkpoint, tmp_path / "back", format="huggingface")
-    assert_same_tensors(
-        tensors(tmp_path / "back"),
-        {n: array.astype(np.float32) for n, array in tensors(FIXTURES / name).items()},
-    )
+    expected = {n: array.astype(np.float32) for n, array in tensors(FIXTURES / name).items()}
+    assert_same_tensors(tensors(tmp_path / "back"), expected)
     assert open_checkpoint(tmp_path / "back").metadata == checkpoint.metadata
     config = json.loads((FIXTURES / name / "config.json").read_text())
     written = json.loads((tmp_path / "back" / "config.json").read_text())
@@ -147,13 +145,8 @@ def test_old_weight_names_are_read(copy, tmp_path):
     parallel = {"bert.": "module.bert.", "cls.": "module.cls."}
     moved = {"cls.predictions.bias": "cls.predictions.decoder.bias"}
     expected = open_checkpoint(FIXTURES / "pretraining")
-    for source, names in (
-        (arrays, {"bert.": ""}),
-        (arrays, old),
-        (arrays, parallel),
-        (twice, {}),
-        (twice, moved),
-    ):
+    of_arrays = [(arrays, names) for names in ({"bert.": ""}, old, parallel)]
+    for source, names in (*of_arrays, (twice, {}), (twice, moved)):
         stored = {}
         for name, array in source.items():
             for one, other in names.items():
@@ -187,9 +180,8 @@ def test_the_weights_decide_the_model_class(copy):
     change_json(folder / "config.json", architectures=["BertForNextSentencePrediction"])
     assert open_checkpoint(store(folder, rest)).metadata.model == "BertEncoder"
     model = BertPretrainer.from_pretrained(folder, new=("masked_lm",))
-    np.testing.assert_array_equal(
-        model.next_sentence.dense.kernel, rest["cls.seq_relationship.weight"].T
-    )
+    kernel = rest["cls.seq_relationship.weight"].T
+    np.testing.assert_array_equal(model.next_sentence.dense.kernel, kernel)
 
 
 def test_labels_and_problem_type(copy, tmp_path):

@@ -45,10 +45,8 @@ def tokenizers(subwords):
 def hub_model(family: str, model: str, tokenizer, *, positions: int = 24):
     """A model of keras_hub with random weights, biases included, and its preprocessor."""
     prefix, classes = HUB_FAMILIES[family].class_prefix, keras_hub.models
-    sizes = SIZES | {
-        "vocabulary_size": tokenizer.vocabulary_size(),
-        "max_sequence_length": positions,
-    }
+    sizes = {**SIZES, "max_sequence_length": positions}
+    sizes["vocabulary_size"] = tokenizer.vocabulary_size()
     embedding = {"embedding_dim": 16} if family == "albert" else {}
     made = getattr(classes, f"{prefix}Backbone")(**sizes, **embedding)
     if model != "BertEncoder":

@@ -120,10 +120,8 @@ def test_old_versions_read_the_pooling(tmp_path):
     """Version 2.0 has four flags and no other keys; a new order needs the key of version 6."""
     flags = dict.fromkeys(("pooling_mode_max_tokens", "pooling_mode_mean_tokens"), True)
     flags |= dict.fromkeys(("pooling_mode_cls_token", "pooling_mode_mean_sqrt_len_tokens"), False)
-    for pooling, expected in (
-        (("max", "mean"), flags),
-        (("mean", "max"), {"pooling_mode": ["mean", "max"]}),
-    ):
+    ordered = {"pooling_mode": ["mean", "max"]}
+    for pooling, expected in ((("max", "mean"), flags), (("mean", "max"), ordered)):
         embedding, folder = EmbeddingConfig(pooling=pooling), tmp_path / pooling[0]
         original = random_checkpoint("BertSentenceEncoder", embedding=embedding)
         write_checkpoint(original, folder, format="sentence-transformers")

@@ -94,15 +94,12 @@ def test_xla_compiles_the_whole_step(monkeypatch, recwarn):
 @pytest.mark.slow
 @pytest.mark.parametrize("parts", [1, 2])
 def test_two_workers_change_nothing(tmp_path, parts):
-    workers = [
-        subprocess.Popen(
-            [sys.executable, FOLDER / "training.py", tmp_path / f"{index}.npz", str(parts)],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for index, environment in enumerate(two_workers())
-    ]
+    workers = []
+    for index, environment in enumerate(two_workers()):
+        output = tmp_path / f"{index}.npz"
+        command = [sys.executable, FOLDER / "training.py", output, str(parts)]
+        options = {"stderr": subprocess.PIPE, "env": environment, "text": True}
+        workers.append(subprocess.Popen(command, **options))
     for index, worker in enumerate(workers):
         _, notes = worker.communicate(timeout=200)
         assert worker.returncode == 0, notes

@@ -21,13 +21,9 @@ ROOT = Path(__file__).resolve().parents[2]
     reason='needs libtpu: pip install "bert-keras[jax,tpu]"',
 )
 def test_the_step_of_a_recipe_compiles_for_four_chips():
-    run = subprocess.run(
-        [sys.executable, "benchmarks/tpu_compile.py", "--recipe", "tiny-hour"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "benchmarks/tpu_compile.py", "--recipe", "tiny-hour"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     recipe, rows, _, length, arguments, temporary, total, teraflops, _ = run.stdout.split()[-9:]
     assert (recipe, rows, length) == ("tiny-hour", "32", "128")

@@ -27,15 +27,8 @@ from bert_keras.config import BertConfig  # noqa: E402
 from bert_keras.families import FAMILIES  # noqa: E402
 from bert_keras.models.pretrained import named_weights  # noqa: E402
 
-CONFIG = BertConfig(
-    vocab_size=40,
-    hidden_size=16,
-    num_layers=2,
-    num_heads=2,
-    intermediate_size=32,
-    max_positions=12,
-    initializer_stddev=0.2,
-)
+SIZES = {"hidden_size": 16, "num_layers": 2, "num_heads": 2, "intermediate_size": 32}
+CONFIG = BertConfig(vocab_size=40, max_positions=12, initializer_stddev=0.2, **SIZES)
 
 
 def golden() -> dict[str, np.ndarray]:
@@ -48,10 +41,8 @@ def golden() -> dict[str, np.ndarray]:
             reference = their_side.random_reference(model, CONFIG, seed=1)
             reference.load_state_dict(pretrainer.state_dict(), strict=False)
         ours = our_side.imported(reference)
-        found |= {
-            f"weights/{name}": keras.ops.convert_to_numpy(w)
-            for name, w in named_weights(ours).items()
-        }
+        weights = named_weights(ours).items()
+        found |= {f"weights/{name}": keras.ops.convert_to_numpy(w) for name, w in weights}
         asked = our_side.choices(batch, num_choices=2) if model == "BertMultipleChoice" else batch
         for name, array in their_side.outputs(reference, asked).items():
             if model == "BertEncoder" or "/" not in name:

@@ -19,19 +19,13 @@ from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer, load_model
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.factories import random_metadata
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *"abcdefghij"))
 CONFIG = BertConfig(
     vocab_size=len(VOCABULARY), hidden_size=8, num_layers=1, num_heads=2, max_positions=16
 )
-METADATA = ModelMetadata(
-    model="BertClassifier",
-    config=CONFIG,
-    lowercase=False,
-    max_length=12,
-    text_columns=("question", "answer"),
-    labels=("no", "yes", "perhaps"),
-)
+METADATA = random_metadata("BertClassifier", lowercase=False, config=dataclasses.asdict(CONFIG))
 
 
 @pytest.fixture

@@ -73,10 +73,7 @@ def data_set(columns, *labels):
     return tf.data.Dataset.from_tensor_slices((columns, *labels) if labels else columns).batch(3)
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [TEXTS, np.array(TEXTS), Series(TEXTS), tf.constant(TEXTS)],
-)  # fmt: skip
+@pytest.mark.parametrize("texts", [TEXTS, np.array(TEXTS), Series(TEXTS), tf.constant(TEXTS)])
 def test_predictions_for_texts_are_those_for_the_arrays_of_encode(model, texts):
     logits = model.predict(encoded(TEXTS), verbose=0)
     for inputs in (model.preprocessor(TEXTS), data_set(TEXTS)):

@@ -28,6 +28,7 @@ from bert_keras.training.sentence_losses import (
 from tests.relatives import CHANGES
 
 DENSE = DenseModule(units=24, activation="gelu")
+IDENTITY = DenseModule(units=8, activation="identity")
 CASES = {
     **{name: EmbeddingConfig(pooling=(name,)) for name in TEXT_POOLINGS},
     "all": EmbeddingConfig(pooling=TEXT_POOLINGS),
@@ -36,12 +37,7 @@ CASES = {
         pooling=("cls", "mean"),
         modules=(DENSE, NormalizeModule(), DenseModule(units=16, has_bias=False)),
     ),
-    "relu": EmbeddingConfig(
-        modules=(
-            DenseModule(units=40, activation="relu"),
-            DenseModule(units=8, activation="identity"),
-        )
-    ),
+    "relu": EmbeddingConfig(modules=(DenseModule(units=40, activation="relu"), IDENTITY)),
 }
 SIZE, DIMENSIONS, WEIGHTS = 48, (48, 16, 4), (1.0, 0.5, 0.25)
 RANKING = MultipleNegativesRankingLoss

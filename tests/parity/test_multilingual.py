@@ -121,16 +121,10 @@ def test_embeddings_of_multilingual_e5(published, changes):
     folder, theirs, tokenizer = published(
         "xlm-roberta", "BertEncoder", num_extra_rows=rows, **changes
     )
+    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
     modules = [
-        {
-            "idx": index,
-            "name": str(index),
-            "path": path,
-            "type": f"{package.__name__}.models.{kind}",
-        }
-        for index, (path, kind) in enumerate(
-            (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
-        )
+        {"idx": n, "name": str(n), "path": path, "type": f"{package.__name__}.models.{kinds[path]}"}
+        for n, path in enumerate(kinds)
     ]
     for file, values in {
         "modules.json": modules,

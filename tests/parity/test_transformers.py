@@ -23,35 +23,21 @@ pytestmark = [
 import their_side  # noqa: E402
 
 TEXT = Path(__file__).parents[2] / "LICENSE"
-SIZE = BertConfig(
-    vocab_size=500, hidden_size=96, num_layers=3, num_heads=6, initializer_stddev=0.08
-)
+SIZES = {"vocab_size": 500, "hidden_size": 96, "num_heads": 6, "initializer_stddev": 0.08}
+SIZE = BertConfig(num_layers=3, **SIZES)
+NO_DROPOUT = {"hidden_dropout_rate": 0.0, "attention_dropout_rate": 0.0}
+MODERNBERT = {"num_layers": 4, "intermediate_size": 160, "max_positions": 2048, "has_pooler": True}
 ELECTRA = {"pooler_activation": "gelu", "masked_lm_activation": "gelu"}
 CONFIGS = {
     "bert": SIZE,
     "distilbert": dataclasses.replace(SIZE, num_segments=0, pooler_activation="relu"),
     "albert": dataclasses.replace(
-        SIZE,
-        embedding_size=40,
-        shares_layers=True,
-        activation="gelu_tanh",
-        hidden_dropout_rate=0.0,
-        attention_dropout_rate=0.0,
+        SIZE, embedding_size=40, shares_layers=True, activation="gelu_tanh", **NO_DROPOUT
     ),
     "roberta": dataclasses.replace(
         SIZE, num_segments=1, position_offset=2, layer_norm_epsilon=1e-5
     ),
-    "modernbert": preset(
-        "modernbert-base",
-        vocab_size=500,
-        hidden_size=96,
-        num_layers=4,
-        num_heads=6,
-        intermediate_size=160,
-        max_positions=2048,
-        initializer_stddev=0.08,
-        has_pooler=True,
-    ),
+    "modernbert": preset("modernbert-base", **SIZES, **MODERNBERT),
     "electra": dataclasses.replace(SIZE, embedding_size=40, **ELECTRA),
     "electra-base": dataclasses.replace(SIZE, **ELECTRA),  # has no projection of its embeddings
 }

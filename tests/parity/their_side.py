@@ -147,11 +147,7 @@ def _gradients(reference, loss, *, metadata: ModelMetadata) -> dict[str, np.ndar
 
 
 def _tensors(batch: dict[str, np.ndarray], reference: torch.nn.Module) -> dict[str, torch.Tensor]:
-    names = {
-        "input_ids": "input_ids",
-        "input_mask": "attention_mask",
-        "segment_ids": "token_type_ids",
-    }
-    if reference.config.model_type in ("distilbert", "modernbert"):
-        del names["segment_ids"]
+    names = {"input_ids": "input_ids", "input_mask": "attention_mask"}
+    if reference.config.model_type not in ("distilbert", "modernbert"):
+        names["segment_ids"] = "token_type_ids"
     return {theirs: torch.tensor(batch[ours]).long() for ours, theirs in names.items()}

@@ -74,11 +74,8 @@ def texts(labels):
 def test_errors_are_sorted_by_probability(page_of):
     task = ClassificationTask(name="classification", labels=("<no>", "yes"))
     predicted = [("<no>", 0.9), ("yes", 0.6), ("yes", 0.8), ("<no>", 0.7)]
-    page = page_of(
-        task,
-        texts(["<no>", "<no>", "<no>", "yes"]),
-        [LabelPrediction(label, np.array([p, 1 - p])) for label, p in predicted],
-    )
+    predictions = [LabelPrediction(label, np.array([p, 1 - p])) for label, p in predicted]
+    page = page_of(task, texts(["<no>", "<no>", "<no>", "yes"]), predictions)
     confusion, labels, errors = page.tables
     assert confusion[1:] == [["<no>", "1 33.3%", "2 66.7%", "3"], ["yes", "1 100.0%", "0 ", "1"]]
     assert labels[1] == ["<no>", "0.5000", "0.3333", "0.4000", "3", "2"]
@@ -98,19 +95,18 @@ def test_the_number_of_listed_errors_is_limited(page_of, monkeypatch):
     assert [row[0] for row in page.tables[-1]] == ["example", "line 2", "line 3"]
 
 
-@pytest.mark.parametrize(
-    ("scores", "tiles"),
-    [
+def test_scores_have_the_same_decimals(tmp_path):
+    task, path = (
+        ClassificationTask(name="classification", labels=("a", "b")),
+        tmp_path / "page.html",
+    )
+    for scores, tiles in (
         ({"f1": 0.0, "accuracy": 0.5}, ["0.0000", "0.5000"]),
         ({"f1": 0.0, "exact_match": 2.083, "questions": 12}, ["0.00", "2.08", "12"]),
-    ],
-)
-def test_scores_have_the_same_decimals(tmp_path, scores, tiles):
-    task = ClassificationTask(name="classification", labels=("a", "b"))
-    path = tmp_path / "page.html"
-    predictions = [LabelPrediction("b", (0.5, 0.5))]
-    evaluation_page(task, texts("a"), predictions, scores=scores, path=path)
-    assert re.findall("<b>([^<]*)</b></div>", path.read_text(encoding="utf-8")) == tiles
+    ):
+        predictions = [LabelPrediction("b", (0.5, 0.5))]
+        evaluation_page(task, texts("a"), predictions, scores=scores, path=path)
+        assert re.findall("<b>([^<]*)</b></div>", path.read_text(encoding="utf-8")) == tiles
 
 
 def test_examples_with_several_labels(page_of):
@@ -142,12 +138,9 @@ def answer(text, probability, odds=None):
 
 
 def test_answers_are_marked_in_the_context(page_of):
-    question = Question(
-        id="1",
-        question="Who came?",
-        context="x" * 400 + " Denver Broncos came, and Denver left." + "y" * 400,
-        answers=(Answer("Denver Broncos", 401),),
-    )
+    context = "x" * 400 + " Denver Broncos came, and Denver left." + "y" * 400
+    answers = (Answer("Denver Broncos", 401),)
+    question = Question(id="1", question="Who came?", context=context, answers=answers)
     predictions = [answer("Broncos came", 0.25), answer("Denver Broncos", 0.5)]
     page = page_of(SQUAD_TASKS["squad1"], [question] * 2, predictions)
     (half,) = page.tables[0][1:]
@@ -161,10 +154,8 @@ def test_unanswerable_questions(page_of):
     unanswerable = Question(id="2", question="q", context="some text", is_impossible=True)
     predictions = [answer("", 0.9, 1.0), answer("text", 0.8, -1.0), answer("some", 0.7, -2.0)]
     page = page_of(SQUAD_TASKS["squad2"], [answerable, unanswerable, answerable], predictions)
-    assert page.tables[0][1:] == [
-        ["answer", "1 50.0%", "1 50.0%", "2"],
-        ["none", "1 100.0%", "0 ", "1"],
-    ]
+    confusion = page.tables[0][1:]
+    assert confusion == [["answer", "1 50.0%", "1 50.0%", "2"], ["none", "1 100.0%", "0 ", "1"]]
     assert [row[1:3] for row in page.tables[1][1:]] == [["some", "none"], ["none", "text"]]
 
 

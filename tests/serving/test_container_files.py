@@ -93,11 +93,8 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     files, folder, *lines = capsys.readouterr().out.splitlines()
     assert files.endswith("docker compose -f serving/sst2/compose.yaml up")
     assert folder == "saved_models/sst2/1" and f":{IMAGE_VERSION}" in lines[1]
-    assert shlex.split(lines[-3])[:3] == [
-        "curl",
-        "-d",
-        json.dumps({"instances": [example["instance"]]}, ensure_ascii=False),
-    ]
+    body = json.dumps({"instances": [example["instance"]]}, ensure_ascii=False)
+    assert shlex.split(lines[-3])[:3] == ["curl", "-d", body]
     assert lines[-1].strip() == '{"predictions": [[0.1235, 0, 1, 2, 3, ...]]}'
 
 

@@ -44,12 +44,9 @@ def test_texts_keep_their_order_in_each_format(url, send, encoding_format, dimen
     assert (response.status_code, response.headers["Content-Type"]) == (200, "application/json")
     document = response.json()
     vectors = [each.pop("embedding") for each in document["data"]]
-    assert document == {
-        "object": "list",
-        "data": [{"object": "embedding", "index": index} for index in range(70)],
-        "model": "letters",
-        "usage": dict.fromkeys(("prompt_tokens", "total_tokens"), 70 * 4 - 1),
-    }
+    data = [{"object": "embedding", "index": index} for index in range(70)]
+    usage = dict.fromkeys(("prompt_tokens", "total_tokens"), 70 * 4 - 1)
+    assert document == {"object": "list", "data": data, "model": "letters", "usage": usage}
     if encoding_format == "base64":
         vectors = [np.frombuffer(base64.b64decode(each), "<f4") for each in vectors]
     expected = [vector(text, dimensions or 4) for text in texts]

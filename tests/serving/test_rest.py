@@ -252,6 +252,5 @@ def test_numbers_and_strings_of_responses():
         '{"predictions": [{"p": 0.333333343, "label": "no", "label_bytes": {"b64": "bm8="}}, '
         '{"p": NaN, "label": "\ufffd", "label_bytes": {"b64": "/w=="}}]}'
     )
-    assert (
-        predictions({"p": np.zeros([0, 2]), "q": np.zeros([0])}, by_row=True)["predictions"] == []
-    )
+    empty = {"p": np.zeros([0, 2]), "q": np.zeros([0])}
+    assert predictions(empty, by_row=True)["predictions"] == []

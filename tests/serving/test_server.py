@@ -36,13 +36,10 @@ def test_it_stops_cleanly_and_frees_the_port(models):
 @contextlib.contextmanager
 def command(*words):
     """Runs `bert-keras serve` in a new process and yields the process and the URL."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "bert_keras.cli", "serve", *map(str, words), "--port", "0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    ) as process:
+    program = [sys.executable, "-m", "bert_keras.cli", "serve", *map(str, words), "--port", "0"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    with subprocess.Popen(program, env=environment, **pipes) as process:
         try:
             line = process.stdout.readline()
             yield process, "/".join(line.split()[1].split("/")[:3])

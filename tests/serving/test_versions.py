@@ -144,13 +144,15 @@ def test_an_op_whose_message_is_not_utf8(tmp_path):
 DOUBLED = {"signature": "strict", "inputs": {"x": [1.0, 2.0]}}
 
 
+FAILS, INPUTS = "a warm-up request of strict fails: ", "its inputs are x"
+
+
 @pytest.mark.parametrize(
     ("signature", "x", "message"),
     [
-        ("strict", -1.0, "a warm-up request of strict fails: "),
-        ("strict", "text", "strict fails"),
-        ("words", 1.0, "its inputs are x"),
-        ("gone", 1.0, "its inputs are x"),
+        *(("strict", x, FAILS) for x in (-1.0, "text")),
+        ("words", 1.0, INPUTS),
+        ("gone", 1.0, INPUTS),
     ],
 )
 def test_a_version_whose_warm_up_request_fails_is_not_loaded(odd, signature, x, message):

@@ -63,10 +63,8 @@ def test_pairs_exactly():
     assert {name: values.dtype for name, values in batch.items()} == dict.fromkeys(
         ["input_ids", "input_mask", "segment_ids"], np.int32
     )
-    assert batch["input_ids"].tolist() == [
-        [CLS, 5, 6, 7, SEP, 9, SEP],
-        [CLS, 8, SEP, 10, 11, SEP, 0],
-    ]
+    expected = [[CLS, 5, 6, 7, SEP, 9, SEP], [CLS, 8, SEP, 10, 11, SEP, 0]]
+    assert batch["input_ids"].tolist() == expected
     assert batch["input_mask"].tolist() == [[1] * 7, [1] * 6 + [0]]
     assert batch["segment_ids"].tolist() == [[0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1, 0]]
 
@@ -118,16 +116,10 @@ def test_several_sequences_in_a_row_exactly():
     assert rows["input_mask"].tolist() == [[1] * 9 + [0], [0] * 10, [1] * 8 + [0, 0]]
     assert rows["segment_ids"].tolist() == [[0, 0, 0, 0, 1, 1, 0, 0, 0, 0], [0] * 10, [0] * 10]
     features = packing_features(layout, num_rows=3, length=10)
-    assert features["sequence_ids"].tolist() == [
-        [1, 1, 1, 1, 1, 1, 2, 2, 2, 0],
-        [0] * 10,
-        [1] * 8 + [0, 0],
-    ]
-    assert features["position_ids"].tolist() == [
-        [0, 1, 2, 3, 4, 5, 0, 1, 2, 0],
-        [0] * 10,
-        [0, 1, 2, 3, 4, 5, 6, 7, 0, 0],
-    ]
+    empty = [0] * 10
+    assert features["sequence_ids"].tolist() == [[1] * 6 + [2] * 3 + [0], empty, [1] * 8 + [0, 0]]
+    positions = [[*range(6), *range(3), 0], empty, [*range(8), 0, 0]]
+    assert features["position_ids"].tolist() == positions
     assert {values.dtype for values in (rows | features).values()} == {np.dtype(np.int32)}
 
 

@@ -8,12 +8,10 @@ from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
 
 SMALL = {"max_length": 40, "max_predictions": 6, "duplicates": 2}
+N_GRAMS = {"mask_unit": "word", "max_ngram": 3}
 CASES = {  # settings, and the start of the SHA-256 of the concatenated files, written by 0.2.0
     "pairs": ({"held_out_rate": 0.3, "shards": 2}, "9e0eda8a28ce3f9e"),
-    "word n-grams": (
-        {"objective": "sop", "mask_unit": "word", "max_ngram": 3, "seed": 1},
-        "29cd1c1d11b8ca81",
-    ),
+    "word n-grams": ({"objective": "sop", **N_GRAMS, "seed": 1}, "29cd1c1d11b8ca81"),
     "several in a record": (
         {"sequences_per_record": 3, "max_length": 90, "short_sequence_rate": 0.5},
         "e5b4ca923b9e0007",

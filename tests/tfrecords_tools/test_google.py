@@ -20,12 +20,8 @@ from tfrecords_tools.settings import GoogleSettings
 WORDS = ["ada", "sees", "maps", "un", "##aff", "##able", "##s", "the", "a", ",", ".", "!", "(", ")"]
 WORDS += ["東", "α", "σ", "##α", "##σ", "##ς", "cafe", "3", "#", "[", "]", "cls", "sep"]
 TEXTS = ["Ada sees the maps.", "unaffable Café (3)!", "東 adas unaffables, [SEP] ##", "\u200b", "a"]
-TEXTS += [
-    "The maps the maps, unaffables!",
-    "Ada " * 40,
-    "ada\tsees\u00a0maps\u2028a",
-    "ΑΣ (ΣΑ) ΑΣ.Α",
-]
+TEXTS += ["The maps the maps, unaffables!", "Ada " * 40, "ada\tsees\u00a0maps\u2028a"]
+TEXTS += ["ΑΣ (ΣΑ) ΑΣ.Α"]
 
 SHORT, ALWAYS = {"short_sequence_rate": 0.5}, {"short_sequence_rate": 1.0}
 CASES = {  # settings, number of outputs, and the start of the SHA-256 of their concatenation

@@ -59,12 +59,9 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
     # What a process may allocate is limited; mapped files, which the system can drop at any time,
     # are not counted, so the resident memory is checked too.
     limited = f'ulimit -d {LIMIT >> 10}; exec "$@"'
-    done = subprocess.run(
-        ["bash", "-c", limited, "bash", sys.executable, "-c", PROGRAM, *map(str, command)],
-        capture_output=True,
-        text=True,
-        env=os.environ | ONE_THREAD,
-    )
+    program = ["bash", "-c", limited, "bash", sys.executable, "-c", PROGRAM, *map(str, command)]
+    environment = os.environ | ONE_THREAD
+    done = subprocess.run(program, env=environment, capture_output=True, text=True)
     (tmp_path / "corpus.txt").unlink()
     assert done.returncode == 0, done.stderr[-2000:]
     assert int(done.stdout.split()[-1]) << 10 < LIMIT, "a process used more memory"

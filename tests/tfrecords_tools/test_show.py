@@ -67,25 +67,21 @@ def test_records_are_numbered_over_all_files(files):
         list(record_texts(files, vocabulary=VOCABULARY, count=1, start=5))
 
 
+ONE_MASK = {"masked_lm_positions": [3], "masked_lm_ids": [7], "masked_lm_weights": [1.0]}
+
+
 @pytest.mark.parametrize(
     ("features", "lines"),
     [
         ({"input_ids": [2, 6, 7, 3, 0]}, ["4 tokens", "  [CLS] cats [SEP]"]),
         (
-            {
-                "input_ids": [2, 7, 5, 4, 8, 7, 3, 7, 3],
-                "masked_lm_positions": [3],
-                "masked_lm_ids": [7],
-                "masked_lm_weights": [1.0],
-            },
+            {"input_ids": [2, 7, 5, 4, 8, 7, 3, 7, 3], **ONE_MASK},
             ["9 tokens", "  [CLS] ##s a{[MASK]=##s} sats [SEP] ##s [SEP]"],
         ),
         (
             {
-                "input_ids": [2, 6, 7, 3, 2, 8, 3, 0],
-                "sequence_ids": [1, 1, 1, 1, 2, 2, 2, 0],
-                "next_sentence_labels": [0, 1, 0],
-                "next_sentence_weights": [1.0, 1.0, 0.0],
+                **{"input_ids": [2, 6, 7, 3, 2, 8, 3, 0], "sequence_ids": [1, 1, 1, 1, 2, 2, 2, 0]},
+                **{"next_sentence_labels": [0, 1, 0], "next_sentence_weights": [1.0, 1.0, 0.0]},
             },
             [
                 "2 sequences",

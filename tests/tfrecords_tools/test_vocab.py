@@ -108,12 +108,9 @@ def test_a_new_process_with_other_threads_learns_the_same_bytes(tmp_path, model)
     assert main([*command, str(output), "--workers", "1"]) == 0
     vocabulary, first = vocabulary_from(output), output.read_bytes()
     output.unlink()
-    subprocess.run(
-        [sys.executable, "-m", "tfrecords_tools.cli", *command, output, "--workers", "1"],
-        env=os.environ | {"RAYON_NUM_THREADS": "3"},
-        check=True,
-        capture_output=True,
-    )
+    program = [sys.executable, "-m", "tfrecords_tools.cli", *command, output, "--workers", "1"]
+    environment = os.environ | {"RAYON_NUM_THREADS": "3"}
+    subprocess.run(program, env=environment, check=True, capture_output=True)
     assert output.read_bytes() == first
     assert 300 < len(vocabulary) <= 420
     if model == "wordpiece":

@@ -53,22 +53,11 @@ def main(records: str, output: str, name: str, dies_at: str = "0") -> None:
         model = BertPretrainer(preset("tiny", vocab_size=200, num_layers=1, hidden_size=32))
         losses, metrics = pretraining_losses(), pretraining_metrics()
         model.compile(BertAdamW(1e-3), loss=losses, weighted_metrics=metrics)
-        fit_resumable(
-            model,
-            partial(Records(files).batches, batch_size=8, seed=1, repeat=True),
-            FitSettings(
-                stage="test",
-                output=Path(output),
-                num_steps=NUM_STEPS,
-                steps_per_epoch=10,
-                epochs_per_checkpoint=2,
-                keep_checkpoints=2,
-                batch_size=8,
-                tokens_per_example=32,
-                max_skipped=0,
-            ),
-            board=[LossLog()],
-        )
+        steps = {"num_steps": NUM_STEPS, "steps_per_epoch": 10, "epochs_per_checkpoint": 2}
+        sizes = {"keep_checkpoints": 2, "batch_size": 8, "tokens_per_example": 32}
+        settings = FitSettings(stage="test", output=Path(output), max_skipped=0, **steps, **sizes)
+        batches = partial(Records(files).batches, batch_size=8, seed=1, repeat=True)
+        fit_resumable(model, batches, settings, board=[LossLog()])
 
 
 if __name__ == "__main__":

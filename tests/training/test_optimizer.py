@@ -210,9 +210,8 @@ def test_an_infinite_gradient_of_one_replica_skips_the_step_on_all_replicas():
         strategy.run(replica)
 
     def copies(variable):
-        return [
-            copy.numpy().tolist() for copy in strategy.experimental_local_results(variable.value)
-        ]
+        values = strategy.experimental_local_results(variable.value)
+        return [copy.numpy().tolist() for copy in values]
 
     step(0.0)
     moved = copies(weight)

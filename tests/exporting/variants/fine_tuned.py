@@ -28,12 +28,8 @@ TABLES = {
         *((t, "a", "bob", "lyon", "good film", "in", str(len(t) % 4)) for t in TEXTS),
     ],
 }
-LABELS = {
-    "classification": ("no", "yes"),
-    "multi-label": ("no", "yes"),
-    "regression": ("label",),
-    "ner": ("O", "B-LOC", "B-PER"),
-}
+LABELS = dict.fromkeys(("classification", "multi-label"), ("no", "yes"))
+LABELS |= {"regression": ("label",), "ner": ("O", "B-LOC", "B-PER")}
 SIZES = {"vocab_size": len(VOCABULARY), "hidden_size": 32, "intermediate_size": 128}
 SIZES |= {"num_layers": 1, "max_positions": 16}
 SETTINGS = {"squad1": {"max_question_length": 4, "stride": 4}}

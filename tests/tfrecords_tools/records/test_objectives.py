@@ -23,12 +23,8 @@ def documents(*sentence_lengths: list[int]):
 
 def many(seed=0, num_documents=60, most_sentences=80):
     random = Random(seed)
-    return documents(
-        *(
-            [random.randint(3, 40) for _ in range(random.randint(1, most_sentences))]
-            for _ in range(num_documents)
-        )
-    )
+    sizes = (random.randint(1, most_sentences) for _ in range(num_documents))
+    return documents(*([random.randint(3, 40) for _ in range(size)] for size in sizes))
 
 
 def draws(corpus, *, max_length=128, short=0.1, seed=1, fills_records=False):

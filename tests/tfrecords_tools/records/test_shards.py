@@ -45,13 +45,9 @@ def test_features_of_several_pairs_in_a_record():
 
 def test_cut_removes_tokens_at_both_ends_of_the_longer_text():
     pairs = 1000
-    starts, lengths = cut(
-        np.array([100, 500] * pairs),
-        np.array([100, 20] * pairs),
-        np.arange(0, 2 * pairs + 1, 2),
-        max_length=63,
-        generator=np.random.default_rng(1),
-    )
+    starts, sizes = np.array([100, 500] * pairs), np.array([100, 20] * pairs)
+    bounds, generator = np.arange(0, 2 * pairs + 1, 2), np.random.default_rng(1)
+    starts, lengths = cut(starts, sizes, bounds, max_length=63, generator=generator)
     assert (lengths.reshape(-1, 2) == [40, 20]).all()
     assert (starts[1::2] == 500).all()
     assert 110 < starts[::2].min() < starts[::2].max() < 150
