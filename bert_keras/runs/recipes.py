@@ -211,54 +211,45 @@ LAPTOP = PretrainRecipe(
     steps_per_log=100,
 )
 
+_ADAMW: dict[str, Any] = {"optimizer": "adamw", "bias_correction": True}
+_LOCAL_START = {**_ADAMW, "initial_weights": "local-attention"}
+
+
+def _laptop(num_steps: int, **changes) -> PretrainRecipe:
+    """Returns `LAPTOP` with other settings and a warmup of 5 % of the steps."""
+    warmup = num_steps // 20
+    return dataclasses.replace(LAPTOP, num_steps=num_steps, num_warmup_steps=warmup, **changes)
+
+
 GPU_FLOPS_PER_SECOND = 84e12  # 27 % of the 312 TFLOP/s in bfloat16 of an A100
 
 # Runs that read each sentence only a few times use no dropout (Geiping and Goldstein 2022).
 PRETRAIN: dict[str, PretrainRecipe] = {
     # docs/quickstart.md: the settings of laptop-10min for 0.3 MB of text and 64 tokens.
-    "demo": dataclasses.replace(
-        LAPTOP, batch_size=16, num_steps=2_200, num_warmup_steps=110, learning_rate=3e-3
-    ),
+    "demo": _laptop(2_200, batch_size=16, learning_rate=3e-3),
     "tiny-hour": TINY_HOUR,
     "laptop-10min": LAPTOP,
-    "laptop-hour": dataclasses.replace(
-        LAPTOP,
-        size="modern-mini",
-        num_steps=8_000,
-        num_warmup_steps=400,
-        learning_rate=2e-3,
-        initializer_stddev=0.0625,
+    "laptop-hour": _laptop(
+        8_000, size="modern-mini", learning_rate=2e-3, initializer_stddev=0.0625
     ),
-    "bert-hour": dataclasses.replace(
-        LAPTOP,
-        size="mini",
-        num_steps=11_500,
-        num_warmup_steps=575,
-        learning_rate=1e-3,
-        optimizer="adamw",
-        bias_correction=True,
-        initializer_stddev=0.0625,
-        initial_weights="local-attention",
+    "bert-hour": _laptop(
+        11_500, size="mini", learning_rate=1e-3, initializer_stddev=0.0625, **_LOCAL_START
     ),
     # The steps fill an hour and a day of a GPU that computes GPU_FLOPS_PER_SECOND, with records of
     # 128 tokens and 30,522 tokens in the vocabulary. Batch size and learning rate of gpu-day are
     # close to those of Geiping and Goldstein 2022.
-    "gpu-hour": dataclasses.replace(
-        LAPTOP,
+    "gpu-hour": _laptop(
+        13_400,
         size="modern-medium",
         batch_size=1_024,
-        num_steps=13_400,
-        num_warmup_steps=670,
         learning_rate=2e-3,
         initializer_stddev=0.044,
         gradient_accumulation_steps=4,
     ),
-    "gpu-day": dataclasses.replace(
-        LAPTOP,
+    "gpu-day": _laptop(
+        25_000,
         size="modern-base",
         batch_size=4_096,
-        num_steps=25_000,
-        num_warmup_steps=1_250,
         learning_rate=1e-3,
         initializer_stddev=0.036,
         gradient_accumulation_steps=32,
@@ -299,18 +290,14 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     # For records of plain ids (docs/how-to/pretrain-relatives.md). As in Clark et al. 2020, the
     # generator reads [MASK] at every masked position. A smaller generator learns too late
     # (docs/benchmarks/archive/pretraining.md).
-    "electra-tiny": dataclasses.replace(
-        LAPTOP,
+    "electra-tiny": _laptop(
+        3_000,
         size="electra-tiny",
-        num_steps=3_000,
-        num_warmup_steps=150,
         learning_rate=2e-3,
-        optimizer="adamw",
-        bias_correction=True,
-        initial_weights="local-attention",
         objective="replaced-token",
         generator_size=1.0,
         replacement="100-0-0",
+        **_LOCAL_START,
     ),
 }
 
@@ -319,20 +306,13 @@ SMALL_MODELS = FinetuneRecipe(
     **FINE_TUNING["small-models"], learning_rates=(3e-4, 1e-4, 5e-5, 3e-5)
 )
 # For the models of laptop-10min; laptop-hour needs 3e-4 (docs/benchmarks/archive/pretraining.md).
-LAPTOP_TASKS = FinetuneRecipe(
-    batch_size=32,
-    num_epochs=3,
-    learning_rate=1e-3,
-    bias_correction=True,
-    learning_rates=(3e-3, 1e-3, 3e-4),
-)
+_HIGH_RATES: dict[str, Any] = {"learning_rate": 1e-3, "learning_rates": (3e-3, 1e-3, 3e-4)}
+LAPTOP_TASKS = FinetuneRecipe(batch_size=32, num_epochs=3, bias_correction=True, **_HIGH_RATES)
 # Section 4.1: batch size 32, 3 epochs, and the best of the `learning_rates` on dev.
 PAPER = FinetuneRecipe(**FINE_TUNING["paper"])
 
 # Section 5.3 does not describe the training of its BiLSTM. These values suit fresh weights.
-TAGGER = FinetuneRecipe(
-    batch_size=32, num_epochs=10, learning_rate=1e-3, learning_rates=(3e-3, 1e-3, 3e-4)
-)
+TAGGER = FinetuneRecipe(batch_size=32, num_epochs=10, **_HIGH_RATES)
 
 # Reimers and Gurevych 2019, section 4.2; batch size, epochs and warmup are also those of
 # sentence-transformers' training_stsbenchmark.py.
