@@ -56,10 +56,8 @@ def build(
         InputError: The settings, the output or the corpus are not usable, or an interrupted run had
             other arguments.
     """
-    check(
-        not is_remote(output),
-        f"{output} is not on this machine; write to a local folder and copy it, or add --beam",
-    )
+    found = f"{output} is not on this machine"
+    check(not is_remote(output), f"{found}; write to a local folder and copy it, or add --beam")
     corpus, settings = list(corpus), settings.for_vocabulary(vocabulary)
     for folder in filter(os.path.isdir, corpus):
         is_inside = Path(folder).resolve() in Path(output).resolve().parents

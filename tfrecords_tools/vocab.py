@@ -89,10 +89,8 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     check_name(model, MODELS, what="model")
     words_of, learn, min_size = MODELS[model]
     is_wordpiece = model == "wordpiece"
-    check(
-        is_wordpiece or not (unused or segmenter),
-        f"unused tokens and a segmenter do not fit the model {model}; expected wordpiece",
-    )
+    found = f"unused tokens and a segmenter do not fit the model {model}"
+    check(is_wordpiece or not (unused or segmenter), f"{found}; expected wordpiece")
     check(
         min_size + unused <= size <= LARGEST_SIZE,
         f"size is {size}; expected {min_size + unused} to {LARGEST_SIZE} tokens for {model}"

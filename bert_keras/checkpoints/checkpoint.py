@@ -49,10 +49,8 @@ class Checkpoint:
         if tokens < rows:
             remedy += f", or append {rows - tokens:,} unused tokens: pad_vocabulary=True, or "
             remedy += "bert-keras convert MODEL NEW_FOLDER --pad-vocabulary"
-        check(
-            self.vocabulary is None or tokens == rows,
-            f"the vocabulary has {tokens:,} tokens, but the token table {rows:,} rows; {remedy}",
-        )
+        found = f"the vocabulary has {tokens:,} tokens, but the token table {rows:,} rows"
+        check(self.vocabulary is None or tokens == rows, f"{found}; {remedy}")
 
 
 class TextCheckpoint(Checkpoint):

@@ -158,10 +158,8 @@ def student_layers(num_layers: int, *, of: int) -> list[int]:
     For 6 of 12 layers they are 0, 2, 4, 7, 9, 11, as in DistilBERT (Sanh et al. 2019;
     extract_distilbert.py).
     """
-    check(
-        1 <= num_layers <= of,
-        f"the student has {num_layers} layers; expected 1 to {of}, the layers of the teacher",
-    )
+    found = f"the student has {num_layers} layers"
+    check(1 <= num_layers <= of, f"{found}; expected 1 to {of}, the layers of the teacher")
     return np.linspace(0, of - 1, num_layers).round().astype(int).tolist()
 
 

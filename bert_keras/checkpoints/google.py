@@ -206,10 +206,8 @@ def read_config(path: Path) -> tuple[BertConfig, dict[str, Any]]:
 def write_config(metadata: ModelMetadata, path: Path) -> tuple[str, ...]:
     """Writes bert_config.json, and returns how Google's code differs."""
     config, notes = metadata.config, []
-    check(
-        config.activation in WRITTEN_ACTIVATIONS,
-        f"Google's BERT has no activation {config.activation}; choose another format",
-    )
+    found = f"Google's BERT has no activation {config.activation}"
+    check(config.activation in WRITTEN_ACTIVATIONS, f"{found}; choose another format")
     if config.activation == "gelu":
         notes.append(
             "Google's code approximates GELU by tanh, this model computes it exactly: an "

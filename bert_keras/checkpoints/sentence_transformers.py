@@ -156,10 +156,8 @@ def _dense(file: Path) -> DenseModule:
 
 def _check_fixed(values: Mapping[str, Any], file: Path) -> None:
     for name, expected in FIXED.items():
-        check(
-            values.get(name, expected) in (expected, None),
-            f"{file}: {name} is {values.get(name)!r}; expected {expected!r}",
-        )
+        found = f"{file}: {name} is {values.get(name)!r}"
+        check(values.get(name, expected) in (expected, None), f"{found}; expected {expected!r}")
 
 
 def _settings(path: Path) -> dict[str, Any]:

@@ -131,10 +131,8 @@ def export(  # noqa: PLR0913 - public; each argument is optional
             raise InputError("the model has no vocabulary; give its tokenizer: tokenizer=...")
         metadata = model.stored_metadata(tokenizer, labels=labels)
     else:
-        check(
-            tokenizer is None and not labels,
-            "tokenizer and labels are for a model in memory; a model folder contains its own",
-        )
+        found = "tokenizer and labels are for a model in memory"
+        check(tokenizer is None and not labels, f"{found}; a model folder contains its own")
         checkpoint = open_text_checkpoint(model)
         source, load = os.fspath(model), partial(load_model, model)
         metadata, tokenizer = checkpoint.metadata, checkpoint.tokenizer
@@ -309,10 +307,8 @@ def _check_arguments(model: keras.Model | Variant, folder: Path, *, num_tokens: 
     )
     backend = keras.config.backend()
     check(backend == "tensorflow", f"the backend of Keras is {backend}; an export needs tensorflow")
-    check(
-        model.compute_dtype == "float32",
-        f"the model computes in {model.compute_dtype}; load its weights into a float32 model",
-    )
+    found = f"the model computes in {model.compute_dtype}"
+    check(model.compute_dtype == "float32", f"{found}; load its weights into a float32 model")
     check(
         num_tokens <= model.config.vocab_size,
         f"the vocabulary has {num_tokens} tokens and the model has {model.config.vocab_size}; use "

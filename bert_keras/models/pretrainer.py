@@ -126,10 +126,8 @@ class BertPretrainer(MaskedLMModel):
     reads_pooled_output = True
 
     def __init__(self, config: BertConfig, *, name: str = "pretrainer", **kwargs):
-        check(
-            not config.is_causal,
-            "the [CLS] of a causal encoder attends only to itself; pretrain a BertMaskedLM",
-        )
+        found = "the [CLS] of a causal encoder attends only to itself"
+        check(not config.is_causal, f"{found}; pretrain a BertMaskedLM")
         check(
             config.pooling == "cls",
             f"pooling is {config.pooling}; expected cls, from which next sentences are predicted",

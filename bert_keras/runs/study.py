@@ -39,10 +39,8 @@ def study(
     """
     check_one_machine()
     output = Path(output)
-    check(
-        seeds >= 1 and learning_rates,
-        f"received {seeds} seeds and {len(learning_rates)} learning rates; expected at least 1",
-    )
+    found = f"received {seeds} seeds and {len(learning_rates)} learning rates"
+    check(seeds >= 1 and learning_rates, f"{found}; expected at least 1")
     is_run = (output / RECIPE).exists()
     check(not is_run, f"{output} contains a single run; choose another folder for a study")
     planned = [
