@@ -43,10 +43,8 @@ BATCH_RECORDS = 1024  # encoded at once; their arrays fit a processor's cache
 def _tokenize(
     files: Sequence[str], output: Path, vocabulary: Vocabulary, *, lowercase: bool
 ) -> None:
-    """Writes the token store of all files; as in TensorFlow's GFile, carriage returns are removed.
-
-    Only a blank line ends a document; the end of a file does not.
-    """
+    """Writes the token store of all files, without carriage returns, as TensorFlow's GFile."""
+    # Only a blank line ends a document; the end of a file does not.
     tokenizer = WordPieceTokenizer(vocabulary, lowercase=lowercase)
     lines = chain.from_iterable(map(_lines, files))
     batches = grouped(lines, size_of=lambda text: len(text) + 1, most=BATCH_CHARACTERS)

@@ -221,11 +221,9 @@ class BertEncoder(Pretrained):
     def _contexts(
         self, inputs: dict, *, in_blocks: bool, training: bool = False
     ) -> dict[bool, tuple]:
-        """Returns bias and rotation for blocks with global (key False) or local (True) attention.
-
-        With `in_blocks`, local attention may be computed in blocks of tokens, and in training all
-        attention in kernels that return no probabilities.
-        """
+        """Returns bias and rotation of blocks with global (key False) or local (True) attention."""
+        # With `in_blocks`, local attention may be computed in blocks of tokens, and in training all
+        # attention in kernels that return no probabilities.
         config, dtype = self.config, self.compute_dtype
         length = ops.shape(inputs["input_ids"])[1]
         if "sequence_ids" in inputs:

@@ -96,11 +96,9 @@ def _attention(encoder: BertEncoder, inputs: dict[str, np.ndarray], vocabulary: 
 def _masked_words(
     model: Pretrained, inputs: dict[str, np.ndarray], vocabulary: Vocabulary, *, num_tokens: int
 ) -> dict:
-    """Predicts the masked tokens of a text, all at once, or without [MASK] each token separately.
-
-    The `original` token of the latter has its probability and rank, counted from 1. `is_next` is
-    for a pair and a next-sentence head. Without a masked-LM head, `missing` is the model's name.
-    """
+    """Predicts the masked tokens of a text at once, or without [MASK] each token separately."""
+    # The `original` token of the latter has its probability and rank, counted from 1. `is_next` is
+    # for a pair and a next-sentence head. Without a masked-LM head, `missing` is the model's name.
     if "masked_lm" not in model.heads:
         return {"missing": model.stored_as}
     call = cast(Callable[[dict], dict], model)  # faster than `predict`, which traces

@@ -177,10 +177,8 @@ def _train(
 
 
 def _flops_per_example(inputs: PretrainInputs, model: TaskModel) -> int:
-    """Counts the operations of the model and of the teacher's forward pass; 0 without predictions.
-
-    Of several encoders, the last one predicts the masked tokens; other heads are not counted.
-    """
+    """Counts the operations of model and teacher's forward pass; 0 without predictions."""
+    # Of several encoders, the last one predicts the masked tokens; other heads are not counted.
     features, targets, *_ = inputs.sample_batch()
     if "masked_lm" not in targets:
         return 0

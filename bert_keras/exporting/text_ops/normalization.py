@@ -149,10 +149,8 @@ class Composition(tf.Module):
         return composed._replace(source_indices=indices)
 
     def _composed(self, points: Points) -> Points:
-        """Composes the first possible pair of each starter, a character of class 0, in each step.
-
-        The `source_indices` say by how many characters each one makes the text longer.
-        """
+        """Composes in each step the first possible pair of each starter, a character of class 0."""
+        # The `source_indices` say by how many characters each one makes the text longer.
 
         def composites_of(points: Points) -> tuple[tf.Tensor, tf.Tensor]:
             """Returns what each character becomes with its starter, or _NONE, and the starter."""

@@ -122,10 +122,8 @@ class _Tree(tf.Module):
 
 
 def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Finds the tokens with the highest total score for each word, int32 [W,(letters)] (Viterbi).
-
-    Returns the id of each token, int32 [P], the index of its first letter and of its word.
-    """
+    """Finds the tokens with the best total score for each word, int32 [W,(letters)] (Viterbi)."""
+    # Returns the id of each token, int32 [P], the index of its first letter and of its word.
     letters, of_words = tf.range(tf.size(words.values, tf.int64)), words.value_rowids()
     is_start = (letters - tf.gather(words.row_starts(), of_words)) % _MAX_LETTERS == 0
     parts = RaggedTensor.from_row_starts(words.values, tf.where(is_start)[:, 0], validate=False)
