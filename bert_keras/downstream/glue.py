@@ -42,9 +42,8 @@ class GlueRow:
     # The labels in data files and prediction files, in the order of the processors of
     # google-research/bert and Hugging Face. A regression task has its column as the only label.
     labels: tuple[str, ...] = ("0", "1")
-    scores: tuple[str, ...] = (
-        "accuracy",
-    )  # names in SCORES; the first chooses the best checkpoint
+    # Names in SCORES; the first chooses the best checkpoint.
+    scores: tuple[str, ...] = ("accuracy",)
     # The prediction files in the zip of GLUE's server, with the number of predictions in each.
     num_test_rows: Mapping[str, int] = field(default_factory=dict)
     label_column: str = "label"

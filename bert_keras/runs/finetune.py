@@ -56,9 +56,8 @@ def divided(examples: Sequence) -> tuple[list, list]:
     keys = [getattr(each, "context", number) for number, each in enumerate(examples)]
     pairs = [*zip(keys, examples, strict=True)]
     labels = {key: str(getattr(each, "label", "")) for key, each in pairs}
-    check(
-        len(labels) > 1, "the training file has one example or text; expected more, or a dev file"
-    )
+    found = "the training file has one example or passage"
+    check(len(labels) > 1, f"{found}; expected more, or a dev file")
     order = random.Random(DEV_SEED).sample([*labels], len(labels))
     order.sort(key=labels.__getitem__)
     held_out = {*order[len(order) % 10 // 2 :: 10]}

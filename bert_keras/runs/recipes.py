@@ -211,8 +211,11 @@ LAPTOP = PretrainRecipe(
     steps_per_log=100,
 )
 
-_ADAMW: dict[str, Any] = {"optimizer": "adamw", "bias_correction": True}
-_LOCAL_START = {**_ADAMW, "initial_weights": "local-attention"}
+_LOCAL_START: dict[str, Any] = {
+    "optimizer": "adamw",
+    "bias_correction": True,
+    "initial_weights": "local-attention",
+}
 
 
 def _laptop(num_steps: int, **changes) -> PretrainRecipe:
