@@ -152,11 +152,9 @@ class BertOptimizer(keras.optimizers.Optimizer):
         return limit * ops.minimum(1.0 / norm, 1.0 / limit) if limit else 1.0
 
     def _update(self, grads, variables, gain) -> None:
-        """Updates the weights and the averages; a `gain` of 0 skips this, with gradients of 0.
-
-        A conditional would add a third to the nodes of the graph and to the time of the first step.
-        """
-        # Computed once for all weights, because tracing time grows with the number of operations.
+        """Updates the weights and the averages; a `gain` of 0 skips this, with gradients of 0."""
+        # A conditional would add a third to the nodes of the graph and to the time of the first
+        # step. Tracing time grows with the number of operations, so the rate is computed once.
         rate = gain * self.learning_rate
         dtypes = dict.fromkeys(variable.dtype for variable in variables)
         constants = {dtype: self._constants(ops.cast(gain, dtype)) for dtype in dtypes}

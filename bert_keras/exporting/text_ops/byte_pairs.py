@@ -179,10 +179,8 @@ class BytePairs(tf.Module):
 
 
 def _starts_word(points: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
-    """Returns whether a word begins at each code point, bool [N].
-
-    The pattern is 's|'t|'re|'ve|'m|'ll|'d| ?L+| ?N+| ?[^\\sLN]+|\\s+(?!\\S)|\\s+
-    """
+    """Returns whether a word begins at each code point, bool [N]."""
+    # The pattern is 's|'t|'re|'ve|'m|'ll|'d| ?L+| ?N+| ?[^\sLN]+|\s+(?!\S)|\s+
     changes = kinds != previous(kinds)
     starts_word = tf.where(
         kinds == _SPACE,
