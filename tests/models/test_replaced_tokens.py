@@ -14,7 +14,6 @@ from bert_keras.models.replaced_tokens import drawn_ids, generator_config
 from bert_keras.runs.objectives import named_objective
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training.optimizer import BertAdamW
-from tests.distribution.test_global_batch import assert_same, mirrored
 from tests.tensorflow_or_skip import tf
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *(f"w{number}" for number in range(35))))
@@ -141,6 +140,8 @@ def trained(strategy):
 
 @pytest.mark.slow
 def test_devices_change_nothing():
+    from tests.distribution.test_global_batch import assert_same, mirrored  # needs TensorFlow
+
     alone = _, logs = trained(tf.distribute.get_strategy())
     assert_same(trained(mirrored(2)), alone)
     total = logs["masked_lm_loss"] + 50 * logs["replaced_token_loss"]
