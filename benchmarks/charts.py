@@ -67,6 +67,10 @@ ABLATIONS = {
     "SQuAD, No NSP": {"paper": -0.006, "small model": 0.002},
     "SQuAD, left to right": {"paper": -0.107, "small model": 0.042},
 }
+WORDS = {
+    "NER": {"left to right": -0.030, "with a BiLSTM": 0.010},
+    "parts of speech": {"left to right": -0.036, "with a BiLSTM": 0.001},
+}
 RECORDS = {
     "records/s": {
         "2 workers": 109_282,
@@ -117,6 +121,7 @@ def dots(rows: dict, *, label: str, line: float | None = None):
     if line is not None:
         axes.axvline(line, color=TEXT, linestyle="--", linewidth=1.5)
     axes.set_yticks(range(len(rows)), rows)
+    axes.set_ylim(-0.5, len(rows) - 0.5)
     return finished(figure, axes, label=label, columns=len(series))
 
 
@@ -163,6 +168,7 @@ def main() -> None:
             "ablations": dots(
                 ABLATIONS, label="score - score of BERT\nleft of 0: worse than BERT", line=0
             ),
+            "words": dots(WORDS, label="score - score of BERT\nleft of 0: worse than BERT", line=0),
             "gpu": bars(GPU, label="% of 989 TFLOP/s, by size and tokens"),
         }
         for name, figure in charts.items():
