@@ -58,7 +58,7 @@ def mistakes(parser: argparse.ArgumentParser, right: list[str]):
         if action.type in (int, float):
             for value in ("many", "1e", ""):
                 yield [*right, flag, value], "no number"
-        elif flag and action.type not in (None, str):
+        elif flag and action.metavar not in ("FILE", "ZIP") and action.type not in (None, str):
             yield [*right, flag, "nonee"], "an unknown name"
         if len(flag) > 4:
             yield [*right, flag[:-1] + "_", "1"], "a misspelt flag"
