@@ -134,7 +134,7 @@ def check_output(path: StrPath, *, suffix: str | tuple[str, ...] = "") -> None:
         InputError: `path` is a folder, a mount point or a device, its name is too long or does not
             end in a `suffix`, or one of its parents is a file or not writable.
     """
-    if is_stdout(path):
+    if is_stdout(path) and isinstance(suffix, str):  # several suffixes choose the format
         return
     ends = suffix if isinstance(suffix, str) else " or ".join(suffix)
     check(os.fspath(path).endswith(suffix), f"{path}: expected a name that ends in {ends}")

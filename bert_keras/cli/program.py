@@ -21,7 +21,7 @@ from bert_keras.files import check_output
 MODULES = [f"bert_keras.cli.{name}" for name in ("training", "tasks", "models", "listing")]
 # Commands that first check their arguments, and then import TensorFlow if they need it.
 CHECK_FIRST = ("list", "serve", "pretrain", "finetune", "predict")
-INPUTS = ("data", "train", "dev", "records")  # options that name a file or a folder to read
+INPUTS = ("data", "train", "dev", "records", "blimp")  # options that name files or folders to read
 # The arguments of `add_argument`, or the heading of the options that follow.
 Argument = tuple[tuple[str, ...], dict[str, Any]] | str
 

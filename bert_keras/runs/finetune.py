@@ -121,6 +121,9 @@ class TaskRun:
                 not task.freezes_encoder or getattr(recipe, name) == default,
                 f"{task.name} does not train the encoder; leave {name} out",
             )
+        has_pooler = MODELS[task.model].reads_pooled_output
+        found = f"the models of {task.name} have no pooler"
+        check(has_pooler or not recipe.classifier_pooling, f"{found}; omit classifier_pooling")
         examples = task.read(self.files["train"], split="train")
         self.task = task.with_labels_of(examples)
         if "dev" in self.files:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from itertools import filterfalse
 from types import UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
@@ -112,12 +113,12 @@ def check_finetune(task: str, recipe: str, *, changes: Iterable[str], files: Ite
     with_changes(found, changes={n: value for n, value in names.items() if n in table})
     defaults = {"text_columns": TEXT_COLUMN, "label_column": LABEL_COLUMN}
     columns = {name: names.get(name, default).split(",") for name, default in defaults.items()}
-    for file in files:
-        if task in ("squad1", "squad2", "korquad") and not is_tfds(file):
+    for file in filterfalse(is_tfds, files):
+        if task in ("squad1", "squad2", "korquad"):
             read_questions(file)
         elif task == "ner":
             read_conll(file)
-        elif "label_column" in known and not is_tfds(file):
+        elif "label_column" in known:
             next(table_rows(file, columns=columns, lists=columns["label_column"]))
 
 

@@ -148,8 +148,10 @@ def test_every_layer_equals_the_paper(changes):
         assert np.abs(ours - theirs).max() <= 1e-5 * np.abs(theirs).max()
 
 
-def test_the_pooler_reads_the_mean_of_the_tokens():
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_the_pooler_reads_the_mean_of_the_tokens(is_causal):
     changes = {"pooling": "mean", "has_head_norm": True, "pooler_activation": ""}
+    changes |= {"is_causal": is_causal}
     encoder, batch = random_encoder(dataclasses.replace(CONFIG, **changes)), inputs()
     batch["input_mask"][0] = 0  # a row of padding
     states = encoder.states(batch)

@@ -156,24 +156,26 @@ def test_a_bilstm_with_random_weights_is_inserted_before_the_head(files, tmp_pat
         recipe = dataclasses.replace(RECIPE, **changes)
         return TaskRun(TASK_OF_PAIRS, recipe, pretrained=start, data=files)
 
-    run = task_run(encoder(tmp_path / "start", is_causal=True), num_lstm_layers=1)
+    changes = {"num_lstm_layers": 1, "classifier_pooling": "mean"}
+    run = task_run(encoder(tmp_path / "start", is_causal=True), **changes)
     config = run.model.config
     assert "new         bilstm (6), classification (2)" in capsys.readouterr().out
-    assert (config.num_lstm_layers, config.is_causal) == (1, True)
+    assert (config.num_lstm_layers, config.is_causal, config.pooling) == (1, True, "mean")
     save_model(run.model, tmp_path / "model", metadata=run.metadata, vocabulary=VOCABULARY)
     again = task_run(tmp_path / "model").model
     assert "new         none" in capsys.readouterr().out
-    assert again.config.num_lstm_layers == 1
+    assert (again.config.num_lstm_layers, again.config.pooling) == (1, "mean")
 
 
 def test_a_bilstm_is_refused_for_a_task_with_a_frozen_encoder(tmp_path):
     start, rows = encoder(tmp_path / "start"), tmp_path / "rows.conll"
     rows.write_text("good O\nfilm B-X\n\n")
     task = dataclasses.replace(named_task("ner-features"), max_length=8, layers="last")
-    recipe = dataclasses.replace(RECIPE, num_lstm_layers=1)
     files = {"train": str(rows), "dev": str(rows)}
-    with pytest.raises(InputError, match="num_lstm_layers"):
-        finetune(task, recipe, pretrained=start, data=files, output=tmp_path / "run")
+    for changes in ({"num_lstm_layers": 1}, {"classifier_pooling": "mean"}):
+        recipe = dataclasses.replace(RECIPE, **changes)
+        with pytest.raises(InputError, match=next(iter(changes))):
+            finetune(task, recipe, pretrained=start, data=files, output=tmp_path / "run")
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from bert_keras.families import preset
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import GPU_FLOPS_PER_SECOND, PRETRAIN
-from bert_keras.runs.settings import named_recipe, task_recipes
+from bert_keras.runs.settings import check_finetune, named_recipe, task_recipes
 from bert_keras.training.performance import flops_per_example
 from tests.runs.test_runs import records  # noqa: F401
 
@@ -35,6 +35,11 @@ def test_impossible_values_are_refused(recipes, name, changes):
     for change in changes.split():
         with pytest.raises(InputError, match=change.partition("=")[0].removeprefix("mask_")):
             named_recipe(recipes, name, changes=[change])
+
+
+@pytest.mark.parametrize("task", ["ner", "squad1", "token-classification", "classification"])
+def test_data_of_tfds_are_not_read_for_the_first_checks(task):
+    check_finetune(task, "paper", changes=[], files=["tfds:none:train"])
 
 
 def test_max_predictions_suffice_for_every_length():
