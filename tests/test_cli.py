@@ -58,6 +58,7 @@ MISTYPED = {
     START.replace("--train", "--data"): "give it as --train",
     "embed m --data lines.csv --output new.npy": "lines.csv is a table",
     "evaluate m --data . --report new.pdf": ".html",
+    f"finetune pos --train {__file__} --from m --output new": "expected a word and its tag",
     "embed m --data . --output -": "ends in .npy or .parquet",
     "pretrain demo --records . --blimp none --output new": "--blimp none does not exist",
     "convert m .": "name a new folder",

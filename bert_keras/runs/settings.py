@@ -116,8 +116,8 @@ def check_finetune(task: str, recipe: str, *, changes: Iterable[str], files: Ite
     for file in filterfalse(is_tfds, files):
         if task in ("squad1", "squad2", "korquad"):
             read_questions(file)
-        elif task == "ner":
-            read_conll(file)
+        elif task in ("ner", "pos"):
+            read_conll(file, has_entities=task == "ner")
         elif "label_column" in known:
             next(table_rows(file, columns=columns, lists=columns["label_column"]))
 
