@@ -155,11 +155,11 @@ def _values(features: Features, vocabulary: Vocabulary) -> dict[tuple[str, str],
 
 
 def plot(histograms: Sequence[Histogram], path: StrPath, *, title: str) -> None:
-    """Draws the histograms in rows of three as one picture; its extension is its format."""
+    """Draws the histograms in rows of two as one picture; its extension is its format."""
     from matplotlib.figure import Figure
 
-    rows, columns = -(-len(histograms) // 3), min(len(histograms), 3)
-    figure = Figure(figsize=(4.9 * columns, 3.0 * rows), layout="constrained")
+    rows, columns = -(-len(histograms) // 2), min(len(histograms), 2)
+    figure = Figure(figsize=(4.0 * columns, 2.7 * rows), layout="constrained")
     figure.suptitle(title)
     panels = figure.subplots(rows, columns, squeeze=False).flat
     for histogram, axes in zip_longest(histograms, panels):
@@ -169,7 +169,7 @@ def plot(histograms: Sequence[Histogram], path: StrPath, *, title: str) -> None:
         counts, names = histogram.counts, histogram.names or range(len(histogram.counts))
         width = 0.9 if histogram.names else 1
         axes.bar(names, 100 * counts / max(counts.sum(), 1), width=width)
-        axes.set_title(histogram.title)
+        axes.set_xlabel(histogram.title)
         axes.set_ylabel(f"% of {histogram.of}")
     with atomic_file(path) as partial:
         figure.savefig(partial, dpi=120, format=Path(path).suffix[1:].lower())
