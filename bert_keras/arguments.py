@@ -15,7 +15,7 @@ HABITS = {
     "--epochs": "num-train-epochs num-epochs",
     "--batch-size": "per-device-train-batch-size train-batch-size",
     "--max-length": "max-seq-length",
-    "--warmup": "warmup-ratio warmup-proportion",
+    "--warmup-ratio": "warmup-proportion",
     "--precision": "fp16 bf16",
     "--output": "output-dir output-file",
     "--train": "train-file",

@@ -1,6 +1,7 @@
 """Defines what describes a model: its hyperparameters, its embeddings of texts, its metadata."""
 
 import dataclasses
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
@@ -38,6 +39,13 @@ CHOICES = {
 def default_recipe(hidden_size: int) -> str:
     """Returns the name of the fine-tuning recipe for a hidden size, of `fit` as of `finetune`."""
     return "paper" if hidden_size >= 768 else "small-models"
+
+
+def warn_high_rate(rate: float) -> None:
+    """Warns of a learning rate at which a fine-tuning destroys the weights."""
+    if rate > 0.01:
+        found = f"the learning rate {rate:g} destroys pretrained weights"
+        warnings.warn(f"{found}; BERT needs about 3e-5", stacklevel=3)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -84,19 +84,20 @@ SHOW_OPTIONS: tuple[Option, ...] = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command that `argv` names and returns the exit code; see `run_command`."""
     options = vars(command_parser().parse_args(argv))
-    command, is_debugged = options.pop("command"), options.pop("debug", False)
-    return run_command(PROGRAM, lambda: command(options), debug=is_debugged)
+    program, command = f"{PROGRAM} {options.pop('name')}", options.pop("command")
+    is_debugged = options.pop("debug", False)
+    return run_command(program, lambda: command(options), debug=is_debugged)
 
 
 def command_parser() -> argparse.ArgumentParser:
     """Builds the parser of the program with a subparser for each command."""
     parser = Parser(
         prog=PROGRAM,
-        description="Writes, checks and shows pretraining records (masked words, next sentence).",
+        description="Write, check and show pretraining records (masked words, next sentence).",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(required=True, metavar="vocab | build | check | show")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="name")
     for name, command, example, options in (
         ("vocab", vocab, "wiki.txt books.txt --output vocab.txt --size 30000", VOCAB_OPTIONS),
         ("build", build, "corpus.txt --vocab vocab.txt --output records", BUILD_OPTIONS),
@@ -107,7 +108,8 @@ def command_parser() -> argparse.ArgumentParser:
             name,
             help=command.__doc__,
             description=command.__doc__,
-            epilog=f"example: {PROGRAM} {name} {example}",
+            epilog=f"example:\n  {PROGRAM} {name} {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
             argument_default=argparse.SUPPRESS,  # the parsed arguments are those that are given
         )
         sub.set_defaults(command=command)

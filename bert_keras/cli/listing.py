@@ -1,10 +1,12 @@
 """Defines the command list, which prints the names of tasks, recipes and models."""
 
 import argparse
+import re
 
 from bert_keras.cli.program import command, option
 from bert_keras.downstream.names import ALIASES, TASKS, ZERO_SHOT
 from bert_keras.families import hub_names, presets
+from bert_keras.runs.recipes import FINETUNE, PRETRAIN, PretrainRecipe
 
 # What each recipe gave, with masked-LM losses on held-out text and those of guessing by frequency
 # (docs/reference/recipes.md).
@@ -15,7 +17,7 @@ MEASURED = {
     "pretrain laptop-hour": "27 MB of text: loss 3.32 of 6.87 in 76 CPU minutes",
     "pretrain bert-hour": "BERT's own layers; 27 MB of text: loss 3.65 of 6.87 in 94 CPU minutes",
     "pretrain gpu-hour": "27 MB of text, 4,983 steps: loss 2.35 of 6.87 in 11 minutes of an H100",
-    "pretrain electra-tiny": "27 MB of text: loss 4.96 of 6.87 (generator) in 12 CPU minutes",
+    "pretrain electra-tiny": "27 MB of text: generator's loss 4.96 of 6.87 in 12 CPU minutes",
     "pretrain roberta-tiny": "9 MB of text: loss 6.74 of 7.46 after 2,000 steps",
     "pretrain albert-tiny": "9 MB of text: loss 6.70 of 7.03 after 2,000 steps",
     "pretrain continue": "--from a tiny model, 4 MB of text: loss 1.88 a character, before 2.19",
@@ -36,20 +38,28 @@ def _rows(kind: str) -> dict[str, str]:
         return TASKS | ZERO_SHOT | others
     if kind == "models":
         rows = {
-            "for --from, on Hugging Face:": "",
+            "checkpoints of Hugging Face, for --from:": "",
             **hub_names(),
             "google/bert_uncased_L-N_H-D_A-M": "N = 2, 4 to 12; D = 128, 256, 512, 768; M = D/64",
-            "for pretrain --set:": "",
+            "sizes of new models, for pretrain --set:": "",
             "size=L-N_H-D": "the same N and D; any others as size=L-N_H-D_A-M, with M heads",
         } | {
             f"size={name}": f"{size.num_layers} layers of {size.hidden_size}, {size.num_heads} "
-            f"heads, {size.vocab_size:,} tokens, {size.max_positions:,} positions"
+            f"heads, {size.vocab_size:,} tokens, {size.max_positions:,} "
+            + ("rotary positions, pre-norm" if size.norm_position == "pre" else "positions")
             for name, size in presets().items()
         }
         return {name: text for name, text in rows.items() if "L-N" in name or "L-" not in name}
-    return {
-        "(loss A of B: masked-LM loss A on held-out text; B by token frequencies)": ""
-    } | MEASURED
+    rows = {"losses of masked LM on held-out text; --max-length is 128 for most tasks": ""}
+    for title, text in MEASURED.items():
+        command, name = title.split()
+        one = PRETRAIN[name] if command == "pretrain" else FINETUNE[name][""]
+        has_steps = isinstance(one, PretrainRecipe)
+        length = f"{one.end:,} steps" if has_steps else f"{one.num_epochs} epochs"
+        size, rate = f"batches of {one.batch_size:,}", f"learning rate {one.learning_rate:g}"
+        text = re.sub(r"(loss \S+) of (\S+)", r"\1 (by token frequencies \2)", text)
+        rows[title] = f"{length}, {size}, {rate}\n    {text}"
+    return rows
 
 
 @command(

@@ -103,11 +103,12 @@ def command_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     in_order = sorted(COMMANDS.items(), key=lambda item: MODULES.index(item[1].run.__module__))
     for name, (run, arguments, examples, former) in in_order:
+        heading = "examples" if examples.count("  bert-keras ") > 1 else "example"
         sub = commands.add_parser(
             name,
             help=run.__doc__,
             description=run.__doc__,
-            epilog=f"example:\n{examples.strip(chr(10))}",
+            epilog=f"{heading}:\n{examples.strip(chr(10))}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         sub.former = former
@@ -138,7 +139,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in INPUTS:
             path = getattr(options, name, None)
             is_found = path is None or os.path.exists(path) or path.startswith("tfds:")
-            check(is_found, f"--{name} {path} does not exist; expected a file or a folder")
+            kind = "a folder of bert-tfrecords build" if name == "records" else "a file or a folder"
+            check(is_found, f"--{name} {path} does not exist; expected {kind}")
         for name in {"model", "pretrained", "teacher"} & {*vars(options)}:
             path = getattr(options, name)
             check(path is None or path.strip(), f"the name of the {name} model is empty")

@@ -10,7 +10,7 @@ import numpy as np
 from bert_keras.data.encoded import EncodedTexts
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.errors import check
-from bert_keras.text.encode import checked_columns
+from bert_keras.text.encode import check_column, checked_columns
 from bert_keras.text.tokenizer import TextTokenizer
 
 
@@ -135,6 +135,6 @@ def columns_of(texts) -> tuple[list, ...]:
 
 
 def _strings(column) -> list:
-    check(not isinstance(column, str), f"texts is {column!r:.40}; expected a list of strings")
+    check_column(column)
     values = column if isinstance(column, list) else column.__array__().tolist()
     return [each.decode("utf-8", "ignore") if isinstance(each, bytes) else each for each in values]

@@ -61,8 +61,8 @@ def table_rows(
                 found = f"{location} has no column {column!r}; it has {names}"
                 raise InputError(found + _example(settings, [*values]))
         yield location, values
-    expected = "a header and a row, in lines that end in a line feed"
-    check(location, f"{path} has no rows; expected {expected}")
+    found = f"{path} has no row, at most a header"
+    check(location, f"{found}; expected rows, in lines that end in a line feed")
 
 
 def _example(settings: Mapping[str, Sequence[str]], header: Sequence[str]) -> str:

@@ -56,8 +56,8 @@ class Scale:
         """Returns an experiment with the arms of this scale; InputError if it is not included."""
         check(
             experiment.name in self.tables,
-            f"this scale has {' and '.join(self.tables)}, but not {experiment.name}; choose one of "
-            "these or another scale",
+            f"this scale has no {experiment.name}; choose one of {', '.join(self.tables)}, or "
+            "another scale",
         )
         arms = (*experiment.arms, *self.added_arms.get(experiment.name, ()))
         return replace(experiment, arms=arms)

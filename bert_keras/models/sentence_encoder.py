@@ -18,6 +18,7 @@ from bert_keras.errors import InputError, check
 from bert_keras.layers.sentence import SentenceHead
 from bert_keras.models.task_models import TaskModel, flat_rows
 from bert_keras.models.text_inputs import TextInputs
+from bert_keras.text.encode import check_column
 
 _DEFAULT = EmbeddingConfig()
 CHUNK_SIZE = 8_192  # texts that `encode` tokenizes together and sorts by length
@@ -127,8 +128,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         """
         if (preprocessor := self.preprocessor) is None:
             raise InputError("this BertSentenceEncoder has no tokenizer; set model.tokenizer")
-        if isinstance(texts, str):
-            raise InputError(f"texts is the string {texts[:40]!r}; expected a list of strings")
+        check_column(texts)
         check(batch_size >= 1, f"batch_size is {batch_size}; expected at least 1")
         size = self.embedding_size
         is_possible = dimensions is None or 1 <= dimensions <= size

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from bert_keras.config import FINE_TUNING
+from bert_keras.config import FINE_TUNING, warn_high_rate
 from bert_keras.data.batches import Batches
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.encoded import Encoded, EncodedTexts, batches_of, say_cut
@@ -106,6 +106,7 @@ class TextInputs(Pretrained):
         check(0 <= share < 1, f"validation_split is {share}; expected 0 or more, less than 1")
         found = f"learning_rate is {learning_rate!r}; expected a number above 0"
         check(learning_rate is None or (is_rate and learning_rate > 0), found)
+        warn_high_rate(learning_rate or 0)
         size = options.get("batch_size") or _BATCH_SIZE
         held_out, parts = options.get("validation_data"), []
         if is_text(x):

@@ -14,7 +14,7 @@ import keras
 
 from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.checkpoints.pretrained import missing_parts, save_model
-from bert_keras.config import ModelMetadata
+from bert_keras.config import ModelMetadata, warn_high_rate
 from bert_keras.data.batches import Batches
 from bert_keras.data.encoded import Encoded, say_cut
 from bert_keras.distribution.loss import global_loss
@@ -111,6 +111,7 @@ class TaskRun:
             task, recipe, size=size, teacher=teacher, changes=changes
         )
         self.recipe, self.pretrained, self.features = recipe, pretrained, Path(features)
+        warn_high_rate(recipe.learning_rate)
         files = data if isinstance(data, Mapping) else task.files(os.fspath(data))
         self.files = {split: os.fspath(path) for split, path in files.items()}
         check("train" in self.files, "data has no train; name the file")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer, check_texts, ids_with_masks
 
@@ -70,14 +70,18 @@ def encode_masked(
     return {**inputs, "masked_lm_positions": positions_BP}
 
 
+def check_column(column: object) -> None:
+    """Raises InputError for a single string."""
+    if isinstance(column, str):
+        raise InputError(f"texts is {column!r:.40}; expected a list of strings; give [text]")
+
+
 def checked_columns(*columns: Sequence[str] | None) -> list[list[str]]:
     """Returns the columns that are not None; raises InputError for what is no string."""
     texts = []
     for column in columns:
         if column is not None:
-            check(
-                not isinstance(column, str), f"texts is {column!r:.40}; expected a list of strings"
-            )
+            check_column(column)
             texts.append(list(column))
             check_texts(texts[-1])
     return texts

@@ -45,7 +45,7 @@ def test_each_arm_of_table6_has_its_size(scale):
 
 
 def test_a_scale_refuses_an_experiment_that_it_does_not_include():
-    with pytest.raises(InputError, match="c2 and labels, but not table6"):
+    with pytest.raises(InputError, match="has no table6; choose one of table5, c1"):
         SCALES["small"].experiment(TABLE6)
 
 

@@ -18,7 +18,7 @@ from bert_keras.downstream.squad.questions import Answer, Question
 
 TEXT = ["num_epochs=1", "max_length=32"]
 WINDOWS = ["max_length=40", "max_question_length=12", "stride=8", "num_epochs=1", "batch_size=2"]
-TAGS = ["num_epochs=25", "max_length=40", "learning_rate=0.02"]
+TAGS = ["num_epochs=25", "max_length=40", "learning_rate=0.01"]
 SETTINGS = {
     **dict.fromkeys(KOREAN_TASKS, TEXT),
     **dict.fromkeys(("korquad", "klue-mrc"), WINDOWS),
