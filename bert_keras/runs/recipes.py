@@ -284,13 +284,13 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         objective="masked-lm",
         steps_per_log=10,
     ),
-    # For records of plain ids and --objective full-sentences (docs/how-to/pretrain-relatives.md).
+    # For records of plain ids and --objective full-sentences (docs/how-to/pretrain-variants.md).
     "roberta-tiny": dataclasses.replace(TINY_HOUR, size="roberta-tiny"),
-    # For records of plain ids and --objective sop (docs/how-to/pretrain-relatives.md).
+    # For records of plain ids and --objective sop (docs/how-to/pretrain-variants.md).
     "albert-tiny": dataclasses.replace(
         TINY_HOUR, size="albert-tiny", mask_unit="word", max_ngram=3
     ),
-    # For records of plain ids (docs/how-to/pretrain-relatives.md). As in Clark et al. 2020, the
+    # For records of plain ids (docs/how-to/pretrain-variants.md). As in Clark et al. 2020, the
     # generator reads [MASK] at every masked position. A smaller generator learns too late
     # (docs/benchmarks/archive/pretraining.md).
     "electra-tiny": _laptop(
