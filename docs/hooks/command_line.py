@@ -57,7 +57,7 @@ def _usage(command: argparse.ArgumentParser) -> Iterator[str]:
 def _arguments(actions: Iterable[argparse.Action]) -> Iterator[str]:
     yield "| argument | description |\n|---|---|"
     for action in actions:
-        if isinstance(action, argparse._HelpAction):
+        if isinstance(action, argparse._HelpAction) or action.help == argparse.SUPPRESS:
             continue
         value = action.metavar or (action.choices and " | ".join(map(str, action.choices)))
         value = f" {value or action.dest.upper()}" if action.nargs != 0 else ""
@@ -70,7 +70,8 @@ def _arguments(actions: Iterable[argparse.Action]) -> Iterator[str]:
 def _example(epilog: str | None) -> str:
     lines = (epilog or "").splitlines()[1:]
     commands = "\n".join(line.removeprefix("  ") for line in lines)
-    return f"Example:\n\n```bash\n{commands}\n```"
+    title = "Examples" if commands.count("bert-") > 1 else "Example"
+    return f"{title}:\n\n```bash\n{commands}\n```"
 
 
 def _cell(text: str | None) -> str:
