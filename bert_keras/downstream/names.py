@@ -51,6 +51,13 @@ _ANSWERS = ("stride", "max_question_length", "max_answer_length", "num_best", "n
 _TABLE = ("kind", "text_columns", "label_column")
 _EMBEDDINGS = ("loss", "dimensions", "truncate_dim", "pooling")
 TEXT_COLUMN, LABEL_COLUMN = "text", "label"  # of a table, by default
+_LABELLED = {"text_columns": TEXT_COLUMN, "label_column": LABEL_COLUMN}
+# Task -> the settings that name columns of its tables, and their defaults
+COLUMNS = {
+    **dict.fromkeys(("classification", "multi-label", "regression"), _LABELLED),
+    "sentence-pairs": {"text_columns": "sentence1,sentence2", "score_column": "score"},
+    "retrieval": {"query_column": "query", "positive_column": "positive"},
+}
 # Task -> its settings beside `max_length`, which every task has
 SETTINGS = {
     **dict.fromkeys(("squad1", "squad2"), ("version", *_ANSWERS)),

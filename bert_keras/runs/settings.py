@@ -7,7 +7,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from bert_keras.config import default_recipe
-from bert_keras.downstream.names import ALIASES, LABEL_COLUMN, SETTINGS, TEXT_COLUMN
+from bert_keras.downstream.names import ALIASES, COLUMNS, SETTINGS
 from bert_keras.downstream.ner.tags import read_conll
 from bert_keras.downstream.squad.questions import read_questions
 from bert_keras.downstream.table import table_rows
@@ -111,15 +111,15 @@ def check_finetune(task: str, recipe: str, *, changes: Iterable[str], files: Ite
     for name in names:
         check_name(name, known, what="setting")
     with_changes(found, changes={n: value for n, value in names.items() if n in table})
-    defaults = {"text_columns": TEXT_COLUMN, "label_column": LABEL_COLUMN}
-    columns = {name: names.get(name, default).split(",") for name, default in defaults.items()}
+    defaults = COLUMNS.get(task, {}).items()
+    columns = {name: names.get(name, default).split(",") for name, default in defaults}
     for file in filterfalse(is_tfds, files):
         if task in ("squad1", "squad2", "korquad"):
             read_questions(file)
         elif task in ("ner", "pos"):
             read_conll(file, has_entities=task == "ner")
-        elif "label_column" in known:
-            next(table_rows(file, columns=columns, lists=columns["label_column"]))
+        elif columns:
+            next(table_rows(file, columns=columns, lists=columns.get("label_column", ())))
 
 
 def pretrain_settings(
