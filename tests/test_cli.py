@@ -50,7 +50,7 @@ MISTYPED = {
     START + "--set lerning_rate=1": "did you mean 'learning_rate'",
     START + "--set text_colums=a": "did you mean 'text_columns'",
     START + "--train none.csv": "--train none.csv does not exist",
-    "pretrain demo --records none --output new": "none does not exist; expected a folder of bert-tfrecords",
+    "pretrain demo --records none --output new": "expected a folder of bert-tfrecords build",
     "evaluate mrpc --data .": "'mrpc' is a task",
     "evaluate mrpc --model m --data .": "--model is now the first argument",
     "export m name --to saved": "--to is now --output",
