@@ -179,6 +179,6 @@ def test_the_readme_trains_and_exports(folder, capsys):
     assert len(code.splitlines()) <= 12
     exec(compile(code, "README.md", "exec"), {})
     assert "'label': " in capsys.readouterr().out
-    for _, line in zip(range(2), blocks(ROOT / "README.md", "")[0].splitlines(), strict=True):
+    for _, line in zip(range(2), blocks(ROOT / "README.md", "bash")[0].splitlines(), strict=True):
         assert main(shlex.split(line)[1:]) == 0
     assert re.search(r"^(good|bad) 0\.\d+$", capsys.readouterr().out, re.M)
