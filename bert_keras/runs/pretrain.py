@@ -37,7 +37,7 @@ from bert_keras.runs.outcome import (
 )
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import FORMER_NAMES, PretrainRecipe
-from bert_keras.runs.settings import pretrain_settings
+from bert_keras.runs.settings import first_part, pretrain_settings
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.training.callbacks import FitSettings, wait_for
 from bert_keras.training.distiller import Distiller
@@ -48,6 +48,7 @@ from bert_keras.training.schedule import SCHEDULES
 from bert_keras.training.states import load_training_state, training_state
 from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
 
+FIRST = "first"  # folder of the first steps within that of a run
 WARMUP_STEPS, MEASURED_STEPS = 2, 10  # of `forecast`
 
 
@@ -104,7 +105,10 @@ def pretrain(
     ```
     """
     recipe, distillation = pretrain_settings(recipe, teacher=teacher, changes=changes)
-    inputs = PretrainInputs(recipe, records=records, start=pretrained, distillation=distillation)
+    sources = {"records": records, "start": pretrained, "distillation": distillation}
+    inputs, first = PretrainInputs(recipe, **sources), first_part(recipe)
+    if first is not None:
+        PretrainInputs(first, **sources)  # reports what does not fit before the run is claimed
     claimed = {"records": os.path.realpath(records)}
     if (starting_point := inputs.starting_point) is not None:
         claimed |= {"start": starting_point.path, "start_step": str(starting_point.step)}
@@ -118,6 +122,16 @@ def pretrain(
     with claim as folder:
         scores = read_scores(folder)
         if scores is None:
+            if first is not None:
+                model = pretrain(
+                    first,
+                    records=records,
+                    output=folder / FIRST,
+                    pretrained=pretrained,
+                    teacher=distillation,
+                ).model
+                other = dataclasses.replace(recipe, seed=recipe.seed + 1)  # another order of rows
+                inputs = PretrainInputs(other, **(sources | {"start": model}))
             hyperparameters = dataclasses.asdict(recipe) | teaching
             scores = _train(inputs, folder, hyperparameters=hyperparameters, blimp=blimp)
     return RunResult(scores, folder / MODEL)
@@ -228,7 +242,7 @@ def compiled_pretrainer(inputs: PretrainInputs) -> TaskModel | Distiller:
         gradient_accumulation_steps=recipe.gradient_accumulation_steps,
     )
     if start is not None and start.state is not None:
-        load_training_state(trained, start.state)
+        load_training_state(trained, start.state, new=start.new)
     return trained
 
 
@@ -240,7 +254,8 @@ def forecast(
     teacher: Distillation | None = None,
 ) -> str:
     """Returns a table of what `pretrain` needs on this machine, without scoring and saving."""
-    inputs = PretrainInputs(recipe, records=records, start=pretrained, distillation=teacher)
+    part = first_part(recipe) or recipe  # the time of a step is that of the first part
+    inputs = PretrainInputs(part, records=records, start=pretrained, distillation=teacher)
     model = compiled_pretrainer(inputs)
     optimizer = model.optimizer
     steps = recipe.end - (int(optimizer.iterations.numpy()) if optimizer.built else 0)

@@ -57,6 +57,9 @@ class PretrainRecipe:
     gradient_accumulation_steps: int = 1  # parts of the batch of each device
     gradient_checkpointing: bool = False  # recompute each block in the backward pass: less memory
     last_step: int = 0  # ends the run before its schedule, for a next phase; 0 for no early end
+    # The first steps of the schedule, trained with FIELD=VALUE changes in the folder "first".
+    first_steps: int = 0
+    first_changes: tuple[str, ...] = ()
     max_skipped: int = 0  # allowed steps with non-finite gradients between two log points
     dropout_rate: float = 0.1
     initializer_stddev: float = 0.02
@@ -98,7 +101,7 @@ class PretrainRecipe:
         check_choice(self, "objective", PRETRAINING_OBJECTIVES)
         check_choice(self, "initial_weights", ("normal", "local-attention"))
         check_unit(self, "mask_unit")
-        for name in ("num_warmup_steps", "last_step"):
+        for name in ("num_warmup_steps", "last_step", "first_steps"):
             check(
                 0 <= (step := getattr(self, name)) < self.num_steps,
                 f"{name} is {step}; expected 0 or more, less than num_steps, {self.num_steps}",

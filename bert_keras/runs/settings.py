@@ -129,7 +129,16 @@ def pretrain_settings(
     found = named_recipe(PRETRAIN, recipe) if isinstance(recipe, str) else recipe
     distillation = _distillation(teacher, "of_pretraining")
     found, distillation = with_changes(found, distillation, changes=changes)
+    first_part(found)  # reports what is wrong in `first_changes`
     return found, distillation
+
+
+def first_part(recipe: PretrainRecipe) -> PretrainRecipe | None:
+    """Returns the recipe of the first steps of a run, None without `first_steps`."""
+    if not recipe.first_steps:
+        return None
+    end = {"first_steps": 0, "first_changes": (), "last_step": recipe.first_steps}
+    return with_changes(dataclasses.replace(recipe, **end), changes=recipe.first_changes)[0]
 
 
 def finetune_settings(

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from bert_keras.runs.objectives import PretrainingObjective
 
 
+NSP_PARTS = {"pooler", "next_sentence"}  # a run that adds only these continues at its step
+
+
 @dataclass(frozen=True, kw_only=True)
 class StartingPoint:
     """The checkpoint from which a pretraining starts."""
@@ -25,7 +28,7 @@ class StartingPoint:
     checkpoint: TextCheckpoint
     config: BertConfig  # the checkpoint's configuration with the dropout rates of the recipe
     new: tuple[str, ...]  # parts that the checkpoint lacks and that get fresh weights
-    state: TrainingState | None  # None if the checkpoint has none, or if there are new parts
+    state: TrainingState | None  # None if the checkpoint has none, or lacks more than NSP_PARTS
 
     @property
     def step(self) -> int:
@@ -92,7 +95,7 @@ def open_starting_point(
         checkpoint=checkpoint,
         config=config,
         new=new,
-        state=None if new else checkpoint.state,
+        state=checkpoint.state if NSP_PARTS.issuperset(new) else None,
     )
     check(
         start.step < recipe.end,

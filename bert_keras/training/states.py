@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_keras.checkpoints.checkpoint import TrainingState
+from bert_keras.checkpoints.checkpoint import TrainingState, part
 from bert_keras.checkpoints.tensors import stored_weight
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError, check, counted
@@ -197,8 +197,12 @@ def training_state(model: keras.Model) -> TrainingState:
     return TrainingState(step=step, momentums=momentums, velocities=velocities)
 
 
-def load_training_state(model: keras.Model, state: TrainingState) -> None:
+def load_training_state(
+    model: keras.Model, state: TrainingState, *, new: Collection[str] = ()
+) -> None:
     """Loads a training state into the BertOptimizer of a model, but not averages of frozen weights.
+
+    The parts `new` (pooler, heads) keep their own averages.
 
     Raises:
         InputError: An average is missing or has another shape. The error names all such averages,
@@ -209,6 +213,7 @@ def load_training_state(model: keras.Model, state: TrainingState) -> None:
         f"the {kind} of {name}": (variable, stored[kind].get(name))
         for kind, variables in zip(stored, _averages(model), strict=True)
         for name, variable in variables.items()
+        if part(name) not in new
     }
     problems = [
         f"{average} is {found.shape if found else 'missing'}"

@@ -162,6 +162,37 @@ def test_missing_heads_start_with_random_weights(
         np.testing.assert_array_equal(initial[name], stored[name], name)
 
 
+def test_the_first_steps_are_a_run_of_their_own(tmp_path):
+    records = write_records(tmp_path / "records", max_length=12, max_predictions=0, shards=1)
+    changes = ("objective=masked-lm", "mask_rate=0.3")
+    phases = recipe(size="tiny", first_steps=6, first_changes=changes)
+    result = pretrain(phases, records=records, output=tmp_path / "run")
+    assert result.scores["steps"] == 8
+    first = open_checkpoint(tmp_path / "run" / "first" / "model")
+    assert (first.metadata.model, first.state.step) == ("BertMaskedLM", 6)
+    assert '"mask_rate": 0.3' in (tmp_path / "run" / "first" / "recipe.json").read_text()
+    logged = read_curves(tmp_path / "run" / "logs")["train"]
+    assert [step for step, _ in logged["loss/total"]] == [8]
+    moved = weights(result.model)["encoder/pooler/kernel"]
+    assert "masked_lm/output_bias" in first.tensors and np.abs(moved).max() > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"first_steps": 8}, "first_steps is 8; expected 0 or more, less than num_steps, 8"),
+        ({"first_steps": 2, "first_changes": ("mask=0.3",)}, "no setting is called 'mask'"),
+        ({"first_steps": 2, "first_changes": ("mask_rate=0.3",)}, "records are masked already"),
+    ],
+)
+def test_invalid_first_steps_are_refused_before_anything_is_written(
+    records, tmp_path, changes, error
+):
+    with pytest.raises(InputError, match=error):
+        pretrain(RECIPE, records=records, output=tmp_path / "run", **changes)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.slow
 def test_records_without_labels_do_not_train_the_label_head(start, tmp_path, capsys):
     records = records_in(tmp_path / "plain", labels=False)
