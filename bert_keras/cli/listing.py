@@ -14,7 +14,7 @@ MEASURED = {
     "pretrain demo": "text of the demo: loss 4.44 of 5.96 in 87 CPU seconds",
     "pretrain tiny-hour": "27 MB of text: loss 6.14 of 7.08 in 34 minutes on two cores",
     "pretrain laptop-10min": "27 MB of text: loss 3.70 of 6.87 in 16 CPU minutes",
-    "pretrain laptop-hour": "27 MB of text: loss 3.32 of 6.87 in 76 CPU minutes",
+    "pretrain laptop-hour": "27 MB of text: loss 2.90 of 6.85 in 128 CPU minutes",
     "pretrain bert-hour": "BERT's own layers; 27 MB of text: loss 3.65 of 6.87 in 94 CPU minutes",
     "pretrain gpu-hour": "27 MB of text, 4,983 steps: loss 2.35 of 6.87 in 11 minutes of an H100",
     "pretrain electra-tiny": "27 MB of text: generator's loss 4.96 of 6.87 in 12 CPU minutes",

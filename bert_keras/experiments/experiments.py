@@ -202,7 +202,7 @@ EXPERIMENTS = {
     "labels": Experiment(
         name="labels",
         title="Scores by number of labelled examples, pretrained and from random weights",
-        columns=(_SST_2, _MNLI, _glue("QNLI"), _TAGS),
+        columns=(_SST_2, _MNLI, _glue("QNLI"), _TAGS, _POS),
         arms=(*_labels("pretrained"), *_labels("random", "initial_weights=random")),
     ),
 }

@@ -235,8 +235,14 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     "demo": _laptop(2_200, batch_size=16, learning_rate=3e-3),
     "tiny-hour": TINY_HOUR,
     "laptop-10min": LAPTOP,
+    # Next sentences and a mask rate of 0.15 in the last fifth, in which the learning rate decays.
     "laptop-hour": _laptop(
-        8_000, size="modern-mini", learning_rate=2e-3, initializer_stddev=0.0625
+        12_000,
+        size="modern-mini",
+        learning_rate=2e-3,
+        initializer_stddev=0.0625,
+        first_steps=9_600,
+        first_changes=("objective=masked-lm", "mask_rate=0.3"),
     ),
     "bert-hour": _laptop(
         11_500, size="mini", learning_rate=1e-3, initializer_stddev=0.0625, **_LOCAL_START
