@@ -105,10 +105,9 @@ def pretrain(
     ```
     """
     recipe, distillation = pretrain_settings(recipe, teacher=teacher, changes=changes)
-    sources = {"records": records, "start": pretrained, "distillation": distillation}
-    inputs, first = PretrainInputs(recipe, **sources), first_part(recipe)
-    if first is not None:
-        PretrainInputs(first, **sources)  # reports what does not fit before the run is claimed
+    inputs = PretrainInputs(recipe, records=records, start=pretrained, distillation=distillation)
+    if (first := first_part(recipe)) is not None:  # reports errors before the run is claimed
+        PretrainInputs(first, records=records, start=pretrained, distillation=distillation)
     claimed = {"records": os.path.realpath(records)}
     if (starting_point := inputs.starting_point) is not None:
         claimed |= {"start": starting_point.path, "start_step": str(starting_point.step)}
@@ -131,7 +130,9 @@ def pretrain(
                     teacher=distillation,
                 ).model
                 other = dataclasses.replace(recipe, seed=recipe.seed + 1)  # another order of rows
-                inputs = PretrainInputs(other, **(sources | {"start": model}))
+                inputs = PretrainInputs(
+                    other, records=records, start=model, distillation=distillation
+                )
             hyperparameters = dataclasses.asdict(recipe) | teaching
             scores = _train(inputs, folder, hyperparameters=hyperparameters, blimp=blimp)
     return RunResult(scores, folder / MODEL)

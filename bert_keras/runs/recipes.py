@@ -57,8 +57,8 @@ class PretrainRecipe:
     gradient_accumulation_steps: int = 1  # parts of the batch of each device
     gradient_checkpointing: bool = False  # recompute each block in the backward pass: less memory
     last_step: int = 0  # ends the run before its schedule, for a next phase; 0 for no early end
-    # The first steps of the schedule, trained with FIELD=VALUE changes in the folder "first".
-    first_steps: int = 0
+    # The first part of the steps, trained with FIELD=VALUE changes in the folder "first".
+    first_share: float = 0.0
     first_changes: tuple[str, ...] = ()
     max_skipped: int = 0  # allowed steps with non-finite gradients between two log points
     dropout_rate: float = 0.1
@@ -92,7 +92,7 @@ class PretrainRecipe:
         check_least(self, 1, "num_steps", "gradient_accumulation_steps", *intervals)
         check_least(self, 0, "max_skipped")
         check_range(self, "0 to 4294967295", "seed")
-        check_range(self, "a rate in [0, 1)", "dropout_rate", "beta_2")
+        check_range(self, "a rate in [0, 1)", "dropout_rate", "beta_2", "first_share")
         check_range(self, "more than 0, up to 1", "generator_size")
         check_range(self, "a number above 0", "learning_rate", "initializer_stddev")
         check_range(self, "0 or a number above it", "weight_decay_rate", "max_gradient_norm")
@@ -101,12 +101,22 @@ class PretrainRecipe:
         check_choice(self, "objective", PRETRAINING_OBJECTIVES)
         check_choice(self, "initial_weights", ("normal", "local-attention"))
         check_unit(self, "mask_unit")
-        for name in ("num_warmup_steps", "last_step", "first_steps"):
+        for name in ("num_warmup_steps", "last_step"):
             check(
                 0 <= (step := getattr(self, name)) < self.num_steps,
                 f"{name} is {step}; expected 0 or more, less than num_steps, {self.num_steps}",
             )
+        check(
+            not 0 < self.last_step <= self.first_steps,
+            f"last_step is {self.last_step}; expected more than the first part, {self.first_steps} "
+            "steps (first_share)",
+        )
         self.masking_policy(max_length=1)
+
+    @property
+    def first_steps(self) -> int:
+        """The steps of the first part."""
+        return int(self.first_share * self.num_steps)
 
     @property
     def end(self) -> int:
@@ -241,7 +251,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         size="modern-mini",
         learning_rate=2e-3,
         initializer_stddev=0.0625,
-        first_steps=9_600,
+        first_share=0.8,
         first_changes=("objective=masked-lm", "mask_rate=0.3"),
     ),
     "bert-hour": _laptop(

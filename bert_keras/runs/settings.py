@@ -134,10 +134,10 @@ def pretrain_settings(
 
 
 def first_part(recipe: PretrainRecipe) -> PretrainRecipe | None:
-    """Returns the recipe of the first steps of a run, None without `first_steps`."""
+    """Returns the recipe of the first steps of a run, None without a first part."""
     if not recipe.first_steps:
         return None
-    end = {"first_steps": 0, "first_changes": (), "last_step": recipe.first_steps}
+    end = {"first_share": 0.0, "first_changes": (), "last_step": recipe.first_steps}
     return with_changes(dataclasses.replace(recipe, **end), changes=recipe.first_changes)[0]
 
 

@@ -165,7 +165,7 @@ def test_missing_heads_start_with_random_weights(
 def test_the_first_steps_are_a_run_of_their_own(tmp_path):
     records = write_records(tmp_path / "records", max_length=12, max_predictions=0, shards=1)
     changes = ("objective=masked-lm", "mask_rate=0.3")
-    phases = recipe(size="tiny", first_steps=6, first_changes=changes)
+    phases = recipe(size="tiny", first_share=0.75, first_changes=changes)
     result = pretrain(phases, records=records, output=tmp_path / "run")
     assert result.scores["steps"] == 8
     first = open_checkpoint(tmp_path / "run" / "first" / "model")
@@ -180,9 +180,12 @@ def test_the_first_steps_are_a_run_of_their_own(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"first_steps": 8}, "first_steps is 8; expected 0 or more, less than num_steps, 8"),
-        ({"first_steps": 2, "first_changes": ("mask=0.3",)}, "no setting is called 'mask'"),
-        ({"first_steps": 2, "first_changes": ("mask_rate=0.3",)}, "records are masked already"),
+        (
+            {"first_share": 0.5, "last_step": 4},
+            "last_step is 4; expected more than the first part, 4 s",
+        ),
+        ({"first_share": 0.2, "first_changes": ("mask=0.3",)}, "no setting is called 'mask'"),
+        ({"first_share": 0.2, "first_changes": ("mask_rate=0.3",)}, "records are masked already"),
     ],
 )
 def test_invalid_first_steps_are_refused_before_anything_is_written(
