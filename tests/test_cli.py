@@ -114,7 +114,7 @@ def test_several_workers_are_refused_before_they_connect(inputs, capsys, monkeyp
     monkeypatch.setenv("TF_CONFIG", json.dumps(workers))
     monkeypatch.setattr("bert_keras.distribution.strategy._multiworker", pytest.fail)
     assert main(command.replace("{}", str(inputs)).split()) == 2
-    assert "trains on one machine; unset TF_CONFIG" in capsys.readouterr().err
+    assert "train on one machine; unset TF_CONFIG" in capsys.readouterr().err
     assert not (inputs / "new" / "model").exists()
 
 

@@ -21,7 +21,7 @@ def workers() -> list[str]:
 
 def check_one_machine() -> None:
     """Raises InputError if TF_CONFIG names several workers, of which only the first has scores."""
-    check(len(workers()) < 2, "a study of several runs trains on one machine; unset TF_CONFIG")
+    check(len(workers()) < 2, "several runs in a row train on one machine; unset TF_CONFIG")
 
 
 def is_chief() -> bool:

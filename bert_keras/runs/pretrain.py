@@ -16,7 +16,7 @@ import numpy as np
 
 from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.data.batches import Batches, input_errors
-from bert_keras.distribution.strategy import is_chief, num_devices
+from bert_keras.distribution.strategy import check_one_machine, is_chief, num_devices
 from bert_keras.downstream.minimal_pairs import read_pairs
 from bert_keras.errors import check, counted
 from bert_keras.files import StrPath, readable_size
@@ -107,6 +107,7 @@ def pretrain(
     recipe, distillation = pretrain_settings(recipe, teacher=teacher, changes=changes)
     inputs = PretrainInputs(recipe, records=records, start=pretrained, distillation=distillation)
     if (first := first_part(recipe)) is not None:  # reports errors before the run is claimed
+        check_one_machine()  # other workers would read the first model before it is written
         PretrainInputs(first, records=records, start=pretrained, distillation=distillation)
     claimed = {"records": os.path.realpath(records)}
     if (starting_point := inputs.starting_point) is not None:

@@ -196,6 +196,13 @@ def test_invalid_first_steps_are_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
+def test_the_first_steps_need_one_machine(records, tmp_path, monkeypatch):
+    cluster = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
+    with pytest.raises(InputError, match="several runs in a row train on one machine"):
+        pretrain(RECIPE, records=records, output=tmp_path / "run", first_share=0.5)
+
+
 @pytest.mark.slow
 def test_records_without_labels_do_not_train_the_label_head(start, tmp_path, capsys):
     records = records_in(tmp_path / "plain", labels=False)
