@@ -15,7 +15,7 @@ from bert_keras.cli import main
 from bert_keras.cli.listing import MEASURED
 from bert_keras.cli.program import command_parser
 from bert_keras.downstream.catalog import TASKS
-from bert_keras.downstream.names import ALIASES, SETTINGS, ZERO_SHOT
+from bert_keras.downstream.names import ALIASES, COLUMNS, SETTINGS, ZERO_SHOT
 from bert_keras.errors import InputError
 from bert_keras.models import BertPretrainer
 from bert_keras.runs import recipes
@@ -54,6 +54,7 @@ MISTYPED = {
     "evaluate mrpc --data .": "'mrpc' is a task",
     "evaluate mrpc --model m --data .": "--model is now the first argument",
     "export m name --to saved": "--to is now --output",
+    START: "ends in '.py'",
     START.replace("classification", "retrieval"): "ends in '.py'",
     START.replace("--train", "--data"): "give it as --train",
     "embed m --data lines.csv --output new.npy": "lines.csv is a table",
@@ -145,6 +146,9 @@ def test_settings_are_known_without_importing_the_tasks():
     for name, task in TASKS.items():
         fields = {each.name for each in dataclasses.fields(task) if "is_fixed" not in each.metadata}
         assert fields == {"max_length", *SETTINGS.get(name, ())}, name
+        for field, default in COLUMNS.get(name, {}).items():
+            value = getattr(task, field)
+            assert default == (value if isinstance(value, str) else ",".join(value)), name
 
 
 slow = partial(pytest.param, marks=pytest.mark.slow)

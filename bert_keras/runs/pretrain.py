@@ -108,7 +108,12 @@ def pretrain(
     inputs = PretrainInputs(recipe, records=records, start=pretrained, distillation=distillation)
     if (first := first_part(recipe)) is not None:  # reports errors before the run is claimed
         check_one_machine()  # other workers would read the first model before it is written
-        PretrainInputs(first, records=records, start=pretrained, distillation=distillation)
+        part = PretrainInputs(first, records=records, start=pretrained, distillation=distillation)
+        check(
+            part.objective.is_causal == inputs.objective.is_causal,
+            f"first_changes has the objective {first.objective}, from which the objective "
+            f"{recipe.objective} cannot continue; choose two that read in the same directions",
+        )
     claimed = {"records": os.path.realpath(records)}
     if (starting_point := inputs.starting_point) is not None:
         claimed |= {"start": starting_point.path, "start_step": str(starting_point.step)}

@@ -48,7 +48,7 @@ def test_columns_of_objects_in_json_are_named_with_a_dot(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.tsv", "t\tl\n", "a.tsv has no row"),
+        ("a.tsv", "t\tl\n", "a.tsv has no row, at most a header; expected rows, in"),
         ("a.tsv", "t\tl\na\tb\nc\n", "a.tsv, line 3 has 1 column; expected 2, t, l"),
         ("a.tsv", "x\tl\na\tb\n", "a.tsv, line 2 has no column 't'; it has 'x', 'l'"),
         ("a.tsv", b"t\tl\ncaf\xe9\tb\n", "line 2 is not UTF-8 .* LATIN1 .* > .*a-utf8.tsv"),
