@@ -1,4 +1,4 @@
-"""Draws the charts of docs/benchmarks/index.md, whose tables have the same figures.
+"""Draws the charts of docs/benchmarks, whose tables have the same figures.
 
 python benchmarks/charts.py docs/images/benchmarks
 """
@@ -72,6 +72,21 @@ WORDS = {
     "NER": {"left to right": -0.030, "with a BiLSTM": 0.010},
     "parts of speech": {"left to right": -0.036, "with a BiLSTM": 0.001},
 }
+GPU_SCORES = {
+    "MNLI": {"BERT": 0.614, "left to right": 0.513, "random weights": 0.496},
+    "QNLI": {"BERT": 0.795, "random weights": 0.587},
+    "SST-2": {"BERT": 0.921, "random weights": 0.862},
+    "NER": {"BERT": 0.393, "left to right": 0.262, "random weights": 0.195},
+    "parts of speech": {"BERT": 0.973, "random weights": 0.931},
+    "BLiMP": {"BERT": 0.680, "left to right": 0.635, "random weights": 0.548},
+}
+STEPS = (3, 5, 10, 20, 40, 60, 80, 100)  # percent
+MNLI = {
+    "paper, BERT": (78.6, 79.6, 80.5, 82.2, 83.2, 84.0, 84.3, 84.4),
+    "paper, left to right": (79.4, 79.8, 80.3, 81.0, 81.7, 81.9, 82.1, 82.2),
+    "small, BERT": (48.2, 51.7, 52.4, 60.2, 59.4, 59.9, 60.1, 61.9),
+    "small, left to right": (51.3,),
+}
 RECORDS = {
     "records/s": {
         "2 workers": 109_282,
@@ -141,6 +156,28 @@ def bars(rows: dict, *, label: str):
     return finished(figure, axes, label=label, columns=1 if len(rows) > 2 else len(rows))
 
 
+def lines(rows: dict, places: tuple, *, label: str):
+    """One line for each key, whose values end at the last place of a logarithmic axis."""
+    figure, axes = plt.subplots(figsize=(5.2, 3.8))
+    for index, (name, values) in enumerate(rows.items()):
+        axes.plot(
+            places[-len(values) :],
+            values,
+            color=COLOURS[index % 2],
+            linestyle="--" if name.startswith("paper") else "-",
+            marker=MARKERS[index % 2],
+            markersize=8,
+            linewidth=3,
+            label=name,
+        )
+    axes.set_xscale("log")
+    axes.set_xticks(places, ["" if place == 80 else place for place in places])
+    axes.minorticks_off()
+    figure.supxlabel(label, fontsize=11, fontweight="bold")
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    return figure
+
+
 def finished(figure, axes, *, label: str, columns: int):
     axes.invert_yaxis()
     figure.supxlabel(label, fontsize=11, fontweight="bold")
@@ -171,6 +208,8 @@ def main() -> None:
                 ABLATIONS, label="score - score of BERT\nleft of 0: worse than BERT", line=0
             ),
             "words": dots(WORDS, label="score - score of BERT\nleft of 0: worse than BERT", line=0),
+            "gpu-scores": dots(GPU_SCORES, label="score on the dev set"),
+            "steps": lines(MNLI, STEPS, label="accuracy on MNLI, by percent of the steps"),
             "gpu": bars(GPU, label="% of 989 TFLOP/s, by size and tokens"),
         }
         for name, figure in charts.items():
