@@ -1,7 +1,6 @@
 """Defines the command list, which prints the names of tasks, recipes and models."""
 
 import argparse
-import re
 
 from bert_keras.cli.program import command, option
 from bert_keras.downstream.names import ALIASES, TASKS, ZERO_SHOT
@@ -11,15 +10,15 @@ from bert_keras.runs.recipes import FINETUNE, PRETRAIN, PretrainRecipe
 # What each recipe gave, with masked-LM losses on held-out text and those of guessing by frequency
 # (docs/reference/recipes.md).
 MEASURED = {
-    "pretrain demo": "text of the demo: loss 4.44 of 5.96 in 87 CPU seconds",
-    "pretrain tiny-hour": "27 MB of text: loss 6.14 of 7.08 in 34 minutes on two cores",
-    "pretrain laptop-10min": "27 MB of text: loss 3.70 of 6.87 in 16 CPU minutes",
-    "pretrain laptop-hour": "27 MB of text: loss 2.90 of 6.85 in 128 CPU minutes",
-    "pretrain bert-hour": "BERT's own layers; 27 MB of text: loss 3.65 of 6.87 in 94 CPU minutes",
-    "pretrain gpu-hour": "27 MB of text, 4,983 steps: loss 2.35 of 6.87 in 11 minutes of an H100",
-    "pretrain electra-tiny": "27 MB of text: generator's loss 4.96 of 6.87 in 12 CPU minutes",
-    "pretrain roberta-tiny": "9 MB of text: loss 6.74 of 7.46 after 2,000 steps",
-    "pretrain albert-tiny": "9 MB of text: loss 6.70 of 7.03 after 2,000 steps",
+    "pretrain demo": "text of the demo: loss 4.44 (5.96) in 87 CPU seconds",
+    "pretrain tiny-hour": "27 MB of text: loss 6.14 (7.08) in 34 minutes on two cores",
+    "pretrain laptop-10min": "27 MB of text: loss 3.70 (6.87) in 16 CPU minutes",
+    "pretrain laptop-hour": "27 MB of text: loss 2.90 (6.85) in 128 CPU minutes",
+    "pretrain bert-hour": "BERT's own layers; 27 MB of text: loss 3.65 (6.87) in 94 CPU minutes",
+    "pretrain gpu-hour": "27 MB of text, 4,983 steps: loss 2.35 (6.87) in 11 minutes of an H100",
+    "pretrain electra-tiny": "27 MB of text: generator's loss 4.96 (6.87) in 12 CPU minutes",
+    "pretrain roberta-tiny": "9 MB of text: loss 6.74 (7.46) after 2,000 steps",
+    "pretrain albert-tiny": "9 MB of text: loss 6.70 (7.03) after 2,000 steps",
     "pretrain continue": "--from a tiny model, 4 MB of text: loss 1.88 a character, before 2.19",
     "pretrain gpu-day": "not run here: a day of one GPU",
     "pretrain paper-128": "not run here: the first 900,000 steps of the paper",
@@ -32,34 +31,41 @@ MEASURED = {
 }
 
 
-def _rows(kind: str) -> dict[str, str]:
+def _groups(kind: str) -> dict[str, dict[str, str]]:
+    """Returns heading -> name -> text."""
     if kind == "tasks":
         others = {name: f"another name of {task}" for name, task in ALIASES.items()}
-        return TASKS | ZERO_SHOT | others
+        return {"": TASKS | ZERO_SHOT | others}
     if kind == "models":
-        rows = {
-            "checkpoints of Hugging Face, for --from:": "",
-            **hub_names(),
-            "google/bert_uncased_L-N_H-D_A-M": "N = 2, 4 to 12; D = 128, 256, 512, 768; M = D/64",
-            "sizes of new models, for pretrain --set:": "",
-            "size=L-N_H-D": "the same N and D; any others as size=L-N_H-D_A-M, with M heads",
-        } | {
+        sizes = {
             f"size={name}": f"{size.num_layers} layers of {size.hidden_size}, {size.num_heads} "
-            f"heads, {size.vocab_size:,} tokens, {size.max_positions:,} "
-            + ("rotary positions, pre-norm" if size.norm_position == "pre" else "positions")
+            f"heads, {size.vocab_size:,} tokens, length {size.max_positions:,}"
+            + (", rotary, pre-norm" if size.norm_position == "pre" else "")
             for name, size in presets().items()
+            if "L-" not in name
         }
-        return {name: text for name, text in rows.items() if "L-N" in name or "L-" not in name}
-    rows = {"losses of masked LM on held-out text; --max-length is 128 for most tasks": ""}
+        miniatures = "N = 2, 4 to 12; D = 128, 256, 512, 768; M = D/64"
+        return {
+            "checkpoints of Hugging Face, for --from:": {
+                **{name: text for name, text in hub_names().items() if "L-" not in name},
+                "google/bert_uncased_L-N_H-D_A-M": miniatures,
+            },
+            "sizes of new models, for pretrain --set:": {
+                "size=L-N_H-D": "the same N and D; any others as size=L-N_H-D_A-M, with M heads",
+                **sizes,
+            },
+        }
+    rows = {}
     for title, text in MEASURED.items():
         command, name = title.split()
         one = PRETRAIN[name] if command == "pretrain" else FINETUNE[name][""]
         has_steps = isinstance(one, PretrainRecipe)
         length = f"{one.end:,} steps" if has_steps else f"{one.num_epochs} epochs"
         size, rate = f"batches of {one.batch_size:,}", f"learning rate {one.learning_rate:g}"
-        text = re.sub(r"(loss \S+) of (\S+)", r"\1 (by token frequencies \2)", text)
         rows[title] = f"{length}, {size}, {rate}\n    {text}"
-    return rows
+    return {
+        "losses of masked LM on held-out text, in brackets those of guessing by frequency": rows
+    }
 
 
 @command(
@@ -68,7 +74,8 @@ def _rows(kind: str) -> dict[str, str]:
 )
 def list_(options: argparse.Namespace) -> None:
     """List the names of tasks, recipes or models."""
-    rows = _rows(options.kind)
-    width = 2 + max(len(name) for name, text in rows.items() if text)  # others are headings
-    for name, text in rows.items():
-        print(f"{name:<{width}}{text}".rstrip())
+    for heading, rows in _groups(options.kind).items():
+        if heading:
+            print(heading)
+        for name, text in rows.items():
+            print(f"{name:<{2 + max(map(len, rows))}}{text}".rstrip())

@@ -20,7 +20,6 @@ from bert_keras.cli.tasks import print_table
 from bert_keras.downstream.names import ALIASES, TASKS, task_names
 from bert_keras.errors import InputError, check
 from bert_keras.families import preset
-from bert_keras.renamed import warn_renamed
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 from bert_keras.runs.settings import (
     check_finetune,
@@ -135,7 +134,6 @@ def pretrain(options: argparse.Namespace) -> None:
     option("--max-length", "N", "tokens of a text; longer ones are cut", type=int),
     *HYPERPARAMETERS,
     option("--warmup-ratio", "RATE", "share of warmup steps", type=float),
-    option("--warmup", "RATE", argparse.SUPPRESS, type=float),
     "several runs",
     option("--seeds", "N", "train with the seeds 1 to N; report median, best and spread", 1),
     option("--learning-rates", "RATE", "train with each, or the recipe's", type=float, nargs="*"),
@@ -150,9 +148,6 @@ def pretrain(options: argparse.Namespace) -> None:
 )
 def finetune(options: argparse.Namespace) -> None:
     """Fine-tune on a task and keep the best epoch; the same command continues a stopped run."""
-    if options.warmup is not None:
-        warn_renamed("--warmup", "--warmup-ratio")
-        options.warmup_ratio = options.warmup
     changes = _changes(options, "num_epochs", "max_length", "warmup_ratio")
     check(
         bool(options.data) != bool(options.train) and bool(options.train) >= bool(options.dev),
