@@ -174,6 +174,7 @@ MISTAKES = {
     "file of vectors": ("embed sentences --data words.txt --output new.csv", "new.csv"),
     "dimensions": ("embed sentences --data words.txt --output new.npy --dimensions 17", "17"),
     "prompt": ("embed sentences --data words.txt --output new.npy --prompt query", "query"),
+    "task of a text": ("predict classifier text --task ner", "--task is for --data"),
     "output of predict": (PREDICT + " --output full", "full"),
     "submission": (PREDICT + " --submission new.zip", "AX.tsv"),
     "submission that is a folder": (PREDICT + " --submission full", "full is a folder"),

@@ -27,10 +27,16 @@ CHANGES = option("--set", "FIELD=VALUE", "settings of the task", [], dest="chang
 
 
 def print_table(scores: dict) -> None:
-    """Prints one line for each score."""
+    """Prints one line for each score, and for the three scores of each type of entities."""
     width = max([34, *(len(name) + 1 for name in scores)])
     for name, value in scores.items():
+        kind, _, score = name.rpartition(" ")
+        if kind and score in ("precision", "recall"):
+            continue
         number = f"{value:>12,.4f}" if isinstance(value, float) else f"{value:>12,}"
+        if kind and score == "f1":
+            others = (f"{each} {scores[f'{kind} {each}']:.4f}" for each in ("precision", "recall"))
+            number = "   ".join([number, *others])
         print(f"{printable(name):<{width}}{number}")
 
 
@@ -84,6 +90,12 @@ def predict(options: argparse.Namespace) -> None:
     is_file = bool(options.data or options.output)
     expected = 'expected texts, such as predict MODEL "a text", or --data FILE with --output FILE'
     check(is_file != bool(options.texts) and bool(options.data) == bool(options.output), expected)
+    unused = [f"--{name}" for name in ("task", "submission") if getattr(options, name)]
+    unused += ["--set"] * bool(options.changes)
+    check(
+        is_file or not unused,
+        f"{' and '.join(unused)} is for --data; a model answers texts by its head",
+    )
     start_keras(options)
     if options.texts:
         from bert_keras.cli.answers import answers, lines

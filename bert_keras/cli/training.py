@@ -35,6 +35,8 @@ HYPERPARAMETERS = (
     option("--seed", "N", "the seed of all random numbers", type=int),
     option("--set", "FIELD=VALUE", "any other setting by its name", [], dest="changes", nargs="+"),
 )
+# Class of a model -> what `predict` takes, if not one TEXT for each column
+TEXTS = {"BertQuestionAnswering": "QUESTION PASSAGE", "BertMultipleChoice": "CONTEXT ENDING ENDING"}
 SPECIAL = (
     "distillation, devices and errors",
     option("--teacher", "MODEL", "a model of the same kind for distillation; see --set alpha_soft"),
@@ -83,7 +85,13 @@ def demo(options: argparse.Namespace) -> None:
     option("--output", "DIR", "the folder of the run"),
     flag("--dry-run", "take ten steps, print the cost of the run, write nothing"),
     HEADING,
-    option("--steps", "N", "the length of the schedule", dest="num_steps", type=int),
+    option(
+        "--steps",
+        "N",
+        "the length of the schedule, with its share of warmup",
+        dest="num_steps",
+        type=int,
+    ),
     *HYPERPARAMETERS,
     *SPECIAL,
     examples="""
@@ -188,7 +196,8 @@ def finetune(options: argparse.Namespace) -> None:
         if not is_study:
             _print_scores(run(recipe, options.output), options.output)
             model = quote(f"{options.output}/model")
-            print(f"next: bert-keras predict {model} TEXT   bert-keras export {model} NAME")
+            texts = TEXTS.get(task.model, " ".join(["TEXT"] * max(1, len(task.input_names))))
+            print(f"next: bert-keras predict {model} {texts}   bert-keras export {model} NAME")
             return
         summary = study(
             run,

@@ -50,7 +50,8 @@ def named_task(name: str) -> Task:
 def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Task:
     """Returns the task of a name with the settings on which a model was fine-tuned.
 
-    The default name is that of the fine-tuning. A model without a task in its metadata gets the
+    The default name is that of the fine-tuning, and that of a table for a classifier that `fit`
+    trained. A model without a task in its metadata gets the
     default settings and its labels, or the labels of the task in place of as many numbers. A model
     of another task, which a task of sentence embeddings scores too, gives its `max_length` alone.
 
@@ -62,7 +63,10 @@ def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Ta
         fitting = [each.name for each in TASKS.values() if each.model == metadata.model]
         found = f"{source} is a {metadata.model}, which has no task"
         check(fitting, f"{found}; fine-tune it first, or score minimal pairs with --task blimp")
-        name = str(tuned_on or "")
+        kinds = {each.problem_type or SINGLE: each for each in TABLE_TASKS.values()}
+        of_table = kinds.get(metadata.problem_type or SINGLE)
+        is_of_table = of_table is not None and metadata.model == of_table.model
+        name = str(tuned_on or (of_table.name if is_of_table else ""))
         expected = f"give it with --task (task=), one of {', '.join(fitting)}"
         check(name, f"{source} does not state its task; {expected}")
     task = named_task(name)

@@ -80,7 +80,7 @@ def check_names(names: Collection[str]) -> None:
     found = f"the inputs are {', '.join(names)}; expected a dict of input_ids, input_mask"
     check(
         "input_ids" in names,
-        f"{found}, segment_ids, or a list of texts, such as [row['text'] for row in rows]",
+        f"{found}, segment_ids, or of texts a list, or for pairs two lists, (firsts, seconds)",
     )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # both import Keras
     from bert_keras.runs.distillation import Distillation
 
 Changes = Mapping[str, Any] | Iterable[str]  # see `with_changes`
+OPTIONS = {"epochs": "num_epochs", "steps": "num_steps"}  # options of the commands -> fields
 
 
 def with_changes(*settings: Any, changes: Changes) -> tuple:
@@ -31,9 +32,7 @@ def with_changes(*settings: Any, changes: Changes) -> tuple:
     field; commas separate the values of a tuple. Each change applies to every instance that has the
     field. Raises InputError if none has it, or for a value of another type.
     """
-    if not isinstance(changes, Mapping):
-        changes = dict(_name_and_value(text) for text in changes)
-    changes = with_new_names(changes, FORMER_NAMES)
+    changes = _by_field(changes)
     tables = [
         {each.name: each for each in dataclasses.fields(one) if "is_fixed" not in each.metadata}
         if one
@@ -51,6 +50,13 @@ def with_changes(*settings: Any, changes: Changes) -> tuple:
         else one
         for one, table in zip(settings, tables, strict=True)
     )
+
+
+def _by_field(changes: Changes) -> dict[str, Any]:
+    if not isinstance(changes, Mapping):
+        changes = dict(_name_and_value(text) for text in changes)
+    changes = with_new_names(changes, FORMER_NAMES)
+    return {OPTIONS.get(name, name): value for name, value in changes.items()}
 
 
 def _name_and_value(text: str) -> tuple[str, str]:
@@ -107,7 +113,7 @@ def check_finetune(task: str, recipe: str, *, changes: Iterable[str], files: Ite
     task, found = ALIASES.get(task, task), named_recipe(task_recipes(task), recipe)
     table = [each.name for each in dataclasses.fields(found)]
     known = [*table, "max_length", *SETTINGS.get(task, ())]
-    names = with_new_names(dict(map(_name_and_value, changes)), FORMER_NAMES)
+    names = _by_field(changes)
     for name in names:
         check_name(name, known, what="setting")
     with_changes(found, changes={n: value for n, value in names.items() if n in table})
@@ -125,9 +131,18 @@ def check_finetune(task: str, recipe: str, *, changes: Iterable[str], files: Ite
 def pretrain_settings(
     recipe: str | PretrainRecipe, *, teacher: "StrPath | Distillation | None", changes: Changes
 ) -> "tuple[PretrainRecipe, Distillation | None]":
-    """Returns the recipe and the distillation of a pretraining, both with the changes."""
+    """Returns the recipe and the distillation of a pretraining, both with the changes.
+
+    Another number of steps scales `num_warmup_steps` and `last_step`, unless they are changed, too.
+    """
     found = named_recipe(PRETRAIN, recipe) if isinstance(recipe, str) else recipe
-    distillation = _distillation(teacher, "of_pretraining")
+    distillation, changes = _distillation(teacher, "of_pretraining"), _by_field(changes)
+    if "num_steps" in changes:
+        parts = {"num_warmup_steps": found.num_warmup_steps, "last_step": found.last_step}
+        bare = dataclasses.replace(found, **dict.fromkeys(parts, 0))
+        (bare,) = with_changes(bare, changes={"num_steps": changes["num_steps"]})
+        scaled = {name: end * bare.num_steps // found.num_steps for name, end in parts.items()}
+        changes = scaled | changes
     found, distillation = with_changes(found, distillation, changes=changes)
     first_part(found)  # reports what is wrong in `first_changes`
     return found, distillation

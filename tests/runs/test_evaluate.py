@@ -18,9 +18,9 @@ def test_a_model_and_its_folder_have_the_same_scores(tmp_path):
     model.save_pretrained(tmp_path / "model", tokenizer=tokenizer, labels=("no", "yes"))
     data = tmp_path / "dev.tsv"
     data.write_text("text\tlabel\n" + "good film\tyes\nbad film\tno\n" * 4)
-    settings = {"data": data, "task": "classification", "changes": {"max_length": 8}}
+    settings = {"data": data, "changes": {"max_length": 8}}
     scores = evaluate(tmp_path / "model", **settings)
     loaded = BertClassifier.from_pretrained(tmp_path / "model")
     page = tmp_path / "page.html"
-    assert evaluate(loaded, report=page, **settings) == scores
+    assert evaluate(loaded, report=page, task="classification", **settings) == scores
     assert "accuracy" in page.read_text()

@@ -8,7 +8,7 @@ from bert_keras.families import preset
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import GPU_FLOPS_PER_SECOND, PRETRAIN
-from bert_keras.runs.settings import check_finetune, named_recipe, task_recipes
+from bert_keras.runs.settings import check_finetune, named_recipe, pretrain_settings, task_recipes
 from bert_keras.training.performance import flops_per_example
 from tests.runs.test_runs import records  # noqa: F401
 
@@ -19,7 +19,7 @@ from tests.runs.test_runs import records  # noqa: F401
         (
             PRETRAIN,
             "demo",
-            "steps=3 num_steps num_steps=many num_steps=0 num_steps=110 learning_rate=inf beta_2=1 "
+            "step=3 num_steps num_steps=many num_steps=0 num_steps=110 learning_rate=inf beta_2=1 "
             "initializer_stddev=nan optimizer=sgd schedule=cosine initial_weights=zeros "
             "mask_unit=letter replacement=all bias_correction=1",
         ),
@@ -35,6 +35,19 @@ def test_impossible_values_are_refused(recipes, name, changes):
     for change in changes.split():
         with pytest.raises(InputError, match=change.partition("=")[0].removeprefix("mask_")):
             named_recipe(recipes, name, changes=[change])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "expected"),
+    [
+        ("laptop-10min", ["steps=40"], (40, 2, 0)),
+        ("paper-128", {"num_steps": 1_000}, (1_000, 10, 900)),
+        ("paper-128", {"steps": 1_000, "num_warmup_steps": 5, "last_step": 0}, (1_000, 5, 0)),
+    ],
+)
+def test_another_number_of_steps_scales_their_parts(recipe, changes, expected):
+    found, _ = pretrain_settings(recipe, teacher=None, changes=changes)
+    assert (found.num_steps, found.num_warmup_steps, found.last_step) == expected
 
 
 @pytest.mark.parametrize("task", ["ner", "squad1", "token-classification", "classification"])
