@@ -88,7 +88,7 @@ def demo(options: argparse.Namespace) -> None:
     option(
         "--steps",
         "N",
-        "the length of the schedule, with its share of warmup",
+        "the length of the schedule, warmup included",
         dest="num_steps",
         type=int,
     ),
