@@ -38,8 +38,8 @@ def load_model(name_or_folder: str | os.PathLike) -> Pretrained:
     """Loads the model of a checkpoint.
 
     Args:
-        name_or_folder: A folder of any checkpoint format, or a name of Hugging Face; see
-            `open_checkpoint`.
+        name_or_folder: A folder of any checkpoint format, a name of Hugging Face such as
+            "klue/bert-base" or "NAME@REVISION", a preset of KerasHub, or "kaggle://...".
 
     Returns:
         The model of the class that the checkpoint contains, with `metadata` (model metadata) and

@@ -137,8 +137,8 @@ class Pretrained(ConfiguredModel):
         """Builds the model with the weights of a checkpoint, and prints what was loaded.
 
         Args:
-            name_or_folder: A folder of any checkpoint format, or a name of Hugging Face; see
-                `open_checkpoint`.
+            name_or_folder: A folder of any checkpoint format, a name of Hugging Face such as
+                "klue/bert-base" or "NAME@REVISION", a preset of KerasHub, or "kaggle://...".
             labels: Names of the labels of a new head, or their number for "LABEL_0" and so on.
             num_labels: The same as a number for `labels`.
             max_length: The maximum number of tokens of a text or pair, with special tokens; by
@@ -146,7 +146,8 @@ class Pretrained(ConfiguredModel):
             revision: A branch, tag or commit of the name of Hugging Face.
             new: Parts to start with random weights, such as "classification". Those that the
                 checkpoint lacks are new in any case, and the load report notes it.
-            ignore: Names to ignore in the checkpoint; see `open_checkpoint`.
+            ignore: Names of tensors, configuration keys and tokenizer rules of the checkpoint to
+                ignore; error messages state them where this is possible.
             pad_vocabulary: Whether to append unused tokens if the token table has more rows than
                 the vocabulary has tokens.
             embedding: How a BertSentenceEncoder computes an embedding; by default as the checkpoint
