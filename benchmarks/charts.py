@@ -4,15 +4,18 @@ python benchmarks/charts.py docs/images/benchmarks
 """
 
 import argparse
+import json
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib import pyplot as plt
 
 TEXT = "#727ea0"  # legible on white and on dark pages, as the three colours
 COLOURS = ("#5c6bc0", "#ef6c00", "#26a69a")
 MARKERS = ("o", "s", "D")
 AVX512, AMX, AVX2 = "AVX-512", "AMX", "AVX2"
+REPRODUCED = Path(__file__).parents[1] / "docs" / "benchmarks" / "archive" / "ablations"
 STYLE = {
     "axes.edgecolor": TEXT,
     "axes.labelcolor": TEXT,
@@ -27,7 +30,7 @@ STYLE = {
     "ytick.color": TEXT,
 }
 
-# Row -> series -> a value, or the smallest and the largest one.
+# Row -> series -> a value, or the smallest and the largest one, or a list of seeds.
 FORWARD = {
     "KerasHub": {AVX512: (0.84, 0.89), AMX: (0.76, 0.85), AVX2: (0.87, 0.97)},
     "transformers": {AVX512: (0.45, 0.50), AMX: (0.90, 1.06), AVX2: (0.62, 1.03)},
@@ -56,29 +59,13 @@ SENTENCES = {
     "step of stsb": {AVX512: 0.42, AVX2: 0.66},
     "step of mnli": {AVX512: 0.49},
 }
-ABLATIONS = {
-    "MNLI, No NSP": {"paper": -0.005, "small model": -0.001},
-    "MNLI, left to right": {"paper": -0.023, "small model": 0.003},
-    "QNLI, No NSP": {"paper": -0.035, "small model": -0.021},
-    "QNLI, left to right": {"paper": -0.041, "small model": -0.023},
-    "MRPC, No NSP": {"paper": -0.002, "small model": 0.008},
-    "MRPC, left to right": {"paper": -0.092, "small model": 0.030},
-    "SST-2, No NSP": {"paper": -0.001, "small model": 0.011},
-    "SST-2, left to right": {"paper": -0.006, "small model": 0.026},
-    "SQuAD, No NSP": {"paper": -0.006, "small model": 0.002},
-    "SQuAD, left to right": {"paper": -0.107, "small model": 0.042},
-}
-WORDS = {
-    "NER": {"left to right": -0.030, "with a BiLSTM": 0.010},
-    "parts of speech": {"left to right": -0.036, "with a BiLSTM": 0.001},
-}
 GPU_SCORES = {
-    "MNLI": {"BERT": 0.614, "left to right": 0.513, "random weights": 0.496},
+    "MNLI": {"BERT": 0.614, "left to right, no NSP": 0.513, "random weights": 0.496},
     "QNLI": {"BERT": 0.795, "random weights": 0.587},
     "SST-2": {"BERT": 0.921, "random weights": 0.862},
-    "NER": {"BERT": 0.393, "left to right": 0.262, "random weights": 0.195},
+    "NER": {"BERT": 0.393, "left to right, no NSP": 0.262, "random weights": 0.195},
     "parts of speech": {"BERT": 0.973, "random weights": 0.931},
-    "BLiMP": {"BERT": 0.680, "left to right": 0.635, "random weights": 0.548},
+    "BLiMP": {"BERT": 0.680, "left to right, no NSP": 0.635, "random weights": 0.548},
 }
 STEPS = (3, 5, 10, 20, 40, 60, 80, 100)  # percent
 MNLI = {
@@ -88,12 +75,8 @@ MNLI = {
     "small, left to right": (51.3,),
 }
 RECORDS = {
-    "records/s": {
-        "2 workers": 109_282,
-        "1 worker": 69_898,
-        "1 worker, --compat google": 44_070,
-        "google-research/bert": 2_925,
-    }
+    "bert_keras": {"2 workers": 109_282, "1 worker": 69_898},
+    "google-research/bert": {"1 process": 2_925},
 }
 SERVER = {
     "bert-keras serve": {
@@ -102,7 +85,6 @@ SERVER = {
         "16 clients": 76.1,
         "64 clients": 79.9,
     },
-    "same model in one process": {"4 clients": 80.5, "16 clients": 90.8, "64 clients": 84.9},
     "one padded text at a time": {
         "1 client": 15.4,
         "4 clients": 14.8,
@@ -110,27 +92,46 @@ SERVER = {
         "64 clients": 14.6,
     },
 }
+ONE_PROCESS = {"one process, all texts at once": (80.5, 90.8)}
 GPU = {
-    "bert_keras": {"large, 128": 44.8, "large, 512": 38.7, "base, 128": 39.8},
-    "transformers": {"large, 128": 38.2, "large, 512": 36.4, "base, 128": 32.3},
+    "bert_keras": {
+        "large,\n128 tokens": 44.8,
+        "large,\n512 tokens": 38.7,
+        "base,\n128 tokens": 39.8,
+    },
+    "transformers": {
+        "large,\n128 tokens": 38.2,
+        "large,\n512 tokens": 36.4,
+        "base,\n128 tokens": 32.3,
+    },
 }
+
+
+def above_bert(table: str, column: str, arm: str, source: str = "seeds"):
+    """Points of each seed above the mean of BERT's seeds, or of the paper above its BERT."""
+    cells = json.loads((REPRODUCED / table / "results.json").read_text("utf-8"))["cells"]
+    scores = {cell["arm"]: cell[source] for cell in cells if cell["column"] == column}
+    return np.subtract(scores[arm], np.mean(scores["BERT"])).tolist()
 
 
 def dots(rows: dict, *, label: str, line: float | None = None):
     """One row of markers for each key, one colour and marker for each series."""
     series = list(dict.fromkeys(name for values in rows.values() for name in values))
-    figure, axes = plt.subplots(figsize=(5.2, 1.5 + 0.42 * len(rows)))
+    height = max(0.55 if any("\n" in name for name in rows) else 0.42, 0.2 * len(series))
+    figure, axes = plt.subplots(figsize=(5.2, 1.6 + height * len(rows)))
     for index, name in enumerate(series):
         look = {"color": COLOURS[index], "marker": MARKERS[index], "markersize": 8}
+        if any(isinstance(values.get(name), list) for values in rows.values()):
+            look |= {"fillstyle": "none", "markeredgewidth": 2, "markersize": 10}
         shift = 0.2 * (index - (len(series) - 1) / 2)
         for place, values in enumerate(rows.values()):
             if name in values:
-                axes.plot(
-                    values[name],
-                    [place + shift] * (1 + isinstance(values[name], tuple)),
-                    linewidth=3,
-                    **look,
-                )
+                value = values[name]
+                if isinstance(value, list):
+                    seeds, value = value, np.mean(value)
+                    axes.plot(seeds, [place + shift] * len(seeds), ".", color=COLOURS[index])
+                ends = value if isinstance(value, tuple) else (value,)
+                axes.plot(ends, [place + shift] * len(ends), linewidth=3, **look)
         axes.plot([], [], linestyle="none", label=name, **look)
     for place in range(1, len(rows)):
         axes.axhline(place - 0.5, color=TEXT, linewidth=0.4)
@@ -138,22 +139,30 @@ def dots(rows: dict, *, label: str, line: float | None = None):
         axes.axvline(line, color=TEXT, linestyle="--", linewidth=1.5)
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(-0.5, len(rows) - 0.5)
-    return finished(figure, axes, label=label, columns=len(series))
+    return finished(figure, axes, label=label)
 
 
-def bars(rows: dict, *, label: str):
+def bars(rows: dict, *, label: str, ranges: dict | None = None):
     """Horizontal bars with their values, one colour for each key of `rows`."""
     groups = list(dict.fromkeys(name for values in rows.values() for name in values))
-    width = 0.8 / len(rows)
-    figure, axes = plt.subplots(figsize=(5.2, 1.5 + 0.42 * len(groups) * max(1, 0.6 * len(rows))))
-    for index, (name, values) in enumerate(rows.items()):
-        places = [groups.index(group) + width * (index - (len(rows) - 1) / 2) for group in values]
-        drawn = axes.barh(places, list(values.values()), width, color=COLOURS[index], label=name)
+    series = {group: [name for name in rows if group in rows[name]] for group in groups}
+    num_bars = sum(map(len, series.values()))
+    width = 0.8 / max(map(len, series.values()))
+    figure, axes = plt.subplots(figsize=(5.2, 1.5 + 0.3 * num_bars + 0.1 * len(groups)))
+    for colour, (name, values) in zip(COLOURS, rows.items(), strict=False):
+        places = [
+            groups.index(group) + width * (series[group].index(name) - (len(series[group]) - 1) / 2)
+            for group in values
+        ]
+        drawn = axes.barh(places, list(values.values()), width, color=colour, label=name)
         axes.bar_label(drawn, fmt="{:,.6g}", padding=4)
+    middle, look = (len(groups) - 1) / 2, {"color": COLOURS[2], "alpha": 0.3, "zorder": 0}
+    for name, (start, end) in (ranges or {}).items():
+        axes.barh(middle, end - start, len(groups), left=start, **look, label=name)
     axes.set_yticks(range(len(groups)), groups)
     axes.margins(x=0.16)
     axes.xaxis.set_major_formatter("{x:,.6g}")
-    return finished(figure, axes, label=label, columns=1 if len(rows) > 2 else len(rows))
+    return finished(figure, axes, label=label)
 
 
 def lines(rows: dict, places: tuple, *, label: str):
@@ -178,12 +187,15 @@ def lines(rows: dict, places: tuple, *, label: str):
     return figure
 
 
-def finished(figure, axes, *, label: str, columns: int):
+def finished(figure, axes, *, label: str):
     axes.invert_yaxis()
     figure.supxlabel(label, fontsize=11, fontweight="bold")
     axes.tick_params(axis="y", length=0)
-    axes.locator_params(axis="x", nbins=5)
-    if len(axes.get_legend_handles_labels()[0]) > 1:
+    is_wide = abs(np.subtract(*axes.get_xlim())) > 5
+    axes.locator_params(axis="x", nbins=8 if label.startswith("points") else 5, integer=is_wide)
+    names = axes.get_legend_handles_labels()[1]
+    columns = len(names) if len("".join(names)) < 36 else 1
+    if len(names) > 1:
         figure.legend(loc="outside upper center", ncols=columns, frameon=False)
     return figure
 
@@ -193,24 +205,40 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     ratio = "time of bert_keras / time of the other library\nleft of 1: bert_keras is faster"
+    points = "points above the mean of BERT (left of 0: below it)\nsmall dots: single seeds"
+    ablations = {
+        f"{column}\n{name}": {
+            "paper": above_bert("table5", column, arm, "paper"),
+            "small model": above_bert("table5", column, arm),
+        }
+        for column in ("MNLI-m", "QNLI", "MRPC", "SST-2", "SQuAD")
+        for name, arm in (("no NSP", "No NSP"), ("left to right, no NSP", "LTR & No NSP"))
+    }
+    arms = {
+        "BERT": "BERT",
+        "left to right, no NSP": "LTR & No NSP, equal time",
+        "left to right with BiLSTM": "+ BiLSTM, equal time",
+    }
+    words = {
+        column: {name: above_bert("table5-words", column, arm) for name, arm in arms.items()}
+        for column in ("NER", "parts of speech")
+    }
     mpl.use("svg")
     with mpl.rc_context({**STYLE, "figure.constrained_layout.use": True}):
         charts = {
             "forward": dots(FORWARD, label=ratio, line=1),
             "training": dots(TRAINING, label=ratio, line=1),
-            "records": bars(RECORDS, label="records a second"),
-            "server": bars(SERVER, label="texts a second"),
+            "records": bars(RECORDS, label="records per second"),
+            "server": bars(SERVER, label="texts per second", ranges=ONE_PROCESS),
             "int8": dots(
                 INT8, label="time / time of float32\nleft of 1: faster than float32", line=1
             ),
             "sentences": dots(SENTENCES, label=ratio, line=1),
-            "ablations": dots(
-                ABLATIONS, label="score - score of BERT\nleft of 0: worse than BERT", line=0
-            ),
-            "words": dots(WORDS, label="score - score of BERT\nleft of 0: worse than BERT", line=0),
+            "ablations": dots(ablations, label=points, line=0),
+            "words": dots(words, label=points, line=0),
             "gpu-scores": dots(GPU_SCORES, label="score on the dev set"),
             "steps": lines(MNLI, STEPS, label="accuracy on MNLI, by percent of the steps"),
-            "gpu": bars(GPU, label="% of 989 TFLOP/s, by size and tokens"),
+            "gpu": bars(GPU, label="percent of the peak of the H100, 989 TFLOP/s"),
         }
         for name, figure in charts.items():
             figure.savefig(folder / f"{name}.svg", transparent=True, metadata={"Date": None})
