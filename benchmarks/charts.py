@@ -68,6 +68,13 @@ GPU_SCORES = {
     "BLiMP": {"BERT": 0.680, "left to right, no NSP": 0.635, "random weights": 0.548},
 }
 STEPS = (3, 5, 10, 20, 40, 60, 80, 100)  # percent
+COUNTS = (100, 300, 1_000, 3_000)
+LABELS = {
+    "random, POS": (70.1, 77.7, 85.6, 91.3),
+    "random, NER": (2.1, 3.7, 6.4, 12.6),
+    "pretrained, POS": (86.0, 90.0, 92.6, 94.4),
+    "pretrained, NER": (3.8, 7.6, 19.0, 22.5),
+}
 MNLI = {
     "paper, BERT": (78.6, 79.6, 80.5, 82.2, 83.2, 84.0, 84.3, 84.4),
     "paper, left to right": (79.4, 79.8, 80.3, 81.0, 81.7, 81.9, 82.1, 82.2),
@@ -173,7 +180,7 @@ def lines(rows: dict, places: tuple, *, label: str):
             places[-len(values) :],
             values,
             color=COLOURS[index % 2],
-            linestyle="--" if name.startswith("paper") else "-",
+            linestyle="--" if name.startswith(("paper", "random")) else "-",
             marker=MARKERS[index % 2],
             markersize=8,
             linewidth=3,
@@ -237,6 +244,7 @@ def main() -> None:
             "ablations": dots(ablations, label=points, line=0),
             "words": dots(words, label=points, line=0),
             "gpu-scores": dots(GPU_SCORES, label="score on the dev set"),
+            "labels": lines(LABELS, COUNTS, label="score, by number of labelled sentences"),
             "steps": lines(MNLI, STEPS, label="accuracy on MNLI, by percent of the steps"),
             "gpu": bars(GPU, label="percent of the peak of the H100, 989 TFLOP/s"),
         }
