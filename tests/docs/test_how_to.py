@@ -242,7 +242,7 @@ def test_compare_vectors(capsys):
 
 def test_the_functions_of_the_python_api_run_in_their_order(monkeypatch, capsys):
     monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: None)
-    few = {'"tiny-hour"': '"demo", num_steps=4, num_warmup_steps=1'}
+    few = {'"laptop-10min"': '"demo", num_steps=4, num_warmup_steps=1'}
     assert run("reference/python/index.md", changes=few)["tuned"].scores["accuracy"] >= 0
     assert "/v1/models/mrpc:predict" in capsys.readouterr().out
 
