@@ -156,7 +156,8 @@ def test_the_readme_quotes_the_benchmarks():
     pages = [ROOT / "docs" / name for name in ("benchmarks/index.md", "explanation/exactness.md")]
     quoted = " ".join(page.read_text("utf-8") for page in pages)
     text = (ROOT / "README.md").read_text("utf-8").split("## What you get")[1].split("\n## ")[0]
-    figures = re.findall(r"\d+\.\d+|\de-\d|\d+ points|\d+ to \d+ %", re.sub(r"\]\([^)]*\)", "", text))
+    text = re.sub(r"\]\([^)]*\)", "", text)
+    figures = re.findall(r"\d+\.\d+|\de-\d|\d+ points|\d+ to \d+ %", text)
     assert len(figures) == 4 and all(figure in quoted for figure in figures), figures
 
 
