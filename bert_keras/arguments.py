@@ -56,6 +56,19 @@ def one_of(names: Callable[[], Iterable[str]], *, what: str) -> Callable[[str], 
     return checked(lambda text: check_name(text, names(), what=what))
 
 
+def _number(kind: type) -> Callable[[str], Any]:
+    """Returns the type of an argument that is an int or a float."""
+
+    def value(text: str) -> Any:
+        try:
+            return kind(text)
+        except ValueError as error:
+            expected = "a whole number" if kind is int else "a number such as 3e-5"
+            raise argparse.ArgumentTypeError(f"expected {expected}, not {text!r}") from error
+
+    return value
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, which suggests the nearest name.
 
@@ -78,6 +91,8 @@ class Parser(argparse.ArgumentParser):
 
     def add_argument(self, *names: Any, **details: Any) -> argparse.Action:
         """Adds an argument as argparse does."""
+        if details.get("type") in (int, float):
+            details["type"] = _number(details["type"])
         self.flags += names
         self._last += names if details.get("nargs") == argparse.REMAINDER else ()
         add = self._group.add_argument if self._group else super().add_argument

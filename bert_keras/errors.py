@@ -2,8 +2,10 @@
 
 import contextlib
 import errno
+import functools
 import importlib
 import importlib.util
+import inspect
 import io
 import logging
 import math
@@ -15,10 +17,11 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 from bert_keras.renamed import short_warnings
 
+Function = TypeVar("Function", bound=Callable)
 LARGEST_COUNT = 2**31 - 1  # of the 32-bit integers that NumPy, TensorFlow and tokenizers use
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the last one: of a file, as on FAT
 LARGEST_SIZE = 2**20  # of a layer, a batch or a vocabulary; none in use is larger
@@ -57,6 +60,29 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Returns "; did you mean 'NAME'?" with the nearest known name, or ""."""
     near = get_close_matches(name, [*known], n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def answers_typos(function: Function) -> Function:
+    """Makes a function answer an unknown keyword argument with the nearest name of its own.
+
+    A function that takes any keyword does so only while another argument is missing.
+    """
+    signature = inspect.signature(function)
+    known = signature.parameters
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in known.values())
+
+    @functools.wraps(function)
+    def call(*args, **values):
+        try:
+            signature.bind(*args, **values)
+        except TypeError:
+            for name in values:
+                if not takes_any or nearest(name, known.keys() - values):
+                    check_name(name, known, what=f"argument of {function.__name__}")
+            raise
+        return function(*args, **values)
+
+    return call  # pyright: ignore[reportReturnType]
 
 
 def check_least(settings: Any, least: int, *names: str, most: int = LARGEST_COUNT) -> None:

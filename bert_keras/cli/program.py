@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from bert_keras.arguments import Parser, checked, one_of
 from bert_keras.checkpoints.hub import located
+from bert_keras.distribution import PRECISIONS, STRATEGIES
 from bert_keras.downstream.names import task_names
 from bert_keras.errors import check, import_tensorflow, run_command
 from bert_keras.files import check_output
@@ -158,7 +159,10 @@ def start_keras(options: argparse.Namespace) -> None:
     for name in {"model", "pretrained", "teacher", "source"} & {*vars(options)}:
         if path := getattr(options, name):
             located(path)
-    if os.environ.get("KERAS_BACKEND", "tensorflow") == "tensorflow":
+    backend = os.environ.get("KERAS_BACKEND", "tensorflow")
+    is_known = backend in ("tensorflow", "jax")
+    check(is_known, f"KERAS_BACKEND is {backend!r}; expected tensorflow or jax")
+    if backend == "tensorflow":
         import_tensorflow(what="Keras without KERAS_BACKEND=jax")
         from bert_keras.distribution.numerics import add_in_one_order
 
@@ -168,8 +172,8 @@ def start_keras(options: argparse.Namespace) -> None:
 PAGE = checked(partial(check_output, suffix=".html"))  # the type of an argument
 MODEL = option("model", "MODEL", "OUTPUT/model of a run, or any checkpoint")
 DEVICES = (
-    option("--strategy", "NAME", "auto, one, mirrored, multiworker or tpu", "auto"),
-    option("--precision", "NAME", "auto, float32, bfloat16 or float16", "auto"),
+    option("--strategy", "NAME", ", ".join(STRATEGIES), "auto", choices=STRATEGIES),
+    option("--precision", "NAME", ", ".join(PRECISIONS), "auto", choices=PRECISIONS),
 )
 
 

@@ -27,6 +27,7 @@ from bert_keras.runs.settings import (
     hidden_size,
     pretrain_settings,
 )
+from bert_keras.text.fast_tokenizer import records_vocabulary
 
 HEADING = "hyperparameters (default: those of the recipe)"
 HYPERPARAMETERS = (
@@ -105,6 +106,7 @@ def pretrain(options: argparse.Namespace) -> None:
     changes = _changes(options, "num_steps")
     if not options.teacher:
         pretrain_settings(options.recipe, teacher=None, changes=changes)  # before TensorFlow
+    records_vocabulary(options.records)
     start_keras(options)
     from bert_keras.runs.pretrain import forecast, pretrain
 

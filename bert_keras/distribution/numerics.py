@@ -6,9 +6,9 @@ from pathlib import Path
 
 import keras
 
+from bert_keras.distribution import PRECISIONS
 from bert_keras.errors import check_name
 
-PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 # The smallest hidden size for which "auto" selects bfloat16 on a processor; see "bfloat16" in
 # docs/benchmarks/archive/pretraining.md.
 PROCESSOR_SIZE = 256

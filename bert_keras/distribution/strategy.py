@@ -8,9 +8,8 @@ from contextlib import AbstractContextManager
 
 import keras
 
+from bert_keras.distribution import STRATEGIES
 from bert_keras.errors import check, check_name
-
-STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
 
 
 def workers() -> list[str]:

@@ -204,6 +204,8 @@ class TaggedTexts(TextColumns):
             names = self.metadata.labels
             for number, tags in enumerate(labels):
                 location, count = f"text {number}", np.diff(tokens.word_bounds)[number]
+                found = f"{location} has the tags {tags!r:.40}; expected a list of strings"
+                check(not isinstance(tags, str), found)
                 found = f"{location} has {count} words and {len(tags)} tags"
                 check(len(tags) == count, f"{found}; expected a tag for each, or lists of words")
                 check(None not in tags, f"{location} has the tag None; 'O' is the tag of no name")

@@ -15,6 +15,7 @@ from bert_keras.errors import InputError, check, counted
 from bert_keras.files import StrPath, existing_file, text_lines
 
 Row = tuple[str, dict[str, str]]  # its location, for error messages, and its columns
+SEPARATORS = {".csv": "commas, semicolons, tabs or |", ".tsv": "tabs", ".txt": "tabs"}
 Lines = Iterable[tuple[str, list[str]]]  # the location and the fields of each
 
 
@@ -48,7 +49,7 @@ def table_rows(
         rows = _as_text(rows, lists)
     elif suffix in (".jsonl", ".json"):
         rows = _as_text(_json_rows(path), lists)
-    elif suffix in (".tsv", ".txt", ".csv"):
+    elif suffix in SEPARATORS:
         lines = _csv_lines(path, columns) if suffix == ".csv" else _tsv_lines(path)
         rows = _rows(lines, columns, headerless, skips_broken)
     else:
@@ -58,11 +59,15 @@ def table_rows(
         for column in columns:
             if column not in values:
                 names = ", ".join(map(repr, values))
+                is_divided = suffix not in SEPARATORS or len(values) > 1 or {*values} & {*columns}
+                found = (
+                    f"{path} has one column, {names}; expected {counted(len(columns), 'column')}"
+                )
+                check(is_divided, f"{found} with {SEPARATORS.get(suffix)} between them")
                 found = f"{location} has no column {column!r}; it has {names}"
                 raise InputError(found + _example(settings, [*values]))
         yield location, values
-    found = f"{path} has no row, at most a header"
-    check(location, f"{found}; expected rows, in lines that end in a line feed")
+    check(location, f"{path} has no rows below the header, in lines that end in a line feed")
 
 
 def _example(settings: Mapping[str, Sequence[str]], header: Sequence[str]) -> str:
@@ -74,7 +79,8 @@ def _example(settings: Mapping[str, Sequence[str]], header: Sequence[str]) -> st
         for setting, names in settings.items()
     }
     example = " ".join(f"{setting}={shlex.quote(value)}" for setting, value in values.items())
-    return f"; name yours, such as --set {example}" if settings else ""
+    others = "tables with other columns need a task such as classification"
+    return f"; name yours, such as --set {example}" if settings else f"; {others}"
 
 
 def _tsv_lines(path: StrPath) -> Lines:
@@ -113,7 +119,10 @@ def _rows(lines: Lines, columns, headerless, skips_broken) -> Iterator[Row]:
             skipped.append(location)
         else:
             found = f"{location} has {counted(len(fields), 'column')}"
-            raise InputError(f"{found}; expected {len(header)}, {', '.join(header[:12])}")
+            found += f"; expected {len(header)}, {', '.join(header[:12])}"
+            is_quotable = ".csv, line" in location and len(fields) > len(header)
+            remedy = "; put a text that contains the separator in double quotes"
+            raise InputError(found + remedy * is_quotable)
     if skipped:
         what = f"{counted(len(skipped), 'row')} with a wrong number of columns"
         print(f"skipped {what}; the first is {skipped[0]}", file=sys.stderr)
@@ -135,8 +144,12 @@ def json_values(text: str | bytes, *, location: str) -> Any:
     """Returns the values of a JSON text; raises InputError, which names `location`."""
     try:
         return json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, " * (error.lineno > 1) + f"column {error.colno}"
+        near = repr(error.doc[error.pos :][:20]) if error.doc[error.pos :].strip() else "the end"
+        raise InputError(f"{location} is not valid JSON at {where}, near {near}") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{location} is not JSON: {error}") from error
+        raise InputError(f"{location} is not valid JSON: {error}") from error
 
 
 def _as_text(rows: Iterable[tuple[str, Any]], lists: Sequence[str]) -> Iterator[Row]:

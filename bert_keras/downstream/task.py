@@ -71,9 +71,8 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         folder = Path(data)
         if self.folder and (folder / self.folder).is_dir():
             folder /= self.folder
-        check(
-            folder.is_dir(), f"{folder} is no folder of data files; a single file is --train FILE"
-        )
+        remedy = f"give a file as --train {folder} (data={{'train': '{folder}'}})"
+        check(folder.is_dir(), f"{folder} is not a folder of data files; {remedy}")
         paths = {
             split: str(folder / name)
             for split, names in self.file_names.items()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import keras
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
-from bert_keras.errors import InputError, check, check_name, counted
+from bert_keras.errors import InputError, answers_typos, check, check_name, counted
 from bert_keras.files import json_object, refuse_existing, write_json
 from bert_keras.layers.embeddings import SharedEmbeddings
 
@@ -259,6 +259,7 @@ class Pretrained(ConfiguredModel):
             shortens_first=tokenizer.vocabulary.shortens_first,
         )
 
+    @answers_typos
     def save_pretrained(
         self,
         path: str | os.PathLike,

@@ -14,11 +14,11 @@ from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.preprocessor import GroupPreprocessor
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.distribution.forward import compiled
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError, answers_typos, check
 from bert_keras.layers.sentence import SentenceHead
 from bert_keras.models.task_models import TaskModel, flat_rows
 from bert_keras.models.text_inputs import TextInputs
-from bert_keras.text.encode import check_column
+from bert_keras.text.encode import checked_columns
 
 _DEFAULT = EmbeddingConfig()
 CHUNK_SIZE = 8_192  # texts that `encode` tokenizes together and sorts by length
@@ -96,6 +96,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         num_texts = ops.shape(inputs["input_ids"])[1]
         return ops.reshape(vectors_XE, (-1, num_texts, self.embedding_size))
 
+    @answers_typos
     def encode(
         self,
         texts: Sequence[str],
@@ -128,7 +129,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         """
         if (preprocessor := self.preprocessor) is None:
             raise InputError("this BertSentenceEncoder has no tokenizer; set model.tokenizer")
-        check_column(texts)
+        (texts,) = checked_columns(texts)
         check(batch_size >= 1, f"batch_size is {batch_size}; expected at least 1")
         size = self.embedding_size
         is_possible = dimensions is None or 1 <= dimensions <= size

@@ -1,6 +1,7 @@
 """Scores a model on the examples of a task, and writes its predictions."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,8 @@ from bert_keras.downstream.catalog import task_of
 from bert_keras.downstream.minimal_pairs import log_likelihoods, pair_scores, read_pairs
 from bert_keras.downstream.names import ZERO_SHOT
 from bert_keras.downstream.task import Task, examples_file
-from bert_keras.errors import InputError, check
+from bert_keras.downstream.tfds import is_tfds
+from bert_keras.errors import InputError, answers_typos, check
 from bert_keras.files import StrPath, check_output
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
@@ -31,6 +33,7 @@ class TaskPredictions:
         self.task.write_predictions(path, self.examples, self.predict())
 
 
+@answers_typos
 def evaluate(
     model: StrPath | Pretrained,
     *,
@@ -102,6 +105,7 @@ def model_predictions(
 
     Examples of the split "dev" must have labels; those of "test" need none.
     """
+    check(is_tfds(data) or os.path.exists(data), f"{data} does not exist; expected data to read")
     loaded = model if isinstance(model, Pretrained) else load_model(model)
     source = "the model" if isinstance(model, Pretrained) else model
     metadata, tokenizer = loaded.metadata, loaded.tokenizer

@@ -22,7 +22,7 @@ from bert_keras.distribution.strategy import is_chief
 from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.task import Outputs, Task
 from bert_keras.downstream.tfds import is_tfds
-from bert_keras.errors import check
+from bert_keras.errors import answers_typos, check, check_name
 from bert_keras.files import StrPath, file_sha256
 from bert_keras.models import MODELS
 from bert_keras.renamed import accepts_former_names
@@ -114,7 +114,9 @@ class TaskRun:
         warn_high_rate(recipe.learning_rate)
         files = data if isinstance(data, Mapping) else task.files(os.fspath(data))
         self.files = {split: os.fspath(path) for split, path in files.items()}
-        check("train" in self.files, "data has no train; name the file")
+        for split in self.files:
+            check_name(split, task.file_names, what="split of the data")
+        check("train" in self.files, "data names no file for 'train'")
         self.checkpoint = opened()
         task.check_encoder(self.checkpoint.metadata.config)
         for name, default in (("num_lstm_layers", 0), ("layerwise_lr_decay", 1.0)):
@@ -271,6 +273,7 @@ def _compile_arguments(task: Task) -> dict[str, Any]:
 
 
 @accepts_former_names(**FORMER_NAMES)
+@answers_typos
 def finetune(
     task: str | Task,
     recipe: str | FinetuneRecipe | None = None,

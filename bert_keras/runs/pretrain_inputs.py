@@ -10,7 +10,7 @@ from bert_keras.data.objectives import DynamicMasking
 from bert_keras.data.record_file import record_files
 from bert_keras.data.records import PLAIN_IDS, Records
 from bert_keras.data.schema import common_schema
-from bert_keras.errors import InputError, check
+from bert_keras.errors import check
 from bert_keras.families import preset
 from bert_keras.files import StrPath, file_sha256, json_object
 from bert_keras.models.replaced_tokens import generator_size
@@ -20,8 +20,8 @@ from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.starting_point import open_starting_point
 from bert_keras.text.fast_tokenizer import (
     BYTE_SPACE,
+    records_vocabulary,
     vocabulary_file,
-    vocabulary_in,
     vocabulary_sha256,
 )
 from bert_keras.text.vocab import Vocabulary, seems_lowercase
@@ -45,13 +45,7 @@ class PretrainInputs:
         distillation: Distillation | None = None,
     ):
         records = Path(records)
-        check(records.is_dir(), f"{records} is no folder; expected one of bert-tfrecords build")
-        vocabulary = vocabulary_in(records)
-        if vocabulary is None:
-            raise InputError(
-                f"{records} contains no vocab.txt and no tokenizer.json; copy the vocabulary of "
-                "the records there"
-            )
+        vocabulary = records_vocabulary(records)
         self.recipe, self.records, self.vocabulary = recipe, records, vocabulary
         self.files = record_files(records)
         self.held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))

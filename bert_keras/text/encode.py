@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, answers_typos
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer, check_texts, ids_with_masks
 
 
+@answers_typos
 def encode(
     tokenizer: TextTokenizer,
     texts: Sequence[str],
@@ -45,6 +46,7 @@ def encode(
     return pack(*ids, vocabulary=tokenizer.vocabulary, max_length=max_length)
 
 
+@answers_typos
 def encode_masked(
     tokenizer: TextTokenizer,
     texts: Sequence[str],

@@ -17,7 +17,7 @@ from tokenizers import Encoding, Tokenizer, decoders
 from tokenizers.processors import ByteLevel
 
 from bert_keras.errors import InputError, check
-from bert_keras.files import text_lines, write_text
+from bert_keras.files import StrPath, text_lines, write_text
 from bert_keras.text.tokenizer import (
     TextTokenizer,
     TokenizedText,
@@ -51,6 +51,16 @@ def vocabulary_in(folder: Path) -> Vocabulary | None:
     """Returns the vocabulary that `write_vocabulary` wrote to `folder`, or None without one."""
     files = [folder / name for name in (VOCABULARY_FILE, RULES_FILE) if (folder / name).is_file()]
     return vocabulary_from(files[0]) if files else None
+
+
+def records_vocabulary(records: StrPath) -> Vocabulary:
+    """Returns the vocabulary in a folder of records; raises InputError without one."""
+    folder = Path(records)
+    check(folder.is_dir(), f"{records} is not a folder; expected one of bert-tfrecords build")
+    if (vocabulary := vocabulary_in(folder)) is None:
+        found = f"{records} contains no vocab.txt and no tokenizer.json"
+        raise InputError(f"{found}; copy the vocabulary of the records there")
+    return vocabulary
 
 
 def vocabulary_from(path: str | os.PathLike) -> Vocabulary:

@@ -48,20 +48,27 @@ def test_columns_of_objects_in_json_are_named_with_a_dot(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.tsv", "t\tl\n", "a.tsv has no row, at most a header; expected rows, in"),
+        ("a.tsv", "t\tl\n", "a.tsv has no rows below the header"),
         ("a.tsv", "t\tl\na\tb\nc\n", "a.tsv, line 3 has 1 column; expected 2, t, l"),
+        ("a.csv", "t,l\na, b,c\n", "line 2 has 3 columns; expected 2, t, l; put .* in double quotes"),
         ("a.tsv", "x\tl\na\tb\n", "a.tsv, line 2 has no column 't'; it has 'x', 'l'"),
         ("a.tsv", b"t\tl\ncaf\xe9\tb\n", "line 2 is not UTF-8 .* LATIN1 .* > .*a-utf8.tsv"),
         ("a.csv", "t,l\n\uc88b\ub2e4,1\n".encode("cp949"), "iconv -f CP949 -t UTF-8"),
         ("a.jsonl", "[1]\n", "a.jsonl, line 1 is not a JSON object"),
         ("a.jsonl", '\n{"t": {"x": 1}}\n', "line 2 has no column 't'; it has 't.x'"),
         ("a.jsonl", '{"t": null}\n', "a.jsonl, line 1 has no column 't'"),
+        ("a.jsonl", '{"t": "a"}\n{"t": b}\n', "line 2 is not valid JSON at column 7, near 'b}'"),
         ("a.json", '{"t": "a"}', "a.json is not a JSON list"),
     ],
 )  # fmt: skip
 def test_errors_name_the_file_and_line(tmp_path, name, text, message):
     with pytest.raises(InputError, match=message):
         read_table(tmp_path / name, text, "t")
+
+
+def test_another_separator_is_named_as_such(tmp_path):
+    with pytest.raises(InputError, match="one column, 't l'; expected 2 columns with commas, "):
+        read_table(tmp_path / "a.csv", "t l\na b\n", "t", "l")
 
 
 def test_squad_is_read_from_a_folder_of_tfds(tmp_path):

@@ -1,12 +1,13 @@
 """Reads words and tags in the format of CoNLL's shared tasks, and scores them as conlleval.pl."""
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from bert_keras.errors import InputError, counted
+from bert_keras.errors import InputError, check, counted
 from bert_keras.files import StrPath, text_lines
 
 DOCUMENT_START = "-DOCSTART-"
@@ -36,6 +37,9 @@ def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
     `has_entities` they are types of words, and TYPE is returned as B-TYPE. A file with a single
     column has no tags. A -DOCSTART- line starts a document and is not a word.
     """
+    is_table = os.fspath(path).endswith((".csv", ".json", ".jsonl"))
+    expected = "a file in CoNLL format, with a word and its tag per line, or another task"
+    check(not is_table, f"{path} is a table; expected {expected}, such as classification")
     sentences: list[Sentence] = []
     width, first_line, document = 0, 0, 0
     rows: list[list[str]] = []
@@ -46,8 +50,8 @@ def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
                 width, first_line = len(columns), line
             if len(columns) != width:
                 found = f"{path}, line {line} has {counted(len(columns), 'column')}"
-                expected = "expected a word and its tag; a table needs another task"
-                raise InputError(f"{found}; line {first_line} has {width}; {expected}")
+                expected = "expected a word and its tag in each, or another task for a table"
+                raise InputError(f"{found} and line {first_line} has {width}; {expected}")
             if width > 1 and not has_entities:
                 columns[-1] = f"B-{columns[-1]}"
             if width > 1 and not _TAG.fullmatch(columns[-1]):

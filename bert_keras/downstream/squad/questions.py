@@ -56,7 +56,8 @@ def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
             identity, question = fields[id_name], fields["question"]
             texts = (identity, question, context, *(each["text"] for each in answers))
             if not all(isinstance(text, str) for text in texts):
-                raise TypeError(f"expected texts, found {texts!r:.60}")
+                found = f"{location} has {texts!r:.60}"
+                raise InputError(f"{found}; expected strings as {id_name}, question and answers")
             is_impossible = bool(fields.get("is_impossible"))
             location = f"{location} (id {identity})"
             if identity in questions:
@@ -74,10 +75,11 @@ def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
                 location=location,
             )
     except (AttributeError, KeyError, TypeError) as error:
-        fault = f"{type(error).__name__}: {error}"
+        fault = f" without {error}" * isinstance(error, KeyError)
         raise InputError(
-            f'{location} is not in SQuAD\'s format, {{"data": [{{"paragraphs": [{{"context": ..., '
-            f'"qas": [{{"{id_name}": ..., "question": ..., "answers": [...]}}]}}]}}]}} ({fault})'
+            f"{location} is not in SQuAD's format{fault}; expected "
+            '{"data": [{"paragraphs": [{"context": ..., "qas": '
+            f'[{{"{id_name}": ..., "question": ..., "answers": [...]}}]}}]}}]}}'
         ) from error
     check(questions, f"{path} has no questions; expected at least one")
     return list(questions.values())

@@ -37,10 +37,10 @@ def test_files_in_the_format_of_squad_are_read(squad_file):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"id": 7}, "not in SQuAD's format.*expected texts"),
-        ({"question": None}, "not in SQuAD's format.*expected texts"),
+        ({"id": 7}, "expected strings"),
+        ({"question": None}, "expected strings"),
         ({"answers": {"text": ["Lyon"], "answer_start": [0]}}, "not in SQuAD's format"),
-        ({"answers": [answer("Lyon", "0")]}, "not in SQuAD's format.*integer"),
+        ({"answers": [answer("Lyon", "0")]}, "not in SQuAD's format"),
         ({"answers": [answer("Lyon", 0)], "is_impossible": True}, "has answers and is_impossible"),
     ],
 )
@@ -54,10 +54,10 @@ def test_invalid_questions_are_refused(squad_file, change, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"data": [\n{"paragraphs": [', "is not JSON: .* line 2 column 17"),
+        ('{"data": [\n{"paragraphs": [', "is not valid JSON at line 2, column 17, near the end"),
         ("[]", "not in SQuAD's format"),
-        ('{"data": [{}]}', "KeyError: 'paragraphs'"),
-        ('{"data": [{"paragraphs": [{"qas": [{"id": "a"}]}]}]}', "KeyError: 'context'"),
+        ('{"data": [{}]}', "without 'paragraphs'"),
+        ('{"data": [{"paragraphs": [{"qas": [{"id": "a"}]}]}]}', "without 'context'"),
         ('{"data": []}', "has no questions"),
     ],
 )
