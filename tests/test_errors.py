@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import bert_keras
 from bert_keras.errors import InputError, run_command
 from bert_keras.files import atomic_folder
 
@@ -88,3 +89,19 @@ def test_a_stdout_that_cannot_be_written_is_reported_in_one_line(open_stdout, me
     assert process.returncode == 2
     assert len(process.stderr.splitlines()) == 1
     assert process.stderr.startswith(f"prog: {message}")
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "message"),
+    [
+        (bert_keras.evaluate, {"model": "m", "dat": "d"}, "of evaluate is called 'dat'; .* 'data'"),
+        (bert_keras.export, {"model": "m", "varient": "int8"}, "'varient'; did you mean 'variant'"),
+        (bert_keras.encode, {"max_len": 8}, "'max_len'; did you mean 'max_length'"),
+        (bert_keras.pretrain, {"recipe": "demo", "record": "r"}, "did you mean 'records'"),
+        (bert_keras.finetune, {"task": "rte", "pretrain": "m"}, "did you mean 'pretrained'"),
+        (bert_keras.finetune, {"task": "rte", "batchsize": 4}, "missing .* 'pretrained'"),
+    ],
+)
+def test_an_unknown_keyword_is_answered_with_the_nearest_name(function, arguments, message):
+    with pytest.raises((InputError, TypeError), match=message):
+        function(**arguments)

@@ -160,10 +160,7 @@ MISTAKES = {
     "task folder": ("finetune sst2 --from pretrainer --data full --output new", "full"),
     "number": (FINETUNE.replace("classification", "regression") + " --train numbers.tsv", "many"),
     "table for ner": (NER + " --train quote.csv", "a file in CoNLL format"),
-    "table for GLUE": (
-        "finetune mrpc --from pretrainer --train train.tsv --output new",
-        "such as classification",
-    ),
+    "table for GLUE": (FINETUNE.replace("classification", "mrpc"), "such as classification"),
     "list for squad": (SQUAD1 + " --train list.json", "not in SQuAD's format; expected"),
     "one column": (NER + " --train one-column.conll", "one-column.conll"),
     "tag schemes": (NER + " --train mixed.conll", "S-LOC"),

@@ -150,6 +150,7 @@ def test_dimensions_are_cut_and_scaled(model):
         (TEXTS, {"prompt_name": "title"}, "'title'"),
         (TEXTS, {"prompt": "a", "prompt_name": "query"}, "'a' and 'query'"),
         ("a b", {}, "'a b'; expected a list of strings"),
+        ([None], {}, "text 0 is None; expected a string"),
     ],
 )
 def test_encode_refuses(model, texts, arguments, named):

@@ -130,6 +130,8 @@ def test_words_have_tags():
     words, tags = [["a", "good."], ["film"]] * 8, [["O", "B-X"], ["O"]] * 8
     assert "val_accuracy" in model.fit(words, tags, validation_split=0.25, verbose=0).history
     assert model.predict([["a", "film"]], verbose=0) == model.predict(["a film"], verbose=0)
+    with pytest.raises(InputError, match="the tags 'O O'; expected a list"):
+        model.fit(["bank river"], ["O O"])
     with pytest.raises(InputError, match="2 words and 1 tags"):
         model.fit(["a film"], [["O"]])
 

@@ -63,8 +63,8 @@ def test_files_may_have_words_without_tags(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a O\nb\n", "line 2 has 1 column; line 1 has 2"),
-        ("a NN O\n\nNew York NN O\n", "line 3 has 4 columns; line 1 has 3"),
+        ("a O\nb\n", "line 2 has 1 column and line 1 has 2"),
+        ("a NN O\n\nNew York NN O\n", "line 3 has 4 columns and line 1 has 3"),
         ("a O\nb S-PER\n", "line 2 ends in 'S-PER'; expected the tag"),
         ("a B-\n", "line 1 ends in 'B-'; expected the tag"),
         ("-DOCSTART- O\n\n", "contains no sentence"),
