@@ -43,13 +43,13 @@ class Checkpoint:
         return tokenizer_of(self.vocabulary, **self.metadata.tokenizer_settings)
 
     def check_vocabulary(self) -> None:
-        """Raises InputError if the vocabulary and the token table have different sizes."""
+        """Raises InputError if the vocabulary and the embedding matrix have different sizes."""
         tokens, rows = len(self.vocabulary or ()), self.metadata.config.vocab_size
         remedy = "use the vocabulary that the weights were trained with"
         if tokens < rows:
             remedy += f", or append {rows - tokens:,} unused tokens: pad_vocabulary=True, or "
             remedy += "bert-keras convert MODEL NEW_FOLDER --pad-vocabulary"
-        found = f"the vocabulary has {tokens:,} tokens, but the token table {rows:,} rows"
+        found = f"the vocabulary has {tokens:,} tokens, but the embedding matrix {rows:,} rows"
         check(self.vocabulary is None or tokens == rows, f"{found}; {remedy}")
 
 

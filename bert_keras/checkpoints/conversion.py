@@ -61,8 +61,8 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
             then at its end. Their embeddings are the means of those of their former subtokens.
         ignore: Names of tensors, configuration keys and tokenizer rules to ignore. Error messages
             state the name where this is possible.
-        pad_vocabulary: Whether to append unused tokens if the token table has more rows than the
-            vocabulary has tokens.
+        pad_vocabulary: Whether to append unused tokens if the embedding matrix has more rows
+            than the vocabulary has tokens.
 
     Returns:
         A load report of the model that was written.

@@ -44,8 +44,8 @@ def open_checkpoint(
         revision: A branch, tag or commit of the name of Hugging Face.
         ignore: Names of tensors, configuration keys and tokenizer rules to ignore. Error messages
             state the name where this is possible.
-        pad_vocabulary: Whether to append unused tokens if the token table has more rows than the
-            vocabulary has tokens.
+        pad_vocabulary: Whether to append unused tokens if the embedding matrix has more rows
+            than the vocabulary has tokens.
 
     Raises:
         InputError: `path` holds no known checkpoint, its files contradict each other, or it cannot

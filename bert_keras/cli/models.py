@@ -24,7 +24,7 @@ VARIANTS = ("float16", "bfloat16", "int8")
     option("--layers", "N", "N evenly spaced layers and no pooler, as a student", type=int),
     option("--extend-vocabulary", "FILE", "tokens, one a line, to add to a WordPiece vocabulary"),
     option("--ignore", "NAME", "what to omit, as an error names it", [], action="append"),
-    flag("--pad-vocabulary", "add unused tokens if the token table has more rows"),
+    flag("--pad-vocabulary", "add unused tokens if the embedding matrix has more rows"),
     examples="  bert-keras convert uncased_L-12_H-768_A-12 bert-base --format huggingface",
     former={"--to": "--format", "--model": "--model-class"},
 )

@@ -196,7 +196,7 @@ class ReplacedTokenHead(TokenLabelsHead):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class MaskedLMHead(BertLayer):
-    """Masked-LM head: dense layer, activation, LayerNorm, product with a token table, bias (A.1).
+    """Masked-LM head: dense layer, activation, LayerNorm, product with embeddings, bias (A.1).
 
     The head first gathers the P masked positions and computes only their logits. This is the
     largest single saving of a pretraining step.
@@ -207,7 +207,7 @@ class MaskedLMHead(BertLayer):
         layer_norm_epsilon: The number that LayerNorm adds to the variance.
         initializer_stddev: The standard deviation of the kernel initializer.
         has_biases: Whether the dense layer and LayerNorm have biases.
-        ties_decoder: Whether the states are multiplied by the token table, and not by a table of
+        ties_decoder: Whether the states are multiplied by the embeddings, and not by a matrix of
             the head.
 
     Call arguments:

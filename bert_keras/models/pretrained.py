@@ -148,8 +148,8 @@ class Pretrained(ConfiguredModel):
                 checkpoint lacks are new in any case, and the load report notes it.
             ignore: Names of tensors, configuration keys and tokenizer rules of the checkpoint to
                 ignore; error messages state them where this is possible.
-            pad_vocabulary: Whether to append unused tokens if the token table has more rows than
-                the vocabulary has tokens.
+            pad_vocabulary: Whether to append unused tokens if the embedding matrix has more rows
+                than the vocabulary has tokens.
             embedding: How a BertSentenceEncoder computes an embedding; by default as the checkpoint
                 says.
             name: The name of the Keras model; by default that of its class.

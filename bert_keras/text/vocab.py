@@ -109,7 +109,7 @@ class Vocabulary:
         check(
             len(self) <= size,
             f"the vocabulary has {len(self):,} tokens; expected at most {size:,}, the rows of the "
-            "token table: the vocabulary belongs to another checkpoint",
+            "embedding matrix: the vocabulary belongs to another checkpoint",
         )
         fillers = (token for n in count() if (token := f"[unused{n}]") not in self.ids)
         added, rules = list(islice(fillers, size - len(self))), self.rules

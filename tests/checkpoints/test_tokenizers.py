@@ -172,7 +172,7 @@ def test_a_table_longer_than_the_vocabulary_can_be_padded(tmp_path):
     original = random_checkpoint("BertEncoder", config={"vocab_size": 24})
     for format in ("huggingface", "bert-keras"):
         folder = tmp_path / format
-        with pytest.raises(InputError, match="18 tokens, but the token table 24 rows"):
+        with pytest.raises(InputError, match="18 tokens, but the embedding matrix 24 rows"):
             write_checkpoint(original, folder, format=format)
         padded = dataclasses.replace(original, vocabulary=original.vocabulary.padded(24))
         write_checkpoint(padded, folder, format=format)

@@ -74,7 +74,7 @@ def test_a_new_model_is_saved_with_default_metadata(tmp_path):
     model.save_pretrained(named, labels=("a", "b"), overwrite=True)
     assert read_metadata(named).labels == ("a", "b") and not (named / "vocab.txt").exists()
     unfit = BertEncoder(dataclasses.replace(CONFIG, vocab_size=20))
-    with pytest.raises(InputError, match="15 tokens, but the token table 20 rows"):
+    with pytest.raises(InputError, match="15 tokens, but the embedding matrix 20 rows"):
         unfit.save_pretrained(tmp_path / "unfit", tokenizer=tokenizer)
     assert not (tmp_path / "unfit").exists()
 
