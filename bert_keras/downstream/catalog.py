@@ -63,10 +63,9 @@ def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Ta
         fitting = [each.name for each in TASKS.values() if each.model == metadata.model]
         found = f"{source} is a {metadata.model}, which has no task"
         check(fitting, f"{found}; fine-tune it first, or score minimal pairs with --task blimp")
-        kinds = {each.problem_type or SINGLE: each for each in TABLE_TASKS.values()}
-        of_table = kinds.get(metadata.problem_type or SINGLE)
-        is_of_table = of_table is not None and metadata.model == of_table.model
-        name = str(tuned_on or (of_table.name if is_of_table else ""))
+        kinds = {(one.model, one.problem_type or SINGLE): one.name for one in TABLE_TASKS.values()}
+        of_table = kinds.get((metadata.model, metadata.problem_type or SINGLE), "")
+        name = str(tuned_on or of_table)
         expected = f"give it with --task (task=), one of {', '.join(fitting)}"
         check(name, f"{source} does not state its task; {expected}")
     task = named_task(name)
