@@ -69,7 +69,12 @@ def evaluate(options: argparse.Namespace) -> None:
 
 @command(
     MODEL,
-    option("texts", "TEXT", "texts, as many together as the model takes; or --data", nargs="*"),
+    option(
+        "texts",
+        "TEXT",
+        "a text, or two for a pair: a question and its passage; or --data",
+        nargs="*",
+    ),
     flag("--json", "print the answers to texts as JSON"),
     option("--data", "FILE", "a file of the task, or a folder or tfds:NAME with a --split"),
     TASK,

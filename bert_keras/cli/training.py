@@ -62,7 +62,7 @@ def _print_scores(scores: dict, output: str) -> None:
 
 @command(
     option("--corpus", "FILE", "a paragraph a line, a blank line between documents", [], nargs="+"),
-    option("--from", "DIR", "fine-tune these weights on few rows", dest="pretrained"),
+    option("--from", "DIR", "fine-tune this model instead of pretraining one", dest="pretrained"),
     option("--output", "DIR", "the parent folder of all demos", "demo"),
     option("--steps", "N", "the steps of the pretraining", dest="num_steps", type=int),
     option("--seed", "N", "the seed of all random numbers", 1),

@@ -50,7 +50,7 @@ class OneLabel:
         if all(map(_NUMBER.fullmatch, classes)):
             classes.sort(key=float)
         found = f"the training file has {counted(len(classes), 'label')} in the column {column!r}"
-        check(len(classes) >= 2, f"{found}; expected at least 2")
+        check(len(classes) >= 2, f"{found}, {classes[:1]}; expected at least 2")
         return tuple(classes)
 
     def check(self, label: Any, classes: Sequence[str], *, location: str) -> None:

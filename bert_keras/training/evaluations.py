@@ -56,8 +56,11 @@ class Evaluations(keras.callbacks.Callback):
 
     @property
     def best(self) -> dict[str, float]:
-        """The first evaluation with the best score; NaN ranks below all numbers."""
-        return max(self.history, key=lambda scores: rank(scores[self.metric]))
+        """The evaluation with the best score, and the lowest loss if several have it.
+
+        NaN ranks below all numbers. Of equal ones this is the first.
+        """
+        return max(self.history, key=lambda each: (rank(each[self.metric]), -each.get("loss", 0.0)))
 
     @property
     def is_exhausted(self) -> bool:

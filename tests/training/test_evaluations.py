@@ -1,5 +1,6 @@
 """Scores after every epoch, the best weights, patience, and resumed runs."""
 
+import copy
 import json
 import math
 
@@ -23,7 +24,7 @@ def train(model, output, *, scores=SCORES, num_steps=16, patience=0):
     def evaluate():
         epoch = int(model.optimizer.iterations) // 4 - 1
         seen.append(keras.ops.convert_to_numpy(model.classification.dense.bias))
-        return {"f1": scores[epoch], "loss": 1.0 - epoch / 10}
+        return {"f1": scores[epoch], "loss": 0.5 + epoch / 10}
 
     output.mkdir(exist_ok=True)
     evaluations = Evaluations(evaluate, metric="f1", folder=output, patience=patience)
@@ -40,9 +41,12 @@ def whole(tmp_path_factory):
     return values(model), evaluations, seen, folder
 
 
-def test_the_first_of_the_best_epochs_is_kept(whole):
+def test_the_best_epoch_is_kept_and_of_equal_scores_that_of_the_lowest_loss(whole):
     last, evaluations, seen, folder = whole
-    assert evaluations.best == {"step": 8, "f1": 0.7, "loss": 0.9}
+    assert evaluations.best == {"step": 8, "f1": 0.7, "loss": 0.6}
+    later = copy.copy(evaluations)
+    later.history = [*evaluations.history, {"step": 20, "f1": 0.7, "loss": 0.5}]
+    assert later.best["step"] == 20
     restored = compiled()
     evaluations.restore_best(restored)
     best = keras.ops.convert_to_numpy(restored.classification.dense.bias)
