@@ -60,10 +60,9 @@ def table_rows(
             if column not in values:
                 names = ", ".join(map(repr, values))
                 is_divided = suffix not in SEPARATORS or len(values) > 1 or {*values} & {*columns}
-                found = (
-                    f"{path} has one column, {names}; expected {counted(len(columns), 'column')}"
-                )
-                check(is_divided, f"{found} with {SEPARATORS.get(suffix)} between them")
+                found, expected = f"{path} has one column, {names}", counted(len(columns), "column")
+                between = f"with {SEPARATORS.get(suffix)} between them"
+                check(is_divided, f"{found}; expected {expected} {between}")
                 found = f"{location} has no column {column!r}; it has {names}"
                 raise InputError(found + _example(settings, [*values]))
         yield location, values

@@ -1,5 +1,6 @@
 """Variants are measured, scored like their model, and refused if they lose too much."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -73,6 +74,9 @@ def test_models_without_a_scoring_task_are_refused(tmp_path, run):
     encoder = BertEncoder(model.metadata.config)
     encoder.tokenizer = model.tokenizer
     refused(encoder, "is a BertEncoder; the task classification", task="classification")
+    changes = {"model": "BertTokenClassifier", "task": {}}
+    model.metadata = dataclasses.replace(model.metadata, **changes)
+    refused(model, "does not state its task")
 
 
 @pytest.mark.parametrize(
