@@ -14,6 +14,7 @@ from bert_keras.errors import (
     check_least,
     check_name,
     check_range,
+    counted,
     printable,
 )
 
@@ -23,6 +24,7 @@ FINE_TUNING: dict[str, dict[str, Any]] = {
     "small-models": {"batch_size": 32, "num_epochs": 4, "learning_rate": 1e-4},
 }
 WARMUP_RATIO = 0.1  # fraction of the steps
+SINGLE = "single_label_classification"  # problem type of a classifier; "" means the same
 LARGEST_DEPTH = 1_000  # layers; a model of more takes minutes to build
 ACTIVATIONS = ("gelu", "gelu_tanh", "gelu_new", "relu", "silu", "tanh")
 # Values of the fields of BertConfig that are names.
@@ -429,3 +431,26 @@ class ModelMetadata:
 def numbered_labels(count: int) -> tuple[str, ...]:
     """Returns Hugging Face's default label names, "LABEL_0" and so on, for `count` labels."""
     return tuple(f"LABEL_{index}" for index in range(count))
+
+
+# Slices of the sequence of hidden states. Index 0 is the output of the embedding layer, index i the
+# output of block i. "weighted-sum-all" excludes the embeddings: it is the paper's "all 12 layers".
+LAYER_CHOICES = {
+    "embeddings": slice(0, 1),
+    "second-to-last": slice(-2, -1),
+    "last": slice(-1, None),
+    "weighted-sum-last-four": slice(-4, None),
+    "concat-last-four": slice(-4, None),
+    "weighted-sum-all": slice(1, None),
+}
+
+
+def feature_layers(name: str, *, num_layers: int) -> tuple[int, ...]:
+    """Returns the hidden states that a key of `LAYER_CHOICES` selects: 0 or i, as there."""
+    check_name(name, LAYER_CHOICES, what="choice of layers")
+    indices = tuple(range(num_layers + 1)[LAYER_CHOICES[name]])
+    check(
+        name == "embeddings" or 0 not in indices,
+        f"layers is {name!r}, but the encoder has only {counted(num_layers, 'layer')}",
+    )
+    return indices

@@ -17,12 +17,12 @@ from bert_keras.cli.program import (
     values,
 )
 from bert_keras.cli.tasks import print_table
-from bert_keras.downstream.names import ALIASES, TASKS, task_names
+from bert_keras.downstream.names import task_names
 from bert_keras.errors import InputError, check
 from bert_keras.families import preset
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 from bert_keras.runs.settings import (
-    check_finetune,
+    check_files,
     finetune_settings,
     hidden_size,
     pretrain_settings,
@@ -165,9 +165,10 @@ def finetune(options: argparse.Namespace) -> None:
     )
     data, files = options.data, {n: v for n, v in values(options, "train", "dev").items() if v}
     check(not os.path.isfile(data or ""), f"--data {data} is a file; give it as --train {data}")
-    if not options.teacher and options.task in (*TASKS, *ALIASES):
+    if not options.teacher:  # before TensorFlow
         recipe = options.recipe or "paper"
-        check_finetune(options.task, recipe, changes=changes, files=files.values())
+        task, *_ = finetune_settings(options.task, recipe, size=int, teacher=None, changes=changes)
+        check_files(task, data or files)
     start_keras(options)
     from bert_keras.runs.finetune import finetune
     from bert_keras.runs.study import study

@@ -2,12 +2,15 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import keras
 import numpy as np
+from keras import tree
 
+from bert_keras.data.encoded import Encoded
 from bert_keras.errors import InputError
 
 
@@ -50,13 +53,13 @@ class Batches(keras.utils.PyDataset):
             return self
         import tensorflow as tf
 
-        signature = keras.tree.map_structure(
+        signature = tree.map_structure(
             lambda each: tf.TensorSpec(each.shape, each.dtype), self._spec
         )
 
         def copies() -> Iterator:  # TensorFlow may write to the memory of the arrays
             for batch in self:
-                yield keras.tree.map_structure(np.array, batch)
+                yield tree.map_structure(np.array, batch)
 
         dataset = tf.data.Dataset.from_generator(copies, output_signature=signature)
         # If Keras does not know the number of batches, it runs one step too many and includes it in
@@ -68,6 +71,36 @@ class Batches(keras.utils.PyDataset):
         options = tf.data.Options()
         options.autotune.enabled = False
         return dataset.prefetch(2).with_options(options)
+
+
+def batches_of(
+    encoded: Encoded,
+    row_batches: Callable[[], Iterable[np.ndarray]],
+    *,
+    num_batches: int | None = None,
+) -> Batches:
+    """Returns the batches of the given rows, without end if there is no `num_batches`."""
+
+    def read(first: int) -> Iterator[tuple]:
+        return map(encoded.batch, islice(row_batches(), first, None))
+
+    def spec(array):
+        # The number of sequences of each example, G of [B, G, T], is the same in every batch.
+        shape = [None] * array.ndim
+        if array.ndim == 3:
+            shape[1] = array.shape[1]
+        if array.ndim == 4:  # features of a frozen encoder, [rows, words, layers, size]
+            shape[2:] = array.shape[2:]
+        return keras.KerasTensor(shape, array.dtype.name)
+
+    def spec_of_targets(array):
+        shape = (None, *array.shape[1:])
+        return spec(array) if of_tokens else keras.KerasTensor(shape, array.dtype.name)
+
+    inputs, *others = encoded.batch(np.arange(1))
+    of_tokens = len(others) == 2 and others[1].ndim == 2  # targets and their weights
+    specs = (tree.map_structure(spec, inputs), *tree.map_structure(spec_of_targets, others))
+    return Batches(read, spec=specs, num_batches=num_batches)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Iterator
 
-import keras
 import numpy as np
 
 # Shuffled examples are sorted by length within pools of this many batches.
@@ -16,6 +15,8 @@ def num_columns(longest: int, most: int) -> int:
 
     XLA compiles each shape, so with JAX it is a power of two, but not above `most`.
     """
+    import keras
+
     if keras.config.backend() != "jax":
         return longest
     return min(most, max(FEWEST_COLUMNS, 1 << (longest - 1).bit_length()))

@@ -2,16 +2,12 @@
 
 import abc
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
-import keras
 import numpy as np
-from keras import tree
 
-from bert_keras.data.batches import Batches
 from bert_keras.data.buckets import length_grouped_batches, num_columns
 from bert_keras.text.packing import pack
 from bert_keras.text.vocab import Vocabulary
@@ -96,33 +92,3 @@ def say_cut(*parts: Encoded, max_length: int) -> None:
     if num_cut := sum(each.num_cut for each in parts):
         found = f"{num_cut:,} of {sum(map(len, parts)):,} texts have more than {max_length} tokens"
         print(f"{found}; their ends were cut; a larger max_length keeps them", file=sys.stderr)
-
-
-def batches_of(
-    encoded: Encoded,
-    row_batches: Callable[[], Iterable[np.ndarray]],
-    *,
-    num_batches: int | None = None,
-) -> Batches:
-    """Returns the batches of the given rows, without end if there is no `num_batches`."""
-
-    def read(first: int) -> Iterator[tuple]:
-        return map(encoded.batch, islice(row_batches(), first, None))
-
-    def spec(array):
-        # The number of sequences of each example, G of [B, G, T], is the same in every batch.
-        shape = [None] * array.ndim
-        if array.ndim == 3:
-            shape[1] = array.shape[1]
-        if array.ndim == 4:  # features of a frozen encoder, [rows, words, layers, size]
-            shape[2:] = array.shape[2:]
-        return keras.KerasTensor(shape, array.dtype.name)
-
-    def spec_of_targets(array):
-        shape = (None, *array.shape[1:])
-        return spec(array) if of_tokens else keras.KerasTensor(shape, array.dtype.name)
-
-    inputs, *others = encoded.batch(np.arange(1))
-    of_tokens = len(others) == 2 and others[1].ndim == 2  # targets and their weights
-    specs = (tree.map_structure(spec, inputs), *tree.map_structure(spec_of_targets, others))
-    return Batches(read, spec=specs, num_batches=num_batches)

@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from bert_keras.checkpoints.huggingface.config import SINGLE
-from bert_keras.config import ModelMetadata, numbered_labels
+from bert_keras.config import SINGLE, ModelMetadata, numbered_labels
 from bert_keras.downstream.classification import TABLE_TASKS
 from bert_keras.downstream.glue import GLUE_TASKS
 from bert_keras.downstream.korean.questions import QUESTION_TASKS

@@ -14,7 +14,6 @@ from bert_keras.downstream.labels import (
     OneLabel,
     majority_accuracy,
 )
-from bert_keras.downstream.names import LABEL_COLUMN, TEXT_COLUMN
 from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import Outputs, Scores, Task, needs_labels
 from bert_keras.errors import check, check_choice, check_least
@@ -39,8 +38,8 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
 
     kind: str = "one"  # kind of label: a name in LABEL_KINDS
     max_length: int = 128  # maximum number of tokens of a row, special tokens included
-    text_columns: tuple[str, ...] = (TEXT_COLUMN,)  # the columns of one text or of two
-    label_column: str = LABEL_COLUMN
+    text_columns: tuple[str, ...] = ("text",)  # the columns of one text or of two
+    label_column: str = "label"
 
     model: ClassVar[str] = "BertClassifier"
 

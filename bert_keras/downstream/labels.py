@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 
 from bert_keras.downstream.task import softmax
@@ -67,6 +66,8 @@ class OneLabel:
 
     def compile_arguments(self) -> dict[str, Any]:
         """Returns `loss` and `metrics` for `model.compile`."""
+        import keras
+
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         return {"loss": loss, "metrics": ["accuracy"]}
 
@@ -101,6 +102,8 @@ class ManyLabels(OneLabel):
         return np.array(rows, np.float32)
 
     def compile_arguments(self):
+        import keras
+
         # A logit of 0 is a probability of 0.5.
         metrics = [keras.metrics.BinaryAccuracy(threshold=0.0)]
         return {"loss": keras.losses.BinaryCrossentropy(from_logits=True), "metrics": metrics}
@@ -135,6 +138,8 @@ class Number(OneLabel):
         return np.array([[0.0 if label is None else label] for label in labels], np.float32)
 
     def compile_arguments(self):
+        import keras
+
         return {"loss": keras.losses.MeanSquaredError(), "metrics": ["mae"]}
 
     def prediction(self, logits, classes):

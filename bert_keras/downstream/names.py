@@ -47,32 +47,6 @@ ALIASES = {
     "sentence-similarity": "sentence-pairs",
 }
 
-_ANSWERS = ("stride", "max_question_length", "max_answer_length", "num_best", "null_threshold")
-_TABLE = ("kind", "text_columns", "label_column")
-_EMBEDDINGS = ("loss", "dimensions", "truncate_dim", "pooling")
-TEXT_COLUMN, LABEL_COLUMN = "text", "label"  # of a table, by default
-_LABELLED = {"text_columns": TEXT_COLUMN, "label_column": LABEL_COLUMN}
-# Task -> the settings that name columns of its tables, and their defaults
-COLUMNS = {
-    **dict.fromkeys(("classification", "multi-label", "regression"), _LABELLED),
-    "sentence-pairs": {"text_columns": "sentence1,sentence2", "score_column": "score"},
-    "retrieval": {"query_column": "query", "positive_column": "positive"},
-}
-# Task -> its settings beside `max_length`, which every task has
-SETTINGS = {
-    **dict.fromkeys(("squad1", "squad2"), ("version", *_ANSWERS)),
-    **dict.fromkeys(("korquad", "klue-mrc"), _ANSWERS),
-    **dict.fromkeys(("ner", "pos"), ("context",)),
-    "ner-features": ("context", "layers", "lstm_units"),
-    **dict.fromkeys(("classification", "multi-label", "regression"), _TABLE),
-    "sentence-pairs": (*_EMBEDDINGS, "text_columns", "score_column", "max_score"),
-    "retrieval": (
-        *_EMBEDDINGS,
-        *("query_column", "positive_column", "negative_columns"),
-        *("query_prompt", "passage_prompt", "cutoff"),
-    ),
-}
-
 
 def task_names() -> list[str]:
     """Returns the names of all tasks, with aliases and those that a program has added."""

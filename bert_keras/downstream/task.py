@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
-import keras
 import numpy as np
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
@@ -17,6 +16,9 @@ from bert_keras.downstream.tfds import is_tfds, tfds_files
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath
 from bert_keras.text.tokenizer import TextTokenizer
+
+if TYPE_CHECKING:  # a task checks its data before Keras is imported
+    import keras
 
 Outputs = Sequence  # the outputs of a model: an array, or a dict of arrays, for each row
 Scores = dict[str, float]
@@ -116,6 +118,8 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
 
     def compile_arguments(self) -> dict[str, Any]:
         """Returns `loss`, `loss_weights`, `metrics`, `weighted_metrics` for `model.compile`."""
+        import keras
+
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         return {"loss": loss, "metrics": ["accuracy"]}
 
@@ -156,12 +160,12 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         """Returns how a model that starts from `source` computes embeddings; None if not at all."""
         return None
 
-    def trained(self, model: keras.Model) -> keras.Model:
+    def trained(self, model: "keras.Model") -> "keras.Model":
         """Returns the part of the task's model that is trained."""
         return model
 
     def prepared(
-        self, encoded: EncodedExamples, model: keras.Model, *, folder: Path
+        self, encoded: EncodedExamples, model: "keras.Model", *, folder: Path
     ) -> EncodedExamples:
         """Returns the rows that the trained part reads, and stores them in `folder`."""
         return encoded

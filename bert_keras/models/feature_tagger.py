@@ -6,9 +6,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_keras.config import BertConfig, ModelMetadata
+from bert_keras.config import BertConfig, ModelMetadata, feature_layers
 from bert_keras.distribution.model import GlobalBatchModel
-from bert_keras.errors import InputError, check, check_name, counted
+from bert_keras.errors import InputError
 from bert_keras.layers.bilstm import BiLSTM, LayerMix
 from bert_keras.layers.heads import TokenLabelsHead
 from bert_keras.layers.primitives import states_at
@@ -16,27 +16,6 @@ from bert_keras.models.pretrained import ConfiguredModel
 from bert_keras.models.task_models import TaskModel
 
 NUM_LSTM_LAYERS = 2  # "a two-layer 768-dimensional BiLSTM" (section 5.3)
-# Slices of the sequence of hidden states. Index 0 is the output of the embedding layer, index i the
-# output of block i. "weighted-sum-all" excludes the embeddings: it is the paper's "all 12 layers".
-LAYER_CHOICES = {
-    "embeddings": slice(0, 1),
-    "second-to-last": slice(-2, -1),
-    "last": slice(-1, None),
-    "weighted-sum-last-four": slice(-4, None),
-    "concat-last-four": slice(-4, None),
-    "weighted-sum-all": slice(1, None),
-}
-
-
-def feature_layers(name: str, *, num_layers: int) -> tuple[int, ...]:
-    """Returns the hidden states that a key of `LAYER_CHOICES` selects: 0 or i, as there."""
-    check_name(name, LAYER_CHOICES, what="choice of layers")
-    indices = tuple(range(num_layers + 1)[LAYER_CHOICES[name]])
-    check(
-        name == "embeddings" or 0 not in indices,
-        f"layers is {name!r}, but the encoder has only {counted(num_layers, 'layer')}",
-    )
-    return indices
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")

@@ -10,9 +10,9 @@ import keras
 import numpy as np
 
 from bert_keras.config import FINE_TUNING, warn_high_rate
-from bert_keras.data.batches import Batches
+from bert_keras.data.batches import Batches, batches_of
 from bert_keras.data.buckets import longest_first_batches
-from bert_keras.data.encoded import Encoded, EncodedTexts, batches_of, say_cut
+from bert_keras.data.encoded import Encoded, EncodedTexts, say_cut
 from bert_keras.data.preprocessor import Preprocessor, columns_of, is_text
 from bert_keras.errors import InputError, check, check_name
 from bert_keras.models.pretrained import Pretrained, check_names

@@ -2,23 +2,20 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from itertools import filterfalse
 from types import UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from bert_keras.config import default_recipe
-from bert_keras.downstream.names import ALIASES, COLUMNS, SETTINGS
-from bert_keras.downstream.ner.tags import read_conll
-from bert_keras.downstream.squad.questions import read_questions
-from bert_keras.downstream.table import table_rows
+from bert_keras.downstream.catalog import named_task
+from bert_keras.downstream.names import ALIASES
+from bert_keras.downstream.task import Task
 from bert_keras.downstream.tfds import is_tfds
 from bert_keras.errors import InputError, check_name
 from bert_keras.files import StrPath
 from bert_keras.renamed import with_new_names
 from bert_keras.runs.recipes import FINETUNE, FORMER_NAMES, PRETRAIN, FinetuneRecipe, PretrainRecipe
 
-if TYPE_CHECKING:  # both import Keras
-    from bert_keras.downstream.task import Task
+if TYPE_CHECKING:  # it imports Keras
     from bert_keras.runs.distillation import Distillation
 
 Changes = Mapping[str, Any] | Iterable[str]  # see `with_changes`
@@ -105,27 +102,15 @@ def task_recipes(task: str) -> dict[str, FinetuneRecipe]:
     return {name: recipes.get(task, recipes[""]) for name, recipes in FINETUNE.items()}
 
 
-def check_finetune(task: str, recipe: str, *, changes: Iterable[str], files: Iterable[str]) -> None:
-    """Checks the names of a fine-tuning without a teacher, and its files, before Keras is imported.
-
-    The files are those of frequent tasks; of a table, the columns and the first row are checked.
-    """
-    task, found = ALIASES.get(task, task), named_recipe(task_recipes(task), recipe)
-    table = [each.name for each in dataclasses.fields(found)]
-    known = [*table, "max_length", *SETTINGS.get(task, ())]
-    names = _by_field(changes)
-    for name in names:
-        check_name(name, known, what="setting")
-    with_changes(found, changes={n: value for n, value in names.items() if n in table})
-    defaults = COLUMNS.get(task, {}).items()
-    columns = {name: names.get(name, default).split(",") for name, default in defaults}
-    for file in filterfalse(is_tfds, files):
-        if task in ("squad1", "squad2", "korquad"):
-            read_questions(file)
-        elif task in ("ner", "pos"):
-            read_conll(file, has_entities=task == "ner")
-        elif columns:
-            next(table_rows(file, columns=columns, lists=columns.get("label_column", ())))
+def check_files(task: Task, data: StrPath | Mapping[str, StrPath]) -> None:
+    """Reads the files "train" and "dev" before Keras is imported; of a folder, the names alone."""
+    if not isinstance(data, Mapping):
+        if not is_tfds(data):
+            task.files(data)
+    elif not any(map(is_tfds, data.values())):
+        task = task.with_labels_of(task.read(data["train"], split="train"))
+        if "dev" in data:
+            task.read(data["dev"], split="dev")
 
 
 def pretrain_settings(
@@ -157,7 +142,7 @@ def first_part(recipe: PretrainRecipe) -> PretrainRecipe | None:
 
 
 def finetune_settings(
-    task: "str | Task",
+    task: str | Task,
     recipe: str | FinetuneRecipe | None,
     *,
     size: Callable[[], int],
@@ -169,8 +154,6 @@ def finetune_settings(
     Without a recipe, that for the hidden `size` of the pretrained checkpoint is printed and used.
     """
     if isinstance(task, str):
-        from bert_keras.downstream.catalog import named_task  # imports every task
-
         task = named_task(task)
     if recipe is None:
         recipe = default_recipe(size())

@@ -267,3 +267,11 @@ class MatryoshkaLoss(SentenceLoss):
             weight * self.loss.sum(y_true, unit(vectors[..., :dimension]), sample_weight)
             for dimension, weight in zip(self.dimensions, self.weights, strict=True)
         )
+
+
+# Name of a loss in the tasks of sentence embeddings -> its class
+LOSSES: dict[str, type[SentenceLoss]] = {
+    "cosent": CoSENTLoss,
+    "cosine": CosineSimilarityLoss,
+    "ranking": MultipleNegativesRankingLoss,
+}

@@ -6,10 +6,9 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras.config import BertConfig
+from bert_keras.config import LAYER_CHOICES, BertConfig, feature_layers
 from bert_keras.errors import InputError
 from bert_keras.models import BertEncoder, BertFeatureTagger, load_model
-from bert_keras.models.feature_tagger import LAYER_CHOICES, feature_layers
 from bert_keras.models.pretrained import named_weights
 from tests.tensorflow_or_skip import tf
 

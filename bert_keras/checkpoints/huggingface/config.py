@@ -58,7 +58,6 @@ FIXED = {
     "is_encoder_decoder": False,
     "quantization_config": None,
 }
-SINGLE = "single_label_classification"
 
 
 def note_if_ignored(name: str, problem: str, *, ignore: Collection[str]) -> str:

@@ -7,27 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
-import keras
 import numpy as np
 from tqdm import tqdm
 
-from bert_keras.config import BertConfig
+from bert_keras.config import LAYER_CHOICES, BertConfig, feature_layers
 from bert_keras.data.buckets import longest_first_batches, num_columns
 from bert_keras.data.schema import SEQUENCE_FEATURES
-from bert_keras.distribution.forward import compiled
 from bert_keras.downstream.ner.task import NerTask
 from bert_keras.downstream.ner.words import TaggedWords
 from bert_keras.errors import check_least, check_name
 from bert_keras.files import atomic_file, readable_size
-from bert_keras.models.encoder import BertEncoder
-from bert_keras.models.feature_tagger import (
-    LAYER_CHOICES,
-    BertFeatureTagger,
-    feature_layers,
-    features_at,
-)
+
+if TYPE_CHECKING:  # a task checks its data before Keras is imported
+    import keras
+
+    from bert_keras.models.encoder import BertEncoder
+    from bert_keras.models.feature_tagger import BertFeatureTagger
 
 BATCH_SIZE = 32
 ROWS_AT_ONCE = 20 * BATCH_SIZE  # sorted by length; their words are adjacent in the files
@@ -100,11 +97,11 @@ class NerFeaturesTask(NerTask):
     def check_encoder(self, config: BertConfig) -> None:
         feature_layers(self.layers, num_layers=config.num_layers)
 
-    def trained(self, model: BertFeatureTagger) -> keras.Model:
+    def trained(self, model: "BertFeatureTagger") -> "keras.Model":
         return model.tagger
 
     def prepared(
-        self, encoded: TaggedWords, model: BertFeatureTagger, *, folder: Path
+        self, encoded: TaggedWords, model: "BertFeatureTagger", *, folder: Path
     ) -> WordFeatures:
         words = cast(PositionedWords, encoded)
         layers = model.tagger.feature_layers
@@ -113,7 +110,7 @@ class NerFeaturesTask(NerTask):
 
 
 def stored_features(
-    encoder: BertEncoder, words: PositionedWords, *, layers: Sequence[int], folder: Path
+    encoder: "BertEncoder", words: PositionedWords, *, layers: Sequence[int], folder: Path
 ) -> list[np.ndarray]:
     """Returns hidden states of the first token of each word, and computes them if necessary.
 
@@ -134,13 +131,17 @@ def stored_features(
 
 
 def _compute(
-    encoder: BertEncoder,
+    encoder: "BertEncoder",
     words: PositionedWords,
     *,
     layers: Sequence[int],
     arrays: Sequence[np.memmap],
 ) -> None:
     """Writes the features of all words into an array for each layer, float32 [W,D]."""
+    import keras
+
+    from bert_keras.distribution.forward import compiled
+    from bert_keras.models.feature_tagger import features_at
 
     def states_of_words(inputs):
         states = encoder.states(inputs).hidden_states
@@ -161,8 +162,10 @@ def _compute(
         array.flush()
 
 
-def fingerprint(encoder: BertEncoder, words: PositionedWords) -> str:
+def fingerprint(encoder: "BertEncoder", words: PositionedWords) -> str:
     """Returns a hash of the encoder and the token ids, as 16 hexadecimal digits."""
+    import keras
+
     digest = hashlib.sha256(repr((encoder.config, encoder.compute_dtype)).encode())
     for weight in encoder.weights:
         digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(weight)).data)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import ClassVar, Self
 
-import keras
 import numpy as np
 
 from bert_keras.downstream.ner.tags import OUTSIDE, Sentence, entity_scores, read_conll
@@ -103,6 +102,8 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
 
     def compile_arguments(self) -> dict:
         """Returns the loss, which is the mean over words, and the metrics."""
+        import keras
+
         loss = keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         )

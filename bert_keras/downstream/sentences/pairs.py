@@ -8,13 +8,12 @@ import numpy as np
 
 from bert_keras.data.encoded import Encoded
 from bert_keras.downstream.labels import SCORES, Number
-from bert_keras.downstream.sentences.task import Losses, SentenceTask, required_text
+from bert_keras.downstream.sentences.task import SentenceTask, required_text
 from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import Scores, needs_labels
 from bert_keras.errors import check, check_range
 from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
-from bert_keras.training.sentence_losses import CoSENTLoss, CosineSimilarityLoss
 
 
 class SentencePair(NamedTuple):
@@ -41,7 +40,7 @@ class SentencePairsTask(SentenceTask[SentencePair, float]):
 
     metric: ClassVar[str] = "spearman"
     label_field: ClassVar[str] = "score"
-    losses: ClassVar[Losses] = {"cosent": CoSENTLoss, "cosine": CosineSimilarityLoss}
+    losses: ClassVar[tuple[str, ...]] = ("cosent", "cosine")
 
     def __post_init__(self):
         super().__post_init__()

@@ -12,13 +12,12 @@ import numpy as np
 from bert_keras.config import EmbeddingConfig, ModelMetadata
 from bert_keras.data.buckets import distinct_batches
 from bert_keras.data.encoded import Encoded, EncodedTexts
-from bert_keras.downstream.sentences.task import Losses, SentenceTask, required_text
+from bert_keras.downstream.sentences.task import SentenceTask, required_text
 from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import Scores
 from bert_keras.errors import check_least
 from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
-from bert_keras.training.sentence_losses import MultipleNegativesRankingLoss
 
 MAX_COSINES = 2**24  # computed at once, which takes 64 MiB
 
@@ -85,7 +84,7 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
 
     prediction_file: ClassVar[str] = "predictions.jsonl"
     label_field: ClassVar[str] = "passages"
-    losses: ClassVar[Losses] = {"ranking": MultipleNegativesRankingLoss}
+    losses: ClassVar[tuple[str, ...]] = ("ranking",)
 
     @property
     def metric(self) -> str:

@@ -13,9 +13,6 @@ from bert_keras.data.encoded import Encoded, EncodedTexts
 from bert_keras.downstream.task import Example, Outputs, Prediction, Task
 from bert_keras.errors import InputError, check, check_choice, check_least
 from bert_keras.text.tokenizer import TextTokenizer
-from bert_keras.training.sentence_losses import MatryoshkaLoss, SentenceLoss
-
-Losses = Mapping[str, type[SentenceLoss]]  # name of a loss -> its class
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +31,7 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
 
     model: ClassVar[str] = "BertSentenceEncoder"
     scores_other_tasks: ClassVar[bool] = True
-    losses: ClassVar[Losses]
+    losses: ClassVar[tuple[str, ...]]  # names in `training.sentence_losses.LOSSES`
 
     def __post_init__(self):
         check_least(self, 3, "max_length")
@@ -45,7 +42,9 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
         check(is_valid, f"dimensions are {self.dimensions}; expected numbers above 0, each once")
 
     def compile_arguments(self) -> dict:
-        loss = self.losses[self.loss]()
+        from bert_keras.training.sentence_losses import LOSSES, MatryoshkaLoss
+
+        loss = LOSSES[self.loss]()
         if self.dimensions:
             loss = MatryoshkaLoss(loss, dimensions=self.dimensions)
         return {"loss": loss}

@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
-import keras
-
 from bert_keras.downstream.squad.answers import (
     Prediction,
     predicted_answers,
@@ -91,6 +89,8 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
 
     def compile_arguments(self) -> dict:
         """Returns the mean of the start and the end losses, as in run_squad.py."""
+        import keras
+
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         weights = {"start": 0.5, "end": 0.5}
         return {"loss": dict.fromkeys(weights, loss), "loss_weights": weights}
