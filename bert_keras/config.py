@@ -374,7 +374,7 @@ class ModelMetadata:
         most = self.config.max_positions
         check(
             3 <= self.max_length <= most,
-            f"max_length is {self.max_length}; expected 3 to {most}, the positions of the encoder",
+            f"max_length is {self.max_length}; the encoder reads texts of 3 to {most} tokens",
         )
         are_texts = all(isinstance(label, str) and label for label in self.labels)
         check(

@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import re
+import select
 import signal
 import sys
 import tempfile
@@ -186,8 +187,8 @@ def run_command(program: str, command: Callable[[], None], *, debug: bool = Fals
     """Runs a command and reports any exception as one line on stderr that starts with `program`.
 
     With `debug` the exception is raised. Returns the exit code: 0 for success, 2 for an exception,
-    130 for Ctrl-C and 143 for SIGTERM, which also raises KeyboardInterrupt in `command`, so that
-    incomplete files are removed.
+    130 for Ctrl-C, 141 if the reader of stdout has ended, and 143 for SIGTERM, which also raises
+    KeyboardInterrupt in `command`, so that incomplete files are removed.
     """
     received = []
 
@@ -210,16 +211,25 @@ def run_command(program: str, command: Callable[[], None], *, debug: bool = Fals
     except Exception as error:
         if debug:
             raise
-        print(f"{program}: {_one_line(error)}", file=sys.stderr)
+        is_read = not isinstance(error, BrokenPipeError) or _is_read(sys.stdout.fileno())
+        if is_read:
+            print(f"{program}: {_one_line(error)}", file=sys.stderr)
         try:
             sys.stdout.flush()
         except OSError:  # closed or full; drops what the interpreter would try to write at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 2
+        return 2 if is_read else 128 + signal.SIGPIPE
     finally:
         if is_main:
             signal.signal(signal.SIGTERM, previous)
     return 0
+
+
+def _is_read(file: int) -> bool:
+    """Returns whether a pipe still has a reader, unlike before `| head` that has seen enough."""
+    poll = select.poll()
+    poll.register(file, 0)
+    return not any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _one_line(error: Exception) -> str:

@@ -18,7 +18,7 @@ from bert_keras.files import atomic_folder, is_remote
 # `write(checkpoint, folder)`, which fills an empty folder and returns how other readers differ.
 FORMATS = {
     "bert-keras": "bert_keras.checkpoints.native",
-    "keras-hub": "bert_keras.checkpoints.keras_hub",
+    "keras-hub": "bert_keras.checkpoints.keras_hub_preset",
     "sentence-transformers": "bert_keras.checkpoints.sentence_transformers",
     "huggingface": "bert_keras.checkpoints.huggingface.folder",
     "google": "bert_keras.checkpoints.google",
@@ -55,8 +55,7 @@ def open_checkpoint(
     found = f"revision is {revision!r}, but {name} is no name of Hugging Face"
     check(revision is None or is_name(path), found)
     path = located(path, revision=revision)
-    if (format := _format_of(path)) is None:
-        raise InputError(_why_unknown(path))
+    format = format_of(path)
     try:
         checkpoint = format.read(path, ignore=ignore)
         rows, vocabulary = checkpoint.metadata.config.vocab_size, checkpoint.vocabulary
@@ -125,6 +124,13 @@ def write_checkpoint(
         reason = error.strerror or str(error)
         raise OSError(error.errno or errno.EIO, reason, os.fspath(folder)) from error
     return notes
+
+
+def format_of(path: Path) -> ModuleType:
+    """Returns the module in `FORMATS` of a checkpoint; raises InputError if there is none."""
+    if (found := _format_of(path)) is None:
+        raise InputError(_why_unknown(path))
+    return found
 
 
 def _format_of(path: Path) -> ModuleType | None:

@@ -76,8 +76,8 @@ def _from_hugging_face(name: str, revision: str | None) -> Path:
     except errors.RevisionNotFoundError as error:
         raise InputError(f"{name} has no revision {revision} on Hugging Face") from error
     except errors.LocalEntryNotFoundError as error:
-        why = "HF_HUB_OFFLINE is set" if HF_HUB_OFFLINE else "Hugging Face cannot be reached"
-        reason = f"is neither a folder here nor downloaded, and {why}"
+        why = "unset HF_HUB_OFFLINE" if HF_HUB_OFFLINE else "connect to Hugging Face"
+        reason = f"is neither a folder here nor downloaded; correct the path, or {why}"
         raise InputError(f"{name} {reason}{nearest(name)}") from error
     except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
         reason = "is neither a folder here nor a public model of Hugging Face"

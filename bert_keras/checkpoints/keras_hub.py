@@ -1,22 +1,19 @@
-"""Converts models of KerasHub to checkpoints; keras_hub reads its own preset folders."""
+"""Converts models of KerasHub to checkpoints."""
 
 import re
-from collections.abc import Collection
-from pathlib import Path
 from typing import Any, cast
 
 import keras
 import numpy as np
 from tokenizers.models import BPE
 
-from bert_keras.checkpoints.checkpoint import EXTRA_KEY, Checkpoint
+from bert_keras.checkpoints.checkpoint import Checkpoint
 from bert_keras.checkpoints.pretrained import build_model
 from bert_keras.checkpoints.tensors import StoredTensor, of_array
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
-from bert_keras.errors import check, check_name, require
+from bert_keras.errors import check, check_name
 from bert_keras.families import FAMILIES
 from bert_keras.families.family import Family, KerasHub
-from bert_keras.files import json_object
 from bert_keras.models import MODELS
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.text.fast_tokenizer import is_uncased, rules_vocabulary
@@ -69,31 +66,6 @@ HUB_CLASSES = {
     for family in HUB_FAMILIES.values()
     for model, end in CLASSES.items()
 }
-
-
-def recognises(path: Path) -> bool:
-    """Returns whether the folder has a config.json that Keras wrote."""
-    config = path / "config.json"
-    return config.is_file() and '"class_name"' in config.read_text("utf-8", "replace")
-
-
-def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
-    """Reads a preset; see `formats.FORMATS`. Nothing in it can be ignored."""
-    require("keras_hub", what="a preset of KerasHub")
-    import keras_hub
-
-    task, metadata = path / "task.json", path / "metadata.json"
-    is_ours = metadata.is_file() and EXTRA_KEY in json_object(metadata)
-    check(not is_ours, "bert_keras 0.2 wrote this preset; convert it with that version")
-    has_task = task.is_file() and (path / "task.weights.h5").is_file()
-    name = str(json_object(task if has_task else path / "config.json").get("class_name"))
-    name = re.sub("(?<!Text)Classifier$", "TextClassifier", name)  # older presets
-    check_name(name, HUB_CLASSES, what=f"model of {path}")
-    model = getattr(keras_hub.models, name).from_preset(str(path), dtype="float32")
-    preprocessor = getattr(model, "preprocessor", None)
-    if preprocessor is None and (path / "tokenizer.json").is_file():
-        preprocessor = keras_hub.tokenizers.Tokenizer.from_preset(str(path))
-    return checkpoint_of(model, preprocessor)
 
 
 def checkpoint_of(model: Any, preprocessor: Any = None) -> Checkpoint:

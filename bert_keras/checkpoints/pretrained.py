@@ -47,6 +47,7 @@ class LoadReport:
     def __str__(self) -> str:
         rows = {"loaded": self.loaded, "new": self.new, "unused": self.unused}
         table = [f"{name:<12}{_parts(names)}" for name, names in rows.items()]
+        table[0] = table[0].replace(")", " weights)", 1)
         notes = [f"{'note':<12}{note}" for note in self.notes]
         return printable("\n".join([self.source, *table, *notes]))
 

@@ -4,14 +4,17 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import keras
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from bert_keras.errors import InputError, check
 from bert_keras.files import existing_file
+
+if TYPE_CHECKING:  # checkpoints are recognised before Keras is imported
+    import keras
 
 # Rows of a matrix that a transpose reads at a time: NumPy's transpose of a whole matrix writes
 # consecutive values to different memory pages and takes three times as long.
@@ -65,8 +68,10 @@ def joined(tensors: Sequence[StoredTensor]) -> StoredTensor:
     return of_array(shape, lambda: np.concatenate([each.read() for each in tensors]))
 
 
-def stored_weight(weight: keras.Variable) -> StoredTensor:
+def stored_weight(weight: "keras.Variable") -> StoredTensor:
     """Wraps a variable as a StoredTensor, whose `read` copies the values to NumPy."""
+    import keras
+
     return of_array(weight.shape, lambda: keras.ops.convert_to_numpy(weight))
 
 

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from bert_keras.arguments import Parser, checked, one_of
+from bert_keras.checkpoints.formats import format_of
 from bert_keras.checkpoints.hub import located
 from bert_keras.distribution import PRECISIONS, STRATEGIES
 from bert_keras.downstream.names import task_names
@@ -158,7 +159,7 @@ def start_keras(options: argparse.Namespace) -> None:
     """Finds the checkpoints of a command, then imports TensorFlow if it is Keras' backend."""
     for name in {"model", "pretrained", "teacher", "source"} & {*vars(options)}:
         if path := getattr(options, name):
-            located(path)
+            format_of(located(path))
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     is_known = backend in ("tensorflow", "jax")
     check(is_known, f"KERAS_BACKEND is {backend!r}; expected tensorflow or jax")
@@ -170,7 +171,9 @@ def start_keras(options: argparse.Namespace) -> None:
 
 
 PAGE = checked(partial(check_output, suffix=".html"))  # the type of an argument
-MODEL = option("model", "MODEL", "OUTPUT/model of a run, or any checkpoint")
+MODEL = option(
+    "model", "MODEL", "OUTPUT/model of a run, or a checkpoint as in bert-keras list models"
+)
 DEVICES = (
     option("--strategy", "NAME", ", ".join(STRATEGIES), "auto", choices=STRATEGIES),
     option("--precision", "NAME", ", ".join(PRECISIONS), "auto", choices=PRECISIONS),

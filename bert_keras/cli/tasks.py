@@ -71,8 +71,8 @@ def evaluate(options: argparse.Namespace) -> None:
     MODEL,
     option(
         "texts",
-        "TEXT",
-        "a text, or two for a pair: a question and its passage; or --data",
+        "[TEXT ...]",
+        "a text, or two for a pair, such as a question and its passage; none with --data",
         nargs="*",
     ),
     flag("--json", "print the answers to texts as JSON"),

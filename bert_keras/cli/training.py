@@ -36,6 +36,7 @@ HYPERPARAMETERS = (
     option("--seed", "N", "the seed of all random numbers", type=int),
     option("--set", "FIELD=VALUE", "any other setting by its name", [], dest="changes", nargs="+"),
 )
+FROM = "a folder, or a name on the Hugging Face Hub, as in bert-keras list models"
 # Class of a model -> what `predict` takes, if not one TEXT for each column
 TEXTS = {"BertQuestionAnswering": "QUESTION PASSAGE", "BertMultipleChoice": "CONTEXT ENDING ENDING"}
 SPECIAL = (
@@ -52,12 +53,12 @@ def _changes(options: argparse.Namespace, *names: str) -> list[str]:
     return [*options.changes, *(f"{name}={value}" for name, value in given if value is not None)]
 
 
-def _print_scores(scores: dict, output: str) -> None:
+def _print_scores(scores: dict, output: str, *, which: str = "") -> None:
     if not scores:
         print("the first worker writes the scores and the model")
         return
     print_table(scores)
-    print(f"model: {output}/model   curves: tensorboard --logdir {output}/logs")
+    print(f"model: {output}/model{which}   curves: tensorboard --logdir {output}/logs")
 
 
 @command(
@@ -81,7 +82,7 @@ def demo(options: argparse.Namespace) -> None:
     ),
     "data, model and output",
     required("--records", "DIR", "a folder that bert-tfrecords build wrote"),
-    option("--from", "CHECKPOINT", "a checkpoint to start from", dest="pretrained"),
+    option("--from", "CHECKPOINT", f"start from {FROM}", dest="pretrained"),
     option("--blimp", "DIR", "minimal pairs that the trained model scores"),
     option("--output", "DIR", "the folder of the run"),
     flag("--dry-run", "take ten steps, print the cost of the run, write nothing"),
@@ -131,12 +132,12 @@ def pretrain(options: argparse.Namespace) -> None:
     option("--train", "FILE", "a training file"),
     option("--dev", "FILE", "a file of held-out examples (default: a tenth of --train)"),
     option("--data", "DIR", "a folder of the task's official files, or tfds:NAME, for both"),
-    required("--from", "CHECKPOINT", "a folder, or see bert-keras list models", dest="pretrained"),
+    required("--from", "CHECKPOINT", FROM, dest="pretrained"),
     required("--output", "DIR", "the folder of the run"),
     option(
         "--recipe",
         "NAME",
-        "see bert-keras list recipes (default: paper; small-models for hidden sizes under 768)",
+        "see bert-keras list recipes (default: small-models below hidden size 768, else paper)",
         type=one_of(FINETUNE.keys, what="recipe"),
     ),
     HEADING,
@@ -197,7 +198,10 @@ def finetune(options: argparse.Namespace) -> None:
 
     with devices(options, hidden_size=size, trains_several=is_study):
         if not is_study:
-            _print_scores(run(recipe, options.output), options.output)
+            scores, total = run(recipe, options.output), recipe.num_epochs
+            epoch = scores["best_step"] * total // scores["steps"] if scores else 0
+            which = f" (epoch {epoch} of {total}, the best by {task.metric})"
+            _print_scores(scores, options.output, which=which)
             model = quote(f"{options.output}/model")
             texts = TEXTS.get(task.model, " ".join(["TEXT"] * max(1, len(task.input_names))))
             print(f"next: bert-keras predict {model} {texts}   bert-keras export {model} NAME")

@@ -108,7 +108,8 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
         if self.labels:
             return self
         labels = [example.label for example in examples]
-        classes = self.label_kind.classes(labels, column=self.label_column)
+        file = examples[0].location.rpartition(", ")[0]
+        classes = self.label_kind.classes(labels, column=self.label_column, file=file)
         return dataclasses.replace(self, labels=classes)
 
     def encode(self, examples: Examples, tokenizer: TextTokenizer) -> EncodedTexts:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_keras.downstream.task import softmax
-from bert_keras.errors import InputError, check, counted, listed
+from bert_keras.errors import InputError, check, listed
 
 Label = str | tuple[str, ...] | float
 
@@ -43,13 +43,14 @@ class OneLabel:
         """Returns the classes that a label consists of."""
         return (label,)
 
-    def classes(self, labels: Sequence, *, column: str) -> tuple[str, ...]:
+    def classes(self, labels: Sequence, *, column: str, file: str) -> tuple[str, ...]:
         """Returns the sorted classes of a training file, or the name of a column of numbers."""
         classes = sorted({name for label in labels for name in self.names(label)})
         if all(map(_NUMBER.fullmatch, classes)):
             classes.sort(key=float)
-        found = f"the training file has {counted(len(classes), 'label')} in the column {column!r}"
-        check(len(classes) >= 2, f"{found}, {classes[:1]}; expected at least 2")
+        found = f"only the label {classes[0]!r}" if classes else "no label"
+        expected = f"in the column {column!r}; expected at least 2 labels"
+        check(len(classes) >= 2, f"{file} has {found} {expected}")
         return tuple(classes)
 
     def check(self, label: Any, classes: Sequence[str], *, location: str) -> None:
@@ -131,7 +132,7 @@ class Number(OneLabel):
     def names(self, label):
         return ()
 
-    def classes(self, labels, *, column):
+    def classes(self, labels, *, column, file):
         return (column,)
 
     def targets(self, labels, classes):

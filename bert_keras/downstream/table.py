@@ -66,7 +66,10 @@ def table_rows(
                 found = f"{location} has no column {column!r}; it has {names}"
                 raise InputError(found + _example(settings, [*values]))
         yield location, values
-    check(location, f"{path} has no rows below the header, in lines that end in a line feed")
+    if not location:
+        is_of_mac = suffix in SEPARATORS and "\r" in next(iter(text_lines(path)), "")
+        why = ", because its lines end in a carriage return alone" * is_of_mac
+        raise InputError(f"{path} has no rows below the header{why}")
 
 
 def _example(settings: Mapping[str, Sequence[str]], header: Sequence[str]) -> str:

@@ -204,7 +204,9 @@ class Pretrained(ConfiguredModel):
         model = build_model(
             cls, checkpoint, metadata=metadata, source=name_or_folder, new=new, name=name
         )
-        print(model.load_report)
+        report = model.load_report
+        if report.new or report.unused or report.notes:
+            print(report)
         return model
 
     @classmethod

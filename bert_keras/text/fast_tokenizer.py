@@ -66,7 +66,7 @@ def records_vocabulary(records: StrPath) -> Vocabulary:
 def vocabulary_from(path: str | os.PathLike) -> Vocabulary:
     """Reads the vocabulary of a tokenizer.json (any name that ends in .json) or a vocab.txt."""
     if Path(path).suffix == Path(RULES_FILE).suffix:
-        return rules_vocabulary("\n".join(text_lines(path)))
+        return rules_vocabulary("\n".join(text_lines(path)), file=path)
     return Vocabulary.from_file(path)
 
 
@@ -89,8 +89,8 @@ def vocabulary_sha256(vocabulary: Vocabulary) -> str:
     return hashlib.sha256(vocabulary_file(vocabulary)[1].encode()).hexdigest()
 
 
-def rules_vocabulary(rules: str) -> Vocabulary:
-    """Returns the vocabulary of the text of a tokenizer.json.
+def rules_vocabulary(rules: str, *, file: str | os.PathLike = RULES_FILE) -> Vocabulary:
+    """Returns the vocabulary of the text of a tokenizer.json, which an error calls `file`.
 
     The rules are converted to the current format of `tokenizers`, because the files of published
     models use older ones. Raises InputError if the text is damaged, or not of a tokenizer like
@@ -99,12 +99,15 @@ def rules_vocabulary(rules: str) -> Vocabulary:
     try:
         source, tokenizer = json.loads(rules), Tokenizer.from_str(rules)
     except Exception as error:  # the only class that `tokenizers` raises
-        raise InputError(f"{RULES_FILE} is damaged or another kind of file ({error})") from error
+        expected = "expected a tokenizer.json, or a vocab.txt"
+        raise InputError(
+            f"{file} is damaged or another kind of file ({error}); {expected}"
+        ) from error
     kind, split = type(tokenizer.model).__name__, json.dumps(source.get("pre_tokenizer"))
     is_nested = kind == "BPE" and '"pretokenizers"' in split
     if kind not in SPECIALS or SPLITTERS[kind] not in split or is_nested:
         raise InputError(
-            f"{RULES_FILE} is of a {kind} tokenizer that splits texts by {split}; {SUPPORTED}"
+            f"{file} is of a {kind} tokenizer that splits texts by {split}; {SUPPORTED}"
         )
     has_merges = kind != "BPE" or source["model"]["merges"]
     check(has_merges, "the tokenizer has no merges; copy its files again")
@@ -113,7 +116,7 @@ def rules_vocabulary(rules: str) -> Vocabulary:
     ids = ids | {token["content"]: token["id"] for token in source.get("added_tokens") or ()}
     known = SPECIALS[kind]
     specials = next((each for each in known if ids.keys() >= {*each.tokens}), known[0])
-    return Vocabulary(in_order_of_ids(ids, file=RULES_FILE), specials, tokenizer.to_str())
+    return Vocabulary(in_order_of_ids(ids, file=os.fspath(file)), specials, tokenizer.to_str())
 
 
 def tokenizer_of(

@@ -96,7 +96,7 @@ def test_names_are_downloaded_once_and_then_read_without_a_network(download, mon
     assert near.endswith("did you mean runs/mrpc-1?") and "klue/bert-base" in known
     assert "HF_TOKEN" in private
     closed = {"HF_ENDPOINT": "http://127.0.0.1:1", "HF_HUB_CACHE": str(tmp_path / "new")}
-    assert "cannot be reached" in download("me/plain", **closed)[0]
+    assert "connect to Hugging Face" in download("me/plain", **closed)[0]
     assert "gated: accept its terms at https://huggingface.co/me/gated" in gated
     assert other == "me/plain has no revision v2 on Hugging Face"
     assert "pip install torch" in absent

@@ -1,5 +1,7 @@
 """Labels of each kind, and scores of edge cases; the tests of each task check its scores."""
 
+from functools import partial
+
 import pytest
 
 from bert_keras.downstream.labels import LABEL_KINDS, SCORES
@@ -15,10 +17,11 @@ def test_numbers_are_finite(text):
 
 
 def test_classes_are_sorted_as_numbers_where_all_are_numbers():
-    assert ONE.classes(["10", "9", "-1.5", "10"], column="tone") == ("-1.5", "9", "10")
-    assert ONE.classes(["10", "9", "b"], column="tone") == ("10", "9", "b")
-    with pytest.raises(InputError, match=r"1 label in the column 'tone'"):
-        ONE.classes(["x", "x"], column="tone")
+    classes = partial(ONE.classes, column="tone", file="a.csv")
+    assert classes(["10", "9", "-1.5", "10"]) == ("-1.5", "9", "10")
+    assert classes(["10", "9", "b"]) == ("10", "9", "b")
+    with pytest.raises(InputError, match=r"a.csv has only the label 'x' in the column 'tone'"):
+        classes(["x", "x"])
 
 
 @pytest.mark.parametrize(("kind", "label"), [(ONE, "new"), (MANY, ("l00", "new"))])

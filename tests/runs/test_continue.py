@@ -97,7 +97,7 @@ def weights(folder):
 def test_a_run_continues_at_the_step_of_its_checkpoint(finished_run):
     folder, printed = finished_run
     assert printed.splitlines()[1:] == [
-        "loaded      encoder (21), pooler (2), masked_lm (5), next_sentence (2)",
+        "loaded      encoder (21 weights), pooler (2), masked_lm (5), next_sentence (2)",
         "new         none",
         "unused      none",
         "size        that of the checkpoint: 1 layers, hidden size 16",
@@ -148,7 +148,7 @@ def test_missing_heads_start_with_random_weights(
     model_of_run = compiled_pretrainer(PretrainInputs(RECIPE, records=records, start=start))
     assert capsys.readouterr().out.splitlines() == [
         str(start),
-        "loaded      encoder (21), pooler (2)",
+        "loaded      encoder (21 weights), pooler (2)",
         "new         masked_lm (5), next_sentence (2)",
         f"unused      {unused}",
         "size        that of the checkpoint: 1 layers, hidden size 16",

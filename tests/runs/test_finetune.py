@@ -102,7 +102,7 @@ def test_a_run_continues_after_an_interruption_at_any_stage(run, tmp_path, monke
 
     assert interrupt_at("fit_resumable", seed=5)  # another run may use the folder
     monkeypatch.setattr("bert_keras.training.callbacks.tqdm", progress_bar)
-    assert "loaded      encoder (21), pooler (2)" in interrupt_at("save_model")
+    assert "loaded      encoder (21 weights), pooler (2)" in interrupt_at("save_model")
     assert (bars[0].n, bars[0].total) == (16, 16)  # rows
     with pytest.raises(InputError, match=r"files \(task.text_columns \['one'\], now \['two'\]"):
         continue_run("two")
