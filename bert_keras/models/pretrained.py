@@ -205,7 +205,7 @@ class Pretrained(ConfiguredModel):
             cls, checkpoint, metadata=metadata, source=name_or_folder, new=new, name=name
         )
         report = model.load_report
-        if report.new or report.unused or report.notes:
+        if report and (report.new or report.unused or report.notes):
             print(report)
         return model
 
