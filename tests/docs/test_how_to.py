@@ -32,6 +32,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 # Text of a page -> a smaller value, or one of this test.
 SMALLER = {
     "steps_per_epoch=1_000": "steps_per_epoch=2",
+    '    "records", ': '    "plain", ',
     'preset("tiny", vocab_size=4_000)': 'preset("tiny", vocab_size=15, num_layers=1)',
     'preset("base")': 'preset("tiny", vocab_size=15, num_layers=1)',
     "batch_size=256": "batch_size=32",
