@@ -1,6 +1,5 @@
 """Runs every stage once, from a text corpus to a served prediction, in minutes on two CPU cores."""
 
-import dataclasses
 import itertools
 import json
 import random
@@ -20,7 +19,8 @@ from bert_keras.exporting.export import export
 from bert_keras.files import StrPath, write_text
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
-from bert_keras.runs.recipes import PRETRAIN, PretrainRecipe
+from bert_keras.runs.recipes import PretrainRecipe
+from bert_keras.runs.settings import pretrain_settings
 from bert_keras.serving.client import Client
 from bert_keras.serving.server import running_server
 from tfrecords_tools.build import build
@@ -70,10 +70,8 @@ def demo(
     """
     backend = keras.config.backend()
     check(backend == "tensorflow", f"the backend of Keras is {backend}; a demo needs tensorflow")
-    recipe = dataclasses.replace(PRETRAIN["demo"], seed=seed)
-    if num_steps is not None:
-        warmup = min(recipe.num_warmup_steps, num_steps // 2)
-        recipe = dataclasses.replace(recipe, num_steps=num_steps, num_warmup_steps=warmup)
+    changes = {"seed": seed} if num_steps is None else {"seed": seed, "num_steps": num_steps}
+    recipe, _ = pretrain_settings("demo", teacher=None, changes=changes)
     files = corpus and corpus_files(corpus)  # all of them exist
     numbered = (Path(output, str(number)) for number in itertools.count(1))
     folder = next(each for each in numbered if not each.exists())  # keeps the folder of older demos
