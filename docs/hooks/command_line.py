@@ -15,6 +15,11 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 PROGRAMS = {"bert-keras": "bert_keras.cli.program", "bert-tfrecords": "tfrecords_tools.cli"}
+LISTS = {  # `bert-keras list WHAT` -> the page with the same content
+    "models": "../model-zoo.md",
+    "recipes": "recipes.md",
+    "tasks": "../choose-your-task.md",
+}
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -75,7 +80,8 @@ def _example(epilog: str | None) -> str:
 
 
 def _cell(text: str | None) -> str:
-    return html.escape(text or "", quote=False).replace("|", "\\|")
+    cell = html.escape(text or "", quote=False).replace("|", "\\|")
+    return re.sub(r"bert-keras list (\w+)", lambda found: f"[{found[0]}]({LISTS[found[1]]})", cell)
 
 
 def _sentence(text: str | None) -> str:
