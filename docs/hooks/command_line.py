@@ -1,4 +1,4 @@
-"""Generates the reference pages of both command lines, and the changelog with links of the site.
+"""Generates the reference pages of both command lines and the changelog; links in notebooks and SVG.
 
 MkDocs calls the functions `on_...` while it builds the site (`hooks` in mkdocs.yml).
 """
@@ -34,7 +34,10 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_content(content: str, *, page: Page, **kwargs) -> str:
-    """Points the links of notebooks to the built pages; MkDocs does so for Markdown alone."""
+    """Points links of notebooks to the built pages, and puts SVG with links into its page."""
+    if page.file.src_uri == "choose-your-task.md":
+        svg = Path("docs/images/choose-your-task.svg").read_text(encoding="utf-8")
+        return re.sub(r"<img [^>]*choose-your-task.svg[^>]*>", lambda _: svg, content)
     if not page.file.src_uri.endswith(".ipynb"):
         return content
     return re.sub(r'href="(\.\./[\w/-]+)\.md(#[^"]*)?"', r'href="../\1/\2"', content)

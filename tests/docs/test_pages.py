@@ -61,6 +61,11 @@ def test_no_link_leads_nowhere(page):
             assert anchor in anchors(target), f"{page}: {link}"
 
 
+def test_each_task_of_the_picture_leads_to_its_section():
+    links = re.findall(r'href="#([^"]+)"', (ROOT / "docs/images/choose-your-task.svg").read_text())
+    assert len(links) == 8 and set(links) <= anchors(ROOT / "docs/choose-your-task.md")
+
+
 def check_changes(name: str, options: Namespace) -> None:
     """Applies the --set of a training command to the recipe and the task that it names."""
     if name == "pretrain":
