@@ -14,6 +14,13 @@ from matplotlib import pyplot as plt
 TEXT = "#727ea0"  # legible on white and on dark pages, as the three colours
 COLOURS = ("#5c6bc0", "#ef6c00", "#26a69a")
 MARKERS = ("o", "s", "D")
+LOOKS = {  # a colour for the size, a marker for the model
+    "paper, no NSP": (COLOURS[0], "o"),
+    "small model, no NSP": (COLOURS[1], "o"),
+    "paper, left to right, no NSP": (COLOURS[0], "s"),
+    "small model, left to right, no NSP": (COLOURS[1], "s"),
+}
+SPREAD = np.array((-0.45, 0.45))  # of the height of a lane
 AVX512, AMX, AVX2 = "AVX-512", "AMX", "AVX2"
 REPRODUCED = Path(__file__).parents[1] / "docs" / "benchmarks" / "archive" / "ablations"
 STYLE = {
@@ -124,21 +131,29 @@ def above_bert(table: str, column: str, arm: str, source: str = "seeds"):
 def dots(rows: dict, *, label: str, line: float | None = None):
     """One row of markers for each key, one colour and marker for each series."""
     series = list(dict.fromkeys(name for values in rows.values() for name in values))
-    height = max(0.55 if any("\n" in name for name in rows) else 0.42, 0.2 * len(series))
+    has_seeds = any(
+        isinstance(value, list) for values in rows.values() for value in values.values()
+    )
+    least = 0.55 if any("\n" in name for name in rows) else 0.42
+    height = max(least, (0.25 if has_seeds else 0.2) * len(series))
     figure, axes = plt.subplots(figsize=(5.2, 1.6 + height * len(rows)))
+    lane = 0.85 / len(series) if has_seeds else 0.2
     for index, name in enumerate(series):
-        look = {"color": COLOURS[index], "marker": MARKERS[index], "markersize": 8}
-        if any(isinstance(values.get(name), list) for values in rows.values()):
-            look |= {"fillstyle": "none", "markeredgewidth": 2, "markersize": 10}
-        shift = 0.2 * (index - (len(series) - 1) / 2)
+        colour, marker = LOOKS.get(name, (COLOURS[index % 3], MARKERS[index % 3]))
+        look = {"color": colour, "marker": marker, "markersize": 8}
+        shift = lane * (index - (len(series) - 1) / 2)
         for place, values in enumerate(rows.values()):
-            if name in values:
-                value = values[name]
-                if isinstance(value, list):
-                    seeds, value = value, np.mean(value)
-                    axes.plot(seeds, [place + shift] * len(seeds), ".", color=COLOURS[index])
-                ends = value if isinstance(value, tuple) else (value,)
-                axes.plot(ends, [place + shift] * len(ends), linewidth=3, **look)
+            if name not in values:
+                continue
+            value = values[name]
+            if isinstance(value, list):  # the mean as a bar, the seeds below each other
+                axes.plot([np.mean(value)] * 2, place + shift + lane * SPREAD, color=colour, lw=4)
+                heights = place + shift + lane * np.linspace(*0.6 * SPREAD, len(value))
+                seeds = {"markersize": 7, "markeredgecolor": "white", "linestyle": "none"}
+                axes.plot(value, heights, **look | seeds)
+                continue
+            ends = value if isinstance(value, tuple) else (value,)
+            axes.plot(ends, [place + shift] * len(ends), linewidth=3, **look)
         axes.plot([], [], linestyle="none", label=name, **look)
     for place in range(1, len(rows)):
         axes.axhline(place - 0.5, color=TEXT, linewidth=0.4)
@@ -212,14 +227,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     ratio = "time of bert_keras / time of the other library\nleft of 1: bert_keras is faster"
-    points = "points above the mean of BERT (left of 0: below it)\nsmall dots: single seeds"
+    points = "points above the mean of BERT (left of 0: below it)\nbars: means of the seeds"
     ablations = {
-        f"{column}\n{name}": {
-            "paper": above_bert("table5", column, arm, "paper"),
-            "small model": above_bert("table5", column, arm),
+        column: {
+            f"{size}, {name}": above_bert("table5", column, arm, source)
+            for name, arm in (("no NSP", "No NSP"), ("left to right, no NSP", "LTR & No NSP"))
+            for size, source in (("paper", "paper"), ("small model", "seeds"))
         }
         for column in ("MNLI-m", "QNLI", "MRPC", "SST-2", "SQuAD")
-        for name, arm in (("no NSP", "No NSP"), ("left to right, no NSP", "LTR & No NSP"))
     }
     arms = {
         "BERT": "BERT",

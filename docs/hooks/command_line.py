@@ -1,4 +1,4 @@
-"""Generates the reference pages of both command lines and the changelog; links in notebooks and SVG.
+"""Generates the reference pages of both command lines and the changelog, and repairs links.
 
 MkDocs calls the functions `on_...` while it builds the site (`hooks` in mkdocs.yml).
 """
