@@ -168,7 +168,8 @@ def plot(histograms: Sequence[Histogram], path: StrPath, *, title: str) -> None:
             continue
         counts, names = histogram.counts, histogram.names or range(len(histogram.counts))
         width = 0.9 if histogram.names else 1
-        axes.bar(names, 100 * counts / max(counts.sum(), 1), width=width)
+        axes.bar(names, 100 * counts / max(counts.sum(), 1), width=width, color="#5c6bc0")
+        axes.spines[["top", "right"]].set_visible(False)
         axes.set_xlabel(histogram.title)
         axes.set_ylabel(f"% of {histogram.of}")
     with atomic_file(path) as partial:
