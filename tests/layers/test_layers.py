@@ -192,7 +192,7 @@ def test_every_weight_gets_a_gradient(case):
             assert np.abs(tf.convert_to_tensor(gradient)).max() > 0, weight.path
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
 def test_mixed_policies_are_close_to_float32(case, dtype):
     inputs, mixed = case.inputs(3, 5), rebuilt(case, dtype=f"mixed_{dtype}")
     assert {weight.dtype for weight in mixed.weights} == {"float32"}

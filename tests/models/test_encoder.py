@@ -162,12 +162,16 @@ def test_the_pooler_reads_the_mean_of_the_tokens(is_causal):
 
 
 @pytest.mark.parametrize(
-    ("length", "changes"),
-    [(200, {}), (131, {"local_window": 96, "is_causal": True}), (300, {"local_window": 2})],
+    ("length", "changes", "is_packed"),
+    [
+        (200, {}, False),
+        (131, {"local_window": 96, "is_causal": True}, True),
+        (300, {"local_window": 2}, True),
+    ],
 )
-@pytest.mark.parametrize("is_packed", [False, True])
 def test_local_attention_in_blocks_equals_the_masked_form(length, changes, is_packed):
-    config = dataclasses.replace(CONFIG, **{**MODERN, "max_positions": 300, **changes})
+    sizes = {"num_layers": 2, "max_positions": 300}
+    config = dataclasses.replace(CONFIG, **{**MODERN, **sizes, **changes})
     encoder, batch = random_encoder(config), inputs(length=length)
     if is_packed:
         batch = packed(batch, per_row=2, padding=7)

@@ -45,12 +45,6 @@ def test_the_six_choices_read_their_layers(layers):
     assert kernel.shape[0] == size
     mixed = "tagger/layer_mix/layer_logits" in named_weights(model)
     assert mixed == layers.startswith("weighted-sum")
-
-
-@pytest.mark.parametrize("layers", ["concat-last-four", "weighted-sum-all"])
-def test_the_tagger_on_features_has_the_logits_of_the_model(layers):
-    model = new(layers)
-    features = np.asarray(model.features(INPUTS))
     inputs = {"features": features, "word_mask": INPUTS["word_positions"] > 0}
     np.testing.assert_allclose(model.tagger(inputs), model(INPUTS), atol=1e-6)
 

@@ -32,6 +32,14 @@ def model():
     return new_model()
 
 
+@pytest.fixture
+def eagerly():
+    """Runs the steps of `fit` without tracing them, which takes most of the time."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 class Series:
     """A column as in pandas, of any objects."""
 
@@ -125,7 +133,7 @@ def test_fit_and_evaluate_on_texts_equal_those_on_arrays(model):
     np.testing.assert_allclose(model(arrays), other(arrays), rtol=1e-5)
 
 
-def test_words_have_tags():
+def test_words_have_tags(eagerly):
     model = uncompiled(("O", "B-X"), BertTokenClassifier)
     words, tags = [["a", "good."], ["film"]] * 8, [["O", "B-X"], ["O"]] * 8
     assert "val_accuracy" in model.fit(words, tags, validation_split=0.25, verbose=0).history
@@ -190,7 +198,7 @@ def fitted(labels, x=(TEXTS * 8), model=None, **options):
     return model, model.fit(x, labels, **options).history
 
 
-def test_fit_needs_no_compile_and_takes_names_of_labels(capsys):
+def test_fit_needs_no_compile_and_takes_names_of_labels(capsys, eagerly):
     model, history = fitted(names_of(LABELS * 8), validation_split=0.25)
     output = capsys.readouterr()
     assert "learning rate 0.0001 after 1 of 12 steps" in output.out
@@ -216,7 +224,7 @@ def test_fit_needs_no_compile_and_takes_names_of_labels(capsys):
     assert {"epochs", "learning_rate"} <= inspect.signature(model.fit).parameters.keys()
 
 
-def test_the_validation_split_has_its_share_of_each_label(monkeypatch):
+def test_the_validation_split_has_its_share_of_each_label(monkeypatch, eagerly):
     seen, rows = [], TextInputs._rows
     monkeypatch.setattr(
         TextInputs, "_rows", lambda self, *data: seen.append(data[2]) or rows(self, *data)
@@ -237,7 +245,7 @@ def test_a_compiled_model_is_used_as_it_is():
     assert model.optimizer.name.lower().startswith("sgd")
 
 
-def test_lists_of_names_and_numbers_are_learned():
+def test_lists_of_names_and_numbers_are_learned(eagerly):
     many = [["fine"], [], ["poor", "fine"], ["poor"]] * 8
     model, history = fitted(many, epochs=1)
     assert "binary_accuracy" in history

@@ -165,7 +165,7 @@ def test_missing_heads_start_with_random_weights(
 def test_the_first_steps_are_a_run_of_their_own(tmp_path):
     records = write_records(tmp_path / "records", max_length=12, max_predictions=0, shards=1)
     changes = ("objective=masked-lm", "mask_rate=0.3")
-    phases = recipe(size="tiny", first_share=0.75, first_changes=changes)
+    phases = recipe(size="L-1_H-32_A-2", first_share=0.75, first_changes=changes)
     with pytest.raises(InputError, match="left-to-right, from which the objective bert cannot"):
         other = dataclasses.replace(phases, first_changes=("objective=left-to-right",))
         pretrain(other, records=records, output=tmp_path / "run")

@@ -50,8 +50,10 @@ def command(*words):
 PROGRAM = """
 import os, sys, uvicorn
 from bert_keras.cli import main
-uvicorn.Server.run = lambda *_, **__: print({})
-main(["serve", *sys.argv[1:], "--port", "0"])
+kept = "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"
+uvicorn.Server.run = lambda *_, **__: print(os.getenv(kept), {"keras", "torch"} & {*sys.modules})
+for versions in (sys.argv[2:4], sys.argv[3:5]):
+    main(["serve", sys.argv[1], "--versions", *versions, "--port", "0"])
 """
 
 
@@ -70,12 +72,10 @@ def product_model(folder, factor, variant):
 def test_it_needs_no_keras_and_kernels_keep_their_layout_if_all_are_bfloat16(tmp_path):
     for version, variant in (1, "bfloat16"), (2, "bfloat16"), (3, "int8"):
         product_model(tmp_path / "name" / str(version), version, variant)
-    values = 'os.getenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"), {"keras", "torch"} & set(sys.modules)'
-    for versions, value in ("12", "1 set()"), ("23", "None set()"):
-        words = [tmp_path / "name", "--versions", *versions]
-        program = [sys.executable, "-c", PROGRAM.format(values), *words]
-        ran = subprocess.run(program, capture_output=True, text=True)
-        assert ran.stdout.splitlines()[-1] == value, ran.stderr
+    program = [sys.executable, "-c", PROGRAM, tmp_path / "name", *"321"]
+    ran = subprocess.run(program, capture_output=True, text=True)
+    values = [line for line in ran.stdout.splitlines() if line.endswith(" set()")]
+    assert values == ["None set()", "1 set()"], ran.stderr
 
 
 @pytest.mark.slow

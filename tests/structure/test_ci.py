@@ -16,9 +16,10 @@ PROGRAM = """#!/usr/bin/env bash
 echo "$0 $*" >> "$LOG"
 if [ "$1" = -m ] && [ "$2" = venv ]; then
   mkdir -p "$3/bin" "$3/lib/python3.11/site-packages"
-  for name in pip pytest python pyright ruff mkdocs bert-keras; do cp "$0" "$3/bin/$name"; done
+  for name in pip pytest python pyright ruff mkdocs bert-keras; do ln -f "$0" "$3/bin/$name"; done
 fi
-[ "$(wc -l < "$LOG")" -ne "$FAILS" ]
+mapfile -t calls < "$LOG"
+[ "${#calls[@]}" -ne "$FAILS" ]
 """
 
 

@@ -29,7 +29,10 @@ IN_GRAPH = dict.fromkeys(("roberta", "modernbert"), BytePairs)
 IN_GRAPH |= dict.fromkeys(("albert", "xlm-roberta", "kobert"), Unigrams)
 
 
-@pytest.fixture(scope="module", params=IN_GRAPH)
+SLOW = pytest.param("kobert", marks=pytest.mark.slow)  # Unigrams, as the two kinds before it
+
+
+@pytest.fixture(scope="module", params=[*(each for each in IN_GRAPH if each != "kobert"), SLOW])
 def kind(request):
     return request.param
 

@@ -97,13 +97,13 @@ def assert_rows_are_equal(texts, offline, rows):
 
 
 @BOTH_CASES
-def test_tokens_of_the_unicode_suite_and_of_short_texts(both, lowercase):
+def test_tokens_of_the_unicode_suite_every_character_and_characters_in_any_order(both, lowercase):
     short = [], [""], ["", "a", ""], ["\0"], ["\u0301", "b"], ["ΑΣ", "Α"]
-    assert_tokens_are_equal(both(lowercase=lowercase), TEXTS, *short)
+    columns = TEXTS, *short, every_character(), characters_in_any_order()
+    assert_tokens_are_equal(both(lowercase=lowercase), *columns)
 
 
-@BOTH_CASES
-def test_every_character(both, lowercase):
+def every_character():
     """Ideographs, private and unassigned characters are sampled, because all behave alike."""
     sampled = {"Lo", "Co", "Cn"}
     characters = [
@@ -112,12 +112,10 @@ def test_every_character(both, lowercase):
         if number % 1009 == 0 or unicodedata.category(character) not in sampled
     ]
     edges = "㐀䶿一鿿豈\ufaff\U00020000\U0002a6df\U0002a700\U0002b81f\U0002b820\U0002ceaf\U0002ceb0"
-    texts = [f"a{character}B {character}, c" for character in [*characters, *edges]]
-    assert_tokens_are_equal(both(lowercase=lowercase), texts)
+    return [f"a{character}B {character}, c" for character in [*characters, *edges]]
 
 
-@BOTH_CASES
-def test_characters_in_any_order(both, lowercase):
+def characters_in_any_order():
     rng = random.Random(5)
     characters = sorted(set("".join(TEXTS)))
     wide_marks = "\u302e\u302f\U0001d165\U0001d16d\U00016ff0\u0941\u0323"
@@ -125,7 +123,7 @@ def test_characters_in_any_order(both, lowercase):
     for _ in range(2000):
         some = [*rng.sample(characters, 9), *rng.sample(wide_marks, 3), *"aB Σ.'"]
         texts.append("".join(rng.choices(some, k=rng.randrange(30))))
-    assert_tokens_are_equal(both(lowercase=lowercase), texts)
+    return texts
 
 
 @BOTH_CASES
@@ -177,7 +175,7 @@ def test_inputs_of_texts_and_pairs(both, lowercase, max_length):
         reader(tf.constant(["a", "b", "c"]), tf.constant(["d"]))
 
 
-@BOTH_CASES
+@pytest.mark.parametrize("lowercase", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_masks_in_texts(both, lowercase):
     offline, reader = both(lowercase=lowercase, max_length=24, kind=MaskedTextToInputs)
     rng = random.Random(5)
