@@ -1,0 +1,36 @@
+"""Recognises and reads preset folders of KerasHub."""
+
+import re
+from collections.abc import Collection
+from pathlib import Path
+
+from bert_keras.checkpoints.checkpoint import EXTRA_KEY, Checkpoint
+from bert_keras.errors import check, check_name, require
+from bert_keras.files import json_object
+
+
+def recognises(path: Path) -> bool:
+    """Returns whether the folder has a config.json that Keras wrote."""
+    config = path / "config.json"
+    return config.is_file() and '"class_name"' in config.read_text("utf-8", "replace")
+
+
+def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
+    """Reads a preset; see `formats.FORMATS`. Nothing in it can be ignored."""
+    require("keras_hub", what="a preset of KerasHub")
+    import keras_hub
+
+    from bert_keras.checkpoints.keras_hub import HUB_CLASSES, checkpoint_of
+
+    task, metadata = path / "task.json", path / "metadata.json"
+    is_ours = metadata.is_file() and EXTRA_KEY in json_object(metadata)
+    check(not is_ours, "bert_keras 0.2 wrote this preset; convert it with that version")
+    has_task = task.is_file() and (path / "task.weights.h5").is_file()
+    name = str(json_object(task if has_task else path / "config.json").get("class_name"))
+    name = re.sub("(?<!Text)Classifier$", "TextClassifier", name)  # older presets
+    check_name(name, HUB_CLASSES, what=f"model of {path}")
+    model = getattr(keras_hub.models, name).from_preset(str(path), dtype="float32")
+    preprocessor = getattr(model, "preprocessor", None)
+    if preprocessor is None and (path / "tokenizer.json").is_file():
+        preprocessor = keras_hub.tokenizers.Tokenizer.from_preset(str(path))
+    return checkpoint_of(model, preprocessor)
