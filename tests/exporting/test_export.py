@@ -201,7 +201,9 @@ def test_a_fresh_process_returns_plain_lists_without_keras(tmp_path, monkeypatch
 
 
 def test_a_version_stores_metadata_and_each_weight_once(tmp_path, not_verified):
-    metadata = random_metadata("BertClassifier", labels=("schlecht", "größer", "neutral"))
+    metadata = random_metadata(
+        "BertClassifier", config={"num_layers": 1}, labels=("schlecht", "größer", "neutral")
+    )
     model = BertClassifier.from_metadata(metadata)
     save_model(model, tmp_path / "model", metadata=metadata, vocabulary=TOKENIZER.vocabulary)
     folder = export(tmp_path / "model", tmp_path / "name" / "1")

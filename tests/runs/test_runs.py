@@ -21,7 +21,7 @@ from bert_keras.training.tensorboard import read_curves
 from tests.factories import stopped_by_sigterm, write_records
 
 PRETRAIN = PretrainRecipe(
-    size="tiny",
+    size="L-1_H-128_A-2",
     batch_size=16,
     num_steps=8,
     num_warmup_steps=2,
@@ -169,7 +169,7 @@ def test_random_initial_weights_differ_from_the_pretrained_weights(pretrained, t
         run = TaskRun(TASK, recipe, pretrained=output / "model", data=table)
         assert np.array_equal(run.model.encoder.get_weights()[0], pretrained_weights) == same
         report = capsys.readouterr().out
-        assert bool(report) == same == ("encoder (37 weights), pooler" in report)
+        assert bool(report) == same == ("encoder (21 weights), pooler" in report)
 
 
 def test_limited_training_examples_are_evenly_spaced(pretrained, table):

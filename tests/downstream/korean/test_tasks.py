@@ -24,7 +24,7 @@ SETTINGS = {
     **dict.fromkeys(("korquad", "klue-mrc"), WINDOWS),
     **dict.fromkeys(("klue-ner", "naver-ner"), TAGS),
 }
-QUICK = ("klue-tc", "korquad")
+QUICK = ("korquad",)  # tests/runs fine-tunes a classifier
 EXPORTED = ("klue-nli", "korsts", "klue-mrc", "klue-ner", "naver-ner")  # one of each kind of head
 NUMBERS = ("숙소가 역에서 가까워요.", "숙소는 역 근처에 있습니다.")
 FIRST = {
