@@ -77,6 +77,7 @@ def test_the_health_check_fails_unless_the_model_is_available(server_of, tmp_pat
 def test_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("model").mkdir()
+    Path("model", "bert_keras.json").touch()
     embedding = {"embedding": [0.123456, *range(400)]}
     example = {"instance": {"question": "who's", "context": "é"}, "prediction": embedding}
 
