@@ -210,13 +210,11 @@ def write_saved_model(
         )
         texts = sample_texts(max_length=max_length)
         _check_tokens(texts, reader, tokenizer)
-        two_texts = [
-            texts[0],
-            texts[-1][: 3 * max_length],
-        ]  # the second has about max_length tokens
-        samples, short, long = (
+        # A long text would warm up little more: after a short one, the first two of 452 tokens take
+        # 0.92 s, and the next 0.85 s (BERT-base).
+        samples, warmup = (
             requests_of(signatures, some, tokenizer=tokenizer, max_length=max_length)
-            for some in (texts, texts[:1], two_texts)
+            for some in (texts, texts[:1])
         )
         expected = [] if is_variant else _expected(samples, signatures, from_tensors)
         module: Any = tf.Module()
@@ -226,14 +224,14 @@ def write_saved_model(
         module.text_to_inputs = reader
         tf.saved_model.save(module, os.fspath(partial_folder), signatures=signatures)
         bar.update()
-        write_warmup(partial_folder, [*short, *long], name=folder.resolve().parent.name)
+        write_warmup(partial_folder, warmup, name=folder.resolve().parent.name)
         bar.update()
         instance = {name: _EXAMPLE[name] for name in input_specs(signatures[TEXT_SIGNATURE])}
         if "masked_lm_positions" in input_specs(signatures["tensors"]):
             instance["text"] = "A short [MASK] by Anna Lee."
         row = {name: [value] for name, value in instance.items()}
         example = {"signature": TEXT_SIGNATURE, "inputs": row}
-        outputs = run_in_fresh_process(partial_folder, [*samples, *short, *long, example])
+        outputs = run_in_fresh_process(partial_folder, [*samples, *warmup, example])
         prediction = {name: values[0] for name, values in outputs[-1].items()}
         answered = {"instance": instance, "prediction": prediction}
         files = file_digests(partial_folder)

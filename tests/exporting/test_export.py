@@ -226,17 +226,15 @@ def test_a_version_stores_metadata_and_each_weight_once(tmp_path, not_verified):
         load_version(folder, limits=Limits(), on_run=print)
 
 
-def test_warm_up_requests_of_short_and_long_texts(tmp_path, not_verified):
+def test_each_signature_has_a_warm_up_request(tmp_path, not_verified):
     model = BertMultipleChoice(CONFIG)
     folder = model.export(tmp_path / "choices" / "1", tokenizer=TOKENIZER, max_length=48)
     requests = warmup_requests(folder)
-    assert [each["signature"] for each in requests] == 2 * ["serving_default", "tensors"]
-    for number, size in enumerate((1, 2)):
-        texts, tensors = (each["inputs"] for each in requests[2 * number :][:2])
-        assert texts["context"].shape == (size,) and texts["choices"].shape == (size, 2)
-        assert tensors["input_ids"].shape[:-1] == (size, 2)
-    assert tensors["input_ids"].shape[-1] == 48
-    assert len(run_requests(folder, requests)) == len(requests)
+    assert [each["signature"] for each in requests] == ["serving_default", "tensors"]
+    texts, tensors = (each["inputs"] for each in requests)
+    assert texts["context"].shape == (1,) and texts["choices"].shape == (1, 2)
+    assert tensors["input_ids"].shape[:-1] == (1, 2)
+    assert len(run_requests(folder, requests)) == 2
 
 
 CLS, SEP = TOKENIZER.vocabulary.cls_id, TOKENIZER.vocabulary.sep_id

@@ -44,7 +44,7 @@ def test_the_files_of_a_model_whose_name_and_path_have_special_characters(tmp_pa
     assert 'path: "/monitoring/prometheus/metrics"' in files["monitoring.config"]
     lines = files["batching_parameters.txt"].splitlines()
     fields = dict(line.split(maxsplit=1) for line in lines if not line.startswith("#"))
-    assert fields["max_batch_size"] == "{ value: 32 }"  # at least the 2 of the warm-up requests
+    assert fields["max_batch_size"] == "{ value: 32 }"
 
     assert list(yaml.safe_load(files["compose.yaml"])["services"]) == ["model-2024-my-model"]
     service = compose_service(files)
