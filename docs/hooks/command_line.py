@@ -33,6 +33,14 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_page_markdown(markdown: str, *, page: Page, **kwargs) -> str:
+    """Points links of the reference to the generated pages, which only the site has."""
+    if page.file.src_uri == "reference/index.md":
+        for program in PROGRAMS:
+            markdown = markdown.replace(f"| {program} |", f"| [{program}]({program}.md) |")
+    return markdown.replace("](../../CHANGELOG.md)", "](../changelog.md)")
+
+
 def on_page_content(content: str, *, page: Page, **kwargs) -> str:
     """Points links of notebooks to the built pages, and puts SVG with links into its page."""
     if page.file.src_uri == "choose-your-task.md":
