@@ -155,7 +155,8 @@ def __getattr__(name: str):
         for theirs, ours in _THEIRS.items():
             if name in theirs.split():
                 raise ImportError(f"bert_keras has no {name}; use {ours}")
-        raise AttributeError(f"module 'bert_keras' has no attribute {name!r}")
+        text = f"module 'bert_keras' has no attribute {name!r}"
+        raise AttributeError(text, name=name, obj=sys.modules[__name__])  # Python adds the nearest
     if (home := _HOMES[name]) not in sys.modules:
         with notes_held_back():
             import_module(home)

@@ -53,7 +53,8 @@ def check(is_valid: object, message: str) -> None:
 def check_name(name: str, known: Iterable[str], *, what: str) -> None:
     """Raises InputError, with the nearest or all known names, if `name` is not one of them."""
     if name not in (known := tuple(known)):
-        hint = nearest(str(name), known) or f"; known: {', '.join(known)}"
+        names = [*map(str, known)]
+        hint = nearest(str(name), names) or f"; known: {', '.join(names) or 'none'}"
         raise InputError(f"no {what} is called {name!r}{hint}")
 
 

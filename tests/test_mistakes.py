@@ -25,6 +25,7 @@ def squad(**fields):
 
 
 FILES = {
+    "exported/1/saved_model.pb": "",
     "train.tsv": TABLE,
     "unknown-label.tsv": TABLE + "a film\tmixed\n",
     "empty-label.tsv": TABLE + "a film\t\n",
@@ -130,6 +131,7 @@ MISTAKES = {
     "cutoff": (RETRIEVAL + " --set cutoff=0", "cutoff is 0"),
     "precision": (FINETUNE + " --precision float8", "float8"),
     "records": (PRETRAIN + " --records none", "none"),
+    "records that are none": (PRETRAIN + " --records exported", "no records"),
     "records without a vocabulary": (PRETRAIN + " --records records-alone", "vocab.txt"),
     "steps 0": (PRETRAIN + " --steps 0", "num_steps is 0"),
     "output that is taken": (PRETRAIN + " --output full", "full"),
@@ -143,6 +145,7 @@ MISTAKES = {
     "truncated weights": (FINETUNE + " --from truncated", "model.safetensors"),
     "max_length": (FINETUNE + " --max-length 17", "17"),
     "no training file": (FINETUNE.replace("--train train.tsv", ""), "--train FILE"),
+    "folder and file": (FINETUNE + " --data full", "--data and --train"),
     "train file": (FINETUNE + " --train none.tsv", "none.tsv"),
     "column": (FINETUNE + " --set text_columns=title", "'title'"),
     "label column": (FINETUNE + " --set label_column=mood", "'mood'"),
@@ -179,6 +182,7 @@ MISTAKES = {
     "file of vectors": ("embed sentences --data words.txt --output new.csv", "new.csv"),
     "dimensions": ("embed sentences --data words.txt --output new.npy --dimensions 17", "17"),
     "prompt": ("embed sentences --data words.txt --output new.npy --prompt query", "query"),
+    "empty text": ("predict classifier ''", "a text is empty"),
     "task of a text": ("predict classifier text --task ner", "--task is for --data"),
     "output of predict": (PREDICT + " --output full", "full"),
     "submission": (PREDICT + " --submission new.zip", "AX.tsv"),
@@ -188,6 +192,7 @@ MISTAKES = {
     "destination": ("convert classifier full", "full"),
     "destination that is fixed": ("convert no-config .", "name a new folder"),
     "remote source": ("convert gs://bucket/model new", "gs://bucket/model"),
+    "exported model": ("convert exported/1 new", "bert-keras serve exported"),
     "file as a source": ("convert train.tsv new", "train.tsv"),
     "name of a part": ("convert classifier new --model-class BertMaskLM", "mean 'BertMaskedLM'"),
     "part of a model": ("convert classifier new --model-class BertMaskedLM", "BertMaskedLM"),

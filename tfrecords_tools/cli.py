@@ -59,7 +59,7 @@ BUILD_OPTIONS: tuple[Option, ...] = (
     ("--segmenter", str, "NAME", "splits text into words for whole-word masking: module:function"),
     ("--objective", tuple(RECORD_OBJECTIVES), "", "pretraining objective (default: nsp)"),
     ("--max-length", int, "N", "positions per record (default: 128)"),
-    ("--max-predictions", int, "N", "most masked positions; with 0, training masks (default: 20)"),
+    ("--max-predictions", int, "N", "most masked tokens; 0 leaves masks to training (default: 20)"),
     ("--mask-rate", float, "RATE", "fraction of masked tokens (default: 0.15)"),
     ("--mask-unit", str, "UNIT", "what is masked: token (default), or word: all its tokens"),
     ("--max-ngram", int, "N", "largest number of units masked in a row (default: 1)"),
@@ -73,6 +73,7 @@ BUILD_OPTIONS: tuple[Option, ...] = (
     ("--compat", ("google",), "", "records of google-research/bert, from a sentence per line"),
     *TEXT_OPTIONS,
 )
+DEBUG: Option = ("--debug", None, "", "print the traceback of an error")
 SHOW_OPTIONS: tuple[Option, ...] = (
     *RECORDS,
     ("--count", int, "N", "number of records to print (default: 3)"),
@@ -114,7 +115,7 @@ def command_parser() -> argparse.ArgumentParser:
         )
         sub.set_defaults(command=command)
         sub.former = FORMER_FLAGS.get(name, {})
-        for flag, kind, metavar, text in (*options, ("--debug", None, "", "print tracebacks")):
+        for flag, kind, metavar, text in (*options, DEBUG):
             details: dict[str, Any] = {"type": kind, "metavar": metavar}
             if kind is None:
                 details = {"action": "store_true"}
@@ -125,7 +126,7 @@ def command_parser() -> argparse.ArgumentParser:
                 details["nargs"] = "+"
             elif flag in REQUIRED.get(name, ()):
                 details["required"] = True
-            sub.add_argument(flag, help=text, **details)
+            sub.add_argument(*["-o"] * (flag == "--output"), flag, help=text, **details)
         if name == "build":
             text = "run as an Apache Beam job; all arguments after it are options of Beam"
             sub.add_argument("--beam", nargs=argparse.REMAINDER, metavar="OPTION", help=text)

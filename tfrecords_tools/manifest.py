@@ -70,6 +70,7 @@ def records_vocabulary(records: Sequence[StrPath], *, file: str | None = None) -
     folder = first if first.is_dir() else first.parent
     vocabulary = vocabulary_in(folder)
     if vocabulary is None:
+        check(any(folder.glob("*.tfrecord")), f"{folder} contains no records (*.tfrecord)")
         raise InputError(
             f"{folder} contains no vocab.txt or tokenizer.json; name the vocabulary of the records "
             "with --vocab"

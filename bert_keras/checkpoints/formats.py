@@ -75,6 +75,10 @@ def open_checkpoint(
 def _why_unknown(path: Path) -> str:
     if path.is_file():
         return f"{path} is a file; give the folder of the checkpoint"
+    if exported := [*path.glob("saved_model.pb"), *path.glob("*/saved_model.pb")]:
+        folder = exported[0].parent.parent
+        remedy = f"give the model that it was exported from, or bert-keras serve {folder}"
+        return f"{path} is an exported model; {remedy}"
     # A run's model is preferred to its training checkpoints.
     folders = [path / "model", *sorted([*path.glob("*"), *path.glob("snapshots/*")])]
     if inner := next((each for each in folders if each.is_dir() and _format_of(each)), None):

@@ -77,7 +77,8 @@ def metadata_for(
         labels = old_labels
     check(
         labels or not cls.is_labelled,
-        f"a new head of {name} needs labels, such as labels=['no', 'yes'] or labels=2",
+        f"the checkpoint has a {source.model}; for a new head of {name} add the labels, such as "
+        "labels=['no', 'yes'] or labels=2",
     )
     if old_labels not in ((), labels, numbered_labels(len(labels))):
         raise InputError(

@@ -68,12 +68,12 @@ def inspect(options: argparse.Namespace) -> None:
     option("name", "NAME", "the name of the model on the server"),
     option("--model-version", "N", "the version (default: the latest version plus 1)", type=int),
     option("--num-texts", "N", "number of input texts of a classifier", type=int, choices=(1, 2)),
-    option("--output", "DIR", "the folder of all exported models", "saved_models"),
+    option("-o --output", "DIR", "the folder of all exported models", "saved_models"),
     option("--serving-config", "DIR", "also write files for compose, Kubernetes, KServe, Vertex"),
     option("--variant", "NAME", f"{', '.join(VARIANTS)}; it needs --data", choices=VARIANTS),
-    option("--data", "DIR", "the examples to score a variant on: a file, or a folder of the task"),
+    option("--data", "FILE", "the examples to score a variant on: a file, or a folder of the task"),
     option("--task", "TASK", "the task of the variant (default: that of its fine-tuning)"),
-    option("--max-score-drop", "POINTS", "points, of 100, by which the score may drop", 0.5),
+    option("--max-score-drop", "POINTS", "the largest drop of the score, of 100 points", 0.5),
     option("--accept-loss", "POINTS", argparse.SUPPRESS, type=float),
     examples="""
   bert-keras export runs/sst2/model sst2
@@ -115,11 +115,11 @@ def export(options: argparse.Namespace) -> None:
 
 
 @command(
-    option("model", "saved_models/NAME", "a folder with one folder a version"),
+    option("model", "saved_models/NAME", "the folder of the exported versions"),
     option("--port", "N", "the TCP port", 8501),
     option("--host", "ADDRESS", "the address to listen on", "127.0.0.1"),
     option("--versions", "N", "the versions (default: the latest)", [], type=int, nargs="+"),
-    option("--max-batch-size", "N", "the most rows of a batch; fewer if they are long", 32),
+    option("--max-batch-size", "N", "the most texts in a batch; fewer if they are long", 32),
     option("--timeout", "SECONDS", "the time limit of a request", 30.0),
     examples="  bert-keras serve saved_models/sst2 --port 8501",
 )

@@ -108,6 +108,7 @@ def command_parser() -> argparse.ArgumentParser:
         heading = "examples" if examples.count("  bert-keras ") > 1 else "example"
         sub = commands.add_parser(
             name,
+            usage="%(prog)s [options]",
             help=run.__doc__,
             description=run.__doc__,
             epilog=f"{heading}:\n{examples.strip(chr(10))}",

@@ -72,7 +72,7 @@ def evaluate(options: argparse.Namespace) -> None:
     option(
         "texts",
         "[TEXT ...]",
-        "a text, or two for a pair, such as a question and its passage; none with --data",
+        "texts to answer; for a model of pairs the two texts of one; none with --data",
         nargs="*",
     ),
     flag("--json", "print the answers to texts as JSON"),
@@ -80,7 +80,7 @@ def evaluate(options: argparse.Namespace) -> None:
     TASK,
     option("--split", "NAME", "the split of the folder or of tfds:NAME", "test"),
     CHANGES,
-    option("--output", "FILE", "the file of predictions of --data to write", type=FILE),
+    option("-o --output", "FILE", "the file of predictions of --data to write", type=FILE),
     option("--submission", "ZIP", "also pack --output's folder for the server of GLUE", type=FILE),
     examples="""
   bert-keras predict runs/sst2/model "a good film"
@@ -119,8 +119,9 @@ def predict(options: argparse.Namespace) -> None:
     if options.submission:
         check_submission(folder, new=file)
     result = model_predictions(options.model, **values(options, *EXAMPLES))
+    replaced = " (replaced)" if os.path.isfile(options.output) else ""
     result.write(options.output)
-    counts = f"{counted(len(result.examples), 'prediction')}: {options.output}"
+    counts = f"{counted(len(result.examples), 'prediction')}: {options.output}{replaced}"
     print(counts, file=messages_beside(options.output))
     if options.submission:
         submission_zip(folder, options.submission)
@@ -130,7 +131,7 @@ def predict(options: argparse.Namespace) -> None:
 @command(
     MODEL,
     required("--data", "FILE", "a UTF-8 file with one text a line", type=checked(check_no_table)),
-    required("--output", "FILE", "a .npy file, or a .parquet file with the texts", type=VECTORS),
+    required("-o --output", "FILE", "a .npy file, or a .parquet file with the texts", type=VECTORS),
     option("--dimensions", "N", "values of each embedding to keep (default: all)", type=int),
     option("--prompt", "NAME", "the prompt before each text (default: that of the model)"),
     examples="  bert-keras embed runs/sts/model --data lines.txt --output vectors.npy",

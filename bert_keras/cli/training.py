@@ -31,7 +31,7 @@ from bert_keras.text.fast_tokenizer import records_vocabulary
 
 HEADING = "hyperparameters (default: those of the recipe)"
 HYPERPARAMETERS = (
-    option("--learning-rate", "RATE", "the largest rate of the schedule, as 3e-5", type=float),
+    option("--learning-rate", "RATE", "the largest rate of the schedule, such as 3e-5", type=float),
     option("--batch-size", "N", "rows of a step, of all devices together", type=int),
     option("--seed", "N", "the seed of all random numbers", type=int),
     option("--set", "FIELD=VALUE", "any other setting by its name", [], dest="changes", nargs="+"),
@@ -62,9 +62,15 @@ def _print_scores(scores: dict, output: str, *, which: str = "") -> None:
 
 
 @command(
-    option("--corpus", "FILE", "a paragraph a line, a blank line between documents", [], nargs="+"),
-    option("--from", "DIR", "fine-tune this model instead of pretraining one", dest="pretrained"),
-    option("--output", "DIR", "the parent folder of all demos", "demo"),
+    option(
+        "--corpus",
+        "FILE",
+        "texts: a line is a paragraph, a blank line ends a document",
+        [],
+        nargs="+",
+    ),
+    option("--from", "CHECKPOINT", "fine-tune this instead of pretraining", dest="pretrained"),
+    option("-o --output", "DIR", "the parent folder of all demos", "demo"),
     option("--steps", "N", "the steps of the pretraining", dest="num_steps", type=int),
     option("--seed", "N", "the seed of all random numbers", 1),
     examples="  bert-keras demo --steps 300",
@@ -84,7 +90,7 @@ def demo(options: argparse.Namespace) -> None:
     required("--records", "DIR", "a folder that bert-tfrecords build wrote"),
     option("--from", "CHECKPOINT", f"start from {FROM}", dest="pretrained"),
     option("--blimp", "DIR", "minimal pairs that the trained model scores"),
-    option("--output", "DIR", "the folder of the run"),
+    option("-o --output", "DIR", "the folder of the run"),
     flag("--dry-run", "take ten steps, print the cost of the run, write nothing"),
     HEADING,
     option(
@@ -133,7 +139,7 @@ def pretrain(options: argparse.Namespace) -> None:
     option("--dev", "FILE", "a file of held-out examples (default: a tenth of --train)"),
     option("--data", "DIR", "a folder of the task's official files, or tfds:NAME, for both"),
     required("--from", "CHECKPOINT", FROM, dest="pretrained"),
-    required("--output", "DIR", "the folder of the run"),
+    required("-o --output", "DIR", "the folder of the run"),
     option(
         "--recipe",
         "NAME",
@@ -162,7 +168,9 @@ def finetune(options: argparse.Namespace) -> None:
     changes = _changes(options, "num_epochs", "max_length", "warmup_ratio")
     check(
         bool(options.data) != bool(options.train) and bool(options.train) >= bool(options.dev),
-        "expected --data DIR, or --train FILE and possibly --dev FILE",
+        "--data and --train were given; give one of them"
+        if options.data and options.train
+        else "expected --data DIR, or --train FILE and possibly --dev FILE",
     )
     data, files = options.data, {n: v for n, v in values(options, "train", "dev").items() if v}
     check(not os.path.isfile(data or ""), f"--data {data} is a file; give it as --train {data}")

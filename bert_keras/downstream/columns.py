@@ -95,7 +95,12 @@ class LabelledTexts(TextColumns):
             found = f"the labels have the shape {np.shape(labels)}"
             is_row = np.ndim(labels) == 1 or not is_one or self.model.compiled
             check(is_row, f"{found}; expected a name or a number for each text, or compile a loss")
-            return _ids(labels, len(self.metadata.labels)) if is_one else np.asarray(labels)
+            if not is_one:
+                return np.asarray(labels)
+            ids = _ids(labels, len(self.metadata.labels))
+            is_whole = self.model.compiled or (ids == np.round(ids)).all()
+            check(is_whole, "a label is no whole number; a model of numbers has labels=1")
+            return ids
         for number, each in enumerate(values):
             location = f"text {number}"
             if isinstance(each, str):

@@ -67,9 +67,9 @@ def table_rows(
                 raise InputError(found + _example(settings, [*values]))
         yield location, values
     if not location:
-        is_of_mac = suffix in SEPARATORS and "\r" in next(iter(text_lines(path)), "")
-        why = ", because its lines end in a carriage return alone" * is_of_mac
-        raise InputError(f"{path} has no rows below the header{why}")
+        header = next(iter(text_lines(path)), "") if suffix in SEPARATORS else ""
+        why = ", because its lines end in a carriage return alone" * ("\r" in header)
+        raise InputError(f"{path} has no rows{' below the header' * bool(header)}{why}")
 
 
 def _example(settings: Mapping[str, Sequence[str]], header: Sequence[str]) -> str:

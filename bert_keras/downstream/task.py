@@ -74,6 +74,7 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         if self.folder and (folder / self.folder).is_dir():
             folder /= self.folder
         remedy = f"give a file as --train {folder} (data={{'train': '{folder}'}})"
+        check(folder.exists(), f"{folder} does not exist; expected a folder of data files")
         check(folder.is_dir(), f"{folder} is not a folder of data files; {remedy}")
         paths = {
             split: str(folder / name)

@@ -86,10 +86,14 @@ def check_names(names: Collection[str]) -> None:
 
 def named_inputs(inputs: Any) -> dict:
     """Returns inputs under our names; without masks, all positions are tokens of segment 0."""
-    names = [*inputs] if isinstance(inputs, Mapping) else [f"a {type(inputs).__name__}"]
-    check_names(names)
+    kind = "an array" if hasattr(inputs, "shape") else f"a {type(inputs).__name__}"
+    expected = "a dict of input_ids, input_mask, segment_ids, as tokenizer(texts) returns"
+    check(isinstance(inputs, Mapping), f"the inputs are {kind}; expected {expected}")
+    check_names(inputs)
     for theirs, ours in _ALIASES.items():
-        check(not {theirs, ours} <= {*names}, f"{ours} and {theirs} are the same; give one of them")
+        check(
+            not {theirs, ours} <= {*inputs}, f"{ours} and {theirs} are the same; give one of them"
+        )
     named = {_ALIASES.get(name, name): array for name, array in inputs.items()}
     if "input_mask" not in named:
         named["input_mask"] = keras.ops.ones_like(named["input_ids"], dtype="int32")

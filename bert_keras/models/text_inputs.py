@@ -121,8 +121,10 @@ class TextInputs(Pretrained):
             batches = _training_batches(rows, size, is_shuffled=options.pop("shuffle", True))
             options |= {"x": batches.for_fit(), "y": None, "batch_size": None, "shuffle": False}
             if weights := options.get("class_weight"):
-                names = enumerate(reader.metadata.labels)
-                by_id = {n: weights.get(name, weights.get(n, 1.0)) for n, name in names}
+                names = reader.metadata.labels
+                for label in weights if names else ():
+                    check_name(label, (*names, *range(len(names))), what="label")
+                by_id = {n: weights.get(name, weights.get(n, 1.0)) for n, name in enumerate(names)}
                 options["class_weight"] = by_id or weights
         else:
             options["x"], options["y"] = self._encoded(x, y)
@@ -271,6 +273,8 @@ class TextInputs(Pretrained):
             if isinstance(first, dict):
                 check_names(first)
             check(not isinstance(x, list) or x, _EMPTY)
+            expected = "expected a column, such as table['text'], or a tuple of two"
+            check(not hasattr(x, "columns"), f"the texts are a {type(x).__name__}; {expected}")
             check(not isinstance(x, list), f"text 0 is {first!r:.40}; expected a string")
             return x, y
         reader = self._reader()

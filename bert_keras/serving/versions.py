@@ -30,8 +30,8 @@ def chosen_versions(
     check(not missing, f"{folder} does not contain version {', '.join(map(str, missing))}")
     if not chosen:
         raise InputError(
-            f"{folder} contains no version folder (1, 2, ...); give saved_models/NAME, which "
-            f"bert-keras export writes{f', {folder.parent}' if is_version(folder.name) else ''}"
+            f"{folder} contains no version folder (1, 2, ...); give "
+            f"{folder.parent if is_version(folder.name) else 'saved_models/NAME of an export'}"
         )
     return chosen
 

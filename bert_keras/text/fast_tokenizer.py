@@ -58,6 +58,7 @@ def records_vocabulary(records: StrPath) -> Vocabulary:
     folder = Path(records)
     check(folder.is_dir(), f"{records} is not a folder; expected one of bert-tfrecords build")
     if (vocabulary := vocabulary_in(folder)) is None:
+        check(any(folder.glob("*.tfrecord")), f"{records} contains no records (*.tfrecord)")
         found = f"{records} contains no vocab.txt and no tokenizer.json"
         raise InputError(f"{found}; copy the vocabulary of the records there")
     return vocabulary

@@ -49,9 +49,10 @@ class Vocabulary:
     ```
     """
 
-    tokens: tuple[str, ...]  # the tokens; the index of a token is its id
+    tokens: tuple[str, ...] = field(repr=False)  # the index of a token is its id
     specials: Specials = BERT_SPECIALS  # the special tokens
-    rules: str = ""  # the text of the tokenizer.json that splits texts; "" for WordPiece
+    # The text of the tokenizer.json that splits texts; "" for WordPiece.
+    rules: str = field(default="", repr=False)
     shortens_first: bool = field(default=False, compare=False)  # see `packing.truncated_lengths`
 
     def __post_init__(self):

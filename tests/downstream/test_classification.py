@@ -61,6 +61,12 @@ def test_labels_are_those_of_the_training_rows(rows, tmp_path):
         labelled.check_labels(unknown)
 
 
+def test_a_label_for_each_row_is_no_label(tmp_path):
+    table = write(tmp_path / "a.csv", "text,label", *(f"good film,{n}" for n in range(20)))
+    with pytest.raises(InputError, match=r"a.csv has 20 labels in 20 rows of the column 'label'"):
+        task().with_labels_of(task().read(table))
+
+
 @pytest.mark.parametrize(
     ("name", "label", "expected"),
     [("classification", "pos ", "pos"), ("multi-label", "b, a", ("b", "a")),

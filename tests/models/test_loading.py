@@ -107,7 +107,7 @@ def test_a_missing_head_is_new(pretrained, tmp_path, capsys):
     for labels, new, message in (
         (("no", "yes"), "pooler", "new is 'pooler'; expected a sequence"),
         (("no", "yes"), ("head",), "new contains head; known: classification, encoder, pooler"),
-        ((), ("classification",), "a new head of BertClassifier needs labels"),
+        ((), ("classification",), "for a new head of BertClassifier add the labels"),
     ):
         with pytest.raises(InputError, match=message):
             BertClassifier.from_pretrained(pretrained, labels=labels, new=new)

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import re
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -162,6 +163,7 @@ def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
         ([], "an empty list"),
         (["a film", None], "text 1 is None; expected a string"),
         (np.array([["a", "film"]]), "text 0 is ['a', 'film']"),
+        (SimpleNamespace(columns=["text"]), "expected a column, such as table['text']"),
         ((TEXTS, OTHERS[1:]), "[4, 3] texts"),
         ((TEXTS, TEXTS, TEXTS), "3 columns of texts"),
         (tf.data.Dataset.from_tensor_slices(TEXTS), "dataset.batch(32)"),
@@ -186,6 +188,13 @@ def test_wrong_texts_are_refused(model, texts, message):
 def test_wrong_labels_are_refused(model, labels, message):
     with pytest.raises(InputError, match=re.escape(message)):
         model.fit(TEXTS, labels)
+
+
+def test_numbers_and_weights_without_a_label_are_refused():
+    with pytest.raises(InputError, match="labels=1"):
+        uncompiled().fit(TEXTS, [0.5, 1.0, 0.0, 1.0])
+    with pytest.raises(InputError, match="no label is called 'pour'; did you mean 'poor'"):
+        uncompiled().fit(TEXTS, names_of(LABELS), class_weight={"pour": 2.0})
 
 
 def names_of(labels):

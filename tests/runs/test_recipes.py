@@ -80,7 +80,7 @@ def test_recipes_of_tasks():
 
 @pytest.mark.parametrize("changes", [{"num_epochs": True}, {"num_epochs": 1.5}, {"seed": None}])
 def test_values_of_another_type_are_refused(changes):
-    with pytest.raises(InputError, match="expected int"):
+    with pytest.raises(InputError, match="expected a whole number"):
         named_recipe(task_recipes("mrpc"), "paper", changes=changes)
 
 
