@@ -50,7 +50,7 @@ def check(is_valid: object, message: str) -> None:
         raise InputError(message)
 
 
-def check_name(name: str, known: Iterable[str], *, what: str) -> None:
+def check_name(name: object, known: Iterable[object], *, what: str) -> None:
     """Raises InputError, with the nearest or all known names, if `name` is not one of them."""
     if name not in (known := tuple(known)):
         names = [*map(str, known)]
