@@ -14,12 +14,7 @@ from matplotlib import pyplot as plt
 TEXT = "#727ea0"  # legible on white and on dark pages, as the three colours
 COLOURS = ("#5c6bc0", "#ef6c00", "#26a69a")
 MARKERS = ("o", "s", "D")
-LOOKS = {  # a colour for the size, a marker for the model
-    "paper, no NSP": (COLOURS[0], "o"),
-    "small model, no NSP": (COLOURS[1], "o"),
-    "paper, left to right, no NSP": (COLOURS[0], "s"),
-    "small model, left to right, no NSP": (COLOURS[1], "s"),
-}
+MODELS = {"BiLSTM": 2, "left to right": 1, "random": 2, "BERT": 0, "pretrained": 0, "no NSP": 0}
 SPREAD = np.array((-0.45, 0.45))  # of the height of a lane
 AVX512, AMX, AVX2 = "AVX-512", "AMX", "AVX2"
 REPRODUCED = Path(__file__).parents[1] / "docs" / "benchmarks" / "archive" / "ablations"
@@ -28,6 +23,11 @@ STYLE = {
     "axes.labelcolor": TEXT,
     "axes.spines.right": False,
     "axes.spines.top": False,
+    "axes.labelweight": "bold",
+    "figure.constrained_layout.use": True,
+    "figure.constrained_layout.w_pad": 0.08,
+    "figure.labelsize": 12,
+    "figure.labelweight": "bold",
     "font.size": 12,
     "font.weight": "bold",
     "svg.fonttype": "path",
@@ -77,36 +77,26 @@ GPU_SCORES = {
 STEPS = (3, 5, 10, 20, 40, 60, 80, 100)  # percent
 COUNTS = (100, 300, 1_000, 3_000)
 LABELS = {
-    "random, POS": (70.1, 77.7, 85.6, 91.3),
-    "random, NER": (2.1, 3.7, 6.4, 12.6),
-    "pretrained, POS": (86.0, 90.0, 92.6, 94.4),
-    "pretrained, NER": (3.8, 7.6, 19.0, 22.5),
+    "POS, pretrained": (0.860, 0.900, 0.926, 0.944),
+    "POS, random weights": (0.701, 0.777, 0.856, 0.913),
+    "NER, pretrained": (0.038, 0.076, 0.190, 0.225),
+    "NER, random weights": (0.021, 0.037, 0.064, 0.126),
 }
 MNLI = {
-    "paper, BERT": (78.6, 79.6, 80.5, 82.2, 83.2, 84.0, 84.3, 84.4),
-    "paper, left to right": (79.4, 79.8, 80.3, 81.0, 81.7, 81.9, 82.1, 82.2),
-    "small, BERT": (48.2, 51.7, 52.4, 60.2, 59.4, 59.9, 60.1, 61.9),
-    "small, left to right": (51.3,),
+    "paper, BERT": (0.786, 0.796, 0.805, 0.822, 0.832, 0.840, 0.843, 0.844),
+    "paper, left to right": (0.794, 0.798, 0.803, 0.810, 0.817, 0.819, 0.821, 0.822),
+    "small model, BERT": (0.482, 0.517, 0.524, 0.602, 0.594, 0.599, 0.601, 0.619),
+    "small model, left to right": (0.513,),
 }
 RECORDS = {
     "bert_keras": {"2 workers": 109_282, "1 worker": 69_898},
     "google-research/bert": {"1 process": 2_925},
 }
 SERVER = {
-    "bert-keras serve": {
-        "1 client": 43.7,
-        "4 clients": 58.2,
-        "16 clients": 76.1,
-        "64 clients": 79.9,
-    },
-    "one padded text at a time": {
-        "1 client": 15.4,
-        "4 clients": 14.8,
-        "16 clients": 14.3,
-        "64 clients": 14.6,
-    },
+    "bert-keras serve": {"1": 43.7, "4": 58.2, "16": 76.1, "64": 79.9},
+    "one padded text at a time": {"1": 15.4, "4": 14.8, "16": 14.3, "64": 14.6},
+    "one process, all texts at once": {"4": 80.5, "16": 90.8, "64": 84.9},
 }
-ONE_PROCESS = {"one process, all texts at once": (80.5, 90.8)}
 GPU = {
     "bert_keras": {
         "large,\n128 tokens": 44.8,
@@ -128,7 +118,20 @@ def above_bert(table: str, column: str, arm: str, source: str = "seeds"):
     return np.subtract(scores[arm], np.mean(scores["BERT"])).tolist()
 
 
-def dots(rows: dict, *, label: str, line: float | None = None):
+def look(name: str, index: int) -> dict:
+    """One colour and marker for a kind of model; hollow for random weights and the paper."""
+    index = next((place for word, place in MODELS.items() if word in name), index % 3)
+    is_hollow = "paper" in name or "random" in name
+    return {
+        "color": COLOURS[index],
+        "marker": MARKERS[index],
+        "markersize": 8,
+        "markeredgewidth": 2 * is_hollow,
+        "fillstyle": "none" if is_hollow else "full",
+    }
+
+
+def dots(rows: dict, *, xlabel: str, ylabel: str, line: float | None = None):
     """One row of markers for each key, one colour and marker for each series."""
     series = list(dict.fromkeys(name for values in rows.values() for name in values))
     has_seeds = any(
@@ -139,32 +142,31 @@ def dots(rows: dict, *, label: str, line: float | None = None):
     figure, axes = plt.subplots(figsize=(5.2, 1.6 + height * len(rows)))
     lane = 0.85 / len(series) if has_seeds else 0.2
     for index, name in enumerate(series):
-        colour, marker = LOOKS.get(name, (COLOURS[index % 3], MARKERS[index % 3]))
-        look = {"color": colour, "marker": marker, "markersize": 8}
+        marks = look(name, index)
         shift = lane * (index - (len(series) - 1) / 2)
         for place, values in enumerate(rows.values()):
             if name not in values:
                 continue
             value = values[name]
             if isinstance(value, list):  # the mean as a bar, the seeds below each other
-                axes.plot([np.mean(value)] * 2, place + shift + lane * SPREAD, color=colour, lw=4)
+                bar = place + shift + lane * SPREAD
+                axes.plot([np.mean(value)] * 2, bar, color=marks["color"], linewidth=4)
                 heights = place + shift + lane * np.linspace(*0.6 * SPREAD, len(value))
-                seeds = {"markersize": 7, "markeredgecolor": "white", "linestyle": "none"}
-                axes.plot(value, heights, **look | seeds)
+                axes.plot(value, heights, linestyle="none", alpha=0.7, **marks)
                 continue
             ends = value if isinstance(value, tuple) else (value,)
-            axes.plot(ends, [place + shift] * len(ends), linewidth=3, **look)
-        axes.plot([], [], linestyle="none", label=name, **look)
+            axes.plot(ends, [place + shift] * len(ends), linewidth=3, **marks)
+        axes.plot([], [], linestyle="none", label=name, **marks)
     for place in range(1, len(rows)):
         axes.axhline(place - 0.5, color=TEXT, linewidth=0.4)
     if line is not None:
         axes.axvline(line, color=TEXT, linestyle="--", linewidth=1.5)
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(-0.5, len(rows) - 0.5)
-    return finished(figure, axes, label=label)
+    return finished(figure, axes, xlabel=xlabel, ylabel=ylabel)
 
 
-def bars(rows: dict, *, label: str, ranges: dict | None = None):
+def bars(rows: dict, *, xlabel: str, ylabel: str):
     """Horizontal bars with their values, one colour for each key of `rows`."""
     groups = list(dict.fromkeys(name for values in rows.values() for name in values))
     series = {group: [name for name in rows if group in rows[name]] for group in groups}
@@ -178,43 +180,44 @@ def bars(rows: dict, *, label: str, ranges: dict | None = None):
         ]
         drawn = axes.barh(places, list(values.values()), width, color=colour, label=name)
         axes.bar_label(drawn, fmt="{:,.6g}", padding=4)
-    middle, look = (len(groups) - 1) / 2, {"color": COLOURS[2], "alpha": 0.3, "zorder": 0}
-    for name, (start, end) in (ranges or {}).items():
-        axes.barh(middle, end - start, len(groups), left=start, **look, label=name)
     axes.set_yticks(range(len(groups)), groups)
     axes.margins(x=0.16)
     axes.xaxis.set_major_formatter("{x:,.6g}")
-    return finished(figure, axes, label=label)
+    return finished(figure, axes, xlabel=xlabel, ylabel=ylabel)
 
 
-def lines(rows: dict, places: tuple, *, label: str):
-    """One line for each key, whose values end at the last place of a logarithmic axis."""
-    figure, axes = plt.subplots(figsize=(5.2, 3.8))
+def lines(rows: dict, places: tuple, *, xlabel: str, ylabel: str):
+    """Two pairs of lines; the name of the upper one is above its end, of the lower one below."""
+    figure, axes = plt.subplots(figsize=(5.2, 4))
     for index, (name, values) in enumerate(rows.items()):
-        axes.plot(
-            places[-len(values) :],
-            values,
-            color=COLOURS[index % 2],
-            linestyle="--" if name.startswith(("paper", "random")) else "-",
-            marker=MARKERS[index % 2],
-            markersize=8,
-            linewidth=3,
-            label=name,
+        marks = look(name, index)
+        style = "--" if marks["fillstyle"] == "none" else "-"
+        axes.plot(places[-len(values) :], values, linestyle=style, linewidth=3, **marks)
+        end = min(values[-2:]) if index % 2 else values[-1]
+        axes.annotate(
+            name,
+            (places[-1], end),
+            xytext=(6, -10 if index % 2 else 10),
+            textcoords="offset points",
+            horizontalalignment="right",
+            verticalalignment="top" if index % 2 else "bottom",
+            color=marks["color"],
         )
-    axes.set_xscale("log")
-    axes.set_xticks(places, ["" if place == 80 else place for place in places])
-    axes.minorticks_off()
-    figure.supxlabel(label, fontsize=11, fontweight="bold")
-    figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    axes.set_xscale("function", functions=(np.sqrt, np.square))
+    axes.set_xticks(places, [f"{place:,}" for place in places])
+    axes.margins(y=0.12)
+    figure.supxlabel(xlabel)
+    axes.set_ylabel(ylabel)
     return figure
 
 
-def finished(figure, axes, *, label: str):
+def finished(figure, axes, *, xlabel: str, ylabel: str):
     axes.invert_yaxis()
-    figure.supxlabel(label, fontsize=11, fontweight="bold")
+    figure.supxlabel(xlabel)
+    axes.set_ylabel(ylabel)
     axes.tick_params(axis="y", length=0)
     is_wide = abs(np.subtract(*axes.get_xlim())) > 5
-    axes.locator_params(axis="x", nbins=8 if label.startswith("points") else 5, integer=is_wide)
+    axes.locator_params(axis="x", nbins=8 if "points" in xlabel else 5, integer=is_wide)
     names = axes.get_legend_handles_labels()[1]
     columns = len(names) if len("".join(names)) < 36 else 1
     if len(names) > 1:
@@ -227,7 +230,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     ratio = "time of bert_keras / time of the other library\nleft of 1: bert_keras is faster"
-    points = "points above the mean of BERT (left of 0: below it)\nbars: means of the seeds"
+    points = {
+        "xlabel": "percentage points above the mean of BERT\n"
+        "left of 0: below BERT; bars: means of the seeds",
+        "ylabel": "task",
+        "line": 0,
+    }
     ablations = {
         column: {
             f"{size}, {name}": above_bert("table5", column, arm, source)
@@ -246,22 +254,39 @@ def main() -> None:
         for column in ("NER", "parts of speech")
     }
     mpl.use("svg")
-    with mpl.rc_context({**STYLE, "figure.constrained_layout.use": True}):
+    with mpl.rc_context(STYLE):
         charts = {
-            "forward": dots(FORWARD, label=ratio, line=1),
-            "training": dots(TRAINING, label=ratio, line=1),
-            "records": bars(RECORDS, label="records per second"),
-            "server": bars(SERVER, label="texts per second", ranges=ONE_PROCESS),
+            "forward": dots(FORWARD, xlabel=ratio, ylabel="other library", line=1),
+            "training": dots(TRAINING, xlabel=ratio, ylabel="work, other library", line=1),
+            "records": bars(RECORDS, xlabel="records per second", ylabel="processes"),
+            "server": bars(SERVER, xlabel="texts per second", ylabel="clients"),
             "int8": dots(
-                INT8, label="time / time of float32\nleft of 1: faster than float32", line=1
+                INT8,
+                xlabel="time / time of float32\nleft of 1: faster than float32",
+                ylabel="texts x tokens",
+                line=1,
             ),
-            "sentences": dots(SENTENCES, label=ratio, line=1),
-            "ablations": dots(ablations, label=points, line=0),
-            "words": dots(words, label=points, line=0),
-            "gpu-scores": dots(GPU_SCORES, label="score on the dev set"),
-            "labels": lines(LABELS, COUNTS, label="score, by number of labelled sentences"),
-            "steps": lines(MNLI, STEPS, label="accuracy on MNLI, by percent of the steps"),
-            "gpu": bars(GPU, label="percent of the peak of the H100, 989 TFLOP/s"),
+            "sentences": dots(SENTENCES, xlabel=ratio, ylabel="work", line=1),
+            "ablations": dots(ablations, **points),
+            "words": dots(words, **points),
+            "gpu-scores": dots(GPU_SCORES, xlabel="accuracy (NER: F1)", ylabel="task"),
+            "labels": lines(
+                LABELS,
+                COUNTS,
+                xlabel="labelled sentences (square-root scale)",
+                ylabel="accuracy (POS), F1 (NER)",
+            ),
+            "steps": lines(
+                MNLI,
+                STEPS,
+                xlabel="percent of the pretraining steps\n(square-root scale)",
+                ylabel="accuracy on MNLI",
+            ),
+            "gpu": bars(
+                GPU,
+                xlabel="percent of the peak of the H100, 989 TFLOP/s",
+                ylabel="size, sequence length",
+            ),
         }
         for name, figure in charts.items():
             figure.savefig(folder / f"{name}.svg", transparent=True, metadata={"Date": None})
