@@ -11,12 +11,13 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot as plt
 
-TEXT = "#727ea0"  # legible on white and on dark pages, as the three colours
-COLOURS = ("#5c6bc0", "#ef6c00", "#26a69a")
-MARKERS = ("o", "s", "D")
-MODELS = {"BiLSTM": 2, "left to right": 1, "random": 2, "BERT": 0, "pretrained": 0, "no NSP": 0}
+TEXT = "#727ea0"  # legible on white and on dark pages, as the colours
+COLOURS = ("#5c6bc0", "#ef6c00", "#26a69a", "#9c5fd0", "#d6457f", "#a1790a")
+MARKERS = ("o", "s", "D") * 2
 SPREAD = np.array((-0.45, 0.45))  # of the height of a lane
 AVX512, AMX, AVX2 = "AVX-512", "AMX", "AVX2"
+LOOKS = {"BiLSTM": 2, "left to right": 1, "random": 2, "BERT": 0, "pretrained": 0, "no NSP": 0}
+LOOKS |= {AVX512: 3, AMX: 4, AVX2: 5}
 REPRODUCED = Path(__file__).parents[1] / "docs" / "benchmarks" / "archive" / "ablations"
 STYLE = {
     "axes.edgecolor": TEXT,
@@ -119,8 +120,8 @@ def above_bert(table: str, column: str, arm: str, source: str = "seeds"):
 
 
 def look(name: str, index: int) -> dict:
-    """One colour and marker for a kind of model; hollow for random weights and the paper."""
-    index = next((place for word, place in MODELS.items() if word in name), index % 3)
+    """A colour and marker for a kind of model or processor; hollow: random weights, the paper."""
+    index = next((place for word, place in LOOKS.items() if word in name), index)
     is_hollow = "paper" in name or "random" in name
     return {
         "color": COLOURS[index],
