@@ -64,9 +64,9 @@ def run(
     return names
 
 
-FIRST_PAGES = ["quickstart.md", "index.md", "model-zoo.md", "choose-your-task.md", "ko/index.md"]
+FIRST_PAGES = ["quickstart.md", "index.md", "choose-your-task.md", "ko/index.md"]
 RESULTS = {  # page -> whether its names and the files that it writes are as expected
-    **dict.fromkeys(FIRST_PAGES[:3], lambda names: names["model"].metadata.labels[0] == "bad"),
+    **dict.fromkeys(FIRST_PAGES[:2], lambda names: names["model"].metadata.labels[0] == "bad"),
     "cheat-sheet.md": lambda names: (
         (names["logits"].shape, names["vectors"].shape) == ((1, 2), (2, 16))
     ),
@@ -87,9 +87,7 @@ RESULTS = {  # page -> whether its names and the files that it writes are as exp
     ),
     "how-to/train-in-python.md": lambda names: names["stars"].labels == ("LABEL_0",),
     "how-to/keras-models.md": lambda names: names["logits"].shape == (2, 2),
-    "how-to/fine-tune.md": lambda names: (
-        names["result"].scores and load_model("films").metadata.labels == ("negative", "positive")
-    ),
+    "how-to/fine-tune.md": lambda names: names["result"].scores,
 }
 
 
