@@ -6,6 +6,7 @@ import time
 import httpx
 import pytest
 import tensorflow as tf
+from tensorflow.python.ops import gen_data_flow_ops
 
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.serving.limits import Limits
@@ -85,11 +86,15 @@ def texty(folder):
 
 
 def odd(folder):
-    """Slow and failing signatures, and outputs whose first dimension is not the batch."""
+    """Slow, stuck and failing signatures, and outputs whose first dimension is not the batch."""
 
     def slow(n):
         largest = tf.reduce_max(n)
         return {"y": 0 * n + tf.while_loop(lambda i: i < largest, lambda i: [i + 1], [0])[0]}
+
+    def stuck(x):  # waits for a number without computing
+        never = gen_data_flow_ops.fifo_queue_v2([tf.float32])
+        return {"y": x + gen_data_flow_ops.queue_dequeue_v2(never, [tf.float32])[0]}
 
     def strict(x):
         with tf.control_dependencies([tf.debugging.assert_non_negative(x, "negative")]):
@@ -100,6 +105,7 @@ def odd(folder):
 
     signatures = {
         "slow": (slow, spec("n", tf.int32, None)),
+        "stuck": (stuck, spec("x", tf.float32, None)),
         "strict": (strict, spec("x", tf.float32, None)),
         "centred": (lambda x: {"y": x - tf.reduce_mean(x)}, spec("x", tf.float32, None)),
         "words": (words, spec("text", tf.string, None)),

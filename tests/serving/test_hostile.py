@@ -83,8 +83,8 @@ def second(models):
         yield url
 
 
-def slow_body(n):
-    return json.dumps({"signature_name": "slow", "instances": [n]}).encode()
+def slow_body(n, *, name="slow"):
+    return json.dumps({"signature_name": name, "instances": [n]}).encode()
 
 
 def test_a_client_that_closes_its_sending_side_gets_its_response(second):
@@ -96,8 +96,9 @@ def test_a_client_that_closes_its_sending_side_gets_its_response(second):
 
 
 def test_slow_requests_end_and_delay_others_only_until_then(second, send):
-    endless, start = slow_body(2**31 - 1), time.monotonic()
-    assert send(second, "POST", ODD, endless).status_code == 504
+    start = time.monotonic()
+    assert send(second, "POST", ODD, slow_body(2**31 - 1)).status_code == 504
+    endless = slow_body(1, name="stuck")
     for _ in range(10):  # clients that disconnect
         begun(second, endless, path=ODD, size=len(endless)).close()
     wait_for(lambda: send(second, "POST", ODD, slow_body(3)).status_code == 200)

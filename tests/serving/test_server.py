@@ -114,7 +114,7 @@ def test_requests_that_still_run_at_the_end_are_answered(models, send, monkeypat
     monkeypatch.setattr("bert_keras.serving.server._GRACE_SECONDS", 0.1)
     monkeypatch.setattr("bert_keras.serving.batching._CLOSE_SECONDS", 0)
     request = ("POST", "/v1/models/odd:predict")
-    body = '{"signature_name": "slow", "instances": [2147483647]}'
+    body = '{"signature_name": "stuck", "instances": [1]}'
     with ThreadPoolExecutor(4) as pool:
         with running_server(models / "odd", limits=Limits(seconds=5)) as url:
             running = [pool.submit(send, url, *request, body) for _ in range(4)]
