@@ -112,7 +112,7 @@ def test_single_batches_and_calls_take_texts(model):
     np.testing.assert_array_equal(model.predict_on_batch(TEXTS), other(arrays))
     np.testing.assert_array_equal(model(TEXTS), other(arrays))
     weights, validation = np.array([1, 2, 1, 1]), [TEXTS, LABELS]
-    options = {"shuffle": False, "verbose": 0, "epochs": 2}
+    options = {"shuffle": False, "verbose": 0}
     ours = model.fit(
         TEXTS, LABELS, sample_weight=[1, 2, 1, 1], validation_data=validation, **options
     )
@@ -201,25 +201,26 @@ def names_of(labels):
     return [NAMES[each] for each in labels]
 
 
-def fitted(labels, x=(TEXTS * 8), model=None, **options):
+def fitted(labels, x=(TEXTS * 4), model=None, **options):
     model = model or uncompiled()
     options = {"batch_size": 4, "epochs": 2, "verbose": 0, **options}
     return model, model.fit(x, labels, **options).history
 
 
 def test_fit_needs_no_compile_and_takes_names_of_labels(capsys, eagerly):
-    model, history = fitted(names_of(LABELS * 8), validation_split=0.25)
+    options = {"batch_size": 2, "validation_split": 0.25}
+    model, history = fitted(names_of(LABELS * 4), **options)
     output = capsys.readouterr()
     assert "learning rate 0.0001 after 1 of 12 steps" in output.out
-    assert output.err.count("8 of 32 texts have more than 9 tokens") == 1
+    assert output.err.count("4 of 16 texts have more than 9 tokens") == 1
     assert {*history} == {"loss", "accuracy", "val_loss", "val_accuracy"}
     assert model.optimizer.iterations == 12 and model.optimizer.learning_rate == 0
-    _, of_ids = fitted(np.array(LABELS * 8), validation_split=0.25)
-    assert of_ids == history
-    fitted(Series(names_of(LABELS * 8)), model=model, epochs=1, class_weight={"poor": 2.0})
-    assert model.optimizer.iterations == 8  # of a new schedule
-    model.fit(data_set(TEXTS, LABELS), epochs=3, verbose=0)
-    assert model.optimizer.iterations == 6
+    options = {"batch_size": 16}
+    assert fitted(names_of(LABELS * 4), **options)[1] == fitted(np.array(LABELS * 4), **options)[1]
+    fitted(Series(names_of(LABELS * 4)), model=model, class_weight={"poor": 2.0}, **options)
+    assert model.optimizer.iterations == 2  # of a new schedule
+    model.fit(data_set(TEXTS, LABELS), epochs=2, verbose=0)
+    assert model.optimizer.iterations == 4
     model.fit(TEXTS, LABELS, learning_rate=1e-5, verbose=0)
     assert "learning rate 1e-05 after" in capsys.readouterr().out
     for wrong in ({"learning_rate": -1}, {"learning_rate": "a"}, {"validation_split": 2}):
@@ -238,30 +239,31 @@ def test_the_validation_split_has_its_share_of_each_label(monkeypatch, eagerly):
     monkeypatch.setattr(
         TextInputs, "_rows", lambda self, *data: seen.append(data[2]) or rows(self, *data)
     )
-    for labels in ([1, 0] * 16, [0] * 16 + [1] * 16):
-        fitted(labels, epochs=1, validation_split=0.125)
+    for labels in ([1, 0] * 8, [0] * 8 + [1] * 8):
+        fitted(labels, epochs=1, validation_split=0.25, batch_size=16)
         training, held_out = sorted(map(sorted, seen), key=len)[::-1]
-        assert (training, held_out) == ([0] * 14 + [1] * 14, [0, 0, 1, 1])
+        assert (training, held_out) == ([0] * 6 + [1] * 6, [0, 0, 1, 1])
         seen.clear()
 
 
-def test_a_compiled_model_is_used_as_it_is():
+def test_a_compiled_model_is_used_as_it_is(eagerly):
     model = uncompiled()
     with pytest.warns(UserWarning, match="sparse_categorical_crossentropy expects probabilities"):
         model.compile("sgd", "sparse_categorical_crossentropy")
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    fitted(LABELS * 8, model=model)
+    model.fit(TEXTS, LABELS, verbose=0)
     assert model.optimizer.name.lower().startswith("sgd")
 
 
 def test_lists_of_names_and_numbers_are_learned(eagerly):
-    many = [["fine"], [], ["poor", "fine"], ["poor"]] * 8
-    model, history = fitted(many, epochs=1)
+    many = [["fine"], [], ["poor", "fine"], ["poor"]] * 4
+    model, history = fitted(many, epochs=1, batch_size=16)
     assert "binary_accuracy" in history
     (answer,) = model.predict(["good"], verbose=0)
     likely = [name for name, p in zip(NAMES, answer["probabilities"], strict=True) if p >= 0.5]
     assert answer["label"] == ",".join(likely)
-    model, history = fitted([0.5, 2.0, 1.0, 3.5] * 8, model=uncompiled(("stars",)), epochs=1)
+    model = uncompiled(("stars",))
+    history = model.fit(TEXTS, [0.5, 2.0, 1.0, 3.5], verbose=0).history
     assert "mae" in history
     logits = model(["good", "bad film"])
     answers = model.predict(["good", "bad film"], verbose=0)
