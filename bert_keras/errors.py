@@ -118,7 +118,7 @@ def check_range(settings: Any, expected: str, *names: str) -> None:
 def check_choice(settings: Any, name: str, known: Iterable[str]) -> None:
     """Raises InputError if the field `name` does not have one of the `known` values."""
     if (value := getattr(settings, name)) not in (known := tuple(known)):
-        raise InputError(f"{name} is {value!r}; expected one of {', '.join(known)}")
+        raise InputError(f"{name} is {value!r}; expected one of {', '.join(filter(None, known))}")
 
 
 def check_unused(settings: Any, *names: str, reason: str) -> None:

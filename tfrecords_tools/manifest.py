@@ -70,7 +70,8 @@ def records_vocabulary(records: Sequence[StrPath], *, file: str | None = None) -
     folder = first if first.is_dir() else first.parent
     vocabulary = vocabulary_in(folder)
     if vocabulary is None:
-        check(any(folder.glob("*.tfrecord")), f"{folder} contains no records (*.tfrecord)")
+        found = f"{pattern} is no record file and no folder of records (*.tfrecord)"
+        check(any(folder.glob("*.tfrecord")), found)
         raise InputError(
             f"{folder} contains no vocab.txt or tokenizer.json; name the vocabulary of the records "
             "with --vocab"

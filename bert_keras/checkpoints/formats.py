@@ -114,7 +114,7 @@ def write_checkpoint(
     The folder must not exist yet or be empty. `readme` is the text of a README.md; "" writes none.
     """
     check(format != "keras-hub", "KerasHub reads the format huggingface; write that one")
-    check_name(format, FORMATS, what="format")
+    check_name(format, FORMATS.keys() - {"keras-hub"}, what="format")
     check(
         not is_remote(folder), f"{folder} is not on this machine; write a local folder and copy it"
     )

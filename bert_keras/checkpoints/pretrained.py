@@ -78,7 +78,7 @@ def metadata_for(
     check(
         labels or not cls.is_labelled,
         f"the checkpoint has a {source.model}; for a new head of {name} add the labels, such as "
-        "labels=['no', 'yes'] or labels=2",
+        f"labels={['O', 'B-PER', 'I-PER'] if 'Token' in name else ['no', 'yes']}",
     )
     if old_labels not in ((), labels, numbered_labels(len(labels))):
         raise InputError(
@@ -139,6 +139,8 @@ def build_model(
     if errors:
         raise errors[0]
     model.metadata, model.tokenizer, model.load_report = metadata, checkpoint.tokenizer, report
+    encoder: Any = getattr(model, "encoder", model)
+    encoder.tokenizer = model.tokenizer
     return model
 
 

@@ -40,11 +40,17 @@ def print_table(scores: dict) -> None:
         print(f"{printable(name):<{width}}{number}")
 
 
+def _choose_split(options: argparse.Namespace, default: str) -> None:
+    is_file = os.path.isfile(options.data or "")
+    check(not (is_file and options.split), f"--data {options.data} is a file; omit --split")
+    options.split = options.split or default
+
+
 @command(
     MODEL,
     DATA,
     TASK,
-    option("--split", "NAME", "the split of the folder or of tfds:NAME", "dev"),
+    option("--split", "NAME", "the split of the folder or of tfds:NAME (default: dev)"),
     CHANGES,
     flag("--json", "print the scores as JSON"),
     option("--report", "PAGE", "write an HTML page with scores and errors", type=PAGE),
@@ -55,6 +61,7 @@ def print_table(scores: dict) -> None:
 )
 def evaluate(options: argparse.Namespace) -> None:
     """Score a model on labelled examples with the task's metrics."""
+    _choose_split(options, "dev")
     from bert_keras.runs.evaluate import evaluate
 
     scores = evaluate(options.model, report=options.report, **values(options, *EXAMPLES))
@@ -78,7 +85,7 @@ def evaluate(options: argparse.Namespace) -> None:
     flag("--json", "print the answers to texts as JSON"),
     option("--data", "FILE", "a file of the task, or a folder or tfds:NAME with a --split"),
     TASK,
-    option("--split", "NAME", "the split of the folder or of tfds:NAME", "test"),
+    option("--split", "NAME", "the split of the folder or of tfds:NAME (default: test)"),
     CHANGES,
     option("-o --output", "FILE", "the file of predictions of --data to write", type=FILE),
     option("--submission", "ZIP", "also pack --output's folder for the server of GLUE", type=FILE),
@@ -93,8 +100,15 @@ def evaluate(options: argparse.Namespace) -> None:
 def predict(options: argparse.Namespace) -> None:
     """Print the answers of a model to texts, or write its predictions for a file."""
     is_file = bool(options.data or options.output)
+    check(not (is_file and options.texts), "texts and --data or --output are given; give one")
     expected = 'expected texts, such as predict MODEL "a text", or --data FILE with --output FILE'
-    check(is_file != bool(options.texts) and bool(options.data) == bool(options.output), expected)
+    missing = "--output" if options.data else "--data"
+    expected = f"{missing} is missing; {expected}" if is_file else expected
+    check(options.texts or (options.data and options.output), expected)
+    is_same = is_file and os.path.exists(options.output)
+    is_same = is_same and os.path.samefile(options.data, options.output)
+    check(not is_same, f"--output {options.output} is the file of --data; name another one")
+    _choose_split(options, "test")
     unused = [f"--{name}" for name in ("task", "submission") if getattr(options, name)]
     unused += ["--set"] * bool(options.changes)
     check(

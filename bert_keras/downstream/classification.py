@@ -46,6 +46,8 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     def __post_init__(self):
         num_texts = len(self.text_columns)
         check(num_texts in (1, 2), f"text_columns has {num_texts} names; expected 1 or 2")
+        found = f"{self.label_column!r} is a text column and the label column"
+        check(self.label_column not in self.text_columns, f"{found}; name another one")
         check_choice(self, "kind", LABEL_KINDS)
         check_least(self, 2 + num_texts, "max_length")
 

@@ -245,8 +245,9 @@ class TaggedTexts(TextColumns):
 
 def _ids(labels, count: int) -> np.ndarray:
     ids = np.asarray(labels)
-    largest = ids.max() if ids.ndim == 1 and ids.size else 0  # other targets have other losses
-    check(largest < count, f"a label is {largest}; expected 0 to {count - 1}")
+    if ids.ndim == 1 and ids.size:  # other targets have other losses
+        for each in (ids.min(), ids.max()):
+            check(0 <= each < count, f"a label is {each}; expected 0 to {count - 1}")
     return ids
 
 

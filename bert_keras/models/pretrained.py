@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import numbers
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -82,6 +83,12 @@ def check_names(names: Collection[str]) -> None:
         "input_ids" in names,
         f"{found}, segment_ids, or of texts a list, or for pairs two lists, (firsts, seconds)",
     )
+
+
+def check_count(name: str, value: Any) -> None:
+    """Raises InputError for an argument that is neither None nor a whole number above 0."""
+    is_count = value is None or (isinstance(value, numbers.Integral) and int(value) > 0)
+    check(is_count, f"{name} is {value!r}; expected a whole number above 0")
 
 
 def named_inputs(inputs: Any) -> dict:
@@ -176,6 +183,7 @@ class Pretrained(ConfiguredModel):
         from bert_keras.checkpoints.formats import open_checkpoint
         from bert_keras.checkpoints.pretrained import build_model, metadata_for, missing_parts
 
+        check_count("max_length", max_length)
         new, ignore = _names("new", new), _names("ignore", ignore)
         if num_labels is not None:
             check(not labels, "labels and num_labels are both given; give one of them")
@@ -395,5 +403,5 @@ def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
 
 def _names(argument: str, names: Collection[str]) -> tuple[str, ...]:
     if isinstance(names, str):
-        raise InputError(f"{argument} is {names!r}; expected a sequence, such as ({names!r},)")
+        raise InputError(f"{argument} is the text {names!r}; expected a list of names")
     return tuple(names)

@@ -15,7 +15,7 @@ from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.encoded import Encoded, EncodedTexts, say_cut
 from bert_keras.data.preprocessor import Preprocessor, columns_of, is_text
 from bert_keras.errors import InputError, check, check_name
-from bert_keras.models.pretrained import Pretrained, check_names
+from bert_keras.models.pretrained import Pretrained, check_count, check_names
 
 if TYPE_CHECKING:
     from bert_keras.downstream.columns import TextColumns
@@ -103,12 +103,15 @@ class TextInputs(Pretrained):
         options = _named(super().fit, x, y, *args, **kwargs)
         share: float = options.get("validation_split", 0.0)
         is_rate = isinstance(learning_rate, (int, float))
-        check(0 <= share < 1, f"validation_split is {share}; expected 0 or more, less than 1")
+        is_share = isinstance(share, (int, float)) and 0 <= share < 1
+        check(is_share, f"validation_split is {share!r}; expected 0 or more, less than 1")
         found = f"learning_rate is {learning_rate!r}; expected a number above 0"
         check(learning_rate is None or (is_rate and learning_rate > 0), found)
         warn_high_rate(learning_rate or 0)
         size = options.get("batch_size") or _BATCH_SIZE
         held_out, parts = options.get("validation_data"), []
+        is_alone = isinstance(held_out, list) and isinstance(held_out[0], str)
+        check(not is_alone, "validation_data is a list of texts; expected (texts, labels)")
         if is_text(x):
             data = (columns_of(x), _listed(y), _listed(options.pop("sample_weight", None)))
             if options.pop("validation_split", 0.0) and held_out is None:
@@ -311,6 +314,8 @@ def _named(function: Any, *args, **kwargs) -> dict[str, Any]:
         if not name.startswith("_"):  # Keras has such arguments
             check_name(name, known, what=f"argument of {function.__name__}")
     arguments = inspect.signature(function).bind(*args, **kwargs).arguments
+    for name in {"epochs", "batch_size", "validation_batch_size"} & arguments.keys():
+        check_count(name, arguments[name])
     others = arguments.pop("kwargs", {})
     return {**arguments, **others}
 

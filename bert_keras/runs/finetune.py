@@ -167,6 +167,7 @@ class TaskRun:
                 self.checkpoint, metadata=self.metadata, source=pretrained, new=self._new_parts()
             )
             print(self.model.load_report)
+        self.model.encoder.gradient_checkpointing = recipe.gradient_checkpointing
         self.trained = student = self.task.trained(self.model)
         self._predictor = Predictor(student)
         if self.teacher is not None:

@@ -51,6 +51,7 @@ def claimed_output(
         yield output
         return
     path = output / RECIPE
+    check(not output.is_file(), f"{output} is a file; name a new folder")
     check(
         path.is_file() or not output.exists() or (output.is_dir() and not _names(output)),
         f"{output} exists and has no run; choose a new or empty output folder",

@@ -159,6 +159,7 @@ class FinetuneRecipe:
     bias_correction: bool = False  # of AdamW; the original has none
     layerwise_lr_decay: float = 1.0  # ratio of a layer's learning rate to that of the next layer
     gradient_accumulation_steps: int = 1  # parts of the batch of each device
+    gradient_checkpointing: bool = False  # recompute each block in the backward pass: less memory
     dropout_rate: float = 0.1
     learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)  # candidates of a search
     patience: int = 0  # epochs without a better dev score after which to stop; 0 for all epochs

@@ -105,7 +105,7 @@ def test_a_missing_head_is_new(pretrained, tmp_path, capsys):
     with pytest.raises(InputError, match="both given"):
         BertClassifier.from_pretrained(pretrained, labels=("no", "yes"), num_labels=2)
     for labels, new, message in (
-        (("no", "yes"), "pooler", "new is 'pooler'; expected a sequence"),
+        (("no", "yes"), "pooler", "new is the text 'pooler'; expected a list"),
         (("no", "yes"), ("head",), "new contains head; known: classification, encoder, pooler"),
         ((), ("classification",), "for a new head of BertClassifier add the labels"),
     ):
@@ -126,7 +126,7 @@ def test_labels_must_match_the_head(tmp_path):
     for labels, message in (
         (("one",), "labels has 1 name; expected 2"),
         (("a", "a"), "expected different texts"),
-        ("ab", "labels is 'ab'; expected a sequence, such as"),
+        ("ab", "labels is the text 'ab'; expected a list"),
     ):
         with pytest.raises(InputError, match=message):
             model.save_pretrained(tmp_path / "model", labels=labels)

@@ -181,6 +181,7 @@ def test_wrong_texts_are_refused(model, texts, message):
     [
         (["fine", "poor", "good", "fine"], "text 2 has the unknown label 'good'; known: poor; f"),
         ([1, 2, 1, 2], "a label is 2; expected 0 to 1"),
+        ([-1, 1, -1, 1], "a label is -1; expected 0 to 1"),
         (LABELS[:3], "y has 3 values for 4 texts"),
         (None, "y is None; expected the labels"),
     ],
@@ -195,6 +196,16 @@ def test_numbers_and_weights_without_a_label_are_refused():
         uncompiled().fit(TEXTS, [0.5, 1.0, 0.0, 1.0])
     with pytest.raises(InputError, match="no label is called 'pour'; did you mean 'poor'"):
         uncompiled().fit(TEXTS, names_of(LABELS), class_weight={"pour": 2.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("epochs", "2"), ("epochs", -1), ("batch_size", 0), ("validation_split", "a"),
+     ("validation_data", TEXTS)],
+)  # fmt: skip
+def test_wrong_arguments_of_fit_are_refused(name, value):
+    with pytest.raises(InputError, match=f"{name} is .*expected"):
+        uncompiled().fit(TEXTS, LABELS, **{name: value})
 
 
 def names_of(labels):

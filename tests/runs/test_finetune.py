@@ -157,10 +157,12 @@ def test_a_bilstm_with_random_weights_is_inserted_before_the_head(files, tmp_pat
         return TaskRun(TASK_OF_PAIRS, recipe, pretrained=start, data=files)
 
     changes = {"num_lstm_layers": 1, "classifier_pooling": "mean"}
+    changes["gradient_checkpointing"] = True
     run = task_run(encoder(tmp_path / "start", is_causal=True), **changes)
     config = run.model.config
     assert "new         bilstm (6), classification (2)" in capsys.readouterr().out
     assert (config.num_lstm_layers, config.is_causal, config.pooling) == (1, True, "mean")
+    assert run.model.encoder.gradient_checkpointing
     save_model(run.model, tmp_path / "model", metadata=run.metadata, vocabulary=VOCABULARY)
     again = task_run(tmp_path / "model").model
     assert "new         none" in capsys.readouterr().out

@@ -81,7 +81,7 @@ BUILD = "build one.txt --vocab vocab.txt --output new"
         ("check none --vocab vocab.txt", "none"),
         ("check cut.tfrecord", "cut.tfrecord is empty, compressed, damaged"),
         ("show none", "none does not exist; expected a folder of records"),
-        ("show full", "full contains no records"),
+        ("show full", "full is no record file and no folder of records"),
         ("show cut.tfrecord --plot a.txt", "a.txt is not a picture file"),
         ("show empty.txt", "empty.txt is empty, compressed, damaged"),
     ],
