@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import shlex
+import shutil
 from pathlib import Path
 
 import httpx
@@ -13,7 +14,6 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.errors import InputError
 from bert_keras.exporting import export as export_module
 from bert_keras.exporting.export import export
@@ -85,8 +85,12 @@ def test_every_head_is_verified_in_a_fresh_process(
 
 @pytest.fixture(scope="module")
 def model():
-    model = with_noise(BertClassifier(CONFIG, num_labels=2))
-    model.tokenizer = TOKENIZER
+    labels = ("schlecht", "größer")
+    metadata = random_metadata(
+        "BertClassifier", config={"num_layers": 1}, labels=labels, text_columns=("text",)
+    )
+    model = with_noise(BertClassifier.from_metadata(metadata))
+    model.metadata, model.tokenizer = metadata, TOKENIZER
     return model
 
 
@@ -98,8 +102,8 @@ def written(model, tmp_path_factory):
 def test_a_model_in_memory_and_a_folder_of_another_format_are_exported(
     model, tmp_path, written, not_verified
 ):
-    texts, labels = {"text": ["bad", "a good film " * 9]}, ("LABEL_0", "LABEL_1")
-    model.save_pretrained(tmp_path / "foreign", format="huggingface", labels=labels)
+    texts, labels = {"text": ["bad", "a good film " * 9]}, model.labels
+    model.save_pretrained(tmp_path / "foreign", format="huggingface")
     requests = [{"signature": "serving_default", "inputs": texts}]
     expected = run_requests(written, requests)
     assert expected[0]["labels"] == [[*labels]] * 2
@@ -200,17 +204,13 @@ def test_a_fresh_process_returns_plain_lists_without_keras(tmp_path, monkeypatch
         run_in_fresh_process(tmp_path, [])
 
 
-def test_a_version_stores_metadata_and_each_weight_once(tmp_path, not_verified):
-    metadata = random_metadata(
-        "BertClassifier", config={"num_layers": 1}, labels=("schlecht", "größer", "neutral")
-    )
-    model = BertClassifier.from_metadata(metadata)
-    save_model(model, tmp_path / "model", metadata=metadata, vocabulary=TOKENIZER.vocabulary)
-    folder = export(tmp_path / "model", tmp_path / "name" / "1")
-    assert [path.name for path in folder.parent.iterdir()] == ["1"]
+def test_a_version_stores_metadata_and_each_weight_once(model, written, tmp_path):
+    assert [path.name for path in written.parent.iterdir()] == ["1"]
+    folder = shutil.copytree(written, tmp_path / "name" / "1")
     assert (folder / "assets/vocab.txt").read_text("utf-8") == TOKENIZER.vocabulary.lines
     stored = json.loads((folder / METADATA).read_text("utf-8"))
-    assert stored["card"] == json.loads(json.dumps(metadata.to_dict()))
+    card = dataclasses.replace(model.metadata, max_length=8).to_dict()
+    assert stored["card"] == json.loads(json.dumps(card))
     assert stored["versions"]["tensorflow"] == tf.__version__
     (variables,) = (folder / "variables").glob("*.data-*")
     weights = sum(weight.value.numpy().nbytes for weight in model.weights)
