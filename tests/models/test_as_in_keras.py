@@ -166,7 +166,7 @@ def compiled(model, **changes):
 
 
 def fitted(model, *data, **changes):
-    """Returns the logs of two epochs of three steps, and the weights after them."""
+    """Returns the logs of two epochs, or others, of three steps, and the weights after them."""
     options = {"batch_size": 4, "epochs": 2, "shuffle": False, "verbose": 0, **changes}
     history = model.fit(*data or (X, Y), **options)
     return [history.history, arrays_of(model)]
@@ -315,7 +315,7 @@ def frozen(make, folder):
         encoder = model.get_layer("encoder")
         encoder.trainable = False
         found.append(len(model.trainable_weights))
-        found += fitted(compiled(model)) if kind == "classifier" else []
+        found += fitted(compiled(model), epochs=1) if kind == "classifier" else []
         # Keras' own functional models and layers stay frozen in a file, its subclassed models not.
         for part in (encoder, *encoder.layers[:2]) if isinstance(encoder, BertEncoder) else ():
             encoder.trainable, part.trainable = True, False
@@ -364,7 +364,7 @@ class Extended:
 
 def layers_of_a_subclass(make, folder):
     model = compiled(make("classifier", Extended))
-    logs = fitted(model)
+    logs = fitted(model, epochs=1)
     assert np.abs(ops.convert_to_numpy(model.average.moving_mean)).max() > 0
     return [logs, model.predict(X, verbose=0)]
 
@@ -433,7 +433,7 @@ for kind in ("classifier", "functional", "subclassed"):
 
 GRAPH = {"run_eagerly": False, "steps_per_execution": 2}
 CHECKS = {
-    "class_weight": lambda make, _: trained(make, class_weight={0: 1.0, 1: 3.0}),
+    "class_weight": lambda make, _: trained(make, class_weight={0: 1.0, 1: 3.0}, epochs=1),
     "sample_weight": lambda make, _: trained(make, sample_weight=WEIGHT),
     "validation_split": lambda make, _: trained(make, validation_split=0.25),
     "subclassed": lambda make, _: trained(make, kind="subclassed", compiling=GRAPH),
