@@ -28,7 +28,7 @@ LABELS = [1, 0, 0, 1]
 NAMES = ("poor", "fine")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model():
     return new_model()
 
@@ -82,18 +82,18 @@ def data_set(columns, *labels):
     return tf.data.Dataset.from_tensor_slices((columns, *labels) if labels else columns).batch(3)
 
 
-@pytest.mark.parametrize("texts", [TEXTS, np.array(TEXTS), Series(TEXTS), tf.constant(TEXTS)])
-def test_predictions_for_texts_are_those_for_the_arrays_of_encode(model, texts):
+def test_predictions_for_texts_are_those_for_the_arrays_of_encode(model):
     logits = model.predict(encoded(TEXTS), verbose=0)
     for inputs in (model.preprocessor(TEXTS), data_set(TEXTS)):
         np.testing.assert_allclose(model.predict(inputs, verbose=0), logits, rtol=1e-5, atol=1e-6)
-    answers = model.predict(texts, batch_size=2, verbose=0)
-    assert [each["label"] for each in answers] == [NAMES[row.argmax()] for row in logits]
-    assert answers[0]["labels"] == [*NAMES]
-    found = [each["probabilities"] for each in answers]
-    np.testing.assert_allclose(found, softmax(logits), rtol=1e-6)
-    first = model.predict(texts, batch_size=2, steps=1, verbose=0)
-    assert [each["label"] for each in first] == [each["label"] for each in answers[:2]]
+    for texts in (TEXTS, np.array(TEXTS), Series(TEXTS), tf.constant(TEXTS)):
+        answers = model.predict(texts, batch_size=2, verbose=0)
+        assert [each["label"] for each in answers] == [NAMES[row.argmax()] for row in logits]
+        assert answers[0]["labels"] == [*NAMES]
+        found = [each["probabilities"] for each in answers]
+        np.testing.assert_allclose(found, softmax(logits), rtol=1e-6)
+        first = model.predict(texts, batch_size=2, steps=1, verbose=0)
+        assert [each["label"] for each in first] == [each["label"] for each in answers[:2]]
 
 
 @pytest.mark.parametrize("pairs", [(TEXTS, OTHERS), (np.array(TEXTS), OTHERS)])
@@ -105,8 +105,8 @@ def test_tuples_are_pairs_of_texts(model, pairs):
     np.testing.assert_allclose(softmax(logits), expected, rtol=1e-5)
 
 
-def test_single_batches_and_calls_take_texts(model):
-    other, arrays, labels = new_model(), encoded(TEXTS), np.array(LABELS)
+def test_single_batches_and_calls_take_texts():
+    (model, other), arrays, labels = (new_model(), new_model()), encoded(TEXTS), np.array(LABELS)
     assert model.train_on_batch(TEXTS, LABELS) == other.train_on_batch(arrays, labels)
     assert model.test_on_batch(TEXTS, LABELS) == other.test_on_batch(arrays, labels)
     np.testing.assert_array_equal(model.predict_on_batch(TEXTS), other(arrays))
@@ -123,8 +123,8 @@ def test_single_batches_and_calls_take_texts(model):
 
 
 @pytest.mark.slow
-def test_fit_and_evaluate_on_texts_equal_those_on_arrays(model):
-    other, arrays, labels = new_model(), encoded(TEXTS), np.array(LABELS)
+def test_fit_and_evaluate_on_texts_equal_those_on_arrays():
+    (model, other), arrays, labels = (new_model(), new_model()), encoded(TEXTS), np.array(LABELS)
     expected = other.evaluate(arrays, labels, 4, 0)
     assert model.evaluate(TEXTS, LABELS, 4, 0) == expected
     batches = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS, np.ones(4))).batch(4)
