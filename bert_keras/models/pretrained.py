@@ -85,10 +85,10 @@ def check_names(names: Collection[str]) -> None:
     )
 
 
-def check_count(name: str, value: Any) -> None:
-    """Raises InputError for an argument that is neither None nor a whole number above 0."""
-    is_count = value is None or (isinstance(value, numbers.Integral) and int(value) > 0)
-    check(is_count, f"{name} is {value!r}; expected a whole number above 0")
+def check_count(name: str, value: Any, *, least: int = 1) -> None:
+    """Raises InputError for an argument that is neither None nor a whole number from `least` on."""
+    is_count = value is None or (isinstance(value, numbers.Integral) and int(value) >= least)
+    check(is_count, f"{name} is {value!r}; expected a whole number, at least {least}")
 
 
 def named_inputs(inputs: Any) -> dict:

@@ -315,7 +315,7 @@ def _named(function: Any, *args, **kwargs) -> dict[str, Any]:
             check_name(name, known, what=f"argument of {function.__name__}")
     arguments = inspect.signature(function).bind(*args, **kwargs).arguments
     for name in {"epochs", "batch_size", "validation_batch_size"} & arguments.keys():
-        check_count(name, arguments[name])
+        check_count(name, arguments[name], least=0 if name == "epochs" else 1)
     others = arguments.pop("kwargs", {})
     return {**arguments, **others}
 
