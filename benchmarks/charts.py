@@ -132,7 +132,7 @@ def look(name: str, index: int) -> dict:
     }
 
 
-def dots(rows: dict, *, xlabel: str, ylabel: str, line: float | None = None):
+def dots(rows: dict, *, xlabel: str, ylabel: str = "", line: float | None = None):
     """One row of markers for each key, one colour and marker for each series."""
     series = list(dict.fromkeys(name for values in rows.values() for name in values))
     has_seeds = any(
@@ -234,7 +234,6 @@ def main() -> None:
     points = {
         "xlabel": "percentage points above the mean of BERT\n"
         "left of 0: below BERT; bars: means of the seeds",
-        "ylabel": "task",
         "line": 0,
     }
     ablations = {
@@ -257,8 +256,8 @@ def main() -> None:
     mpl.use("svg")
     with mpl.rc_context(STYLE):
         charts = {
-            "forward": dots(FORWARD, xlabel=ratio, ylabel="other library", line=1),
-            "training": dots(TRAINING, xlabel=ratio, ylabel="work, other library", line=1),
+            "forward": dots(FORWARD, xlabel=ratio, line=1),
+            "training": dots(TRAINING, xlabel=ratio, line=1),
             "records": bars(RECORDS, xlabel="records per second", ylabel="processes"),
             "server": bars(SERVER, xlabel="texts per second", ylabel="clients"),
             "int8": dots(
@@ -267,10 +266,10 @@ def main() -> None:
                 ylabel="texts x tokens",
                 line=1,
             ),
-            "sentences": dots(SENTENCES, xlabel=ratio, ylabel="work", line=1),
+            "sentences": dots(SENTENCES, xlabel=ratio, line=1),
             "ablations": dots(ablations, **points),
             "words": dots(words, **points),
-            "gpu-scores": dots(GPU_SCORES, xlabel="accuracy (NER: F1)", ylabel="task"),
+            "gpu-scores": dots(GPU_SCORES, xlabel="accuracy (NER: F1)"),
             "labels": lines(
                 LABELS,
                 COUNTS,

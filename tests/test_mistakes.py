@@ -118,7 +118,7 @@ MISTAKES = {
     "size of a layer": (PRETRAIN + " --set size=L-2_H-1000000000_A-10", "1000000000"),
     "batch size 0": (FINETUNE + " --batch-size 0", "batch_size is 0"),
     "negative rate": (FINETUNE + " --learning-rate -1", "-1"),
-    "seeds of a study": (FINETUNE + " --seeds 0", "0 seeds"),
+    "seeds of a study": (FINETUNE + " --seeds 0", "--seeds is 0"),
     "seed": (FINETUNE + " --set seed=-1", "seed is -1"),
     "seed of a study": (FINETUNE + " --seed 3 --seeds 2", "seed"),
     "rates": (FINETUNE + " --learning-rates 1e-3 nan", "nan"),

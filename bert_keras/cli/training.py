@@ -53,6 +53,10 @@ def _changes(options: argparse.Namespace, *names: str) -> list[str]:
     return [*options.changes, *(f"{name}={value}" for name, value in given if value is not None)]
 
 
+def _check_folder(output: str | None) -> None:
+    check(not os.path.isfile(output or ""), f"--output {output} is a file; name a new folder")
+
+
 def _print_scores(scores: dict, output: str, *, which: str = "") -> None:
     if not scores:
         print("the first worker writes the scores and the model")
@@ -110,6 +114,7 @@ def demo(options: argparse.Namespace) -> None:
 def pretrain(options: argparse.Namespace) -> None:
     """Pretrain on records with a recipe; the same command continues an interrupted run."""
     check(options.dry_run or options.output, "--output DIR is missing; name a new folder")
+    _check_folder(options.output)
     changes = _changes(options, "num_steps")
     if not options.teacher:
         pretrain_settings(options.recipe, teacher=None, changes=changes)  # before TensorFlow
@@ -166,6 +171,8 @@ def pretrain(options: argparse.Namespace) -> None:
 def finetune(options: argparse.Namespace) -> None:
     """Fine-tune on a task and keep the best epoch; the same command continues a stopped run."""
     changes = _changes(options, "num_epochs", "max_length", "warmup_ratio")
+    check(options.seeds > 0, f"--seeds is {options.seeds}; expected at least 1")
+    _check_folder(options.output)
     check(
         bool(options.data) != bool(options.train) and bool(options.train) >= bool(options.dev),
         "--data and --train were given; give one of them"

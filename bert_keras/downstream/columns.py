@@ -92,13 +92,14 @@ class LabelledTexts(TextColumns):
             self.model.metadata = self.metadata
         elif not any(isinstance(each, str) for each in values):
             is_one = self.kind is LABEL_KINDS["one"]
+            has_own_loss = self.model.compiled and not self.model.is_compiled_by_fit
             found = f"the labels have the shape {np.shape(labels)}"
-            is_row = np.ndim(labels) == 1 or not is_one or self.model.compiled
+            is_row = np.ndim(labels) == 1 or not is_one or has_own_loss
             check(is_row, f"{found}; expected a name or a number for each text, or compile a loss")
             if not is_one:
                 return np.asarray(labels)
             ids = _ids(labels, len(self.metadata.labels))
-            is_whole = self.model.compiled or (ids == np.round(ids)).all()
+            is_whole = has_own_loss or (ids == np.round(ids)).all()
             check(is_whole, "a label is no whole number; a model of numbers has labels=1")
             return ids
         for number, each in enumerate(values):

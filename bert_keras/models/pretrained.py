@@ -195,6 +195,7 @@ class Pretrained(ConfiguredModel):
             check(not ours, f"from_pretrained has no argument {each}; use {ours}")
             check_name(each, known, what="argument of from_pretrained")
         is_number = isinstance(labels, int)
+        check_count("labels", labels if is_number else None)
         labels = numbered_labels(labels) if is_number else _names("labels", labels)
         checkpoint = open_checkpoint(
             name_or_folder, revision=revision, ignore=ignore, pad_vocabulary=pad_vocabulary

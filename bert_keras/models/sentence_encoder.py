@@ -52,7 +52,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
     Example:
 
     ```python
-    model = BertSentenceEncoder.from_pretrained("all-MiniLM-L6-v2")
+    model = BertSentenceEncoder.from_pretrained("sentence-transformers/all-MiniLM-L6-v2")
     embeddings = model.encode(["Where can I moor a boat?", "A landing stage is below the bridge."])
     ```
     """

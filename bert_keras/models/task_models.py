@@ -171,7 +171,8 @@ class BertMultipleChoice(TextInputs, TaskModel):
     Example:
 
     ```python
-    model = BertMultipleChoice(preset("tiny", vocab_size=4_000))
+    model = BertMultipleChoice.from_pretrained("google-bert/bert-base-uncased")
+    model.fit((["a film of"] * 8, ["two hours"] * 8, ["good bad"] * 8), [0] * 8)
     ```
     """
 
@@ -288,7 +289,8 @@ class BertQuestionAnswering(TextInputs, TaskModel):
     Example:
 
     ```python
-    model = BertQuestionAnswering(preset("tiny", vocab_size=4_000))
+    model = BertQuestionAnswering.from_pretrained("google-bert/bert-base-uncased")
+    print(model.predict((["which film"], ["a good film of two hours"])))
     ```
     """
 

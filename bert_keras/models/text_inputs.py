@@ -64,6 +64,11 @@ class TextInputs(Pretrained):
         """The names of the labels, in the order of the logits; () for a model without labels."""
         return (self.metadata or self.new_metadata()).labels
 
+    @property
+    def is_compiled_by_fit(self) -> bool:
+        """Whether `fit` or `evaluate` has chosen the optimizer and the loss."""
+        return self.compiled and self.optimizer.name == _DEFAULT
+
     def compile(self, optimizer="rmsprop", loss=None, *args, **kwargs):
         """Configures the training as `keras.Model.compile`; warns of losses of probabilities."""
         for each in keras.tree.flatten(loss):
@@ -131,7 +136,7 @@ class TextInputs(Pretrained):
                 options["class_weight"] = by_id or weights
         else:
             options["x"], options["y"] = self._encoded(x, y)
-        is_ours = self.optimizer.name == _DEFAULT if self.compiled else self.tokenizer is not None
+        is_ours = self.is_compiled_by_fit if self.compiled else self.tokenizer is not None
         found = "learning_rate is for a model without compile; the optimizer has its own"
         check(learning_rate is None or is_ours, found)
         if is_ours:

@@ -360,6 +360,8 @@ def finetune(
         scores = read_scores(folder)
         if scores is None:
             scores = _train(run, folder, teaching=teaching)
+        else:
+            print(f"{folder} is complete; nothing was trained")
     return RunResult(scores, folder / MODEL)
 
 

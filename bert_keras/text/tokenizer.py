@@ -20,7 +20,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bert_keras.errors import LARGEST_COUNT, InputError
+from bert_keras.errors import LARGEST_COUNT, InputError, check
 from bert_keras.text.google_words import google_words, with_small_sigmas
 from bert_keras.text.packing import span_indices
 from bert_keras.text.vocab import Vocabulary
@@ -137,6 +137,8 @@ class WordPieceTokenizer(TextTokenizer):
     """
 
     def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = True):
+        found = f"the vocabulary is a {type(vocabulary).__name__}; expected a Vocabulary"
+        check(isinstance(vocabulary, Vocabulary), f"{found}, such as Vocabulary.from_file(PATH)")
         self.vocabulary = vocabulary
         self.lowercase = lowercase
         # No special token is registered, so "[SEP]" in a user's text stays plain text.

@@ -56,6 +56,8 @@ class Vocabulary:
     shortens_first: bool = field(default=False, compare=False)  # see `packing.truncated_lengths`
 
     def __post_init__(self):
+        is_path = isinstance(self.tokens, (str, os.PathLike))
+        check(not is_path, f"the tokens are {self.tokens!r}; read a file with Vocabulary.from_file")
         object.__setattr__(self, "tokens", tuple(self.tokens))
         for line, token in enumerate(self.tokens, start=1):
             is_divided = not self.rules and not _ASCII_SPACES.isdisjoint(token)

@@ -241,6 +241,8 @@ def test_fit_needs_no_compile_and_takes_names_of_labels(capsys, eagerly):
         model.predict(TEXTS, batchsize=8)
     with pytest.raises(InputError, match=r"label \[0\] is None"):
         model.fit(TEXTS, [None, *LABELS[1:]])
+    with pytest.raises(InputError, match="labels=1"):  # the loss is not the user's
+        model.fit(TEXTS, [0.5, 1.0, 0.0, 1.0])
     assert model.labels == NAMES
     assert {"epochs", "learning_rate"} <= inspect.signature(model.fit).parameters.keys()
 
