@@ -1,6 +1,7 @@
 import pytest
 
 from bert_keras.errors import InputError
+from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
 SPECIALS = "".join(f"{token}\n" for token in SPECIAL_TOKENS).encode()
@@ -60,3 +61,9 @@ def test_published_vocabularies_load(shared_data, name, size):
     vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{name}-vocab.txt")
     assert len(vocabulary) == size
     assert vocabulary.mask_id == 103
+
+
+def test_a_path_is_no_vocabulary():
+    for make in (Vocabulary, WordPieceTokenizer):
+        with pytest.raises(InputError, match="from_file"):
+            make("vocab.txt")
