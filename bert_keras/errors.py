@@ -60,7 +60,7 @@ def check_name(name: object, known: Iterable[object], *, what: str) -> None:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Returns "; did you mean 'NAME'?" with the nearest known name, or ""."""
-    near = get_close_matches(name, [*known], n=1, cutoff=0.7)
+    near = get_close_matches(name, [*known], n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
