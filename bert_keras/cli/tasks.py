@@ -105,8 +105,8 @@ def predict(options: argparse.Namespace) -> None:
     missing = "--output" if options.data else "--data"
     expected = f"{missing} is missing; {expected}" if is_file else expected
     check(options.texts or (options.data and options.output), expected)
-    is_same = is_file and os.path.exists(options.output)
-    is_same = is_same and os.path.samefile(options.data, options.output)
+    are_files = is_file and os.path.isfile(options.data) and os.path.isfile(options.output)
+    is_same = are_files and os.path.samefile(options.data, options.output)
     check(not is_same, f"--output {options.output} is the file of --data; name another one")
     _choose_split(options, "test")
     unused = [f"--{name}" for name in ("task", "submission") if getattr(options, name)]

@@ -98,9 +98,8 @@ def named_inputs(inputs: Any) -> dict:
     check(isinstance(inputs, Mapping), f"the inputs are {kind}; expected {expected}")
     check_names(inputs)
     for theirs, ours in _ALIASES.items():
-        check(
-            not {theirs, ours} <= {*inputs}, f"{ours} and {theirs} are the same; give one of them"
-        )
+        found = f"{ours} and {theirs} are the same"
+        check(not {theirs, ours} <= {*inputs}, f"{found}; give one of them")
     named = {_ALIASES.get(name, name): array for name, array in inputs.items()}
     if "input_mask" not in named:
         named["input_mask"] = keras.ops.ones_like(named["input_ids"], dtype="int32")
