@@ -9,6 +9,7 @@ import inspect
 import io
 import logging
 import math
+import numbers
 import os
 import re
 import select
@@ -94,6 +95,12 @@ def check_least(settings: Any, least: int, *names: str, most: int = LARGEST_COUN
             raise InputError(f"{name} is {value}; expected at least {least}")
         if value > most:
             raise InputError(f"{name} is {value}; expected at most {most}")
+
+
+def check_count(name: str, value: Any, *, least: int = 1) -> None:
+    """Raises InputError for an argument that is neither None nor a whole number from `least` on."""
+    is_count = value is None or (isinstance(value, numbers.Integral) and int(value) >= least)
+    check(is_count, f"{name} is {value!r}; expected a whole number, at least {least}")
 
 
 # Name of a range in error messages -> whether a number is in the range

@@ -127,6 +127,11 @@ def check_no_table(path: StrPath) -> None:
     check(not is_table, f"{path} is a table; expected plain text with one text on each line")
 
 
+def check_no_file(path: StrPath) -> None:
+    """Raises InputError if the folder `path` cannot be made, because a file has its name."""
+    check(not os.path.isfile(path), f"{path} is a file; name a new folder")
+
+
 def check_output(path: StrPath, *, suffix: str | tuple[str, ...] = "") -> None:
     """Checks before long work that the file `path` can be written; writes nothing.
 

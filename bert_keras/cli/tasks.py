@@ -102,12 +102,13 @@ def predict(options: argparse.Namespace) -> None:
     is_file = bool(options.data or options.output)
     check(not (is_file and options.texts), "texts and --data or --output are given; give one")
     expected = 'expected texts, such as predict MODEL "a text", or --data FILE with --output FILE'
-    missing = "--output" if options.data else "--data"
-    expected = f"{missing} is missing; {expected}" if is_file else expected
-    check(options.texts or (options.data and options.output), expected)
-    are_files = is_file and os.path.isfile(options.data) and os.path.isfile(options.output)
-    is_same = are_files and os.path.samefile(options.data, options.output)
-    check(not is_same, f"--output {options.output} is the file of --data; name another one")
+    if is_file:
+        missing = "--output" if options.data else "--data"
+        check(options.data and options.output, f"{missing} is missing; {expected}")
+        are_files = os.path.isfile(options.data) and os.path.isfile(options.output)
+        is_same = are_files and os.path.samefile(options.data, options.output)
+        check(not is_same, f"--output {options.output} is the file of --data; name another one")
+    check(is_file or options.texts, expected)
     _choose_split(options, "test")
     unused = [f"--{name}" for name in ("task", "submission") if getattr(options, name)]
     unused += ["--set"] * bool(options.changes)

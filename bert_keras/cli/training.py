@@ -20,6 +20,7 @@ from bert_keras.cli.tasks import print_table
 from bert_keras.downstream.names import task_names
 from bert_keras.errors import InputError, check
 from bert_keras.families import preset
+from bert_keras.files import check_no_file
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 from bert_keras.runs.settings import (
     check_files,
@@ -51,10 +52,6 @@ def _changes(options: argparse.Namespace, *names: str) -> list[str]:
     names = ("learning_rate", "batch_size", "seed", *names)
     given = values(options, *names).items()
     return [*options.changes, *(f"{name}={value}" for name, value in given if value is not None)]
-
-
-def _check_folder(output: str | None) -> None:
-    check(not os.path.isfile(output or ""), f"--output {output} is a file; name a new folder")
 
 
 def _print_scores(scores: dict, output: str, *, which: str = "") -> None:
@@ -114,7 +111,7 @@ def demo(options: argparse.Namespace) -> None:
 def pretrain(options: argparse.Namespace) -> None:
     """Pretrain on records with a recipe; the same command continues an interrupted run."""
     check(options.dry_run or options.output, "--output DIR is missing; name a new folder")
-    _check_folder(options.output)
+    check_no_file(options.output or "")
     changes = _changes(options, "num_steps")
     if not options.teacher:
         pretrain_settings(options.recipe, teacher=None, changes=changes)  # before TensorFlow
@@ -172,13 +169,10 @@ def finetune(options: argparse.Namespace) -> None:
     """Fine-tune on a task and keep the best epoch; the same command continues a stopped run."""
     changes = _changes(options, "num_epochs", "max_length", "warmup_ratio")
     check(options.seeds > 0, f"--seeds is {options.seeds}; expected at least 1")
-    _check_folder(options.output)
-    check(
-        bool(options.data) != bool(options.train) and bool(options.train) >= bool(options.dev),
-        "--data and --train were given; give one of them"
-        if options.data and options.train
-        else "expected --data DIR, or --train FILE and possibly --dev FILE",
-    )
+    check_no_file(options.output)
+    check(not (options.data and options.train), "--data and --train were given; give one of them")
+    is_complete = options.train or (options.data and not options.dev)
+    check(is_complete, "expected --data DIR, or --train FILE and possibly --dev FILE")
     data, files = options.data, {n: v for n, v in values(options, "train", "dev").items() if v}
     check(not os.path.isfile(data or ""), f"--data {data} is a file; give it as --train {data}")
     if not options.teacher:  # before TensorFlow

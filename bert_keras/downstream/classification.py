@@ -112,10 +112,6 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
         labels = [example.label for example in examples]
         file = examples[0].location.rpartition(", ")[0]
         classes = self.label_kind.classes(labels, column=self.label_column, file=file)
-        are_labels = len(labels) < 20 or len(classes) < 0.9 * len(labels)
-        found = f"{file} has {len(classes):,} labels in {len(labels):,} rows"
-        remedy = "name the column of labels with --set label_column=NAME"
-        check(are_labels, f"{found} of the column {self.label_column!r}; {remedy}")
         return dataclasses.replace(self, labels=classes)
 
     def encode(self, examples: Examples, tokenizer: TextTokenizer) -> EncodedTexts:

@@ -45,12 +45,17 @@ class OneLabel:
 
     def classes(self, labels: Sequence, *, column: str, file: str) -> tuple[str, ...]:
         """Returns the sorted classes of a training file, or the name of a column of numbers."""
-        classes = sorted({name for label in labels for name in self.names(label)})
+        names = [name for label in labels for name in self.names(label)]
+        classes = sorted({*names})
         if all(map(_NUMBER.fullmatch, classes)):
             classes.sort(key=float)
         found = f"only the label {classes[0]!r}" if classes else "no label"
         expected = f"in the column {column!r}; expected at least 2 labels"
         check(len(classes) >= 2, f"{file} has {found} {expected}")
+        found = f"{file} has {len(classes):,} labels in {len(labels):,} rows"
+        remedy = "name the column of labels with --set label_column=NAME"
+        are_labels = len(names) < 20 or len(classes) < 0.9 * len(names)
+        check(are_labels, f"{found} of the column {column!r}; {remedy}")
         return tuple(classes)
 
     def check(self, label: Any, classes: Sequence[str], *, location: str) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import numbers
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import keras
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
-from bert_keras.errors import InputError, answers_typos, check, check_name, counted
+from bert_keras.errors import InputError, answers_typos, check, check_count, check_name, counted
 from bert_keras.files import json_object, refuse_existing, write_json
 from bert_keras.layers.embeddings import SharedEmbeddings
 
@@ -83,12 +82,6 @@ def check_names(names: Collection[str]) -> None:
         "input_ids" in names,
         f"{found}, segment_ids, or of texts a list, or for pairs two lists, (firsts, seconds)",
     )
-
-
-def check_count(name: str, value: Any, *, least: int = 1) -> None:
-    """Raises InputError for an argument that is neither None nor a whole number from `least` on."""
-    is_count = value is None or (isinstance(value, numbers.Integral) and int(value) >= least)
-    check(is_count, f"{name} is {value!r}; expected a whole number, at least {least}")
 
 
 def named_inputs(inputs: Any) -> dict:

@@ -14,8 +14,8 @@ from bert_keras.data.batches import Batches, batches_of
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.encoded import Encoded, EncodedTexts, say_cut
 from bert_keras.data.preprocessor import Preprocessor, columns_of, is_text
-from bert_keras.errors import InputError, check, check_name
-from bert_keras.models.pretrained import Pretrained, check_count, check_names
+from bert_keras.errors import InputError, check, check_count, check_name
+from bert_keras.models.pretrained import Pretrained, check_names
 
 if TYPE_CHECKING:
     from bert_keras.downstream.columns import TextColumns

@@ -11,7 +11,14 @@ from typing import Any
 
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import check, listed
-from bert_keras.files import StrPath, check_parent, json_object, locked_folder, write_json
+from bert_keras.files import (
+    StrPath,
+    check_no_file,
+    check_parent,
+    json_object,
+    locked_folder,
+    write_json,
+)
 
 RECIPE, SCORES, MODEL = "recipe.json", "scores.json", "model"
 
@@ -51,7 +58,7 @@ def claimed_output(
         yield output
         return
     path = output / RECIPE
-    check(not output.is_file(), f"{output} is a file; name a new folder")
+    check_no_file(output)
     check(
         path.is_file() or not output.exists() or (output.is_dir() and not _names(output)),
         f"{output} exists and has no run; choose a new or empty output folder",

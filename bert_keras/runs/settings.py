@@ -77,8 +77,8 @@ def _converted(value: Any, field: dataclasses.Field) -> Any:
     try:
         converted = [_as(kind, each) for each in values]
     except (KeyError, TypeError, ValueError) as error:
-        expected = {bool: "true or false", int: "a whole number", float: "a number"}
-        expected = expected.get(kind, "a text")
+        names = {bool: "true or false", int: "a whole number", float: "a number"}
+        expected = names.get(kind, "a text")
         raise InputError(f"{field.name} is {value!r}; expected {expected}") from error
     return tuple(converted) if is_tuple else converted[0]
 

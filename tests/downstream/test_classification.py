@@ -65,6 +65,9 @@ def test_a_label_for_each_row_is_no_label(tmp_path):
     table = write(tmp_path / "a.csv", "text,label", *(f"good film,{n}" for n in range(20)))
     with pytest.raises(InputError, match=r"a.csv has 20 labels in 20 rows of the column 'label'"):
         task().with_labels_of(task().read(table))
+    tags = write(tmp_path / "tags.csv", "text,label", *(f'film,"new,{n}"' for n in range(20)))
+    many = task("multi-label")
+    assert len(many.with_labels_of(many.read(tags)).labels) == 21
 
 
 @pytest.mark.parametrize(
