@@ -11,11 +11,12 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot as plt
 
-TEXT = "#727ea0"  # legible on white and on dark pages, as the colours
+TEXT = "#333a52"
 COLOURS = ("#5c6bc0", "#ef6c00", "#26a69a", "#9c5fd0", "#d6457f", "#a1790a")
 MARKERS = ("o", "s", "D") * 2
 SPREAD = np.array((-0.45, 0.45))  # of the height of a lane
-AVX512, AMX, AVX2 = "AVX-512", "AMX", "AVX2"
+WIDTH = 6  # inches
+AVX512, AMX, AVX2 = "AVX-512", "AMX (archive)", "AVX2"
 LOOKS = {"BiLSTM": 2, "left to right": 1, "random": 2, "BERT": 0, "pretrained": 0, "no NSP": 0}
 LOOKS |= {AVX512: 3, AMX: 4, AVX2: 5}
 REPRODUCED = Path(__file__).parents[1] / "docs" / "benchmarks" / "archive" / "ablations"
@@ -24,13 +25,12 @@ STYLE = {
     "axes.labelcolor": TEXT,
     "axes.spines.right": False,
     "axes.spines.top": False,
-    "axes.labelweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlesize": 12,
     "figure.constrained_layout.use": True,
     "figure.constrained_layout.w_pad": 0.08,
     "figure.labelsize": 12,
-    "figure.labelweight": "bold",
     "font.size": 12,
-    "font.weight": "bold",
     "svg.fonttype": "path",
     "svg.hashsalt": "bert_keras",
     "text.color": TEXT,
@@ -54,10 +54,10 @@ TRAINING = {
     "first step,\ntransformers": {AVX512: (1.18, 1.25), AVX2: 1.12},
 }
 INT8 = {
-    "1x16": {"int8": 0.51, "bfloat16": 0.90},
-    "1x128": {"int8": 0.55, "bfloat16": 0.68},
-    "1x512": {"int8": 0.44, "bfloat16": 0.58},
-    "8x128": {"int8": 0.42, "bfloat16": 0.56},
+    "1 x 16 tokens": {"int8": 0.51, "bfloat16": 0.90},
+    "1 x 128 tokens": {"int8": 0.55, "bfloat16": 0.68},
+    "1 x 512 tokens": {"int8": 0.44, "bfloat16": 0.58},
+    "8 x 128 tokens": {"int8": 0.42, "bfloat16": 0.56},
 }
 SENTENCES = {
     "encode, 1 text": {AVX512: 0.63, AVX2: 0.62},
@@ -78,25 +78,46 @@ GPU_SCORES = {
 STEPS = (3, 5, 10, 20, 40, 60, 80, 100)  # percent
 COUNTS = (100, 300, 1_000, 3_000)
 LABELS = {
-    "POS, pretrained": (0.860, 0.900, 0.926, 0.944),
-    "POS, random weights": (0.701, 0.777, 0.856, 0.913),
-    "NER, pretrained": (0.038, 0.076, 0.190, 0.225),
-    "NER, random weights": (0.021, 0.037, 0.064, 0.126),
+    "accuracy on parts of speech": {
+        "pretrained": (0.860, 0.900, 0.926, 0.944),
+        "random weights": (0.701, 0.777, 0.856, 0.913),
+    },
+    "F1 on named entities": {
+        "pretrained": (0.038, 0.076, 0.190, 0.225),
+        "random weights": (0.021, 0.037, 0.064, 0.126),
+    },
 }
 MNLI = {
-    "paper, BERT": (0.786, 0.796, 0.805, 0.822, 0.832, 0.840, 0.843, 0.844),
-    "paper, left to right": (0.794, 0.798, 0.803, 0.810, 0.817, 0.819, 0.821, 0.822),
-    "small model, BERT": (0.482, 0.517, 0.524, 0.602, 0.594, 0.599, 0.601, 0.619),
-    "small model, left to right": (0.513,),
+    "accuracy on MNLI": {
+        "paper, BERT": (0.786, 0.796, 0.805, 0.822, 0.832, 0.840, 0.843, 0.844),
+        "paper, left to right": (0.794, 0.798, 0.803, 0.810, 0.817, 0.819, 0.821, 0.822),
+        "small model, BERT": (0.482, 0.517, 0.524, 0.602, 0.594, 0.599, 0.601, 0.619),
+        "small model, left to right": (0.513,),
+        "small model, random weights": (0.496,) * 8,
+    }
 }
 RECORDS = {
     "bert_keras": {"2 workers": 109_282, "1 worker": 69_898},
     "google-research/bert": {"1 process": 2_925},
 }
 SERVER = {
-    "bert-keras serve": {"1": 43.7, "4": 58.2, "16": 76.1, "64": 79.9},
-    "one padded text at a time": {"1": 15.4, "4": 14.8, "16": 14.3, "64": 14.6},
-    "one process, all texts at once": {"4": 80.5, "16": 90.8, "64": 84.9},
+    "bert-keras serve": {
+        "1 client": 43.7,
+        "4 clients": 58.2,
+        "16 clients": 76.1,
+        "64 clients": 79.9,
+    },
+    "without batches: each text padded to 128 tokens": {
+        "1 client": 15.4,
+        "4 clients": 14.8,
+        "16 clients": 14.3,
+        "64 clients": 14.6,
+    },
+    "no server: one process with all texts": {
+        "4 clients": 80.5,
+        "16 clients": 90.8,
+        "64 clients": 84.9,
+    },
 }
 GPU = {
     "bert_keras": {
@@ -132,16 +153,12 @@ def look(name: str, index: int) -> dict:
     }
 
 
-def dots(rows: dict, *, xlabel: str, ylabel: str = "", line: float | None = None):
-    """One row of markers for each key, one colour and marker for each series."""
+def dots(rows: dict, *, xlabel: str, digits: int | None = None, line: float | None = None):
+    """A row of markers with their values for each key; a colour and marker for each series."""
     series = list(dict.fromkeys(name for values in rows.values() for name in values))
-    has_seeds = any(
-        isinstance(value, list) for values in rows.values() for value in values.values()
-    )
-    least = 0.55 if any("\n" in name for name in rows) else 0.42
-    height = max(least, (0.25 if has_seeds else 0.2) * len(series))
-    figure, axes = plt.subplots(figsize=(5.2, 1.6 + height * len(rows)))
-    lane = 0.85 / len(series) if has_seeds else 0.2
+    lane = 0.85 / len(series)
+    height = max(0.55 if any("\n" in name for name in rows) else 0.42, 0.22 * len(series))
+    figure, axes = plt.subplots(figsize=(WIDTH, 1.4 + height * len(rows)))
     for index, name in enumerate(series):
         marks = look(name, index)
         shift = lane * (index - (len(series) - 1) / 2)
@@ -157,6 +174,18 @@ def dots(rows: dict, *, xlabel: str, ylabel: str = "", line: float | None = None
                 continue
             ends = value if isinstance(value, tuple) else (value,)
             axes.plot(ends, [place + shift] * len(ends), linewidth=3, **marks)
+            if digits is None:
+                continue
+            is_left = line is not None and 0 < line - ends[-1] < 0.15 * len(ends)
+            axes.annotate(  # to the left where the text would cross the line
+                " to ".join(f"{end:.{digits}f}" for end in ends),
+                (ends[0 if is_left else -1], place + shift),
+                xytext=(-8 if is_left else 8, 0),
+                textcoords="offset points",
+                horizontalalignment="right" if is_left else "left",
+                verticalalignment="center",
+                fontsize=11,
+            )
         axes.plot([], [], linestyle="none", label=name, **marks)
     for place in range(1, len(rows)):
         axes.axhline(place - 0.5, color=TEXT, linewidth=0.4)
@@ -164,16 +193,17 @@ def dots(rows: dict, *, xlabel: str, ylabel: str = "", line: float | None = None
         axes.axvline(line, color=TEXT, linestyle="--", linewidth=1.5)
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(-0.5, len(rows) - 0.5)
-    return finished(figure, axes, xlabel=xlabel, ylabel=ylabel)
+    axes.margins(x=0.15)
+    return finished(figure, axes, xlabel=xlabel)
 
 
-def bars(rows: dict, *, xlabel: str, ylabel: str):
+def bars(rows: dict, *, xlabel: str):
     """Horizontal bars with their values, one colour for each key of `rows`."""
     groups = list(dict.fromkeys(name for values in rows.values() for name in values))
     series = {group: [name for name in rows if group in rows[name]] for group in groups}
     num_bars = sum(map(len, series.values()))
     width = 0.8 / max(map(len, series.values()))
-    figure, axes = plt.subplots(figsize=(5.2, 1.5 + 0.3 * num_bars + 0.1 * len(groups)))
+    figure, axes = plt.subplots(figsize=(WIDTH, 1.2 + 0.3 * num_bars + 0.1 * len(groups)))
     for colour, (name, values) in zip(COLOURS, rows.items(), strict=False):
         places = [
             groups.index(group) + width * (series[group].index(name) - (len(series[group]) - 1) / 2)
@@ -184,38 +214,41 @@ def bars(rows: dict, *, xlabel: str, ylabel: str):
     axes.set_yticks(range(len(groups)), groups)
     axes.margins(x=0.16)
     axes.xaxis.set_major_formatter("{x:,.6g}")
-    return finished(figure, axes, xlabel=xlabel, ylabel=ylabel)
+    return finished(figure, axes, xlabel=xlabel)
 
 
-def lines(rows: dict, places: tuple, *, xlabel: str, ylabel: str):
-    """Two pairs of lines; the name of the upper one is above its end, of the lower one below."""
-    figure, axes = plt.subplots(figsize=(5.2, 4))
-    for index, (name, values) in enumerate(rows.items()):
-        marks = look(name, index)
-        style = "--" if marks["fillstyle"] == "none" else "-"
-        axes.plot(places[-len(values) :], values, linestyle=style, linewidth=3, **marks)
-        end = min(values[-2:]) if index % 2 else values[-1]
-        axes.annotate(
-            name,
-            (places[-1], end),
-            xytext=(6, -10 if index % 2 else 10),
-            textcoords="offset points",
-            horizontalalignment="right",
-            verticalalignment="top" if index % 2 else "bottom",
-            color=marks["color"],
-        )
-    axes.set_xscale("function", functions=(np.sqrt, np.square))
-    axes.set_xticks(places, [f"{place:,}" for place in places])
-    axes.margins(y=0.12)
+def lines(panels: dict, places: tuple, *, xlabel: str):
+    """A panel of lines for each title, with the name of each line above or below its end."""
+    size = (WIDTH, 1.4 + 2.6 * len(panels))
+    figure, grid = plt.subplots(len(panels), figsize=size, sharex=True, squeeze=False)
+    for axes, (title, rows) in zip(grid.flat, panels.items(), strict=True):
+        for index, (name, values) in enumerate(rows.items()):
+            marks = look(name, index)
+            is_below = name.endswith("random weights") or name == "paper, left to right"
+            style = "--" if marks["fillstyle"] == "none" else "-"
+            if len({*values}) < len(values):  # a reference, not measured at each place
+                marks["marker"] = ""
+            axes.plot(places[-len(values) :], values, linestyle=style, linewidth=3, **marks)
+            axes.annotate(
+                name,
+                (places[-1], min(values[-2:]) if is_below else values[-1]),
+                xytext=(6, -10 if is_below else 10),
+                textcoords="offset points",
+                horizontalalignment="right",
+                verticalalignment="top" if is_below else "bottom",
+                color=marks["color"],
+            )
+        axes.set_xscale("function", functions=(np.sqrt, np.square))
+        axes.set_xticks(places, [f"{place:,}" for place in places])
+        axes.margins(y=0.18)
+        axes.set_title(title)
     figure.supxlabel(xlabel)
-    axes.set_ylabel(ylabel)
     return figure
 
 
-def finished(figure, axes, *, xlabel: str, ylabel: str):
+def finished(figure, axes, *, xlabel: str):
     axes.invert_yaxis()
     figure.supxlabel(xlabel)
-    axes.set_ylabel(ylabel)
     axes.tick_params(axis="y", length=0)
     is_wide = abs(np.subtract(*axes.get_xlim())) > 5
     axes.locator_params(axis="x", nbins=8 if "points" in xlabel else 5, integer=is_wide)
@@ -256,40 +289,34 @@ def main() -> None:
     mpl.use("svg")
     with mpl.rc_context(STYLE):
         charts = {
-            "forward": dots(FORWARD, xlabel=ratio, line=1),
-            "training": dots(TRAINING, xlabel=ratio, line=1),
-            "records": bars(RECORDS, xlabel="records per second", ylabel="processes"),
-            "server": bars(SERVER, xlabel="texts per second", ylabel="clients"),
+            "forward": dots(FORWARD, xlabel=ratio, digits=2, line=1),
+            "training": dots(TRAINING, xlabel=ratio, digits=2, line=1),
+            "records": bars(RECORDS, xlabel="records per second, version 0.2.0"),
+            "server": bars(SERVER, xlabel="texts per second, two cores with AVX-512"),
             "int8": dots(
                 INT8,
-                xlabel="time / time of float32\nleft of 1: faster than float32",
-                ylabel="texts x tokens",
+                xlabel="time / time of float32, two cores with AVX-512\nleft of 1: faster",
+                digits=2,
                 line=1,
             ),
-            "sentences": dots(SENTENCES, xlabel=ratio, line=1),
+            "sentences": dots(SENTENCES, xlabel=ratio, digits=2, line=1),
             "ablations": dots(ablations, **points),
             "words": dots(words, **points),
-            "gpu-scores": dots(GPU_SCORES, xlabel="accuracy (NER: F1)"),
+            "gpu-scores": dots(GPU_SCORES, xlabel="accuracy (NER: F1)", digits=3),
             "labels": lines(
                 LABELS,
                 COUNTS,
                 xlabel="labelled sentences (square-root scale)",
-                ylabel="accuracy (POS), F1 (NER)",
             ),
             "steps": lines(
                 MNLI,
                 STEPS,
                 xlabel="percent of the pretraining steps\n(square-root scale)",
-                ylabel="accuracy on MNLI",
             ),
-            "gpu": bars(
-                GPU,
-                xlabel="percent of the peak of the H100, 989 TFLOP/s",
-                ylabel="size, sequence length",
-            ),
+            "gpu": bars(GPU, xlabel="percent of the peak of the H100, 989 TFLOP/s"),
         }
         for name, figure in charts.items():
-            figure.savefig(folder / f"{name}.svg", transparent=True, metadata={"Date": None})
+            figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
 
 
 if __name__ == "__main__":
