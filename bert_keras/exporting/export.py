@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.data.schema import PREDICTION_FEATURES
-from bert_keras.errors import InputError, answers_typos, check, check_name
+from bert_keras.errors import InputError, answers_typos, check, check_count, check_name
 from bert_keras.exporting.servable import (
     EXPORTERS,
     TEXT_SIGNATURE,
@@ -35,7 +35,7 @@ from bert_keras.exporting.variants.export_variant import (
     export_variant,
     scoring,
 )
-from bert_keras.exporting.variants.variant import Variant
+from bert_keras.exporting.variants.variant import Variant, replaced_attributes
 from bert_keras.exporting.verify import run_in_fresh_process, to_arrays
 from bert_keras.exporting.version_folder import (
     LARGEST_VERSION,
@@ -123,6 +123,10 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         check_name(variant, SAVED_MODELS, what="variant")
         check(data is not None, f"the variant {variant} needs data, labelled examples to score it")
         check(max_score_drop >= 0, f"max_score_drop is {max_score_drop}; expected 0 or more points")
+    check_count("max_length", max_length)
+    name = Path(path).name
+    found = f"{path} does not end in a version number, 0 to {LARGEST_VERSION}"
+    check(is_version(name), f"{found}; expected a path such as saved_models/NAME/1")
     free = next_version(Path(path).parent)
     refuse_existing(path, remedy=f"export to the next version, {Path(path).with_name(str(free))}")
     if isinstance(model, Pretrained):
@@ -188,7 +192,7 @@ def write_saved_model(
     all warm-up requests succeed. Raises InputError or RuntimeError.
     """
     folder, is_variant = Path(folder), isinstance(model, Variant)
-    _check_arguments(model, folder, num_tokens=len(tokenizer.vocabulary))
+    _check_arguments(model, num_tokens=len(tokenizer.vocabulary))
     with (
         atomic_folder(folder) as partial_folder,
         tempfile.TemporaryDirectory() as scratch,
@@ -200,7 +204,9 @@ def write_saved_model(
             max_length=max_length,
             shortens_first=tokenizer.vocabulary.shortens_first,
         )
-        signatures, from_tensors = exporter.make(model, reader, **settings)
+        encoder = getattr(model, "encoder", model)
+        with replaced_attributes([encoder], skips_padding=True):  # while signatures are traced
+            signatures, from_tensors = exporter.make(model, reader, **settings)
         num_texts = len(input_specs(signatures[TEXT_SIGNATURE]))
         least, most = tokenizer.vocabulary.num_specials(num_texts) + 1, model.config.max_positions
         is_valid = least <= max_length <= most
@@ -298,12 +304,7 @@ def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: s
             writer.write(log.SerializeToString(deterministic=True))
 
 
-def _check_arguments(model: keras.Model | Variant, folder: Path, *, num_tokens: int) -> None:
-    check(
-        is_version(folder.name),
-        f"{folder} does not end in a version number, 0 to {LARGEST_VERSION}; expected a path such "
-        "as saved_models/NAME/1",
-    )
+def _check_arguments(model: keras.Model | Variant, *, num_tokens: int) -> None:
     backend = keras.config.backend()
     check(backend == "tensorflow", f"the backend of Keras is {backend}; an export needs tensorflow")
     found = f"the model computes in {model.compute_dtype}"

@@ -7,6 +7,7 @@ time and memory grow with T and not with its square. Rotary positions: Su et al.
 """
 
 import math
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -17,6 +18,21 @@ from bert_keras.layers.primitives import PADDING_SCORE, BertLayer, Dropout, proj
 # A window's bias is lower than that of padding, so that padding attends to padding in its window.
 FAR_SCORE = 2 * PADDING_SCORE
 _LEAST_BLOCK = 32  # tokens; smaller matrix products are slow
+
+
+class Tokens(NamedTuple):
+    """Where the X tokens of a batch are among its B x T positions; the others are padding."""
+
+    positions: Any  # int [X]
+    numbers: Any  # int [B x T], the token of each position; padding has that of the one before it
+
+
+def tokens_of(input_mask_BT) -> Tokens:
+    """Returns the tokens of a batch; a row of padding has one, so that each row has a state."""
+    is_first_T = ops.arange(ops.shape(input_mask_BT)[1]) == 0
+    is_token = ops.reshape(ops.logical_or(input_mask_BT > 0, is_first_T), (-1,))
+    (positions,) = ops.nonzero(is_token)
+    return Tokens(positions, ops.cumsum(ops.cast(is_token, "int32")) - 1)
 
 
 def attention_bias(input_mask_BT, *, dtype: str):
@@ -133,13 +149,7 @@ class SelfAttention(BertLayer):
     """Multi-head scaled dot-product attention (Vaswani et al. 2017, section 3.2.2).
 
     The sum of scores and bias, the softmax and the probabilities are float32 or wider under every
-    dtype policy, unless `score_dtype` is set.
-
-    Args:
-        num_heads: The number of heads N.
-        dropout_rate: The dropout rate of the attention probabilities.
-        initializer_stddev: The standard deviation of the kernel initializer.
-        has_biases: Whether the dense layers have biases.
+    dtype policy, unless `score_dtype` is set. The arguments are fields of `BertConfig`.
 
     Call arguments:
         hidden: Hidden states [X, D], with X = B x T in row-major order.
@@ -147,6 +157,7 @@ class SelfAttention(BertLayer):
             `block_bias`, [K, B, 1, C, 3 x C], for local attention in blocks; or [B, T], for
             training with the kernel of `jax_kernels`.
         rotation: The output of `rotation`, if the encoder has rotary positions.
+        tokens: The output of `tokens_of`, if X are the tokens alone, without padding.
 
     Returns:
         The projected context [X, D] and the attention probabilities before dropout: [B, N, T, T],
@@ -176,34 +187,35 @@ class SelfAttention(BertLayer):
             setattr(self, f"{name}_dense", dense)
         self.built = True
 
-    def call(self, hidden, bias, rotation=None, training=False):
-        if len(bias.shape) == 5:
-            return self._in_blocks(hidden, bias, rotation, training=training)
+    def call(self, hidden, bias, rotation=None, tokens=None, training=False):
         if len(bias.shape) == 2:
             return self._in_kernel(hidden, bias, rotation), None
-        shape = (-1, ops.shape(bias)[-1])
-        query_BNTH, key_BNTH, value_BNTH = map(
-            self.swap_heads, self._heads(hidden, shape, rotation)
-        )
-        context_BNTH, attention_BNTT = self._attention(
-            query_BNTH, key_BNTH, value_BNTH, bias, training=training
-        )
-        context_BTNH = self.swap_heads(context_BNTH)
-        return self.output_dense(ops.reshape(context_BTNH, (-1, hidden.shape[-1]))), attention_BNTT
+        attend = self._in_blocks if len(bias.shape) == 5 else self._in_full
+        context, attention = attend(hidden, bias, rotation, tokens, training=training)
+        context_XD = ops.reshape(context, (-1, hidden.shape[-1]))
+        if tokens is not None:
+            context_XD = ops.take(context_XD, tokens.positions, axis=0)
+        return self.output_dense(context_XD), attention
+
+    def _in_full(self, hidden, bias, rotation, tokens, *, training):
+        heads = self._heads(hidden, (-1, ops.shape(bias)[-1]), rotation, tokens)
+        query, key, value = map(self.swap_heads, heads)
+        context, attention = self._attention(query, key, value, bias, training=training)
+        return self.swap_heads(context), attention
 
     @staticmethod
     def swap_heads(x):
         """Transposes [B, T, N, H] to [B, N, T, H], and back."""
         return ops.transpose(x, (0, 2, 1, 3))
 
-    def _in_blocks(self, hidden, bias_KB1CC, rotation, *, training):
+    def _in_blocks(self, hidden, bias_KB1CC, rotation, tokens, *, training):
         count, batch, _, size, _ = ops.shape(bias_KB1CC)
         if rotation is not None:
             length = ops.shape(rotation)[-3]
         else:  # a batch without rows has no tokens
             num_rows = max(batch, 1) if isinstance(batch, int) else ops.maximum(batch, 1)
-            length = ops.shape(hidden)[0] // num_rows
-        query_BTNH, key_BTNH, value_BTNH = self._heads(hidden, (batch, length), rotation)
+            length = ops.shape(hidden if tokens is None else tokens.numbers)[0] // num_rows
+        query_BTNH, key_BTNH, value_BTNH = self._heads(hidden, (batch, length), rotation, tokens)
 
         def joined(x_KBNCH):  # with four dimensions, oneDNN fuses scale, product and bias
             return ops.reshape(x_KBNCH, (-1, *ops.shape(x_KBNCH)[2:]))
@@ -218,8 +230,7 @@ class SelfAttention(BertLayer):
         context_KBNCH = ops.reshape(context_XNCH, (count, batch, *ops.shape(context_XNCH)[1:]))
         context_BKCNH = ops.transpose(context_KBNCH, (1, 0, 3, 2, 4))
         context_BTD = ops.reshape(context_BKCNH, (batch, count * size, hidden.shape[-1]))
-        context_XD = ops.reshape(context_BTD[:, :length], ops.shape(hidden))
-        return self.output_dense(context_XD), attention_XNCC
+        return context_BTD[:, :length], attention_XNCC
 
     def _in_kernel(self, hidden, bias_BT, rotation):
         from bert_keras.layers.jax_attention import attention
@@ -231,13 +242,17 @@ class SelfAttention(BertLayer):
         context_BTNH = attention(query_BTNH, key_BTNH, value_BTNH, bias_BT, random_key, rate)
         return self.output_dense(ops.reshape(context_BTNH, hidden.shape))
 
-    def _heads(self, hidden, shape, rotation):
+    def _heads(self, hidden, shape, rotation, tokens=None):
         """Returns query, key and value [B, T, N, H]; `shape` is (B, T)."""
         head_size = hidden.shape[-1] // self.num_heads
-        query, key, value = (
-            ops.reshape(dense(hidden), (*shape, self.num_heads, head_size))
-            for dense in (self.query_dense, self.key_dense, self.value_dense)
-        )
+
+        def heads(dense):
+            x_XD = dense(hidden)
+            if tokens is not None:
+                x_XD = ops.take(x_XD, tokens.numbers, axis=0)
+            return ops.reshape(x_XD, (*shape, self.num_heads, head_size))
+
+        query, key, value = map(heads, (self.query_dense, self.key_dense, self.value_dense))
         if rotation is None:
             return query, key, value
         return rotated(query, rotation), rotated(key, rotation), value

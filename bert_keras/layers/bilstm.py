@@ -56,7 +56,7 @@ class LayerMix(BertLayer):
     """Learned weighted sum of K encoder layers, [B, W, K, D] to [B, W, D]; initially their mean.
 
     It is scale x sum_k softmax(layer_logits)_k x layer k, as in ELMo (Peters et al. 2018, equation
-    1), because section 5.3 does not specify how it weights layers.
+    1), because Devlin et al. 2018 do not specify how they weight layers.
     """
 
     def build(self, features_shape):

@@ -19,14 +19,7 @@ class FeedForward(BertLayer):
     and value are the halves of the outputs of the first dense layer (Shazeer 2020).
 
     The inputs have two dimensions, so that each dense layer is one matrix product with its bias and
-    activation.
-
-    Args:
-        intermediate_size: The size F between the two dense layers.
-        activation: One of `bert_keras.config.ACTIVATIONS`.
-        initializer_stddev: The standard deviation of the kernel initializer.
-        is_gated: Whether the network is gated; the first dense layer then has 2 x F units.
-        has_biases: Whether the dense layers have biases.
+    activation. The arguments are fields of `BertConfig`.
     """
 
     def __init__(
@@ -73,28 +66,17 @@ class EncoderBlock(BertLayer):
     Each sublayer of a post-norm block computes LayerNorm(x + Dropout(sublayer(x))), each sublayer
     of a pre-norm block x + Dropout(sublayer(LayerNorm(x))).
 
-    Args:
-        num_heads: The number of attention heads N.
-        intermediate_size: The size of the feed-forward network's intermediate layer.
-        activation: One of `bert_keras.config.ACTIVATIONS`.
-        hidden_dropout_rate: The dropout rate of the outputs of both sublayers.
-        attention_dropout_rate: The dropout rate of the attention probabilities.
-        layer_norm_epsilon: The number that LayerNorm adds to the variance.
-        initializer_stddev: The standard deviation of the kernel initializer.
-        is_pre_norm: Whether the block is a pre-norm block.
-        has_attention_norm: Whether the attention has a LayerNorm; only a pre-norm block, whose
-            input is already normalised, may have none.
-        is_gated: Whether the feed-forward network is gated.
-        has_biases: Whether dense layers and LayerNorms have biases.
+    The arguments are fields, properties and `has_attention_norm` of `BertConfig`.
 
     Call arguments:
-        hidden: Hidden states [B, T, D].
+        hidden: Hidden states [B, T, D], or [X, D] of the tokens alone.
         bias: The attention bias that `SelfAttention` takes.
         rotation: The output of `rotation`, if the encoder has rotary positions.
+        tokens: The output of `tokens_of` for the hidden states of the tokens alone.
 
     Returns:
-        The new hidden states [B, T, D] and the attention probabilities that `SelfAttention`
-        returns.
+        The new hidden states in the shape of `hidden`, and the attention probabilities that
+        `SelfAttention` returns.
     """
 
     def __init__(  # noqa: PLR0913 - layers take plain values
@@ -148,15 +130,15 @@ class EncoderBlock(BertLayer):
             layer.build(hidden_shape)
         self.built = True
 
-    def call(self, hidden, bias, rotation=None, training=False):
+    def call(self, hidden, bias, rotation=None, tokens=None, training=False):
         # X = B x T. With two dimensions a dense layer and the following residual are fused.
         hidden_XD = ops.reshape(hidden, (-1, hidden.shape[-1]))
         call = self._pre_norm if self.is_pre_norm else self._post_norm
-        hidden_XD, attention_BNTT = call(hidden_XD, bias, rotation, training=training)
+        hidden_XD, attention_BNTT = call(hidden_XD, bias, rotation, tokens, training=training)
         return ops.reshape(hidden_XD, ops.shape(hidden)), attention_BNTT
 
-    def _post_norm(self, hidden_XD, bias, rotation, *, training):
-        context_XD, attention_BNTT = self.attention(hidden_XD, bias, rotation, training=training)
+    def _post_norm(self, hidden_XD, bias, *context, training):
+        context_XD, attention_BNTT = self.attention(hidden_XD, bias, *context, training=training)
         in_kernel = len(bias.shape) == 2
         add = partial(self._add_in_kernel if in_kernel else self._add, training=training)
         hidden_XD = add(context_XD, hidden_XD, self.attention_norm)
@@ -174,9 +156,9 @@ class EncoderBlock(BertLayer):
         rate, random_key = draw(self.dropout)
         return dropout_add_norm(x_XD, hidden_XD, gamma, beta, random_key, rate, norm.epsilon)
 
-    def _pre_norm(self, hidden_XD, bias, rotation, *, training):
+    def _pre_norm(self, hidden_XD, *context, training):
         normed_XD = self.attention_norm(hidden_XD) if self.attention_norm else hidden_XD
-        context_XD, attention_BNTT = self.attention(normed_XD, bias, rotation, training=training)
+        context_XD, attention_BNTT = self.attention(normed_XD, *context, training=training)
         hidden_XD = hidden_XD + self.dropout(context_XD, training=training)
         output_XD = self.feed_forward(self.feed_forward_norm(hidden_XD))
         return hidden_XD + self.dropout(output_XD, training=training), attention_BNTT

@@ -3,7 +3,6 @@
 import keras
 from keras import ops
 
-from bert_keras.errors import InputError
 from bert_keras.layers.primitives import BertLayer, Dropout, LayerNorm, projection
 
 
@@ -11,21 +10,11 @@ from bert_keras.layers.primitives import BertLayer, Dropout, LayerNorm, projecti
 class BertEmbeddings(BertLayer):
     """Sum of learned token, position and segment embeddings, with LayerNorm and dropout.
 
-    Source: section 3, "Input/Output Representations".
+    Source: Devlin et al. 2018, section 3, "Input/Output Representations".
 
-    Args:
-        vocab_size: The number of token embeddings.
-        hidden_size: The size D of the output.
-        max_positions: The maximum number of tokens of a sequence.
-        num_segments: The number of segment embeddings; 0 for none. With one, every token has it.
-        dropout_rate: The dropout rate of the sum.
-        layer_norm_epsilon: The number that LayerNorm adds to the variance.
-        initializer_stddev: The standard deviation of the initializer of all tables.
-        embedding_size: The size E of the tables if it differs from D. The sum is projected to D
-            after the dropout (Lan et al. 2019, section 3.1). 0 means D.
-        position_offset: The row of the position table for position 0.
-        has_positions: Whether there is a position table; an encoder with rotary positions has none.
-        has_biases: Whether LayerNorm and the projection have biases.
+    The arguments are fields of `BertConfig`, and whether there is a position table, which an
+    encoder with rotary positions lacks. Dropout precedes the projection of tables of the size E to
+    the hidden size D (Lan et al. 2019, section 3.1).
 
     Call arguments:
         input_ids: Int [B, T].
@@ -34,9 +23,6 @@ class BertEmbeddings(BertLayer):
 
     Returns:
         [B, T, D].
-
-    Raises:
-        InputError: Without `position_ids`, a static T is greater than `max_positions`.
     """
 
     def __init__(  # noqa: PLR0913 - layers take plain values
@@ -100,8 +86,6 @@ class BertEmbeddings(BertLayer):
     def unprojected(self, input_ids, segment_ids, position_ids=None, training=False):
         """Returns the output before the projection, [B, T, E]."""
         sum_BTE = ops.take(self.token_table, _integers(input_ids), axis=0)
-        if position_ids is None:
-            self._check_length(ops.shape(input_ids)[1])
         if self.has_positions:
             sum_BTE = sum_BTE + self._positions(input_ids, position_ids)
         if self.num_segments:
@@ -128,13 +112,6 @@ class BertEmbeddings(BertLayer):
             return ops.take(self.position_table, first + ops.arange(length), axis=0)
         return self.position_table[first : first + length]
 
-    def _check_length(self, length) -> None:
-        if isinstance(length, int) and length > self.max_positions:
-            raise InputError(
-                f"a sequence has {length} tokens, but the encoder has {self.max_positions} "
-                "positions; reduce max_length, or use an encoder with more positions"
-            )
-
 
 def _integers(ids):
     """Casts what is no integer to int32, as Keras' Embedding does: its placeholders are floats."""
@@ -145,7 +122,7 @@ def _integers(ids):
 class SharedEmbeddings(keras.layers.Layer):
     """The embeddings of another encoder, with a projection of its own if the hidden size differs.
 
-    Call arguments, returned value and errors are those of BertEmbeddings. Keras cannot serialize
+    Call arguments and returned value are those of BertEmbeddings. Keras cannot serialize
     this layer by itself, because a copy would no longer share the tables.
 
     Args:

@@ -56,18 +56,13 @@ def mean_state(hidden_BTD, input_mask_BT):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class ClassificationHead(BertLayer):
-    """Classification head: dropout and one dense layer (section 4.1).
+    """Classification head: dropout and one dense layer (Devlin et al. 2018, section 4.1).
 
     Maps [B, D] to logits [B, num_labels].
 
     The next-sentence head of pretraining has two labels and no dropout. The head of multiple choice
     (section 4.4) has one label. The logits have the dtype of the weights, which is float32 under a
     mixed policy.
-
-    Args:
-        num_labels: The number of logits.
-        dropout_rate: The dropout rate of the inputs.
-        initializer_stddev: The standard deviation of the kernel initializer.
     """
 
     def __init__(
@@ -90,18 +85,11 @@ class ClassificationHead(BertLayer):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class TokenLabelsHead(ClassificationHead):
-    """Applies ClassificationHead to every token (section 5.3).
+    """Applies ClassificationHead to every token (Devlin et al. 2018, section 5.3).
 
-    Maps [B, T, D] to logits [B, T, num_labels].
-
-    Args:
-        num_labels: The number of logits of a token.
-        dropout_rate: The dropout rate of the inputs of the last dense layer.
-        initializer_stddev: The standard deviation of the kernel initializer.
-        activation: One of `bert_keras.config.ACTIVATIONS`. A dense layer with this activation and a
-            LayerNorm then precede dropout and logits, as in ModernBERT. "" omits them.
-        layer_norm_epsilon: The number that this LayerNorm adds to the variance; 0 omits LayerNorm.
-        has_biases: Whether these two layers have biases.
+    Maps [B, T, D] to logits [B, T, num_labels]. With an activation, one of
+    `bert_keras.config.ACTIVATIONS`, a dense layer with it precedes dropout and logits, and also a
+    LayerNorm unless `layer_norm_epsilon` is 0, as in ModernBERT.
     """
 
     def __init__(
@@ -149,15 +137,13 @@ class TokenLabelsHead(ClassificationHead):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class SpanHead(TokenLabelsHead):
-    """Start and end logits of each token for question answering (section 4.2), without dropout.
+    """Start and end logits of each token for question answering, without dropout.
+
+    Source: Devlin et al. 2018, section 4.2.
 
     Maps [B, T, D] to {"start": [B, T], "end": [B, T]} in the dtype of the weights. The paper's
     start vector S and end vector E are the columns of one kernel. Padding gets logits like any
     other token.
-
-    Args:
-        initializer_stddev: The standard deviation of the kernel initializer.
-        **kwargs: The arguments of `TokenLabelsHead` for layers before the logits.
     """
 
     def __init__(self, *, initializer_stddev: float, **kwargs):
@@ -174,10 +160,6 @@ class ReplacedTokenHead(TokenLabelsHead):
 
     Maps [B, T, D] to [B, T] in the dtype of the weights. Source: Clark et al. 2020 and its code,
     which has no dropout in this head.
-
-    Args:
-        activation: One of `bert_keras.config.ACTIVATIONS`.
-        initializer_stddev: The standard deviation of the kernel initializer.
     """
 
     def __init__(self, *, activation: str, initializer_stddev: float, **kwargs):
@@ -199,16 +181,7 @@ class MaskedLMHead(BertLayer):
     """Masked-LM head: dense layer, activation, LayerNorm, product with embeddings, bias (A.1).
 
     The head first gathers the P masked positions and computes only their logits. This is the
-    largest single saving of a pretraining step.
-
-    Args:
-        vocab_size: The number of tokens V.
-        activation: One of `bert_keras.config.ACTIVATIONS`.
-        layer_norm_epsilon: The number that LayerNorm adds to the variance.
-        initializer_stddev: The standard deviation of the kernel initializer.
-        has_biases: Whether the dense layer and LayerNorm have biases.
-        ties_decoder: Whether the states are multiplied by the embeddings, and not by a matrix of
-            the head.
+    largest single saving of a pretraining step. The arguments are fields of `BertConfig`.
 
     Call arguments:
         hidden: Hidden states [B, T, D].

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from jinja2 import Template
 from starlette.applications import Starlette
@@ -52,8 +52,6 @@ _SHUTDOWN = "The server is shutting down"
 # A step that would block the event loop for more than about a millisecond runs in a thread.
 _MAX_BYTES_INLINE = 8 * 2**10  # size of a request body
 _MAX_NUMBERS_INLINE = 1000  # elements of all output arrays
-
-T = TypeVar("T")
 
 
 def create_app(
@@ -190,7 +188,7 @@ class _Server:
         num_numbers = sum(array.size for array in outputs.values())
         return await self._step(num_numbers <= _MAX_NUMBERS_INLINE, lambda: json_bytes(document()))
 
-    async def _step(self, is_short: bool, step: Callable[[], T]) -> T:
+    async def _step(self, is_short: bool, step: Callable[[], Any]) -> Any:
         """Runs a step in the event loop, or in a thread if it would block the loop."""
         if is_short:
             return step()

@@ -16,15 +16,18 @@ from bert_keras.serving.model import ServedModel, Tensors
 from bert_keras.serving.requests import Refusal
 
 _NUM_THREADS = 2  # while one thread runs a long request, the other runs the remaining requests
+_LONG_RUN = 0.05  # seconds, after which the other thread may start a run beside it
+# The clients of a run have this share of its time to send their next requests, before the queued
+# ones run without them.
+_RETURN_SHARE = 0.1
 _CLOSE_SECONDS = 5.0  # for requests that still run when the server stops
 _BYTES_PER_POSITION = 4  # average bytes of text for one subword
 # One run takes `max_batch_size` rows of up to 64 positions, and fewer rows if they are longer. Long
 # rows already use the whole processor, so a larger batch of them would only add waiting time.
 _SHORT_ROW = 64
-# A run is padded to its longest row. The rows of a request that are shorter than half of it run
-# later, unless the run would have fewer positions than this, which take hardly less time.
-_SMALL_RUN = 256
-_SHORTEST_CLASS = 4  # texts under 60 bytes share runs, longer ones with those of up to half as long
+# A short text does not wait for a long one: texts under 250 bytes share runs, longer ones with
+# those of up to half as long.
+_SHORTEST_CLASS = 6
 # A request that cannot be split may have this many times the positions of a normal run.
 _MAX_RUNS = 16
 
@@ -66,7 +69,8 @@ class _Part:
 class Batcher:
     """Runs a model in threads; compatible requests in the queue share a run.
 
-    A thread never waits for a batch to fill, so a single request runs at once. If a request has
+    A request that arrives alone runs at once. While a run takes less than `_LONG_RUN`, new requests
+    wait for its end and share the next run, with the next requests of its clients. If a request has
     more rows than one run takes, its longest rows run first, and its remaining rows run after the
     other queued requests. `on_run` gets `num_requests` and `seconds` of each run.
     """
@@ -87,6 +91,9 @@ class Batcher:
         self._changed = threading.Condition()
         self._closed = False
         self._num_running = num_threads
+        self._started: dict[int, float] = {}  # thread -> when its present run started
+        self._num_returning = 0  # clients of the last run that may send their next request
+        self._returned_at = 0.0  # until when the queue waits for them
         self._threads = [
             threading.Thread(target=self._work, name="batcher", daemon=True)
             for _ in range(num_threads)
@@ -122,14 +129,10 @@ class Batcher:
         """Adds the parts of a request with these lengths of its rows."""
         order = np.argsort(-lengths, kind="stable")
         lengths = lengths[order]
-        num_longer = np.searchsorted(-lengths, -lengths / 2)  # rows of more than half the length
-        max_rows = np.maximum(num_longer - np.arange(len(lengths)), _SMALL_RUN // lengths)
-        max_rows = np.minimum(max_rows, self._max_positions // lengths)
-        max_rows = np.clip(max_rows, 1, self._limits.max_batch_size).tolist()
+        max_rows = np.clip(self._max_positions // lengths, 1, self._limits.max_batch_size).tolist()
         kinds = [(name, a.dtype, a.shape[1:]) for name, a in sorted(request.tensors.items())]
         start = 0
         while start < len(order):
-            # A run is padded to its longest row, so it has only rows of similar length.
             length_class = max(int(lengths[start]).bit_length(), _SHORTEST_CLASS)
             key = (length_class, request.signature_name, kinds)
             rows = order[start : start + max_rows[start]]
@@ -142,6 +145,7 @@ class Batcher:
             if self._closed:
                 raise Refusal("The server is shutting down", status=503)
             self._queue.append(request.parts.popleft())
+            self._num_returning = max(0, self._num_returning - 1)
             self._changed.notify()
         return request.future
 
@@ -157,6 +161,10 @@ class Batcher:
     def _work(self) -> None:
         while batch := self._next_batch():
             self._run(batch)
+            with self._changed:
+                end, start = time.monotonic(), self._started.pop(threading.get_ident())
+                self._returned_at = end + _RETURN_SHARE * (end - start)
+                self._changed.notify_all()
         with self._changed:
             self._num_running -= 1
             is_last = not self._num_running
@@ -166,13 +174,28 @@ class Batcher:
     def _next_batch(self) -> list[_Part] | None:
         """Returns rows of the oldest request and of compatible ones; None when closed."""
         with self._changed:
-            while self._changed.wait_for(lambda: self._queue or self._closed):
-                if not self._queue:
-                    return None
+            while self._queue or not self._closed:
+                if seconds := self._seconds_to_wait():
+                    self._changed.wait(seconds)
+                    continue
                 first = self._queue.popleft()
                 # The future is done if the client has disconnected or a part of it failed.
                 if not first.request.future.done():
+                    self._started[threading.get_ident()] = time.monotonic()
+                    self._num_returning = 0
                     return self._batch_with(first)
+            return None
+
+    def _seconds_to_wait(self) -> float:
+        """Returns how long the queue waits for requests that could share the next run."""
+        if self._closed:
+            return 0
+        if not self._queue:
+            return threading.TIMEOUT_MAX
+        starts_at = max(self._started.values(), default=-_LONG_RUN) + _LONG_RUN
+        if self._num_returning > 0 and len(self._queue) < self._limits.max_batch_size:
+            starts_at = max(starts_at, self._returned_at)
+        return max(0, starts_at - time.monotonic())
 
     def _batch_with(self, first: _Part) -> list[_Part]:
         batch, others = [first], deque()
@@ -220,6 +243,7 @@ class Batcher:
                 part.request.outputs.append((part, of_part))
                 part.request.num_open -= 1
                 is_finished = not part.request.num_open
+                self._num_returning += is_finished
             if is_finished:
                 part.request.finish()
 

@@ -3,7 +3,9 @@
 import base64
 import contextlib
 import json
+import random
 import re
+import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,6 @@ from bert_keras.errors import InputError, check, check_least, counted
 
 if TYPE_CHECKING:
     import httpx
-    import tenacity
 
 _MAX_SECONDS = 86_400  # longest timeout, a day, as for `Limits`
 _BUSY = (429, 503)
@@ -96,12 +97,35 @@ class Client(contextlib.AbstractContextManager):
     def batches(self, instances: Iterable, *, signature_name: str | None = None) -> Iterator[list]:
         """Like `predict`, but yields the predictions of each request when its response arrives."""
         for body, count in self._requests(instances, signature_name):
-            yield self._attempts()(self._send, body, count)
+            yield self._send(body, count)
 
     def _send(self, body: bytes, count: int) -> list:
-        with self._errors():
-            response = self._http.post(self._url, content=body)
-        return self._predictions(response, count)
+        """Returns the predictions; while no server is available, it waits longer each time."""
+        pause = 0.25  # seconds
+        for _ in range(1, self.num_attempts):
+            try:
+                return self._predictions(self._post(body), count)
+            except UnavailableError as error:
+                wait = min(pause, 8) + random.random() / 4
+                time.sleep(wait if error.seconds is None else error.seconds)
+            pause *= 2
+        return self._predictions(self._post(body), count)
+
+    def _post(self, body: bytes) -> "httpx.Response":
+        import httpx
+
+        try:
+            return self._http.post(self._url, content=body)
+        except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
+            raise InputError(
+                f"{self._url} took more than {self.timeout:g} seconds; use a Client with a longer "
+                "timeout or a smaller batch_size"
+            ) from error
+        except httpx.TransportError as error:
+            raise UnavailableError(
+                f"no server responds at {self._url} ({str(error) or type(error).__name__}); start "
+                "one with bert-keras serve"
+            ) from error
 
     def close(self) -> None:
         """Close the connections."""
@@ -121,23 +145,6 @@ class Client(contextlib.AbstractContextManager):
         while batch := list(islice(remaining, self.batch_size)):
             body = json.dumps({**named, "instances": batch}, default=_json_value)
             yield body.encode(), len(batch)
-
-    def _attempts(self) -> "tenacity.Retrying":
-        import tenacity
-
-        backoff = tenacity.wait_exponential(multiplier=0.25, max=8) + tenacity.wait_random(0, 0.25)
-
-        def wait(state: "tenacity.RetryCallState") -> float:
-            error = state.outcome and state.outcome.exception()
-            seconds = error.seconds if isinstance(error, UnavailableError) else None
-            return backoff(state) if seconds is None else seconds
-
-        return tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(UnavailableError),
-            stop=tenacity.stop_after_attempt(self.num_attempts),
-            wait=wait,
-            reraise=True,
-        )
 
     def _predictions(self, response: "httpx.Response", count: int) -> list:
         try:
@@ -162,24 +169,6 @@ class Client(contextlib.AbstractContextManager):
                 f"{counted(count, 'instance')}; select a signature with one for each instance"
             )
         return predictions
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Converts the exceptions of connections to InputErrors."""
-        import httpx
-
-        try:
-            yield
-        except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
-            raise InputError(
-                f"{self._url} took more than {self.timeout:g} seconds; use a Client with a longer "
-                "timeout or a smaller batch_size"
-            ) from error
-        except httpx.TransportError as error:
-            raise UnavailableError(
-                f"no server responds at {self._url} ({str(error) or type(error).__name__}); start "
-                "one with bert-keras serve"
-            ) from error
 
 
 def _json_value(value: Any) -> object:

@@ -25,27 +25,18 @@ class Monitoring:
         self._requests = Gauge(
             f"{_PREFIX}request_count", "Requests.", ["model_name", "status"], registry=registry
         )
-        self._latency = Histogram(
-            f"{_PREFIX}request_latency",
-            "Microseconds of a request that was answered.",
-            ["model_name", "API", "entrypoint"],
-            buckets=_LATENCIES,
-            registry=registry,
-        )
-        self._runtime = Histogram(
-            f"{_PREFIX}runtime_latency",
-            "Microseconds of a session run.",
-            ["model_name", "API", "runtime"],
-            buckets=_LATENCIES,
-            registry=registry,
-        ).labels(model_name, "Predict", "TF1")
-        self._batch_size = Histogram(
-            f"{_PREFIX}batching_session:processed_batch_size",
-            "Requests that shared a session run.",
-            ["model_name"],
-            buckets=_BATCH_SIZES,
-            registry=registry,
-        ).labels(model_name)
+
+        def histogram(name: str, text: str, *labels: str, buckets=_LATENCIES) -> Histogram:
+            labels = ("model_name", *labels)
+            return Histogram(f"{_PREFIX}{name}", text, labels, buckets=buckets, registry=registry)
+
+        text = "Microseconds of a request that was answered."
+        self._latency = histogram("request_latency", text, "API", "entrypoint")
+        text = "Microseconds of a session run."
+        latency = histogram("runtime_latency", text, "API", "runtime")
+        self._runtime = latency.labels(model_name, "Predict", "TF1")
+        name, text = "batching_session:processed_batch_size", "Requests that shared a session run."
+        self._batch_size = histogram(name, text, buckets=_BATCH_SIZES).labels(model_name)
 
     def count_request(self, model_name: str, *, api: str, status: int, seconds: float) -> None:
         """Counts a request; `api` is the verb of its `Call`."""

@@ -98,14 +98,10 @@ _DECODER = json.JSONDecoder(parse_float=_decimal)
 def read_predict(
     document: dict[str, Any], signatures: Mapping[str, Mapping[str, str]]
 ) -> tuple[str, dict[str, np.ndarray]]:
-    """Reads the "instances" (rows) or "inputs" (columns) of a predict request.
+    """Reads the "instances" (rows) or "inputs" (columns) of the parsed body of a predict request.
 
-    Args:
-        document: The parsed body of the request.
-        signatures: Signature name -> input name -> dtype, one of `_DTYPES`.
-
-    Returns:
-        The name of the signature, and arrays by input name.
+    `signatures` has the dtype, one of `_DTYPES`, of each input of each signature. Returns the name
+    of the signature, and arrays by input name.
     """
     name = document.get("signature_name") or DEFAULT_SIGNATURE
     if not isinstance(name, str) or name not in signatures:
@@ -184,17 +180,13 @@ def _stacked(items: list[Any], dtype: str, *, key: str = "") -> np.ndarray:
             try:
                 array = _array(item, dtype)
                 first = array if first is None else first
-                _check_shape(array, first)
+                if array.size != first.size:
+                    raise Refusal(f"Expecting tensor size: {first.size} but got: {array.size}")
+                if array.shape != first.shape:
+                    raise Refusal(f"Expecting shape {first.shape} but got: {array.shape}")
             except Refusal as error:
                 raise _row_error(number, error, key=key) from None
         raise
-
-
-def _check_shape(array: np.ndarray, first: np.ndarray) -> None:
-    if array.size != first.size:
-        raise Refusal(f"Expecting tensor size: {first.size} but got: {array.size}")
-    if array.shape != first.shape:
-        raise Refusal(f"Expecting shape {first.shape} but got: {array.shape}")
 
 
 def _array(value: Any, dtype: str) -> np.ndarray:

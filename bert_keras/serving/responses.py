@@ -33,10 +33,7 @@ def metadata(model: str, *, version: int, signatures: Mapping[str, Any]) -> dict
 def predictions(outputs: Mapping[str, np.ndarray], *, by_row: bool) -> dict[str, Any]:
     """Returns the response to a predict request, in which a single output has no name.
 
-    Args:
-        outputs: Arrays by output name.
-        by_row: Whether to return one item for each row, as for "instances", instead of one tensor
-            for each output, as for "inputs".
+    It has one item for each row, as for "instances", or a tensor for each output, as for "inputs".
     """
     num_rows = None
     for name, array in outputs.items() if by_row else ():

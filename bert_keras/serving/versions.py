@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bert_keras.errors import InputError, check
 from bert_keras.exporting.version_folder import WARMUP, check_files, is_version
+from bert_keras.files import check_exists
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError, ServedModel, Tensors
@@ -25,6 +26,7 @@ def chosen_versions(
 ) -> dict[int, Path]:
     """Returns the folders of the versions `numbers` of saved_models/NAME, by default the latest."""
     folder = Path(model_folder)
+    check_exists(folder, expected="saved_models/NAME of an export")
     chosen = _selected(folder, numbers) if folder.is_dir() else {}
     missing = sorted({*numbers} - chosen.keys())
     check(not missing, f"{folder} does not contain version {', '.join(map(str, missing))}")

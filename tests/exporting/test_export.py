@@ -19,7 +19,7 @@ from bert_keras.exporting import export as export_module
 from bert_keras.exporting.export import export
 from bert_keras.exporting.servable import checked_tensors, tensor_specs, traced
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-from bert_keras.exporting.verify import run_in_fresh_process, run_requests
+from bert_keras.exporting.verify import run_requests
 from bert_keras.exporting.version_folder import (
     METADATA,
     check_model_name,
@@ -181,27 +181,6 @@ def test_a_saved_model_with_other_outputs_or_tokens_is_refused(model, tmp_path, 
     with pytest.raises(RuntimeError, match="the graph tokenizes 'A short"):
         model.export(tmp_path / "name" / "1")
     assert not [*tmp_path.glob("name/*")]
-
-
-@pytest.mark.slow
-def test_a_fresh_process_returns_plain_lists_without_keras(tmp_path, monkeypatch):
-    module = tf.Module()
-    module.double = tf.function(
-        lambda x, name: {"y": 2 * x, "name": name},
-        input_signature=[tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.string)],
-    )
-    tf.saved_model.save(module, str(tmp_path / "1"), signatures={"double": module.double})
-    (tmp_path / "keras.py").write_text("raise SystemExit('imported')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    requests = [
-        {"signature": "double", "inputs": {"x": [1, 2], "name": ["é", ""]}},
-        {"signature": "double", "inputs": {"x": np.array([3]), "name": ["né".encode()]}},
-    ]
-    expected = [{"y": [2, 4], "name": ["é", ""]}, {"y": [6], "name": ["né"]}]
-    assert run_requests(tmp_path / "1", requests) == expected
-    assert run_in_fresh_process(tmp_path / "1", requests) == expected
-    with pytest.raises(RuntimeError, match=r"(?s)fails in a fresh process: .*SavedModel"):
-        run_in_fresh_process(tmp_path, [])
 
 
 def test_a_version_stores_metadata_and_each_weight_once(model, written, tmp_path):

@@ -106,13 +106,27 @@ def test_only_equal_shapes_dtypes_signatures_and_lengths_are_joined(model):
     different = [
         *[("f", np.float32(x)) for x in ([1], [[1]], [[1, 1]])],
         *[("f", np.float64([1])), ("g", np.float32([1]))],
-        *[("f", texts(length)) for length in (5, 8, 200)],
+        *[("f", texts(length)) for length in (5, 8, 300)],
     ]
     with batching(model) as batcher:
         with busy(model, batcher):
             futures = [submit(batcher, name, x) for name, x in different]
-        assert [*map(values, futures[-3:])] == [[5], [8], [200]]
+        assert [*map(values, futures[-3:])] == [[5], [8], [300]]
         assert sorted(batcher.shared[1:]) == [1] * 6 + [2]
+
+
+@pytest.mark.parametrize("share, runs", [(0.0, [1, 1]), (1e6, [2])])
+def test_queued_requests_wait_a_moment_for_the_clients_of_the_last_run(
+    model, monkeypatch, share, runs
+):
+    monkeypatch.setattr("bert_keras.serving.batching._RETURN_SHARE", share)
+    with batching(model) as batcher:
+        with busy(model, batcher):
+            queued = submit(batcher, "f", floats(2))
+        if not share:
+            assert values(queued) == [4]
+        returned = submit(batcher, "f", floats(3))
+        assert (values(queued), values(returned), model.runs) == ([4], [6], runs)
 
 
 def test_errors_and_cancelled_requests_do_not_affect_other_requests(model):

@@ -1,6 +1,5 @@
 """The clients send instances and return predictions or raise the server's error."""
 
-import asyncio
 import json
 import math
 import time
@@ -37,13 +36,8 @@ def answer(monkeypatch):
             return httpx.Response(reply[0], text=reply[1], headers=reply[2], request=request)
 
         requests, remaining = [], iter(replies)
-        server = httpx.MockTransport(handle)
-        for transport, method in (
-            (httpx.HTTPTransport, "handle_request"),
-            (httpx.AsyncHTTPTransport, "handle_async_request"),
-        ):
-            send = getattr(server, method)
-            monkeypatch.setattr(transport, method, lambda _, request, send=send: send(request))
+        send = httpx.MockTransport(handle).handle_request
+        monkeypatch.setattr(httpx.HTTPTransport, "handle_request", lambda _, request: send(request))
         return requests
 
     return answer
@@ -124,14 +118,3 @@ def test_attempts_are_limited_and_rejected_requests_are_not_retried(
     with pytest.raises(InputError, match=message):
         predict(URL, [1], num_attempts=2)
     assert len(requests) == attempts
-
-
-def test_calls_of_coroutines_keep_their_order(server_of):
-    async def predict_all(url):
-        with Client(url, batch_size=2) as client:
-            calls = (asyncio.to_thread(client.predict, [n, n + 1, n + 2]) for n in range(20))
-            return await asyncio.gather(*calls)
-
-    url = f"{server_of('half_plus_two')}/v1/models/half_plus_two"
-    for n, predictions in enumerate(asyncio.run(predict_all(url))):
-        assert predictions == [n / 2 + 2, n / 2 + 2.5, n / 2 + 3]

@@ -93,7 +93,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert compose_service(written)["volumes"][0]["source"] == "../../saved_models/sst2"
     files, folder, *lines = capsys.readouterr().out.splitlines()
     assert files.endswith("docker compose -f serving/sst2/compose.yaml up")
-    assert folder == "saved_models/sst2/1" and f":{IMAGE_VERSION}" in lines[1]
+    assert folder.split() == ["model", "saved_models/sst2/1"] and f":{IMAGE_VERSION}" in lines[1]
     body = json.dumps({"instances": [example["instance"]]}, ensure_ascii=False)
     assert shlex.split(lines[-3])[:3] == ["curl", "-d", body]
     assert lines[-1].strip() == '{"predictions": [[0.1235, 0, 1, 2, 3, ...]]}'

@@ -128,17 +128,3 @@ def test_concurrent_requests_get_their_own_predictions_or_errors(server_of, send
         else:
             expected = [-0.5, 0.5] if number % 3 else [2.0 * number, 2.0 * number + 2]
             assert answer.json()["predictions"] == expected
-
-
-def test_invalid_http_does_not_stop_the_server(server_of, send):
-    url = server_of("half_plus_two")
-    head = f"POST {PATH} HTTP/1.1\r\nHost: a\r\n".encode()
-    for sent in (
-        *(b"\x16\x03\x01 no http\r\n\r\n", b"GET", head + b"X: " + b"a" * 70_000),
-        head + b"Content-Length: -1\r\n\r\n",
-        head + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nx",
-        head + b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n",
-    ):
-        with socket.create_connection((urlsplit(url).hostname, urlsplit(url).port)) as connection:
-            connection.sendall(sent)
-    assert send(url, "GET", "/v1/models/half_plus_two").status_code == 200

@@ -4,7 +4,6 @@ The graph follows downstream/ner/words.py, for rows, and downstream/ner/tags.py,
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -18,14 +17,6 @@ from bert_keras.exporting.text_ops.text_to_inputs import (
     in_batches,
 )
 from bert_keras.exporting.text_ops.words import RaggedTensor, num_before, previous
-
-
-class WordRows(NamedTuple):
-    """R rows of tokens, and the position at which each of W words is labelled."""
-
-    texts: TextRows  # the R rows, without special tokens
-    rows: tf.Tensor  # int64 [W], the row that predicts the label of each word
-    positions: tf.Tensor  # int64 [W], the position of the word's first token in that row
 
 
 def served_token_labels(
@@ -56,8 +47,8 @@ def served_token_labels(
 
     def from_text(text):
         tokens = reader.unit_tokens(text, unit=unit)
-        rows = word_rows(tokens, limit=reader.max_length - 2)
-        inputs = reader.packed(rows.texts)
+        texts, rows, positions = word_rows(tokens, limit=reader.max_length - 2)
+        inputs = reader.packed(texts)
 
         def most_probable(**inputs):
             outputs = tensors(**inputs)
@@ -67,7 +58,7 @@ def served_token_labels(
 
         predictions = in_batches(inputs, most_probable)
         length = tf.shape(inputs["input_ids"], tf.int64)[1]
-        positions = rows.rows * length + rows.positions + 1  # [CLS]
+        positions += rows * length + 1  # [CLS]
         return entities(
             tf.gather(predictions["label_ids"], positions),
             tf.gather(predictions["probabilities"], positions),
@@ -79,8 +70,12 @@ def served_token_labels(
     return ServableModel(signatures, from_tensors)
 
 
-def word_rows(tokens: WordTokens, *, limit: int) -> WordRows:
-    """Divides texts as `downstream.ner.words.sentence_rows`, but keeps rows that label no word."""
+def word_rows(tokens: WordTokens, *, limit: int) -> tuple[TextRows, tf.Tensor, tf.Tensor]:
+    """Divides texts as `downstream.ner.words.sentence_rows`, but keeps rows that label no word.
+
+    Returns the rows without special tokens, and for each word the row that predicts its label, and
+    the position of its first token there, int64 [W].
+    """
     text_starts, text_lengths = tokens.ids.row_starts(), tokens.ids.row_lengths()
     stride = max(limit // 2, 1)
     indices = tf.ragged.range(1 - (tf.minimum(limit - text_lengths, 0) // stride))
@@ -95,7 +90,7 @@ def word_rows(tokens: WordTokens, *, limit: int) -> WordRows:
     )
     rows = num_rows[0] - 1
     texts = TextRows(tokens.ids.values, [start], [length])
-    return WordRows(texts, rows, tokens.first_tokens - tf.gather(start, rows))
+    return texts, rows, tokens.first_tokens - tf.gather(start, rows)
 
 
 def entities(

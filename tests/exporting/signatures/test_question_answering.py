@@ -128,7 +128,7 @@ def test_fit_takes_questions_passages_and_answers(model):
     texts = ["who?", "what?"], ["It was Zoe.", "the end"]
     answers = [(7, "Zoe"), {"text": ["end"], "answer_start": [4]}]
     assert {"start_loss", "end_loss"} < {*model.fit(texts, answers, verbose=0).history}
-    for wrong, message in (([(6, "Zoe"), None], "text 0: the passage"), (None, "y is None")):
+    for wrong, message in (([(6, "Zoe"), None], r"text \[0\]: the passage"), (None, "y is None")):
         with pytest.raises(InputError, match=message):
             model.fit(texts, wrong)
 

@@ -15,11 +15,12 @@ from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.downstream.ner.words import units_of, word_tokens
 from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
-from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
+from bert_keras.exporting.text_ops.text_to_inputs import MaskedTextToInputs, TextToInputs
 from bert_keras.exporting.text_ops.unigrams import Unigrams
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
 from bert_keras.text.google_words import google_words
 from bert_keras.text.packing import pack
+from bert_keras.text.tokenizer import ids_with_masks
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 from tests.unicode_texts import CHARACTERS, TEXTS, characters_in_any_order, in_graphs
 
@@ -157,6 +158,14 @@ def test_packed_inputs_equal_offline_inputs(vocabulary, tmp_path, max_length):
         assert inputs.keys() == expected.keys()
         for name, array in expected.items():
             np.testing.assert_array_equal(inputs[name], array, err_msg=name)
+
+
+def test_each_family_has_its_own_mask_token(vocabulary, tmp_path):
+    file = write_vocabulary(vocabulary, tmp_path)
+    reader = MaskedTextToInputs(file, lowercase=False, max_length=9)
+    texts = ["the [MASK] license", "[MASK]", "no mask", ""]
+    expected = ids_with_masks(texts, FastTokenizer(vocabulary))
+    assert reader.tokens(tf.constant(texts)).to_list() == expected
 
 
 @pytest.mark.parametrize(
