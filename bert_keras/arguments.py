@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 from bert_keras.errors import InputError, check_name, nearest, printable
 
-# Answer to the flags of transformers and google-research/bert -> these flags, without "--". An
-# answer that is a flag counts for the commands that have it.
+# Answer to former flags and those of transformers and google-research/bert -> these flags, without
+# "--". An answer that is a flag counts for the commands that have it.
 HABITS = {
     "--learning-rate": "lr",
     "--epochs": "num-train-epochs num-epochs",
@@ -17,7 +17,12 @@ HABITS = {
     "--max-length": "max-seq-length",
     "--warmup-ratio": "warmup-proportion",
     "--precision": "fp16 bf16",
-    "--output": "output-dir output-file",
+    "--format": "to",
+    "--output": "output-dir output-file to",
+    "--model-version": "version",
+    "--num-texts": "texts",
+    "--model-class": "model",
+    "--model-type": "model",
     "--train": "train-file",
     "--dev": "validation-file eval-file predict-file",
     "--data": "data-dir dataset-name test-file input input-file",
@@ -73,7 +78,6 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, which suggests the nearest name.
 
     Attributes:
-        former: The answer to each former flag; the text follows "FLAG is now".
         commands: The parsers of the commands by name.
     """
 
@@ -81,7 +85,6 @@ class Parser(argparse.ArgumentParser):
         self.flags: list[str] = []
         self._group: Any = None
         self._last: list[str] = []  # flags that take all arguments after them
-        self.former: Mapping[str, str] = {}
         self.commands: Mapping[str, argparse.ArgumentParser] = {}
         super().__init__(**details, allow_abbrev=False)
 
@@ -109,15 +112,15 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
         """Parses the arguments; an unknown command or flag ends the program with exit code 2."""
         args = [*sys.argv[1:]] if args is None else [*args]
-        if self.commands and args and not args[0].startswith("-"):
+        if self.commands and not args:
+            args = ["--help"]
+        if self.commands and not args[0].startswith("-"):
             try:
                 check_name(args[0], self.commands, what="command")
             except InputError as error:
                 self.error(str(error))
         mine = takewhile(lambda each: each not in self.commands and each not in self._last, args)
         for flag in (each.partition("=")[0] for each in mine):
-            if flag in self.former:
-                self.error(f"{flag} is now {self.former[flag]}")
             is_flag = flag.startswith("--") and flag.strip("-")
             if is_flag and flag not in self.flags:
                 name = flag.replace("_", "-")

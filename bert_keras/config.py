@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, cast
 from bert_keras.errors import (
     LARGEST_SIZE,
     InputError,
+    answers_typos,
     check,
     check_choice,
     check_least,
@@ -50,6 +51,7 @@ def warn_high_rate(rate: float) -> None:
         warnings.warn(f"{found}; BERT needs about 3e-5", stacklevel=3)
 
 
+@answers_typos
 @dataclass(frozen=True, kw_only=True)
 class BertConfig:
     """The hyperparameters of an encoder.
@@ -192,16 +194,6 @@ class BertConfig:
         always = [*defaults][: [*defaults].index("embedding_size")]
         return {n: v for n, v in values.items() if n in always or v != defaults[n]}
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "BertConfig":
-        """Builds a configuration from the output of `to_dict`."""
-        known = {each.name for each in dataclasses.fields(cls)}
-        if unknown := sorted(set(values) - known):
-            raise InputError(
-                f"BertConfig has no field {', '.join(unknown)}; known: {', '.join(sorted(known))}"
-            )
-        return cls(**values)
-
 
 # Ways to compute one vector from the hidden states of a text, under their names in
 # sentence-transformers. "mean_sqrt_len_tokens" divides the sum by the square root of the number of
@@ -247,6 +239,7 @@ Module: TypeAlias = DenseModule | NormalizeModule
 MODULES: dict[str, type[Module]] = {"dense": DenseModule, "normalize": NormalizeModule}
 
 
+@answers_typos
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingConfig:
     """How a sentence encoder computes the embedding of a text from its hidden states.
@@ -271,17 +264,13 @@ class EmbeddingConfig:
     similarity: str = "cosine"  # one of SIMILARITIES, by which embeddings are compared
 
     def __post_init__(self) -> None:
-        check(
-            self.pooling and len({*self.pooling}) == len(self.pooling),
-            f"pooling is {self.pooling}; expected one or more different names",
-        )
+        is_valid = isinstance(self.pooling, tuple) and len({*self.pooling}) == len(self.pooling) > 0
+        check(is_valid, f"pooling is {self.pooling!r}; expected a tuple of different names")
         for name in self.pooling:
             check_name(name, TEXT_POOLINGS, what="pooling")
         check_name(self.similarity, SIMILARITIES, what="similarity")
-        check(
-            all(isinstance(each, str) for each in (*self.prompts, *self.prompts.values())),
-            f"prompts is {self.prompts!r}; expected texts by their names",
-        )
+        are_texts = all(isinstance(each, str) for each in (*self.prompts, *self.prompts.values()))
+        check(are_texts, f"prompts is {self.prompts!r}; expected texts by their names")
         if self.default_prompt_name is not None:
             self.prompt(name=self.default_prompt_name)
 
@@ -340,10 +329,9 @@ class EmbeddingConfig:
         modules = [{**module} for module in values["modules"]]
         modules = tuple(MODULES[module.pop("kind")](**module) for module in modules)
         fields = {**values, "pooling": tuple(values["pooling"]), "modules": modules}
-        check(
-            fields.pop("includes_prompt", True),  # a field in 0.2
-            "the pooling leaves out the prompt, as 0.2 could; compute the embeddings with 0.2",
-        )
+        found = "the pooling leaves out the prompt, as 0.2 could"
+        includes_prompt = fields.pop("includes_prompt", True)  # a field in 0.2
+        check(includes_prompt, f"{found}; compute the embeddings with 0.2")
         return cls(**fields)
 
 
@@ -372,15 +360,12 @@ class ModelMetadata:
 
     def __post_init__(self) -> None:
         most = self.config.max_positions
-        check(
-            3 <= self.max_length <= most,
-            f"max_length is {self.max_length}; the encoder reads texts of 3 to {most} tokens",
-        )
+        found = f"max_length is {self.max_length}"
+        expected = f"the encoder reads texts of 3 to {most} tokens"
+        check(3 <= self.max_length <= most, f"{found}; {expected}")
         are_texts = all(isinstance(label, str) and label for label in self.labels)
-        check(
-            are_texts and len({*self.labels}) == len(self.labels),
-            f"the labels are {self.labels}; expected different texts",
-        )
+        are_texts = are_texts and len({*self.labels}) == len(self.labels)
+        check(are_texts, f"the labels are {self.labels}; expected different texts")
         odd = [label for label in self.labels if printable(label) != label]
         check(not odd, f"the label {odd[:1]} has control characters; rename it")
         if self.model == "BertSentenceEncoder":
@@ -416,7 +401,7 @@ class ModelMetadata:
             for name, kind in kinds.items():
                 if type(values.get(name, kind())) is not kind:
                     raise TypeError(f"{name} is {values[name]!r}")
-            values["config"] = BertConfig.from_dict(values["config"])
+            values["config"] = BertConfig(**values["config"])
             if "embedding" in values:
                 values["embedding"] = EmbeddingConfig.from_dict(values["embedding"])
             for name in ("text_columns", "labels"):
@@ -449,8 +434,6 @@ def feature_layers(name: str, *, num_layers: int) -> tuple[int, ...]:
     """Returns the hidden states that a key of `LAYER_CHOICES` selects: 0 or i, as there."""
     check_name(name, LAYER_CHOICES, what="choice of layers")
     indices = tuple(range(num_layers + 1)[LAYER_CHOICES[name]])
-    check(
-        name == "embeddings" or 0 not in indices,
-        f"layers is {name!r}, but the encoder has only {counted(num_layers, 'layer')}",
-    )
+    found = f"layers is {name!r}, but the encoder has only {counted(num_layers, 'layer')}"
+    check(name == "embeddings" or 0 not in indices, found)
     return indices

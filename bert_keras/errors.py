@@ -65,24 +65,49 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+# Arguments of transformers that are not near those of this package -> ours
+_THEIR_ARGUMENTS = {
+    "num_classes": "num_labels=2",
+    "id2label": 'labels=["negative", "positive"]',
+    "dropout": "hidden_dropout_rate=0.1",
+    "hidden_act": 'activation="gelu"',
+    "type_vocab_size": "num_segments=2",
+    "lr": "learning_rate=3e-5",
+}
+
+
+def check_argument(name: str, known: Iterable[str], *, function: str) -> None:
+    """Raises InputError, with the name to use, if an argument is not one of the `known`."""
+    ours = _THEIR_ARGUMENTS.get(name, "")
+    is_theirs = name not in known and ours.split("=")[0] in known
+    check(not is_theirs, f"{function} has no argument {name}; use {ours}")
+    others = ("self", "kwargs", "config_changes")
+    check_name(name, [e for e in known if e not in others], what=f"argument of {function}")
+
+
 def answers_typos(function: Function) -> Function:
-    """Makes a function answer an unknown keyword argument with the nearest name of its own.
+    """Makes a function or a class answer an unknown keyword argument with the nearest name.
 
     A function that takes any keyword does so only while another argument is missing.
     """
+    if isinstance(function, type):
+        function.__init__ = answers_typos(function.__init__)
+        return function  # pyright: ignore[reportReturnType]
     signature = inspect.signature(function)
     known = signature.parameters
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in known.values())
+    takes_any = "**" in str(signature)
+    called = [each for each in function.__qualname__.split(".") if not each.startswith("_")][-1]
 
     @functools.wraps(function)
     def call(*args, **values):
         try:
             signature.bind(*args, **values)
-        except TypeError:
+        except TypeError as error:
             for name in values:
                 if not takes_any or nearest(name, known.keys() - values):
-                    check_name(name, known, what=f"argument of {function.__name__}")
-            raise
+                    check_argument(name, known, function=called)
+            hint = "; give them by name" * ("positional" in str(error))
+            raise TypeError(f"{called}: {error}{hint}") from None
         return function(*args, **values)
 
     return call  # pyright: ignore[reportReturnType]
@@ -99,7 +124,8 @@ def check_least(settings: Any, least: int, *names: str, most: int = LARGEST_COUN
 
 def check_count(name: str, value: Any, *, least: int = 1) -> None:
     """Raises InputError for an argument that is neither None nor a whole number from `least` on."""
-    is_count = value is None or (isinstance(value, numbers.Integral) and int(value) >= least)
+    is_number = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    is_count = value is None or (is_number and int(value) >= least)
     check(is_count, f"{name} is {value!r}; expected a whole number, at least {least}")
 
 
@@ -198,6 +224,8 @@ def run_command(program: str, command: Callable[[], None], *, debug: bool = Fals
     130 for Ctrl-C, 141 if the reader of stdout has ended, and 143 for SIGTERM, which also raises
     KeyboardInterrupt in `command`, so that incomplete files are removed.
     """
+    if sys.stderr is not None and not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_MININTERVAL", "10")  # seconds between lines of a log
     received = []
 
     def interrupt(number, _) -> None:

@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -53,12 +54,20 @@ def open_file(path: StrPath) -> io.BufferedReader:
     return system.open(name, "rb", block_size=1 << 20)  # a read of a small block is a round trip
 
 
+def check_exists(path: StrPath, *, expected: str) -> None:
+    """Raises InputError if `path` does not exist, with a similar name in its folder."""
+    folder, name = os.path.split(os.fspath(path))
+    names = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
+    near = get_close_matches(name, names, 1, 0.8)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; expected {expected}"
+    check(os.path.exists(path), f"{path} does not exist{hint}")
+
+
 def existing_file(path: StrPath) -> Path:
     """Returns `path` as a `Path`; raises InputError if it is a folder or does not exist."""
     path = Path(path)
-    if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
-        raise InputError(f"{path} {what}; expected a file")
+    check_exists(path, expected="a file")
+    check(not path.is_dir(), f"{path} is a folder; expected a file")
     return path
 
 

@@ -49,11 +49,11 @@ MISTYPED = {
     START + "--recipe papr": "did you mean 'paper'",
     START + "--set lerning_rate=1": "did you mean 'learning_rate'",
     START + "--set text_colums=a": "did you mean 'text_columns'",
-    START + "--train none.csv": "--train none.csv does not exist",
+    START + "--train none.csv": "none.csv does not exist",
     "pretrain demo --records none --output new": "expected a folder of bert-tfrecords build",
     "evaluate mrpc --data .": "'mrpc' is a task",
-    "evaluate mrpc --model m --data .": "--model is now the first argument",
-    "export m name --to saved": "--to is now --output",
+    "evaluate mrpc --model m --data .": "--model is the first argument",
+    "export m name --to saved": "--to is --output here",
     START: "ends in '.py'",
     START.replace("classification", "retrieval"): "ends in '.py'",
     START.replace("--train", "--data"): "give it as --train",
@@ -61,8 +61,13 @@ MISTYPED = {
     "evaluate m --data . --report new.pdf": ".html",
     f"finetune pos --train {__file__} --from m --output new": "expected a word and its tag",
     "embed m --data . --output -": "ends in .npy or .parquet",
-    "pretrain demo --records . --blimp none --output new": "--blimp none does not exist",
+    "pretrain demo --records . --blimp none --output new": "none does not exist",
     "convert m .": "name a new folder",
+    START + "--strategy gpu": "the GPUs that TensorFlow finds",
+    START + "--learning-rate 30": "learning_rate is 30.0",
+    f"evaluate m --data {__file__} --split dev": "omit --split",
+    "export m a/b": "a/b",
+    "reproduce table99": "table5, table6, c1",
 }
 
 
@@ -85,8 +90,16 @@ def test_names_are_listed(capsys):
     known = {f"pretrain {each}" for each in recipes.PRETRAIN}
     known |= {f"finetune {each}" for each in recipes.FINETUNE}
     assert {*MEASURED} <= known
-    for what, words in (("recipes", "pretrain electra-tiny"), ("models", "roberta-base")):
+    for what, words in (
+        ("recipes", "pretrain electra-tiny"),
+        ("models", "roberta-base"),
+        ("sizes", "size=tiny"),
+    ):
         assert main(["list", what]) == 0
+        assert words in capsys.readouterr().out
+    for command, words in (("finetune ner", "context=sentence"), ("pretrain demo", "size=modern")):
+        with pytest.raises(SystemExit):
+            main([*command.split(), "--help"])
         assert words in capsys.readouterr().out
 
 
@@ -117,6 +130,24 @@ def test_several_workers_are_refused_before_they_connect(inputs, capsys, monkeyp
     assert main(command.replace("{}", str(inputs)).split()) == 2
     assert "train on one machine; unset TF_CONFIG" in capsys.readouterr().err
     assert not (inputs / "new" / "model").exists()
+
+
+def test_keras_starts_before_a_preset_of_keras_hub_is_loaded(tmp_path, monkeypatch):
+    calls = []
+    preset = tmp_path / "preset"
+    preset.mkdir()
+    (preset / "config.json").write_text('{"class_name": "BertBackbone"}')
+    (tmp_path / "train.tsv").write_text("text\tlabel\ngood\tyes\nbad\tno\n")
+    monkeypatch.setattr("bert_keras.cli.training.start_keras", lambda _: calls.append("start"))
+
+    def stored_config(path):
+        calls.append("config")
+        raise InputError("stop")
+
+    monkeypatch.setattr("bert_keras.checkpoints.keras_hub_preset.stored_config", stored_config)
+    train = ["--train", f"{tmp_path}/train.tsv", "--from", str(preset), "--output", f"{tmp_path}/r"]
+    assert main(["finetune", "classification", *train]) == 2
+    assert calls == ["start", "config"]
 
 
 @pytest.mark.slow

@@ -99,6 +99,9 @@ def test_a_full_stdout_is_reported_and_a_closed_one_is_not(open_stdout, code, me
         (bert_keras.encode, {"max_len": 8}, "'max_len'; did you mean 'max_length'"),
         (bert_keras.pretrain, {"recipe": "demo", "record": "r"}, "did you mean 'records'"),
         (bert_keras.finetune, {"task": "rte", "pretrain": "m"}, "did you mean 'pretrained'"),
+        (bert_keras.BertConfig, {"hidden_sise": 8}, "of BertConfig is .* mean 'hidden_size'"),
+        (bert_keras.BertConfig, {"type_vocab_size": 2}, "use num_segments=2"),
+        (bert_keras.WordPieceTokenizer, {"do_lower_case": True}, "did you mean 'lowercase'"),
         (bert_keras.finetune, {"task": "rte", "batchsize": 4}, "missing .* 'pretrained'"),
     ],
 )

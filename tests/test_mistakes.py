@@ -29,6 +29,8 @@ FILES = {
     "train.tsv": TABLE,
     "unknown-label.tsv": TABLE + "a film\tmixed\n",
     "empty-label.tsv": TABLE + "a film\t\n",
+    "empty-text.tsv": TABLE + "\tpos\n",
+    "few.tsv": TABLE + "a film\tpos\n" * 7,
     "one-label.tsv": "text\tlabel\ngood film\tpos\nbad film\tpos\n",
     "list.json": "[1]",
     "list.jsonl": '{"text": ["a", "b"], "label": "pos"}\n',
@@ -51,6 +53,8 @@ FILES = {
     "pairs.tsv": "query\tpositive\ngood film\tbad film\n",
     "file": "",
     "full/mine": "",
+    "run/recipe.json": '{"task": {"max_length": 11}}',
+    "run/scores.json": "",
     "saved/empty/notes": "",
     "saved/damaged/1/saved_model.pb": "no graph",
 }
@@ -98,6 +102,7 @@ FINETUNE = (
     "--recipe demo --max-length 12"
 )
 NER = "finetune ner --from pretrainer --train train.conll --dev train.conll --output new"
+SST2 = "finetune sst2 --from pretrainer --output new --max-length 9"
 SQUAD1 = "finetune squad1 --from pretrainer --train squad.json --dev squad.json --output new"
 RETRIEVAL = "finetune retrieval --from sentences --train pairs.tsv --dev pairs.tsv --output new"
 PRETRAIN = "pretrain demo --records records --output new"
@@ -116,9 +121,9 @@ MISTAKES = {
     "value of a setting": (FINETUNE + " --set num_epochs=many", "many"),
     "size": (PRETRAIN + " --set size=huge", "huge"),
     "size of a layer": (PRETRAIN + " --set size=L-2_H-1000000000_A-10", "1000000000"),
-    "batch size 0": (FINETUNE + " --batch-size 0", "batch_size is 0"),
+    "batch size 0": (FINETUNE + " --batch-size 0", "not '0'"),
     "negative rate": (FINETUNE + " --learning-rate -1", "-1"),
-    "seeds of a study": (FINETUNE + " --seeds 0", "--seeds is 0"),
+    "seeds of a study": (FINETUNE + " --seeds 0", "not '0'"),
     "seed": (FINETUNE + " --set seed=-1", "seed is -1"),
     "seed of a study": (FINETUNE + " --seed 3 --seeds 2", "seed"),
     "rates": (FINETUNE + " --learning-rates 1e-3 nan", "nan"),
@@ -133,7 +138,7 @@ MISTAKES = {
     "records": (PRETRAIN + " --records none", "none"),
     "records that are none": (PRETRAIN + " --records exported", "no records"),
     "records without a vocabulary": (PRETRAIN + " --records records-alone", "vocab.txt"),
-    "steps 0": (PRETRAIN + " --steps 0", "num_steps is 0"),
+    "steps 0": (PRETRAIN + " --steps 0", "at least 1, not '0'"),
     "output that is taken": (PRETRAIN + " --output full", "full"),
     "output that is a file": (PRETRAIN + " --output file", "file"),
     "model": (FINETUNE + " --from none", "none is neither a folder here nor"),
@@ -151,6 +156,8 @@ MISTAKES = {
     "label column": (FINETUNE + " --set label_column=mood", "'mood'"),
     "unknown label": (FINETUNE + " --dev unknown-label.tsv", "'mixed'"),
     "empty label": (FINETUNE + " --train empty-label.tsv", "empty-label.tsv, line 4"),
+    "row without a text": (FINETUNE + " --train empty-text.tsv", "empty-text.tsv, line 4"),
+    "few examples": (FINETUNE.replace("--dev train.tsv", "") + " --train few.tsv", "9 examples"),
     "one label": (FINETUNE + " --train one-label.tsv --dev one-label.tsv", "only the label"),
     "list as text": (FINETUNE + " --train list.jsonl", "list.jsonl, line 1"),
     "no JSON": (FINETUNE + " --train no-json.jsonl", "no-json.jsonl, line 2"),
@@ -159,8 +166,8 @@ MISTAKES = {
     "open quote": (FINETUNE + " --train quote.csv", "line 2"),
     "encoding": (FINETUNE + " --train latin1.tsv", "latin1.tsv, line 2"),
     "ending": (FINETUNE + " --train words.docx", "words.docx"),
-    "data set": ("finetune sst2 --from pretrainer --data tfds:gleu/sst2 --output new", "gleu"),
-    "task folder": ("finetune sst2 --from pretrainer --data full --output new", "full"),
+    "data set": (SST2 + " --data tfds:gleu/sst2", "gleu"),
+    "task folder": (SST2 + " --data full", "full"),
     "number": (FINETUNE.replace("classification", "regression") + " --train numbers.tsv", "many"),
     "table for ner": (NER + " --train quote.csv", "a file in CoNLL format"),
     "table for GLUE": (FINETUNE.replace("classification", "mrpc"), "such as classification"),
@@ -187,6 +194,10 @@ MISTAKES = {
     "file that is read": (PREDICT.replace("new.tsv", "./train.tsv"), "is the file of --data"),
     "split of a file": (PREDICT + " --split dev", "omit --split"),
     "text as a label": (FINETUNE + " --set label_column=text", "is a text column and the label"),
+    "file as a text": ("predict classifier words.txt", "give it as --data words.txt"),
+    "folder as a file": (FINETUNE + " --train full", "give it as --data full"),
+    "similar file": (FINETUNE + " --train train.tsvv", "did you mean 'train.tsv'"),
+    "run of other settings": (FINETUNE.replace("new", "run"), "max_length 11, now 12"),
     "empty text": ("predict classifier ''", "a text is empty"),
     "task of a text": ("predict classifier text --task ner", "--task is for --data"),
     "output of predict": (PREDICT + " --output full", "full"),
@@ -220,7 +231,7 @@ MISTAKES = {
     "taken port": ("serve saved/damaged --port TAKEN", "TAKEN"),
     "port": ("serve saved/damaged --port 70000", "70000"),
     "host": ("serve saved/damaged --port 0 --host 192.0.2.1", "192.0.2.1"),
-    "batch of the server": ("serve saved/damaged --port 0 --max-batch-size 0", "max_batch_size"),
+    "batch of the server": ("serve saved/damaged --port 0 --max-batch-size 0", "at least 1"),
     "corpus of the demo": ("demo --corpus none.txt --output new", "none.txt"),
     "data of a table": ("reproduce c2 --data full --output new", "full"),
     "without torch": ("convert pickled new", "pip install torch"),

@@ -42,19 +42,10 @@ def build(
 ) -> dict[str, Any]:
     """Writes a folder of records and returns its manifest.
 
-    The folder gets its name when it is complete. An interrupted call continues if it is repeated
-    with the same arguments.
-
-    Args:
-        corpus: Files, folders, glob patterns, URLs or TFDS names of the corpus.
-        vocabulary: The vocabulary.
-        output: The folder, on this machine.
-        settings: The settings of the records.
-        workers: The number of processes, which does not change the records.
-
-    Raises:
-        InputError: The settings, the output or the corpus are not usable, or an interrupted run had
-            other arguments.
+    The folder, on this machine, gets its name when it is complete. An interrupted call continues if
+    it is repeated with the same arguments. `corpus` has files, folders, glob patterns, URLs or TFDS
+    names. The number of processes, `workers`, does not change the records. Raises InputError if the
+    arguments are not usable, or an interrupted run had others.
     """
     found = f"{output} is not on this machine"
     check(not is_remote(output), f"{found}; write to a local folder and copy it, or add --beam")

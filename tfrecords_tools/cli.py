@@ -29,7 +29,6 @@ or not, or tfds:NAME. In text, a blank line or the end of a file ends a document
 # Rows of options: the flag, the type (None for a switch) or the choices, the name of the value, and
 # the help text.
 Option = tuple[str, Any, str, str]
-FORMER_FLAGS = {"vocab": {"--model": "--model-type"}}
 REQUIRED = {"vocab": ["--output"], "build": ["--vocab", "--output"]}
 CORPUS_FORMS = "files, folders, globs, or tfds:NAME (bert-tfrecords --help)"
 CORPUS: Option = ("files", str, "CORPUS", CORPUS_FORMS)
@@ -114,7 +113,6 @@ def command_parser() -> argparse.ArgumentParser:
             argument_default=argparse.SUPPRESS,  # the parsed arguments are those that are given
         )
         sub.set_defaults(command=command)
-        sub.former = FORMER_FLAGS.get(name, {})
         for flag, kind, metavar, text in (*options, DEBUG):
             details: dict[str, Any] = {"type": kind, "metavar": metavar}
             if kind is None:
@@ -159,8 +157,8 @@ def vocab(options: dict[str, Any]) -> None:
     )
     write_text(output, vocabulary_file(vocabulary)[1])
     fewer = "" if len(vocabulary) == size else "; the corpus provides no more"
-    counts = f"{output}: {len(vocabulary):,} of {size:,} tokens{fewer}"
-    print(counts, file=messages_beside(output))
+    counts = f"{len(vocabulary):,} of {size:,} tokens in {output}{fewer}"
+    print(f"{'vocabulary':<12}{counts}", file=messages_beside(output))
 
 
 def build(options: dict[str, Any]) -> None:
@@ -196,7 +194,7 @@ def build(options: dict[str, Any]) -> None:
         )
     for name, counts in manifest["splits"].items():
         summary = (
-            f"{name}: {counts['records']:,} records of {counts['documents']:,} documents, "
+            f"{name:<12}{counts['records']:,} records of {counts['documents']:,} documents, "
             f"{counts['pieces']:,} tokens"
         )
         if "labels_one" in counts:
@@ -214,7 +212,7 @@ def verify(options: dict[str, Any]) -> None:
     counts = check_records(options["files"], vocabulary=vocabulary)
     source = "as the manifest says" if counts["manifests"] else "which no manifest describes"
     found = f"{counted(counts['records'], 'record')} in {counted(counts['files'], 'file')}"
-    print(f"no errors: {found}, {source}")
+    print(f"{'no errors':<12}{found}, {source}")
 
 
 def show(options: dict[str, Any]) -> None:
@@ -231,11 +229,11 @@ def show(options: dict[str, Any]) -> None:
     if plot:
         histograms = showing.record_histograms(records, vocabulary=vocabulary)
         showing.plot(histograms, plot, title=" ".join(records))
-        print(plot)
+        print(f"{'picture':<12}{plot}")
         return
-    texts = showing.record_texts(
-        records, vocabulary=vocabulary, count=options.get("count", 3), start=options.get("start", 1)
-    )
+    count, start = options.get("count", 3), options.get("start", 1)
+    check(count > 0, f"--count is {count}; expected at least 1")
+    texts = showing.record_texts(records, vocabulary=vocabulary, count=count, start=start)
     print("\n\n".join(texts))
 
 

@@ -43,7 +43,6 @@ class BuildSettings:
         if self.duplicates is None:
             passes_differ = self.max_predictions or RECORD_OBJECTIVES[self.objective].labels
             object.__setattr__(self, "duplicates", _DEFAULT_DUPLICATES if passes_differ else 1)
-        check_least(self, 0, "max_predictions")
         check_least(self, 0, "seed", most=2**63 - 1)
         check_least(self, 1, "duplicates", most=_MOST_DUPLICATES)
         check_least(self, 1, "sequences_per_record", most=LONGEST_RECORD)

@@ -68,23 +68,12 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     text_field: str = "text",
     log: Callable[[str], object] = lambda sentence: None,
 ) -> Vocabulary:
-    """Counts the words of a corpus and learns a vocabulary from them.
+    """Counts the words of a corpus and learns at most `size` tokens of a `model` in `MODELS`.
 
-    Args:
-        paths: Files, folders, glob patterns or TFDS names.
-        size: The largest number of tokens.
-        model: A key of `MODELS`.
-        lowercase: Lower-cases the text. Byte-level BPE ignores it and keeps case.
-        unused: The number of [unusedN] tokens; WordPiece only.
-        segmenter: "module:function" that divides a word into parts, such as morphemes; no token
-            crosses their limits. WordPiece only.
-        workers: The number of processes.
-        text_field: The field of JSON lines, parquet files and TFDS examples with the text.
-        log: Receives a sentence about dropped words and about Hangul.
-
-    Raises:
-        InputError: `size` is too small, `unused` or `segmenter` does not fit the model or fails,
-            or the corpus has no text.
+    Byte-level BPE keeps case. `unused` tokens [unusedN] and the `segmenter`, "module:function" that
+    divides a word into parts whose limits no token crosses, are for WordPiece. `log` receives a
+    sentence about dropped words and about Hangul. Raises InputError if arguments do not fit each
+    other or the corpus has no text.
     """
     check_name(model, MODELS, what="model")
     words_of, learn, min_size = MODELS[model]

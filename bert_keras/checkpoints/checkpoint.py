@@ -76,11 +76,8 @@ def name_table(
 ) -> dict[str, str]:
     """Returns the names of weights in another format by public names.
 
-    Args:
-        layers: The names of layers, or of single weights, in the other format by public names.
-            `{}` stands for the index of a block in both. Layers that map to "" are left out.
-        num_blocks: The number of blocks.
-        suffixes: The ends of the names of a kernel or gamma, and of a bias or beta.
+    `layers` has those of layers, or of single weights, with `{}` for the index of a block. Layers
+    that map to "" are left out. `suffixes` are the ends of a kernel or gamma, and a bias or beta.
     """
     table = {}
     for ours, theirs in filter(itemgetter(1), layers.items()):
@@ -101,11 +98,8 @@ def our_tensors(
 ) -> dict[str, StoredTensor]:
     """Translates the tensors of another format to our names and shapes.
 
-    Args:
-        stored: The tensors by the format's names.
-        table: The format's names by public names, as of `name_table`. A tensor that several names
-            share holds their weights one after the other.
-        is_transposed: Returns whether the format stores the transpose of a public name.
+    `table` is that of `name_table`; a tensor that several names share holds their weights one after
+    the other. `is_transposed` tells of a public name whether the format stores its transpose.
     """
     names = defaultdict(list)
     for ours, theirs in table.items():

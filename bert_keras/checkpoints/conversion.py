@@ -210,17 +210,13 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
 
 
 def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
-    """Adds tokens to the WordPiece vocabulary of a checkpoint.
+    """Adds tokens, words or "##" and ends of words, to a checkpoint's WordPiece vocabulary.
 
     A new token replaces the first free [unusedN] token; without one, it is appended. All other
     tokens keep their ids. In every table with a row for each token, such as the token embeddings
     and the output bias of the masked LM, the row of a new token is the mean of the rows of the
-    subtokens into which the old vocabulary divides it. The training state is left out.
-
-    Args:
-        checkpoint: The checkpoint, of any model.
-        new_tokens: Words as the tokenizer divides texts, or "##" and the end of such words. Tokens
-            that the vocabulary has already are skipped, and a note of the checkpoint states it.
+    subtokens into which the old vocabulary divides it. Tokens that the vocabulary has already are
+    skipped, which a note states. The training state is left out.
     """
     vocabulary, metadata = checkpoint.vocabulary, checkpoint.metadata
     if vocabulary is None or vocabulary.rules:

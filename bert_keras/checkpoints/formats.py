@@ -1,20 +1,23 @@
 """Opens a checkpoint of any format, which it detects from the files, and writes any format."""
 
+import contextlib
 import dataclasses
 import errno
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint
 from bert_keras.checkpoints.hub import is_name, located
+from bert_keras.config import BertConfig
 from bert_keras.errors import InputError, check, check_name
 from bert_keras.files import atomic_folder, is_remote
 
 # The module of each format, imported on first use. It defines `recognises(path)`, which
-# `open_checkpoint` calls in this order; `read(path, *, ignore)`, which returns a Checkpoint; and
+# `open_checkpoint` calls in this order; `read(path, *, ignore)`, which returns a Checkpoint;
+# `stored_config(path)`, which returns its BertConfig, without Keras if it is no preset; and
 # `write(checkpoint, folder)`, which fills an empty folder and returns how other readers differ.
 FORMATS = {
     "bert-keras": "bert_keras.checkpoints.native",
@@ -51,18 +54,33 @@ def open_checkpoint(
         InputError: `path` holds no known checkpoint, its files contradict each other, or it cannot
             be downloaded.
     """
+    found = f"the model is {path!r}; expected a folder or a name"
+    check(path and isinstance(path, (str, os.PathLike)), found)
     name = os.fspath(path)
     found = f"revision is {revision!r}, but {name} is no name of Hugging Face"
     check(revision is None or is_name(path), found)
     path = located(path, revision=revision)
-    format = format_of(path)
-    try:
-        checkpoint = format.read(path, ignore=ignore)
+    with _errors_of(name, path):
+        checkpoint = format_of(path).read(path, ignore=ignore)
         rows, vocabulary = checkpoint.metadata.config.vocab_size, checkpoint.vocabulary
         if pad_vocabulary and vocabulary is not None:
             checkpoint = dataclasses.replace(checkpoint, vocabulary=vocabulary.padded(rows))
         checkpoint.check_vocabulary()
         return checkpoint
+
+
+def stored_config(path: str | os.PathLike) -> BertConfig:
+    """Returns the configuration of a checkpoint, of which no weight is read."""
+    folder = located(path)
+    with _errors_of(os.fspath(path), folder):
+        return format_of(folder).stored_config(folder)
+
+
+@contextlib.contextmanager
+def _errors_of(name: str, path: Path) -> Iterator[None]:
+    """Makes the errors of a checkpoint name it as the user does."""
+    try:
+        yield
     except InputError as error:
         text = str(error).replace(str(path), name)
         raise InputError(text if name in text else f"{name}: {text}") from error

@@ -131,6 +131,11 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     )
 
 
+def stored_config(path: Path) -> BertConfig:
+    """Returns the configuration in bert_config.json; see `formats.FORMATS`."""
+    return read_config(_checkpoint_prefix(path).with_name(CONFIG))[0]
+
+
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes a TF1 checkpoint, training state included; see `formats.FORMATS`."""
     require("tensorflow", what="a checkpoint of Google's BERT")

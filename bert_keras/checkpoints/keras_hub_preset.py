@@ -1,10 +1,12 @@
 """Recognises and reads preset folders of KerasHub."""
 
+import functools
 import re
 from collections.abc import Collection
 from pathlib import Path
 
 from bert_keras.checkpoints.checkpoint import EXTRA_KEY, Checkpoint
+from bert_keras.config import BertConfig
 from bert_keras.errors import check, check_name, require
 from bert_keras.files import json_object
 
@@ -13,6 +15,12 @@ def recognises(path: Path) -> bool:
     """Returns whether the folder has a config.json that Keras wrote."""
     config = path / "config.json"
     return config.is_file() and '"class_name"' in config.read_text("utf-8", "replace")
+
+
+@functools.cache
+def stored_config(path: Path) -> BertConfig:
+    """Returns the configuration of a preset, which is loaded once; see `formats.FORMATS`."""
+    return read(path, ignore=()).metadata.config
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:

@@ -15,7 +15,7 @@ from safetensors import safe_open
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState
 from bert_keras.checkpoints.tensors import StoredTensor, stored_tensors, write_tensors
-from bert_keras.config import ModelMetadata
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.errors import InputError
 from bert_keras.files import json_object, write_json
 from bert_keras.text.fast_tokenizer import vocabulary_in, write_vocabulary
@@ -42,6 +42,11 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
         state=_state(path / STATE) if has_state and STEP not in ignore else None,
         unused=tuple(unused),
     )
+
+
+def stored_config(path: Path) -> BertConfig:
+    """Returns the configuration of a folder; see `formats.FORMATS`."""
+    return read_metadata(path).config
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ def metadata_for(
 ) -> ModelMetadata:
     """Returns the metadata of a model of another class or configuration; see `from_pretrained`."""
     source, name = checkpoint.metadata, cls.stored_as
-    config = BertConfig.from_dict({**source.config.to_dict(), **config_changes})
+    config = BertConfig(**{**source.config.to_dict(), **config_changes})
     if cls.reads_pooled_output:
         config = dataclasses.replace(config, has_pooler=True)
     has_same_head = name == source.model and {*cls.heads}.isdisjoint(new)
@@ -85,6 +85,9 @@ def metadata_for(
             f"the head has the labels {', '.join(old_labels)}; omit labels, or start with a new "
             f"head: new={cls.heads}"
         )
+    if name == "BertTokenClassifier" and "O" in labels and not old_labels:
+        odd = [each for each in labels if each != "O" and each[:2] not in ("B-", "I-")]
+        check(not odd, f"labels has {odd[:1]}; expected O, B-TYPE and I-TYPE, such as 'B-PER'")
     changes: dict[str, Any] = {"config": config, "labels": labels}
     if embedding is not None:
         changes["embedding"] = embedding

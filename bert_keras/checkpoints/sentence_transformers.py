@@ -19,7 +19,13 @@ from bert_keras.checkpoints.huggingface import folder as huggingface
 from bert_keras.checkpoints.huggingface.config import CONFIG, note_if_ignored
 from bert_keras.checkpoints.huggingface.tokenizer import sentence_settings
 from bert_keras.checkpoints.tensors import write_tensors
-from bert_keras.config import TEXT_POOLINGS, DenseModule, EmbeddingConfig, NormalizeModule
+from bert_keras.config import (
+    TEXT_POOLINGS,
+    BertConfig,
+    DenseModule,
+    EmbeddingConfig,
+    NormalizeModule,
+)
 from bert_keras.errors import InputError, check, check_name
 from bert_keras.files import json_object, write_json
 
@@ -93,6 +99,11 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
         tensors=tensors,
         notes=(*notes, *checkpoint.notes),
     )
+
+
+def stored_config(path: Path) -> BertConfig:
+    """Returns the configuration of the encoder; see `formats.FORMATS`."""
+    return huggingface.stored_config(_modules(path)[0][1])
 
 
 def _modules(path: Path) -> list[tuple[str, Path]]:

@@ -48,11 +48,8 @@ class StoredTensor:
         if count == 1:
             return [self]
         size = self.shape[0] // count
-
-        def part(start: int) -> StoredTensor:
-            return of_array((size, *self.shape[1:]), lambda: self.read()[start : start + size])
-
-        return [part(index * size) for index in range(count)]
+        shape, starts = (size, *self.shape[1:]), range(0, self.shape[0], size)
+        return [of_array(shape, lambda n=n: self.read()[n : n + size]) for n in starts]
 
 
 def of_array(shape: Sequence[int], make: Callable[[], np.ndarray]) -> StoredTensor:

@@ -47,26 +47,10 @@ def demo(
     num_steps: int | None = None,
     seed: int = 1,
 ) -> Path:
-    """Runs every stage in a new numbered folder under `output`, and prints the contents of it.
+    """Runs every stage in a new numbered folder under `output`, prints its contents and returns it.
 
-    The stages train a vocabulary, build records, pretrain, fine-tune a classifier, export it and
-    serve it. The classifier predicts from which of the longest documents of the corpus a paragraph
-    comes. A paragraph is a line of the corpus. Some paragraphs are held out to score it.
-
-    Args:
-        corpus: Text files of at least four documents; by default CPython's language reference.
-        pretrained: A checkpoint from which to fine-tune with few labelled paragraphs. Nothing is
-            pretrained then.
-        output: The parent folder of all demos.
-        num_steps: The number of pretraining steps; None takes that of the recipe `demo`.
-        seed: The seed of all random numbers.
-
-    Returns:
-        The new folder.
-
-    Raises:
-        InputError: The corpus has too few paragraphs for a classifier, or the backend of Keras
-            cannot export.
+    The classifier predicts from which of the longest documents of the corpus a paragraph, a line of
+    it, comes. With a checkpoint `pretrained`, it learns from few paragraphs without a pretraining.
     """
     backend = keras.config.backend()
     check(backend == "tensorflow", f"the backend of Keras is {backend}; a demo needs tensorflow")
@@ -108,12 +92,13 @@ def _build_records(files: Sequence[StrPath], folder: Path, *, seed: int) -> None
 
 def _pretrain(folder: Path, recipe: PretrainRecipe) -> None:
     scores = pretrain(recipe, records=folder / "records", output=folder / "pretrain").scores
+    ours, copying, unigram = (
+        f"{scores[f'{name}_masked_lm_loss']:.3f}" for name in ("held_out", "copying", "unigram")
+    )
+    print(f"  {scores['parameters']:,} parameters, {scores['steps']} steps")
     print(
-        f"  {scores['parameters']:,} parameters, {scores['steps']} steps\n"
-        f"  masked-LM loss on held-out documents: "
-        f"{scores['held_out_masked_lm_loss']:.3f}; of copying the input token: "
-        f"{scores['copying_masked_lm_loss']:.3f}; of the token frequencies: "
-        f"{scores['unigram_masked_lm_loss']:.3f}\n",
+        f"  masked-LM loss on held-out documents: {ours}; of copying the input token: {copying}; "
+        f"of the token frequencies: {unigram}\n",
         flush=True,
     )
 
@@ -243,11 +228,9 @@ def _write_rows(files: Sequence[StrPath], folder: Path, *, seed: int, num_train:
     num_dev = round(DEV_RATE * len(rows))
     dev, train = rows[:num_dev], rows[num_dev:][:num_train]
     trained = {label for _, label in train}
-    check(
-        num_dev and len(trained) > 1 and trained == {label for _, label in rows},
-        f"the corpus has {counted(len(rows), 'unique paragraph')} of at least {MIN_WORDS} words, "
-        "too few for a classifier; use a larger corpus",
-    )
+    is_large = num_dev and len(trained) > 1 and trained == {label for _, label in rows}
+    found = f"{counted(len(rows), 'unique paragraph')} of at least {MIN_WORDS} words"
+    check(is_large, f"the corpus has {found}, too few for a classifier; use a larger corpus")
     for name, part in (("dev.tsv", dev), ("train.tsv", train)):
         lines = ["text\tlabel", *("\t".join(row) for row in part)]
         write_text(folder / name, "\n".join(lines) + "\n")

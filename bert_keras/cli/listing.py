@@ -5,8 +5,8 @@ import argparse
 from bert_keras.cli.program import command, option
 from bert_keras.downstream.names import ALIASES, TASKS, ZERO_SHOT
 from bert_keras.families import hub_names, presets
-from bert_keras.runs.recipes import FINETUNE, PRETRAIN, PretrainRecipe
 
+KINDS = ("tasks", "recipes", "models", "sizes")
 # What each recipe gave, with masked-LM losses on held-out text and those of guessing by frequency
 # (docs/reference/recipes.md).
 MEASURED = {
@@ -36,7 +36,7 @@ def _groups(kind: str) -> dict[str, dict[str, str]]:
     if kind == "tasks":
         others = {name: f"another name of {task}" for name, task in ALIASES.items()}
         return {"": TASKS | ZERO_SHOT | others}
-    if kind == "models":
+    if kind == "sizes":
         sizes = {
             f"size={name}": f"{size.num_layers} layers of {size.hidden_size}, {size.num_heads} "
             f"heads, {size.vocab_size:,} tokens, length {size.max_positions:,}"
@@ -44,36 +44,27 @@ def _groups(kind: str) -> dict[str, dict[str, str]]:
             for name, size in presets().items()
             if "L-" not in name
         }
+        sizes["size=L-N_H-D_A-M"] = "N layers of D with M heads"
+        return {"sizes of new models, for pretrain --set:": sizes}
+    if kind == "models":
+        names = {name: text for name, text in hub_names().items() if "L-" not in name}
         miniatures = "N = 2, 4 to 12; D = 128, 256, 512, 768; M = D/64"
+        names["google/bert_uncased_L-N_H-D_A-M"] = miniatures
         return {
-            "checkpoints of Hugging Face, for --from:": {
-                **{name: text for name, text in hub_names().items() if "L-" not in name},
-                "google/bert_uncased_L-N_H-D_A-M": miniatures,
-            },
-            "sizes of new models, for pretrain --set:": {
-                "size=L-N_H-D": "the same N and D; any others as size=L-N_H-D_A-M, with M heads",
-                **sizes,
-            },
+            "checkpoints of Hugging Face, for --from:": names,
+            "sizes of new models: bert-keras list sizes": {},
         }
-    rows = {}
-    for title, text in MEASURED.items():
-        command, name = title.split()
-        one = PRETRAIN[name] if command == "pretrain" else FINETUNE[name][""]
-        has_steps = isinstance(one, PretrainRecipe)
-        length = f"{one.end:,} steps" if has_steps else f"{one.num_epochs} epochs"
-        size, rate = f"batches of {one.batch_size:,}", f"learning rate {one.learning_rate:g}"
-        rows[title] = f"{length}, {size}, {rate}\n    {text}"
-    return {
-        "losses of masked LM on held-out text, in brackets those of guessing by frequency": rows
-    }
+    heading = "losses of masked LM on held-out text, in brackets those of guessing by frequency"
+    values = "all values: bert-keras pretrain RECIPE --help, bert-keras finetune TASK --help"
+    return {heading: MEASURED, values: {}}
 
 
 @command(
-    option("kind", "tasks|recipes|models", "what to list", choices=("tasks", "recipes", "models")),
+    option("kind", "|".join(KINDS), "what to list", choices=KINDS),
     examples="  bert-keras list tasks",
 )
 def list_(options: argparse.Namespace) -> None:
-    """List the names of tasks, recipes or models."""
+    """List the names of tasks, recipes, models or sizes of models."""
     for heading, rows in _groups(options.kind).items():
         if heading:
             print(heading)

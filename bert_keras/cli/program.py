@@ -7,22 +7,20 @@ import argparse
 import contextlib
 import importlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
-from bert_keras.arguments import Parser, checked, one_of
+from bert_keras.arguments import Parser, checked
 from bert_keras.checkpoints.formats import format_of
 from bert_keras.checkpoints.hub import located
 from bert_keras.distribution import PRECISIONS, STRATEGIES
 from bert_keras.downstream.names import task_names
-from bert_keras.errors import check, import_tensorflow, run_command
-from bert_keras.files import check_output
+from bert_keras.errors import check, import_tensorflow, printable, run_command
+from bert_keras.files import check_exists, check_output
 
 MODULES = [f"bert_keras.cli.{name}" for name in ("training", "tasks", "models", "listing")]
-# Commands that first check their arguments, and then import TensorFlow if they need it.
-CHECK_FIRST = ("list", "serve", "pretrain", "finetune", "predict")
 INPUTS = ("data", "train", "dev", "records", "blimp")  # options that name files or folders to read
 # The arguments of `add_argument`, or the heading of the options that follow.
 Argument = tuple[tuple[str, ...], dict[str, Any]] | str
@@ -34,21 +32,18 @@ class Command(NamedTuple):
     run: Callable[[argparse.Namespace], None]
     arguments: Sequence[Argument]
     examples: str
-    former: Mapping[str, str]  # see `Parser`
 
 
 COMMANDS: dict[str, Command] = {}
 
 
-def command(
-    *arguments: Argument, examples: str, former: Mapping[str, str] | None = None
-) -> Callable[[Callable], Callable]:
+def command(*arguments: Argument, examples: str) -> Callable[[Callable], Callable]:
     """Makes a function a command with the name of the function; its docstring is the help text."""
 
     def register(run: Callable) -> Callable:
         debug = flag("--debug", "print the traceback of an error")
         name = run.__name__.rstrip("_")
-        COMMANDS[name] = Command(run, (*arguments, debug), examples, former or {})
+        COMMANDS[name] = Command(run, (*arguments, debug), examples)
         return run
 
     return register
@@ -72,8 +67,23 @@ def option(names: str, metavar: str, help: str, default: Any = None, **details: 
         help += f" (default: {default})"
         details.setdefault("type", type(default))
     if isinstance(details.get("choices", (0,))[0], str):
-        details["type"] = one_of(partial(tuple, details.pop("choices")), what=names.strip("-"))
+        details["type"] = _choice(details.pop("choices"), what=names.strip("-"))
     return tuple(names.split()), {"metavar": metavar, "help": help, "default": default, **details}
+
+
+def _choice(known: Sequence[str], *, what: str) -> Callable[[str], str]:
+    """Returns the type of an argument with a few `known` names, which an error lists."""
+    names = ", ".join(known)
+    if known == STRATEGIES:
+        names += "; without this option, the GPUs that TensorFlow finds are used"
+    return checked(lambda name: check(name in known, f"no {what} is {name!r}; known: {names}"))
+
+
+def count(text: str) -> int:
+    """The type of an argument that is a whole number, at least 1."""
+    if text.isdecimal() and int(text):
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected a whole number, at least 1, not {text!r}")
 
 
 def required(names: str, metavar: str, help: str, **details: Any) -> Argument:
@@ -84,6 +94,11 @@ def required(names: str, metavar: str, help: str, **details: Any) -> Argument:
 def flag(name: str, help: str) -> Argument:
     """Returns an option without a value."""
     return (name,), {"action": "store_true", "help": help}
+
+
+def say(name: str, text: object, *, file: TextIO | None = None) -> None:
+    """Prints a name and what it stands for in two columns."""
+    print(f"{name:<12}{printable(text)}", file=file)
 
 
 def values(options: argparse.Namespace, *names: str) -> dict[str, Any]:
@@ -104,7 +119,7 @@ def command_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=version("bert-keras"))
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     in_order = sorted(COMMANDS.items(), key=lambda item: MODULES.index(item[1].run.__module__))
-    for name, (run, arguments, examples, former) in in_order:
+    for name, (run, arguments, examples) in in_order:
         heading = "examples" if examples.count("  bert-keras ") > 1 else "example"
         sub = commands.add_parser(
             name,
@@ -113,8 +128,8 @@ def command_parser() -> argparse.ArgumentParser:
             description=run.__doc__,
             epilog=f"{heading}:\n{examples.strip(chr(10))}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            conflict_handler="resolve",  # a command may have a --help of its own
         )
-        sub.former = former
         for each in arguments:
             if isinstance(each, str):
                 sub.add_heading(each)
@@ -138,19 +153,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> None:
         for name in (*INPUTS, "output"):
-            check(getattr(options, name, None) != "", f"--{name} is empty; give a path")
-        for name in INPUTS:
             path = getattr(options, name, None)
-            is_found = path is None or os.path.exists(path) or path.startswith("tfds:")
+            check(path != "", f"--{name} is empty; give a path")
             kind = "a folder of bert-tfrecords build" if name == "records" else "a file or a folder"
-            check(is_found, f"--{name} {path} does not exist; expected {kind}")
+            if path and name in INPUTS and not path.startswith("tfds:"):
+                check_exists(path, expected=kind)
         for name in {"model", "pretrained", "teacher"} & {*vars(options)}:
             path = getattr(options, name)
             check(path is None or path.strip(), f"the name of the {name} model is empty")
             is_task = path in task_names() and not os.path.exists(path)
             check(not is_task, f"{path!r} is a task; expected a model, and --task {path}")
-        if options.command not in CHECK_FIRST:
-            start_keras(options)
         chosen(options)
 
     return run_command(f"bert-keras {options.command}", run, debug=options.debug)
@@ -185,14 +197,14 @@ DEVICES = (
 def devices(
     options: argparse.Namespace,
     *,
-    hidden_size: Callable[[], int] = lambda: 0,
+    hidden_size: int = 0,
     trains_several: bool = False,
 ) -> Iterator[None]:
     """Sets the dtype policy and enters the scope of the strategy that `DEVICES` name.
 
     Args:
         options: The options of the command.
-        hidden_size: Returns the hidden size of the model, 0 for several models.
+        hidden_size: The hidden size of the model, 0 for several models.
         trains_several: Whether the command trains several models, which needs one machine.
     """
     import keras
@@ -207,14 +219,14 @@ def devices(
     if trains_several:
         check_one_machine()  # the strategy would wait for the other workers
     scope = strategy_scope(options.strategy)
-    policy = named_policy(options.precision, hidden_size=hidden_size)
+    policy = named_policy(options.precision, hidden_size=lambda: hidden_size)
     keras.config.set_dtype_policy(policy)
     if options.precision == "auto" and policy != "float32":
-        print(f"precision: {policy}; --precision float32 turns it off")
+        say("precision", f"{policy}; --precision float32 turns it off")
     try:
         with scope:
             if num_devices() > 1:
-                print(f"{num_devices()} replicas")
+                say("replicas", str(num_devices()))
             yield
     except KeyboardInterrupt as interrupt:
         interrupt.args = interrupt.args or ("the same command continues the run",)

@@ -7,10 +7,21 @@ import os
 from functools import partial
 
 from bert_keras.arguments import checked, one_of
-from bert_keras.cli.program import MODEL, PAGE, command, flag, option, required, start_keras, values
+from bert_keras.cli.program import (
+    MODEL,
+    PAGE,
+    command,
+    count,
+    flag,
+    option,
+    required,
+    say,
+    start_keras,
+    values,
+)
 from bert_keras.downstream.names import task_names
-from bert_keras.errors import check, counted, printable
-from bert_keras.files import check_no_table, check_output, messages_beside
+from bert_keras.errors import InputError, check, printable
+from bert_keras.files import check_no_table, check_output, messages_beside, refuse_existing
 
 TASK = option(
     "--task",
@@ -18,7 +29,6 @@ TASK = option(
     "see bert-keras list tasks (default: that of the fine-tuning)",
     type=one_of(task_names, what="task"),
 )
-FORMER = {"--model": "the first argument, MODEL, and TASK is now --task TASK"}
 DATA = required("--data", "FILE", "a file of the task, or a folder or tfds:NAME with a --split")
 EXAMPLES = ("data", "task", "split", "changes")  # arguments of `evaluate`
 VECTORS = checked(partial(check_output, suffix=(".npy", ".parquet")))
@@ -57,11 +67,11 @@ def _choose_split(options: argparse.Namespace, default: str) -> None:
     examples="""
   bert-keras evaluate runs/mrpc/model --data glue/MRPC --report mrpc.html
   bert-keras evaluate runs/tiny/model --task blimp --data blimp""",
-    former=FORMER,
 )
 def evaluate(options: argparse.Namespace) -> None:
     """Score a model on labelled examples with the task's metrics."""
     _choose_split(options, "dev")
+    start_keras(options)
     from bert_keras.runs.evaluate import evaluate
 
     scores = evaluate(options.model, report=options.report, **values(options, *EXAMPLES))
@@ -71,17 +81,12 @@ def evaluate(options: argparse.Namespace) -> None:
             return
         print_table(scores)
         if options.report:
-            print(f"report: {options.report}")
+            say("report", options.report)
 
 
 @command(
     MODEL,
-    option(
-        "texts",
-        "[TEXT ...]",
-        "texts to answer; for a model of pairs the two texts of one; none with --data",
-        nargs="*",
-    ),
+    option("texts", "[TEXT ...]", "texts, for a model of pairs two; none with --data", nargs="*"),
     flag("--json", "print the answers to texts as JSON"),
     option("--data", "FILE", "a file of the task, or a folder or tfds:NAME with a --split"),
     TASK,
@@ -95,7 +100,6 @@ def evaluate(options: argparse.Namespace) -> None:
   bert-keras predict runs/mrpc/model --data glue/MRPC --output MRPC.tsv
   bert-keras predict runs/mnli/model --data glue/MNLI --split ax \\
     --output predictions/AX.tsv --submission submission.zip""",
-    former=FORMER,
 )
 def predict(options: argparse.Namespace) -> None:
     """Print the answers of a model to texts, or write its predictions for a file."""
@@ -109,6 +113,8 @@ def predict(options: argparse.Namespace) -> None:
         is_same = are_files and os.path.samefile(options.data, options.output)
         check(not is_same, f"--output {options.output} is the file of --data; name another one")
     check(is_file or options.texts, expected)
+    for text in filter(os.path.isfile, options.texts):
+        raise InputError(f"{text} is a file; give it as --data {text} --output FILE")
     _choose_split(options, "test")
     unused = [f"--{name}" for name in ("task", "submission") if getattr(options, name)]
     unused += ["--set"] * bool(options.changes)
@@ -121,11 +127,8 @@ def predict(options: argparse.Namespace) -> None:
         from bert_keras.cli.answers import answers, lines
 
         found = answers(options.model, options.texts)
-        if options.json:
-            text = json.dumps([answer for _, answer in found], indent=2, ensure_ascii=False)
-            print(printable(text))
-        else:
-            print(printable("\n".join(lines(found))))
+        as_json = json.dumps([answer for _, answer in found], indent=2, ensure_ascii=False)
+        print(printable(as_json if options.json else "\n".join(lines(found))))
         return
     from bert_keras.downstream.glue import check_submission, submission_zip
     from bert_keras.runs.evaluate import model_predictions
@@ -136,26 +139,27 @@ def predict(options: argparse.Namespace) -> None:
     result = model_predictions(options.model, **values(options, *EXAMPLES))
     replaced = " (replaced)" if os.path.isfile(options.output) else ""
     result.write(options.output)
-    counts = f"{counted(len(result.examples), 'prediction')}: {options.output}{replaced}"
-    print(counts, file=messages_beside(options.output))
+    counts = f"{len(result.examples):,} in {options.output}{replaced}"
+    say("predictions", counts, file=messages_beside(options.output))
     if options.submission:
         submission_zip(folder, options.submission)
-        print(options.submission)
+        say("submission", options.submission)
 
 
 @command(
     MODEL,
     required("--data", "FILE", "a UTF-8 file with one text a line", type=checked(check_no_table)),
     required("-o --output", "FILE", "a .npy file, or a .parquet file with the texts", type=VECTORS),
-    option("--dimensions", "N", "values of each embedding to keep (default: all)", type=int),
+    option("--dimensions", "N", "values of each embedding to keep (default: all)", type=count),
     option("--prompt", "NAME", "the prompt before each text (default: that of the model)"),
     examples="  bert-keras embed runs/sts/model --data lines.txt --output vectors.npy",
-    former={"--model": "the first argument, MODEL, and FILE is now --data FILE"},
 )
 def embed(options: argparse.Namespace) -> None:
     """Write the embedding of each line of a text file; the same command continues a stopped run."""
+    refuse_existing(options.output)
+    start_keras(options)
     from bert_keras.runs.embeddings import write_embeddings
 
     arguments = values(options, "model", "dimensions", "prompt")
     num_texts, size = write_embeddings(options.data, options.output, **arguments)
-    print(f"{counted(num_texts, 'embedding')} of {size} values: {options.output}")
+    say("embeddings", f"{num_texts:,} of {size} values in {options.output}")

@@ -2,41 +2,81 @@
 
 import argparse
 import os
-from functools import cache
 from shlex import quote
+from typing import Any
 
 from bert_keras.arguments import one_of
+from bert_keras.checkpoints import keras_hub_preset
+from bert_keras.checkpoints.formats import format_of, stored_config
+from bert_keras.checkpoints.hub import located
 from bert_keras.cli.program import (
     DEVICES,
     command,
+    count,
     devices,
     flag,
     option,
     required,
+    say,
     start_keras,
     values,
 )
 from bert_keras.cli.tasks import print_table
 from bert_keras.downstream.names import task_names
-from bert_keras.errors import InputError, check
+from bert_keras.errors import check
+from bert_keras.experiments.experiments import EXPERIMENTS
+from bert_keras.experiments.scales import SCALES
 from bert_keras.families import preset
 from bert_keras.files import check_no_file
+from bert_keras.runs.outcome import check_run
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 from bert_keras.runs.settings import (
     check_files,
+    described,
+    finetune_claim,
     finetune_settings,
-    hidden_size,
     pretrain_settings,
 )
 from bert_keras.text.fast_tokenizer import records_vocabulary
+from tfrecords_tools.inputs.corpus import files as corpus_files
 
+
+class SettingsHelp(argparse.Action):
+    """Prints the help text with the settings of the task or recipe that precedes --help."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, *_: Any) -> None:
+        recipe, others, settings = namespace.recipe, {"teacher": "teacher", "changes": ()}, ()
+        if task := getattr(namespace, "task", None):
+            recipe = recipe or "paper"
+            settings = finetune_settings(task, recipe, pretrained="", **others)
+        elif recipe:
+            settings = pretrain_settings(recipe, **others)
+        for one in settings:
+            title = f"--set FIELD=VALUE of {type(one).__name__}, with the values of {recipe}"
+            group = parser.add_argument_group(title)
+            for field, comment in described(one).items():
+                group.add_argument(field, metavar=field, help=comment.replace("%", "%%"))
+        parser.print_help()
+        parser.exit()
+
+
+LISTED = "print this text; after TASK or RECIPE, with the fields for --set"
+HELP = (("-h", "--help"), {"action": SettingsHelp, "nargs": 0, "help": LISTED})
 HEADING = "hyperparameters (default: those of the recipe)"
 HYPERPARAMETERS = (
     option("--learning-rate", "RATE", "the largest rate of the schedule, such as 3e-5", type=float),
-    option("--batch-size", "N", "rows of a step, of all devices together", type=int),
+    option("--batch-size", "N", "rows of a step, of all devices together", type=count),
     option("--seed", "N", "the seed of all random numbers", type=int),
-    option("--set", "FIELD=VALUE", "any other setting by its name", [], dest="changes", nargs="+"),
+    option(
+        "--set",
+        "FIELD=VALUE",
+        "others; TASK or RECIPE --help lists them",
+        [],
+        dest="changes",
+        nargs="+",
+    ),
 )
+TABLES = "table5 (tasks), table6 (sizes), c1 (steps), c2 (masking) or labels (labelled examples)"
 FROM = "a folder, or a name on the Hugging Face Hub, as in bert-keras list models"
 # Class of a model -> what `predict` takes, if not one TEXT for each column
 TEXTS = {"BertQuestionAnswering": "QUESTION PASSAGE", "BertMultipleChoice": "CONTEXT ENDING ENDING"}
@@ -59,25 +99,23 @@ def _print_scores(scores: dict, output: str, *, which: str = "") -> None:
         print("the first worker writes the scores and the model")
         return
     print_table(scores)
-    print(f"model: {output}/model{which}   curves: tensorboard --logdir {output}/logs")
+    say("model", f"{output}/model{which}")
+    say("curves", f"tensorboard --logdir {quote(output)}/logs")
 
 
 @command(
-    option(
-        "--corpus",
-        "FILE",
-        "texts: a line is a paragraph, a blank line ends a document",
-        [],
-        nargs="+",
-    ),
+    option("--corpus", "FILE", "paragraphs; a blank line ends a document", [], nargs="+"),
     option("--from", "CHECKPOINT", "fine-tune this instead of pretraining", dest="pretrained"),
     option("-o --output", "DIR", "the parent folder of all demos", "demo"),
-    option("--steps", "N", "the steps of the pretraining", dest="num_steps", type=int),
+    option("--steps", "N", "the steps of the pretraining", dest="num_steps", type=count),
     option("--seed", "N", "the seed of all random numbers", 1),
     examples="  bert-keras demo --steps 300",
 )
 def demo(options: argparse.Namespace) -> None:
     """Run every stage once, from text to a served prediction, in minutes on two CPU cores."""
+    if options.corpus:
+        corpus_files(options.corpus)  # all of them exist
+    start_keras(options)
     from bert_keras.cli.demo import demo
 
     demo(**values(options, "corpus", "pretrained", "output", "num_steps", "seed"))
@@ -87,6 +125,7 @@ def demo(options: argparse.Namespace) -> None:
     option(
         "recipe", "RECIPE", "see bert-keras list recipes", type=one_of(PRETRAIN.keys, what="recipe")
     ),
+    HELP,
     "data, model and output",
     required("--records", "DIR", "a folder that bert-tfrecords build wrote"),
     option("--from", "CHECKPOINT", f"start from {FROM}", dest="pretrained"),
@@ -94,13 +133,7 @@ def demo(options: argparse.Namespace) -> None:
     option("-o --output", "DIR", "the folder of the run"),
     flag("--dry-run", "take ten steps, print the cost of the run, write nothing"),
     HEADING,
-    option(
-        "--steps",
-        "N",
-        "the length of the schedule, warmup included",
-        dest="num_steps",
-        type=int,
-    ),
+    option("--steps", "N", "all steps, warmup included", dest="num_steps", type=count),
     *HYPERPARAMETERS,
     *SPECIAL,
     examples="""
@@ -111,22 +144,18 @@ def demo(options: argparse.Namespace) -> None:
 def pretrain(options: argparse.Namespace) -> None:
     """Pretrain on records with a recipe; the same command continues an interrupted run."""
     check(options.dry_run or options.output, "--output DIR is missing; name a new folder")
-    check_no_file(options.output or "")
     changes = _changes(options, "num_steps")
-    if not options.teacher:
-        pretrain_settings(options.recipe, teacher=None, changes=changes)  # before TensorFlow
+    recipe, teacher = pretrain_settings(options.recipe, teacher=options.teacher, changes=changes)
     records_vocabulary(options.records)
+    if not options.dry_run and "TF_CONFIG" not in os.environ:  # only the first worker writes
+        check_run(options.output, recipe=recipe, records=os.path.realpath(options.records))
     start_keras(options)
     from bert_keras.runs.pretrain import forecast, pretrain
 
-    recipe, teacher = pretrain_settings(options.recipe, teacher=options.teacher, changes=changes)
     arguments = {"records": options.records, "pretrained": options.pretrained, "teacher": teacher}
-
-    def size() -> int:
-        start = options.pretrained
-        return hidden_size(start) if start else preset(recipe.size).hidden_size
-
-    with devices(options, hidden_size=size):
+    start = options.pretrained
+    config = stored_config(start) if start else preset(recipe.size)
+    with devices(options, hidden_size=config.hidden_size):
         if options.dry_run:
             print(forecast(recipe, **arguments))
             return
@@ -136,6 +165,7 @@ def pretrain(options: argparse.Namespace) -> None:
 
 @command(
     option("task", "TASK", "see bert-keras list tasks", type=one_of(task_names, what="task")),
+    HELP,
     "data, model and output",
     option("--train", "FILE", "a training file"),
     option("--dev", "FILE", "a file of held-out examples (default: a tenth of --train)"),
@@ -149,12 +179,14 @@ def pretrain(options: argparse.Namespace) -> None:
         type=one_of(FINETUNE.keys, what="recipe"),
     ),
     HEADING,
-    option("--epochs", "N", "passes over the training file", dest="num_epochs", type=int),
-    option("--max-length", "N", "tokens of a text; longer ones are cut", type=int),
+    option("--epochs", "N", "passes over the training file", dest="num_epochs", type=count),
+    option("--max-length", "N", "tokens of a text; longer ones are cut", type=count),
     *HYPERPARAMETERS,
     option("--warmup-ratio", "RATE", "share of warmup steps", type=float),
     "several runs",
-    option("--seeds", "N", "train with the seeds 1 to N; report median, best and spread", 1),
+    option(
+        "--seeds", "N", "train with the seeds 1 to N, report median, best, spread", 1, type=count
+    ),
     option("--learning-rates", "RATE", "train with each, or the recipe's", type=float, nargs="*"),
     *SPECIAL,
     examples="""
@@ -168,44 +200,44 @@ def pretrain(options: argparse.Namespace) -> None:
 def finetune(options: argparse.Namespace) -> None:
     """Fine-tune on a task and keep the best epoch; the same command continues a stopped run."""
     changes = _changes(options, "num_epochs", "max_length", "warmup_ratio")
-    check(options.seeds > 0, f"--seeds is {options.seeds}; expected at least 1")
-    check_no_file(options.output)
     check(not (options.data and options.train), "--data and --train were given; give one of them")
     is_complete = options.train or (options.data and not options.dev)
     check(is_complete, "expected --data DIR, or --train FILE and possibly --dev FILE")
-    data, files = options.data, {n: v for n, v in values(options, "train", "dev").items() if v}
+    data = options.data
     check(not os.path.isfile(data or ""), f"--data {data} is a file; give it as --train {data}")
-    if not options.teacher:  # before TensorFlow
-        recipe = options.recipe or "paper"
-        task, *_ = finetune_settings(options.task, recipe, size=int, teacher=None, changes=changes)
-        check_files(task, data or files)
+    train = options.train or ""
+    check(not os.path.isdir(train), f"--train {train} is a folder; give it as --data {train}")
+    check_no_file(options.output)
+    rates, changed = options.learning_rates, {change.partition("=")[0] for change in changes}
+    is_study = options.seeds != 1 or rates is not None
+    for name, is_set in (("seed", is_study), ("learning_rate", rates is not None)):
+        is_used = not is_set or name not in changed
+        check(is_used, f"--set {name} has no effect on a study, which sets it; omit it")
+    arguments = {"pretrained": options.pretrained, "teacher": options.teacher, "changes": changes}
+    # The size of the checkpoint, which may be downloaded, chooses the recipe after other checks.
+    task, *_ = finetune_settings(options.task, options.recipe or "paper", **arguments)
+    data = data or {name: file for name, file in values(options, "train", "dev").items() if file}
+    files = check_files(task, data)
+    if format_of(located(options.pretrained)) is keras_hub_preset:
+        start_keras(options)  # before KerasHub computes the configuration
+    task, recipe, teacher = finetune_settings(options.task, options.recipe, **arguments)
+    config = stored_config(options.pretrained)
+    task.check_encoder(config)
+    if files and not is_study and "TF_CONFIG" not in os.environ:  # only the first worker writes
+        claim = {"pretrained": options.pretrained, "files": files}
+        check_run(options.output, **finetune_claim(task, recipe, teacher, **claim))
+    rates = (recipe.learning_rate,) if rates is None else rates or recipe.learning_rates
     start_keras(options)
     from bert_keras.runs.finetune import finetune
     from bert_keras.runs.study import study
 
-    size = cache(lambda: hidden_size(options.pretrained))
-    task, recipe, teacher = finetune_settings(
-        options.task, options.recipe, size=size, teacher=options.teacher, changes=changes
-    )
-    rates, changed = options.learning_rates, {change.partition("=")[0] for change in changes}
-    is_study = options.seeds != 1 or rates is not None
-    for name, is_set in (("seed", is_study), ("learning_rate", rates is not None)):
-        if is_set and name in changed:
-            raise InputError(f"--set {name} has no effect on a study, which sets it; omit it")
-    rates = (recipe.learning_rate,) if rates is None else rates or recipe.learning_rates
+    features = os.path.join(options.output, "features")
+    inputs = {"pretrained": options.pretrained, "data": data, "teacher": teacher}
 
     def run(recipe, output) -> dict:
-        return finetune(
-            task,
-            recipe,
-            pretrained=options.pretrained,
-            data=data or files,
-            output=output,
-            teacher=teacher,
-            features=os.path.join(options.output, "features"),
-        ).scores
+        return finetune(task, recipe, output=output, features=features, **inputs).scores
 
-    with devices(options, hidden_size=size, trains_several=is_study):
+    with devices(options, hidden_size=config.hidden_size, trains_several=is_study):
         if not is_study:
             scores, total = run(recipe, options.output), recipe.num_epochs
             epoch = scores["best_step"] * total // scores["steps"] if scores else 0
@@ -213,33 +245,18 @@ def finetune(options: argparse.Namespace) -> None:
             _print_scores(scores, options.output, which=which)
             model = quote(f"{options.output}/model")
             texts = TEXTS.get(task.model, " ".join(["TEXT"] * max(1, len(task.input_names))))
-            print(f"next: bert-keras predict {model} {texts}   bert-keras export {model} NAME")
+            say("next", f"bert-keras predict {model} {texts}")
+            say("", f"bert-keras export {model} NAME")
             return
-        summary = study(
-            run,
-            recipe,
-            seeds=options.seeds,
-            learning_rates=rates,
-            metric=task.metric,
-            output=options.output,
-        )
-    print(f"{summary}\nreport: {os.path.join(options.output, 'report.html')}")
+        fixed = {"metric": task.metric, "learning_rates": rates}
+        summary = study(run, recipe, **fixed, **values(options, "seeds", "output"))
+    print(summary)
+    say("report", os.path.join(options.output, "report.html"))
 
 
 @command(
-    option(
-        "table",
-        "TABLE",
-        "table5 (tasks), table6 (sizes), c1 (steps), c2 (masking) or labels (labelled examples)",
-        choices=("table5", "table6", "c1", "c2", "labels"),
-    ),
-    option(
-        "--scale",
-        "SCALE",
-        "tiny (an hour), small (some hours; not table6) or paper (GPUs)",
-        "tiny",
-        choices=("tiny", "small", "paper"),
-    ),
+    option("table", "TABLE", TABLES, choices=tuple(EXPERIMENTS)),
+    option("--scale", "SCALE", "tiny: an hour; small; paper: GPUs", "tiny", choices=(*SCALES,)),
     required("--data", "DIR", "a folder with corpus/*.txt and any of glue/MNLI, squad, ..."),
     option("-o --output", "DIR", "the folder of all runs"),
     flag("--dry-run", "print the stages and their steps, write nothing"),
@@ -248,15 +265,15 @@ def finetune(options: argparse.Namespace) -> None:
 )
 def reproduce(options: argparse.Namespace) -> None:
     """Repeat a table or figure of the paper; the same command continues an interrupted run."""
-    from bert_keras.experiments.experiments import EXPERIMENTS
-    from bert_keras.experiments.run import plan, reproduce
-    from bert_keras.experiments.scales import SCALES
-
     check(options.dry_run or options.output, "--output DIR is missing; name a new folder")
     experiment, scale = EXPERIMENTS[options.table], SCALES[options.scale]
+    scale.experiment(experiment)  # InputError if the scale has no such table
+    start_keras(options)
+    from bert_keras.experiments.run import plan, reproduce
+
     if options.dry_run:
         print(plan(experiment, scale, data=options.data))
         return
     with devices(options, trains_several=True):
         reproduce(experiment, scale, data=options.data, output=options.output)
-    print(f"report: {options.output}/report.html and report.md")
+    say("report", f"{options.output}/report.html and report.md")

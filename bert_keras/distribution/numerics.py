@@ -18,23 +18,15 @@ PROCESSORS = Path("/proc/cpuinfo")  # of Linux
 def named_policy(name: str = "auto", *, hidden_size: Callable[[], int] = lambda: 0) -> str:
     """Returns the name of a dtype policy for `keras.config.set_dtype_policy`.
 
-    All policies keep the weights in float32; matrix products use the precision.
-
-    Args:
-        name: "float32", "bfloat16", "float16" or "auto". "auto" selects bfloat16 on GPUs with
-            compute capability 8.0 (A100) or higher, on TPUs, and with TensorFlow for models of at
-            least `PROCESSOR_SIZE` on processors with AVX512-BF16 or AMX; otherwise float32.
-        hidden_size: Returns the hidden size of the model. It is called only on such a processor.
-
-    Raises:
-        InputError: The name is unknown.
+    All policies keep the weights in float32; matrix products use the precision. "auto" selects
+    bfloat16 on GPUs with compute capability 8.0 (A100) or higher, on TPUs, and with TensorFlow on
+    processors with AVX512-BF16 or AMX for models of at least `PROCESSOR_SIZE`; otherwise float32.
+    `hidden_size` returns that of the model. It is called only on such a processor.
     """
     check_name(name, PRECISIONS, what="precision")
     if name == "auto":
-        if keras.config.backend() == "jax":
-            is_faster = _jax_has_bfloat16()
-        else:
-            is_faster = _tensorflow_has_bfloat16(hidden_size)
+        is_jax = keras.config.backend() == "jax"
+        is_faster = _jax_has_bfloat16() if is_jax else _tensorflow_has_bfloat16(hidden_size)
         name = "bfloat16" if is_faster else "float32"
     return name if name == "float32" else f"mixed_{name}"
 

@@ -1,8 +1,11 @@
 """Defines tasks that predict one class, several classes or a number for the texts of a table."""
 
+import csv
 import dataclasses
+import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 from bert_keras.data.encoded import EncodedTexts
@@ -14,7 +17,7 @@ from bert_keras.downstream.labels import (
     OneLabel,
     majority_accuracy,
 )
-from bert_keras.downstream.table import table_rows
+from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Outputs, Scores, Task, needs_labels
 from bert_keras.errors import check, check_choice, check_least
 from bert_keras.files import StrPath, write_text
@@ -36,10 +39,10 @@ Examples = Sequence[TextExample]
 class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     """Classification or regression of texts or pairs of texts."""
 
-    kind: str = "one"  # kind of label: a name in LABEL_KINDS
+    kind: str = "one"  # kind of label: one, many or number
     max_length: int = 128  # maximum number of tokens of a row, special tokens included
     text_columns: tuple[str, ...] = ("text",)  # the columns of one text or of two
-    label_column: str = "label"
+    label_column: str = "label"  # the column of the labels
 
     model: ClassVar[str] = "BertClassifier"
 
@@ -78,14 +81,22 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
         label = {"label_column": (self.label_column,)} if needs_labels(split) else {}
         columns = {"text_columns": self.text_columns, **label}
         lists = (self.label_column,) if self.kind == "many" else ()
+        # Texts to predict may be plain lines.
+        is_plain = Path(path).suffix == ".txt" and not label and len(self.text_columns) == 1
+        headerless = self.text_columns if is_plain else ()
         return [
             self.example(
-                [values[column] for column in self.text_columns],
+                [
+                    required_text(values, column, location=location) if label else values[column]
+                    for column in self.text_columns
+                ],
                 values.get(self.label_column),
                 location=location,
                 split=split,
             )
-            for location, values in table_rows(path, columns=columns, lists=lists)
+            for location, values in table_rows(
+                path, columns=columns, headerless=headerless, lists=lists
+            )
         ]
 
     def example(
@@ -144,7 +155,8 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     ) -> None:
         """Writes a table with the label, the probability of each class and the texts of examples.
 
-        A line feed or tab of a text is written as a space.
+        The columns of a .csv file are separated by commas, those of others by tabs. A line feed or
+        tab of a text is written as a space.
         """
         classes = self.labels if len(predictions[0].probabilities) else ()
         rows = [("index", "prediction", *classes, *self.text_columns)]
@@ -152,7 +164,12 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
             numbers = (f"{each:.6f}" for each in probabilities)
             texts = (" ".join(text.split()) for text in examples[number].texts)
             rows.append((str(number), self.label_kind.to_text(label), *numbers, *texts))
-        write_text(path, "".join("\t".join(row) + "\n" for row in rows))
+        text = io.StringIO()
+        if Path(path).suffix == ".csv":
+            csv.writer(text, lineterminator="\n").writerows(rows)
+        else:
+            text.writelines("\t".join(row) + "\n" for row in rows)
+        write_text(path, text.getvalue())
 
 
 TABLE_TASKS: dict[str, ClassificationTask] = {

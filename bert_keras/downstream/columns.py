@@ -21,7 +21,7 @@ from bert_keras.downstream.squad.questions import Answer, Question
 from bert_keras.downstream.squad.task import SquadTask
 from bert_keras.downstream.squad.windows import QuestionWindows
 from bert_keras.downstream.task import softmax
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError, check, counted
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 
@@ -103,7 +103,7 @@ class LabelledTexts(TextColumns):
             check(is_whole, "a label is no whole number; a model of numbers has labels=1")
             return ids
         for number, each in enumerate(values):
-            location = f"text {number}"
+            location = f"text [{number}]"
             if isinstance(each, str):
                 values[number] = self.kind.read(each, location=location)
             self.kind.check(values[number], self.metadata.labels, location=location)
@@ -155,11 +155,13 @@ class Questions(TextColumns):
         self.task: SquadTask = dataclasses.replace(task, max_length=self.metadata.max_length)
 
     def encoded(self, columns, labels=None):
-        check(len(columns) == 2, f"texts has length {len(columns)}; expected (questions, passages)")
+        counts, expected = [*map(len, columns)], "expected two, (questions, passages)"
+        check(len(counts) == 2, f"the texts are {counted(len(counts), 'list')}; {expected}")
+        check(counts[0] == counts[1], f"the lists have {counts} texts; expected equally many")
         questions = []
         for number, (question, context) in enumerate(zip(*columns, strict=True)):
             answers = () if labels is None else _answers(labels[number])
-            location = f"text {number}"
+            location = f"text [{number}]"
             each = Question(
                 id="", question=question, context=context, answers=answers, location=location
             )
@@ -196,6 +198,7 @@ class TaggedTexts(TextColumns):
     has_labels = True
 
     def encoded(self, columns, labels=None):
+        check(len(columns) == 1, f"there are {len(columns)} columns of texts; expected one")
         (texts,), tokenizer = columns, self.preprocessor.tokenizer
         if isinstance(texts[0], str):
             unit = self.metadata.task.get("unit", "word")
@@ -209,10 +212,11 @@ class TaggedTexts(TextColumns):
         if labels is not None:
             names = self.metadata.labels
             for number, tags in enumerate(labels):
-                location, count = f"text {number}", np.diff(tokens.word_bounds)[number]
+                location, count = f"text [{number}]", np.diff(tokens.word_bounds)[number]
                 found = f"{location} has the tags {tags!r:.40}; expected a list of strings"
-                check(not isinstance(tags, str), found)
-                found = f"{location} has {count} words and {len(tags)} tags"
+                check(isinstance(tags, (list, tuple, np.ndarray)), found)
+                found = f"{location} has {counted(int(count), 'word')}"
+                found = f"{found} and {counted(len(tags), 'tag')}"
                 check(len(tags) == count, f"{found}; expected a tag for each, or lists of words")
                 check(None not in tags, f"{location} has the tag None; 'O' is the tag of no name")
                 LABEL_KINDS["many"].check(tags, names, location=location)
@@ -246,6 +250,7 @@ class TaggedTexts(TextColumns):
 
 def _ids(labels, count: int) -> np.ndarray:
     ids = np.asarray(labels)
+    check(ids.dtype.kind in "biuf", f"a label is {labels[0]!r:.40}; expected 0 to {count - 1}")
     if ids.ndim == 1 and ids.size:  # other targets have other losses
         for each in (ids.min(), ids.max()):
             check(0 <= each < count, f"a label is {each}; expected 0 to {count - 1}")
@@ -254,13 +259,16 @@ def _ids(labels, count: int) -> np.ndarray:
 
 def _answers(answer) -> tuple[Answer, ...]:
     """Returns the answers of a question; () if there is none."""
-    found = f"an answer is {answer!r:.40}; expected (first character, text), as in (4, 'Peter')"
-    check(not isinstance(answer, str), found)
-    if isinstance(answer, dict):
-        texts, starts = answer["text"], answer["answer_start"]
-        answer = (starts, texts) if isinstance(texts, str) else [*zip(starts, texts, strict=True)]
-    pairs = answer if isinstance(answer, list) else [answer] if answer else []
-    return tuple(Answer(text, int(start)) for start, text in pairs)
+    try:
+        if isinstance(answer, dict):
+            texts, starts = answer["text"], answer["answer_start"]
+            is_one = isinstance(texts, str)
+            answer = (starts, texts) if is_one else [*zip(starts, texts, strict=True)]
+        pairs = answer if isinstance(answer, list) else [answer] if answer else []
+        return tuple(Answer(text, int(start)) for start, text in pairs)
+    except (KeyError, TypeError, ValueError) as error:
+        found = f"an answer is {answer!r:.40}; expected (first character, text)"
+        raise InputError(f"{found}, as in (4, 'Peter')") from error
 
 
 # Class of the model, as in checkpoints -> what it does with columns of texts.

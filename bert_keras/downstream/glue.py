@@ -230,7 +230,7 @@ GLUE_TASKS: dict[str, GlueTask] = tasks_of(ROWS)
 def check_submission(folder: StrPath, *, new: str = "") -> None:
     """Raises InputError if a folder, with a file `new`, lacks files that GLUE's server expects."""
     files = [file for task in GLUE_TASKS.values() for file in task.row.num_test_rows]
-    missing = [file for file in files if file != new and not (Path(folder) / file).is_file()]
+    missing = [each for each in files if each != new and not (Path(folder) / each).is_file()]
     where = "MNLI-mm.tsv with --split test_mismatched, AX.tsv with --split ax"
     check(not missing, f"{folder} has no {', '.join(missing)}; write them with predict ({where})")
 

@@ -63,7 +63,7 @@ class OneLabel:
         for name in self.names(label):
             if name not in classes:
                 known = listed([*classes], most=20)
-                raise InputError(f"{location} has the unknown label {name[:40]!r}; known: {known}")
+                raise InputError(f"{location} has the unknown label {name!r:.40}; known: {known}")
 
     def targets(self, labels: Sequence, classes: Sequence[str]) -> np.ndarray:
         """Returns the targets of the loss, int32 [N] or float32 [N, num_labels]; 0 without one."""

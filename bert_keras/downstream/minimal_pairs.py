@@ -13,8 +13,7 @@ from keras import ops
 from bert_keras.data.encoded import EncodedTexts
 from bert_keras.data.objectives import next_tokens
 from bert_keras.downstream.batches import Predictor
-from bert_keras.downstream.sentences.task import required_text
-from bert_keras.downstream.table import table_rows
+from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Scores
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath

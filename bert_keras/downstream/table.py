@@ -58,12 +58,16 @@ def table_rows(
     for location, values in rows:
         for column in columns:
             if column not in values:
-                names = ", ".join(map(repr, values))
-                is_divided = suffix not in SEPARATORS or len(values) > 1 or {*values} & {*columns}
-                found, expected = f"{path} has one column, {names}", counted(len(columns), "column")
-                between = f"with {SEPARATORS.get(suffix)} between them"
-                check(is_divided, f"{found}; expected {expected} {between}")
+                shown = (name if len(name) < 40 else f"{name[:36]} ..." for name in values)
+                names = ", ".join(map(repr, shown))
+                is_divided = len(columns) == 1 or len(values) > 1 or {*values} & {*columns}
+                expected = f"{len(columns)} columns with {SEPARATORS.get(suffix)} between them"
+                found = f"{path} has one column, {names}"
+                check(is_divided or suffix not in SEPARATORS, f"{found}; expected {expected}")
                 found = f"{location} has no column {column!r}; it has {names}"
+                if suffix in SEPARATORS:
+                    header = f"its first line, the header, has {names}"
+                    found = f"{path} has no column {column!r}; {header}"
                 raise InputError(found + _example(settings, [*values]))
         yield location, values
     if not location:
@@ -175,3 +179,9 @@ def _named_values(item: dict, lists: Sequence[str], prefix: str = "") -> Iterato
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def required_text(values: Mapping[str, str], column: str, *, location: str) -> str:
+    """Returns the text of a column; raises InputError if it is empty."""
+    check(values[column].strip(), f"{location} has an empty {column}; expected a text")
+    return values[column]

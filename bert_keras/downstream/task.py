@@ -14,7 +14,7 @@ from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.data.encoded import Encoded
 from bert_keras.downstream.tfds import is_tfds, tfds_files
 from bert_keras.errors import InputError, check
-from bert_keras.files import StrPath
+from bert_keras.files import StrPath, check_exists
 from bert_keras.text.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:  # a task checks its data before Keras is imported
@@ -74,7 +74,7 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         if self.folder and (folder / self.folder).is_dir():
             folder /= self.folder
         remedy = f"give a file as --train {folder} (data={{'train': '{folder}'}})"
-        check(folder.exists(), f"{folder} does not exist; expected a folder of data files")
+        check_exists(folder, expected="a folder of data files")
         check(folder.is_dir(), f"{folder} is not a folder of data files; {remedy}")
         paths = {
             split: str(folder / name)
@@ -156,6 +156,9 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
 
     def check_encoder(self, config: BertConfig) -> None:
         """Raises InputError for an encoder that does not fit the settings of the task."""
+        most = config.max_positions
+        found = f"max_length is {self.max_length}; the encoder reads at most {most} tokens"
+        check(self.max_length <= most, found)
 
     def embedding(self, source: ModelMetadata) -> EmbeddingConfig | None:
         """Returns how a model that starts from `source` computes embeddings; None if not at all."""

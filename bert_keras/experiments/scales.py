@@ -54,11 +54,8 @@ class Scale:
 
     def experiment(self, experiment: Experiment) -> Experiment:
         """Returns an experiment with the arms of this scale; InputError if it is not included."""
-        check(
-            experiment.name in self.tables,
-            f"this scale has no {experiment.name}; choose one of {', '.join(self.tables)}, or "
-            "another scale",
-        )
+        known = f"choose one of {', '.join(self.tables)}, or another scale"
+        check(experiment.name in self.tables, f"this scale has no {experiment.name}; {known}")
         arms = (*experiment.arms, *self.added_arms.get(experiment.name, ()))
         return replace(experiment, arms=arms)
 

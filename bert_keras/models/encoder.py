@@ -6,6 +6,7 @@ size, C choices, W windows or words, K layers, L labels, S sequences in a row. X
 two or three of these, such as B x T.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import keras
@@ -20,6 +21,7 @@ from bert_keras.layers.attention import (
     packed_bias,
     pays_in_blocks,
     rotation,
+    tokens_of,
     window_bias,
 )
 from bert_keras.layers.bilstm import BiLSTM
@@ -33,7 +35,7 @@ from bert_keras.layers.primitives import (
     last_positions,
     states_at,
 )
-from bert_keras.models.pretrained import Pretrained, named_inputs
+from bert_keras.models.pretrained import Pretrained, check_inputs, named_inputs
 
 if IS_JAX:
     from bert_keras.layers import jax_ops
@@ -58,7 +60,8 @@ class BertEncoder(Pretrained):
     The pooler reads the hidden state of `[CLS]`, of the last token in a causal encoder, or with
     `pooling="mean"` the mean of all hidden states. If the attribute `gradient_checkpointing` is
     True, training keeps only the inputs of each block in memory and computes the block again for
-    the gradient. This saves memory and takes a third more time.
+    the gradient. This saves memory and takes a third more time. With `skips_padding`, predictions
+    compute the tokens alone, as exported models do; the states of padding have no meaning then.
 
     Args:
         config: The hyperparameters.
@@ -86,6 +89,7 @@ class BertEncoder(Pretrained):
 
     stored_as = "BertEncoder"
     gradient_checkpointing = False
+    skips_padding = False
 
     def __init__(
         self,
@@ -177,11 +181,11 @@ class BertEncoder(Pretrained):
         Blocks with local attention compute all T x T probabilities here, of which those outside the
         window are 0. A call of the encoder computes only the window; the hidden states are equal.
         """
+        check_inputs(inputs, self.config)
         inputs = named_inputs(inputs)
-        check(
-            not isinstance(inputs["input_ids"], keras.KerasTensor),
-            "states needs arrays; in a functional model, call it in the `call` of a layer of yours",
-        )
+        remedy = "in a functional model, call it in the `call` of a layer of yours"
+        is_symbolic = isinstance(inputs["input_ids"], keras.KerasTensor)
+        check(not is_symbolic, f"states needs arrays; {remedy}")
         if not self.built:
             self.build()
         return self._states(inputs, self._contexts(inputs, in_blocks=False), training=training)
@@ -194,17 +198,26 @@ class BertEncoder(Pretrained):
             training=training,
         )
         hidden_states, attentions = [hidden_BTD], []
+        tokens, shape = None, ops.shape(hidden_BTD)
+        if self.skips_padding and not training and "sequence_ids" not in inputs:
+            tokens = tokens_of(inputs["input_mask"])
+            hidden_XD = ops.reshape(hidden_BTD, (-1, shape[-1]))
+            hidden_BTD = ops.take(hidden_XD, tokens.positions, axis=0)  # [X, D] from here on
         for index in range(self.config.num_layers):
             block = self.blocks[index % len(self.blocks)]
             context = contexts[self.config.is_local(index)]
             if training and self.gradient_checkpointing:
                 hidden_BTD, attention_BNTT = recomputed(block, hidden_BTD, *context, training=True)
             else:
-                hidden_BTD, attention_BNTT = block(hidden_BTD, *context, training=training)
+                hidden_BTD, attention_BNTT = block(
+                    hidden_BTD, *context, tokens=tokens, training=training
+                )
             hidden_states.append(hidden_BTD)
             attentions.append(attention_BNTT)
         if self.final_norm is not None:
             hidden_BTD = hidden_states[-1] = self.final_norm(hidden_BTD)
+        if tokens is not None:
+            hidden_BTD = ops.reshape(ops.take(hidden_BTD, tokens.numbers, axis=0), shape)
         if self.bilstm is not None:
             is_real_BT = ops.cast(inputs["input_mask"], "bool")
             hidden_BTD = self.bilstm(hidden_BTD, is_real_BT, training=training)
@@ -271,6 +284,12 @@ class BertEncoder(Pretrained):
         if self.pooler is not None:
             outputs["pooled_output"] = states.pooled_output
         return outputs
+
+    def predict(self, x, *args, **kwargs):
+        """Returns outputs as `keras.Model.predict` does."""
+        if isinstance(x, (Mapping, list, tuple, str)):
+            check_inputs(x, self.config)
+        return super().predict(x, *args, **kwargs)
 
     @property
     def token_table(self):

@@ -1,4 +1,4 @@
-"""Defines the feature-based tagger of section 5.3: a BiLSTM on a frozen encoder labels words."""
+"""Defines the feature-based tagger (Devlin et al. 2018, 5.3): a BiLSTM on a frozen encoder."""
 
 import dataclasses
 from typing import Any
@@ -8,14 +8,14 @@ from keras import ops
 
 from bert_keras.config import BertConfig, ModelMetadata, feature_layers
 from bert_keras.distribution.model import GlobalBatchModel
-from bert_keras.errors import InputError
+from bert_keras.errors import check_count
 from bert_keras.layers.bilstm import BiLSTM, LayerMix
 from bert_keras.layers.heads import TokenLabelsHead
 from bert_keras.layers.primitives import states_at
 from bert_keras.models.pretrained import ConfiguredModel
 from bert_keras.models.task_models import TaskModel
 
-NUM_LSTM_LAYERS = 2  # "a two-layer 768-dimensional BiLSTM" (section 5.3)
+NUM_LSTM_LAYERS = 2  # "a two-layer 768-dimensional BiLSTM" (Devlin et al. 2018, section 5.3)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -98,7 +98,7 @@ class WordTagger(GlobalBatchModel, ConfiguredModel):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertFeatureTagger(TaskModel):
-    """Labels words with a BiLSTM over the frozen hidden states of an encoder (section 5.3).
+    """Labels words with a BiLSTM over the frozen hidden states of an encoder.
 
     Args:
         config: The hyperparameters of the encoder.
@@ -143,8 +143,7 @@ class BertFeatureTagger(TaskModel):
         **kwargs,
     ):
         super().__init__(config, name=name, **kwargs)
-        if type(lstm_units) is not int or lstm_units < 1:
-            raise InputError(f"lstm_units is {lstm_units!r}; expected at least 1")
+        check_count("lstm_units", lstm_units or 0)
         self.num_labels = num_labels
         self.dropout_rate = config.hidden_dropout_rate if dropout_rate is None else dropout_rate
         self.tagger = WordTagger(

@@ -2,15 +2,18 @@
 
 import contextlib
 import dataclasses
+import inspect
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import keras
+import numpy as np
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
-from bert_keras.errors import InputError, answers_typos, check, check_count, check_name, counted
+from bert_keras.data.schema import PACKING_FEATURES, SEQUENCE_FEATURES
+from bert_keras.errors import answers_typos, check, check_argument, check_count, counted
 from bert_keras.files import json_object, refuse_existing, write_json
 from bert_keras.layers.embeddings import SharedEmbeddings
 
@@ -30,17 +33,15 @@ class ConfiguredModel(keras.Model):
 
     def get_config(self):
         """Returns the configuration; raises InputError for what Keras could not build again."""
+        is_quantized = any(weight.path.endswith("/kernel_scale") for weight in self.weights)
+        found = f"the dense layers of {self.name} are quantized, which Keras cannot load again"
         check(
-            not any(weight.path.endswith("/kernel_scale") for weight in self.weights),
-            f"the dense layers of {self.name} are quantized, which Keras cannot load again; "
-            "bert-keras export --variant int8 writes a quantized model",
+            not is_quantized, f"{found}; bert-keras export --variant int8 writes a quantized model"
         )
         embeddings = getattr(getattr(self, "encoder", self), "embeddings", None)
-        check(
-            not isinstance(embeddings, SharedEmbeddings),
-            f"{self.name} shares the embeddings of another model, which Keras cannot load again; "
-            "save_pretrained writes it with a copy of them",
-        )
+        found = f"{self.name} shares the embeddings of another model, which Keras cannot load again"
+        is_shared = isinstance(embeddings, SharedEmbeddings)
+        check(not is_shared, f"{found}; save_pretrained writes it with a copy of them")
         return {
             "name": self.name,
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
@@ -53,46 +54,59 @@ class ConfiguredModel(keras.Model):
     def from_config(cls, config, custom_objects=None):
         arguments = {**config}
         frozen = arguments.pop("frozen", None)
-        model = cls(BertConfig.from_dict(arguments.pop("config")), **arguments)
+        model = cls(BertConfig(**arguments.pop("config")), **arguments)
         if frozen is not None:
             if frozen and not model.built:  # layers that are built later would be trained
                 model.build()
             _freeze(model, frozen)
         return model
 
-    def quantize(self, mode, **kwargs):
-        """Raises InputError, because Keras could not load the saved model again."""
-        raise InputError(
-            f"quantize({mode!r}) is not supported; bert-keras export --variant int8 is"
-        )
 
-
-_THEIR_ARGUMENTS = {  # of other programs, which `from_pretrained` answers with ours
-    "num_classes": "num_labels=2",
-    "id2label": 'labels=["negative", "positive"]',
-    "dropout": "hidden_dropout_rate=0.1",
-}
 _ALIASES = {"attention_mask": "input_mask", "token_type_ids": "segment_ids"}  # of transformers
+_TOKEN_FEATURES = {*SEQUENCE_FEATURES, *PACKING_FEATURES, *_ALIASES}  # one value for each token
 
 
-def check_names(names: Collection[str]) -> None:
-    """Raises InputError for the names of inputs without `input_ids`."""
-    found = f"the inputs are {', '.join(names)}; expected a dict of input_ids, input_mask"
-    check(
-        "input_ids" in names,
-        f"{found}, segment_ids, or of texts a list, or for pairs two lists, (firsts, seconds)",
-    )
-
-
-def named_inputs(inputs: Any) -> dict:
-    """Returns inputs under our names; without masks, all positions are tokens of segment 0."""
-    kind = "an array" if hasattr(inputs, "shape") else f"a {type(inputs).__name__}"
-    expected = "a dict of input_ids, input_mask, segment_ids, as tokenizer(texts) returns"
-    check(isinstance(inputs, Mapping), f"the inputs are {kind}; expected {expected}")
-    check_names(inputs)
+def check_inputs(inputs: Any, config: BertConfig) -> None:
+    """Raises InputError for inputs with other names or shapes, or NumPy arrays of unknown ids."""
+    found = f"the inputs are of type {type(inputs).__name__}"
+    expected = "expected a dict of input_ids, input_mask, segment_ids, as tokenizer(texts) returns"
+    check(isinstance(inputs, Mapping), f"{found}; {expected}")
+    found = f"the inputs are {', '.join(inputs)}; {expected}"
+    check("input_ids" in inputs, f"{found}; pairs of texts are two lists, (firsts, seconds)")
     for theirs, ours in _ALIASES.items():
         found = f"{ours} and {theirs} are the same"
-        check(not {theirs, ours} <= {*inputs}, f"{found}; give one of them")
+        check(not {theirs, ours} <= inputs.keys(), f"{found}; give one of them")
+    lists = [name for name, array in inputs.items() if isinstance(array, list)]
+    check(not lists, f"{lists[:1]} is a list; expected an array, as np.array(ids) returns")
+    shapes = {name: _shape(inputs[name]) for name in inputs.keys() & _TOKEN_FEATURES}
+    shape = shapes["input_ids"]
+    if not shape:
+        return
+    found = f"input_ids has the shape {shape}"
+    check(len(shape) > 1, f"{found}; expected two dimensions: texts, tokens")
+    for name, other in shapes.items():
+        pairs = zip(shape, other, strict=False)
+        is_equal = len(other) in (0, len(shape)) and all(a == b or None in (a, b) for a, b in pairs)
+        check(is_equal, f"{name} has the shape {other}; expected {shape}, that of input_ids")
+    if "position_ids" not in inputs and isinstance(shape[-1], int):
+        found = f"a sequence has {shape[-1]} tokens, but the encoder has {config.max_positions}"
+        remedy = "reduce max_length, or use an encoder with more positions"
+        check(shape[-1] <= config.max_positions, f"{found} positions; {remedy}")
+    ids = inputs["input_ids"]
+    if isinstance(ids, np.ndarray) and ids.size:
+        ends, most = (int(ids.min()), int(ids.max())), config.vocab_size - 1
+        odd = [each for each in ends if not 0 <= each <= most]
+        check(not odd, f"input_ids has {odd[:1]}; expected 0 to {most}, the ids of the vocabulary")
+
+
+def _shape(array: Any) -> tuple:
+    """Returns a static shape, in which None is any size; () if it is unknown."""
+    shape = getattr(array, "shape", ())
+    return () if getattr(shape, "rank", 0) is None else tuple(shape)
+
+
+def named_inputs(inputs: Mapping) -> dict:
+    """Returns inputs under our names; without masks, all positions are tokens of segment 0."""
     named = {_ALIASES.get(name, name): array for name, array in inputs.items()}
     if "input_mask" not in named:
         named["input_mask"] = keras.ops.ones_like(named["input_ids"], dtype="int32")
@@ -119,9 +133,11 @@ class Pretrained(ConfiguredModel):
     load_report: "LoadReport | None" = None
 
     def __call__(self, inputs, *args, **kwargs):
+        check_inputs(inputs, self.config)
         return super().__call__(named_inputs(inputs), *args, **kwargs)
 
     @classmethod
+    @answers_typos
     def from_pretrained(  # noqa: PLR0913 - public; each argument is optional
         cls,
         name_or_folder: str | os.PathLike,
@@ -142,7 +158,8 @@ class Pretrained(ConfiguredModel):
         Args:
             name_or_folder: A folder of any checkpoint format, a name of Hugging Face such as
                 "klue/bert-base" or "NAME@REVISION", a preset of KerasHub, or "kaggle://...".
-            labels: Names of the labels of a new head, or their number for "LABEL_0" and so on.
+            labels: Names of the labels of a new head, or their number for "LABEL_0" and so on; 1 is
+                a regression.
             num_labels: The same as a number for `labels`.
             max_length: The maximum number of tokens of a text or pair, with special tokens; by
                 default as the checkpoint says.
@@ -180,15 +197,16 @@ class Pretrained(ConfiguredModel):
         if num_labels is not None:
             check(not labels, "labels and num_labels are both given; give one of them")
             labels = num_labels
-        known = [*(cls.from_pretrained.__func__.__kwdefaults__ or ())]
+        known = [*inspect.signature(cls.from_pretrained).parameters]
         known += [each.name for each in dataclasses.fields(BertConfig)]
         for each in config_changes:
-            ours = _THEIR_ARGUMENTS.get(each)
-            check(not ours, f"from_pretrained has no argument {each}; use {ours}")
-            check_name(each, known, what="argument of from_pretrained")
-        is_number = isinstance(labels, int)
+            check_argument(each, known, function="from_pretrained")
+        is_read = "pooling" not in config_changes or cls.stored_as != "BertSentenceEncoder"
+        found = "pooling is for the pooler"
+        check(is_read, f'{found}; give embedding=EmbeddingConfig(pooling=("cls",))')
+        is_number = isinstance(labels, (int, np.integer))
         check_count("labels", labels if is_number else None)
-        labels = numbered_labels(labels) if is_number else _names("labels", labels)
+        labels = numbered_labels(int(labels)) if is_number else _names("labels", labels)
         checkpoint = open_checkpoint(
             name_or_folder, revision=revision, ignore=ignore, pad_vocabulary=pad_vocabulary
         )
@@ -252,14 +270,14 @@ class Pretrained(ConfiguredModel):
         """Returns the metadata with which the model is saved with a tokenizer and labels."""
         metadata = self.metadata or self.new_metadata()
         if labels := _names("labels", labels):
-            check(
-                len(labels) == len(metadata.labels),
-                f"labels has {counted(len(labels), 'name')}; expected {len(metadata.labels)}, the "
-                "number of labels of the head",
-            )
+            number = len(metadata.labels)
+            found = f"labels has {counted(len(labels), 'name')}; expected {number}"
+            check(len(labels) == number, f"{found}, the number of labels of the head")
             metadata = dataclasses.replace(metadata, labels=labels)
         if tokenizer is None:
             return metadata
+        found = f"tokenizer is {tokenizer!r:.40}; expected one such as model.tokenizer"
+        check(hasattr(tokenizer, "vocabulary"), found)
         return dataclasses.replace(
             metadata,
             lowercase=tokenizer.lowercase,
@@ -308,6 +326,8 @@ class Pretrained(ConfiguredModel):
 
     def save(self, filepath, *args, **kwargs):
         """Writes a .keras file as `keras.Model.save` does, with the tokenizer and the metadata."""
+        is_file = os.fspath(filepath).endswith((".keras", ".h5"))
+        check(is_file, f"{filepath} does not end in .keras; save_pretrained writes a folder")
         self.get_config()  # raises InputError before Keras creates the file
         super().save(filepath, *args, **kwargs)
 
@@ -340,9 +360,6 @@ class Pretrained(ConfiguredModel):
         Returns:
             The path of the folder.
 
-        Raises:
-            InputError: As `bert_keras.export` does.
-
         Example:
 
         ```python
@@ -352,11 +369,9 @@ class Pretrained(ConfiguredModel):
         """
         from bert_keras.exporting.export import export
 
-        check(
-            "format" not in options,
-            "export writes a SavedModel that takes texts; for other formats use Keras: "
-            "keras.Model(inputs, model(inputs)).export(path, format=...)",
-        )
+        found = "export writes a SavedModel that takes texts; for other formats use Keras"
+        expected = "keras.Model(inputs, model(inputs)).export(path, format=...)"
+        check("format" not in options, f"{found}: {expected}")
         return export(self, path, **options)
 
 
@@ -395,6 +410,10 @@ def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
 
 
 def _names(argument: str, names: Collection[str]) -> tuple[str, ...]:
-    if isinstance(names, str):
-        raise InputError(f"{argument} is the text {names!r}; expected a list of names")
-    return tuple(names)
+    found = f"{argument} is {'the text ' * isinstance(names, str)}{names!r:.80}; expected a list"
+    is_listed = isinstance(names, Iterable) and not isinstance(names, (str, Mapping))
+    check(is_listed, f"{found} of names")
+    check(argument != "labels" or not isinstance(names, Set), f"{found}, whose order gives the ids")
+    odd = [each for each in names if not isinstance(each, str)]
+    check(not odd, f"{argument} has {odd[:1]}; expected texts, such as {[*map(str, names)]!r:.60}")
+    return tuple(map(str, names))

@@ -10,7 +10,7 @@ from bert_keras.errors import InputError, check
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
 from bert_keras.layers.primitives import states_at
 from bert_keras.models.task_models import TaskModel
-from bert_keras.text.encode import encode_masked
+from bert_keras.text.encode import checked_columns, encode_masked
 
 NUM_TOKENS = 5  # that `predict` returns for each [MASK]
 
@@ -38,7 +38,7 @@ class MaskedLMModel(TaskModel):
         if self.tokenizer is None:
             raise InputError(f"this {self.stored_as} has no tokenizer to read texts")
         max_length, answers = self.stored_metadata(None).max_length, []
-        (texts,), tokens = columns_of(x), self.tokenizer.vocabulary.tokens
+        (texts,), tokens = checked_columns(*columns_of(x)), self.tokenizer.vocabulary.tokens
         for text in texts:
             check("[MASK]" in text, f"{text[:40]!r} has no [MASK], the word to predict")
             inputs = encode_masked(self.tokenizer, [text], max_length=max_length)
@@ -53,7 +53,7 @@ class MaskedLMModel(TaskModel):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertMaskedLM(MaskedLMModel):
-    """The encoder with a masked-LM head, without next-sentence prediction (RoBERTa, section 4.2).
+    """The encoder with a masked-LM head, without next-sentence prediction (Liu et al. 2019).
 
     With a causal configuration it is a left-to-right language model: the logits at a position
     predict the following token.
@@ -95,10 +95,10 @@ class BertMaskedLM(MaskedLMModel):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertPretrainer(MaskedLMModel):
-    """The encoder with the heads of pretraining: masked LM and next sentence (section 3.1).
+    """The encoder with the heads of pretraining: masked LM and next sentence.
 
-    A causal configuration raises an InputError, because its `[CLS]` attends only to itself; use
-    `BertMaskedLM` instead.
+    Source: Devlin et al. 2018, section 3.1. A causal configuration raises an InputError, because
+    its `[CLS]` attends only to itself; use `BertMaskedLM` instead.
 
     Args:
         config: The hyperparameters of the encoder.
@@ -128,10 +128,8 @@ class BertPretrainer(MaskedLMModel):
     def __init__(self, config: BertConfig, *, name: str = "pretrainer", **kwargs):
         found = "the [CLS] of a causal encoder attends only to itself"
         check(not config.is_causal, f"{found}; pretrain a BertMaskedLM")
-        check(
-            config.pooling == "cls",
-            f"pooling is {config.pooling}; expected cls, from which next sentences are predicted",
-        )
+        found = f"pooling is {config.pooling}"
+        check(config.pooling == "cls", f"{found}; expected cls, which predicts the next sentence")
         super().__init__(config, name=name, **kwargs)
         self.masked_lm = self.masked_lm_head()
         self.next_sentence = self.head(

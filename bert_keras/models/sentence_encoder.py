@@ -14,7 +14,7 @@ from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.preprocessor import GroupPreprocessor
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.distribution.forward import compiled
-from bert_keras.errors import InputError, answers_typos, check
+from bert_keras.errors import InputError, answers_typos, check, check_count
 from bert_keras.layers.sentence import SentenceHead
 from bert_keras.models.task_models import TaskModel, flat_rows
 from bert_keras.models.text_inputs import TextInputs
@@ -130,9 +130,10 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         if (preprocessor := self.preprocessor) is None:
             raise InputError("this BertSentenceEncoder has no tokenizer; set model.tokenizer")
         (texts,) = checked_columns(texts)
-        check(batch_size >= 1, f"batch_size is {batch_size}; expected at least 1")
+        check_count("batch_size", batch_size)
+        check_count("dimensions", dimensions)
         size = self.embedding_size
-        is_possible = dimensions is None or 1 <= dimensions <= size
+        is_possible = dimensions is None or dimensions <= size
         check(is_possible, f"dimensions is {dimensions}; expected 1 to {size}")
         prompt = self.embedding.prompt(prompt, name=prompt_name)
         forward, vectors_NE = self._forward, np.empty((len(texts), size), np.float32)

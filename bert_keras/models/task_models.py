@@ -35,10 +35,11 @@ class TaskModel(GlobalBatchModel, Pretrained):
 
     def __init__(self, config: BertConfig, *, embeddings: SharedEmbeddings | None = None, **kwargs):
         super().__init__(**kwargs)
-        check(
-            config.has_pooler or not self.reads_pooled_output,
-            f"has_pooler is False; expected True, because {self.stored_as} reads the pooled output",
-        )
+        found = f"config is {config!r:.40}; expected a BertConfig"
+        check(isinstance(config, BertConfig), f"{found}; from_pretrained loads a checkpoint")
+        reason = f"{self.stored_as} reads the pooled output"
+        has_output = config.has_pooler or not self.reads_pooled_output
+        check(has_output, f"has_pooler is False; expected True, because {reason}")
         self.config = config
         self.encoder = BertEncoder(config, embeddings=embeddings, dtype=self.dtype_policy)
         if self.encoder.pooler is not None:
@@ -80,11 +81,12 @@ def flat_rows(inputs: dict) -> dict:
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertClassifier(TextInputs, TaskModel):
-    """Classifies texts or text pairs, or predicts numbers (section 4.1).
+    """Classifies texts or text pairs, or predicts numbers (Devlin et al. 2018, section 4.1).
 
     `fit`, `evaluate` and `predict` also take texts: a list or array of strings, a tuple of two of
-    them for pairs, or a `tf.data.Dataset` of batches of them. Labels are names, lists of names or
-    numbers; `predict` returns `label`, `labels` and `probabilities`, or `score`.
+    them for pairs, or a `tf.data.Dataset` of batches of them, whose labels are numbers. Other
+    labels are names, lists of names or numbers. `predict` returns `label`, `labels` and
+    `probabilities`, or `score`.
 
     Args:
         config: The hyperparameters of the encoder.
@@ -151,7 +153,7 @@ class BertClassifier(TextInputs, TaskModel):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertMultipleChoice(TextInputs, TaskModel):
-    """Chooses one of several endings or answers (section 4.4).
+    """Chooses one of several endings or answers (Devlin et al. 2018, section 4.4).
 
     Args:
         config: The hyperparameters of the encoder.
@@ -173,6 +175,7 @@ class BertMultipleChoice(TextInputs, TaskModel):
     ```python
     model = BertMultipleChoice.from_pretrained("google-bert/bert-base-uncased")
     model.fit((["a film of"] * 8, ["two hours"] * 8, ["good bad"] * 8), [0] * 8)
+    print(model.predict((["a film of"], ["two hours"], ["good bad"]))[0]["choice"])
     ```
     """
 
@@ -199,11 +202,8 @@ class BertMultipleChoice(TextInputs, TaskModel):
 
     def call(self, inputs, training=False):
         shape = tuple(inputs["input_ids"].shape)
-        check(
-            len(shape) == 3,
-            f"input_ids has the shape {shape}; expected three dimensions: examples, choices, "
-            "tokens",
-        )
+        expected = "three dimensions: examples, choices, tokens"
+        check(len(shape) == 3, f"input_ids has the shape {shape}; expected {expected}")
         choices = ops.shape(inputs["input_ids"])[1]
         pooled_XD = self.encoder(flat_rows(inputs), training=training)["pooled_output"]
         return ops.reshape(self.multiple_choice(pooled_XD, training=training), (-1, choices))
@@ -211,7 +211,9 @@ class BertMultipleChoice(TextInputs, TaskModel):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertTokenClassifier(TextInputs, TaskModel):
-    """Predicts a label for each token, for named entity recognition (section 5.3).
+    """Predicts a label for each token, for named entity recognition.
+
+    Source: Devlin et al. 2018, section 5.3.
 
     `fit(texts, tags)` takes lists of words, or texts, and a list of tags for each, one a word.
     `predict` returns `entities`, `labels`, `starts`, `ends` and `scores` for each text, or for the
@@ -268,7 +270,7 @@ class BertTokenClassifier(TextInputs, TaskModel):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class BertQuestionAnswering(TextInputs, TaskModel):
-    """Predicts the start and the end of an answer in a passage (section 4.2).
+    """Predicts the start and the end of an answer in a passage (Devlin et al. 2018, section 4.2).
 
     `fit((questions, passages), answers)` takes texts of any length, and each answer as (first
     character, text), as a dict in SQuAD's form, or None if there is none. `predict` returns
@@ -290,7 +292,9 @@ class BertQuestionAnswering(TextInputs, TaskModel):
 
     ```python
     model = BertQuestionAnswering.from_pretrained("google-bert/bert-base-uncased")
-    print(model.predict((["which film"], ["a good film of two hours"])))
+    texts = ["Where is the pier?"] * 8, ["The pier is at the bridge."] * 8
+    model.fit(texts, [(12, "at the bridge")] * 8)
+    print(model.predict((["Where is the pier?"], ["The pier is at the bridge."])))
     ```
     """
 

@@ -14,8 +14,15 @@ from bert_keras.data.batches import Batches, batches_of
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.encoded import Encoded, EncodedTexts, say_cut
 from bert_keras.data.preprocessor import Preprocessor, columns_of, is_text
-from bert_keras.errors import InputError, check, check_count, check_name
-from bert_keras.models.pretrained import Pretrained, check_names
+from bert_keras.errors import (
+    InputError,
+    check,
+    check_argument,
+    check_count,
+    check_name,
+    counted,
+)
+from bert_keras.models.pretrained import Pretrained, check_inputs
 
 if TYPE_CHECKING:
     from bert_keras.downstream.columns import TextColumns
@@ -55,6 +62,9 @@ class TextInputs(Pretrained):
 
     @preprocessor.setter
     def preprocessor(self, preprocessor: Preprocessor) -> None:
+        found = f"preprocessor is a {type(preprocessor).__name__}"
+        is_preprocessor = isinstance(preprocessor, Preprocessor)
+        check(is_preprocessor, f"{found}; expected Preprocessor(tokenizer, max_length=128)")
         metadata = self.stored_metadata(preprocessor.tokenizer)
         self.metadata = dataclasses.replace(metadata, max_length=preprocessor.max_length)
         self.tokenizer = preprocessor.tokenizer
@@ -110,13 +120,13 @@ class TextInputs(Pretrained):
         is_rate = isinstance(learning_rate, (int, float))
         is_share = isinstance(share, (int, float)) and 0 <= share < 1
         check(is_share, f"validation_split is {share!r}; expected 0 or more, less than 1")
-        found = f"learning_rate is {learning_rate!r}; expected a number above 0"
-        check(learning_rate is None or (is_rate and learning_rate > 0), found)
+        found = f"learning_rate is {learning_rate!r}; expected a number above 0, up to 1"
+        check(learning_rate is None or (is_rate and 0 < learning_rate <= 1), found)
         warn_high_rate(learning_rate or 0)
         size = options.get("batch_size") or _BATCH_SIZE
         held_out, parts = options.get("validation_data"), []
-        is_alone = isinstance(held_out, list) and isinstance(held_out[0], str)
-        check(not is_alone, "validation_data is a list of texts; expected (texts, labels)")
+        is_pair = not isinstance(held_out, (list, tuple)) or not isinstance([*held_out, ""][0], str)
+        check(is_pair, f"validation_data is {held_out!r:.40}; expected (texts, labels)")
         if is_text(x):
             data = (columns_of(x), _listed(y), _listed(options.pop("sample_weight", None)))
             if options.pop("validation_split", 0.0) and held_out is None:
@@ -129,6 +139,8 @@ class TextInputs(Pretrained):
             batches = _training_batches(rows, size, is_shuffled=options.pop("shuffle", True))
             options |= {"x": batches.for_fit(), "y": None, "batch_size": None, "shuffle": False}
             if weights := options.get("class_weight"):
+                found = f"class_weight is {weights!r:.40}"
+                check(isinstance(weights, dict), f"{found}; expected a dict of weights by label")
                 names = reader.metadata.labels
                 for label in weights if names else ():
                     check_name(label, (*names, *range(len(names))), what="label")
@@ -136,6 +148,12 @@ class TextInputs(Pretrained):
                 options["class_weight"] = by_id or weights
         else:
             options["x"], options["y"] = self._encoded(x, y)
+        if isinstance(held_out, (tuple, list)) and is_text(held_out[0]):
+            parts.append(self._rows(self._reader(), *held_out))
+            held_out_size = options.pop("validation_batch_size", None) or size
+            options["validation_data"] = _ordered_batches(parts[-1], held_out_size).for_fit()
+        elif held_out is not None and not isinstance(held_out, (tuple, list)):
+            options["validation_data"] = self._encoded(held_out)[0]
         is_ours = self.is_compiled_by_fit if self.compiled else self.tokenizer is not None
         found = "learning_rate is for a model without compile; the optimizer has its own"
         check(learning_rate is None or is_ours, found)
@@ -147,12 +165,6 @@ class TextInputs(Pretrained):
                 num_steps=num_steps, name=_DEFAULT, learning_rate=learning_rate
             )
             print(f"{'compiled':<12}{made}")
-        if isinstance(held_out, (tuple, list)) and is_text(held_out[0]):
-            parts.append(self._rows(self._reader(), *held_out))
-            held_out_size = options.pop("validation_batch_size", None) or size
-            options["validation_data"] = _ordered_batches(parts[-1], held_out_size).for_fit()
-        elif held_out is not None and not isinstance(held_out, (tuple, list)):
-            options["validation_data"] = self._encoded(held_out)[0]
         self._say_cut(parts)
         self._renew("train_function", options["x"])
         return super().fit(**options)
@@ -256,8 +268,9 @@ class TextInputs(Pretrained):
         num_texts = len(columns[0])
         check(num_texts, _EMPTY)
         for name, each in (("y", y), ("sample_weight", weights)):
-            found = f"{name} has {0 if each is None else len(each)} values for {num_texts} texts"
-            check(each is None or len(each) == num_texts, f"{found}; expected one for each")
+            number = num_texts if each is None else len(each)
+            found = f"{name} has {counted(number, 'value')} for {counted(num_texts, 'text')}"
+            check(number == num_texts, f"{found}; expected one for each")
         is_labelled = y is not None or not reader.has_labels or (self.compiled and not self.loss)
         check(is_labelled, "y is None; expected the labels of the texts, as in fit(texts, labels)")
         rows = reader.encoded(columns, y)
@@ -279,11 +292,13 @@ class TextInputs(Pretrained):
         if not is_text(x):
             first = x[0] if isinstance(x, list) and x else x
             if isinstance(first, dict):
-                check_names(first)
+                check_inputs(first, self.config)
             check(not isinstance(x, list) or x, _EMPTY)
+            is_other = isinstance(x, (int, set, type(None)))
+            check(not is_other, f"the texts are {x!r:.40}; expected a list of strings")
             expected = "expected a column, such as table['text'], or a tuple of two"
             check(not hasattr(x, "columns"), f"the texts are a {type(x).__name__}; {expected}")
-            check(not isinstance(x, list), f"text 0 is {first!r:.40}; expected a string")
+            check(not isinstance(x, list), f"text [0] is {first!r:.40}; expected a string")
             return x, y
         reader = self._reader()
         return reader.preprocessor(x), None if y is None else reader.targets(_listed(y))
@@ -293,7 +308,7 @@ class TextInputs(Pretrained):
         texts, labels, _ = keras.utils.unpack_x_y_sample_weight(spec)
         if not is_text(texts):
             if isinstance(texts, dict):
-                check_names(texts)
+                check_inputs(texts, self.config)
             return dataset
         if labels is not None and is_text(labels):
             raise InputError(
@@ -317,23 +332,32 @@ def _named(function: Any, *args, **kwargs) -> dict[str, Any]:
     known = inspect.signature(ours).parameters
     for name in kwargs:
         if not name.startswith("_"):  # Keras has such arguments
-            check_name(name, known, what=f"argument of {function.__name__}")
+            check_argument(name, known, function=function.__name__)
     arguments = inspect.signature(function).bind(*args, **kwargs).arguments
     for name in {"epochs", "batch_size", "validation_batch_size"} & arguments.keys():
         check_count(name, arguments[name], least=0 if name == "epochs" else 1)
+    kinds = (keras.callbacks.Callback, keras.callbacks.CallbackList)
+    for each in keras.tree.flatten(arguments.get("callbacks") or []):
+        found = f"callbacks has {each!r}; expected objects"
+        check(isinstance(each, kinds), f"{found}, such as keras.callbacks.EarlyStopping()")
     others = arguments.pop("kwargs", {})
     return {**arguments, **others}
 
 
 def _listed(values):
     """Returns labels or weights as a list or an array, which can be cut."""
-    is_listed = values is None or isinstance(values, list)
-    return values if is_listed else [*values] if isinstance(values, tuple) else np.asarray(values)
+    if values is None or isinstance(values, (list, tuple)):
+        return None if values is None else [*values]
+    array = np.asarray(values)
+    check(array.ndim, f"{values!r:.40} is no list; expected a value for each text")
+    return array
 
 
 def _num_batches(x, size: int) -> int:
     """Returns the number of batches of arrays, or of a data set that knows it."""
     shape = getattr(keras.tree.flatten(x)[0], "shape", None)
+    is_sized = shape is not None or hasattr(x, "__len__")
+    check(is_sized, f"the data are a {type(x).__name__}; give steps_per_epoch, or a list of texts")
     return len(x) if shape is None else -(-shape[0] // size)
 
 

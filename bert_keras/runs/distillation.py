@@ -10,12 +10,10 @@ from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.config import ModelMetadata
 from bert_keras.downstream.task import fixed
 from bert_keras.errors import check, check_range
-from bert_keras.models import MODELS
-from bert_keras.models.task_models import TaskModel
-from bert_keras.runs.starting_point import check_vocabulary
 from bert_keras.text.vocab import Vocabulary
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # both import Keras
+    from bert_keras.models.task_models import TaskModel
     from bert_keras.training.distiller import Distiller
 
 
@@ -36,16 +34,14 @@ class Distillation:
     @classmethod
     def of_pretraining(cls, teacher: str | os.PathLike) -> "Distillation":
         """Returns the settings of DistilBERT's pretraining (the README of its code)."""
-        return cls(
-            teacher=absolute_path(teacher), alpha_soft=5.0, alpha_labels=2.0, alpha_cosine=1.0
-        )
+        weights = {"alpha_soft": 5.0, "alpha_labels": 2.0, "alpha_cosine": 1.0}
+        return cls(teacher=absolute_path(teacher), **weights)
 
     @classmethod
     def of_task(cls, teacher: str | os.PathLike) -> "Distillation":
         """Returns those of its fine-tuning (run_squad_w_distillation.py of its code)."""
-        return cls(
-            teacher=absolute_path(teacher), alpha_soft=0.5, alpha_labels=0.5, alpha_cosine=0.0
-        )
+        weights = {"alpha_soft": 0.5, "alpha_labels": 0.5, "alpha_cosine": 0.0}
+        return cls(teacher=absolute_path(teacher), **weights)
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ class Teacher:
     checkpoint: Checkpoint
     distillation: Distillation
 
-    def teach(self, student: TaskModel, *, metadata: ModelMetadata) -> "Distiller":
+    def teach(self, student: "TaskModel", *, metadata: ModelMetadata) -> "Distiller":
         """Loads the teacher and combines it with the student into a Distiller, not yet compiled."""
         from bert_keras.training.distiller import Distiller
 
@@ -77,15 +73,16 @@ def open_teacher(
             attention direction or other labels, has fewer positions than the student's texts need,
             or, with `alpha_cosine`, has another hidden size.
     """
+    from bert_keras.models import MODELS
+    from bert_keras.runs.starting_point import check_vocabulary
+
     path = distillation.teacher
     checkpoint = open_text_checkpoint(path)
     metadata, config = checkpoint.metadata, checkpoint.metadata.config
     missing = sorted({*MODELS[student.model].heads} - {*map(part, checkpoint.tensors)})
-    check(
-        not missing,
-        f"the teacher {path} is a {metadata.model} without {', '.join(missing)}, which the "
-        f"student, a {student.model}, needs; choose a teacher of the same task",
-    )
+    found = f"the teacher {path} is a {metadata.model} without {', '.join(missing)}"
+    needed = f"which the student, a {student.model}, needs; choose a teacher of the same task"
+    check(not missing, f"{found}, {needed}")
     check_vocabulary(checkpoint, vocabulary, source=f"the teacher {path}", of="the student")
     pairs = {
         "lowercase": (metadata.lowercase, student.lowercase),
@@ -95,15 +92,12 @@ def open_teacher(
     if distillation.alpha_cosine:  # compares hidden states
         pairs["hidden_size"] = (config.hidden_size, student.config.hidden_size)
     for name, (teacher_value, student_value) in pairs.items():
-        check(
-            teacher_value == student_value,
-            f"the teacher {path} has {name}={teacher_value}, but the student has "
-            f"{name}={student_value}; choose another teacher"
-            f"{', or set alpha_cosine=0' if name == 'hidden_size' else ''}",
-        )
-    check(
-        config.max_positions >= student.max_length,
-        f"the teacher {path} has {config.max_positions} positions, but texts have up to "
-        f"{student.max_length} tokens; choose another teacher or a smaller max_length",
-    )
+        found = f"the teacher {path} has {name}={teacher_value}"
+        remedy = "choose another teacher" + ", or set alpha_cosine=0" * (name == "hidden_size")
+        expected = f"but the student has {name}={student_value}"
+        check(teacher_value == student_value, f"{found}, {expected}; {remedy}")
+    found = f"the teacher {path} has {config.max_positions} positions"
+    expected = f"texts have up to {student.max_length} tokens"
+    remedy = "choose another teacher or a smaller max_length"
+    check(config.max_positions >= student.max_length, f"{found}, but {expected}; {remedy}")
     return Teacher(checkpoint, distillation)

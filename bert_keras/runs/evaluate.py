@@ -1,7 +1,6 @@
 """Scores a model on the examples of a task, and writes its predictions."""
 
 import dataclasses
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +12,7 @@ from bert_keras.downstream.names import ZERO_SHOT
 from bert_keras.downstream.task import Task, examples_file
 from bert_keras.downstream.tfds import is_tfds
 from bert_keras.errors import InputError, answers_typos, check
-from bert_keras.files import StrPath, check_output
+from bert_keras.files import StrPath, check_exists, check_output
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.reports.evaluation import evaluation_page
@@ -105,7 +104,8 @@ def model_predictions(
 
     Examples of the split "dev" must have labels; those of "test" need none.
     """
-    check(is_tfds(data) or os.path.exists(data), f"{data} does not exist; expected data to read")
+    if not is_tfds(data):
+        check_exists(data, expected="data to read")
     loaded = model if isinstance(model, Pretrained) else load_model(model)
     source = "the model" if isinstance(model, Pretrained) else model
     metadata, tokenizer = loaded.metadata, loaded.tokenizer
@@ -116,7 +116,11 @@ def model_predictions(
         )
     (known,) = with_changes(task_of(metadata, name=task, source=source), changes=changes)
     dataclasses.replace(metadata, max_length=known.max_length)  # InputError if it is too long
-    _check_pooling(known, loaded, source=source)
+    embedding, wanted = getattr(loaded, "embedding", None), getattr(known, "pooling", ())
+    if wanted and embedding is not None:
+        ours, theirs = ",".join(wanted), ",".join(embedding.pooling)
+        found = f"pooling is {ours}, but {source} has {theirs} pooling"
+        check(ours == theirs, f"{found}; use pooling={theirs}")
     examples = known.read(examples_file(known, data, split=split), split=split)
 
     def predict() -> Sequence:
@@ -126,14 +130,3 @@ def model_predictions(
         return known.predictions(examples, encoded, outputs)
 
     return TaskPredictions(known, examples, predict)
-
-
-def _check_pooling(task: Task, model: Pretrained, *, source: StrPath) -> None:
-    """Raises InputError if the task has a setting `pooling` that is not that of the model."""
-    embedding, wanted = getattr(model, "embedding", None), getattr(task, "pooling", ())
-    if wanted and embedding is not None:
-        ours, theirs = ",".join(wanted), ",".join(embedding.pooling)
-        check(
-            ours == theirs,
-            f"pooling is {ours}, but {source} has {theirs} pooling; use pooling={theirs}",
-        )

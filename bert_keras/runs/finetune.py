@@ -1,18 +1,17 @@
 """Fine-tunes a checkpoint on a task and writes the best model, its scores and its predictions."""
 
 import dataclasses
-import os
 import random
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import keras
 
-from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
+from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.checkpoints.pretrained import missing_parts, save_model
 from bert_keras.config import ModelMetadata, warn_high_rate
 from bert_keras.data.batches import Batches
@@ -21,9 +20,8 @@ from bert_keras.distribution.loss import global_loss
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.task import Outputs, Task
-from bert_keras.downstream.tfds import is_tfds
-from bert_keras.errors import answers_typos, check, check_name
-from bert_keras.files import StrPath, file_sha256
+from bert_keras.errors import answers_typos, check, counted
+from bert_keras.files import StrPath
 from bert_keras.models import MODELS
 from bert_keras.renamed import accepts_former_names
 from bert_keras.runs.distillation import Distillation, open_teacher
@@ -31,12 +29,12 @@ from bert_keras.runs.outcome import (
     MODEL,
     RunResult,
     claimed_output,
+    finished_scores,
     model_folder,
-    read_scores,
     write_scores,
 )
 from bert_keras.runs.recipes import FORMER_NAMES, FinetuneRecipe
-from bert_keras.runs.settings import finetune_settings
+from bert_keras.runs.settings import data_files, finetune_claim, finetune_settings
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import fit_resumable
@@ -45,6 +43,8 @@ from bert_keras.training.schedule import LinearWarmupDecay
 from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
 
 DEV_SEED = 1
+LEAST_EXAMPLES = 10  # without a dev file
+FEW_STEPS = 100
 HELD_OUT = "a tenth of train"  # in place of the name of a dev file
 
 
@@ -56,8 +56,8 @@ def divided(examples: Sequence) -> tuple[list, list]:
     keys = [getattr(each, "context", number) for number, each in enumerate(examples)]
     pairs = [*zip(keys, examples, strict=True)]
     labels = {key: str(getattr(each, "label", "")) for key, each in pairs}
-    found = "the training file has one example or passage"
-    check(len(labels) > 1, f"{found}; expected more, or a dev file")
+    found = f"without a dev file, {counted(len(labels), 'example')} or passages are too few"
+    check(len(labels) >= LEAST_EXAMPLES, f"{found}; expected {LEAST_EXAMPLES}, or --dev FILE")
     order = random.Random(DEV_SEED).sample([*labels], len(labels))
     order.sort(key=labels.__getitem__)
     held_out = {*order[len(order) % 10 // 2 :: 10]}
@@ -74,8 +74,6 @@ class TaskRun:
 
     Attributes:
         task: The task, with its labels.
-        recipe: The recipe.
-        metadata: The metadata of the model.
         steps_per_epoch: The number of steps that read every training row once.
         num_steps: The number of steps of the whole run.
         model: The complete model of the task.
@@ -102,22 +100,13 @@ class TaskRun:
         features: StrPath = "features",
         **changes: Any,
     ):
-        opened = cache(lambda: open_text_checkpoint(pretrained))
-
-        def size() -> int:
-            return opened().metadata.config.hidden_size
-
         task, recipe, self.distillation = finetune_settings(
-            task, recipe, size=size, teacher=teacher, changes=changes
+            task, recipe, pretrained=pretrained, teacher=teacher, changes=changes
         )
         self.recipe, self.pretrained, self.features = recipe, pretrained, Path(features)
         warn_high_rate(recipe.learning_rate)
-        files = data if isinstance(data, Mapping) else task.files(os.fspath(data))
-        self.files = {split: os.fspath(path) for split, path in files.items()}
-        for split in self.files:
-            check_name(split, task.file_names, what="split of the data")
-        check("train" in self.files, "data names no file for 'train'")
-        self.checkpoint = opened()
+        self.files = data_files(task, data)
+        self.checkpoint = open_text_checkpoint(pretrained)
         task.check_encoder(self.checkpoint.metadata.config)
         for name, default in (("num_lstm_layers", 0), ("layerwise_lr_decay", 1.0)):
             check(
@@ -133,11 +122,9 @@ class TaskRun:
             self.dev_examples = self.task.read(self.files["dev"], split="dev")
         else:
             examples, self.dev_examples = divided(examples)
-            print(
-                f"dev: {len(self.dev_examples):,} of the {len(examples + self.dev_examples):,} "
-                f"examples of {self.files['train']}; the others are trained",
-                file=sys.stderr,
-            )
+            counts = f"{len(self.dev_examples):,} of the {len(examples + self.dev_examples):,}"
+            where = f"examples of {self.files['train']}; the others are trained"
+            print(f"{'dev':<12}{counts} {where}", file=sys.stderr)
         num_used = min(recipe.max_train_examples or len(examples), len(examples))
         self.examples = [examples[i * len(examples) // num_used] for i in range(num_used)]
         self._encoded = self.task.encode(self.examples, self.checkpoint.tokenizer)
@@ -148,6 +135,9 @@ class TaskRun:
         counts = enumerate(accumulate(map(len, batches)), start=1)
         self.steps_per_epoch = next(step for step, n in counts if n == len(self._encoded))
         self.num_steps = recipe.num_epochs * self.steps_per_epoch
+        if self.num_steps < FEW_STEPS:
+            remedy = "--batch-size 8 --epochs 10 may give a better model"
+            print(f"{'steps':<12}{self.num_steps}, which are few; {remedy}", file=sys.stderr)
         self.metadata = self._metadata()
         self.teacher = None
         if self.distillation is not None:
@@ -339,33 +329,14 @@ def finetune(
         features=Path(output) / "features" if features is None else features,
         **changes,
     )
-    teaching = {}
-    if run.distillation is not None:
-        teaching = {"distillation": dataclasses.asdict(run.distillation)}
-    paths = {
-        split: file if is_tfds(file) else os.path.abspath(file)
-        for split, file in run.files.items()
-        if split in ("train", "dev")
-    }
-    claim = claimed_output(
-        output,
-        recipe=run.recipe,
-        files={name: file_sha256(path) for name, path in paths.items() if not is_tfds(path)},
-        task=run.task.settings(),
-        pretrained=absolute_path(pretrained),
-        **paths,
-        **teaching,
-    )
-    with claim as folder:
-        scores = read_scores(folder)
-        if scores is None:
-            scores = _train(run, folder, teaching=teaching)
-        else:
-            print(f"{folder} is complete; nothing was trained")
+    settings = run.task, run.recipe, run.distillation
+    claim = finetune_claim(*settings, pretrained=pretrained, files=run.files)
+    with claimed_output(output, **claim) as folder:
+        scores = finished_scores(folder) or _train(run, folder)
     return RunResult(scores, folder / MODEL)
 
 
-def _train(run: TaskRun, output: Path, *, teaching: dict) -> dict:
+def _train(run: TaskRun, output: Path) -> dict:
     """Trains in a claimed output folder; returns the scores as `finetune` does."""
     recipe, task = run.recipe, run.task
     evaluations = Evaluations(
@@ -418,6 +389,8 @@ def _train(run: TaskRun, output: Path, *, teaching: dict) -> dict:
             "Scores on dev": scores,
         },
     )
-    values = {"task": task.name, **dataclasses.asdict(recipe), **teaching}
+    values = {"task": task.name, **dataclasses.asdict(recipe)}
+    if run.distillation is not None:
+        values["distillation"] = dataclasses.asdict(run.distillation)
     write_hyperparameters(output / "logs", values)
     return write_scores(output, scores)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import check, listed
 from bert_keras.files import (
     StrPath,
@@ -53,39 +52,50 @@ def claimed_output(
         InputError: The folder contains a run with another recipe, other inputs or other files,
             or files of no run, or another process has locked it.
     """
+    from bert_keras.distribution.strategy import is_chief  # imports Keras
+
     output = Path(output)
     if not is_chief():
         yield output
         return
-    path = output / RECIPE
-    check_no_file(output)
-    check(
-        path.is_file() or not output.exists() or (output.is_dir() and not _names(output)),
-        f"{output} exists and has no run; choose a new or empty output folder",
-    )
-    check_parent(output)
+    check_run(output)
     output.mkdir(parents=True, exist_ok=True)
     with locked_folder(output):
-        settings = {**inputs, **dataclasses.asdict(recipe), "files": files or {}}
-        settings = json.loads(json.dumps(settings))  # tuples become lists
-        if path.is_file() and _names(output) != {RECIPE}:
-            old, new = _flat(json_object(path)), _flat(settings)
-            changes = [
-                f"the file {name.removeprefix('files.')}"
-                if name.startswith("files.")
-                else f"{name} {old.get(name)!r}, now {new.get(name)!r}"
-                for name in new | old
-                if new.get(name) != old.get(name)
-            ]
-            check(
-                not changes,
-                f"{output} contains a run with other settings or files "
-                f"({listed(changes, most=4)}); continue it with those that it was started with, or "
-                "choose another output folder",
-            )
-        else:
-            write_json(path, settings)
+        settings = _stored(recipe=recipe, files=files or {}, **inputs)
+        if _names(output) <= {RECIPE}:
+            write_json(output / RECIPE, settings)
+        old = _flat(json_object(output / RECIPE))
+        _check_same(output, old, dict.fromkeys(old) | _flat(settings))
         yield output
+
+
+def check_run(output: StrPath, **known: Any) -> None:
+    """Checks `known` arguments of `claimed_output` before the others are known; writes nothing."""
+    output = Path(output)
+    check_no_file(output)
+    names = _names(output) if output.exists() else set()
+    reason = "exists and has no run; choose a new or empty output folder"
+    check(not names or RECIPE in names, f"{output} {reason}")
+    check_parent(output)
+    if known and names - {RECIPE}:
+        _check_same(output, _flat(json_object(output / RECIPE)), _flat(_stored(**known)))
+
+
+def _stored(*, recipe: Any, **inputs: Any) -> dict:
+    """Returns the settings as JSON stores them, with lists instead of tuples."""
+    return json.loads(json.dumps({**inputs, **dataclasses.asdict(recipe)}))
+
+
+def _check_same(output: Path, old: dict, new: dict) -> None:
+    changes = [
+        name.replace("files.", "the file ")
+        + f" {old.get(name)!r}, now {value!r}" * (not name.startswith("files."))
+        for name, value in new.items()
+        if value != old.get(name)
+    ]
+    found = f"{output} contains a run with other settings or files ({listed(changes, most=4)})"
+    remedy = "continue it with those that it was started with, or choose another output folder"
+    check(not changes, f"{found}; {remedy}")
 
 
 def _names(folder: Path) -> set[str]:
@@ -111,6 +121,13 @@ def read_scores(output: Path) -> dict | None:
     """Returns the scores of a finished run, None if it has not finished or has no model."""
     is_finished = (output / SCORES).is_file() and (output / MODEL).is_dir()
     return json_object(output / SCORES) if is_finished else None
+
+
+def finished_scores(output: Path) -> dict | None:
+    """Returns the scores as `read_scores` does, and says that a finished run is not repeated."""
+    if (scores := read_scores(output)) is not None:
+        print(f"{'complete':<12}{output}; nothing was trained")
+    return scores
 
 
 def model_folder(output: Path) -> Path:

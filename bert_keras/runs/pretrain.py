@@ -31,8 +31,8 @@ from bert_keras.runs.outcome import (
     MODEL,
     RunResult,
     claimed_output,
+    finished_scores,
     model_folder,
-    read_scores,
     write_scores,
 )
 from bert_keras.runs.pretrain_inputs import PretrainInputs
@@ -126,7 +126,7 @@ def pretrain(
     teaching = {"distillation": dataclasses.asdict(distillation)} if distillation else {}
     claim = claimed_output(output, recipe=recipe, files=inputs.file_states(), **claimed, **teaching)
     with claim as folder:
-        scores = read_scores(folder)
+        scores = finished_scores(folder)
         if scores is None:
             if first is not None:
                 model = pretrain(

@@ -151,11 +151,10 @@ class PretrainInputs:
             reason = reason if is_masked else f"the objective {recipe.objective} masks no tokens"
             check(not changes, f"the recipe changes {', '.join(changes)}, but {reason}")
             return None
-        check(
-            recipe.mask_unit != "word" or self.vocabulary.specials.word_start != BYTE_SPACE,
-            "mask_unit is word, but records of byte-level BPE do not mark the first word of a "
-            "line; write records with bert-tfrecords build --mask-unit word",
-        )
+        has_starts = self.vocabulary.specials.word_start != BYTE_SPACE
+        found = "mask_unit is word, but records of byte-level BPE do not mark the first word"
+        remedy = "write records with bert-tfrecords build --mask-unit word"
+        check(recipe.mask_unit != "word" or has_starts, f"{found} of a line; {remedy}")
         policy = recipe.masking_policy(max_length=self.schema.max_length)
         return DynamicMasking(Masker(policy, self.vocabulary), seed=recipe.seed)
 
@@ -166,10 +165,8 @@ def _lowercase(records: Path, vocabulary: Vocabulary) -> bool | None:
     if not manifest.is_file():
         return None
     values = json_object(manifest)
-    check(
-        values["vocabulary"]["sha256"] == vocabulary_sha256(vocabulary),
-        f"{records / vocabulary_file(vocabulary)[0]} is not the vocabulary that the records were "
-        "written with: its SHA-256 is not the one in manifest.json; copy the vocabulary of the "
-        "records there",
-    )
+    is_theirs = values["vocabulary"]["sha256"] == vocabulary_sha256(vocabulary)
+    found = f"{records / vocabulary_file(vocabulary)[0]} is not the vocabulary of the records"
+    remedy = "copy the one that they were written with there"
+    check(is_theirs, f"{found}: its SHA-256 is not the one in manifest.json; {remedy}")
     return values["settings"]["lowercase"]

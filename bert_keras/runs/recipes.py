@@ -93,8 +93,8 @@ class PretrainRecipe:
         check_least(self, 0, "max_skipped")
         check_range(self, "0 to 4294967295", "seed")
         check_range(self, "a rate in [0, 1)", "dropout_rate", "beta_2", "first_share")
-        check_range(self, "more than 0, up to 1", "generator_size")
-        check_range(self, "a number above 0", "learning_rate", "initializer_stddev")
+        check_range(self, "more than 0, up to 1", "generator_size", "learning_rate")
+        check_range(self, "a number above 0", "initializer_stddev")
         check_range(self, "0 or a number above it", "weight_decay_rate", "max_gradient_norm")
         check_choice(self, "optimizer", ("adamw", "muon"))
         check_choice(self, "schedule", ("linear", "warmup-stable-decay"))
@@ -102,15 +102,12 @@ class PretrainRecipe:
         check_choice(self, "initial_weights", ("normal", "local-attention"))
         check_unit(self, "mask_unit")
         for name in ("num_warmup_steps", "last_step"):
-            check(
-                0 <= (step := getattr(self, name)) < self.num_steps,
-                f"{name} is {step}; expected 0 or more, less than num_steps, {self.num_steps}",
-            )
-        check(
-            not 0 < self.last_step <= self.first_steps,
-            f"last_step is {self.last_step}; expected more than the first part, {self.first_steps} "
-            "steps (first_share)",
-        )
+            step = getattr(self, name)
+            expected = f"0 or more, less than num_steps, {self.num_steps}"
+            check(0 <= step < self.num_steps, f"{name} is {step}; expected {expected}")
+        is_later = not 0 < self.last_step <= self.first_steps
+        expected = f"more than the first part, {self.first_steps} steps (first_share)"
+        check(is_later, f"last_step is {self.last_step}; expected {expected}")
         self.masking_policy(max_length=1)
 
     @property
@@ -152,7 +149,7 @@ class FinetuneRecipe:
     """
 
     batch_size: int  # rows per step, over all devices
-    num_epochs: int
+    num_epochs: int  # how often each row is read
     learning_rate: float  # peak of the schedule
     warmup_ratio: float = WARMUP_RATIO  # fraction of the steps
     weight_decay_rate: float = 0.01
@@ -181,9 +178,9 @@ class FinetuneRecipe:
         check_least(self, 0, "patience", "num_lstm_layers", "max_train_examples")
         check_range(self, "0 to 4294967295", "seed")
         check_range(self, "a rate in [0, 1)", "dropout_rate", "warmup_ratio")
-        check_range(self, "a number above 0", "learning_rate", "learning_rates")
-        check_range(self, "0 or a number above it", "weight_decay_rate")
+        check_range(self, "more than 0, up to 1", "learning_rate", "learning_rates")
         check_range(self, "more than 0, up to 1", "layerwise_lr_decay")
+        check_range(self, "0 or a number above it", "weight_decay_rate")
         check_choice(self, "initial_weights", ("pretrained", "random"))
         check_choice(self, "classifier_pooling", ("", "cls", "mean"))
 

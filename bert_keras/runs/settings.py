@@ -1,22 +1,24 @@
 """Finds the task, the recipe and the distillation that the arguments of a run name."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+import os
+import re
+from collections.abc import Iterable, Mapping
 from types import UnionType
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import Any, get_args, get_origin
 
+from bert_keras.checkpoints.formats import absolute_path, stored_config
 from bert_keras.config import default_recipe
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.names import ALIASES
 from bert_keras.downstream.task import Task
 from bert_keras.downstream.tfds import is_tfds
-from bert_keras.errors import InputError, check_name
-from bert_keras.files import StrPath
+from bert_keras.errors import InputError, check, check_name
+from bert_keras.files import StrPath, file_sha256
 from bert_keras.renamed import with_new_names
+from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.recipes import FINETUNE, FORMER_NAMES, PRETRAIN, FinetuneRecipe, PretrainRecipe
-
-if TYPE_CHECKING:  # it imports Keras
-    from bert_keras.runs.distillation import Distillation
 
 Changes = Mapping[str, Any] | Iterable[str]  # see `with_changes`
 OPTIONS = {"epochs": "num_epochs", "steps": "num_steps"}  # options of the commands -> fields
@@ -30,23 +32,38 @@ def with_changes(*settings: Any, changes: Changes) -> tuple:
     field. Raises InputError if none has it, or for a value of another type.
     """
     changes = _by_field(changes)
-    tables = [
-        {each.name: each for each in dataclasses.fields(one) if "is_fixed" not in each.metadata}
-        if one
-        else {}
-        for one in settings
-    ]
+    tables = [_fields(one) if one else {} for one in settings]
     for name in changes:
         check_name(name, [known for table in tables for known in table], what="setting")
-    return tuple(
-        dataclasses.replace(
-            one,
-            **{name: _converted(v, table[name]) for name, v in changes.items() if name in table},
-        )
-        if changes.keys() & table.keys()
-        else one
-        for one, table in zip(settings, tables, strict=True)
-    )
+    changed = []
+    for one, table in zip(settings, tables, strict=True):
+        values = {name: _converted(v, table[name]) for name, v in changes.items() if name in table}
+        changed.append(dataclasses.replace(one, **values) if values else one)
+    return tuple(changed)
+
+
+def _fields(settings: Any) -> dict[str, dataclasses.Field]:
+    fields = dataclasses.fields(settings)
+    return {each.name: each for each in fields if "is_fixed" not in each.metadata}
+
+
+def described(settings: Any) -> dict[str, str]:
+    """Returns FIELD=VALUE for each field that can be changed, with the comment on the field."""
+    comments, above = {}, []
+    for kind in [
+        each for each in reversed(type(settings).__mro__) if dataclasses.is_dataclass(each)
+    ]:
+        for line in inspect.getsource(kind).splitlines():
+            code, sign, comment = map(str.strip, line.partition("#"))
+            if match := re.match(r"(\w+): ", code):
+                comments[match[1]] = comment or " ".join(above)
+            above = [*above, comment] if sign and not code else []
+    lines = {}
+    for name in _fields(settings):
+        value = getattr(settings, name)
+        text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        lines[f"{name}={text.lower() if value in (True, False) else text}"] = comments[name]
+    return lines
 
 
 def _by_field(changes: Changes) -> dict[str, Any]:
@@ -103,33 +120,47 @@ def task_recipes(task: str) -> dict[str, FinetuneRecipe]:
     return {name: recipes.get(task, recipes[""]) for name, recipes in FINETUNE.items()}
 
 
-def check_files(task: Task, data: StrPath | Mapping[str, StrPath]) -> None:
-    """Reads the files "train" and "dev" before Keras is imported; of a folder, the names alone."""
-    if not isinstance(data, Mapping):
-        if not is_tfds(data):
-            task.files(data)
-    elif not any(map(is_tfds, data.values())):
-        task = task.with_labels_of(task.read(data["train"], split="train"))
-        if "dev" in data:
-            task.read(data["dev"], split="dev")
+def data_files(task: Task, data: StrPath | Mapping[str, StrPath]) -> dict[str, str]:
+    """Returns the file of each split of `data`, as in `finetune`."""
+    is_path = isinstance(data, (Mapping, str, os.PathLike))
+    check(is_path, f"data is {data!r:.40}; expected a folder, or a dict such as {{'train': FILE}}")
+    files = data if isinstance(data, Mapping) else task.files(data)
+    for split in files:
+        check_name(split, task.file_names, what="split of the data")
+    check("train" in files, "data names no file for 'train'")
+    return {split: os.fspath(path) for split, path in files.items()}
+
+
+def check_files(task: Task, data: StrPath | Mapping[str, StrPath]) -> dict[str, str]:
+    """Returns `data_files`, and reads those that `data` names; {} for TFDS (TensorFlow)."""
+    if any(map(is_tfds, data.values() if isinstance(data, Mapping) else [data])):
+        return {}
+    files = data_files(task, data)
+    if isinstance(data, Mapping):
+        task = task.with_labels_of(task.read(files["train"], split="train"))
+        if "dev" in files:
+            task.read(files["dev"], split="dev")
+    return files
 
 
 def pretrain_settings(
-    recipe: str | PretrainRecipe, *, teacher: "StrPath | Distillation | None", changes: Changes
-) -> "tuple[PretrainRecipe, Distillation | None]":
+    recipe: str | PretrainRecipe, *, teacher: StrPath | Distillation | None, changes: Changes
+) -> tuple[PretrainRecipe, Distillation | None]:
     """Returns the recipe and the distillation of a pretraining, both with the changes.
 
     Another number of steps scales `num_warmup_steps` and `last_step`, unless they are changed, too.
     """
     found = named_recipe(PRETRAIN, recipe) if isinstance(recipe, str) else recipe
-    distillation, changes = _distillation(teacher, "of_pretraining"), _by_field(changes)
+    changes = _by_field(changes)
+    if teacher and not isinstance(teacher, Distillation):
+        teacher = Distillation.of_pretraining(teacher)
     if "num_steps" in changes:
         parts = {"num_warmup_steps": found.num_warmup_steps, "last_step": found.last_step}
         bare = dataclasses.replace(found, **dict.fromkeys(parts, 0))
         (bare,) = with_changes(bare, changes={"num_steps": changes["num_steps"]})
         scaled = {name: end * bare.num_steps // found.num_steps for name, end in parts.items()}
         changes = scaled | changes
-    found, distillation = with_changes(found, distillation, changes=changes)
+    found, distillation = with_changes(found, teacher or None, changes=changes)
     first_part(found)  # reports what is wrong in `first_changes`
     return found, distillation
 
@@ -146,35 +177,45 @@ def finetune_settings(
     task: str | Task,
     recipe: str | FinetuneRecipe | None,
     *,
-    size: Callable[[], int],
-    teacher: "StrPath | Distillation | None",
+    pretrained: StrPath,
+    teacher: StrPath | Distillation | None,
     changes: Changes,
-) -> "tuple[Task, FinetuneRecipe, Distillation | None]":
+) -> tuple[Task, FinetuneRecipe, Distillation | None]:
     """Returns the task, the recipe and the distillation of a fine-tuning, with the changes.
 
-    Without a recipe, that for the hidden `size` of the pretrained checkpoint is printed and used.
+    Without a recipe, that for the hidden size of the pretrained checkpoint is printed and used.
     """
     if isinstance(task, str):
         task = named_task(task)
     if recipe is None:
-        recipe = default_recipe(size())
-        print(f"{'recipe':<12}{recipe}, because the hidden size is {size():,}")
+        size = stored_config(pretrained).hidden_size
+        recipe = default_recipe(size)
+        print(f"{'recipe':<12}{recipe}, because the hidden size is {size:,}")
     found = named_recipe(task_recipes(task.name), recipe) if isinstance(recipe, str) else recipe
-    distillation = _distillation(teacher, "of_task")
-    found, known, distillation = with_changes(found, task, distillation, changes=changes)
+    if teacher and not isinstance(teacher, Distillation):
+        teacher = Distillation.of_task(teacher)
+    found, known, distillation = with_changes(found, task, teacher or None, changes=changes)
     return known, found, distillation
 
 
-def hidden_size(checkpoint: StrPath) -> int:
-    """Returns the hidden size of a checkpoint of any format."""
-    from bert_keras.checkpoints.formats import open_checkpoint
-
-    return open_checkpoint(checkpoint).metadata.config.hidden_size
-
-
-def _distillation(teacher: "StrPath | Distillation | None", kind: str) -> "Distillation | None":
-    if not teacher:
-        return None
-    from bert_keras.runs.distillation import Distillation
-
-    return teacher if isinstance(teacher, Distillation) else getattr(Distillation, kind)(teacher)
+def finetune_claim(
+    task: Task,
+    recipe: FinetuneRecipe,
+    distillation: Distillation | None,
+    *,
+    pretrained: StrPath,
+    files: Mapping[str, str],
+) -> dict[str, Any]:
+    """Returns the arguments of `claimed_output` for a fine-tuning."""
+    used = {split: files[split] for split in ("train", "dev") if split in files}
+    local = {split: os.path.abspath(path) for split, path in used.items() if not is_tfds(path)}
+    teaching = {"distillation": dataclasses.asdict(distillation)} if distillation else {}
+    return {
+        "recipe": recipe,
+        "files": {split: file_sha256(path) for split, path in local.items()},
+        "task": task.settings(),
+        "pretrained": absolute_path(pretrained),
+        **used,
+        **local,
+        **teaching,
+    }

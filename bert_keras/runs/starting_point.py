@@ -66,21 +66,17 @@ def open_starting_point(
     checkpoint = open_text_checkpoint(path)
     metadata, config = checkpoint.metadata, checkpoint.metadata.config
     check_vocabulary(checkpoint, vocabulary, source=path, of="the records")
-    check(
-        max_length <= config.max_positions,
-        f"the records have {max_length} positions, but {path} has {config.max_positions}; write "
-        f"the records with --max-length {config.max_positions} or less",
-    )
+    found, most = f"the records have {max_length} positions", config.max_positions
+    remedy = f"write the records with --max-length {most} or less"
+    check(max_length <= most, f"{found}, but {path} has {most}; {remedy}")
     for name, actual, needed in (
         ("lowercase", metadata.lowercase, metadata.lowercase if lowercase is None else lowercase),
         ("is_causal", config.is_causal, objective.is_causal),
         ("num_lstm_layers", config.num_lstm_layers, 0),
     ):
-        check(
-            actual == needed,
-            f"{path} has {name}={actual}, but the records and the objective {recipe.objective} "
-            f"need {needed}; choose another checkpoint, or write other records",
-        )
+        found = f"{path} has {name}={actual}, but the records and the objective {recipe.objective}"
+        remedy = "choose another checkpoint, or write other records"
+        check(actual == needed, f"{found} need {needed}; {remedy}")
     model = objective.model
     config = dataclasses.replace(
         config,
@@ -97,11 +93,9 @@ def open_starting_point(
         new=new,
         state=checkpoint.state if NSP_PARTS.issuperset(new) else None,
     )
-    check(
-        start.step < recipe.end,
-        f"{path} has a training state of step {start.step:,}, but the run ends at step "
-        f"{recipe.end:,}; raise num_steps, or start from a checkpoint without training state",
-    )
+    found = f"{path} has a training state of step {start.step:,}"
+    remedy = "raise num_steps, or start from a checkpoint without training state"
+    check(start.step < recipe.end, f"{found}, but the run ends at step {recipe.end:,}; {remedy}")
     return start
 
 

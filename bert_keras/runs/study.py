@@ -62,11 +62,8 @@ def study(
         runs.append({"folder": folder, **values, "scores": scores, "diverged": reason})
         if any(each["scores"] for each in runs):
             summary = _write(output, runs, metric=metric, num_planned=len(planned))
-    check(
-        summary,
-        f"every run of the study has diverged, the last because {runs[-1]['diverged']}; start "
-        "again with lower learning rates",
-    )
+    found = f"every run of the study has diverged, the last because {runs[-1]['diverged']}"
+    check(summary, f"{found}; start again with lower learning rates")
     return summary
 
 

@@ -4,9 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_keras.errors import InputError, answers_typos
+from bert_keras.errors import answers_typos
 from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import TextTokenizer, check_texts, ids_with_masks
+from bert_keras.text.tokenizer import (
+    TextTokenizer,
+    check_column,
+    check_texts,
+    ids_with_masks,
+)
 
 
 @answers_typos
@@ -70,12 +75,6 @@ def encode_masked(
     positions_BP = np.zeros((len(texts), num_masks.max(initial=0)), np.int32)
     positions_BP[np.arange(positions_BP.shape[1]) < num_masks[:, None]] = positions
     return {**inputs, "masked_lm_positions": positions_BP}
-
-
-def check_column(column: object) -> None:
-    """Raises InputError for a single string."""
-    if isinstance(column, str):
-        raise InputError(f"texts is {column!r:.40}; expected a list of strings; give [text]")
 
 
 def checked_columns(*columns: Sequence[str] | None) -> list[list[str]]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_keras.errors import check
+from bert_keras.errors import check, check_count
 from bert_keras.text.vocab import Vocabulary
 
 
@@ -71,8 +71,7 @@ def pack(
     """
     num_texts = 1 if seconds is None else 2
     num_specials = vocabulary.num_specials(num_texts)
-    found = f"max_length is {max_length}"
-    check(max_length > num_specials, f"{found}; expected more than {num_specials} special tokens")
+    check_count("max_length", max_length, least=num_specials + 1)
     counts = len(firsts), len(firsts if seconds is None else seconds)
     found = "there are {} first and {} second texts".format(*counts)
     check(counts[0] == counts[1], f"{found}; expected the same number")

@@ -20,7 +20,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bert_keras.errors import LARGEST_COUNT, InputError, check
+from bert_keras.errors import LARGEST_COUNT, InputError, answers_typos, check
 from bert_keras.text.google_words import google_words, with_small_sigmas
 from bert_keras.text.packing import span_indices
 from bert_keras.text.vocab import Vocabulary
@@ -46,23 +46,29 @@ class TokenizedText(NamedTuple):
     offsets: list[tuple[int, int]]
 
 
+def check_column(column: object) -> None:
+    """Raises InputError for what is no column of texts, such as a single string."""
+    is_column = hasattr(column, "__iter__") or hasattr(column, "__array__")
+    found = f"texts is {column!r:.40}; expected a list of strings"
+    hint = "; give [text]" * isinstance(column, str)
+    check(is_column and not isinstance(column, (str, bytes)), f"{found}{hint}")
+
+
 def check_texts(texts: Sequence[Any]) -> None:
     """Raises InputError if a text is no string, or one that UTF-8 cannot encode."""
     for number, text in enumerate(texts):
         if not isinstance(text, str) or (not text.isascii() and _SURROGATE.search(text)):
             hint = "; pairs are (firsts, seconds)" if isinstance(text, tuple) else ""
-            found = f"text {number} is {text!a:.40}"
-            raise InputError(f"{found}; expected a string of valid Unicode{hint}")
+            expected = "a string" + " of valid Unicode" * isinstance(text, str)
+            raise InputError(f"text [{number}] is {text!a:.40}; expected {expected}{hint}")
 
 
-_Method = Callable[[Any, Sequence[str]], _Result]
-
-
-def names_invalid_texts(method: _Method[_Result]) -> _Method[_Result]:
+def names_invalid_texts(method: Callable[..., _Result]) -> Callable[..., _Result]:
     """Lets a method of a tokenizer raise the InputError of `check_texts` if it fails."""
 
     @wraps(method)
     def checked(self, texts: Sequence[str]) -> _Result:
+        check_column(texts)
         try:
             return method(self, texts)
         except (AttributeError, TypeError, UnicodeEncodeError):
@@ -81,6 +87,7 @@ class TextTokenizer(abc.ABC):
     vocabulary: Vocabulary
     lowercase: bool
 
+    @answers_typos
     def __call__(
         self,
         texts: Sequence[str],
@@ -136,6 +143,7 @@ class WordPieceTokenizer(TextTokenizer):
     ```
     """
 
+    @answers_typos
     def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = True):
         found = f"the vocabulary is a {type(vocabulary).__name__}; expected a Vocabulary"
         check(isinstance(vocabulary, Vocabulary), f"{found}, such as Vocabulary.from_file(PATH)")

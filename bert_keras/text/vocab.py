@@ -54,6 +54,12 @@ class Vocabulary:
     # The text of the tokenizer.json that splits texts; "" for WordPiece.
     rules: str = field(default="", repr=False)
     shortens_first: bool = field(default=False, compare=False)  # see `packing.truncated_lengths`
+    # The ids of the special tokens
+    pad_id: int = field(init=False, repr=False, compare=False)
+    unk_id: int = field(init=False, repr=False, compare=False)
+    cls_id: int = field(init=False, repr=False, compare=False)
+    sep_id: int = field(init=False, repr=False, compare=False)
+    mask_id: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
         is_path = isinstance(self.tokens, (str, os.PathLike))
@@ -78,6 +84,10 @@ class Vocabulary:
         missing = [token for token in self.specials.tokens if token not in self.ids]
         expected = " ".join(self.specials.tokens)
         check(not missing, f"the vocabulary lacks {', '.join(missing)}; expected {expected}")
+        for name, token in zip(
+            ("pad", "unk", "cls", "sep", "mask"), self.specials.tokens, strict=True
+        ):
+            object.__setattr__(self, f"{name}_id", self.ids[token])
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "Vocabulary":
@@ -109,11 +119,9 @@ class Vocabulary:
         Raises:
             InputError: The vocabulary has more than `size` tokens.
         """
-        check(
-            len(self) <= size,
-            f"the vocabulary has {len(self):,} tokens; expected at most {size:,}, the rows of the "
-            "embedding matrix: the vocabulary belongs to another checkpoint",
-        )
+        found = f"the vocabulary has {len(self):,} tokens; expected at most {size:,}, the rows of"
+        remedy = "the vocabulary belongs to another checkpoint"
+        check(len(self) <= size, f"{found} the embedding matrix: {remedy}")
         fillers = (token for n in count() if (token := f"[unused{n}]") not in self.ids)
         added, rules = list(islice(fillers, size - len(self))), self.rules
         if rules:
@@ -141,31 +149,6 @@ class Vocabulary:
     def ids(self) -> dict[str, int]:
         """The id of each token."""
         return {token: token_id for token_id, token in enumerate(self.tokens)}
-
-    @property
-    def pad_id(self) -> int:
-        """The id of the padding token."""
-        return self.ids[self.specials.tokens[0]]
-
-    @property
-    def unk_id(self) -> int:
-        """The id of the token for unknown words."""
-        return self.ids[self.specials.tokens[1]]
-
-    @property
-    def cls_id(self) -> int:
-        """The id of the token at the start of a sequence."""
-        return self.ids[self.specials.tokens[2]]
-
-    @property
-    def sep_id(self) -> int:
-        """The id of the separator token."""
-        return self.ids[self.specials.tokens[3]]
-
-    @property
-    def mask_id(self) -> int:
-        """The id of the mask token."""
-        return self.ids[self.specials.tokens[4]]
 
 
 def is_unused(token: str) -> bool:

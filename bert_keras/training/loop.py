@@ -27,14 +27,9 @@ def fit_resumable(
     Without a saved state the training starts at the step of the optimizer, which is greater than 0
     if the state of another run was loaded into it.
 
-    Args:
-        model: A compiled model with an optimizer of `bert_keras.training.optimizer`.
-        make_batches: Creates batches without end, the same ones on each call. A resumed run skips
-            those that it has read.
-        settings: The length of the training, the saved states and the logs.
-        held_out: Finite batches that are scored whenever the state is saved, and at the end.
-        evaluations: Scores the model after every epoch, and may end the training.
-        board: Callbacks of the first worker that add values to the logs of an epoch.
+    `make_batches` creates batches without end, the same ones on each call. `held_out` is scored
+    whenever the state is saved, `evaluations` after every epoch; the callbacks of `board` add
+    values to the logs of an epoch.
 
     Raises:
         InputError: The saved state does not belong to this run, the training diverges, or several

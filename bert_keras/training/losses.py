@@ -115,18 +115,9 @@ def is_best(y_true, y_pred):
 def soft_divergence(teacher, student, *, temperature: float):
     """Returns the KL divergence between the softmax of the teacher's and the student's logits.
 
-    The logits are divided by `temperature`, and the divergence is multiplied by its square, which
-    keeps the gradients as large as those of labels.
-
-    Args:
-        teacher: Logits [..., V].
-        student: Logits [..., V].
-        temperature: Divides both logits.
-
-    Returns:
-        The divergence [...], float32.
-
-    Source: Hinton et al. 2015, section 2.
+    The logits [..., V] are divided by `temperature`. The divergence, float32 [...], is multiplied
+    by its square, which keeps the gradients as large as those of labels (Hinton et al. 2015,
+    section 2).
     """
     teacher, student = (
         ops.log_softmax(ops.cast(logits, "float32") / temperature, axis=-1)

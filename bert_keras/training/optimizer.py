@@ -131,7 +131,8 @@ class BertOptimizer(keras.optimizers.Optimizer):
             grads = [g / ops.cast(self.loss_scale, g.dtype) for g in grads]
         norm = self._store_norms(grads, variables)
         is_finite = ops.isfinite(norm)
-        scale = self._clipping_scale(norm)
+        limit = self.max_gradient_norm
+        scale = limit * ops.minimum(1.0 / norm, 1.0 / limit) if limit else 1.0
         grads = [ops.where(is_finite, g * ops.cast(scale, g.dtype), 0) for g in grads]
         self._update(grads, variables, ops.cast(is_finite, "float32"))
         self._count_skipped(is_finite)
@@ -146,18 +147,15 @@ class BertOptimizer(keras.optimizers.Optimizer):
         """Returns whether the update of a variable uses the average of the squared gradients."""
         return True
 
-    def _clipping_scale(self, norm):
-        """Returns the factor of all gradients that limits their global norm."""
-        limit = self.max_gradient_norm
-        return limit * ops.minimum(1.0 / norm, 1.0 / limit) if limit else 1.0
-
     def _update(self, grads, variables, gain) -> None:
         """Updates the weights and the averages; a `gain` of 0 skips this, with gradients of 0."""
         # A conditional would add a third to the nodes of the graph and to the time of the first
         # step. Tracing time grows with the number of operations, so the rate is computed once.
         rate = gain * self.learning_rate
-        dtypes = dict.fromkeys(variable.dtype for variable in variables)
-        constants = {dtype: self._constants(ops.cast(gain, dtype)) for dtype in dtypes}
+        constants = {
+            dtype: {"gain": ops.cast(gain, dtype), "beta_powers": self._beta_powers(dtype)}
+            for dtype in dict.fromkeys(variable.dtype for variable in variables)
+        }
         for grad, variable in zip(grads, variables, strict=True):
             grad, layer_rate = ops.cast(grad, variable.dtype), self._layer_rate(rate, variable)
             self.update_step(grad, variable, layer_rate, **constants[variable.dtype])
@@ -194,10 +192,6 @@ class BertOptimizer(keras.optimizers.Optimizer):
         factor = ops.where(is_finite, ops.where(doubles, 2.0, 1.0), 0.5)
         self.loss_scale.assign(ops.maximum(self.loss_scale * factor, 1.0))
         self._finite_steps.assign(ops.where(doubles, 0, steps))
-
-    def _constants(self, gain) -> dict:
-        """Returns the arguments of `update_step` that do not depend on the weight."""
-        return {"gain": gain, "beta_powers": self._beta_powers(gain.dtype)}
 
     def _state_of(self, variable):
         """Returns the momentum, velocity and weight decay rate of a variable."""
@@ -377,13 +371,8 @@ def orthogonal(matrices):
     Five steps of a Newton-Schulz iteration move the singular values of U S V^T close to 1. Jordan
     2024 found that the result trains as well as U V^T itself. Each step multiplies X by a
     polynomial of X X^T. If X is long, multiplying the small polynomials first halves the time. If
-    it is nearly square, that gains nothing and is less exact.
-
-    Args:
-        matrices: float32 [N, rows, columns], with at most as many rows as columns.
-
-    Returns:
-        [N, rows, columns].
+    it is nearly square, that gains nothing and is less exact. The matrices, float32
+    [N, rows, columns], have at most as many rows as columns.
     """
     x = matrices / (ops.norm(matrices, axis=(1, 2), keepdims=True) + 1e-7)
     if x.shape[2] < 2 * x.shape[1]:

@@ -59,13 +59,7 @@ class WarmupStableDecay(LinearWarmupDecay):
         step < num_warmup_steps:   peak x step / num_warmup_steps
         otherwise:                 peak x min(1, (1 - step / num_steps) / 0.2)
 
-    Args:
-        peak: The learning rate between warmup and decay.
-        num_steps: Steps after which the rate is 0.
-        num_warmup_steps: Steps of the warmup, fewer than `num_steps`.
-
-    Raises:
-        InputError: `num_warmup_steps` is not below `num_steps`.
+    The arguments are those of `LinearWarmupDecay`.
 
     Source: Hu et al. 2024, "MiniCPM", section 4; Haegele et al. 2024, "Scaling laws and
     compute-optimal training beyond fixed training durations", for linear decays of 20 %.

@@ -76,10 +76,6 @@ class MultipleNegativesRankingLoss(SentenceLoss):
     candidates of a query are the documents and the hard negatives of all examples, on all replicas.
     The logits are `scale` x similarity. The targets are not read, so `fit` needs none.
 
-    With `gradient_accumulation_steps` in `compile`, the candidates are still those of the whole
-    batch: the step first computes all embeddings, then computes each part again for its gradients
-    (Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup").
-
     Args:
         scale: Multiplies the similarities; 1 / temperature.
         similarity: "cosine" or "dot".
@@ -144,7 +140,6 @@ class CoSENTLoss(SentenceLoss):
     The target of a pair is its similarity on any scale. The loss is log(1 + the sum of
     exp(scale x (cosine of i - cosine of j)) over all examples i and j of the global batch with
     target of i < target of j). It is one number for the batch, so it takes no sample weights.
-    `gradient_accumulation_steps` is exact, as for MultipleNegativesRankingLoss.
 
     Args:
         scale: Multiplies the differences of cosines.

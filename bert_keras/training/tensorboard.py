@@ -30,24 +30,21 @@ class EventFile:
         name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
         self._event = Event
         self._file = RecordWriter((Path(folder) / name).open("wb", buffering=0))
-        self._write(file_version="brain.Event:2")
+        self.write(file_version="brain.Event:2")
 
     def scalars(self, values: Mapping[str, Any], *, step: int) -> None:
         """Writes a point of the curve of each tag."""
         from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 
         for tag, value in sorted(values.items()):
-            self.write(scalar_pb(tag, float(value)), step=step)
-
-    def write(self, summary: Any, *, step: int) -> None:
-        """Writes a summary, a message of one of TensorBoard's plugins."""
-        self._write(summary=summary, step=step)
+            self.write(summary=scalar_pb(tag, float(value)), step=step)
 
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
 
-    def _write(self, **fields) -> None:
+    def write(self, **fields: Any) -> None:
+        """Writes an event, such as a `summary` of one of TensorBoard's plugins at a `step`."""
         self._file.write(self._event(wall_time=time.time(), **fields).SerializeToString())
 
 
@@ -92,7 +89,7 @@ def write_hyperparameters(logs: str | os.PathLike, hyperparameters: Mapping[str,
     held_out = Path(logs, "held_out")
     folder = held_out if held_out.is_dir() else Path(logs, "train")
     with contextlib.closing(EventFile(folder)) as file:
-        file.write(hparams_pb(texts), step=0)
+        file.write(summary=hparams_pb(texts), step=0)
 
 
 def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:

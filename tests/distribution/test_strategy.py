@@ -1,8 +1,6 @@
-"""The strategy that a name and TF_CONFIG select, the precision, and determinism."""
+"""The strategy that a name and TF_CONFIG select, and the precision."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
@@ -71,21 +69,3 @@ def test_auto_selects_bfloat16_for_large_models_on_processors_that_have_it(
     assert named_policy("float16") == "mixed_float16"
     (tmp_path / "cpuinfo").write_text(f"{flags}\n")
     assert named_policy(hidden_size=lambda: hidden_size) == policy
-
-
-DRAWS = """
-import tensorflow as tf
-from bert_keras.distribution.numerics import add_in_one_order
-add_in_one_order()
-tf.random.normal([1])
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("choice", "is_refused"), [(None, True), ("0", False)])
-def test_the_environment_decides_about_determinism(monkeypatch, choice, is_refused):
-    monkeypatch.delenv("TF_DETERMINISTIC_OPS", raising=False)
-    if choice:
-        monkeypatch.setenv("TF_DETERMINISTIC_OPS", choice)
-    done = subprocess.run([sys.executable, "-c", DRAWS], stderr=subprocess.PIPE, text=True)
-    assert ("determinism is enabled" in done.stderr) == is_refused == bool(done.returncode)

@@ -34,8 +34,8 @@ def examples(tmp_path_factory):
         BertSentenceEncoder(config).save_pretrained(
             folder / name, tokenizer=tokenizer, format="sentence-transformers"
         )
-    convert(folder / "bert-base", folder / "student", format="bert-keras", num_layers=1)
-    for name in ("runs/sst2/model", "demo/1/finetune/model", "film-critic"):
+    convert(folder / "bert-base", folder / "small", format="bert-keras", num_layers=1)
+    for name in ("demo/1/finetune/model", "film-critic"):
         model, labels = BertClassifier(config, num_labels=2), ("0", "1")
         model.save_pretrained(folder / name, tokenizer=tokenizer, labels=labels)
     (folder / "corpus.txt").write_text("\n\n".join(["a good film .\ntwo hours of nothing ."] * 80))

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "extending.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "extending.md"
 SECTIONS = {
     section.partition("\n")[0]: re.findall(r"^```python\n(.*?)^```", section, re.M | re.S)
     for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]
+    if "```python" in section
 }
 TABLES = {  # to which examples add rows, by their modules
     "FAMILIES": "bert_keras.families",
-    "FORMATS": "bert_keras.checkpoints.formats",
     "PRETRAINING_OBJECTIVES": "bert_keras.runs.objectives",
     "TASKS": "bert_keras.downstream.catalog",
 }
@@ -31,18 +31,14 @@ def restored_tables():
         table.update(rows)
 
 
-def marked(title: str):
-    """Marks the sections that export a model or fine-tune one through the command line."""
-    is_slow = title in ("A task", "A serving signature")
-    return pytest.param(title, marks=pytest.mark.slow) if is_slow else title
+SLOW = {"A task": pytest.mark.slow}
 
 
-@pytest.mark.parametrize("title", [*map(marked, SECTIONS)])
+@pytest.mark.parametrize("title", [pytest.param(t, marks=SLOW.get(t, ())) for t in SECTIONS])
 def test_the_example_runs(title, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     module = types.ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)  # a row may name the module
-    assert SECTIONS[title], "a section shows an example"
     for block in SECTIONS[title]:
         assert block.count("\n") <= 60, "an example has at most 60 lines"
         exec(compile(block, f"{PAGE.name}: {title}", "exec"), module.__dict__)

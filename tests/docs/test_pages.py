@@ -61,7 +61,7 @@ def test_no_link_leads_nowhere(page):
 
 def test_each_task_of_the_picture_leads_to_its_section():
     links = re.findall(r'href="#([^"]+)"', (ROOT / "docs/images/choose-your-task.svg").read_text())
-    assert len(links) == 8 and set(links) <= anchors(ROOT / "docs/choose-your-task.md")
+    assert len(links) == 9 and set(links) <= anchors(ROOT / "docs/choose-your-task.md")
 
 
 def check_changes(name: str, options: Namespace) -> None:
@@ -161,7 +161,7 @@ def test_the_readme_quotes_the_benchmarks():
     quoted = " ".join(page.read_text("utf-8") for page in pages)
     text = (ROOT / "README.md").read_text("utf-8").split("## What you get")[1].split("\n## ")[0]
     text = re.sub(r"\]\([^)]*\)", "", text)
-    figures = re.findall(r"\d+\.\d+|\de-\d|\d+ points|\d+ to \d+ %", text)
+    figures = re.findall(r"\d+\.\d+|\de-\d|\d+ (?:points|sentences)|\d+ to \d+ %", text)
     assert len(figures) == 4 and all(figure in quoted for figure in figures), figures
 
 

@@ -82,7 +82,7 @@ def test_labels_of_a_test_file_are_read_if_present(tmp_path, name, label, expect
     path = write(tmp_path / "rows.tsv", "text", "a")
     with pytest.raises(InputError, match=r"rows.tsv, line 2 has no label"):
         task(name).check_labels(task(name).read(path, split="test"))
-    with pytest.raises(InputError, match=r"line 2 has no column 'label'"):
+    with pytest.raises(InputError, match=r"has no column 'label'"):
         task(name).read(path, split="dev")
 
 
@@ -112,6 +112,8 @@ def test_several_labels_are_learnt_predicted_and_scored(tmp_path):
     header, first, *_ = (tmp_path / "p.tsv").read_text().splitlines()
     assert header == "index\tprediction\ta\tb\tc\ttext"
     assert first.startswith("0\ta,b\t0.880797\t0.7310")
+    many.write_predictions(tmp_path / "p.csv", examples, predictions)
+    assert (tmp_path / "p.csv").read_text().splitlines()[1].startswith('0,"a,b",0.880797,0.7310')
 
 
 def test_numbers_are_learnt_predicted_and_scored(tmp_path):

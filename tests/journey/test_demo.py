@@ -15,9 +15,7 @@ from bert_keras.families import presets
 from bert_keras.models import load_model
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 from bert_keras.serving.server import running_server
-from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.training.tensorboard import read_curves
-from tests.factories import random_model, tiny_vocabulary
 from tfrecords_tools.cli import main as bert_tfrecords
 
 NUM_TOPICS = 4
@@ -75,18 +73,6 @@ def test_the_demo_runs_every_stage(tmp_path, capsys):
         response = urlopen(url.replace("http://localhost:8501", address), payload.encode())
         assert json.load(response)["predictions"] == [answer]
     assert read_curves(re.search(r"tensorboard --logdir (\S+)", out)[1])
-
-
-@pytest.mark.slow
-def test_given_weights_are_fine_tuned_on_few_rows(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(demo_module.FEW_LABELS, "num_epochs", 1)
-    tokenizer = WordPieceTokenizer(tiny_vocabulary())
-    weights = random_model("BertPretrainer").save_pretrained(tmp_path / "w", tokenizer=tokenizer)
-    command = ["demo", "--from", str(weights), "--output", str(tmp_path)]
-    assert main(command) == 0
-    out = capsys.readouterr().out
-    assert f"{demo_module.NUM_LABELLED} labelled paragraphs" in out
-    assert "records/" not in out and not (tmp_path / "1" / "pretrain").exists()
 
 
 def test_a_paragraph_of_several_topics_is_in_the_longest_one(tmp_path, monkeypatch):

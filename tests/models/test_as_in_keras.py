@@ -473,12 +473,14 @@ def test_what_keras_could_not_read_again_is_not_written(tmp_path):
     outer.quantize("int8")
     generator = BertReplacedTokenPretrainer(CONFIG, generator_size=0.5).generator
     for refused, message in (
-        (lambda: classifier.quantize("int8"), "--variant int8"),
         (lambda: outer.save(tmp_path / "int8.keras"), "are quantized"),
         (lambda: generator.save(tmp_path / "generator.keras"), "save_pretrained"),
         (lambda: classifier.export(tmp_path / "x.onnx", format="onnx"), "for other formats"),
         (lambda: classifier.encoder.states(outer.input), "in the `call` of a layer"),
-        (lambda: classifier.encoder([*X.values()]), "a list; expected a dict of input_ids"),
+        (lambda: classifier.encoder([*X.values()]), "type list; expected a dict of input_ids"),
+        (lambda: classifier.encoder.predict(["a film"]), "as tokenizer"),
+        (lambda: classifier.save(tmp_path / "folder"), "save_pretrained writes a folder"),
+        (lambda: BertClassifier("folder", num_labels=2), "from_pretrained loads a checkpoint"),
     ):
         with pytest.raises(InputError, match=message):
             refused()

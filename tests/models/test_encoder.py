@@ -10,6 +10,7 @@ import pytest
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models.encoder import BertEncoder
+from bert_keras.models.pretrained import check_inputs
 from tests.factories import with_noise
 from tests.tensorflow_or_skip import tf
 
@@ -214,6 +215,24 @@ def test_a_bilstm_reads_the_last_hidden_states():
 
 def test_padding_changes_nothing(encoder):
     assert_unchanged_by_padding(encoder)
+
+
+def test_autograph_converts_the_checks_of_inputs():
+    assert tf.autograph.to_code(check_inputs)  # else a tf.function of the user warns
+
+
+@pytest.mark.parametrize("changes", [{}, MODERN, {"local_window": 2}], ids=repr)
+def test_an_encoder_that_skips_padding_computes_the_same(changes):
+    length = 100  # of blocks of local attention
+    sizes = {**changes, "max_positions": length}
+    encoder, batch = random_encoder(dataclasses.replace(CONFIG, **sizes)), inputs(length=length)
+    batch["input_mask"][0, 1:] = 0
+    expected, encoder.skips_padding = encoder(batch), True
+    found = encoder(batch)
+    is_real = batch["input_mask"] == 1
+    np.testing.assert_allclose(found["pooled_output"], expected["pooled_output"], atol=1e-5)
+    states = (each["sequence_output"].numpy()[is_real] for each in (found, expected))
+    np.testing.assert_allclose(*states, atol=2e-5)
 
 
 def assert_unchanged_by_padding(encoder):

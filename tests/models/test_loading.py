@@ -16,7 +16,14 @@ from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.errors import InputError
-from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, BertPretrainer, load_model
+from bert_keras.models import (
+    BertClassifier,
+    BertEncoder,
+    BertMaskedLM,
+    BertPretrainer,
+    BertTokenClassifier,
+    load_model,
+)
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.factories import random_metadata
@@ -108,9 +115,17 @@ def test_a_missing_head_is_new(pretrained, tmp_path, capsys):
         (("no", "yes"), "pooler", "new is the text 'pooler'; expected a list"),
         (("no", "yes"), ("head",), "new contains head; known: classification, encoder, pooler"),
         ((), ("classification",), "for a new head of BertClassifier add the labels"),
+        (0, (), "labels is 0; expected a whole number, at least 1"),
+        (("no", 1), (), r"labels has \[1\]; expected texts, such as"),
+        ({"no", "yes"}, (), "expected a list, whose order gives the ids"),
+        (None, (), "labels is None; expected a list of names"),
     ):
         with pytest.raises(InputError, match=message):
             BertClassifier.from_pretrained(pretrained, labels=labels, new=new)
+    with pytest.raises(InputError, match=r"labels has \['PER'\]; expected O, B-TYPE"):
+        BertTokenClassifier.from_pretrained(pretrained, labels=("O", "PER"))
+    with pytest.raises(InputError, match="the model is None; expected a folder or a name"):
+        load_model(None)
     words = BertMaskedLM.from_pretrained(pretrained, has_pooler=False)
     words_folder = words.save_pretrained(tmp_path / "words")
     parts = {part(name) for name in BertPretrainer.from_pretrained(words_folder).load_report.new}
@@ -219,6 +234,11 @@ def test_inputs_may_have_the_names_of_transformers(pretrained):
     for inputs, message in (
         ({**theirs, "input_mask": mask}, "input_mask and attention_mask are the same"),
         ({"attention_mask": mask}, "the inputs are attention_mask; expected"),
+        ({"input_ids": [[2, 3]]}, r"\['input_ids'\] is a list; expected an array"),
+        ({"input_ids": ids + 9}, r"input_ids has \[18\]; expected 0 to 14"),
+        ({"input_ids": ids[0]}, r"input_ids has the shape \(3,\); expected two dimensions"),
+        ({"input_ids": ids, "input_mask": mask[:, 1:]}, r"input_mask has .* expected \(2, 3\)"),
+        ({"input_ids": ids, "token_type_ids": mask.T}, r"token_type_ids has the shape \(3, 2\)"),
     ):
         with pytest.raises(InputError, match=message):
             model(inputs)

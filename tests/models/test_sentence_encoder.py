@@ -144,13 +144,13 @@ def test_dimensions_are_cut_and_scaled(model):
 @pytest.mark.parametrize(
     ("texts", "arguments", "named"),
     [
-        (TEXTS, {"dimensions": 0}, "expected 1 to 6"),
+        (TEXTS, {"dimensions": 0}, "dimensions is 0"),
         (TEXTS, {"dimensions": 7}, "expected 1 to 6"),
         (TEXTS, {"batch_size": 0}, "batch_size"),
         (TEXTS, {"prompt_name": "title"}, "'title'"),
         (TEXTS, {"prompt": "a", "prompt_name": "query"}, "'a' and 'query'"),
         ("a b", {}, "'a b'; expected a list of strings"),
-        ([None], {}, "text 0 is None; expected a string"),
+        ([None], {}, r"text \[0\] is None; expected a string"),
     ],
 )
 def test_encode_refuses(model, texts, arguments, named):

@@ -141,7 +141,7 @@ def test_words_have_tags(eagerly):
     assert model.predict([["a", "film"]], verbose=0) == model.predict(["a film"], verbose=0)
     with pytest.raises(InputError, match="the tags 'O O'; expected a list"):
         model.fit(["bank river"], ["O O"])
-    with pytest.raises(InputError, match="2 words and 1 tags"):
+    with pytest.raises(InputError, match="2 words and 1 tag;"):
         model.fit(["a film"], [["O"]])
 
 
@@ -161,8 +161,9 @@ def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
     [
         ("a film", "expected a list of strings"),
         ([], "an empty list"),
-        (["a film", None], "text 1 is None; expected a string"),
-        (np.array([["a", "film"]]), "text 0 is ['a', 'film']"),
+        (None, "the texts are None; expected a list"),
+        (["a film", None], "text [1] is None; expected a string"),
+        (np.array([["a", "film"]]), "text [0] is ['a', 'film']"),
         (SimpleNamespace(columns=["text"]), "expected a column, such as table['text']"),
         ((TEXTS, OTHERS[1:]), "[4, 3] texts"),
         ((TEXTS, TEXTS, TEXTS), "3 columns of texts"),
@@ -179,10 +180,12 @@ def test_wrong_texts_are_refused(model, texts, message):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["fine", "poor", "good", "fine"], "text 2 has the unknown label 'good'; known: poor; f"),
+        (["fine", "poor", "good", "fine"], "text [2] has the unknown label 'good'; known: poor; f"),
         ([1, 2, 1, 2], "a label is 2; expected 0 to 1"),
         ([-1, 1, -1, 1], "a label is -1; expected 0 to 1"),
         (LABELS[:3], "y has 3 values for 4 texts"),
+        ("fine", "'fine' is no list; expected a value for each text"),
+        (["fine", 1, 1, 1], "text [1] has the unknown label 1"),
         (None, "y is None; expected the labels"),
     ],
 )
@@ -194,6 +197,8 @@ def test_wrong_labels_are_refused(model, labels, message):
 def test_numbers_and_weights_without_a_label_are_refused():
     with pytest.raises(InputError, match="labels=1"):
         uncompiled().fit(TEXTS, [0.5, 1.0, 0.0, 1.0])
+    with pytest.raises(InputError, match="callbacks has 'early'; expected objects"):
+        uncompiled().fit(TEXTS, LABELS, callbacks="early")
     with pytest.raises(InputError, match="no label is called 'pour'; did you mean 'poor'"):
         uncompiled().fit(TEXTS, names_of(LABELS), class_weight={"pour": 2.0})
 
@@ -201,7 +206,7 @@ def test_numbers_and_weights_without_a_label_are_refused():
 @pytest.mark.parametrize(
     ("name", "value"),
     [("epochs", "2"), ("epochs", -1), ("batch_size", 0), ("validation_split", "a"),
-     ("validation_data", TEXTS)],
+     ("validation_data", TEXTS), ("validation_data", ()), ("class_weight", "balanced")],
 )  # fmt: skip
 def test_wrong_arguments_of_fit_are_refused(name, value):
     with pytest.raises(InputError, match=f"{name} is .*expected"):

@@ -23,7 +23,7 @@ MOST = 1e-5
 def golden():
     with safe_open(GOLDEN / "tiny.safetensors", framework="numpy") as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 no mapping
-        return BertConfig.from_dict(json.loads(file.metadata()["config"])), arrays
+        return BertConfig(**json.loads(file.metadata()["config"])), arrays
 
 
 def below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

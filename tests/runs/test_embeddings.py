@@ -70,7 +70,7 @@ def test_blank_lines_are_skipped_and_counted(model, tmp_path, capsys):
 def test_dimensions_and_prompt(model, lines, expected, tmp_path, capsys):
     command = f"embed {model} --data {lines} --output {tmp_path}/short.npy --dimensions 3"
     assert main(command.split()) == 0
-    assert f"45 embeddings of 3 values: {tmp_path}/short.npy\n" in capsys.readouterr().out
+    assert f"45 of 3 values in {tmp_path}/short.npy\n" in capsys.readouterr().out
     assert main(command.split()) == 2  # the file exists
     short = expected[:, :3] / np.linalg.norm(expected[:, :3], axis=1, keepdims=True)
     np.testing.assert_allclose(np.load(tmp_path / "short.npy"), short, atol=1e-6)

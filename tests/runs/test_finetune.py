@@ -214,4 +214,4 @@ def test_a_tenth_of_the_training_file_is_held_out_with_each_label(files, tmp_pat
     assert first.dev_examples == again.dev_examples
     assert sorted(each.label for each in first.dev_examples) == ["0", "0", "0", "1"]
     assert not {*first.examples} & {*first.dev_examples} and len(first.examples) == 36
-    assert "dev: 4 of the 40 examples" in capsys.readouterr().err
+    assert "dev         4 of the 40 examples" in capsys.readouterr().err

@@ -47,7 +47,7 @@ def test_all_precisions_end_with_similar_losses(records, start, tmp_path, monkey
         scores[precision] = json.loads((output / "scores.json").read_text())
         tensors = open_checkpoint(output / "model").tensors.values()
         assert {tensor.read().dtype.name for tensor in tensors} == {"float32"}
-    assert capsys.readouterr().out.count("precision: mixed_bfloat16; --precision float32") == 1
+    assert capsys.readouterr().out.count("precision   mixed_bfloat16; --precision float32") == 1
     assert scores.pop("auto") == scores["bfloat16"]
     losses = [each["held_out_masked_lm_loss"] for each in scores.values()]
     assert losses[0] < 1.2 * scores["float32"]["unigram_masked_lm_loss"]  # from log(200) or more

