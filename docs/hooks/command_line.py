@@ -48,7 +48,8 @@ def on_page_content(content: str, *, page: Page, **kwargs) -> str:
         return re.sub(r"<img [^>]*choose-your-task.svg[^>]*>", lambda _: svg, content)
     if not page.file.src_uri.endswith(".ipynb"):
         return content
-    return re.sub(r'href="(\.\./[\w/-]+)\.md(#[^"]*)?"', r'href="../\1/\2"', content)
+    content = re.sub(r'href="([\w./-]+\.(?:md|ipynb|txt)[#"])', r'href="../\1', content)
+    return re.sub(r'(href="[\w./-]+?)(?:/index)?\.(?:md|ipynb)([#"])', r"\1/\2", content)
 
 
 def command_line_page(parser: argparse.ArgumentParser) -> Iterator[str]:
