@@ -25,7 +25,7 @@ MNLI_FILES = {
 }
 # MNLI's model predicts the diagnostic set. These are its paths in the GLUE folder, as the archives
 # of the GLUE site and download_glue_data.py create them.
-DIAGNOSTIC_FILES = ("AX/diagnostic.tsv", "AX/AX.tsv", "diagnostic/diagnostic.tsv")
+DIAGNOSTIC_FILES = ("../AX/diagnostic.tsv", "../AX/AX.tsv", "../diagnostic/diagnostic.tsv")
 DIAGNOSTIC_BUILDER = "glue/ax:test"
 
 PAIR = {"sentence1": "sentence1", "sentence2": "sentence2"}
@@ -149,7 +149,8 @@ class GlueTask(ClassificationTask):
 
     @property
     def file_names(self) -> dict[str, Sequence[str]]:
-        return {split: [file] for split, file in self.row.files.items()}
+        files = {split: [file] for split, file in self.row.files.items()}
+        return files | ({"ax": DIAGNOSTIC_FILES} if self.name == "mnli" else {})
 
     def settings(self) -> dict[str, object]:
         settings = super().settings()
@@ -158,18 +159,13 @@ class GlueTask(ClassificationTask):
 
     def files(self, data: StrPath) -> dict[str, str]:
         """Same as `Task.files`; MNLI also has "dev_mismatched", "test_mismatched" and "ax"."""
-        if is_tfds(data):
-            paths = {
-                split: f"{data}:{file.removesuffix('.tsv').replace('dev', 'validation')}"
-                for split, file in self.row.files.items()
-            }
-            return paths | ({"ax": PREFIX + DIAGNOSTIC_BUILDER} if self.name == "mnli" else {})
-        paths = super().files(data)
-        if self.name == "mnli":
-            candidates = [Path(paths["train"]).parents[1] / file for file in DIAGNOSTIC_FILES]
-            if existing := [path for path in candidates if path.is_file()]:
-                paths["ax"] = str(existing[0])
-        return paths
+        if not is_tfds(data):
+            return super().files(data)
+        paths = {
+            split: f"{data}:{file.removesuffix('.tsv').replace('dev', 'validation')}"
+            for split, file in self.row.files.items()
+        }
+        return paths | ({"ax": PREFIX + DIAGNOSTIC_BUILDER} if self.name == "mnli" else {})
 
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
         """Reads rows in the order of the prediction file."""

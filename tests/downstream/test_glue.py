@@ -12,6 +12,7 @@ from bert_keras.downstream.classification import TABLE_TASKS, TextExample
 from bert_keras.downstream.glue import GLUE_TASKS, submission_zip
 from bert_keras.downstream.labels import LabelPrediction
 from bert_keras.errors import InputError
+from bert_keras.runs.settings import data_files
 
 # Every official file format with two or three rows per file.
 BOM = "\ufeff"
@@ -106,6 +107,7 @@ def test_mnli_has_two_dev_sets_and_the_diagnostic_set(glue_folder):
     task = GLUE_TASKS["mnli"]
     files = task.files(glue_folder)
     assert set(files) == {"train", "dev", "dev_mismatched", "test", "test_mismatched", "ax"}
+    assert data_files(task, glue_folder) == data_files(task, files) == files
     (mismatched,) = task.read(files["dev_mismatched"], split="dev_mismatched")
     assert mismatched[:2] == (("mismatched.", "Yes."), "contradiction")
     (diagnostic,) = task.read(files["ax"], split="ax")
