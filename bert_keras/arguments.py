@@ -23,8 +23,8 @@ HABITS = {
     "--num-texts": "texts",
     "--model-class": "model",
     "--model-type": "model",
-    "--train": "train-file",
-    "--dev": "validation-file eval-file predict-file",
+    "--train": "train-file training",
+    "--dev": "validation-file eval-file predict-file validation eval valid val",
     "--data": "data-dir dataset-name test-file input input-file",
     "--from": "model-name-or-path model-name model init-checkpoint",
     "the first argument, MODEL,": "model-name-or-path model-name model init-checkpoint",
@@ -79,13 +79,15 @@ class Parser(argparse.ArgumentParser):
 
     Attributes:
         commands: The parsers of the commands by name.
+        flag_of: The option of each attribute of the namespace.
     """
 
     def __init__(self, **details: Any):
         self.flags: list[str] = []
+        self.flag_of: dict[str, str] = {}
         self._group: Any = None
         self._last: list[str] = []  # flags that take all arguments after them
-        self.commands: Mapping[str, argparse.ArgumentParser] = {}
+        self.commands: Mapping[str, Parser] = {}
         super().__init__(**details, allow_abbrev=False)
 
     def add_heading(self, title: str) -> None:
@@ -100,6 +102,7 @@ class Parser(argparse.ArgumentParser):
         self._last += names if details.get("nargs") == argparse.REMAINDER else ()
         add = self._group.add_argument if self._group else super().add_argument
         action = add(*names, **details)
+        self.flag_of[action.dest] = names[-1]
         if action.required or not action.option_strings:
             words = [*action.option_strings[-1:], str(action.metavar)]
             self.usage = " ".join([self.usage or "%(prog)s [options]", *words])
@@ -135,5 +138,7 @@ class Parser(argparse.ArgumentParser):
             options.texts, rest = rest, []  # argparse takes texts after a flag for unknown ones
         if rest:
             hint = "; a training file is --train FILE" * ("--train" in self.flags)
+            is_setting = "=" in rest[0] and "--set" in self.flags
+            hint = f"; a setting is --set {rest[0]}" if is_setting else hint
             self.error(f"{rest[0]!r} is one argument too many{hint}")
         return options, rest

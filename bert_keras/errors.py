@@ -126,7 +126,7 @@ def check_count(name: str, value: Any, *, least: int = 1) -> None:
     """Raises InputError for an argument that is neither None nor a whole number from `least` on."""
     is_number = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     is_count = value is None or (is_number and int(value) >= least)
-    check(is_count, f"{name} is {value!r}; expected a whole number, at least {least}")
+    check(is_count, f"{name} is {quoted(value)}; expected a whole number, at least {least}")
 
 
 # Name of a range in error messages -> whether a number is in the range
@@ -164,6 +164,12 @@ def check_unused(settings: Any, *names: str, reason: str) -> None:
 def counted(number: int, unit: str) -> str:
     """Returns a number with its unit, which is plural unless the number is 1, as "1,024 steps"."""
     return f"{number:,} {unit}{'s' * (number != 1)}"
+
+
+def quoted(value: object) -> str:
+    """Returns the `repr` of a value; one of more than 60 characters is cut and ends with "…"."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def listed(problems: list[str], *, most: int = 50) -> str:

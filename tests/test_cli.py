@@ -64,7 +64,7 @@ MISTYPED = {
     "pretrain demo --records . --blimp none --output new": "none does not exist",
     "convert m .": "name a new folder",
     START + "--strategy gpu": "the GPUs that TensorFlow finds",
-    START + "--learning-rate 30": "learning_rate is 30.0",
+    START + "--learning-rate 30": "--learning-rate is 30.0",
     f"evaluate m --data {__file__} --split dev": "omit --split",
     "export m a/b": "a/b",
     "reproduce table99": "table5, table6, c1",

@@ -58,7 +58,7 @@ def _tokenize(
 
 def _lines(path: str) -> Iterator[str]:
     kind = "tfds" if path.startswith(TFDS) else format_of(path)
-    check(kind == "text", f"{path} is {kind}; --compat google expects text, one sentence per line")
+    check(kind == "text", f"{path} is {kind}; GoogleSettings (--compat google) read a text")
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):
             line = line.replace(b"\r", b"")
@@ -149,7 +149,7 @@ def write_google(
     check(
         len(rows) >= settings.shards,
         f"the corpus gives {counted(len(rows), 'record')}; expected at least one for each of "
-        f"{counted(settings.shards, 'shard')}: give more text, or fewer --shards",
+        f"{counted(settings.shards, 'shard')}: give more text, or write fewer shards",
     )
     shards = []
     for number in tqdm(range(settings.shards), desc="write", unit=" file"):

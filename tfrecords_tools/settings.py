@@ -91,7 +91,7 @@ class BuildSettings:
             return self
         check(
             self.lowercase or not is_uncased(vocabulary),
-            f"the {RULES_FILE} lower-cases texts; leave out --cased, or learn a cased vocabulary",
+            f"the {RULES_FILE} lower-cases texts; omit lowercase=False (--cased), or learn it anew",
         )
         return replace(self, lowercase=is_uncased(vocabulary))
 
@@ -125,7 +125,7 @@ class GoogleSettings:
 
     def for_vocabulary(self, vocabulary: Vocabulary) -> "GoogleSettings":
         """Returns these settings; raises InputError if the vocabulary is not WordPiece."""
-        check(not vocabulary.rules, "--compat google expects a WordPiece vocabulary: a vocab.txt")
+        check(not vocabulary.rules, "GoogleSettings (--compat google) need a WordPiece vocab.txt")
         return self
 
 

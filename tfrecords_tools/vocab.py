@@ -94,7 +94,7 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     if lowercase and any(map(_JAMO.search, words)):
         log(
             "Hangul is learnt as jamo, because lower-casing strips accents and so decomposes "
-            "syllables; add --cased to learn syllables"
+            "syllables; lowercase=False (--cased) keeps them"
         )
     if segment:
         parts: Counter[str] = Counter()

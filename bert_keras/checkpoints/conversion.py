@@ -12,7 +12,7 @@ from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.pretrained import LoadReport, build_model, checkpoint_of_model
 from bert_keras.checkpoints.tensors import StoredTensor, of_array
-from bert_keras.errors import InputError, answers_typos, check, check_name, counted, listed
+from bert_keras.errors import InputError, answers_typos, check, check_name, counted, listed, quoted
 from bert_keras.families import FAMILIES, family_of
 from bert_keras.files import refuse_existing
 from bert_keras.models import MODELS
@@ -261,8 +261,8 @@ def _check_new(token: str, *, lowercase: bool) -> None:
     words = [word.text for word in google_words(text, lowercase=lowercase)]
     check(
         words == [text] and token != "##" and len(text) <= MAX_WORD_CHARACTERS,
-        f"no text contains the new token {token[:40]!r}: the tokenizer makes "
-        f"{' '.join(words)[:40]!r} of {text[:40]!r}; write one word on each line, as it makes them",
+        f"no text contains the new token {quoted(token)}: the tokenizer makes "
+        f"{quoted(' '.join(words))} of {quoted(text)}; write one word a line, as it makes them",
     )
 
 

@@ -93,7 +93,7 @@ def _errors_of(name: str, path: Path) -> Iterator[None]:
 def _why_unknown(path: Path) -> str:
     if path.is_file():
         return f"{path} is a file; give the folder of the checkpoint"
-    if exported := [*path.glob("saved_model.pb"), *path.glob("*/saved_model.pb")]:
+    if exported := [each for n in range(3) for each in path.glob("*/" * n + "saved_model.pb")]:
         folder = exported[0].parent.parent
         remedy = f"give the model that it was exported from, or bert-keras serve {folder}"
         return f"{path} is an exported model; {remedy}"
@@ -101,6 +101,10 @@ def _why_unknown(path: Path) -> str:
     folders = [path / "model", *sorted([*path.glob("*"), *path.glob("snapshots/*")])]
     if inner := next((each for each in folders if each.is_dir() and _format_of(each)), None):
         return f"{path} itself is not a checkpoint; give {inner}"
+    if (path / "recipe.json").is_file():
+        return f"{path} is a run without a model; repeat the command that started it"
+    if any(path.glob("*.tfrecord")):
+        return f"{path} is a folder of records; expected a model, which bert-keras pretrain writes"
     return (
         f"{path} contains no known checkpoint; expected a folder with bert_keras.json, modules.json"
         " (sentence-transformers), config.json and weights (Hugging Face or KerasHub), or "

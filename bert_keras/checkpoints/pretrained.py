@@ -75,10 +75,12 @@ def metadata_for(
     old_labels = source.labels if has_same_head else ()
     if old_labels and labels in ((), numbered_labels(len(old_labels))):
         labels = old_labels
+    is_number = name == "BertClassifier" and labels == numbered_labels(1)
+    example = ["O", "B-PER", "I-PER"] if "Token" in name else ["no", "yes"]
     check(
-        labels or not cls.is_labelled,
-        f"the checkpoint has a {source.model}; for a new head of {name} add the labels, such as "
-        f"labels={['O', 'B-PER', 'I-PER'] if 'Token' in name else ['no', 'yes']}",
+        not cls.is_labelled or old_labels or len(labels) > 1 or is_number,
+        f"the checkpoint has a {source.model}; for a new head of {name} add two or more labels: "
+        f"labels={example}{', or labels=1 for numbers' * (name == 'BertClassifier')}",
     )
     if old_labels not in ((), labels, numbered_labels(len(labels))):
         raise InputError(

@@ -17,7 +17,7 @@ from bert_keras.checkpoints.formats import format_of
 from bert_keras.checkpoints.hub import located
 from bert_keras.distribution import PRECISIONS, STRATEGIES
 from bert_keras.downstream.names import task_names
-from bert_keras.errors import check, import_tensorflow, printable, run_command
+from bert_keras.errors import InputError, check, import_tensorflow, printable, run_command
 from bert_keras.files import check_exists, check_output
 
 MODULES = [f"bert_keras.cli.{name}" for name in ("training", "tasks", "models", "listing")]
@@ -106,7 +106,7 @@ def values(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     return {name: getattr(options, name) for name in names}
 
 
-def command_parser() -> argparse.ArgumentParser:
+def command_parser() -> Parser:
     """Returns the parser of `bert-keras`; it stores the name of the command as `command`."""
     for name in MODULES:
         importlib.import_module(name)
@@ -148,8 +148,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, as from `bert_keras.errors.run_command`.
     """
-    options = command_parser().parse_args(argv)
-    chosen = COMMANDS[options.command].run
+    parser = command_parser()
+    options = parser.parse_args(argv)
+    flag_of = parser.commands[options.command].flag_of
 
     def run() -> None:
         for name in (*INPUTS, "output"):
@@ -163,7 +164,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             check(path is None or path.strip(), f"the name of the {name} model is empty")
             is_task = path in task_names() and not os.path.exists(path)
             check(not is_task, f"{path!r} is a task; expected a model, and --task {path}")
-        chosen(options)
+        try:
+            COMMANDS[options.command].run(options)
+        except InputError as error:
+            for name, value in vars(options).items():
+                if str(error).startswith(f"{name} is {value};"):
+                    error.args = (str(error).replace(name, flag_of[name], 1),)
+            raise
 
     return run_command(f"bert-keras {options.command}", run, debug=options.debug)
 

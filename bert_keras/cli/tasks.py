@@ -92,7 +92,7 @@ def evaluate(options: argparse.Namespace) -> None:
     TASK,
     option("--split", "NAME", "the split of the folder or of tfds:NAME (default: test)"),
     CHANGES,
-    option("-o --output", "FILE", "the file of predictions of --data to write", type=FILE),
+    option("-o --output", "FILE", "the file of predictions of --data (default: stdout)", type=FILE),
     option("--submission", "ZIP", "also pack --output's folder for the server of GLUE", type=FILE),
     examples="""
   bert-keras predict runs/sst2/model "a good film"
@@ -102,19 +102,22 @@ def evaluate(options: argparse.Namespace) -> None:
     --output predictions/AX.tsv --submission submission.zip""",
 )
 def predict(options: argparse.Namespace) -> None:
-    """Print the answers of a model to texts, or write its predictions for a file."""
+    """Print the answers of a model to texts, or its predictions for a file."""
     is_file = bool(options.data or options.output)
     check(not (is_file and options.texts), "texts and --data or --output are given; give one")
-    expected = 'expected texts, such as predict MODEL "a text", or --data FILE with --output FILE'
-    if is_file:
-        missing = "--output" if options.data else "--data"
-        check(options.data and options.output, f"{missing} is missing; {expected}")
-        are_files = os.path.isfile(options.data) and os.path.isfile(options.output)
-        is_same = are_files and os.path.samefile(options.data, options.output)
-        check(not is_same, f"--output {options.output} is the file of --data; name another one")
-    check(is_file or options.texts, expected)
+    expected = 'expected texts, such as predict MODEL "a text", or --data FILE'
+    check(options.data or options.texts, f"{'--data is missing; ' * is_file}{expected}")
+    check(
+        options.output or not options.submission,
+        "--output is missing; --submission packs its folder",
+    )
+    options.output = options.output or "-"
+    are_files = is_file and os.path.isfile(options.data) and os.path.isfile(options.output)
+    check(not (is_file and options.json), "--json is for texts; --data gives a table")
+    is_same = are_files and os.path.samefile(options.data, options.output)
+    check(not is_same, f"--output {options.output} is the file of --data; name another one")
     for text in filter(os.path.isfile, options.texts):
-        raise InputError(f"{text} is a file; give it as --data {text} --output FILE")
+        raise InputError(f"{text} is a file; give it as --data {text}")
     _choose_split(options, "test")
     unused = [f"--{name}" for name in ("task", "submission") if getattr(options, name)]
     unused += ["--set"] * bool(options.changes)

@@ -212,7 +212,7 @@ def finetune(options: argparse.Namespace) -> None:
     is_study = options.seeds != 1 or rates is not None
     for name, is_set in (("seed", is_study), ("learning_rate", rates is not None)):
         is_used = not is_set or name not in changed
-        check(is_used, f"--set {name} has no effect on a study, which sets it; omit it")
+        check(is_used, f"{name} has no effect on a study, which sets it; omit it")
     arguments = {"pretrained": options.pretrained, "teacher": options.teacher, "changes": changes}
     # The size of the checkpoint, which may be downloaded, chooses the recipe after other checks.
     task, *_ = finetune_settings(options.task, options.recipe or "paper", **arguments)

@@ -61,7 +61,7 @@ def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Ta
     if name is None:
         fitting = [each.name for each in TASKS.values() if each.model == metadata.model]
         found = f"{source} is a {metadata.model}, which has no task"
-        check(fitting, f"{found}; fine-tune it first, or score minimal pairs with --task blimp")
+        check(fitting, f"{found}; fine-tune it first, or score minimal pairs with the task blimp")
         kinds = {(one.model, one.problem_type or SINGLE): one.name for one in TABLE_TASKS.values()}
         of_table = kinds.get((metadata.model, metadata.problem_type or SINGLE), "")
         name = str(tuned_on or of_table)

@@ -21,7 +21,7 @@ from bert_keras.downstream.squad.questions import Answer, Question
 from bert_keras.downstream.squad.task import SquadTask
 from bert_keras.downstream.squad.windows import QuestionWindows
 from bert_keras.downstream.task import softmax
-from bert_keras.errors import InputError, check, counted
+from bert_keras.errors import InputError, check, counted, quoted
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 
@@ -43,6 +43,18 @@ class TextColumns:
     def targets(self, labels) -> np.ndarray:
         """Returns the targets of labels, which are a list or an array."""
         return np.asarray(labels)
+
+    def with_fitting_loss(self, targets: np.ndarray) -> np.ndarray:
+        """Returns the targets; raises InputError if a loss of Keras cannot read their shape."""
+        expected = type(self.compile_arguments()["loss"]).__name__
+        needs_sparse = expected.startswith("Sparse") and targets.ndim == 1
+        for loss in filter(None, keras.tree.flatten(self.model.compiled and self.model.loss)):
+            name = getattr(loss, "name", getattr(loss, "__name__", loss))
+            is_own = not keras.losses.get(loss).__module__.startswith("keras.")
+            found = f"the loss {name} does not fit labels of the shape {targets.shape}"
+            remedy = f"omit compile, or use {expected}()".replace("py()", "py(from_logits=True)")
+            check(is_own or ("sparse" in name.lower()) == needs_sparse, f"{found}; {remedy}")
+        return targets
 
     def answers(self, columns: Sequence[list], encoded: Any, outputs: list) -> Any:
         """Returns the answer for each text from the float32 outputs of each row."""
@@ -97,17 +109,17 @@ class LabelledTexts(TextColumns):
             is_row = np.ndim(labels) == 1 or not is_one or has_own_loss
             check(is_row, f"{found}; expected a name or a number for each text, or compile a loss")
             if not is_one:
-                return np.asarray(labels)
+                return self.with_fitting_loss(np.asarray(labels))
             ids = _ids(labels, len(self.metadata.labels))
             is_whole = has_own_loss or (ids == np.round(ids)).all()
             check(is_whole, "a label is no whole number; a model of numbers has labels=1")
-            return ids
+            return self.with_fitting_loss(ids)
         for number, each in enumerate(values):
             location = f"text [{number}]"
             if isinstance(each, str):
                 values[number] = self.kind.read(each, location=location)
             self.kind.check(values[number], self.metadata.labels, location=location)
-        return self.kind.targets(values, self.metadata.labels)
+        return self.with_fitting_loss(self.kind.targets(values, self.metadata.labels))
 
     def compile_arguments(self):
         return self.kind.compile_arguments()
@@ -132,7 +144,8 @@ class Choices(LabelledTexts):
 
     def encoded(self, columns, labels=None):
         rows = self.preprocessor.encoded(columns)
-        targets = None if labels is None else _ids(labels, len(columns) - 1)
+        count = len(columns) - 1
+        targets = None if labels is None else self.with_fitting_loss(_ids(labels, count))
         return dataclasses.replace(rows, targets=targets)
 
     def answers(self, columns, encoded, outputs):
@@ -213,7 +226,7 @@ class TaggedTexts(TextColumns):
             names = self.metadata.labels
             for number, tags in enumerate(labels):
                 location, count = f"text [{number}]", np.diff(tokens.word_bounds)[number]
-                found = f"{location} has the tags {tags!r:.40}; expected a list of strings"
+                found = f"{location} has the tags {quoted(tags)}; expected a list of strings"
                 check(isinstance(tags, (list, tuple, np.ndarray)), found)
                 found = f"{location} has {counted(int(count), 'word')}"
                 found = f"{found} and {counted(len(tags), 'tag')}"
@@ -221,6 +234,7 @@ class TaggedTexts(TextColumns):
                 check(None not in tags, f"{location} has the tag None; 'O' is the tag of no name")
                 LABEL_KINDS["many"].check(tags, names, location=location)
             label_ids = LABEL_KINDS["one"].targets([*chain.from_iterable(labels)], names)
+            self.with_fitting_loss(label_ids)
         rows = sentence_rows(tokens, limit=self.preprocessor.max_length - 2)
         return TaggedWords(tokens, rows, label_ids, tokenizer.vocabulary)
 
@@ -250,7 +264,7 @@ class TaggedTexts(TextColumns):
 
 def _ids(labels, count: int) -> np.ndarray:
     ids = np.asarray(labels)
-    check(ids.dtype.kind in "biuf", f"a label is {labels[0]!r:.40}; expected 0 to {count - 1}")
+    check(ids.dtype.kind in "biuf", f"a label is {quoted(labels[0])}; expected 0 to {count - 1}")
     if ids.ndim == 1 and ids.size:  # other targets have other losses
         for each in (ids.min(), ids.max()):
             check(0 <= each < count, f"a label is {each}; expected 0 to {count - 1}")
@@ -267,7 +281,7 @@ def _answers(answer) -> tuple[Answer, ...]:
         pairs = answer if isinstance(answer, list) else [answer] if answer else []
         return tuple(Answer(text, int(start)) for start, text in pairs)
     except (KeyError, TypeError, ValueError) as error:
-        found = f"an answer is {answer!r:.40}; expected (first character, text)"
+        found = f"an answer is {quoted(answer)}; expected (first character, text)"
         raise InputError(f"{found}, as in (4, 'Peter')") from error
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_keras.downstream.task import softmax
-from bert_keras.errors import InputError, check, listed
+from bert_keras.errors import InputError, check, listed, quoted
 
 Label = str | tuple[str, ...] | float
 
@@ -53,7 +53,7 @@ class OneLabel:
         expected = f"in the column {column!r}; expected at least 2 labels"
         check(len(classes) >= 2, f"{file} has {found} {expected}")
         found = f"{file} has {len(classes):,} labels in {len(labels):,} rows"
-        remedy = "name the column of labels with --set label_column=NAME"
+        remedy = "name the column of labels: label_column=NAME (after --set)"
         are_labels = len(names) < 20 or len(classes) < 0.9 * len(names)
         check(are_labels, f"{found} of the column {column!r}; {remedy}")
         return tuple(classes)
@@ -63,7 +63,7 @@ class OneLabel:
         for name in self.names(label):
             if name not in classes:
                 known = listed([*classes], most=20)
-                raise InputError(f"{location} has the unknown label {name!r:.40}; known: {known}")
+                raise InputError(f"{location} has the unknown label {quoted(name)}; known: {known}")
 
     def targets(self, labels: Sequence, classes: Sequence[str]) -> np.ndarray:
         """Returns the targets of the loss, int32 [N] or float32 [N, num_labels]; 0 without one."""
@@ -131,7 +131,7 @@ class Number(OneLabel):
             value = float(text)
         except ValueError:
             value = math.nan
-        check(math.isfinite(value), f"{location} has {text[:40]!r}; expected a number such as 2.5")
+        check(math.isfinite(value), f"{location} has {quoted(text)}; expected a number such as 2.5")
         return value
 
     def names(self, label):

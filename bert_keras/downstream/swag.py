@@ -18,7 +18,7 @@ from bert_keras.downstream.task import (
     needs_labels,
     softmax,
 )
-from bert_keras.errors import check, check_least
+from bert_keras.errors import check, check_least, quoted
 from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -119,7 +119,7 @@ class SwagTask(Task[SwagExample, EncodedTexts, ChosenEnding]):
 
 def _label(text: str, location: str) -> int:
     is_valid = text in map(str, range(NUM_ENDINGS))
-    check(is_valid, f"{location} has the label {text[:40]!r}; expected 0 to {NUM_ENDINGS - 1}")
+    check(is_valid, f"{location} has the label {quoted(text)}; expected 0 to {NUM_ENDINGS - 1}")
     return int(text)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_keras.downstream.tfds import is_tfds, tfds_rows
-from bert_keras.errors import InputError, check, counted
+from bert_keras.errors import InputError, check, counted, quoted
 from bert_keras.files import StrPath, existing_file, text_lines
 
 Row = tuple[str, dict[str, str]]  # its location, for error messages, and its columns
@@ -58,8 +58,7 @@ def table_rows(
     for location, values in rows:
         for column in columns:
             if column not in values:
-                shown = (name if len(name) < 40 else f"{name[:36]} ..." for name in values)
-                names = ", ".join(map(repr, shown))
+                names = ", ".join(map(quoted, values))
                 is_divided = len(columns) == 1 or len(values) > 1 or {*values} & {*columns}
                 expected = f"{len(columns)} columns with {SEPARATORS.get(suffix)} between them"
                 found = f"{path} has one column, {names}"
@@ -77,7 +76,7 @@ def table_rows(
 
 
 def _example(settings: Mapping[str, Sequence[str]], header: Sequence[str]) -> str:
-    """Returns "; name yours: --set ..." with columns that the table has."""
+    """Returns "; name yours, such as ..." with columns that the table has."""
     used = [*chain(*settings.values())]
     others = (name for name in header if name not in used)
     values = {
@@ -86,7 +85,7 @@ def _example(settings: Mapping[str, Sequence[str]], header: Sequence[str]) -> st
     }
     example = " ".join(f"{setting}={shlex.quote(value)}" for setting, value in values.items())
     others = "tables with other columns need a task such as classification"
-    return f"; name yours, such as --set {example}" if settings else f"; {others}"
+    return f"; name yours, such as {example} (after --set)" if settings else f"; {others}"
 
 
 def _tsv_lines(path: StrPath) -> Lines:
@@ -136,8 +135,10 @@ def _rows(lines: Lines, columns, headerless, skips_broken) -> Iterator[Row]:
 
 def _json_rows(path: StrPath) -> Iterator[tuple[str, Any]]:
     if Path(path).suffix == ".json":
-        items = json_values(existing_file(path).read_bytes(), location=os.fspath(path))
-        check(isinstance(items, list), f"{path} is not a JSON list of objects, one for each row")
+        text = existing_file(path).read_bytes()
+        found = f"{path} is not a JSON list; a file with an object on each line ends in .jsonl"
+        check(text.lstrip(b"\xef\xbb\xbf \r\n").startswith(b"["), found)
+        items = json_values(text, location=os.fspath(path))
         yield from ((f"{path}, item {number}", item) for number, item in enumerate(items, start=1))
         return
     for number, line in enumerate(text_lines(path), start=1):

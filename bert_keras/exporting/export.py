@@ -146,7 +146,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     check(
         metadata.model in EXPORTERS,
         f"{source} is a {metadata.model}; expected one of {', '.join(sorted(EXPORTERS))}; convert "
-        "it with bert-keras convert --model-class BertEncoder",
+        "it with bert-keras convert MODEL NEW_FOLDER --model-class BertEncoder",
     )
     exporter: Exporter = import_module(EXPORTERS[metadata.model]).EXPORTER
     settings = exporter.settings(metadata, source)

@@ -13,7 +13,7 @@ import numpy as np
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
 from bert_keras.data.schema import PACKING_FEATURES, SEQUENCE_FEATURES
-from bert_keras.errors import answers_typos, check, check_argument, check_count, counted
+from bert_keras.errors import answers_typos, check, check_argument, check_count, counted, quoted
 from bert_keras.files import json_object, refuse_existing, write_json
 from bert_keras.layers.embeddings import SharedEmbeddings
 
@@ -94,6 +94,7 @@ def check_inputs(inputs: Any, config: BertConfig) -> None:
         check(shape[-1] <= config.max_positions, f"{found} positions; {remedy}")
     ids = inputs["input_ids"]
     if isinstance(ids, np.ndarray) and ids.size:
+        check(ids.dtype.kind in "iu", f"input_ids are {ids.dtype}; expected whole numbers")
         ends, most = (int(ids.min()), int(ids.max())), config.vocab_size - 1
         odd = [each for each in ends if not 0 <= each <= most]
         check(not odd, f"input_ids has {odd[:1]}; expected 0 to {most}, the ids of the vocabulary")
@@ -276,7 +277,7 @@ class Pretrained(ConfiguredModel):
             metadata = dataclasses.replace(metadata, labels=labels)
         if tokenizer is None:
             return metadata
-        found = f"tokenizer is {tokenizer!r:.40}; expected one such as model.tokenizer"
+        found = f"tokenizer is {quoted(tokenizer)}; expected one such as model.tokenizer"
         check(hasattr(tokenizer, "vocabulary"), found)
         return dataclasses.replace(
             metadata,
@@ -410,10 +411,10 @@ def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
 
 
 def _names(argument: str, names: Collection[str]) -> tuple[str, ...]:
-    found = f"{argument} is {'the text ' * isinstance(names, str)}{names!r:.80}; expected a list"
+    found = f"{argument} is {'the text ' * isinstance(names, str)}{quoted(names)}; expected a list"
     is_listed = isinstance(names, Iterable) and not isinstance(names, (str, Mapping))
     check(is_listed, f"{found} of names")
     check(argument != "labels" or not isinstance(names, Set), f"{found}, whose order gives the ids")
     odd = [each for each in names if not isinstance(each, str)]
-    check(not odd, f"{argument} has {odd[:1]}; expected texts, such as {[*map(str, names)]!r:.60}")
+    check(not odd, f"{argument} has {odd[:1]}; expected texts: {quoted([*map(str, names)])}")
     return tuple(map(str, names))

@@ -6,7 +6,7 @@ from keras import ops
 
 from bert_keras.config import BertConfig
 from bert_keras.data.preprocessor import columns_of, is_text
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError, check, quoted
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
 from bert_keras.layers.primitives import states_at
 from bert_keras.models.task_models import TaskModel
@@ -40,7 +40,7 @@ class MaskedLMModel(TaskModel):
         max_length, answers = self.stored_metadata(None).max_length, []
         (texts,), tokens = checked_columns(*columns_of(x)), self.tokenizer.vocabulary.tokens
         for text in texts:
-            check("[MASK]" in text, f"{text[:40]!r} has no [MASK], the word to predict")
+            check("[MASK]" in text, f"{quoted(text)} has no [MASK], the word to predict")
             inputs = encode_masked(self.tokenizer, [text], max_length=max_length)
             logits_PV = self(inputs, training=False)["masked_lm"][0, :, : len(tokens)]
             probabilities_PV = np.asarray(ops.softmax(ops.cast(logits_PV, "float32")))

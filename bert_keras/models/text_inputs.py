@@ -21,6 +21,7 @@ from bert_keras.errors import (
     check_count,
     check_name,
     counted,
+    quoted,
 )
 from bert_keras.models.pretrained import Pretrained, check_inputs
 
@@ -125,8 +126,9 @@ class TextInputs(Pretrained):
         warn_high_rate(learning_rate or 0)
         size = options.get("batch_size") or _BATCH_SIZE
         held_out, parts = options.get("validation_data"), []
-        is_pair = not isinstance(held_out, (list, tuple)) or not isinstance([*held_out, ""][0], str)
-        check(is_pair, f"validation_data is {held_out!r:.40}; expected (texts, labels)")
+        first = [*held_out, ""][0] if isinstance(held_out, (list, tuple)) else held_out
+        found = f"validation_data is {quoted(held_out)}"
+        check(not isinstance(first, str), f"{found}; expected (texts, labels)")
         if is_text(x):
             data = (columns_of(x), _listed(y), _listed(options.pop("sample_weight", None)))
             if options.pop("validation_split", 0.0) and held_out is None:
@@ -139,7 +141,7 @@ class TextInputs(Pretrained):
             batches = _training_batches(rows, size, is_shuffled=options.pop("shuffle", True))
             options |= {"x": batches.for_fit(), "y": None, "batch_size": None, "shuffle": False}
             if weights := options.get("class_weight"):
-                found = f"class_weight is {weights!r:.40}"
+                found = f"class_weight is {quoted(weights)}"
                 check(isinstance(weights, dict), f"{found}; expected a dict of weights by label")
                 names = reader.metadata.labels
                 for label in weights if names else ():
@@ -149,11 +151,17 @@ class TextInputs(Pretrained):
         else:
             options["x"], options["y"] = self._encoded(x, y)
         if isinstance(held_out, (tuple, list)) and is_text(held_out[0]):
-            parts.append(self._rows(self._reader(), *held_out))
+            try:
+                parts.append(self._rows(self._reader(), *held_out))
+            except InputError as error:
+                name = "validation_data" if "validation_data" in options else "validation_split"
+                raise InputError(f"{name}: {error}") from error
             held_out_size = options.pop("validation_batch_size", None) or size
             options["validation_data"] = _ordered_batches(parts[-1], held_out_size).for_fit()
-        elif held_out is not None and not isinstance(held_out, (tuple, list)):
-            options["validation_data"] = self._encoded(held_out)[0]
+        elif held_out is not None:
+            is_set = not isinstance(held_out, (tuple, list))
+            encoded = self._encoded(held_out if is_set else held_out[0])[0]
+            options["validation_data"] = encoded if is_set else held_out
         is_ours = self.is_compiled_by_fit if self.compiled else self.tokenizer is not None
         found = "learning_rate is for a model without compile; the optimizer has its own"
         check(learning_rate is None or is_ours, found)
@@ -295,10 +303,10 @@ class TextInputs(Pretrained):
                 check_inputs(first, self.config)
             check(not isinstance(x, list) or x, _EMPTY)
             is_other = isinstance(x, (int, set, type(None)))
-            check(not is_other, f"the texts are {x!r:.40}; expected a list of strings")
+            check(not is_other, f"the texts are {quoted(x)}; expected a list of strings")
             expected = "expected a column, such as table['text'], or a tuple of two"
             check(not hasattr(x, "columns"), f"the texts are a {type(x).__name__}; {expected}")
-            check(not isinstance(x, list), f"text [0] is {first!r:.40}; expected a string")
+            check(not isinstance(x, list), f"text [0] is {quoted(first)}; expected a string")
             return x, y
         reader = self._reader()
         return reader.preprocessor(x), None if y is None else reader.targets(_listed(y))
@@ -349,7 +357,7 @@ def _listed(values):
     if values is None or isinstance(values, (list, tuple)):
         return None if values is None else [*values]
     array = np.asarray(values)
-    check(array.ndim, f"{values!r:.40} is no list; expected a value for each text")
+    check(array.ndim, f"{quoted(values)} is no list; expected a value for each text")
     return array
 
 

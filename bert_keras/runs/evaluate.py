@@ -1,6 +1,7 @@
 """Scores a model on the examples of a task, and writes its predictions."""
 
 import dataclasses
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -74,7 +75,7 @@ def evaluate(
     if report is not None:
         check_output(report, suffix=".html")
     if task in ZERO_SHOT:
-        check(not changes, f"the task {task} has no settings; omit --set (changes=)")
+        check(not changes, f"the task {task} has no settings; omit changes (--set)")
         examples = read_pairs(data)
         loaded = model if isinstance(model, Pretrained) else load_model(model)
         found = log_likelihoods(loaded, [text for pair in examples for text in pair.texts])
@@ -86,6 +87,7 @@ def evaluate(
         known.check_labels(examples)
         predicted = result.predict()
         scores = known.score(examples, predicted)
+    print(f"{'examples':<12}{len(examples):,}", file=sys.stderr)
     if report is not None:
         evaluation_page(known, examples, predicted, scores=scores, path=report)
     return scores

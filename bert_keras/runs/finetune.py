@@ -57,7 +57,9 @@ def divided(examples: Sequence) -> tuple[list, list]:
     pairs = [*zip(keys, examples, strict=True)]
     labels = {key: str(getattr(each, "label", "")) for key, each in pairs}
     found = f"without a dev file, {counted(len(labels), 'example')} or passages are too few"
-    check(len(labels) >= LEAST_EXAMPLES, f"{found}; expected {LEAST_EXAMPLES}, or --dev FILE")
+    check(
+        len(labels) >= LEAST_EXAMPLES, f"{found}; expected {LEAST_EXAMPLES}, or a dev file (--dev)"
+    )
     order = random.Random(DEV_SEED).sample([*labels], len(labels))
     order.sort(key=labels.__getitem__)
     held_out = {*order[len(order) % 10 // 2 :: 10]}
@@ -136,14 +138,14 @@ class TaskRun:
         self.steps_per_epoch = next(step for step, n in counts if n == len(self._encoded))
         self.num_steps = recipe.num_epochs * self.steps_per_epoch
         if self.num_steps < FEW_STEPS:
-            remedy = "--batch-size 8 --epochs 10 may give a better model"
+            remedy = "a batch_size of 8 and 10 epochs may give a better model"
             print(f"{'steps':<12}{self.num_steps}, which are few; {remedy}", file=sys.stderr)
         self.metadata = self._metadata()
         self.teacher = None
         if self.distillation is not None:
             check(
                 not task.freezes_encoder and self.metadata.embedding is None,
-                f"{task.name} trains no encoder with logits; leave --teacher out",
+                f"{task.name} trains no encoder with logits; leave teacher out",
             )
             vocabulary = self.checkpoint.vocabulary
             self.teacher = open_teacher(

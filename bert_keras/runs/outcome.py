@@ -126,7 +126,8 @@ def read_scores(output: Path) -> dict | None:
 def finished_scores(output: Path) -> dict | None:
     """Returns the scores as `read_scores` does, and says that a finished run is not repeated."""
     if (scores := read_scores(output)) is not None:
-        print(f"{'complete':<12}{output}; nothing was trained")
+        remedy = "to train again, choose another output folder or delete this one"
+        print(f"{'complete':<12}{output}; nothing was trained; {remedy}")
     return scores
 
 

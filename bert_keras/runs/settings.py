@@ -14,7 +14,7 @@ from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.names import ALIASES
 from bert_keras.downstream.task import Task
 from bert_keras.downstream.tfds import is_tfds
-from bert_keras.errors import InputError, check, check_name
+from bert_keras.errors import InputError, check, check_name, quoted
 from bert_keras.files import StrPath, file_sha256
 from bert_keras.renamed import with_new_names
 from bert_keras.runs.distillation import Distillation
@@ -68,6 +68,7 @@ def described(settings: Any) -> dict[str, str]:
 
 def _by_field(changes: Changes) -> dict[str, Any]:
     if not isinstance(changes, Mapping):
+        changes = [changes] if isinstance(changes, str) else changes
         changes = dict(_name_and_value(text) for text in changes)
     changes = with_new_names(changes, FORMER_NAMES)
     return {OPTIONS.get(name, name): value for name, value in changes.items()}
@@ -123,7 +124,7 @@ def task_recipes(task: str) -> dict[str, FinetuneRecipe]:
 def data_files(task: Task, data: StrPath | Mapping[str, StrPath]) -> dict[str, str]:
     """Returns the file of each split of `data`, as in `finetune`."""
     is_path = isinstance(data, (Mapping, str, os.PathLike))
-    check(is_path, f"data is {data!r:.40}; expected a folder, or a dict such as {{'train': FILE}}")
+    check(is_path, f"data is {quoted(data)}; expected a folder, or {{'train': FILE}}")
     files = data if isinstance(data, Mapping) else task.files(data)
     for split in files:
         check_name(split, task.file_names, what="split of the data")

@@ -67,7 +67,7 @@ def open_starting_point(
     metadata, config = checkpoint.metadata, checkpoint.metadata.config
     check_vocabulary(checkpoint, vocabulary, source=path, of="the records")
     found, most = f"the records have {max_length} positions", config.max_positions
-    remedy = f"write the records with --max-length {most} or less"
+    remedy = f"write records with max_length={most} or less (--max-length)"
     check(max_length <= most, f"{found}, but {path} has {most}; {remedy}")
     for name, actual, needed in (
         ("lowercase", metadata.lowercase, metadata.lowercase if lowercase is None else lowercase),

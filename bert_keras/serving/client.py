@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from bert_keras.errors import InputError, check, check_least, counted
+from bert_keras.errors import InputError, check, check_least, counted, quoted
 
 if TYPE_CHECKING:
     import httpx
@@ -162,7 +162,7 @@ class Client(contextlib.AbstractContextManager):
             raise UnavailableError(message, seconds=seconds)
         predictions = document.get("predictions")
         if not isinstance(predictions, list):
-            raise InputError(f"{self._url} returned no predictions but {response.text[:80]!r}")
+            raise InputError(f"{self._url} returned no predictions but {quoted(response.text)}")
         if len(predictions) != count:
             raise InputError(
                 f"the server returned {counted(len(predictions), 'prediction')} for "

@@ -20,7 +20,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bert_keras.errors import LARGEST_COUNT, InputError, answers_typos, check
+from bert_keras.errors import LARGEST_COUNT, InputError, answers_typos, check, quoted
 from bert_keras.text.google_words import google_words, with_small_sigmas
 from bert_keras.text.packing import span_indices
 from bert_keras.text.vocab import Vocabulary
@@ -49,7 +49,7 @@ class TokenizedText(NamedTuple):
 def check_column(column: object) -> None:
     """Raises InputError for what is no column of texts, such as a single string."""
     is_column = hasattr(column, "__iter__") or hasattr(column, "__array__")
-    found = f"texts is {column!r:.40}; expected a list of strings"
+    found = f"texts is {quoted(column)}; expected a list of strings"
     hint = "; give [text]" * isinstance(column, str)
     check(is_column and not isinstance(column, (str, bytes)), f"{found}{hint}")
 
@@ -60,7 +60,7 @@ def check_texts(texts: Sequence[Any]) -> None:
         if not isinstance(text, str) or (not text.isascii() and _SURROGATE.search(text)):
             hint = "; pairs are (firsts, seconds)" if isinstance(text, tuple) else ""
             expected = "a string" + " of valid Unicode" * isinstance(text, str)
-            raise InputError(f"text [{number}] is {text!a:.40}; expected {expected}{hint}")
+            raise InputError(f"text [{number}] is {quoted(text)}; expected {expected}{hint}")
 
 
 def names_invalid_texts(method: Callable[..., _Result]) -> Callable[..., _Result]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count, islice
 
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError, check, quoted
 from bert_keras.files import text_lines, write_text
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -69,7 +69,7 @@ class Vocabulary:
             is_divided = not self.rules and not _ASCII_SPACES.isdisjoint(token)
             if not token or is_divided or self.ids[token] + 1 != line:
                 raise InputError(
-                    f"line {line} of the vocabulary, {token[:40]!r}, is blank, contains white "
+                    f"line {line} of the vocabulary, {quoted(token)}, is blank, contains white "
                     "space or is repeated later; the line number of a token is its id, so write "
                     "only the token on this line, or [unusedN]"
                 )

@@ -40,7 +40,7 @@ def fit_resumable(
         keras.config.backend() == "tensorflow"
         or num_devices() == 1
         or not any(getattr(loss, "needs_whole_batch", False) for loss in losses),
-        "with JAX, a loss that compares the rows of a batch needs one device; use --strategy one",
+        "with JAX, a loss that compares the rows of a batch needs one device; use the strategy one",
     )
     model.optimizer.build(model.trainable_variables)
     checkpoints = TrainingCheckpoints(

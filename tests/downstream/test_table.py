@@ -58,7 +58,7 @@ def test_columns_of_objects_in_json_are_named_with_a_dot(tmp_path):
         ("a.jsonl", '\n{"t": {"x": 1}}\n', "line 2 has no column 't'; it has 't.x'"),
         ("a.jsonl", '{"t": null}\n', "a.jsonl, line 1 has no column 't'"),
         ("a.jsonl", '{"t": "a"}\n{"t": b}\n', "line 2 is not valid JSON at column 7, near 'b}'"),
-        ("a.json", '{"t": "a"}', "a.json is not a JSON list"),
+        ("a.json", '{"t": "a"}', "a JSON list; a file with an object on each line"),
     ],
 )  # fmt: skip
 def test_errors_name_the_file_and_line(tmp_path, name, text, message):
@@ -90,6 +90,6 @@ def test_squad_is_read_from_a_folder_of_tfds(tmp_path):
 def test_a_missing_column_is_answered_with_the_option(tmp_path):
     (tmp_path / "a.csv").write_text("review text;stars;label\ngood film;5;pos\n")
     task = dataclasses.replace(named_task("classification"), text_columns=("title", "body"))
-    message = "no column 'title'; .* --set text_columns='review text,stars' label_column=label"
+    message = "no column 'title'; .* such as text_columns='review text,stars' label_column=label"
     with pytest.raises(InputError, match=message):
         task.read(tmp_path / "a.csv")

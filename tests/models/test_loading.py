@@ -114,9 +114,10 @@ def test_a_missing_head_is_new(pretrained, tmp_path, capsys):
     for labels, new, message in (
         (("no", "yes"), "pooler", "new is the text 'pooler'; expected a list"),
         (("no", "yes"), ("head",), "new contains head; known: classification, encoder, pooler"),
-        ((), ("classification",), "for a new head of BertClassifier add the labels"),
+        ((), ("classification",), "for a new head of BertClassifier add"),
+        (["a"], (), "add two or more labels: .* or labels=1 for numbers"),
         (0, (), "labels is 0; expected a whole number, at least 1"),
-        (("no", 1), (), r"labels has \[1\]; expected texts, such as"),
+        (("no", 1), (), r"labels has \[1\]; expected texts"),
         ({"no", "yes"}, (), "expected a list, whose order gives the ids"),
         (None, (), "labels is None; expected a list of names"),
     ):
@@ -236,6 +237,7 @@ def test_inputs_may_have_the_names_of_transformers(pretrained):
         ({"attention_mask": mask}, "the inputs are attention_mask; expected"),
         ({"input_ids": [[2, 3]]}, r"\['input_ids'\] is a list; expected an array"),
         ({"input_ids": ids + 9}, r"input_ids has \[18\]; expected 0 to 14"),
+        ({"input_ids": ids / 2}, "input_ids are float64; expected whole numbers"),
         ({"input_ids": ids[0]}, r"input_ids has the shape \(3,\); expected two dimensions"),
         ({"input_ids": ids, "input_mask": mask[:, 1:]}, r"input_mask has .* expected \(2, 3\)"),
         ({"input_ids": ids, "token_type_ids": mask.T}, r"token_type_ids has the shape \(3, 2\)"),

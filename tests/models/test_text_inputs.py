@@ -181,6 +181,7 @@ def test_wrong_texts_are_refused(model, texts, message):
     ("labels", "message"),
     [
         (["fine", "poor", "good", "fine"], "text [2] has the unknown label 'good'; known: poor; f"),
+        (["f" * 99] * 4, f"label '{'f' * 58}…; known: poor"),
         ([1, 2, 1, 2], "a label is 2; expected 0 to 1"),
         ([-1, 1, -1, 1], "a label is -1; expected 0 to 1"),
         (LABELS[:3], "y has 3 values for 4 texts"),
@@ -192,6 +193,8 @@ def test_wrong_texts_are_refused(model, texts, message):
 def test_wrong_labels_are_refused(model, labels, message):
     with pytest.raises(InputError, match=re.escape(message)):
         model.fit(TEXTS, labels)
+    with pytest.raises(InputError, match=f"validation_data: .*{re.escape(message)}"):
+        model.fit(TEXTS, LABELS, validation_data=(TEXTS, labels))
 
 
 def test_numbers_and_weights_without_a_label_are_refused():
@@ -206,7 +209,8 @@ def test_numbers_and_weights_without_a_label_are_refused():
 @pytest.mark.parametrize(
     ("name", "value"),
     [("epochs", "2"), ("epochs", -1), ("batch_size", 0), ("validation_split", "a"),
-     ("validation_data", TEXTS), ("validation_data", ()), ("class_weight", "balanced")],
+     ("validation_data", TEXTS), ("validation_data", "dev.tsv"), ("validation_data", ()),
+     ("class_weight", "balanced")],
 )  # fmt: skip
 def test_wrong_arguments_of_fit_are_refused(name, value):
     with pytest.raises(InputError, match=f"{name} is .*expected"):
@@ -271,6 +275,10 @@ def test_a_compiled_model_is_used_as_it_is(eagerly):
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model.fit(TEXTS, LABELS, verbose=0)
     assert model.optimizer.name.lower().startswith("sgd")
+    for loss in ("mse", keras.losses.CategoricalCrossentropy(from_logits=True)):
+        model.compile("sgd", loss)
+        with pytest.raises(InputError, match="omit compile, or use SparseCategoricalCross"):
+            model.fit(TEXTS, names_of(LABELS))
 
 
 def test_lists_of_names_and_numbers_are_learned(eagerly):

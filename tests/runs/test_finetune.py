@@ -110,6 +110,7 @@ def test_a_run_continues_after_an_interruption_at_any_stage(run, tmp_path, monke
     assert (folder / "model").is_dir()
     result = continue_run("one")
     assert result.scores["steps"] == 6 and len(bars) == 1  # nothing was trained again
+    assert "choose another output folder or delete this one" in capsys.readouterr().out
     shutil.rmtree(folder / "model")
     assert continue_run("one") == result
     assert (folder / "model").is_dir()
@@ -134,7 +135,7 @@ def test_changed_training_examples_are_refused(run, files, tmp_path, monkeypatch
 def test_sentence_embeddings_have_no_teacher(files, tmp_path, capsys):
     start = encoder(tmp_path / "encoder")
     columns = {"text_columns": ("one", "two"), "score_column": "label", "max_length": 8}
-    with pytest.raises(InputError, match="--teacher"):
+    with pytest.raises(InputError, match="leave teacher out"):
         TaskRun("sentence-pairs", pretrained=start, data=files, teacher=start, **columns)
     run = TaskRun("sentence-pairs", pretrained=start, data=files, **columns)
     assert run.metadata.embedding == EmbeddingConfig() and run.recipe.learning_rate == 2e-5

@@ -29,7 +29,7 @@ def row_group_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[
         check(
             text_field in names,
             f'{path} has no column "{text_field}", only {", ".join(names)}; name the column of the '
-            "text with --text-field",
+            "text: text_field=NAME (--text-field)",
         )
         columns = [table.schema.column(number).path for number in range(len(table.schema))]
         column = next(n for n, path in enumerate(columns) if path.split(".")[0] == text_field)
@@ -75,7 +75,7 @@ def example_parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[Fi
     check(
         text_field in features,
         f'{path} has no feature "{text_field}", only {", ".join(features)}; name the feature of '
-        "the text with --text-field",
+        "the text: text_field=NAME (--text-field)",
     )
     for part in tfds.core.ReadInstruction.from_spec(split).to_absolute(builder.info.splits):
         info = builder.info.splits[part.splitname]

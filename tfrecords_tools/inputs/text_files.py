@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, quoted
 from bert_keras.files import open_file
 
 BLOCK = 1 << 18  # bytes read at once
@@ -178,7 +178,7 @@ def json_lines(part: FilePart) -> Iterator[str]:
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
             raise InputError(
                 f'{_location(part, position)} is no JSON object with a text "{part.text_field}" '
-                f"({error!r:.80}); correct it, or name the field with --text-field"
+                f"({quoted(error)}); correct it, or name the field: text_field=NAME (--text-field)"
             ) from error
         yield from document(data, part, position)
 

@@ -126,7 +126,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     if model not in transformers_classes(family):
         raise InputError(
             f"huggingface cannot store this {model} of {family.kind}; choose another format, or "
-            "write only the encoder, with --model-class BertEncoder"
+            'write only the encoder: model="BertEncoder" (--model-class BertEncoder)'
         )
     table = weight_names(family, model, config, is_bare=model == "BertEncoder")
     tensors = their_tensors(

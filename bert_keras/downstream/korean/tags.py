@@ -13,7 +13,7 @@ from bert_keras.downstream.ner.tags import OUTSIDE, Sentence, entities, entity_c
 from bert_keras.downstream.ner.task import NerTask, Sentences, Tags
 from bert_keras.downstream.ner.words import TaggedWords, sentence_rows, units_of
 from bert_keras.downstream.task import FileNames, Outputs, Scores, fixed
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, quoted
 from bert_keras.files import StrPath, text_lines
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -60,7 +60,7 @@ class NaverNerTask(NerTask):
             words, *columns = (column.split() for column in text.split("\t"))
             if len(columns) != 1 or len(words) != len(columns[0]):
                 expected = "expected a sentence, a tab, and a tag for each word"
-                raise InputError(f"{path}, line {line} is {text[:40]!r}; {expected}")
+                raise InputError(f"{path}, line {line} is {quoted(text)}; {expected}")
             tags = tuple(_REVERSED_TAG.sub(r"\2-\1", tag) for tag in columns[0])
             if unknown := {*tags} - {*self.labels}:
                 expected = f"O, or TYPE-B or TYPE-I with TYPE of {', '.join(NAVER_TYPES)}"
@@ -111,7 +111,7 @@ class KlueNerTask(NerTask):
                 character, _, tag = text.partition("\t")
                 if len(character) != 1 or tag not in self.labels:
                     expected = f"expected a character, a tab and one of {', '.join(self.labels)}"
-                    raise InputError(f"{path}, line {line} is {text[:40]!r}; {expected}")
+                    raise InputError(f"{path}, line {line} is {quoted(text)}; {expected}")
                 rows.append((character, tag))
             elif rows and not text.startswith("##"):
                 characters, tags = zip(*rows, strict=True)

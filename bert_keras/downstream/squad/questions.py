@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_keras.downstream.table import json_values
 from bert_keras.downstream.tfds import is_tfds, tfds_rows
-from bert_keras.errors import InputError, check, listed
+from bert_keras.errors import InputError, check, listed, quoted
 from bert_keras.files import existing_file
 
 
@@ -56,7 +56,7 @@ def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
             identity, question = fields[id_name], fields["question"]
             texts = (identity, question, context, *(each["text"] for each in answers))
             if not all(isinstance(text, str) for text in texts):
-                found = f"{location} has {texts!r:.60}"
+                found = f"{location} has {quoted(texts)}"
                 raise InputError(f"{found}; expected strings as {id_name}, question and answers")
             is_impossible = bool(fields.get("is_impossible"))
             location = f"{location} (id {identity})"
