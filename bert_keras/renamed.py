@@ -13,9 +13,7 @@ _REMOVED = "the old name will be removed in 0.4"
 
 def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:
     """Warns that `old` is now called `new`."""
-    warnings.warn(
-        f"{old} is now called {new}; {_REMOVED}", DeprecationWarning, stacklevel=stacklevel
-    )
+    warnings.warn(f"{old} is now {new}; {_REMOVED}", DeprecationWarning, stacklevel=stacklevel)
 
 
 def with_new_names(

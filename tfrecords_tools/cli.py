@@ -189,9 +189,7 @@ def build(options: dict[str, Any]) -> None:
     num_tokens = sum(split["pieces"] for split in manifest["splits"].values())
     unknown_rate = manifest.get("counts", {}).get("unknown", 0) / num_tokens
     if unknown_rate > 0.05:
-        _note(
-            f"{unknown_rate:.0%} of the tokens are [UNK]; do vocabulary and --cased fit the text?"
-        )
+        _note(f"{unknown_rate:.0%} of the tokens are [UNK]; do vocabulary and --cased fit it?")
     for name, counts in manifest["splits"].items():
         summary = (
             f"{name:<12}{counts['records']:,} records of {counts['documents']:,} documents, "

@@ -48,9 +48,7 @@ def read_manifest(folder: StrPath) -> dict[str, Any] | None:
 
 def shards_of(manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Returns the entries of all record files of a manifest by name."""
-    return {
-        shard["file"]: shard for split in manifest["splits"].values() for shard in split["shards"]
-    }
+    return {each["file"]: each for split in manifest["splits"].values() for each in split["shards"]}
 
 
 def label_names(file: StrPath) -> Sequence[str]:

@@ -190,9 +190,7 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
     changes = {"num_layers": num_layers, "has_pooler": False}
     if family_of(config) is FAMILIES["bert"]:
         changes |= {"num_segments": 0, "pooler_activation": "relu"}
-        notes.append(
-            "the student has no segment embeddings; that of segment 0 is added to every position"
-        )
+        notes.append("the student has no segment embeddings; that of segment 0 is added everywhere")
         segments = tensors.pop("encoder/embeddings/segment")
         positions = tensors["encoder/embeddings/position"]
         tensors["encoder/embeddings/position"] = of_array(

@@ -137,9 +137,7 @@ def write_checkpoint(
     """
     check(format != "keras-hub", "KerasHub reads the format huggingface; write that one")
     check_name(format, FORMATS.keys() - {"keras-hub"}, what="format")
-    check(
-        not is_remote(folder), f"{folder} is not on this machine; write a local folder and copy it"
-    )
+    check(not is_remote(folder), f"{folder} is not on this machine; write a local one and copy it")
     checkpoint.check_vocabulary()
     try:
         with atomic_folder(folder) as temporary:

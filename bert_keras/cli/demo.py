@@ -78,11 +78,7 @@ def _build_records(files: Sequence[StrPath], folder: Path, *, seed: int) -> None
     vocabulary = train_vocabulary(files, size=VOCABULARY_SIZE)
     vocabulary.save(folder / "vocab.txt")
     settings = BuildSettings(
-        max_length=64,
-        max_predictions=10,
-        duplicates=25,
-        held_out_rate=HELD_OUT_RATE,
-        seed=seed,
+        max_length=64, max_predictions=10, duplicates=25, held_out_rate=HELD_OUT_RATE, seed=seed
     )
     manifest = build(files, vocabulary=vocabulary, output=folder / "records", settings=settings)
     train = manifest["splits"]["train"]

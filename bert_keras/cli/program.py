@@ -191,9 +191,7 @@ def start_keras(options: argparse.Namespace) -> None:
 
 
 PAGE = checked(partial(check_output, suffix=".html"))  # the type of an argument
-MODEL = option(
-    "model", "MODEL", "OUTPUT/model of a run, or a checkpoint as in bert-keras list models"
-)
+MODEL = option("model", "MODEL", "OUTPUT/model of a run, or a checkpoint (bert-keras list models)")
 DEVICES = (
     option("--strategy", "NAME", ", ".join(STRATEGIES), "auto", choices=STRATEGIES),
     option("--precision", "NAME", ", ".join(PRECISIONS), "auto", choices=PRECISIONS),
@@ -202,10 +200,7 @@ DEVICES = (
 
 @contextlib.contextmanager
 def devices(
-    options: argparse.Namespace,
-    *,
-    hidden_size: int = 0,
-    trains_several: bool = False,
+    options: argparse.Namespace, *, hidden_size: int = 0, trains_several: bool = False
 ) -> Iterator[None]:
     """Sets the dtype policy and enters the scope of the strategy that `DEVICES` name.
 
@@ -217,11 +212,7 @@ def devices(
     import keras
 
     from bert_keras.distribution.numerics import named_policy
-    from bert_keras.distribution.strategy import (
-        check_one_machine,
-        num_devices,
-        strategy_scope,
-    )
+    from bert_keras.distribution.strategy import check_one_machine, num_devices, strategy_scope
 
     if trains_several:
         check_one_machine()  # the strategy would wait for the other workers

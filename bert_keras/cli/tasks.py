@@ -107,10 +107,7 @@ def predict(options: argparse.Namespace) -> None:
     check(not (is_file and options.texts), "texts and --data or --output are given; give one")
     expected = 'expected texts, such as predict MODEL "a text", or --data FILE'
     check(options.data or options.texts, f"{'--data is missing; ' * is_file}{expected}")
-    check(
-        options.output or not options.submission,
-        "--output is missing; --submission packs its folder",
-    )
+    check(options.output or not options.submission, "--submission needs an --output")
     options.output = options.output or "-"
     are_files = is_file and os.path.isfile(options.data) and os.path.isfile(options.output)
     check(not (is_file and options.json), "--json is for texts; --data gives a table")
@@ -121,10 +118,7 @@ def predict(options: argparse.Namespace) -> None:
     _choose_split(options, "test")
     unused = [f"--{name}" for name in ("task", "submission") if getattr(options, name)]
     unused += ["--set"] * bool(options.changes)
-    check(
-        is_file or not unused,
-        f"{' and '.join(unused)} is for --data; a model answers texts by its head",
-    )
+    check(is_file or not unused, f"{' and '.join(unused)} is for --data; omit it with texts")
     start_keras(options)
     if options.texts:
         from bert_keras.cli.answers import answers, lines

@@ -9,15 +9,7 @@ import numpy as np
 from bert_keras.data.encoded import EncodedTexts
 from bert_keras.downstream.labels import accuracy
 from bert_keras.downstream.table import table_rows
-from bert_keras.downstream.task import (
-    FileNames,
-    Outputs,
-    Scores,
-    Task,
-    fixed,
-    needs_labels,
-    softmax,
-)
+from bert_keras.downstream.task import Outputs, Scores, Task, fixed, needs_labels, softmax
 from bert_keras.errors import check, check_least, quoted
 from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
@@ -64,7 +56,7 @@ class SwagTask(Task[SwagExample, EncodedTexts, ChosenEnding]):
     model: ClassVar[str] = "BertMultipleChoice"
     metric: ClassVar[str] = "accuracy"
     input_names: ClassVar[tuple[str, ...]] = ("sent1", "sent2", *ENDINGS)
-    file_names: ClassVar[FileNames] = {
+    file_names: ClassVar = {
         "train": ("train.csv", "train.jsonl"),
         "dev": ("val.csv", "val.jsonl", "dev.csv", "dev.jsonl"),
         "test": ("test.csv", "test.jsonl"),

@@ -35,9 +35,7 @@ class ConfiguredModel(keras.Model):
         """Returns the configuration; raises InputError for what Keras could not build again."""
         is_quantized = any(weight.path.endswith("/kernel_scale") for weight in self.weights)
         found = f"the dense layers of {self.name} are quantized, which Keras cannot load again"
-        check(
-            not is_quantized, f"{found}; bert-keras export --variant int8 writes a quantized model"
-        )
+        check(not is_quantized, f"{found}; bert-keras export --variant int8 writes such a model")
         embeddings = getattr(getattr(self, "encoder", self), "embeddings", None)
         found = f"{self.name} shares the embeddings of another model, which Keras cannot load again"
         is_shared = isinstance(embeddings, SharedEmbeddings)

@@ -14,15 +14,7 @@ from bert_keras.data.batches import Batches, batches_of
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.encoded import Encoded, EncodedTexts, say_cut
 from bert_keras.data.preprocessor import Preprocessor, columns_of, is_text
-from bert_keras.errors import (
-    InputError,
-    check,
-    check_argument,
-    check_count,
-    check_name,
-    counted,
-    quoted,
-)
+from bert_keras.errors import InputError, check, check_argument, check_count, check_name, quoted
 from bert_keras.models.pretrained import Pretrained, check_inputs
 
 if TYPE_CHECKING:
@@ -277,7 +269,7 @@ class TextInputs(Pretrained):
         check(num_texts, _EMPTY)
         for name, each in (("y", y), ("sample_weight", weights)):
             number = num_texts if each is None else len(each)
-            found = f"{name} has {counted(number, 'value')} for {counted(num_texts, 'text')}"
+            found = f"{name} is of length {number:,}, the texts of {num_texts:,}"
             check(number == num_texts, f"{found}; expected one for each")
         is_labelled = y is not None or not reader.has_labels or (self.compiled and not self.loss)
         check(is_labelled, "y is None; expected the labels of the texts, as in fit(texts, labels)")

@@ -57,9 +57,7 @@ def divided(examples: Sequence) -> tuple[list, list]:
     pairs = [*zip(keys, examples, strict=True)]
     labels = {key: str(getattr(each, "label", "")) for key, each in pairs}
     found = f"without a dev file, {counted(len(labels), 'example')} or passages are too few"
-    check(
-        len(labels) >= LEAST_EXAMPLES, f"{found}; expected {LEAST_EXAMPLES}, or a dev file (--dev)"
-    )
+    check(len(labels) >= LEAST_EXAMPLES, f"{found}; expected {LEAST_EXAMPLES}, or a dev file")
     order = random.Random(DEV_SEED).sample([*labels], len(labels))
     order.sort(key=labels.__getitem__)
     held_out = {*order[len(order) % 10 // 2 :: 10]}

@@ -90,9 +90,7 @@ def embeddings_response(
         rows = [base64.b64encode(row).decode() for row in embeddings.astype("<f4")]
     else:
         rows = json_values("embedding", embeddings)
-    data = [
-        {"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)
-    ]
+    data = [{"object": "embedding", "index": n, "embedding": row} for n, row in enumerate(rows)]
     usage = dict.fromkeys(("prompt_tokens", "total_tokens"), int(num_tokens.sum()))
     return {"object": "list", "data": data, "model": model, "usage": usage}
 

@@ -143,9 +143,7 @@ class Versions:
             self._load(number, folder, _file_states(folder))
             if message := self._versions[number].error[1]:
                 self.close()
-                raise InputError(
-                    f"{folder} cannot be loaded as a SavedModel ({message}); export it again"
-                )
+                raise InputError(f"{folder} is no usable SavedModel ({message}); export it again")
 
     def watch(self) -> None:
         """Starts a thread that checks the folder every second until `close`."""

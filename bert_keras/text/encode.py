@@ -6,12 +6,7 @@ import numpy as np
 
 from bert_keras.errors import answers_typos
 from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import (
-    TextTokenizer,
-    check_column,
-    check_texts,
-    ids_with_masks,
-)
+from bert_keras.text.tokenizer import TextTokenizer, check_column, check_texts, ids_with_masks
 
 
 @answers_typos

@@ -101,15 +101,11 @@ def rules_vocabulary(rules: str, *, file: str | os.PathLike = RULES_FILE) -> Voc
         source, tokenizer = json.loads(rules), Tokenizer.from_str(rules)
     except Exception as error:  # the only class that `tokenizers` raises
         expected = "expected a tokenizer.json, or a vocab.txt"
-        raise InputError(
-            f"{file} is damaged or another kind of file ({error}); {expected}"
-        ) from error
+        raise InputError(f"{file} is damaged or of another kind ({error}); {expected}") from error
     kind, split = type(tokenizer.model).__name__, json.dumps(source.get("pre_tokenizer"))
     is_nested = kind == "BPE" and '"pretokenizers"' in split
     if kind not in SPECIALS or SPLITTERS[kind] not in split or is_nested:
-        raise InputError(
-            f"{file} is of a {kind} tokenizer that splits texts by {split}; {SUPPORTED}"
-        )
+        raise InputError(f"{file} is of a {kind} tokenizer that splits by {split}; {SUPPORTED}")
     has_merges = kind != "BPE" or source["model"]["merges"]
     check(has_merges, "the tokenizer has no merges; copy its files again")
     tokens = source["model"]["vocab"]

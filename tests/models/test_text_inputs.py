@@ -184,7 +184,7 @@ def test_wrong_texts_are_refused(model, texts, message):
         (["f" * 99] * 4, f"label '{'f' * 58}…; known: poor"),
         ([1, 2, 1, 2], "a label is 2; expected 0 to 1"),
         ([-1, 1, -1, 1], "a label is -1; expected 0 to 1"),
-        (LABELS[:3], "y has 3 values for 4 texts"),
+        (LABELS[:3], "y is of length 3, the texts of 4"),
         ("fine", "'fine' is no list; expected a value for each text"),
         (["fine", 1, 1, 1], "text [1] has the unknown label 1"),
         (None, "y is None; expected the labels"),

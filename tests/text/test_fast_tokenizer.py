@@ -122,10 +122,10 @@ def test_unsupported_rules_are_refused(subwords):
     rules = json.loads(read_rules(subwords["roberta"], {}))
     nested = {"type": "Sequence", "pretokenizers": [rules["pre_tokenizer"]]}
     for changes, message in (
-        ({"pre_tokenizer": {"type": "Whitespace"}}, "is of a BPE tokenizer that splits texts by"),
+        ({"pre_tokenizer": {"type": "Whitespace"}}, "is of a BPE tokenizer that splits by"),
         ({"pre_tokenizer": nested}, "is of a BPE tokenizer"),
         ({"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}, "is of a WordLeve"),
-        ({"model": {"type": "BPE"}}, "tokenizer.json is damaged or another kind of file"),
+        ({"model": {"type": "BPE"}}, "tokenizer.json is damaged or of another kind"),
     ):
         with pytest.raises(InputError, match=message):
             rules_vocabulary(json.dumps(rules | changes))
