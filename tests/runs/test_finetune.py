@@ -185,9 +185,8 @@ def test_a_bilstm_is_refused_for_a_task_with_a_frozen_encoder(tmp_path):
 def test_a_continued_run_with_a_frozen_encoder_has_the_same_weights(tmp_path):
     start, rows = encoder(tmp_path / "start"), tmp_path / "rows.conll"
     rows.write_text("Film B-LOC\nis O\ngood O\n\nbad O\nfilm B-LOC\n\n" * 2)
-    task = dataclasses.replace(
-        named_task("ner-features"), max_length=8, layers="last", lstm_units=4
-    )
+    sizes = {"max_length": 8, "lstm_units": 4}
+    task = dataclasses.replace(named_task("ner-features"), layers="last", **sizes)
     recipe = dataclasses.replace(RECIPE, batch_size=2, num_epochs=2)
     arguments = {"pretrained": start, "data": {"train": str(rows), "dev": str(rows)}}
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"

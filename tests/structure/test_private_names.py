@@ -70,17 +70,14 @@ def used(tree):
 
 
 def test_private_names_of_other_packages_are_those_of_the_table():
-    paths = [
-        path for each in ("bert_keras", "tfrecords_tools") for path in (ROOT / each).rglob("*")
-    ]
-    trees = {path: ast.parse(path.read_text("utf-8")) for path in paths if path.suffix == ".py"}
+    paths = [*(ROOT / "bert_keras").rglob("*.py"), *(ROOT / "tfrecords_tools").rglob("*.py")]
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in paths}
     own = set().union(*map(defined, trees.values())) - of_keras()
     found = defaultdict(set)
     for path, tree in trees.items():
         for name in used(tree):
             is_module = isinstance(name, str) and "." in name
             if is_module or (is_private(name) and name not in own | PUBLIC):
-                found[name].add(
-                    str(path.with_suffix("").relative_to(ROOT)).removeprefix("bert_keras/")
-                )
+                module = str(path.with_suffix("").relative_to(ROOT))
+                found[name].add(module.removeprefix("bert_keras/"))
     assert found == {name: {*files} for name, (_, *files) in PRIVATE_NAMES.items()}

@@ -60,9 +60,8 @@ def assert_best_tokens(model, served, *, num_masks: int):
         for index, best in enumerate([*expected, *padding]):
             tokens, probabilities = zip(*best, strict=True)
             assert served["tokens"][row][index] == list(tokens)
-            np.testing.assert_allclose(
-                served["probabilities"][row][index], probabilities, atol=1e-5
-            )
+            found = served["probabilities"][row][index]
+            np.testing.assert_allclose(found, probabilities, atol=1e-5)
 
 
 def test_texts_with_several_masks_one_and_none(model, folder, assert_frozen):
@@ -71,11 +70,9 @@ def test_texts_with_several_masks_one_and_none(model, folder, assert_frozen):
     positions = np.pad(tensors["masked_lm_positions"], [(0, 0), (0, 2)])
     assert (positions > 0).sum(axis=1).tolist() == [2, 0, 0, 1, 2]
     tensors["masked_lm_positions"] = positions
-    requests = [
-        ("serving_default", {"text": TEXTS}),
-        ("serving_default", {"text": ["the door", ""]}),
-    ]
-    requests = [{"signature": s, "inputs": x} for s, x in (*requests, ("tensors", tensors))]
+    texts, default = ["the door", ""], "serving_default"
+    requests = [(default, {"text": TEXTS}), (default, {"text": texts}), ("tensors", tensors)]
+    requests = [{"signature": signature, "inputs": inputs} for signature, inputs in requests]
     texts, none, arrays = run_requests(folder, requests)
     assert_best_tokens(model, texts, num_masks=2)
     assert_best_tokens(model, arrays, num_masks=4)
