@@ -5,6 +5,7 @@ import itertools
 import os
 import signal
 import string
+import time
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,14 @@ def write_records(folder: Path, *, max_length: int = 32, **settings) -> Path:
         settings=BuildSettings(max_length=max_length, **settings),
     )
     return folder / "records"
+
+
+def wait_for(happened, *, seconds: float = 30) -> None:
+    """Waits until a function returns something true."""
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
 
 
 @contextlib.contextmanager

@@ -39,7 +39,6 @@ FINETUNE = (
 )
 START = f"finetune classification --from m --train {__file__} --output new "
 
-
 MISTYPED = {
     "finetune mrcp": "did you mean 'mrpc'",
     "pretrain dmeo": "did you mean 'demo'",

@@ -30,9 +30,6 @@ def test_text_lines_drop_line_ends_and_the_byte_order_mark(tmp_path):
     (tmp_path / "b").write_bytes(b"good\nb\xe4d\n")
     with pytest.raises(InputError, match=r"b, line 2 .*0xe4 at column 2"):
         list(text_lines(tmp_path / "b"))
-
-
-def test_files_and_folders_are_told_apart(tmp_path):
     for path in (tmp_path / "nothing", tmp_path):
         with pytest.raises(InputError):
             existing_file(path)
@@ -92,9 +89,6 @@ def test_a_mount_point_is_refused_at_once(tmp_path, monkeypatch, write):
     with pytest.raises(InputError, match="name a new folder in it"), write(tmp_path / "volume"):
         pytest.fail("the path is not refused")
     assert not names(tmp_path / "volume") and names(tmp_path) == ["volume"]
-
-
-def test_a_file_that_is_a_mount_point_is_refused(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setattr("os.path.ismount", lambda path: True)
     with pytest.raises(InputError, match="mount point"):
@@ -131,6 +125,9 @@ def test_a_folder_is_written_completely_or_not_at_all(tmp_path):
 
 
 def test_a_resumed_folder_is_continued_until_it_is_complete(tmp_path):
+    with pytest.raises(InputError, match="wrong"), resumed_folder(tmp_path / "a"):
+        raise InputError("wrong")
+    assert not names(tmp_path)
     with pytest.raises(KeyboardInterrupt), resumed_folder(tmp_path / "a") as (work, _):
         work.mkdir()
         raise KeyboardInterrupt
@@ -141,12 +138,6 @@ def test_a_resumed_folder_is_continued_until_it_is_complete(tmp_path):
         work.rename(result)
         (result / "done").touch()
     assert names(tmp_path) == ["a"] and names(tmp_path / "a") == ["done"]
-
-
-def test_a_new_resumed_folder_is_deleted_after_invalid_input(tmp_path):
-    with pytest.raises(InputError, match="wrong"), resumed_folder(tmp_path / "a"):
-        raise InputError("wrong")
-    assert not names(tmp_path)
 
 
 def test_what_a_killed_process_left_half_written_is_replaced(tmp_path):

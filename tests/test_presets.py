@@ -52,7 +52,6 @@ def test_a_size_is_selected_by_its_name_or_hyperparameters():
     assert sum(name.startswith("L-") for name in presets()) == 24
     assert presets()["base"] == presets()["L-12_H-768"]
     for name, message in (
-        ("huge", "'huge'; known: L-LAYERS"),
         ("L-6_H-768_A-5", "768.* 5"),
         ("bert-base", "use 'base'"),
         ("bert-bse", "did you mean 'base'"),

@@ -15,7 +15,6 @@ needs_jax = [
     ),
 ]
 
-
 COMMANDS = """
 import json
 import sys

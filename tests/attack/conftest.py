@@ -20,7 +20,6 @@ KERAS = (  # what the commands import, so that it is loaded once
     *("runs.evaluate", "runs.finetune", "runs.pretrain", "serving.server"),
 )
 
-
 MODELS = {  # by the name of a folder, which is that of its format
     **{"bert-keras": "BertPretrainer", "google": "BertPretrainer"},
     **{"huggingface": "BertClassifier", "classifier": "BertClassifier"},

@@ -65,7 +65,6 @@ COMMANDS = {
     ),
 }
 
-
 # Files of a SavedModel, which differ between two exports: TensorFlow numbers its functions anew.
 GRAPHS = ("saved_model.pb", "fingerprint.pb", "assets.extra/bert_keras.json")
 

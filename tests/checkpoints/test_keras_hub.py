@@ -15,6 +15,7 @@ from bert_keras.families import family_of
 from bert_keras.models import MODELS
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.checkpoints.conftest import change_json
+from tests.factories import with_noise
 from tests.tensorflow_or_skip import keras_hub
 
 WORDS = ("good", "bad", "film", "is", "it", "the", "license", "this", "of", "##s", "##ing")
@@ -54,16 +55,7 @@ def hub_model(family: str, model: str, tokenizer, *, positions: int = 24):
         preprocessor = getattr(classes, f"{name}Preprocessor")(tokenizer, sequence_length=12)
         labels = {"num_classes": 3} if model == "BertClassifier" else {}
         made = getattr(classes, name)(made, preprocessor=preprocessor, **labels)
-    randomize(made)
-    return made
-
-
-def randomize(model) -> None:
-    if not model.built:
-        model.build()
-    random = np.random.default_rng(0)
-    for weight in model.weights:
-        weight.assign(weight + random.normal(size=weight.shape, scale=0.1))
+    return with_noise(made, stddev=0.1)
 
 
 def batch(vocab_size: int, *, num_segments: int = 1) -> dict[str, np.ndarray]:

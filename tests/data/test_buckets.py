@@ -49,9 +49,3 @@ def test_pools_are_joined_without_small_batches():
     lengths, texts_N1 = np.full(4 * 50 * 3 + 1, 7), np.arange(601)[:, None] % 300
     batches = list(islice(distinct_batches(lengths, texts_N1, batch_size=4, seed=1), 151))
     assert sorted(map(len, batches)) == [1] + 150 * [4]
-
-
-def test_a_text_of_every_row_makes_batches_of_one_row():
-    texts_NG = np.zeros((40, 2), int)
-    batches = list(islice(distinct_batches(np.full(40, 5), texts_NG, batch_size=8, seed=1), 40))
-    assert sorted(int(row) for (row,) in batches) == list(range(40))

@@ -48,7 +48,6 @@ keras.distribution.set_distribution(keras.distribution.DataParallel())
 np.savez(sys.argv[2], **trained(sys.argv[1]))
 """
 
-
 EIGHT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 
 

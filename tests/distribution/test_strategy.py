@@ -7,8 +7,7 @@ import tensorflow as tf
 
 from bert_keras.distribution import numerics
 from bert_keras.distribution.numerics import named_policy
-from bert_keras.distribution.strategy import is_chief, named_strategy, strategy_scope, workers
-from bert_keras.errors import InputError
+from bert_keras.distribution.strategy import is_chief, named_strategy, workers
 
 TWO = {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}
 
@@ -40,15 +39,6 @@ def test_mirrored_uses_every_device_and_adds_up_tensors_of_any_size():
         sums = strategy.run(tf.function(total), [size])
         first = strategy.experimental_local_results(sums)[0]
         assert first.numpy().tolist() == [strategy.num_replicas_in_sync] * size
-
-
-def test_names_that_cannot_be_used_are_refused(monkeypatch):
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    for name, message in {"ps": "'ps'", "multiworker": "TF_CONFIG", "tpu": "2.19.1"}.items():
-        with pytest.raises(InputError, match=message):
-            strategy_scope(name)
-    with pytest.raises(InputError, match="no precision is called 'int8'"):
-        named_policy("int8")
 
 
 @pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="the GPU decides")

@@ -94,16 +94,6 @@ def test_every_command_parses(page):
         check_changes(name, options)
 
 
-def test_google_bert_has_a_command_for_each_script():
-    found = commands(ROOT / "docs/how-to/coming-from-google-bert.md", "bash")
-    names = ("build", "pretrain", "finetune", "predict", "finetune", "predict", "evaluate")
-    assert [name for name, _ in found] == [*names, "convert"]
-
-
-def test_the_korean_page_has_a_command_for_each_idea():
-    assert len(commands(ROOT / "docs/ko/paper.md", "bash")) == 16
-
-
 @every_page
 def test_every_python_block_imports_names_that_exist(page):
     for code in blocks(page, "python"):

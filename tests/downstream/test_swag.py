@@ -94,32 +94,3 @@ def test_codah_files_are_read(shared_data):
     assert (len(train), len(dev)) == (1665, 555)
     sample = SWAG_TASK.read(shared_data / "swag" / "swag_sample10.csv", split="dev")
     assert len(sample) == 10 and sample[0].start == "A drum line"
-
-
-@pytest.mark.extra
-@pytest.mark.parametrize("max_length", [128, 33])
-def test_inputs_equal_those_of_transformers(shared_data, tmp_path, max_length):
-    """The texts are packed as in run_swag.py.
-
-    If both texts have more than half of an odd number of tokens, the last token belongs to A here
-    and in google-research/bert, but to B in `tokenizers`.
-    """
-    transformers = pytest.importorskip("transformers")
-    swag_examples = SWAG_TASK.read(shared_data / "swag" / "codah" / "val.csv", split="dev")
-    words = sorted({w for s in swag_examples for w in s.context.lower().split() if w.isalpha()})
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, *words))
-    vocabulary.save(tmp_path / "vocab.txt")
-    task = SwagTask(max_length=max_length)
-    encoded = task.encode(swag_examples, WordPieceTokenizer(vocabulary))
-    expected = transformers.BertTokenizerFast(str(tmp_path / "vocab.txt"), do_lower_case=True)(
-        [s.context for s in swag_examples for _ in s.endings],
-        [f"{s.start} {ending}" for s in swag_examples for ending in s.endings],
-        truncation=True,
-        max_length=max_length,
-        padding="longest",
-        return_tensors="np",
-    )
-    inputs, _ = encoded.batch(np.arange(len(swag_examples)))
-    packed = {name: ids.reshape(-1, ids.shape[-1]) for name, ids in inputs.items()}
-    assert np.array_equal(packed["input_ids"], expected["input_ids"])
-    assert np.array_equal(packed["segment_ids"], expected["token_type_ids"])

@@ -57,7 +57,6 @@ def test_columns_of_objects_in_json_are_named_with_a_dot(tmp_path):
         ("a.jsonl", "[1]\n", "a.jsonl, line 1 is not a JSON object"),
         ("a.jsonl", '\n{"t": {"x": 1}}\n', "line 2 has no column 't'; it has 't.x'"),
         ("a.jsonl", '{"t": null}\n', "a.jsonl, line 1 has no column 't'"),
-        ("a.jsonl", '{"t": "a"}\n{"t": b}\n', "line 2 is not valid JSON at column 7, near 'b}'"),
         ("a.json", '{"t": "a"}', "a JSON list; a file with an object on each line"),
     ],
 )  # fmt: skip

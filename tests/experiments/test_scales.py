@@ -42,9 +42,6 @@ def test_each_arm_of_table6_has_its_size(scale):
     sizes = [SCALES[scale].pretraining(arm)[-1].recipe.size for arm in TABLE6.arms]
     assert len(set(sizes)) == 6
     assert (sizes == [arm.name for arm in TABLE6.arms]) == (scale == "paper")
-
-
-def test_a_scale_refuses_an_experiment_that_it_does_not_include():
     with pytest.raises(InputError, match="has no table6; choose one of table5, c1"):
         SCALES["small"].experiment(TABLE6)
 

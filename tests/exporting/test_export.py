@@ -132,8 +132,6 @@ def test_the_server_gives_the_answer_that_the_instructions_print(written):
         ({"path": "name"}, "version number"),
         ({"labels": ["no"]}, "labels has 1 name; expected 2"),
         ({"data": "dev.tsv"}, "no effect without a variant"),
-        ({"variant": "int8"}, "needs data"),
-        ({"variant": "int4", "data": "dev.tsv"}, "int4"),
         ({"num_texts": 3}, "num_texts is 3"),
         ({"max_length": 3, "num_texts": 2}, "max_length is 3"),
         ({"tokenizer": WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *"abcdefghijklmn")))}, "19"),

@@ -2,7 +2,6 @@
 
 import keras
 import numpy as np
-import pytest
 
 from bert_keras.layers.bilstm import BiLSTM, LayerMix
 from bert_keras.layers.heads import TokenLabelsHead
@@ -17,13 +16,9 @@ def test_states_are_dropped_in_training_alone():
     np.testing.assert_array_equal(head(HIDDEN, training=False), calm)
 
 
-@pytest.fixture
-def bilstm():
+def test_words_depend_on_both_sides_but_not_on_padding_and_are_dropped_in_training():
     keras.utils.set_random_seed(1)
-    return BiLSTM(4, num_layers=2, dropout_rate=0.5)
-
-
-def test_padding_changes_neither_direction(bilstm):
+    bilstm = BiLSTM(4, num_layers=2, dropout_rate=0.5)
     lengths = 6, 2
     mask = np.arange(6) < np.array(lengths)[:, None]
     actual = np.asarray(bilstm(HIDDEN, mask))
@@ -33,9 +28,6 @@ def test_padding_changes_neither_direction(bilstm):
     for row, length in enumerate(lengths):
         alone = bilstm(HIDDEN[row : row + 1, :length], np.ones((1, length), bool))
         np.testing.assert_allclose(actual[row, :length], alone[0], atol=1e-6)
-
-
-def test_every_word_depends_on_both_sides_and_is_dropped_in_training(bilstm):
     mask = np.ones((2, 6), bool)
     before = np.asarray(bilstm(HIDDEN, mask))
     for changed in (0, 5):

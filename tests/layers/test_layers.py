@@ -60,70 +60,64 @@ BLOCK = {"hidden_dropout_rate": 0.2, "attention_dropout_rate": 0.2, **NORM}
 PLAIN = {"has_biases": False}
 PRE_NORM = {"is_pre_norm": True, "is_gated": True, "has_attention_norm": False}
 
+HEAD = {"dropout_rate": 0.2, **STD}
+GELU = {"activation": "gelu"}
+
+
+def segmented(b, t):
+    return ids(b, t), ids(b, t) % 2
+
+
+def whole(b, t):
+    return (states(b, t),)
+
+
+def rows(b, t):
+    return (flat(b, t),)
+
+
+def predicted(b, t):
+    return states(b, t), ids(b, P, most=t, seed=2), TABLE
+
+
 CASES = {
-    "embeddings": Case(
-        BertEmbeddings(V, D, max_positions=7, num_segments=2, **TABLES),
-        lambda b, t: (ids(b, t), ids(b, t) % 2),
-    ),
+    "embeddings": Case(BertEmbeddings(V, D, max_positions=7, num_segments=2, **TABLES), segmented),
     "embeddings_at_positions": Case(
         BertEmbeddings(V, D, max_positions=4, num_segments=2, **TABLES),
-        lambda b, t: (ids(b, t), ids(b, t) % 2, ids(b, t, most=4)),
+        lambda b, t: (*segmented(b, t), ids(b, t, most=4)),
     ),
     "embeddings_of_relatives": Case(
         BertEmbeddings(
             V, D, max_positions=7, num_segments=0, embedding_size=6, position_offset=2, **TABLES
         ),
-        lambda b, t: (ids(b, t), ids(b, t) % 2),
+        segmented,
     ),
-    "attention": Case(
-        SelfAttention(N, dropout_rate=0.2, **STD), lambda b, t: (flat(b, t), bias(b, t))
-    ),
+    "attention": Case(SelfAttention(N, **HEAD), lambda b, t: (flat(b, t), bias(b, t))),
     "rotary_attention": Case(
-        SelfAttention(N, dropout_rate=0.2, **PLAIN, **STD),
-        lambda b, t: (flat(b, t), bias(b, t), factors(b, t)),
+        SelfAttention(N, **PLAIN, **HEAD), lambda b, t: (flat(b, t), bias(b, t), factors(b, t))
     ),
-    "feed_forward": Case(FeedForward(3 * D, activation="gelu", **STD), lambda b, t: (flat(b, t),)),
-    "gated_feed_forward": Case(
-        FeedForward(3 * D, activation="gelu", is_gated=True, **PLAIN, **STD),
-        lambda b, t: (flat(b, t),),
-    ),
-    "pooler": Case(Pooler(D, activation="tanh"), lambda b, t: (flat(b, t),)),
-    "pooler_with_norm": Case(
-        Pooler(D, activation="gelu", use_bias=False, layer_norm_epsilon=1e-5),
-        lambda b, t: (flat(b, t),),
-    ),
-    "norm": Case(LayerNorm(epsilon=1e-12), lambda b, t: (states(b, t),)),
-    "block": Case(
-        EncoderBlock(N, 3 * D, activation="gelu", **BLOCK), lambda b, t: (states(b, t), bias(b, t))
-    ),
+    "feed_forward": Case(FeedForward(3 * D, **GELU, **STD), rows),
+    "gated_feed_forward": Case(FeedForward(3 * D, is_gated=True, **PLAIN, **GELU, **STD), rows),
+    "pooler": Case(Pooler(D, activation="tanh"), rows),
+    "pooler_with_norm": Case(Pooler(D, use_bias=False, layer_norm_epsilon=1e-5, **GELU), rows),
+    "norm": Case(LayerNorm(epsilon=1e-12), whole),
+    "block": Case(EncoderBlock(N, 3 * D, **GELU, **BLOCK), lambda b, t: (states(b, t), bias(b, t))),
     "pre_norm_block": Case(
         EncoderBlock(N, 3 * D, activation="silu", **PRE_NORM, **PLAIN, **BLOCK),
         lambda b, t: (states(b, t), bias(b, t), factors(b, t)),
     ),
-    "masked_lm": Case(
-        MaskedLMHead(V, activation="gelu", **NORM),
-        lambda b, t: (states(b, t), ids(b, P, most=t, seed=2), TABLE),
-    ),
+    "masked_lm": Case(MaskedLMHead(V, **GELU, **NORM), predicted),
     "untied_masked_lm": Case(
-        MaskedLMHead(V, activation="gelu", ties_decoder=False, **PLAIN, **NORM),
-        lambda b, t: (states(b, t), ids(b, P, most=t, seed=2), TABLE),
+        MaskedLMHead(V, ties_decoder=False, **PLAIN, **GELU, **NORM), predicted
     ),
     "masked_lm_of_a_factorised_table": Case(
-        MaskedLMHead(V, activation="gelu", **NORM),
-        lambda b, t: (states(b, t), ids(b, P, most=t, seed=2), TABLE[:, :6]),
+        MaskedLMHead(V, **GELU, **NORM), lambda b, t: (*predicted(b, t)[:2], TABLE[:, :6])
     ),
-    "classification": Case(
-        ClassificationHead(3, dropout_rate=0.2, **STD), lambda b, t: (states(b, t)[:, 0],)
-    ),
-    "token_labels": Case(TokenLabelsHead(5, dropout_rate=0.2, **STD), lambda b, t: (states(b, t),)),
-    "token_labels_after_a_norm": Case(
-        TokenLabelsHead(5, dropout_rate=0.2, activation="gelu", **PLAIN, **STD),
-        lambda b, t: (states(b, t),),
-    ),
-    "replaced_token": Case(
-        ReplacedTokenHead(activation="gelu", **STD), lambda b, t: (states(b, t),)
-    ),
-    "span": Case(SpanHead(**STD), lambda b, t: (states(b, t),)),
+    "classification": Case(ClassificationHead(3, **HEAD), lambda b, t: (states(b, t)[:, 0],)),
+    "token_labels": Case(TokenLabelsHead(5, **HEAD), whole),
+    "token_labels_after_a_norm": Case(TokenLabelsHead(5, **PLAIN, **GELU, **HEAD), whole),
+    "replaced_token": Case(ReplacedTokenHead(**GELU, **STD), whole),
+    "span": Case(SpanHead(**STD), whole),
     "bilstm": Case(
         BiLSTM(4, num_layers=2, dropout_rate=0.5),
         lambda b, t: (states(b, t), np.arange(t) < np.arange(t, t - b, -1).clip(1)[:, None]),

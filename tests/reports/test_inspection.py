@@ -5,7 +5,6 @@ import dataclasses
 import html
 import json
 import re
-import shlex
 
 import keras
 import numpy as np
@@ -21,7 +20,7 @@ from bert_keras.models import (
     BertPretrainer,
     BertSentenceEncoder,
 )
-from bert_keras.reports.inspection import MAX_TOKENS, STEPS, inspect_texts
+from bert_keras.reports.inspection import STEPS, inspect_texts
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -192,21 +191,6 @@ def test_the_page_loads_no_other_files_and_escapes_texts(folders, tmp_path, caps
     assert "default-src 'none'" in page and html.escape(folder) in page
     assert page.count("<script") == page.count("</script>") == 2
     assert len(data_of(output)["masked"]["predictions"][0]["top"]) == 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        ("{folder} a b film", "3 texts"),
-        ("{folder} film ' '", "' '"),
-        (f"{{folder}} '{' '.join(['film'] * MAX_TOKENS)}'", f"has {MAX_TOKENS + 2} tokens"),
-    ],
-)
-def test_wrong_arguments_are_refused(folders, tmp_path, capsys, arguments, word):
-    arguments = shlex.split(arguments.format(folder=folders["encoder"][0]))
-    assert main(["inspect", *arguments, "-o", str(tmp_path / "page.html")]) == 2
-    assert word in capsys.readouterr().err
-    assert not (tmp_path / "page.html").exists()
 
 
 @pytest.mark.slow

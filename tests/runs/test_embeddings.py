@@ -99,16 +99,3 @@ def test_a_stopped_run_continues(model, lines, tmp_path, monkeypatch):
     write_embeddings(lines, output, model=model)
     assert sizes == [8, 8, 8, 0, 8, 8, 5] and not (tmp_path / "vectors.npy.partial").exists()
     assert output.read_bytes() == (tmp_path / "whole.npy").read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("content", "output", "word"), [(" \n", "v.npy", "no text"), ("a\n", "lines.txt", "lines.txt")]
-)
-def test_wrong_texts_and_options(model, tmp_path, monkeypatch, content, output, word):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "lines.txt").write_text(content)
-    with pytest.raises(InputError, match=word):
-        write_embeddings("lines.txt", output, model=model)
-    with pytest.raises(InputError, match="is a table; expected plain text"):
-        write_embeddings("lines.csv", "v.npy", model=model)
-    assert [path.name for path in tmp_path.iterdir()] == ["lines.txt"]

@@ -19,10 +19,13 @@ SCORES = {(3e-5, 1): 0.8, (3e-5, 2): 0.9, (3e-5, 3): 0.7, (2e-5, 1): 0.5, (2e-5,
 class FakeRun:
     """As `finetune`: writes scores, and does not repeat a finished run."""
 
-    def __init__(self, interrupted_at=None, recipe=RECIPE):
+    def __init__(self, interrupted_at=None, recipe=RECIPE, diverging=()):
         self.finished, self.interrupted_at, self.recipe = [], interrupted_at, recipe
+        self.diverging = diverging  # learning rates
 
     def __call__(self, recipe, output):
+        if recipe.learning_rate in self.diverging:
+            raise DivergedError("the training loss is nan at step 3")
         with claimed_output(output, recipe=recipe):
             if (scores := read_scores(output)) is not None:
                 return scores
@@ -90,21 +93,8 @@ def test_a_study_continues_after_an_interruption_and_with_more_seeds(several, ou
     assert "so far" not in (output / "report.md").read_text()
 
 
-class DivergingRun(FakeRun):
-    """As `FakeRun`, but the runs of some learning rates diverge."""
-
-    def __init__(self, *learning_rates):
-        super().__init__()
-        self.learning_rates = learning_rates
-
-    def __call__(self, recipe, output):
-        if recipe.learning_rate in self.learning_rates:
-            raise DivergedError("the training loss is nan at step 3")
-        return super().__call__(recipe, output)
-
-
 def test_a_run_that_diverges_is_reported_and_never_the_best(several, output):
-    lines = several(DivergingRun(3e-5), seeds=2).splitlines()
+    lines = several(FakeRun(diverging=(3e-5,)), seeds=2).splitlines()
     assert lines[2].split() == ["3e-05", "–", "–", "–", "2"]
     assert "Best median: learning rate 2e-05." in lines
     assert lines[-2] == "Diverged: lr-3e-05/seed-1, the training loss is nan at step 3."
@@ -117,7 +107,7 @@ def test_a_run_that_diverges_is_reported_and_never_the_best(several, output):
 def test_a_study_in_which_every_run_diverges_ends_with_an_error(several, output):
     message = "every run of the study has diverged, the last because the training loss is nan"
     with pytest.raises(InputError, match=message):
-        several(DivergingRun(3e-5, 2e-5), seeds=1)
+        several(FakeRun(diverging=(3e-5, 2e-5)), seeds=1)
     assert not output.exists()
 
 

@@ -1,7 +1,6 @@
 """Small SavedModels like those of the recorded responses of TF Serving, and servers for them."""
 
 import contextlib
-import time
 
 import httpx
 import pytest
@@ -11,13 +10,6 @@ from tensorflow.python.ops import gen_data_flow_ops
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.server import running_server
-
-
-def wait_for(happened, *, seconds=30):
-    end = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def spec(name, dtype, *shape):

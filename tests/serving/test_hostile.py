@@ -11,7 +11,7 @@ import pytest
 
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.server import running_server
-from tests.serving.conftest import wait_for
+from tests.factories import wait_for
 
 ODD = "/v1/models/odd:predict"
 PATH = "/v1/models/half_plus_two:predict"

@@ -20,7 +20,7 @@ from bert_keras.serving.monitoring import METRICS_PATH
 from bert_keras.serving.requests import Call, Refusal, read_call, read_document, read_predict
 from bert_keras.serving.responses import json_bytes, predictions
 from bert_keras.serving.server import running_server
-from tests.serving.conftest import wait_for
+from tests.factories import wait_for
 
 # (case, request, status, content_type, body) of TensorFlow Serving's REST code of 2025-12-17
 RECORDED = Path(__file__).with_name("recorded_responses.jsonl").read_text("utf-8").splitlines()

@@ -19,7 +19,8 @@ from bert_keras.exporting.version_folder import METADATA
 from bert_keras.serving.client import Client
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.server import running_server, serve
-from tests.serving.conftest import save, spec, wait_for
+from tests.factories import wait_for
+from tests.serving.conftest import save, spec
 
 
 def test_it_stops_cleanly_and_frees_the_port(models):

@@ -14,7 +14,8 @@ from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError, ServedModel
 from bert_keras.serving.requests import Call, Refusal
 from bert_keras.serving.versions import Versions, load_version
-from tests.serving.conftest import save, spec, wait_for
+from tests.factories import wait_for
+from tests.serving.conftest import save, spec
 
 LATEST = Call("demo")
 
@@ -142,7 +143,6 @@ def test_an_op_whose_message_is_not_utf8(tmp_path):
 
 
 DOUBLED = {"signature": "strict", "inputs": {"x": [1.0, 2.0]}}
-
 
 FAILS, INPUTS = "a warm-up request of strict fails: ", "its inputs are x"
 

@@ -22,7 +22,6 @@ ORDER = (
     *("downstream", "reports", "runs", "exporting", "serving", "experiments", "cli"),
 )
 
-
 # Imports upwards, inside of the methods that a model has for its users.
 ON_CALL = {
     "bert_keras.models": ("bert_keras.checkpoints.formats",),

@@ -10,14 +10,7 @@ from tokenizers.models import WordLevel
 
 from bert_keras.errors import InputError
 from bert_keras.text.encode import encode, encode_masked
-from bert_keras.text.packing import (
-    TextSpans,
-    pack,
-    packed,
-    packed_texts,
-    packing_features,
-    truncated_lengths,
-)
+from bert_keras.text.packing import pack, packed_texts, truncated_lengths
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
@@ -88,39 +81,6 @@ def test_unusual_texts_exactly():
         pack([[5]], [[6]], vocabulary=VOCABULARY, max_length=3)
     with pytest.raises(InputError, match="2 first and 1 second texts"):
         pack([[5], [6]], [[6]], vocabulary=VOCABULARY, max_length=9)
-
-
-TOKENS = np.arange(5, 60, dtype=np.uint16)  # token 5 + n is at index n
-
-
-def spans(*rows_of_spans):
-    """(row, column, start, length, segment, sequence) each."""
-    return TextSpans(*np.array(rows_of_spans).reshape(-1, 6).T)
-
-
-def test_several_sequences_in_a_row_exactly():
-    layout = spans(
-        (0, 1, 0, 2, 0, 1),
-        (0, 4, 10, 1, 1, 1),
-        (0, 7, 20, 1, 0, 2),
-        (2, 1, 30, 1, 0, 1),
-        (2, 3, 40, 2, 0, 1),
-        (2, 6, 50, 1, 0, 1),
-    )
-    rows = packed(TOKENS, layout, num_rows=3, length=10, vocabulary=VOCABULARY)
-    assert rows["input_ids"].tolist() == [
-        [CLS, 5, 6, SEP, 15, SEP, CLS, 25, SEP, 0],
-        [0] * 10,
-        [CLS, 35, SEP, 45, 46, SEP, 55, SEP, 0, 0],
-    ]
-    assert rows["input_mask"].tolist() == [[1] * 9 + [0], [0] * 10, [1] * 8 + [0, 0]]
-    assert rows["segment_ids"].tolist() == [[0, 0, 0, 0, 1, 1, 0, 0, 0, 0], [0] * 10, [0] * 10]
-    features = packing_features(layout, num_rows=3, length=10)
-    empty = [0] * 10
-    assert features["sequence_ids"].tolist() == [[1] * 6 + [2] * 3 + [0], empty, [1] * 8 + [0, 0]]
-    positions = [[*range(6), *range(3), 0], empty, [*range(8), 0, 0]]
-    assert features["position_ids"].tolist() == positions
-    assert {values.dtype for values in (rows | features).values()} == {np.dtype(np.int32)}
 
 
 def test_random_batches_equal_row_by_row_packing():

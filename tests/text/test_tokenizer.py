@@ -1,12 +1,9 @@
 """WordPiece equals Google's tokenizer, for every character and with all offsets."""
 
-import json
 import random
 import string
-import sys
 import unicodedata
 from collections import defaultdict, deque
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,9 +12,8 @@ from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import WordCache, WordPieceTokenizer, ids_with_masks
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.unicode_texts import SUITE, TEXTS, characters_in_any_order, some_characters
 
-SUITE = json.loads((Path(__file__).parent / "unicode_suite.json").read_text("utf-8"))
-TEXTS = [text for texts in SUITE.values() for text in texts]
 LETTERS = string.ascii_letters + string.digits + "éÉßﬁıİабσςΣᄒ日本한𐐨\ue000"
 VOCABULARY = Vocabulary(
     (
@@ -133,9 +129,14 @@ def test_unicode_suite_as_google(name, lowercase):
 
 
 @LOWERCASE
-def test_white_space_and_long_words_as_google(lowercase):
+def test_white_space_marks_and_long_words_as_google(lowercase):
+    """Also marks, dropped characters and others that have no token, at the ends of words."""
     long = "a" * 250
     texts = ["", " ", "  a  ", "\ta\nb\r", f"{long} {long[:200]}.{long}", "[CLS] a", "\n c", "\n"]
+    texts += ["xe\u0301 x", "cafe\u0301 \u0301cafe", "c\u200ba\x00fé", "\ufffdca\u00adfe\u200b"]
+    texts += ["\u200bжé\u200bж\u0301.", "aİx", "aﬁx", "\u1112한", "a\u302e\U0001d165b"]
+    texts += [f"{long}\u0301 x"]
+    texts += [f"{text} \U0002b820" for text in texts]  # word by word
     for some in (texts, ["\n"], [""], []):
         assert_as_google(some, VOCABULARY, lowercase=lowercase)
 
@@ -145,38 +146,16 @@ def test_white_space_and_long_words_as_google(lowercase):
 def test_characters_of_the_suite_in_any_order_as_google(lowercase, count):
     """Some texts contain exceptional characters, such as those of private use; others do not."""
     pick = random.Random(7)
-    characters = sorted(set("".join(TEXTS)))
     few = " ,.'aBxΣσİß日한e\u0301\u200b\x00\ufffd\u302e\U0001d165\u0323\ue000\U0002b830"
     texts = ["".join(pick.choices(few, k=pick.randrange(20))) for _ in range(count)]
-    for _ in range(count):
-        some = pick.sample(characters, 12) + list("aB Σ.")
-        texts.append("".join(pick.choices(some, k=pick.randrange(30))))
-    assert_as_google(texts, VOCABULARY, lowercase=lowercase)
+    assert_as_google([*texts, *characters_in_any_order(count)], VOCABULARY, lowercase=lowercase)
 
 
-@pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [20, pytest.param(1, marks=pytest.mark.slow)])
 @LOWERCASE
-def test_every_character_as_google(lowercase, stride):
-    """One in 101 of the ideographs, syllables and private characters, and all other characters.
-
-    With a stride: the first 512 characters, those of the suite, and every N-th of the rest.
-    """
-    blocks = [(0x3400, 0xD7FF), (0xE000, 0xF8FF), (0x17000, 0x18CFF), (0x20000, sys.maxunicode)]
-    known = set("".join(TEXTS))
-    some = {*range(512), *map(ord, known), *range(0, sys.maxunicode + 1, stride)}
-    points = [
-        point
-        for point in sorted(some)
-        if not 0xD800 <= point < 0xE000
-        and (chr(point) in known or point % 101 == 0 or not in_any(point, blocks))
-        and (unicodedata.category(chr(point)) != "Cn" or point % 101 == 0)
-    ]
-    texts = [f"a{each}B {each},c'{each} .{each}" for each in map(chr, points)]
+def test_every_character_as_google(lowercase, step):
+    texts = [f"a{each}B {each},c'{each} .{each}" for each in some_characters(step)]
     assert_as_google(texts, VOCABULARY, lowercase=lowercase)
-
-
-def in_any(point: int, ranges) -> bool:
-    return any(first <= point <= last for first, last in ranges)
 
 
 @pytest.mark.parametrize("case", ["uncased", "cased"])
@@ -185,46 +164,6 @@ def test_real_text_as_google(shared_data, case):
     lines = (shared_data / "corpus/wiki.txt").read_text("utf-8").split("\n")[::1000]
     lines += (shared_data / "corpus/sample_text.txt").read_text("utf-8").split("\n")
     assert_as_google([*TEXTS, *lines], vocabulary, lowercase=case == "uncased")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", ["uncased", "cased"])
-def test_every_corpus_as_google(shared_data, case):
-    """Every 40th line, and every fifth line with characters beyond ASCII."""
-    vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{case}-vocab.txt")
-    for path in sorted(path for path in (shared_data / "corpus").rglob("*") if path.is_file()):
-        lines = path.read_text("utf-8").split("\n")
-        rare = [line for line in lines if not line.isascii()]
-        assert_as_google(lines[::40] + rare[::5], vocabulary, lowercase=case == "uncased")
-
-
-@pytest.mark.parametrize(
-    ("text", "tokens", "substrings"),
-    [
-        ("xe\u0301 x", ["x", "##e", "x"], ["x", "e", "x"]),  # the last mark is in no token
-        ("e\u0301e", ["e", "##e"], ["e", "e"]),
-        ("cafe\u0301 \u0301cafe", ["cafe", "cafe"], ["cafe", "cafe"]),
-        ("c\u200ba\x00fé", ["cafe"], ["c\u200ba\x00fé"]),  # includes dropped characters
-        ("\ufffdca\u00adfe\u200b", ["cafe"], ["ca\u00adfe"]),
-        ("\u200bжé\u200bж\u0301.", ["[UNK]", "."], ["жé\u200bж", "."]),  # the whole word
-        ("aİx", ["a", "##i", "##x"], ["a", "İ", "x"]),  # its small form is two characters
-        ("aﬁx", ["a", "##ﬁ", "##x"], ["a", "ﬁ", "x"]),
-        ("\u1112한", ["ᄒ", "##ᄒ", "##ᅡ", "##ᆫ"], ["ᄒ", "한", "한", "한"]),
-        ("a\ue000\u0301b", ["a", "##\ue000", "##b"], ["a", "\ue000", "b"]),
-        # NFD puts the second mark, of class 216, before the first, of 224.
-        ("a\u302e\U0001d165b", ["a", "##\U0001d165", "##\u302e", "##b"], [*"a\U0001d165\u302eb"]),
-        ("x" * 201 + "\u0301 x", ["[UNK]", "x"], ["x" * 201, "x"]),
-    ],
-    ids=ascii,
-)
-def test_offsets_are_characters_of_the_given_text(text, tokens, substrings):
-    extra = ("##ᅡ", "##ᆫ", "##\U0001d165", "##\u302e")
-    tokenizer = WordPieceTokenizer(Vocabulary((*VOCABULARY.tokens, *extra)))
-    for source in (text, f"{text} \U0002b820"):  # fast, and word by word
-        encoded = tokenizer.encode(source)
-        assert encoded.tokens[: len(tokens)] == tokens
-        spans = [source[start:end] for start, end in encoded.offsets[: len(tokens)]]
-        assert spans == substrings
 
 
 def test_decoding():
@@ -267,7 +206,6 @@ def test_an_interrupted_call_leaves_no_wrong_ids_in_the_cache():
 MASK_TOKENIZER = WordPieceTokenizer(
     Vocabulary((*SPECIAL_TOKENS, "the", "cafe", "##s", "[", "]", "mask", ".")), lowercase=True
 )
-
 
 MASKED = {
     "The [MASK].": ["the", "[MASK]", "."],

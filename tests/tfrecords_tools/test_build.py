@@ -78,7 +78,6 @@ def test_the_folder_and_its_disjoint_splits(corpus, vocabulary, tmp_path):
         ("ada\n\nben\n\ncy\n", {"held_out_rate": 0.5}, "has 3 documents, too few"),
         ("ada\n\nben\n\ncy\n", {"shards": 99}, "too few records .* for 99 shards"),
         ("ada\n\nben\n\ncy\n", {"objective": "sop"}, "sop needs documents of two"),
-        ("\n \n\u2003\n", {}, "contains no text"),
         ("ada\n\nben\n", {"splitter": "jp"}, "no sentence rules for 'jp'"),
     ],
 )

@@ -153,7 +153,6 @@ def test_invalid_text_and_settings_are_refused(vocabulary, tmp_path):
         (b"ada\nsees \xff maps\n", r"text.txt, line 2 is not UTF-8 \(byte 0xff at column 6\)"),
         (b"\n \n\xe2\x80\x8b\n", r"contains no text \(.*text.txt\)"),
         (b"", "contains no text"),
-        (b'{"text": "ada"}', "text.txt is jsonl"),
     ):
         path.write_bytes(text)
         with pytest.raises(InputError, match=message):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bert_keras.errors import InputError
+from tests.factories import wait_for
 from tfrecords_tools.jobs import Workers, result_of
 
 
@@ -88,13 +89,13 @@ def test_workers_end_with_their_parent(tmp_path, end):
     parent = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment)
     files = [tmp_path / "a.process", tmp_path / "b.process"]
     try:
-        wait_until(lambda: all(file.exists() and file.read_text() for file in files))
+        wait_for(lambda: all(file.exists() and file.read_text() for file in files))
         parent.send_signal(end)
         parent.wait(timeout=10)
     finally:
         parent.kill()
         parent.wait()
-    wait_until(lambda: not any(is_running(int(file.read_text())) for file in files), seconds=10)
+    wait_for(lambda: not any(is_running(int(file.read_text())) for file in files), seconds=10)
 
 
 def is_running(process: int) -> bool:
@@ -102,10 +103,3 @@ def is_running(process: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
     except FileNotFoundError:
         return False
-
-
-def wait_until(happened, seconds: float = 30):
-    end = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.05)

@@ -23,22 +23,11 @@ from bert_keras.training.tensorboard import (
     write_hyperparameters,
 )
 from tests.distribution.test_global_batch import mirrored
+from tests.distribution.training import batches as pretraining_batches
 from tests.factories import batches_of, tiny_config
 from tests.training.test_loop import settings
 
-CONFIG = tiny_config(vocab_size=20, hidden_size=8, intermediate_size=24)
-
-
-def rows() -> tuple:
-    random = np.random.default_rng(0)
-    ids, targets = random.integers(5, 20, (64, 6)), random.integers(5, 20, (64, 2))
-    zeros = np.zeros((64, 6), "int32")
-    x = {"input_ids": ids.astype("int32"), "input_mask": zeros + 1, "segment_ids": zeros}
-    x["masked_lm_positions"] = np.tile(np.array([3, 0], "int32"), (64, 1))
-    y = {"masked_lm": targets.astype("int32"), "next_sentence": zeros[:, 0]}
-    filled = np.tile(np.array([1, 0], "float32"), (64, 1))
-    weights = {"masked_lm": filled, "next_sentence": np.ones(64, "float32")}
-    return x, y, weights
+CONFIG = tiny_config(vocab_size=50, hidden_size=8, intermediate_size=24)
 
 
 @pytest.mark.slow
@@ -51,7 +40,8 @@ def test_points_have_norms_and_speed(tmp_path, devices):
         losses, metrics = pretraining_losses(), pretraining_metrics()
         model.compile(BertAdamW(0.01), loss=losses, weighted_metrics=metrics)
         changes = {"num_steps": 10, "steps_per_epoch": 2, "flops_per_example": flops}
-        batches = partial(batches_of, rows(), size=8, is_endless=True)
+        rows = next(pretraining_batches(size=64, length=6, predictions=2))
+        batches = partial(batches_of, rows, size=8, is_endless=True)
         fit_resumable(model, batches, settings(tmp_path, **changes), board=[NormsByLayer()])
     train = read_curves(tmp_path / "logs")["train"]
     for tag in ("gradient_norm/layer_01", "weight_norm/embeddings", "gradient_norm/heads"):

@@ -18,7 +18,6 @@ PAIRS = [
 ]
 REVIEWS = [('배우가 "정말" 좋았다', "1"), ("두 시간이 아깝다", "0"), ("", "0"), ("또 볼래요", "1")]
 
-
 ITEMS = {  # the objects of each KLUE file
     "ynat": [
         {"title": title, "label": label, "annotations": {"n": [1]}} for title, label in TOPICS
@@ -47,7 +46,6 @@ def questions(id_name: str, *impossible: dict) -> str:
 
 
 IMPOSSIBLE = {"guid": "q2", "question": "관장은 누구인가?", "is_impossible": True, "answers": []}
-
 
 # Each entity is "<text:TYPE>".
 TAGGED = ["<한들마을:LC> 도서관은 <2019년 5월:DT>에 열었다.", "<김나리:PS>가 <두 권:QT>을 빌렸다."]

@@ -18,17 +18,16 @@ KLUE = dataclasses.replace(named_task("klue-ner"), max_length=32)
 NAVER = named_task("naver-ner")
 
 
-def test_the_characters_of_klue_are_read_with_spaces_and_without_comments(korean_folder):
+def test_the_characters_of_klue_are_read_and_written_with_spaces(korean_folder, tmp_path):
     sentences = KLUE.read(KLUE.files(korean_folder)["train"])
     assert [list(zip(each.words, each.tags, strict=True)) for each in sentences] == [
         tagged_characters(sentence) for sentence in TAGGED
     ]
     assert " " in sentences[0].words and sentences[0].line == 3
-
-
-def test_a_tab_alone_ends_a_sentence_of_klue(tmp_path):
     (tmp_path / "a.tsv").write_text("##c\n가\tO\n\t\n나\tB-PS\n", encoding="utf-8")
     assert [each.words for each in KLUE.read(tmp_path / "a.tsv")] == [("가",), ("나",)]
+    KLUE.write_predictions(tmp_path / "p", sentences, [each.tags for each in sentences])
+    assert (tmp_path / "p").read_text("utf-8").startswith("한\tB-LC\tB-LC\n")
 
 
 def test_the_tags_of_naver_are_reversed(korean_folder):
@@ -95,9 +94,3 @@ def test_spaces_of_klue_are_not_scored():
     sentence = Sentence(tuple("가 나"), ("B-PS", "I-PS", "I-PS"), 0, 1)
     scores = KLUE.score([sentence], [("B-PS", "O", "I-PS")])
     assert scores == {"character_macro_f1": 1, "entity_macro_f1": 1}
-
-
-def test_predictions_of_klue_are_columns_that_tabs_separate(korean_folder, tmp_path):
-    examples = KLUE.read(KLUE.files(korean_folder)["dev"], split="dev")
-    KLUE.write_predictions(tmp_path / "p", examples, [each.tags for each in examples])
-    assert (tmp_path / "p").read_text("utf-8").startswith("한\tB-LC\tB-LC\n")

@@ -55,17 +55,11 @@ def test_parts_of_speech_are_entities_of_one_word(tmp_path):
         NER_TASK.read(path)
 
 
-def test_files_may_have_words_without_tags(tmp_path):
-    sentences = read_conll(file_of(tmp_path, "a\n\u00a0\n\nb\n"))
-    assert [(s.words, s.tags) for s in sentences] == [(("a", "\u00a0"), None), (("b",), None)]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("a O\nb\n", "line 2 has 1 column and line 1 has 2"),
         ("a NN O\n\nNew York NN O\n", "line 3 has 4 columns and line 1 has 3"),
-        ("a O\nb S-PER\n", "line 2 ends in 'S-PER'; expected the tag"),
         ("a B-\n", "line 1 ends in 'B-'; expected the tag"),
         ("-DOCSTART- O\n\n", "contains no sentence"),
     ],
@@ -130,12 +124,6 @@ TABLE = [
         "I-creative-work B-PER I-creative-work I-LOC B-PER",
         (60.0, 80.0, 100.0, 88.89),
         {"LOC": (100, 100, 100), "PER": (100, 100, 100), "creative-work": (50, 100, 66.67)},
-    ),
-    (
-        "B-LOC I-creative-work I-creative-work | O",
-        "I-creative-work I-creative-work I-creative-work | B-creative-work",
-        (50.0, 0.0, 0.0, 0.0),
-        {"LOC": (0, 0, 0), "creative-work": (0, 0, 0)},
     ),
     (
         "O O O O O | O O",

@@ -118,5 +118,3 @@ def test_models_of_other_tasks_are_scored():
     source = metadata("BertSentenceEncoder", embedding=EmbeddingConfig(), task=settings)
     task = task_of(source, name="sentence-pairs", source="model")
     assert task == dataclasses.replace(TASK, max_length=16)
-    with pytest.raises(InputError, match="model is a BertEncoder; the task retrieval needs a Bert"):
-        task_of(metadata(), name="retrieval", source="model")

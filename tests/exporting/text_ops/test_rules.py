@@ -29,7 +29,6 @@ LICENSE = (Path(__file__).parents[3] / "LICENSE").read_text("utf-8").split("\n")
 IN_GRAPH = dict.fromkeys(("roberta", "modernbert"), BytePairs)
 IN_GRAPH |= dict.fromkeys(("albert", "xlm-roberta", "kobert"), Unigrams)
 
-
 SLOW = pytest.param("kobert", marks=pytest.mark.slow)  # Unigrams, as the two kinds before it
 
 

@@ -4,7 +4,6 @@ A test in tests/text compares `google_words` with Google's code.
 """
 
 import random
-import unicodedata
 from dataclasses import replace
 
 import numpy as np
@@ -19,8 +18,13 @@ from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
 from bert_keras.text.vocab import Vocabulary
 from tests.factories import letter_vocabulary
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
-from tests.unicode_texts import CHARACTERS, in_graphs, random_parts
 from tests.unicode_texts import TEXTS as UNICODE_TEXTS
+from tests.unicode_texts import (
+    characters_in_any_order,
+    in_graphs,
+    random_parts,
+    some_characters,
+)
 
 SMALL = letter_vocabulary(
     *("cafe", "mask", "##the", "the", "x" * 150, "##" + "x" * 50, "¡", "—"),
@@ -99,31 +103,9 @@ def assert_rows_are_equal(texts, offline, rows):
 @BOTH_CASES
 def test_tokens_of_the_unicode_suite_every_character_and_characters_in_any_order(both, lowercase):
     short = [], [""], ["", "a", ""], ["\0"], ["\u0301", "b"], ["ΑΣ", "Α"]
-    columns = TEXTS, *short, every_character(), characters_in_any_order()
+    every = [f"a{each}B {each}, c" for each in some_characters()]
+    columns = TEXTS, *short, *map(in_graphs, (every, characters_in_any_order(2000)))
     assert_tokens_are_equal(both(lowercase=lowercase), *columns)
-
-
-def every_character():
-    """Ideographs, private and unassigned characters are sampled, because all behave alike."""
-    sampled = {"Lo", "Co", "Cn"}
-    characters = [
-        character
-        for number, character in enumerate(CHARACTERS)
-        if number % 1009 == 0 or unicodedata.category(character) not in sampled
-    ]
-    edges = "㐀䶿一鿿豈\ufaff\U00020000\U0002a6df\U0002a700\U0002b81f\U0002b820\U0002ceaf\U0002ceb0"
-    return [f"a{character}B {character}, c" for character in [*characters, *edges]]
-
-
-def characters_in_any_order():
-    rng = random.Random(5)
-    characters = sorted(set("".join(TEXTS)))
-    wide_marks = "\u302e\u302f\U0001d165\U0001d16d\U00016ff0\u0941\u0323"
-    texts = []
-    for _ in range(2000):
-        some = [*rng.sample(characters, 9), *rng.sample(wide_marks, 3), *"aB Σ.'"]
-        texts.append("".join(rng.choices(some, k=rng.randrange(30))))
-    return texts
 
 
 @BOTH_CASES
