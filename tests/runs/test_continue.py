@@ -96,13 +96,9 @@ def weights(folder):
 
 def test_a_run_continues_at_the_step_of_its_checkpoint(finished_run):
     folder, printed = finished_run
-    assert printed.splitlines()[1:] == [
-        "loaded      encoder (21 weights), pooler (2), masked_lm (5), next_sentence (2)",
-        "new         none",
-        "unused      none",
-        "size        that of the checkpoint: 1 layers, hidden size 16",
-        "training    step 3, with the state of the optimizer",
-    ]
+    *_, new, unused, size, training = map(str.split, printed.splitlines())
+    assert (new[1:], unused[1:], size[-3:]) == (["none"], ["none"], ["hidden", "size", "16"])
+    assert training[1:3] == ["step", "3,"]
     logged = read_curves(folder / "run" / "logs")["train"]
     assert [step for step, _ in logged["loss/total"]] == [5, 7, 8]
     rate = dict(logged["optimizer/learning_rate"])
@@ -146,14 +142,9 @@ def test_missing_heads_start_with_random_weights(
     start = tmp_path / "start"
     write_checkpoint(checkpoint_of(model, step=step), start, format="bert-keras")
     model_of_run = compiled_pretrainer(PretrainInputs(RECIPE, records=records, start=start))
-    assert capsys.readouterr().out.splitlines() == [
-        str(start),
-        "loaded      encoder (21 weights), pooler (2)",
-        "new         masked_lm (5), next_sentence (2)",
-        f"unused      {unused}",
-        "size        that of the checkpoint: 1 layers, hidden size 16",
-        f"training    step 0: the {why}",
-    ]
+    *_, new, found, _, training = capsys.readouterr().out.splitlines()
+    assert new == "new         masked_lm (5), next_sentence (2)"
+    assert (found, training) == (f"unused      {unused}", f"training    step 0: the {why}")
     assert int(model_of_run.optimizer.iterations) == 0
     stored, initial = weights(start), named_weights(model_of_run)
     new = {name.split("/")[0] for name in initial.keys() - stored.keys()}

@@ -66,14 +66,8 @@ def test_a_study_reports_the_statistics_of_each_learning_rate(several, output):
     assert outcome(output)["best_learning_rate"] == 3e-5
     assert outcome(output)["best_run"] == "lr-2e-05/seed-2"
     assert read_scores(output / "best")["accuracy"] == 0.95
-    assert lines == [
-        "accuracy on dev:",
-        "learning rate  median    best  spread  runs",
-        "        3e-05  0.8000  0.9000  0.2000     3",
-        "        2e-05  0.6000  0.9500  0.4500     3",
-        "Best run: lr-2e-05/seed-2, accuracy 0.9500; its model is best/model.",
-        "Best median: learning rate 3e-05.",
-    ]
+    assert lines[3].split() == ["2e-05", "0.6000", "0.9500", "0.4500", "3"]
+    assert "lr-2e-05/seed-2, accuracy 0.9500" in lines[-2] and "3e-05" in lines[-1]
 
 
 @pytest.mark.slow

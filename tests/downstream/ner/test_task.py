@@ -86,7 +86,8 @@ def test_files_may_have_documents_and_no_tags(tmp_path):
     path = tmp_path / "words"
     path.write_text("-DOCSTART-\n\na\n\u00a0\nb\n")
     (sentence,) = dataclasses.replace(TASK, context="document").read(path, split="test")
-    assert sentence[:3] == (("a", "\u00a0", "b"), None, 1)
+    assert (sentence.words, sentence.tags) == (("a", "\u00a0", "b"), None)
+    assert sentence.document == 1
     with pytest.raises(InputError, match="has no label"):
         TASK.check_labels([sentence])
 
