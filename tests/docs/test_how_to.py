@@ -125,10 +125,8 @@ def test_work_with_korean(page, capsys):
 
 
 def test_export_and_serve(capsys):
-    run("how-to/export.md", changes={"runs/films/model": "film-critic"})
-    with running_server("saved_models/films") as url:
-        run("how-to/serve.md", changes={"http://localhost:8501": url})
-    assert "'label': " in capsys.readouterr().out
+    run("how-to/serve.md", changes={"runs/films/model": "film-critic"})
+    assert re.search(r"^[01] 0\.\d+$", capsys.readouterr().out, re.M)
 
 
 CURL = r"^[$ ]*(curl (?:[^'\n\\]|'[^']*'|\\\n)*)\n(?:It answers.*\n)? *([{].*)?"
