@@ -182,9 +182,8 @@ def tokenized_ranges(numbered: tuple[int, Unit], job: Job) -> Iterator:
             ids = store.tokens(sentences[0], sentences[-1])
             arrays = ids, sentences.tobytes(), documents.tobytes()
             yield each[:2], RangeTokens(each, store.dtype, *arrays)
-        yield TaggedOutput(
-            REPORTS, UnitReport(number, result, store.document_sizes(), tuple(ranges))
-        )
+        report = UnitReport(number, result, store.document_sizes(), tuple(ranges))
+        yield TaggedOutput(REPORTS, report)
 
 
 @dataclass(frozen=True)
@@ -294,7 +293,7 @@ def write_shard(
         work = Path(name)
         with TokenWriter(work / "store", dtype=dtype) as writer:  # a sentence is a span
             writer.add(tokens, lengths)
-        write_buckets(work / "instances", tables, num_buckets=layout.num_buckets)
+        write_buckets(work / "instances", tables)
         write = WriteShard(
             output=work / shard_file(layout.split.name, shard, len(layout.shards)),
             instances=(work / "instances",),

@@ -136,23 +136,17 @@ def _problems(features: Features, vocabulary: Vocabulary) -> Iterator[Problem]:
     if WEIGHTS_FEATURE in features:
         labels = features["masked_lm_ids"]
         yield outside, (labels < 0) | (labels >= size)
-        yield from _prediction_problems(features)
+        positions, is_counted = features["masked_lm_positions"], features[WEIGHTS_FEATURE] > 0
+        ends = np.where(is_counted, mask.sum(axis=1, keepdims=True), mask.shape[1])
+        distinct = np.where(is_counted, positions, -1 - np.arange(positions.shape[1]))
+        yield "a masked position is outside the sequence", (positions < 0) | (positions >= ends)
+        yield "a position is masked twice", np.diff(np.sort(distinct, axis=1), axis=1) == 0
+        yield "no position is predicted", is_counted.sum(axis=1, keepdims=True) == 0
     if LABEL_FEATURE in features:
         labels = features[LABEL_FEATURE]
         yield "a label is neither 0 nor 1", (labels != 0) & (labels != 1)
     if "sequence_ids" in features:
         yield from _packing_problems(features, vocabulary)
-
-
-def _prediction_problems(features: Features) -> Iterator[Problem]:
-    positions, is_counted = features["masked_lm_positions"], features[WEIGHTS_FEATURE] > 0
-    lengths = features["input_mask"].sum(axis=1, keepdims=True)
-    ends = np.where(is_counted, lengths, features["input_mask"].shape[1])
-    slot = np.arange(positions.shape[1])
-    distinct = np.sort(np.where(is_counted, positions, -1 - slot), axis=1)
-    yield "a masked position is outside the sequence", (positions < 0) | (positions >= ends)
-    yield "a position is masked twice", np.diff(distinct, axis=1) == 0
-    yield "no position is predicted", is_counted.sum(axis=1, keepdims=True) == 0
 
 
 def _packing_problems(features: Features, vocabulary: Vocabulary) -> Iterator[Problem]:

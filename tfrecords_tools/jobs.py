@@ -142,11 +142,10 @@ def _receipt_of(output: Path, result: dict[str, Any]) -> dict[str, Any]:
 def _start_worker(parent: Connection) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes use all cores already
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # reading a TFDS corpus needs no GPU
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
+    def end_with_parent() -> None:  # when it closes its end of the pipe or is killed
+        with suppress(EOFError, OSError):
+            parent.recv_bytes()
+        os._exit(1)
 
-def _end_with(parent: Connection) -> None:
-    """Ends this process when the parent closes its end of the pipe or is killed."""
-    with suppress(EOFError, OSError):
-        parent.recv_bytes()
-    os._exit(1)
+    threading.Thread(target=end_with_parent, daemon=True).start()

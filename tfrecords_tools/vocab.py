@@ -53,8 +53,6 @@ _ASCII_WORDS = re.compile(r"[!-/:-@\[-`{-~]|[^ !-/:-@\[-`{-~]+")
 # The "##" of a part that is not the first of its word is learnt as a token of two characters.
 _WORDPIECE_MARKS = {"##", "###"}
 
-WordsOf = Callable[..., Counter[str]]  # called with lines and `lowercase`
-
 
 def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the command
     paths: Sequence[StrPath],
@@ -132,7 +130,7 @@ def count_words(
     return words
 
 
-def _count_unit(unit: Unit, *, words_of: WordsOf, lowercase: bool) -> Counter[str]:
+def _count_unit(unit: Unit, *, words_of: Callable, lowercase: bool) -> Counter[str]:
     words = Counter()
     for lines in grouped(lines_of(unit), size_of=lambda line: len(line) + 1, most=UNIT_BYTES):
         words.update(words_of(lines, lowercase=lowercase))

@@ -266,21 +266,16 @@ def choose_words(
     is_open = (first[1:] > first[:-1]) & (quotas > 0)
     lower, upper, space = first[:-1][is_open], first[1:][is_open], quotas[is_open]
     while len(lower):
-        drawn = lower + _random_below(upper - lower, generator)
+        # An index below each limit, scaled from 32 bits: nearly equal probabilities.
+        bits = generator.integers(0, 1 << 32, len(lower), np.uint32).astype(np.int64)
+        drawn = lower + (bits * (upper - lower) >> 32)
         word = shuffled[drawn]
         shuffled[drawn] = shuffled[lower]
         fits = ~is_chosen[word] & (ends[word] - starts[word] <= space)
         word = word[fits]
         last = word
         if max_ngram > 1:
-            last = _last_words(
-                word,
-                words=words,
-                is_chosen=is_chosen,
-                space=space[fits],
-                max_ngram=max_ngram,
-                generator=generator,
-            )
+            last = _last_words(word, words, is_chosen, space[fits], max_ngram, generator)
         for offset in range(max_ngram):
             is_chosen[word[word + offset <= last] + offset] = True
         space[fits] -= ends[last] - starts[word]
@@ -291,15 +286,7 @@ def choose_words(
     return span_indices(starts[is_chosen], (ends - starts)[is_chosen])
 
 
-def _last_words(
-    word: np.ndarray,
-    *,
-    words: WordIndices,
-    is_chosen: np.ndarray,
-    space: np.ndarray,
-    max_ngram: int,
-    generator: np.random.Generator,
-) -> np.ndarray:
+def _last_words(word, words: WordIndices, is_chosen, space, max_ngram, generator) -> np.ndarray:
     """Draws n for each word of `word`, which fits alone; returns the last word of its n-gram."""
     max_offset = np.zeros(len(word), np.int64)
     fits = np.ones(len(word), bool)
@@ -311,9 +298,3 @@ def _last_words(
     weights = np.cumsum(1 / np.arange(1, max_ngram + 1))
     draw = generator.random(len(word)) * weights[max_offset]
     return word + np.searchsorted(weights, draw, side="right").astype(np.int32)
-
-
-def _random_below(limits: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Draws an int64 below each limit, scaled from 32 bits: nearly equal probabilities."""
-    bits = generator.integers(0, 1 << 32, len(limits), np.uint32)
-    return (bits.astype(np.int64) * limits) >> 32

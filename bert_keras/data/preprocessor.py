@@ -131,10 +131,9 @@ def is_text(data) -> bool:
 
 def columns_of(texts) -> tuple[list, ...]:
     """Returns one or several columns of strings as lists; bytes that are not UTF-8 are dropped."""
-    return tuple(map(_strings, texts if isinstance(texts, tuple) else (texts,)))
-
-
-def _strings(column) -> list:
-    check_column(column)
-    values = column if isinstance(column, list) else column.__array__().tolist()
-    return [each.decode("utf-8", "ignore") if isinstance(each, bytes) else each for each in values]
+    columns = []
+    for column in texts if isinstance(texts, tuple) else (texts,):
+        check_column(column)
+        values = column if isinstance(column, list) else column.__array__().tolist()
+        columns.append([v.decode("utf-8", "ignore") if isinstance(v, bytes) else v for v in values])
+    return tuple(columns)

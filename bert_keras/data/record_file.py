@@ -24,18 +24,16 @@ def record_files(records: StrPath | Sequence[StrPath]) -> list[str]:
     """
     if isinstance(records, (str, os.PathLike)):
         records = [records]
-    files = {file for pattern in records for file in _files_of(os.fspath(pattern))}
+    files: set[str] = set()
+    for pattern in map(os.fspath, records):
+        if os.path.isdir(pattern):
+            folder = glob.escape(pattern)
+            found = glob.glob(f"{folder}/train*.tfrecord") or glob.glob(f"{folder}/*.tfrecord")
+        else:
+            found = [file for file in (pattern, *glob.glob(pattern)) if os.path.isfile(file)]
+        check(found, f"{pattern} contains or matches no *.tfrecord files; expected record files")
+        files.update(found)
     return sorted(files)
-
-
-def _files_of(pattern: str) -> list[str]:
-    if os.path.isdir(pattern):
-        folder = glob.escape(pattern)
-        files = glob.glob(f"{folder}/train*.tfrecord") or glob.glob(f"{folder}/*.tfrecord")
-    else:
-        files = [file for file in (pattern, *glob.glob(pattern)) if os.path.isfile(file)]
-    check(files, f"{pattern} contains or matches no *.tfrecord files; expected record files")
-    return files
 
 
 def read_records(path: StrPath) -> Iterator[bytes]:

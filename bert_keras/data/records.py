@@ -74,18 +74,15 @@ def pretraining_dataset(
     inputs, targets, weights = next(iter(records))
     ```
     """
-    return (
-        Records(record_files(files))
-        .batches(
-            batch_size=batch_size,
-            seed=seed,
-            repeat=repeat,
-            drop_remainder=drop_remainder,
-            masking=masking,
-            objective=objective,
-        )
-        .for_fit()
+    batches = Records(record_files(files)).batches(
+        batch_size=batch_size,
+        seed=seed,
+        repeat=repeat,
+        drop_remainder=drop_remainder,
+        masking=masking,
+        objective=objective,
     )
+    return batches.for_fit()
 
 
 class Records:

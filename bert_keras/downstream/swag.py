@@ -74,8 +74,12 @@ class SwagTask(Task[SwagExample, EncodedTexts, ChosenEnding]):
         for location, row in table_rows(path, columns=columns):
             for column in ("sent1", *ENDINGS):
                 check(row[column].strip(), f"{location} has an empty {column}; expected a text")
-            text = row.get("label", "")
-            label = _label(text, location) if is_labelled or text else None
+            label = None
+            if (text := row.get("label", "")) or is_labelled:
+                found = f"{location} has the label {quoted(text)}"
+                is_valid = text in map(str, range(NUM_ENDINGS))
+                check(is_valid, f"{found}; expected 0 to {NUM_ENDINGS - 1}")
+                label = int(text)
             endings = tuple(row[column] for column in ENDINGS)
             examples.append(SwagExample(row["sent1"], row["sent2"], endings, label, location))
         return examples
@@ -107,12 +111,6 @@ class SwagTask(Task[SwagExample, EncodedTexts, ChosenEnding]):
     ) -> None:
         rows = (f"{number},{each.ending}\n" for number, each in enumerate(predictions))
         write_text(path, ",pred\n" + "".join(rows))
-
-
-def _label(text: str, location: str) -> int:
-    is_valid = text in map(str, range(NUM_ENDINGS))
-    check(is_valid, f"{location} has the label {quoted(text)}; expected 0 to {NUM_ENDINGS - 1}")
-    return int(text)
 
 
 SWAG_TASK = SwagTask()

@@ -36,6 +36,12 @@ def span_indices(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
 
 
+def joined(texts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the concatenated ids of all texts, int32 [M], and the ids per text, int64 [N]."""
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    return np.fromiter(chain.from_iterable(texts), np.int32, int(lengths.sum())), lengths
+
+
 def truncated_lengths(length_a, length_b, *, limit: int, shortens_first: bool = False):
     """Returns the lengths of texts A and B, integers or arrays, cut to `limit` tokens together.
 
@@ -75,11 +81,8 @@ def pack(
     counts = len(firsts), len(firsts if seconds is None else seconds)
     found = "there are {} first and {} second texts".format(*counts)
     check(counts[0] == counts[1], f"{found}; expected the same number")
-    texts = [*firsts, *(seconds or ())]
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    starts = np.cumsum(lengths) - lengths
-    tokens = np.fromiter(chain.from_iterable(texts), np.int32, int(lengths.sum()))
-    starts_NK = starts.reshape(num_texts, -1).T
+    tokens, lengths = joined([*firsts, *(seconds or ())])
+    starts_NK = (np.cumsum(lengths) - lengths).reshape(num_texts, -1).T
     lengths_NK = lengths.reshape(num_texts, -1).T
     limit = max_length - num_specials
     if seconds is None:
@@ -183,9 +186,7 @@ class _Runs(NamedTuple):
     lengths: np.ndarray  # int [2M+1], lengths of all runs: padding, text, ..., text, padding
 
     @classmethod
-    def of(
-        cls, spans: TextSpans, *, num_rows: int, length: int, num_separators: int = 1
-    ) -> "_Runs":
+    def of(cls, spans: TextSpans, *, num_rows: int, length: int, num_separators: int) -> "_Runs":
         is_first = np.ones(len(spans.rows), bool)
         is_first[1:] = np.diff(spans.rows).astype(bool) | np.diff(spans.sequences).astype(bool)
         text_starts = np.asarray(spans.rows, np.int64) * length + spans.columns

@@ -74,7 +74,10 @@ def _with_divided_commas(model) -> Unigram:
     """Returns the tokens, with EXCLUDED_SCORE for those that end in a digit and a comma."""
     # The tokenizers of ALBERT (tokenization.py of Lan et al.) and XLNet separate a comma from the
     # digit before it. With this score, such a token is never chosen.
-    tokens = [(each.piece, each.score + _comma_score(each.piece)) for each in model.pieces]
+    tokens = []
+    for each in model.pieces:
+        is_divided = each.piece.endswith(",") and each.piece[-2:-1].isdigit()
+        tokens.append((each.piece, each.score + (EXCLUDED_SCORE if is_divided else 0.0)))
     return Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False)
 
 
@@ -109,10 +112,6 @@ def unigram_steps(*, lowercase: bool, keeps_accents: bool) -> list[normalizers.N
     if not keeps_accents:
         steps += [normalizers.NFKD(), normalizers.StripAccents()]
     return [*steps, normalizers.Lowercase()] if lowercase else steps
-
-
-def _comma_score(token: str) -> float:
-    return EXCLUDED_SCORE if len(token) > 1 and token[-1] == "," and token[-2].isdigit() else 0.0
 
 
 def _add_specials(tokenizer: Tokenizer, tokens: tuple[str, ...]) -> dict:

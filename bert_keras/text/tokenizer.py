@@ -22,7 +22,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bert_keras.errors import LARGEST_COUNT, InputError, answers_typos, check, quoted
 from bert_keras.text.google_words import google_words, with_small_sigmas
-from bert_keras.text.packing import span_indices
+from bert_keras.text.packing import joined, span_indices
 from bert_keras.text.vocab import Vocabulary
 
 MAX_WORD_CHARACTERS = 200  # longer words are [UNK] (google-research/bert WordpieceTokenizer)
@@ -114,9 +114,7 @@ class TextTokenizer(abc.ABC):
 
     def flat_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the concatenated ids of all texts, int32 [M], and the ids per text, int64 [N]."""
-        ids = self.ids_batch(texts)
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-        return np.fromiter(chain.from_iterable(ids), np.int32, int(lengths.sum())), lengths
+        return joined(self.ids_batch(texts))
 
     @abc.abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
@@ -150,11 +148,9 @@ class WordPieceTokenizer(TextTokenizer):
         self.vocabulary = vocabulary
         self.lowercase = lowercase
         # No special token is registered, so "[SEP]" in a user's text stays plain text.
-        self._tokenizer = Tokenizer(
-            WordPiece(
-                vocabulary.ids, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS
-            )
-        )
+        most = MAX_WORD_CHARACTERS
+        model = WordPiece(vocabulary.ids, unk_token="[UNK]", max_input_chars_per_word=most)
+        self._tokenizer = Tokenizer(model)
         self._tokenizer.normalizer = normalizer(lowercase=lowercase)
         self._tokenizer.pre_tokenizer = BertPreTokenizer()
         self._exceptions = _ExceptionalCharacters(lowercase=lowercase)
@@ -275,11 +271,9 @@ class WordCache:
         return ids, np.diff(bounds)
 
     def _add(self, words: list[str]) -> None:
-        ids = self._tokenize(words)
-        lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        ids, lengths = joined(self._tokenize(words))
         starts = len(self._ids) + np.cumsum(lengths) - lengths
-        new = np.fromiter(chain.from_iterable(ids), np.int32, int(lengths.sum()))
-        self._ids = np.concatenate([self._ids, new])
+        self._ids = np.concatenate([self._ids, ids])
         self._starts = np.concatenate([self._starts, starts])
         self._lengths = np.concatenate([self._lengths, lengths])
 

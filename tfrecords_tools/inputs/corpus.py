@@ -47,7 +47,7 @@ def files(corpus: Sequence[StrPath]) -> list[str]:
     files, or one does not exist or occurs twice.
     """
     paths: list[str] = []
-    for name in [os.fspath(name) for name in corpus]:
+    for name in map(os.fspath, corpus):
         paths += [name] if name.startswith(TFDS) else _files_of(name)
     check(paths, "the corpus is empty; name files, folders or globs")
     first: dict[str, str] = {}  # path by the file that it leads to

@@ -188,18 +188,13 @@ def _lines(part: FilePart) -> Iterator[tuple[int, bytes]]:
     with open_text(part.path) as file:
         position, end = 0, math.inf
         if not compression_of(part.path):
-            position, end = _document_bytes(part, file)
+            size, pattern = file.seek(0, os.SEEK_END), DOCUMENT_STARTS[part.kind]
+            position = _first_start(file, part.start, part.end, pattern) if part.start else 0
+            end = part.end if position == part.end else _first_start(file, part.end, size, pattern)
             file.seek(position)
         while position < end and (line := file.readline()):
             yield position, line if position else line.removeprefix(BYTE_ORDER_MARK)
             position += len(line)
-
-
-def _document_bytes(part: FilePart, file: BinaryIO) -> tuple[int, int]:
-    """Returns the first byte of the documents that begin in a part, and the byte after the last."""
-    size, pattern = file.seek(0, os.SEEK_END), DOCUMENT_STARTS[part.kind]
-    start = _first_start(file, part.start, part.end, pattern) if part.start else 0
-    return start, start if start == part.end else _first_start(file, part.end, size, pattern)
 
 
 def _first_start(file: BinaryIO, start: int, end: int, pattern: re.Pattern) -> int:

@@ -7,7 +7,7 @@ are assigned to buckets independently and shuffled within each bucket are shuffl
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,16 +39,12 @@ class FindInstances:
     def __call__(self) -> dict[str, Any]:
         store = TokenStore(self.store)
         generator = np.random.default_rng(self.layout.seeds_of_range(self.documents))
+        random = Random(int(generator.integers(2**62)))
+        instances = instances_of(
+            self.layout, self.documents, store, random=random, text_at=partial(text_at, store)
+        )
         flat: list[int] = []
-        for number, (spans, label) in enumerate(
-            instances_of(
-                self.layout,
-                self.documents,
-                store,
-                random=Random(int(generator.integers(2**62))),
-                text_at=partial(text_at, store),
-            )
-        ):
+        for number, (spans, label) in enumerate(instances):
             for span in spans:
                 flat += (number, label, *span)
             if number % _RELEASE_INTERVAL == 0:
@@ -58,8 +54,7 @@ class FindInstances:
         buckets = generator.integers(num_buckets, size=num_instances)[table[:, 0]]
         order = np.argsort(buckets, kind="stable")
         ends = np.searchsorted(buckets[order], np.arange(1, num_buckets))
-        tables = np.split(table[order], ends)
-        return {"sizes": write_buckets(self.output, tables, num_buckets=num_buckets)}
+        return {"sizes": write_buckets(self.output, np.split(table[order], ends))}
 
 
 def instances_of(
@@ -115,16 +110,12 @@ class SpanTable(NamedTuple):
     ends: np.ndarray
 
 
-def write_buckets(path: Path, tables: Iterable[np.ndarray], *, num_buckets: int) -> list[int]:
+def write_buckets(path: Path, tables: Sequence[np.ndarray]) -> list[int]:
     """Writes the spans of each bucket, int64 [n,4], and returns their numbers."""
-    sizes = []
+    sizes = list(map(len, tables))
     with path.open("wb") as file:
-        file.seek((num_buckets + 1) * INDEX_DTYPE.itemsize)
-        for table in tables:
-            file.write(table.astype(INDEX_DTYPE).tobytes())
-            sizes.append(len(table))
-        file.seek(0)
-        file.write(np.cumsum([0, *sizes]).astype(INDEX_DTYPE).tobytes())
+        for array in (np.cumsum([0, *sizes]), *tables):
+            file.write(array.astype(INDEX_DTYPE).tobytes())
     return sizes
 
 

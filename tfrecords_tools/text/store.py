@@ -115,7 +115,11 @@ class TokenStore(TokenSource):
     """Reads a store by memory maps; documents, sentences and tokens are numbered over all of it."""
 
     def __init__(self, folder: Path):
-        self._maps = [_mapped(folder / name) for name in FILES]
+        self._maps: list[mmap | bytes] = []
+        for name in FILES:
+            with (folder / name).open("rb") as file:
+                is_empty = not os.fstat(file.fileno()).st_size
+                self._maps.append(b"" if is_empty else mmap(file.fileno(), 0, prot=PROT_READ))
         num_tokens = memoryview(self._maps[1]).cast("q")[-1]
         dtype = np.dtype("<u2" if len(self._maps[0]) == 2 * num_tokens else "<u4")
         super().__init__(*self._maps, dtype=dtype)
@@ -139,12 +143,6 @@ class TokenStore(TokenSource):
         for file in self._maps:
             if isinstance(file, mmap):
                 file.madvise(MADV_DONTNEED)
-
-
-def _mapped(path: Path) -> mmap | bytes:
-    with path.open("rb") as file:
-        is_empty = not os.fstat(file.fileno()).st_size
-        return b"" if is_empty else mmap(file.fileno(), 0, prot=PROT_READ)
 
 
 def join_stores(folders: Sequence[Path], output: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bert_keras.text.fast_tokenizer import tokenizer_of
-from bert_keras.text.tokenizer import TextTokenizer
+from bert_keras.text.packing import joined
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus import lines_of
 from tfrecords_tools.inputs.text_files import Unit, grouped, num_bytes_of
@@ -24,6 +24,7 @@ from tfrecords_tools.text.sentences import continues, import_function, splitter
 from tfrecords_tools.text.store import TokenWriter, token_dtype
 
 _BATCH_CHARACTERS = 1 << 17  # tokenized at once
+_cached_tokenizer = cache(tokenizer_of)
 
 
 def store_dtype(settings: BuildSettings, vocabulary: Vocabulary) -> np.dtype:
@@ -111,10 +112,10 @@ def _encoded(
     texts: list[str], vocabulary: Vocabulary, settings: BuildSettings
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the ids, int [M], raised for word masking, and the length of each text, int64 [N]."""
-    tokenizer = _tokenizer(vocabulary, settings.lowercase)
+    tokenizer = _cached_tokenizer(vocabulary, lowercase=settings.lowercase)
     if not settings.masks_written_words:
         return tokenizer.flat_ids(texts)
-    size, is_continuation = len(tokenizer.vocabulary), _is_continuation(vocabulary)
+    size, is_continuation = len(vocabulary), _is_continuation(vocabulary)
     if settings.segmenter is None:
         ids, lengths = tokenizer.flat_ids(texts)
         raised = is_continuation[ids]
@@ -122,17 +123,11 @@ def _encoded(
         return ids + raised * size, lengths
     words_of, tokenized = import_function(settings.segmenter), tokenizer.encode_batch(texts)
     flags = [continues(t, each, words_of(t)) for t, each in zip(texts, tokenized, strict=True)]
-    lengths = np.array([len(each.ids) for each in tokenized], np.int64)
-    ids = np.fromiter(chain.from_iterable(each.ids for each in tokenized), np.int64)
+    ids, lengths = joined([each.ids for each in tokenized])
     raised = np.fromiter(chain.from_iterable(flags), bool, len(ids))
-    if not tokenizer.vocabulary.rules:
+    if not vocabulary.rules:
         raised |= is_continuation[ids]  # a segmenter never divides a word of WordPiece
     return ids + raised * size, lengths
-
-
-@cache
-def _tokenizer(vocabulary: Vocabulary, lowercase: bool) -> TextTokenizer:
-    return tokenizer_of(vocabulary, lowercase=lowercase)
 
 
 @cache

@@ -14,7 +14,7 @@ import numpy as np
 from bert_keras.data.encoded import Encoded
 from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.text.google_words import google_words, is_dropped
-from bert_keras.text.packing import packed_texts
+from bert_keras.text.packing import joined, packed_texts
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
@@ -62,10 +62,10 @@ def units_of(
         spans = [(min(word.indices), max(word.indices) + 1) for row in words for word in row]
         return word_tokens(sentences, tokenizer), np.array(spans, np.int64).reshape(-1, 2)
     encoded = tokenizer.encode_batch(texts)
-    ids = np.array([token_id for each in encoded for token_id in each.ids], np.int32)
+    ids, counts = joined([each.ids for each in encoded])
     offsets_M2 = np.array([span for each in encoded for span in each.offsets], np.int64)
     offsets_M2 = offsets_M2.reshape(-1, 2)
-    bounds = np.cumsum([0, *(len(each.ids) for each in encoded)])
+    bounds = np.append(0, np.cumsum(counts))
     is_first, has_text = np.ones((2, len(ids)), bool)
     for text, start, end in zip(texts, bounds[:-1], bounds[1:], strict=True):
         is_space = [each.isspace() and not is_dropped(each) for each in text]
