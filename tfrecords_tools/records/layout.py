@@ -167,38 +167,25 @@ def layouts_of(
     """Plans the splits of documents; `sizes` is that of `TokenStore.document_sizes`."""
     splits = splits_of(sizes.shape[1], held_out_rate=settings.held_out_rate, seed=settings.seed)
     held_out = sizes[:, np.array(splits[0].held_out, np.int64)].sum(axis=1)
-    split_sizes = [sizes.sum(axis=1) - held_out, held_out]
-    return tuple(
-        _layout_of(split, *size.tolist(), settings=settings, num_separators=num_separators)
-        for split, size in zip(splits, split_sizes, strict=False)
-    )
-
-
-def _layout_of(
-    split: Split,
-    num_sentences: int,
-    num_tokens: int,
-    *,
-    settings: BuildSettings,
-    num_separators: int,
-) -> Layout:
-    """Chooses the number of buckets and shards of a split."""
-    check(
-        settings.objective != "nsp" or split.num_documents >= 2,
-        "next sentence prediction needs at least two documents, because a random next text comes "
-        "from another document; put blank lines between documents or add files",
-    )
-    num_passes = cast(int, settings.duplicates) if split.name == TRAIN else 1  # None is resolved
-    # An instance has at most as many tokens as a record, so there are at least this many instances.
-    expected = num_passes * num_tokens // settings.max_length + 1
-    num_shards = settings.shards if split.name == TRAIN else 1
-    if num_shards is None:
-        minimum = min(4, max(1, expected // MIN_RECORDS_PER_SHARD))
-        num_buckets = num_shards = max(minimum, -(-expected // RECORDS_PER_BUCKET))
-    else:
-        num_buckets = num_shards * max(1, -(-expected // (num_shards * RECORDS_PER_BUCKET)))
-    step = num_buckets // num_shards
-    shards = tuple(range(start, start + step) for start in range(0, num_buckets, step))
-    return Layout(
-        split, num_sentences, num_tokens, settings, num_separators, num_passes, num_buckets, shards
-    )
+    layouts = []
+    for split, size in zip(splits, [sizes.sum(axis=1) - held_out, held_out], strict=False):
+        check(
+            settings.objective != "nsp" or split.num_documents >= 2,
+            "next sentence prediction needs at least two documents, because a random next text "
+            "comes from another document; put blank lines between documents or add files",
+        )
+        num_passes = cast(int, settings.duplicates) if split.name == TRAIN else 1  # not None
+        # An instance has at most as many tokens as a record, so these are the fewest instances.
+        expected = num_passes * int(size[1]) // settings.max_length + 1
+        num_shards = settings.shards if split.name == TRAIN else 1
+        if num_shards is None:
+            minimum = min(4, max(1, expected // MIN_RECORDS_PER_SHARD))
+            num_buckets = num_shards = max(minimum, -(-expected // RECORDS_PER_BUCKET))
+        else:
+            num_buckets = num_shards * max(1, -(-expected // (num_shards * RECORDS_PER_BUCKET)))
+        step = num_buckets // num_shards
+        shards = tuple(range(start, start + step) for start in range(0, num_buckets, step))
+        layouts.append(
+            Layout(split, *size.tolist(), settings, num_separators, num_passes, num_buckets, shards)
+        )
+    return tuple(layouts)

@@ -127,16 +127,12 @@ def stored_features(
         with contextlib.ExitStack() as files:
             new = [files.enter_context(atomic_file(paths[layer])) for layer in missing]
             arrays = [np.lib.format.open_memmap(path, "w+", np.float32, shape) for path in new]
-            _compute(encoder, words, layers=missing, arrays=arrays)
+            _compute(encoder, words, missing, arrays)
     return [np.load(path, "r") for path in paths.values()]
 
 
 def _compute(
-    encoder: "BertEncoder",
-    words: PositionedWords,
-    *,
-    layers: Sequence[int],
-    arrays: Sequence[np.memmap],
+    encoder: "BertEncoder", words: PositionedWords, layers: Sequence[int], arrays: Sequence
 ) -> None:
     """Writes the features of all words into an array for each layer, float32 [W,D]."""
     import keras
