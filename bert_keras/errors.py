@@ -134,6 +134,7 @@ _RANGES: dict[str, Callable[[float], bool]] = {
     "a number above 0": lambda value: 0 < value < math.inf,
     "0 or a number above it": lambda value: 0 <= value < math.inf,
     "a rate in [0, 1)": lambda value: 0 <= value < 1,
+    "a rate from 0 to 1": lambda value: 0 <= value <= 1,
     "more than 0, up to 1": lambda value: 0 < value <= 1,
     "0 to 4294967295": lambda value: 0 <= value < 2**32,  # valid seeds of NumPy
 }

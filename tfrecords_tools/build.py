@@ -95,9 +95,8 @@ def _splits(
     tokenized = result_of(work / "store") or _tokenize(work, paths, vocabulary, settings, pool)
     store, splits = TokenStore(work / "store"), {}
     num_separators = vocabulary.specials.num_separators
-    for layout in layouts_of(
-        store.document_sizes(), settings=settings, num_separators=num_separators
-    ):
+    sizes = store.document_sizes()
+    for layout in layouts_of(sizes, settings=settings, num_separators=num_separators):
         name = layout.split.name
         find = [
             FindInstances(
@@ -109,8 +108,8 @@ def _splits(
             for documents in ranges_of(store, tokenized["unit_documents"])
         ]
         found = pool.run(find, stage=f"find {name}", unit="sentence")
-        sizes = np.sum([each["sizes"] for each in found], axis=0)
-        shard_sizes = [int(sizes[each.start : each.stop].sum()) for each in layout.shards]
+        bucket_sizes = np.sum([each["sizes"] for each in found], axis=0)
+        shard_sizes = [int(bucket_sizes[each.start : each.stop].sum()) for each in layout.shards]
         layout.expect_records(map(bool, shard_sizes))
         write = [
             WriteShard(

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from bert_keras.data.masking import MaskingPolicy, check_unit, replacement_shares
 from bert_keras.data.schema import LONGEST_RECORD, PretrainingSchema
-from bert_keras.errors import InputError, check, check_least, check_name, check_range, check_unused
+from bert_keras.errors import check, check_least, check_name, check_range, check_unused
 from bert_keras.text.fast_tokenizer import RULES_FILE, is_uncased
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
@@ -113,9 +113,7 @@ class GoogleSettings:
     def __post_init__(self):
         _ = self.schema  # it checks its values
         check_least(self, 1, "max_predictions", "duplicates", "shards", most=_MOST_SHARDS)
-        for name in ("short_sequence_rate", "mask_rate"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} is {getattr(self, name)}; expected a rate from 0 to 1")
+        check_range(self, "a rate from 0 to 1", "short_sequence_rate", "mask_rate")
         check_unit(self, "mask_unit")
 
     @property

@@ -25,7 +25,7 @@ def record_files(records: StrPath | Sequence[StrPath]) -> list[str]:
     if isinstance(records, (str, os.PathLike)):
         records = [records]
     files: set[str] = set()
-    for pattern in map(os.fspath, records):
+    for pattern in [os.fspath(each) for each in records]:
         if os.path.isdir(pattern):
             folder = glob.escape(pattern)
             found = glob.glob(f"{folder}/train*.tfrecord") or glob.glob(f"{folder}/*.tfrecord")

@@ -84,20 +84,15 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
         # Texts to predict may be plain lines.
         is_plain = Path(path).suffix == ".txt" and not label and len(self.text_columns) == 1
         headerless = self.text_columns if is_plain else ()
-        return [
-            self.example(
-                [
-                    required_text(values, column, location=location) if label else values[column]
-                    for column in self.text_columns
-                ],
-                values.get(self.label_column),
-                location=location,
-                split=split,
-            )
-            for location, values in table_rows(
-                path, columns=columns, headerless=headerless, lists=lists
-            )
-        ]
+        examples = []
+        rows = table_rows(path, columns=columns, headerless=headerless, lists=lists)
+        for location, values in rows:
+            texts = [values[column] for column in self.text_columns]
+            if label:
+                texts = [required_text(values, c, location=location) for c in self.text_columns]
+            text = values.get(self.label_column)
+            examples.append(self.example(texts, text, location=location, split=split))
+        return examples
 
     def example(
         self, texts: Iterable[str], label: str | None, *, location: str, split: str

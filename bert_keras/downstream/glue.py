@@ -184,15 +184,12 @@ class GlueTask(ClassificationTask):
         labels: dict[str | None, str | None] = dict(zip(names, self.row.labels, strict=True))
         if not is_labelled:
             labels |= dict.fromkeys(NO_LABELS)
-        return [
-            self.example(
-                [values[column] for column in columns],
-                labels.get(values.get(label), values.get(label)),
-                location=location,
-                split=split,
-            )
-            for location, values in rows
-        ]
+        examples = []
+        for location, values in rows:
+            texts, text = [values[column] for column in columns], values.get(label)
+            text = labels.get(text, text)
+            examples.append(self.example(texts, text, location=location, split=split))
+        return examples
 
     def write_predictions(
         self, path: StrPath, examples: Sequence, predictions: Sequence[LabelPrediction]

@@ -47,7 +47,7 @@ def files(corpus: Sequence[StrPath]) -> list[str]:
     files, or one does not exist or occurs twice.
     """
     paths: list[str] = []
-    for name in map(os.fspath, corpus):
+    for name in [os.fspath(name) for name in corpus]:
         paths += [name] if name.startswith(TFDS) else _files_of(name)
     check(paths, "the corpus is empty; name files, folders or globs")
     first: dict[str, str] = {}  # path by the file that it leads to
@@ -97,14 +97,12 @@ def _remote_matches(pattern: str) -> Iterator[tuple[str, list[str]]]:
     is_glob = glob.has_magic(path) and not system.exists(path)
     for match in sorted(system.glob(path)) if is_glob else [path] * system.exists(path):
         found = system.find(match) if system.isdir(match) else [match]
-        yield (
-            match,
-            [
-                system.unstrip_protocol(file)
-                for file in found
-                if not any(name.startswith(_SKIPPED) for name in file[len(match) :].split("/"))
-            ],
-        )
+        kept = [
+            system.unstrip_protocol(file)
+            for file in found
+            if not any(name.startswith(_SKIPPED) for name in file[len(match) :].split("/"))
+        ]
+        yield match, kept
 
 
 def size_of(path: str) -> int:

@@ -60,7 +60,7 @@ class WriteShard:
     def _batches(self) -> Iterator[dict[str, np.ndarray]]:
         """Yields the features of batches of records."""
         store, layout, vocabulary = TokenStore(self.store), self.layout, self.vocabulary
-        settings = layout.settings
+        settings, schema = layout.settings, layout.settings.schema
         generator = np.random.default_rng(layout.seeds_of_shard(self.shard))
         masker = Masker(settings.policy, vocabulary) if settings.policy else None
         for bucket in layout.shards[self.shard]:
@@ -68,16 +68,13 @@ class WriteShard:
             if not len(table.instances):
                 continue
             sequences = sequences_of(
-                table,
-                schema=settings.schema,
-                num_separators=layout.num_separators,
-                generator=generator,
+                table, schema=schema, num_separators=layout.num_separators, generator=generator
             )
             for batch in batches(sequences, num_rows=_BATCH_RECORDS):
                 yield features(
                     batch,
                     tokens_of(batch, store),
-                    schema=settings.schema,
+                    schema=schema,
                     vocabulary=vocabulary,
                     masker=masker,
                     generator=generator,
