@@ -174,9 +174,10 @@ def layouts_of(
             "next sentence prediction needs at least two documents, because a random next text "
             "comes from another document; put blank lines between documents or add files",
         )
-        num_passes = cast(int, settings.duplicates) if split.name == TRAIN else 1  # not None
+        passes = cast(int, settings.duplicates) if split.name == TRAIN else 1  # not None
+        num_sentences, num_tokens = size.tolist()
         # An instance has at most as many tokens as a record, so these are the fewest instances.
-        expected = num_passes * int(size[1]) // settings.max_length + 1
+        expected = passes * num_tokens // settings.max_length + 1
         num_shards = settings.shards if split.name == TRAIN else 1
         if num_shards is None:
             minimum = min(4, max(1, expected // MIN_RECORDS_PER_SHARD))
@@ -185,7 +186,8 @@ def layouts_of(
             num_buckets = num_shards * max(1, -(-expected // (num_shards * RECORDS_PER_BUCKET)))
         step = num_buckets // num_shards
         shards = tuple(range(start, start + step) for start in range(0, num_buckets, step))
-        layouts.append(
-            Layout(split, *size.tolist(), settings, num_separators, num_passes, num_buckets, shards)
+        layout = Layout(
+            split, num_sentences, num_tokens, settings, num_separators, passes, num_buckets, shards
         )
+        layouts.append(layout)
     return tuple(layouts)
