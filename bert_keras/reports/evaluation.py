@@ -34,9 +34,7 @@ class Findings(NamedTuple):
 
     sections: list[Section]
     columns: Sequence[str]  # of the table of errors
-    errors: Sequence[
-        tuple[float, Sequence[Value]]
-    ]  # (sort weight, one value for each of `columns`)
+    errors: Sequence[tuple[float, Sequence[Value]]]  # sort weight, a value for each of `columns`
     order: str  # describes which errors come first
 
 

@@ -83,7 +83,11 @@ def embeddings_response(
                 "size of the model's embeddings",
                 param="dimensions",
             )
-        embeddings = _shortened(embeddings, request.dimensions)
+        # An embedding of length 1 keeps that length.
+        is_unit = np.abs(np.linalg.norm(embeddings, axis=1, keepdims=True) - 1) < 1e-3
+        embeddings = embeddings[:, : request.dimensions]
+        norms = np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
+        embeddings = embeddings / np.where(is_unit, norms, np.float32(1))
     if not np.isfinite(embeddings).all():
         raise Refusal("The model returned a value that is not a finite number", status=500)
     if request.is_base64:
@@ -93,14 +97,6 @@ def embeddings_response(
     data = [{"object": "embedding", "index": n, "embedding": row} for n, row in enumerate(rows)]
     usage = dict.fromkeys(("prompt_tokens", "total_tokens"), int(num_tokens.sum()))
     return {"object": "list", "data": data, "model": model, "usage": usage}
-
-
-def _shortened(embeddings: np.ndarray, dimensions: int) -> np.ndarray:
-    """Returns the first values of each embedding, at length 1 if the embedding has length 1."""
-    first = embeddings[:, :dimensions]
-    norms = np.maximum(np.linalg.norm(first, axis=1, keepdims=True), 1e-12)
-    is_unit = np.abs(np.linalg.norm(embeddings, axis=1, keepdims=True) - 1) < 1e-3
-    return first / np.where(is_unit, norms, np.float32(1))
 
 
 def error_response(refusal: Refusal) -> dict[str, Any]:
