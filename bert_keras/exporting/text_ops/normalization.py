@@ -124,11 +124,7 @@ class Composition(tf.Module):
 
     def __init__(self):
         super().__init__()
-        pairs = np.array([[*map(ord, pair)] for pair in _compositions()], np.int64)
-        composites = np.array([*map(ord, _compositions().values())], np.int32)
-        self._composites = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(pairs @ [_POINTS, 1], composites), _NONE
-        )
+        self._composites = _table_of_pairs(_compositions())
 
     def __call__(self, points: Points) -> Points:
         """Returns texts in NFC; a composed character has the index of its first character."""
@@ -197,6 +193,14 @@ class Composition(tf.Module):
         return points
 
 
+def _table_of_pairs(values: dict[str, str]) -> tf.lookup.StaticHashTable:
+    """Returns a table from first * _POINTS + second of two code points to a third, or _NONE."""
+    pairs = np.array([[*map(ord, pair)] for pair in values], np.int64).reshape(-1, 2)
+    points = np.array([*map(ord, values.values())], np.int32)
+    initializer = tf.lookup.KeyValueTensorInitializer(pairs @ [_POINTS, 1], points)
+    return tf.lookup.StaticHashTable(initializer, _NONE)
+
+
 def _sources(growth: tf.Tensor) -> tf.Tensor:
     """Returns the source of each new character in `tokenizers` from its `growth` of the text."""
     return tf.cumsum(1 - growth, exclusive=True) - tf.maximum(growth, 0)
@@ -253,12 +257,7 @@ class Graphemes(tf.Module):
     def __init__(self, rules: dict):
         super().__init__()
         self._replacements = _replacements([rules])
-        pairs = _pairs(_sequence([rules]).normalize_str)
-        keys = np.array([[*map(ord, pair)] for pair in pairs], np.int64).reshape(-1, 2)
-        values = np.array([*map(ord, pairs.values())], np.int32)
-        self._values = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(keys @ [_POINTS, 1], values), _NONE
-        )
+        self._values = _table_of_pairs(_pairs(_sequence([rules]).normalize_str))
 
     def __call__(self, points: Points) -> Points:
         """Returns normalized texts; the source indices are those of `tokenizers`."""

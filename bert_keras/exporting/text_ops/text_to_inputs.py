@@ -100,15 +100,11 @@ class TextToInputs(tf.Module):
 
     def __call__(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """Converts texts, string [B], or pairs to inputs; long ones are cut as in `pack`."""
-        rows = self._tokenized(text, text_pair)
-        return self.packed(rows._replace(lengths=self._truncated(rows.lengths)))
-
-    def _tokenized(self, text: tf.Tensor, text_pair: tf.Tensor | None) -> TextRows:
         texts = tf.stack([text] if text_pair is None else [text, text_pair])
         tokens = self.tokens(tf.reshape(texts, [-1]))
         starts = tf.unstack(tf.reshape(tokens.row_starts(), tf.shape(texts)))
         lengths = tf.unstack(tf.reshape(tokens.row_lengths(), tf.shape(texts)))
-        return TextRows(tokens.values, starts, lengths)
+        return self.packed(TextRows(tokens.values, starts, self._truncated(lengths)))
 
     def _truncated(self, lengths: list[tf.Tensor]) -> list[tf.Tensor]:
         """Returns the lengths that fit `max_length`, as `text.packing.truncated_lengths` does."""
