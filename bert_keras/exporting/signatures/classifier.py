@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 import keras
 import tensorflow as tf
 
-from bert_keras.config import ModelMetadata
 from bert_keras.errors import check
 from bert_keras.exporting.servable import Exporter, ServableModel, text_servable
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
@@ -68,12 +67,11 @@ def classifier_outputs(
     return outputs_of
 
 
-def _settings(metadata: ModelMetadata, source: str) -> dict:
-    return {
+EXPORTER = Exporter(
+    served_classifier,
+    lambda metadata, source: {
         "labels": metadata.labels,
         "num_texts": len(metadata.text_columns) or 1,
         "problem_type": metadata.problem_type,
-    }
-
-
-EXPORTER = Exporter(served_classifier, _settings)
+    },
+)
