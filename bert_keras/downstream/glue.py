@@ -149,7 +149,7 @@ class GlueTask(ClassificationTask):
 
     @property
     def file_names(self) -> dict[str, Sequence[str]]:
-        files = {split: [file] for split, file in self.row.files.items()}
+        files: dict[str, Sequence[str]] = {name: [file] for name, file in self.row.files.items()}
         return files | ({"ax": DIAGNOSTIC_FILES} if self.name == "mnli" else {})
 
     def settings(self) -> dict[str, object]:
