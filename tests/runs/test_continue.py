@@ -219,7 +219,7 @@ def test_unsuitable_checkpoints_are_refused_before_anything_is_written(records, 
     assert "nothing does not exist" in refusal(start=tmp_path / "nothing")
     short = tmp_path / "short"
     write_checkpoint(checkpoint_of("BertEncoder", max_positions=8), short, format="bert-keras")
-    assert "--max-length 8" in refusal(start=short)
+    assert "max_length=8 or less (--max-length)" in refusal(start=short)
     manifest = json.loads((records / "manifest.json").read_text())
     manifest["settings"]["lowercase"] = False
     (records / "manifest.json").write_text(json.dumps(manifest))

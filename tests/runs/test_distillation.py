@@ -162,4 +162,4 @@ def test_unsuitable_teachers_of_a_task_are_refused(folder, table, tmp_path):
     assert "without classification" in refusal(words)
     (tmp_path / "words.conll").write_text("good B-LOC\nfilm O\n\n" * 2)
     conll = dict.fromkeys(("train", "dev"), str(tmp_path / "words.conll"))
-    assert "--teacher" in refusal(words, task="ner-features", files=conll, layers="last")
+    assert "leave teacher out" in refusal(words, task="ner-features", files=conll, layers="last")
