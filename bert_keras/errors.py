@@ -19,7 +19,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 from bert_keras.renamed import short_warnings
 
@@ -187,6 +187,11 @@ _NOT_PRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u206
 def printable(text: object) -> str:
     r"""Returns a text as a terminal may print it: an escape character becomes "\u001b"."""
     return _NOT_PRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", str(text))
+
+
+def say(name: str, text: object, *, file: TextIO | None = None) -> None:
+    """Prints a name and what it stands for in two columns."""
+    print(f"{name:<12}{printable(text)}", file=file)
 
 
 def require(package: str, *, what: str) -> None:

@@ -15,11 +15,10 @@ from bert_keras.cli.program import (
     flag,
     option,
     required,
-    say,
     start_keras,
     values,
 )
-from bert_keras.errors import check, import_tensorflow, printable
+from bert_keras.errors import check, import_tensorflow, printable, say
 from bert_keras.files import atomic_folder, messages_beside, refuse_existing, text_lines
 from bert_keras.renamed import warn_renamed
 

@@ -10,14 +10,14 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 from bert_keras.arguments import Parser, checked
 from bert_keras.checkpoints.formats import format_of
 from bert_keras.checkpoints.hub import located
 from bert_keras.distribution import PRECISIONS, STRATEGIES
 from bert_keras.downstream.names import task_names
-from bert_keras.errors import InputError, check, import_tensorflow, printable, run_command
+from bert_keras.errors import InputError, check, import_tensorflow, run_command, say
 from bert_keras.files import check_exists, check_output
 
 MODULES = [f"bert_keras.cli.{name}" for name in ("training", "tasks", "models", "listing")]
@@ -94,11 +94,6 @@ def required(names: str, metavar: str, help: str, **details: Any) -> Argument:
 def flag(name: str, help: str) -> Argument:
     """Returns an option without a value."""
     return (name,), {"action": "store_true", "help": help}
-
-
-def say(name: str, text: object, *, file: TextIO | None = None) -> None:
-    """Prints a name and what it stands for in two columns."""
-    print(f"{name:<12}{printable(text)}", file=file)
 
 
 def values(options: argparse.Namespace, *names: str) -> dict[str, Any]:
@@ -217,7 +212,7 @@ def devices(
     if trains_several:
         check_one_machine()  # the strategy would wait for the other workers
     scope = strategy_scope(options.strategy)
-    policy = named_policy(options.precision, hidden_size=lambda: hidden_size)
+    policy = named_policy(options.precision, hidden_size=hidden_size)
     keras.config.set_dtype_policy(policy)
     if options.precision == "auto" and policy != "float32":
         say("precision", f"{policy}; --precision float32 turns it off")

@@ -15,12 +15,11 @@ from bert_keras.cli.program import (
     flag,
     option,
     required,
-    say,
     start_keras,
     values,
 )
 from bert_keras.downstream.names import task_names
-from bert_keras.errors import InputError, check, printable
+from bert_keras.errors import InputError, check, printable, say
 from bert_keras.files import check_no_table, check_output, messages_beside, refuse_existing
 
 TASK = option(

@@ -17,13 +17,12 @@ from bert_keras.cli.program import (
     flag,
     option,
     required,
-    say,
     start_keras,
     values,
 )
 from bert_keras.cli.tasks import print_table
 from bert_keras.downstream.names import task_names
-from bert_keras.errors import check
+from bert_keras.errors import check, say
 from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.scales import SCALES
 from bert_keras.families import preset

@@ -1,7 +1,6 @@
 """Selects the precision of a run and makes its sums deterministic."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import keras
@@ -15,13 +14,13 @@ PROCESSOR_SIZE = 256
 PROCESSORS = Path("/proc/cpuinfo")  # of Linux
 
 
-def named_policy(name: str = "auto", *, hidden_size: Callable[[], int] = lambda: 0) -> str:
+def named_policy(name: str = "auto", *, hidden_size: int = 0) -> str:
     """Returns the name of a dtype policy for `keras.config.set_dtype_policy`.
 
     All policies keep the weights in float32; matrix products use the precision. "auto" selects
     bfloat16 on GPUs with compute capability 8.0 (A100) or higher, on TPUs, and with TensorFlow on
-    processors with AVX512-BF16 or AMX for models of at least `PROCESSOR_SIZE`; otherwise float32.
-    `hidden_size` returns that of the model. It is called only on such a processor.
+    processors with AVX512-BF16 or AMX for models of a `hidden_size` of at least `PROCESSOR_SIZE`;
+    otherwise float32.
     """
     check_name(name, PRECISIONS, what="precision")
     if name == "auto":
@@ -38,12 +37,12 @@ def _jax_has_bfloat16() -> bool:
     return all(kind == "tpu" or float(capability) >= 8 for kind, capability in kinds)
 
 
-def _tensorflow_has_bfloat16(hidden_size: Callable[[], int]) -> bool:
+def _tensorflow_has_bfloat16(hidden_size: int) -> bool:
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
-        return processor_has_bfloat16() and hidden_size() >= PROCESSOR_SIZE
+        return processor_has_bfloat16() and hidden_size >= PROCESSOR_SIZE
     details = map(tf.config.experimental.get_device_details, gpus)
     return all(each.get("compute_capability", (0, 0)) >= (8, 0) for each in details)
 

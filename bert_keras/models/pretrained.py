@@ -13,7 +13,15 @@ import numpy as np
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
 from bert_keras.data.schema import PACKING_FEATURES, SEQUENCE_FEATURES
-from bert_keras.errors import answers_typos, check, check_argument, check_count, counted, quoted
+from bert_keras.errors import (
+    answers_typos,
+    check,
+    check_argument,
+    check_count,
+    counted,
+    quoted,
+    say,
+)
 from bert_keras.files import json_object, refuse_existing, write_json
 from bert_keras.layers.embeddings import SharedEmbeddings
 
@@ -320,7 +328,7 @@ class Pretrained(ConfiguredModel):
                 self, folder, metadata=metadata, vocabulary=vocabulary, format=format
             )
         for note in notes:
-            print(f"{'note':<12}{note}")
+            say("note", note)
         return Path(path)
 
     def save(self, filepath, *args, **kwargs):

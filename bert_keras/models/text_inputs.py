@@ -14,7 +14,15 @@ from bert_keras.data.batches import Batches, batches_of
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.encoded import Encoded, EncodedTexts, say_cut
 from bert_keras.data.preprocessor import Preprocessor, columns_of, is_text
-from bert_keras.errors import InputError, check, check_argument, check_count, check_name, quoted
+from bert_keras.errors import (
+    InputError,
+    check,
+    check_argument,
+    check_count,
+    check_name,
+    quoted,
+    say,
+)
 from bert_keras.models.pretrained import Pretrained, check_inputs
 
 if TYPE_CHECKING:
@@ -164,7 +172,7 @@ class TextInputs(Pretrained):
             made = self._reader().compile(
                 num_steps=num_steps, name=_DEFAULT, learning_rate=learning_rate
             )
-            print(f"{'compiled':<12}{made}")
+            say("compiled", made)
         self._say_cut(parts)
         self._renew("train_function", options["x"])
         return super().fit(**options)

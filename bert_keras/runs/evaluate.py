@@ -12,7 +12,7 @@ from bert_keras.downstream.minimal_pairs import log_likelihoods, pair_scores, re
 from bert_keras.downstream.names import ZERO_SHOT
 from bert_keras.downstream.task import Task, examples_file
 from bert_keras.downstream.tfds import is_tfds
-from bert_keras.errors import InputError, answers_typos, check
+from bert_keras.errors import InputError, answers_typos, check, say
 from bert_keras.files import StrPath, check_exists, check_output
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
@@ -87,7 +87,7 @@ def evaluate(
         known.check_labels(examples)
         predicted = result.predict()
         scores = known.score(examples, predicted)
-    print(f"{'examples':<12}{len(examples):,}", file=sys.stderr)
+    say("examples", f"{len(examples):,}", file=sys.stderr)
     if report is not None:
         evaluation_page(known, examples, predicted, scores=scores, path=report)
     return scores

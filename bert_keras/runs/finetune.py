@@ -20,7 +20,7 @@ from bert_keras.distribution.loss import global_loss
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.task import Outputs, Task
-from bert_keras.errors import answers_typos, check, counted
+from bert_keras.errors import answers_typos, check, counted, say
 from bert_keras.files import StrPath
 from bert_keras.models import MODELS
 from bert_keras.renamed import accepts_former_names
@@ -124,7 +124,7 @@ class TaskRun:
             examples, self.dev_examples = divided(examples)
             counts = f"{len(self.dev_examples):,} of the {len(examples + self.dev_examples):,}"
             where = f"examples of {self.files['train']}; the others are trained"
-            print(f"{'dev':<12}{counts} {where}", file=sys.stderr)
+            say("dev", f"{counts} {where}", file=sys.stderr)
         num_used = min(recipe.max_train_examples or len(examples), len(examples))
         self.examples = [examples[i * len(examples) // num_used] for i in range(num_used)]
         self._encoded = self.task.encode(self.examples, self.checkpoint.tokenizer)
@@ -137,7 +137,7 @@ class TaskRun:
         self.num_steps = recipe.num_epochs * self.steps_per_epoch
         if self.num_steps < FEW_STEPS:
             remedy = "a batch_size of 8 and 10 epochs may give a better model"
-            print(f"{'steps':<12}{self.num_steps}, which are few; {remedy}", file=sys.stderr)
+            say("steps", f"{self.num_steps}, which are few; {remedy}", file=sys.stderr)
         self.metadata = self._metadata()
         self.teacher = None
         if self.distillation is not None:

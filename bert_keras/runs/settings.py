@@ -14,7 +14,7 @@ from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.names import ALIASES
 from bert_keras.downstream.task import Task
 from bert_keras.downstream.tfds import is_tfds
-from bert_keras.errors import InputError, check, check_name, quoted
+from bert_keras.errors import InputError, check, check_name, quoted, say
 from bert_keras.files import StrPath, file_sha256
 from bert_keras.renamed import with_new_names
 from bert_keras.runs.distillation import Distillation
@@ -191,7 +191,7 @@ def finetune_settings(
     if recipe is None:
         size = stored_config(pretrained).hidden_size
         recipe = default_recipe(size)
-        print(f"{'recipe':<12}{recipe}, because the hidden size is {size:,}")
+        say("recipe", f"{recipe}, because the hidden size is {size:,}")
     found = named_recipe(task_recipes(task.name), recipe) if isinstance(recipe, str) else recipe
     if teacher and not isinstance(teacher, Distillation):
         teacher = Distillation.of_task(teacher)

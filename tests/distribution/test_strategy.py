@@ -55,7 +55,7 @@ def test_auto_selects_bfloat16_for_large_models_on_processors_that_have_it(
     monkeypatch, tmp_path, flags, hidden_size, policy
 ):
     monkeypatch.setattr(numerics, "PROCESSORS", tmp_path / "cpuinfo")
-    assert named_policy(hidden_size=lambda: hidden_size) == "float32"  # not Linux
+    assert named_policy(hidden_size=hidden_size) == "float32"  # not Linux
     assert named_policy("float16") == "mixed_float16"
     (tmp_path / "cpuinfo").write_text(f"{flags}\n")
-    assert named_policy(hidden_size=lambda: hidden_size) == policy
+    assert named_policy(hidden_size=hidden_size) == policy
