@@ -66,7 +66,6 @@ def mistakes(parser: argparse.ArgumentParser, right: list[str]):
 
 def lines():
     for program, parser in (("bert-keras", command_parser()), ("bert-tfrecords", writer_parser())):
-        yield program, "no command"
         yield f"{program} dance", "an unknown command"
         for name, command in parser.commands.items():
             yield f"{program} {name}x", "a misspelt command"
