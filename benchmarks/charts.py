@@ -102,21 +102,21 @@ RECORDS = {
 }
 SERVER = {
     "bert-keras serve": {
-        "1 client": 43.7,
-        "4 clients": 58.2,
-        "16 clients": 76.1,
-        "64 clients": 79.9,
+        "1 client": 17.6,
+        "4 clients": 36.2,
+        "16 clients": 54.5,
+        "64 clients": 69.8,
     },
     "without batches: each text padded to 128 tokens": {
-        "1 client": 15.4,
-        "4 clients": 14.8,
-        "16 clients": 14.3,
-        "64 clients": 14.6,
+        "1 client": 14.8,
+        "4 clients": 15.8,
+        "16 clients": 15.5,
+        "64 clients": 15.0,
     },
-    "no server: one process with all texts": {
-        "4 clients": 80.5,
-        "16 clients": 90.8,
-        "64 clients": 84.9,
+    "no server: one process, batches of 16": {
+        "4 clients": 74.0,
+        "16 clients": 66.3,
+        "64 clients": 65.3,
     },
 }
 GPU = {
@@ -292,7 +292,7 @@ def main() -> None:
             "forward": dots(FORWARD, xlabel=ratio, digits=2, line=1),
             "training": dots(TRAINING, xlabel=ratio, digits=2, line=1),
             "records": bars(RECORDS, xlabel="records per second, version 0.2.0"),
-            "server": bars(SERVER, xlabel="texts per second, two cores with AVX-512"),
+            "server": bars(SERVER, xlabel="texts per second, two cores with AMX"),
             "int8": dots(
                 INT8,
                 xlabel="time / time of float32, two cores with AVX-512\nleft of 1: faster",
