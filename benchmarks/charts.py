@@ -172,8 +172,8 @@ def dots(rows: dict, *, xlabel: str, digits: int | None = None, line: float | No
             if isinstance(value, list):  # the mean as a bar, the seeds below each other
                 bar = place + shift + lane * SPREAD
                 axes.plot([np.mean(value)] * 2, bar, color=marks["color"], linewidth=2.5)
-                heights = 0.9 * SPREAD * (len(value) > 1)
-                heights = place + shift + lane * np.linspace(*heights, len(value))
+                reach = 0.4 * lane * (len(value) > 1)
+                heights = place + shift + np.linspace(-reach, reach, len(value))
                 axes.plot(value, heights, linestyle="none", **marks | {"markersize": 5})
                 continue
             ends = value if isinstance(value, tuple) else (value,)
