@@ -48,7 +48,7 @@ def on_page_content(content: str, *, page: Page, **kwargs) -> str:
         return re.sub(r"<img [^>]*choose-your-task.svg[^>]*>", lambda _: svg, content)
     if not page.file.src_uri.endswith(".ipynb"):
         return content
-    content = re.sub(r'href="([\w./-]+\.(?:md|ipynb|txt)[#"])', r'href="../\1', content)
+    content = re.sub(r'(href|src)="([\w./-]+\.(?:md|ipynb|txt|png)[#"])', r'\1="../\2', content)
     return re.sub(r'(href="[\w./-]+?)(?:/index)?\.(?:md|ipynb)([#"])', r"\1/\2", content)
 
 
