@@ -173,4 +173,4 @@ def plot(histograms: Sequence[Histogram], path: StrPath, *, title: str) -> None:
         axes.set_xlabel(histogram.title)
         axes.set_ylabel(f"% of {histogram.of}")
     with atomic_file(path) as partial:
-        figure.savefig(partial, dpi=120, format=Path(path).suffix[1:].lower())
+        figure.savefig(partial, dpi=200, format=Path(path).suffix[1:].lower())
