@@ -216,9 +216,10 @@ def bars(rows: dict, *, xlabel: str):
             for group in values
         ]
         drawn = axes.barh(places, list(values.values()), width, color=colour, label=name)
-        axes.bar_label(drawn, fmt="{:,.6g}", padding=4)
+        is_whole = all(isinstance(value, int) for value in values.values())
+        axes.bar_label(drawn, fmt="{:,.0f}" if is_whole else "{:,.1f}", padding=4)
     axes.set_yticks(range(len(groups)), groups)
-    axes.margins(x=0.2)
+    axes.margins(x=0.25)
     axes.xaxis.set_major_formatter("{x:,.6g}")
     return finished(figure, axes, xlabel=xlabel)
 
