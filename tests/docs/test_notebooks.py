@@ -17,7 +17,7 @@ PARAMETERS = {
     "4_search_by_meaning": {},
     "5_pretrain_on_your_text": {"num_steps": 111, "vocabulary_size": 600},
     "6_import_compare_export": {},
-    "7_reproduce_an_ablation": {"num_steps": 111, "num_epochs": 1},
+    "7_reproduce_an_ablation": {"num_steps": 111, "num_epochs": 1, "num_seeds": 1},
     "8_korean_reviews": {"num_rows": 100, "num_steps": 60, "num_epochs": 1},
 }
 NEEDS = {"6_import_compare_export": ("torch", "transformers")}
