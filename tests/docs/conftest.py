@@ -67,7 +67,7 @@ def examples(tmp_path_factory):
         "pairs.csv": "sentence1,sentence2,score\n" + 32 * "a film,a film,5\na film,bad,1\n",
         "search.csv": "query,positive\n" + "".join(f"a film,{word}\n" for word in WORDS * 4),
         "endings.csv": "sent1,sent2,ending0,ending1,ending2,ending3,label\n"
-        + 32 * "a film,of,two hours,good,bad,nothing,0\n",
+        + "".join(f"a film {word},of,two hours,good,bad,nothing,0\n" for word in WORDS * 4),
         "texts.txt": "a good film\na bad film\n",
         "train.conll": 32 * "a O\ngood B-X\nfilm I-X\n\nhours O\n\n",
         "train.json": json.dumps({"data": [{"title": "", "paragraphs": [paragraph]}]}),
