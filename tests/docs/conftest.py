@@ -74,13 +74,9 @@ def examples(tmp_path_factory):
     }
     for name, text in tables.items():
         (folder / name).write_text(text)
-    for name, copies in {
-        "films.csv": ("reviews.csv", "test.csv", "new.csv"),
-        "train.conll": ("dev.conll",),
-        "train.json": ("dev.json",),
-    }.items():
-        for copy in copies:
-            shutil.copy(folder / name, folder / copy)
+    copies = {"reviews.csv": "films.csv", "test.csv": "films.csv", "new.csv": "films.csv"}
+    for copy, name in (copies | {"dev.conll": "train.conll", "dev.json": "train.json"}).items():
+        shutil.copy(folder / name, folder / copy)
     return folder
 
 
