@@ -61,7 +61,7 @@ def test_no_link_leads_nowhere(page):
 
 def test_each_task_of_the_picture_leads_to_its_section():
     links = re.findall(r'href="#([^"]+)"', (ROOT / "docs/images/choose-your-task.svg").read_text())
-    assert len(links) == 9 and set(links) <= anchors(ROOT / "docs/choose-your-task.md")
+    assert len(links) == 10 and set(links) <= anchors(ROOT / "docs/choose-your-task.md")
 
 
 def check_changes(name: str, options: Namespace) -> None:
