@@ -15,12 +15,7 @@ from typing import Any
 
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, json_object
-from bert_keras.text.fast_tokenizer import (
-    vocabulary_file,
-    vocabulary_from,
-    vocabulary_in,
-    vocabulary_sha256,
-)
+from bert_keras.text import fast_tokenizer
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.records.objectives import NEXT_SENTENCE, RECORD_OBJECTIVES
 from tfrecords_tools.settings import GoogleSettings, Settings
@@ -60,13 +55,13 @@ def label_names(file: StrPath) -> Sequence[str]:
 def records_vocabulary(records: Sequence[StrPath], *, file: str | None = None) -> Vocabulary:
     """Reads a vocabulary `file`, by default that in the folder of the first records."""
     if file:
-        return vocabulary_from(file)
+        return fast_tokenizer.vocabulary_from(file)
     pattern = os.fspath(records[0])
     matches = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern))
     check(matches, f"{pattern} does not exist; expected a folder of records or record files")
     first = Path(matches[0])
     folder = first if first.is_dir() else first.parent
-    vocabulary = vocabulary_in(folder)
+    vocabulary = fast_tokenizer.vocabulary_in(folder)
     if vocabulary is None:
         found = f"{pattern} is no record file and no folder of records (*.tfrecord)"
         check(any(folder.glob("*.tfrecord")), found)
@@ -87,9 +82,9 @@ def manifest_head(settings: Settings, vocabulary: Vocabulary, inputs: Sequence[d
         "versions": {"python": platform.python_version(), **libraries},
         "inputs": inputs,
         "vocabulary": {
-            "file": vocabulary_file(vocabulary)[0],
+            "file": fast_tokenizer.vocabulary_file(vocabulary)[0],
             "size": len(vocabulary),
-            "sha256": vocabulary_sha256(vocabulary),
+            "sha256": fast_tokenizer.vocabulary_sha256(vocabulary),
         },
         "schema": asdict(settings.schema),
     }
@@ -132,4 +127,4 @@ def split_summary(shards: Sequence[dict], *, summed: Sequence[str], **totals: in
 def folder_files(manifest: Mapping[str, Any], vocabulary: Vocabulary) -> dict[str, str]:
     """Returns the texts of the vocabulary and, last, of the manifest, by the names of the files."""
     text = json.dumps(manifest, indent=2) + "\n"
-    return dict([vocabulary_file(vocabulary), (MANIFEST, text)])
+    return dict([fast_tokenizer.vocabulary_file(vocabulary), (MANIFEST, text)])

@@ -7,16 +7,8 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from bert_keras.data import schema
 from bert_keras.data.masking import Masker
-from bert_keras.data.schema import (
-    LABEL_FEATURE,
-    LABEL_POSITIONS_FEATURE,
-    LABEL_WEIGHTS_FEATURE,
-    PACKING_FEATURES,
-    PREDICTION_FEATURES,
-    SEQUENCE_FEATURES,
-    WEIGHTS_FEATURE,
-)
 
 
 @dataclass(frozen=True)
@@ -51,10 +43,10 @@ class DynamicMasking:
 
 def masked(features: dict) -> tuple[dict, dict, dict]:
     """Returns (inputs, targets, weights) of masked language modelling; labels are ignored."""
-    positions, target_ids = PREDICTION_FEATURES
+    positions, target_ids = schema.PREDICTION_FEATURES
     inputs = _inputs(features) | {positions: _cast(features[positions])}
     targets = {"masked_lm": _cast(features[target_ids])}
-    return inputs, targets, {"masked_lm": features[WEIGHTS_FEATURE]}
+    return inputs, targets, {"masked_lm": features[schema.WEIGHTS_FEATURE]}
 
 
 def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
@@ -80,12 +72,12 @@ def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
     ```
     """
     inputs, targets, weights = masked(features)
-    if LABEL_POSITIONS_FEATURE in features:
-        inputs[LABEL_POSITIONS_FEATURE] = _cast(features[LABEL_POSITIONS_FEATURE])
-        targets["next_sentence"] = _cast(features[LABEL_FEATURE])
-        weights["next_sentence"] = features[LABEL_WEIGHTS_FEATURE]
-    elif LABEL_FEATURE in features:
-        targets["next_sentence"] = _cast(features[LABEL_FEATURE][:, 0])
+    if schema.LABEL_POSITIONS_FEATURE in features:
+        inputs[schema.LABEL_POSITIONS_FEATURE] = _cast(features[schema.LABEL_POSITIONS_FEATURE])
+        targets["next_sentence"] = _cast(features[schema.LABEL_FEATURE])
+        weights["next_sentence"] = features[schema.LABEL_WEIGHTS_FEATURE]
+    elif schema.LABEL_FEATURE in features:
+        targets["next_sentence"] = _cast(features[schema.LABEL_FEATURE][:, 0])
         weights["next_sentence"] = _cast(targets["next_sentence"] * 0 + 1, "float32")
     return inputs, targets, weights
 
@@ -97,7 +89,7 @@ def next_tokens(features: dict) -> tuple[dict, dict, dict]:
     belong to the same sequence, else 0. The names are those of masked language modelling.
     """
     inputs = _inputs(features)
-    positions, _ = PREDICTION_FEATURES
+    positions, _ = schema.PREDICTION_FEATURES
     target_ids = inputs["input_ids"][:, 1:]
     inputs[positions] = np.zeros_like(target_ids) + np.arange(target_ids.shape[1], dtype="int32")
     sequence = inputs.get("sequence_ids", inputs["input_mask"])
@@ -115,8 +107,8 @@ def replaced_tokens(features: dict) -> tuple[dict, dict, dict]:
     replaced: the target `replaced_token` only has the size of the row, with weight 1 for tokens.
     """
     inputs, targets, weights = masked(features)
-    positions, target_ids = PREDICTION_FEATURES
-    inputs[target_ids], inputs[WEIGHTS_FEATURE] = targets["masked_lm"], weights["masked_lm"]
+    positions, target_ids = schema.PREDICTION_FEATURES
+    inputs[target_ids], inputs[schema.WEIGHTS_FEATURE] = targets["masked_lm"], weights["masked_lm"]
     columns_L = np.arange(inputs["input_ids"].shape[1], dtype=np.uint64)
     rows_B1 = _hashes(inputs["input_ids"], columns_L).sum(axis=1, keepdims=True)
     draws_BP = _hashes(inputs[positions], rows_B1) >> np.uint64(40)  # the 24 highest bits
@@ -150,7 +142,7 @@ NEXT_TOKENS = Examples(next_tokens, reads_masks=False, needs_plain_ids=True)
 
 
 def _inputs(features: dict) -> dict:
-    names = [n for n in (*SEQUENCE_FEATURES, *PACKING_FEATURES) if n in features]
+    names = [n for n in (*schema.SEQUENCE_FEATURES, *schema.PACKING_FEATURES) if n in features]
     return {name: _cast(features[name]) for name in names}
 
 

@@ -3,14 +3,7 @@
 import keras
 from keras import ops
 
-from bert_keras.layers.primitives import (
-    BertLayer,
-    Dropout,
-    LayerNorm,
-    activate,
-    projection,
-    states_at,
-)
+from bert_keras.layers import primitives
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -32,7 +25,7 @@ class Pooler(keras.layers.Dense):
         self.norm = None
         if layer_norm_epsilon:
             options = {"center": self.use_bias, "dtype": self.dtype_policy, "name": "norm"}
-            self.norm = LayerNorm(epsilon=layer_norm_epsilon, **options)
+            self.norm = primitives.LayerNorm(epsilon=layer_norm_epsilon, **options)
 
     def build(self, input_shape):  # as Dense names it
         super().build(input_shape)
@@ -55,7 +48,7 @@ def mean_state(hidden_BTD, input_mask_BT):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class ClassificationHead(BertLayer):
+class ClassificationHead(primitives.BertLayer):
     """Classification head: dropout and one dense layer (Devlin et al. 2018, section 4.1).
 
     Maps [B, D] to logits [B, num_labels].
@@ -71,10 +64,10 @@ class ClassificationHead(BertLayer):
         super().__init__(**kwargs)
         self.num_labels = num_labels
         self.initializer_stddev = initializer_stddev
-        self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+        self.dropout = primitives.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, pooled_shape):
-        self.dense = projection(
+        self.dense = primitives.projection(
             self, "dense", inputs=pooled_shape[-1], units=self.num_labels, dtype=self.variable_dtype
         )
         self.built = True
@@ -110,14 +103,14 @@ class TokenLabelsHead(ClassificationHead):
         self.has_biases = has_biases
         self.norm = None
         if activation and layer_norm_epsilon:
-            self.norm = LayerNorm(
+            self.norm = primitives.LayerNorm(
                 epsilon=layer_norm_epsilon, center=has_biases, dtype=self.dtype_policy, name="norm"
             )
 
     def build(self, hidden_shape):
         size = hidden_shape[-1]
         if self.activation:
-            self.transform = projection(
+            self.transform = primitives.projection(
                 self, "transform", inputs=size, units=size, has_bias=self.has_biases
             )
         if self.norm is not None:
@@ -128,7 +121,7 @@ class TokenLabelsHead(ClassificationHead):
         length, size = ops.shape(hidden)[1], hidden.shape[-1]
         states_XD = ops.reshape(hidden, (-1, size))
         if self.activation:
-            states_XD = activate(self.transform(states_XD), activation=self.activation)
+            states_XD = primitives.activate(self.transform(states_XD), activation=self.activation)
         if self.norm is not None:
             states_XD = self.norm(states_XD)
         logits_XL = super().call(states_XD, training=training)
@@ -177,7 +170,7 @@ class ReplacedTokenHead(TokenLabelsHead):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class MaskedLMHead(BertLayer):
+class MaskedLMHead(primitives.BertLayer):
     """Masked-LM head: dense layer, activation, LayerNorm, product with embeddings, bias (A.1).
 
     The head first gathers the P masked positions and computes only their logits. This is the
@@ -209,13 +202,13 @@ class MaskedLMHead(BertLayer):
         self.vocab_size = vocab_size
         self.activation = activation
         self.initializer_stddev = initializer_stddev
-        self.norm = LayerNorm(
+        self.norm = primitives.LayerNorm(
             epsilon=layer_norm_epsilon, center=has_biases, dtype=self.dtype_policy, name="norm"
         )
 
     def build(self, hidden_shape, positions_shape, token_table_shape):
         size = token_table_shape[-1]
-        self.transform = projection(
+        self.transform = primitives.projection(
             self, "transform", inputs=hidden_shape[-1], units=size, has_bias=self.has_biases
         )
         self.norm.build((None, size))
@@ -230,8 +223,8 @@ class MaskedLMHead(BertLayer):
         self.built = True
 
     def call(self, hidden, positions, token_table):
-        masked_XE = self.transform(states_at(hidden, positions))
-        masked_XE = self.norm(activate(masked_XE, activation=self.activation))
+        masked_XE = self.transform(primitives.states_at(hidden, positions))
+        masked_XE = self.norm(primitives.activate(masked_XE, activation=self.activation))
         table_VE = ops.cast(token_table if self.ties_decoder else self.decoder, masked_XE.dtype)
         logits_XV = _scores(masked_XE, table_VE)
         logits_XV = ops.cast(logits_XV, self.variable_dtype) + self.output_bias

@@ -14,16 +14,7 @@ from keras import ops
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import check
-from bert_keras.layers.attention import (
-    attention_bias,
-    block_bias,
-    causal_bias,
-    packed_bias,
-    pays_in_blocks,
-    rotation,
-    tokens_of,
-    window_bias,
-)
+from bert_keras.layers import attention
 from bert_keras.layers.bilstm import BiLSTM
 from bert_keras.layers.block import EncoderBlock, recomputed
 from bert_keras.layers.embeddings import BertEmbeddings, SharedEmbeddings
@@ -200,7 +191,7 @@ class BertEncoder(Pretrained):
         hidden_states, attentions = [hidden_BTD], []
         tokens, shape = None, ops.shape(hidden_BTD)
         if self.skips_padding and not training and "sequence_ids" not in inputs:
-            tokens = tokens_of(inputs["input_mask"])
+            tokens = attention.tokens_of(inputs["input_mask"])
             hidden_XD = ops.reshape(hidden_BTD, (-1, shape[-1]))
             hidden_BTD = ops.take(hidden_XD, tokens.positions, axis=0)  # [X, D] from here on
         for index in range(self.config.num_layers):
@@ -240,25 +231,25 @@ class BertEncoder(Pretrained):
         config, dtype = self.config, self.compute_dtype
         length = ops.shape(inputs["input_ids"])[1]
         if "sequence_ids" in inputs:
-            bias = packed_bias(inputs["sequence_ids"], dtype=dtype)
+            bias = attention.packed_bias(inputs["sequence_ids"], dtype=dtype)
         else:
-            bias = attention_bias(inputs["input_mask"], dtype=dtype)
+            bias = attention.attention_bias(inputs["input_mask"], dtype=dtype)
             if in_blocks and training and self._takes_kernels(length):
                 bias = bias[:, 0, 0]
         if config.is_causal:
-            bias = bias + causal_bias(length, dtype=dtype)
+            bias = bias + attention.causal_bias(length, dtype=dtype)
         biases, bases = {False: bias}, {False: config.rotary_base}
         if window := config.local_window:
             biases[True] = (
-                block_bias(
+                attention.block_bias(
                     inputs.get("sequence_ids", inputs["input_mask"]),
                     window=window,
                     is_packed="sequence_ids" in inputs,
                     is_causal=config.is_causal,
                     dtype=dtype,
                 )
-                if in_blocks and pays_in_blocks(length, window=window)
-                else bias + window_bias(length, window=window, dtype=dtype)
+                if in_blocks and attention.pays_in_blocks(length, window=window)
+                else bias + attention.window_bias(length, window=window, dtype=dtype)
             )
             bases[True] = config.local_rotary_base or config.rotary_base
         if not config.is_rotary:
@@ -266,7 +257,8 @@ class BertEncoder(Pretrained):
         positions, head_size = inputs.get("position_ids"), config.hidden_size // config.num_heads
         positions = ops.arange(length) if positions is None else positions
         rotations = {
-            base: rotation(positions, head_size=head_size, base=base) for base in {*bases.values()}
+            base: attention.rotation(positions, head_size=head_size, base=base)
+            for base in {*bases.values()}
         }
         return {is_local: (bias, rotations[bases[is_local]]) for is_local, bias in biases.items()}
 

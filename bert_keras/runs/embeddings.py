@@ -4,32 +4,25 @@ import hashlib
 import itertools
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
+from bert_keras import files
 from bert_keras.errors import check, counted
-from bert_keras.files import (
-    StrPath,
-    atomic_file,
-    check_no_table,
-    check_output,
-    file_sha256,
-    refuse_existing,
-    text_lines,
-)
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 
 CHUNK_TEXTS = 512  # texts that are encoded together; a stopped run repeats at most one chunk
 
 
 def write_embeddings(
-    texts: StrPath,
-    output: StrPath,
+    texts: files.StrPath,
+    output: files.StrPath,
     *,
-    model: StrPath,
+    model: files.StrPath,
     dimensions: int | None = None,
     prompt: str | None = None,
 ) -> tuple[int, int]:
@@ -51,10 +44,13 @@ def write_embeddings(
         The number of embeddings and their size E.
     """
     output = Path(output)
-    check_output(output, suffix=(*_WRITERS,))
-    refuse_existing(output)
-    check_no_table(texts)
-    num_texts = _num_texts(texts)
+    files.check_output(output, suffix=(*_WRITERS,))
+    files.refuse_existing(output)
+    files.check_no_table(texts)
+    is_blank = Counter(not text.strip() for text in files.text_lines(texts))
+    check(num_texts := is_blank[False], f"{texts} has no text; expected one on each line")
+    if is_blank[True]:
+        print(f"skipped {counted(is_blank[True], 'blank line')} of {texts}", file=sys.stderr)
     encoder = BertSentenceEncoder.from_pretrained(model)
     size = encoder.embedding_size if dimensions is None else dimensions
     check(
@@ -62,13 +58,13 @@ def write_embeddings(
         f"dimensions is {size}; expected 1 to {encoder.embedding_size}, the model's size",
     )
     prompt_text = encoder.embedding.prompt(name=prompt)
-    arguments = repr((file_sha256(texts), encoder.metadata, prompt_text, size))
+    arguments = repr((files.file_sha256(texts), encoder.metadata, prompt_text, size))
     hashed = hashlib.sha256(arguments.encode())
     for weight in encoder.weights:
         hashed.update(np.asarray(weight).tobytes())
     digest, chunk_bytes = hashed.digest(), CHUNK_TEXTS * 4 * size
     partial = output.with_name(f"{output.name}.partial")  # the digest, and float32 vectors after it
-    with atomic_file(output) as unfinished:
+    with files.atomic_file(output) as unfinished:
         with partial.open("a+b") as file:
             file.seek(0)
             if len(found := file.read(len(digest))) < len(digest):
@@ -90,28 +86,18 @@ def write_embeddings(
     return num_texts, size
 
 
-def _num_texts(texts: StrPath) -> int:
-    num_texts = num_blank = 0
-    for text in text_lines(texts):
-        num_texts, num_blank = num_texts + bool(text.strip()), num_blank + (not text.strip())
-    check(num_texts, f"{texts} has no text; expected one on each line")
-    if num_blank:
-        print(f"skipped {counted(num_blank, 'blank line')} of {texts}", file=sys.stderr)
-    return num_texts
-
-
-def _chunks(texts: StrPath) -> Iterator[list[str]]:
-    lines = filter(str.strip, text_lines(texts))
+def _chunks(texts: files.StrPath) -> Iterator[list[str]]:
+    lines = filter(str.strip, files.text_lines(texts))
     while chunk := list(itertools.islice(lines, CHUNK_TEXTS)):
         yield chunk
 
 
-def _write_npy(path: Path, vectors: np.ndarray, texts: StrPath) -> None:
+def _write_npy(path: Path, vectors: np.ndarray, texts: files.StrPath) -> None:
     with path.open("wb") as file:
         np.save(file, vectors)
 
 
-def _write_parquet(path: Path, vectors: np.ndarray, texts: StrPath) -> None:
+def _write_parquet(path: Path, vectors: np.ndarray, texts: files.StrPath) -> None:
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 

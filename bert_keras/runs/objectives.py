@@ -10,14 +10,8 @@ import keras
 import numpy as np
 from tqdm import tqdm
 
+from bert_keras.data import objectives
 from bert_keras.data.batches import Batches
-from bert_keras.data.objectives import (
-    MASKED,
-    MASKED_AND_LABELLED,
-    NEXT_TOKENS,
-    REPLACED_TOKENS,
-    Examples,
-)
 from bert_keras.distribution.loss import global_loss
 from bert_keras.distribution.model import GlobalBatchModel
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
@@ -72,7 +66,7 @@ def _token_counts(batches, vocab_size: int, *, stage: str) -> np.ndarray:
 class PretrainingObjective:
     """A pretraining objective: its training examples, model, losses and scores."""
 
-    examples: Examples  # converts records to inputs, targets and weights
+    examples: objectives.Examples  # converts records to inputs, targets and weights
     model: type[TaskModel]  # takes a BertConfig; its call returns a dict of outputs
     losses: Callable[[], dict[str, keras.losses.Loss]]  # argument of `compile`, by output
     # Argument `weighted_metrics` of `compile`, by output.
@@ -86,23 +80,23 @@ class PretrainingObjective:
 
 
 MASKED_LM = PretrainingObjective(
-    examples=MASKED,
+    examples=objectives.MASKED,
     model=BertMaskedLM,
     losses=partial(pretraining_losses, ["masked_lm"]),
     metrics=partial(pretraining_metrics, ["masked_lm"]),
     baselines=baselines,
 )
 BERT = PretrainingObjective(
-    examples=MASKED_AND_LABELLED,
+    examples=objectives.MASKED_AND_LABELLED,
     model=BertPretrainer,
     losses=pretraining_losses,
     metrics=pretraining_metrics,
     baselines=baselines,
     without_labels="masked-lm",
 )
-LEFT_TO_RIGHT = dataclasses.replace(MASKED_LM, examples=NEXT_TOKENS, is_causal=True)
+LEFT_TO_RIGHT = dataclasses.replace(MASKED_LM, examples=objectives.NEXT_TOKENS, is_causal=True)
 REPLACED_TOKEN = PretrainingObjective(
-    examples=REPLACED_TOKENS,
+    examples=objectives.REPLACED_TOKENS,
     model=BertReplacedTokenPretrainer,
     losses=partial(pretraining_losses, ["masked_lm", "replaced_token"]),
     metrics=partial(pretraining_metrics, ["masked_lm", "replaced_token"]),

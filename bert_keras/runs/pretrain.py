@@ -24,17 +24,10 @@ from bert_keras.models.initial_weights import start_with_local_attention
 from bert_keras.models.pretrainer import MaskedLMModel
 from bert_keras.models.task_models import TaskModel
 from bert_keras.renamed import accepts_former_names
+from bert_keras.runs import outcome
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.evaluate import evaluate
 from bert_keras.runs.objectives import evaluate_pretrainer
-from bert_keras.runs.outcome import (
-    MODEL,
-    RunResult,
-    claimed_output,
-    finished_scores,
-    model_folder,
-    write_scores,
-)
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import FORMER_NAMES, PretrainRecipe
 from bert_keras.runs.settings import first_part, pretrain_settings
@@ -63,7 +56,7 @@ def pretrain(
     teacher: StrPath | Distillation | None = None,
     blimp: StrPath | None = None,
     **changes: Any,
-) -> RunResult:
+) -> outcome.RunResult:
     """Pretrains a model on `records`/train*.tfrecord.
 
     `bert-keras pretrain` calls this function. It writes `output`/model, logs, checkpoints and
@@ -124,9 +117,11 @@ def pretrain(
         read_pairs(blimp)  # reports invalid files before the training
         claimed["blimp"] = os.path.realpath(blimp)
     teaching = {"distillation": dataclasses.asdict(distillation)} if distillation else {}
-    claim = claimed_output(output, recipe=recipe, files=inputs.file_states(), **claimed, **teaching)
+    claim = outcome.claimed_output(
+        output, recipe=recipe, files=inputs.file_states(), **claimed, **teaching
+    )
     with claim as folder:
-        scores = finished_scores(folder)
+        scores = outcome.finished_scores(folder)
         if scores is None:
             if first is not None:
                 model = pretrain(
@@ -142,7 +137,7 @@ def pretrain(
                 )
             hyperparameters = dataclasses.asdict(recipe) | teaching
             scores = _train(inputs, folder, hyperparameters=hyperparameters, blimp=blimp)
-    return RunResult(scores, folder / MODEL)
+    return outcome.RunResult(scores, folder / outcome.MODEL)
 
 
 def _train(
@@ -184,7 +179,7 @@ def _train(
         scores |= {f"blimp {name}": found[name] for name in found if name.startswith(kinds)}
     save_model(
         model,
-        model_folder(output),
+        outcome.model_folder(output),
         metadata=inputs.metadata,
         vocabulary=inputs.vocabulary,
         state=training_state(trained) if recipe.last_step else None,
@@ -195,7 +190,7 @@ def _train(
         },
     )
     write_hyperparameters(output / "logs", hyperparameters)
-    return write_scores(output, scores)
+    return outcome.write_scores(output, scores)
 
 
 def _flops_per_example(inputs: PretrainInputs, model: TaskModel) -> int:

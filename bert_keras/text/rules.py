@@ -5,12 +5,7 @@ from tokenizers.models import BPE, Unigram
 from tokenizers.processors import RobertaProcessing, TemplateProcessing
 
 from bert_keras.errors import check
-from bert_keras.text.fast_tokenizer import (
-    ALBERT_SPECIALS,
-    KOBERT_SPECIALS,
-    ROBERTA_SPECIALS,
-    XLM_ROBERTA_SPECIALS,
-)
+from bert_keras.text import fast_tokenizer
 from bert_keras.text.vocab import WORD_MARK, Specials
 
 EXCLUDED_SCORE = -100.0  # added to the score of a token that must never be chosen
@@ -19,7 +14,7 @@ EXCLUDED_SCORE = -100.0  # added to the score of a token that must never be chos
 def byte_pair_rules(model: BPE, *, prefixed: bool = False) -> str:
     """Builds the tokenizer.json of a byte-level BPE, as RobertaTokenizer of transformers does."""
     tokenizer = Tokenizer(model)
-    _, _, cls, sep, _ = tokens = ROBERTA_SPECIALS.tokens
+    _, _, cls, sep, _ = tokens = fast_tokenizer.ROBERTA_SPECIALS.tokens
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefixed)
     tokenizer.decoder = decoders.ByteLevel()
     ids = _add_specials(tokenizer, tokens)
@@ -36,14 +31,14 @@ def unigram_rules(model, *, lowercase: bool, keeps_accents: bool) -> str:
     """
     steps = unigram_steps(lowercase=lowercase, keeps_accents=keeps_accents)
     unigrams = _with_divided_commas(model)
-    return _unigram_text(unigrams, [*steps, *_normalization(model)], ALBERT_SPECIALS)
+    return _unigram_text(unigrams, [*steps, *_normalization(model)], fast_tokenizer.ALBERT_SPECIALS)
 
 
 def sentencepiece_rules(model) -> str:
     """Builds the tokenizer.json that tokenizes as SentencePiece does: KerasHub's ALBERT."""
     tokens = [(each.piece, each.score) for each in model.pieces]
     unigrams = Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False)
-    return _unigram_text(unigrams, _normalization(model), ALBERT_SPECIALS)
+    return _unigram_text(unigrams, _normalization(model), fast_tokenizer.ALBERT_SPECIALS)
 
 
 def xlm_roberta_rules(model) -> str:
@@ -52,11 +47,11 @@ def xlm_roberta_rules(model) -> str:
     The ids are those of fairseq: four special tokens precede the tokens of the model, except its
     own first three, and <mask> follows them.
     """
-    pad, unk, cls, sep, mask = XLM_ROBERTA_SPECIALS.tokens
+    pad, unk, cls, sep, mask = fast_tokenizer.XLM_ROBERTA_SPECIALS.tokens
     tokens = [(token, 0.0) for token in (cls, pad, sep, unk)]
     tokens += [(each.piece, each.score) for each in model.pieces[3:]]
     unigrams = Unigram([*tokens, (mask, 0.0)], unk_id=3, byte_fallback=False)
-    return _unigram_text(unigrams, _normalization(model), XLM_ROBERTA_SPECIALS)
+    return _unigram_text(unigrams, _normalization(model), fast_tokenizer.XLM_ROBERTA_SPECIALS)
 
 
 def kobert_rules(model) -> str:
@@ -67,7 +62,7 @@ def kobert_rules(model) -> str:
     """
     steps = [*unigram_steps(lowercase=False, keeps_accents=False), normalizers.NFC()]
     unigrams = _with_divided_commas(model)
-    return _unigram_text(unigrams, [*steps, *_normalization(model)], KOBERT_SPECIALS)
+    return _unigram_text(unigrams, [*steps, *_normalization(model)], fast_tokenizer.KOBERT_SPECIALS)
 
 
 def _with_divided_commas(model) -> Unigram:

@@ -8,14 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bert_keras.data.masking import (
-    REPLACEMENTS,
-    Masker,
-    MaskingPolicy,
-    choose_words,
-    group_words,
-    replacement_shares,
-)
+from bert_keras.data import masking
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
@@ -41,7 +34,7 @@ def masked(policy, *, generator, rows=2000, length=128, filled=128):
     input_ids[:, :filled] = 1000 + np.arange(filled)
     input_ids[:, 0], input_ids[:, filled - 1] = CLS, SEP
     before = input_ids.copy()
-    result = Masker(policy, VOCABULARY).mask(input_ids, generator=generator)
+    result = masking.Masker(policy, VOCABULARY).mask(input_ids, generator=generator)
     assert (input_ids == before).all(), "the input ids were changed"
     return before, result
 
@@ -50,8 +43,8 @@ def masked(policy, *, generator, rows=2000, length=128, filled=128):
 def test_words_are_complete_and_no_word_that_fits_remains(generator, max_ngram):
     candidates, continues = generator.random((300, 40)) > 0.1, generator.random((300, 40)) < 0.4
     quotas = generator.integers(0, 12, 300)
-    words = group_words(candidates, continues=continues)
-    indices = choose_words(words, quotas=quotas, max_ngram=max_ngram, generator=generator)
+    words = masking.group_words(candidates, continues=continues)
+    indices = masking.choose_words(words, quotas=quotas, max_ngram=max_ngram, generator=generator)
     assert (np.diff(indices) > 0).all()
     chosen = np.isin(np.arange(candidates.size), indices)
     for row, (first, beyond) in enumerate(pairwise(words.first)):
@@ -64,9 +57,9 @@ def test_words_are_complete_and_no_word_that_fits_remains(generator, max_ngram):
 
 def test_ngrams_stay_within_a_text(generator):
     candidates = np.tile([True, True, False, True, True], (2000, 1))
-    words = group_words(candidates, continues=np.zeros((2000, 5), bool))
+    words = masking.group_words(candidates, continues=np.zeros((2000, 5), bool))
     quotas = np.full(2000, 2)
-    indices = choose_words(words, quotas=quotas, max_ngram=2, generator=generator)
+    indices = masking.choose_words(words, quotas=quotas, max_ngram=2, generator=generator)
     pairs = [tuple(pair) for pair in (indices % 5).reshape(-1, 2).tolist()]
     assert {*pairs} == {(0, 1), (0, 3), (0, 4), (1, 3), (1, 4), (3, 4)}
     # Of the 4 words, 2 can start a pair, in one draw of three. After a single word, one of the
@@ -79,12 +72,12 @@ def test_numbers_of_predictions_equal_those_of_the_original():
     lengths = np.array([3, 10, 17, 30, 50, 70, 128, 512])
     expected = [min(20, max(1, round(length * 0.15))) for length in lengths.tolist()]
     assert expected == [1, 2, 3, 4, 8, 10, 19, 20]  # 1.5 -> 2, 4.5 -> 4, 7.5 -> 8: half to even
-    assert MaskingPolicy().num_predictions(lengths).tolist() == expected
+    assert masking.MaskingPolicy().num_predictions(lengths).tolist() == expected
 
 
-@pytest.mark.parametrize("name", REPLACEMENTS)
+@pytest.mark.parametrize("name", masking.REPLACEMENTS)
 def test_rates_of_mask_random_and_unchanged_tokens(generator, name):
-    policy = MaskingPolicy(**replacement_shares(name))
+    policy = masking.MaskingPolicy(**masking.replacement_shares(name))
     before, result = masked(policy, generator=generator)
     assert result["masked_lm_weights"].sum() == 2000 * 19
     rows, slots = np.nonzero(result["masked_lm_weights"])
@@ -108,26 +101,28 @@ def test_rates_of_mask_random_and_unchanged_tokens(generator, name):
 
 
 def test_positions_ascend_and_exclude_special_tokens_and_padding(generator):
-    _, result = masked(MaskingPolicy(), generator=generator, filled=100)
+    _, result = masked(masking.MaskingPolicy(), generator=generator, filled=100)
     counted = result["masked_lm_positions"][:, :15]
     assert (result["masked_lm_weights"] == [1.0] * 15 + [0.0] * 5).all()
     assert (np.diff(counted, axis=1) > 0).all()
     assert (counted.min(), counted.max()) == (1, 98)
     assert not result["masked_lm_positions"][:, 15:].any()
     assert not result["masked_lm_ids"][:, 15:].any()
-    masker = Masker(MaskingPolicy(mask_rate=1.0), VOCABULARY)
+    masker = masking.Masker(masking.MaskingPolicy(mask_rate=1.0), VOCABULARY)
     result = masker.mask(np.array([[CLS, 1000, SEP, 0]]), generator=generator)
     assert result["masked_lm_weights"].tolist() == [[1.0] + [0.0] * 19]
     assert result["masked_lm_ids"][0, 0] == 1000
 
 
 def test_candidates_and_their_pairs_are_equally_likely(generator):
-    _, result = masked(MaskingPolicy(), generator=generator, rows=20000, filled=20)
+    _, result = masked(masking.MaskingPolicy(), generator=generator, rows=20000, filled=20)
     counts = np.bincount(result["masked_lm_positions"][:, :3].ravel(), minlength=20)
     assert (counts[[0, 19]] == 0).all()
     for count in counts[1:19]:
         assert_rate(count, of=20000, expected=3 / 18)
-    _, result = masked(MaskingPolicy(mask_rate=0.25), generator=generator, rows=20000, filled=8)
+    _, result = masked(
+        masking.MaskingPolicy(mask_rate=0.25), generator=generator, rows=20000, filled=8
+    )
     first, second = result["masked_lm_positions"][:, :2].T
     pairs, counts = np.unique(first * 8 + second, return_counts=True)
     assert len(pairs) == 15
@@ -141,7 +136,7 @@ def test_word_masking_uses_the_vocabulary_or_the_flags_of_the_caller(generator):
     input_ids = np.repeat([[2, 5, 6, 7, 3, 8, 3, 0, 0]], 500, axis=0)
 
     def chosen(unit, continues=None):
-        masker = Masker(MaskingPolicy(mask_rate=0.4, unit=unit), vocabulary)
+        masker = masking.Masker(masking.MaskingPolicy(mask_rate=0.4, unit=unit), vocabulary)
         result = masker.mask(input_ids, generator=generator, continues=continues)
         assert unit == "word" or (result["masked_lm_weights"].sum(axis=1) == 3).all()
         return {tuple(row[:3].tolist()) for row in result["masked_lm_positions"]}
@@ -154,7 +149,7 @@ def test_word_masking_uses_the_vocabulary_or_the_flags_of_the_caller(generator):
 
 def test_replacements_are_neither_special_nor_unused_tokens():
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "[unused0]", "a", "##b", "[unused993]", "["))
-    assert Masker(MaskingPolicy(), vocabulary).replacement_ids.tolist() == [6, 7, 9]
+    assert masking.Masker(masking.MaskingPolicy(), vocabulary).replacement_ids.tolist() == [6, 7, 9]
 
 
 @pytest.mark.parametrize(
@@ -163,4 +158,4 @@ def test_replacements_are_neither_special_nor_unused_tokens():
 )
 def test_impossible_policies_are_refused(field, value):
     with pytest.raises(InputError, match=f"{field} .*{value}"):
-        MaskingPolicy(**{field: value})
+        masking.MaskingPolicy(**{field: value})

@@ -10,18 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 
+from bert_keras.data import record_file
 from bert_keras.data.batches import Batches, input_errors
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import MASKED, NEXT_TOKENS, DynamicMasking, masked_and_labelled
 from bert_keras.data.parsing import RecordParser
-from bert_keras.data.record_file import (
-    feature_head,
-    framed_length,
-    packed_features,
-    read_records,
-    record_files,
-    varint,
-)
 from bert_keras.data.records import Records, pretraining_dataset
 from bert_keras.data.schema import PretrainingSchema, schema_of
 from bert_keras.errors import InputError
@@ -133,7 +126,7 @@ def test_other_files_are_refused(write, tmp_path):
 
 
 def batches_of(files, **options):
-    return Records(record_files(files)).batches(**{"batch_size": 5, **options})
+    return Records(record_file.record_files(files)).batches(**{"batch_size": 5, **options})
 
 
 def record_numbers(batches):
@@ -177,16 +170,16 @@ def test_epochs_differ_and_a_run_resumes_by_skipping(files, monkeypatch, batch_s
 
 
 def test_record_files_of_a_folder_a_pattern_or_a_list(tmp_path, files):
-    assert record_files(tmp_path) == files
-    assert record_files(f"{tmp_path}/[12].tfrecord") == files[:2]
-    assert record_files([files[2], files[0], files[0]]) == [files[0], files[2]]
+    assert record_file.record_files(tmp_path) == files
+    assert record_file.record_files(f"{tmp_path}/[12].tfrecord") == files[:2]
+    assert record_file.record_files([files[2], files[0], files[0]]) == [files[0], files[2]]
     for name in ("train-0.tfrecord", "held-out-0.tfrecord", "notes.txt"):
         (tmp_path / name).touch()
-    assert record_files(str(tmp_path)) == [f"{tmp_path}/train-0.tfrecord"]
+    assert record_file.record_files(str(tmp_path)) == [f"{tmp_path}/train-0.tfrecord"]
     (tmp_path / "none").mkdir()
     for records in (tmp_path / "none", f"{tmp_path}/*.record"):
         with pytest.raises(InputError, match=r"contains or matches no \*.tfrecord files"):
-            record_files(records)
+            record_file.record_files(records)
 
 
 def test_records_equal_those_of_tensorflow(write):
@@ -202,7 +195,7 @@ def test_records_equal_those_of_tensorflow(write):
         features = features | {"input_ids": [0, 127, 128, 2**31 - 1] * 2}
         records += [*map(backwards, records), record(**features, more=[1]), unpacked(features)]
         file = write("a.tfrecord", records)
-        assert [*read_records(file)] == records
+        assert [*record_file.read_records(file)] == records
         parsed = RecordParser(schema)([(file, each) for each in records])
         expected = tf.io.parse_example(records, spec)
         assert parsed.keys() == expected.keys()
@@ -212,9 +205,9 @@ def test_records_equal_those_of_tensorflow(write):
 
 
 def backwards(content: bytes) -> bytes:
-    features = reversed(packed_features(content).items())
-    body = b"".join(feature_head(n, kind, len(v)) + v for n, (kind, v) in features)
-    return b"\x0a" + varint(len(body)) + body
+    features = reversed(record_file.packed_features(content).items())
+    body = b"".join(record_file.feature_head(n, kind, len(v)) + v for n, (kind, v) in features)
+    return b"\x0a" + record_file.varint(len(body)) + body
 
 
 def unpacked(features) -> bytes:
@@ -222,10 +215,10 @@ def unpacked(features) -> bytes:
 
     def field(number, value):
         if isinstance(value, bytes):
-            return bytes([number << 3 | 2]) + varint(len(value)) + value
+            return bytes([number << 3 | 2]) + record_file.varint(len(value)) + value
         if isinstance(value, float):
             return bytes([number << 3 | 5]) + np.float32(value).tobytes()
-        return bytes([number << 3]) + varint(value)
+        return bytes([number << 3]) + record_file.varint(value)
 
     entries = []
     for name, values in features.items():
@@ -241,11 +234,11 @@ def test_each_cut_of_the_last_record_is_found(write):
         path = write("a.tfrecord", [])
         Path(path).write_bytes(content + content[:size])
         with pytest.raises(InputError, match=r"a\.tfrecord is truncated or corrupt"):
-            list(read_records(path))
+            list(record_file.read_records(path))
     for length in (0, 2**40, 2**63, 2**64 - 1):
-        Path(path).write_bytes(content + framed_length(length) + bytes(40))
+        Path(path).write_bytes(content + record_file.framed_length(length) + bytes(40))
         with pytest.raises(InputError, match=r"a\.tfrecord is truncated or corrupt"):
-            list(read_records(path))
+            list(record_file.read_records(path))
 
 
 @hypothesis.settings(max_examples=200, deadline=None)

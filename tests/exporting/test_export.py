@@ -16,17 +16,11 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from bert_keras.errors import InputError
 from bert_keras.exporting import export as export_module
+from bert_keras.exporting import version_folder
 from bert_keras.exporting.export import export
 from bert_keras.exporting.servable import checked_tensors, tensor_specs, traced
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.verify import run_requests
-from bert_keras.exporting.version_folder import (
-    METADATA,
-    check_model_name,
-    is_version,
-    next_version,
-    variant_of,
-)
 from bert_keras.models import (
     BertClassifier,
     BertEncoder,
@@ -76,7 +70,7 @@ def test_every_head_is_verified_in_a_fresh_process(
     written = export(tmp_path / "model", tmp_path / "name" / "1")
     signatures = tf.saved_model.load(str(written)).signatures
     assert set(signatures["serving_default"].structured_outputs) == outputs
-    example = json.loads((written / METADATA).read_text("utf-8"))["example"]
+    example = json.loads((written / version_folder.METADATA).read_text("utf-8"))["example"]
     assert example["prediction"].keys() == outputs
     assert kind is not BertPretrainer or len(example["prediction"]["probabilities"]) == 1
     (graph,) = SavedModel.FromString((written / "saved_model.pb").read_bytes()).meta_graphs
@@ -185,7 +179,7 @@ def test_a_version_stores_metadata_and_each_weight_once(model, written, tmp_path
     assert [path.name for path in written.parent.iterdir()] == ["1"]
     folder = shutil.copytree(written, tmp_path / "name" / "1")
     assert (folder / "assets/vocab.txt").read_text("utf-8") == TOKENIZER.vocabulary.lines
-    stored = json.loads((folder / METADATA).read_text("utf-8"))
+    stored = json.loads((folder / version_folder.METADATA).read_text("utf-8"))
     card = dataclasses.replace(model.metadata, max_length=8).to_dict()
     assert stored["card"] == json.loads(json.dumps(card))
     assert stored["versions"]["tensorflow"] == tf.__version__
@@ -197,8 +191,8 @@ def test_a_version_stores_metadata_and_each_weight_once(model, written, tmp_path
     with pytest.raises(LoadError, match=r"assets/vocab.txt is not the file .* wrote"):
         load_version(folder, limits=Limits(), on_run=print)
     for values in {"variant": "int8"}, {"variant": {}}, {"files": [1]}:
-        (folder / METADATA).write_text(json.dumps(values))
-        assert variant_of(folder) == ""
+        (folder / version_folder.METADATA).write_text(json.dumps(values))
+        assert version_folder.variant_of(folder) == ""
     with pytest.raises(LoadError, match="files"):
         load_version(folder, limits=Limits(), on_run=print)
 
@@ -266,11 +260,11 @@ def test_rows_and_ids_that_the_model_cannot_read_are_refused(tensors):
 def test_names_of_models_and_versions(tmp_path):
     for name in ("", ".", "..", "a/b", "a:b", "a\n", "\udcff"):
         with pytest.raises(InputError, match="expected a folder name"):
-            check_model_name(name)
+            version_folder.check_model_name(name)
     for name in ("sst2", "größe", "a b", "-x", "..."):
-        check_model_name(name)
-    assert is_version(str(2**63 - 1)) and not is_version(str(2**63))
-    assert next_version(tmp_path / "none") == 1
+        version_folder.check_model_name(name)
+    assert version_folder.is_version(str(2**63 - 1)) and not version_folder.is_version(str(2**63))
+    assert version_folder.next_version(tmp_path / "none") == 1
     for name in ("2", "0010", "x", "²", "-50", str(2**63)):
         (tmp_path / name).mkdir()
-    assert next_version(tmp_path) == 11
+    assert version_folder.next_version(tmp_path) == 11

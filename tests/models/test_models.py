@@ -6,18 +6,9 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras import models
 from bert_keras.config import BertConfig, DenseModule, EmbeddingConfig
 from bert_keras.errors import InputError
-from bert_keras.models import (
-    BertClassifier,
-    BertDiscriminator,
-    BertMaskedLM,
-    BertMultipleChoice,
-    BertPretrainer,
-    BertQuestionAnswering,
-    BertSentenceEncoder,
-    BertTokenClassifier,
-)
 from bert_keras.models.pretrained import named_weights
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
@@ -45,14 +36,14 @@ def dense(head: str, columns: int) -> dict[str, tuple[int, ...]]:
 
 # Arguments of the model, and the weights of its heads.
 CASES = {
-    BertPretrainer: ({}, MASKED_LM | dense("next_sentence", 2)),
-    BertMaskedLM: ({}, MASKED_LM),
-    BertClassifier: ({"num_labels": 3}, dense("classification", 3)),
-    BertTokenClassifier: ({"num_labels": 5}, dense("token_labels", 5)),
-    BertQuestionAnswering: ({}, dense("span", 2)),
-    BertDiscriminator: ({}, REPLACED | dense("replaced_token", 1)),
-    BertMultipleChoice: ({}, dense("multiple_choice", 1)),
-    BertSentenceEncoder: (
+    models.BertPretrainer: ({}, MASKED_LM | dense("next_sentence", 2)),
+    models.BertMaskedLM: ({}, MASKED_LM),
+    models.BertClassifier: ({"num_labels": 3}, dense("classification", 3)),
+    models.BertTokenClassifier: ({"num_labels": 5}, dense("token_labels", 5)),
+    models.BertQuestionAnswering: ({}, dense("span", 2)),
+    models.BertDiscriminator: ({}, REPLACED | dense("replaced_token", 1)),
+    models.BertMultipleChoice: ({}, dense("multiple_choice", 1)),
+    models.BertSentenceEncoder: (
         {"embedding": SENTENCE},
         {"sentence/dense_0/kernel": (32, 4), "sentence/dense_0/bias": (4,)},
     ),
@@ -71,14 +62,14 @@ def new_model(cls, config=CALM, **changes):
 
 def inputs(cls, *, batch=8, length=10, choices=4):
     random = np.random.default_rng(0)
-    shape = (batch, choices, length) if cls is BertMultipleChoice else (batch, length)
+    shape = (batch, choices, length) if cls is models.BertMultipleChoice else (batch, length)
     x = {
         "input_ids": random.integers(5, 40, shape, dtype="int32"),
         "input_mask": np.ones(shape, "int32"),
         "segment_ids": random.integers(0, 2, shape, dtype="int32"),
     }
     x["input_mask"][0, ..., length // 2 :] = 0
-    if cls in (BertPretrainer, BertMaskedLM):
+    if cls in (models.BertPretrainer, models.BertMaskedLM):
         positions = np.tile(np.arange(length, dtype="int32"), (batch, 1))
         x["masked_lm_positions"] = random.permuted(positions, axis=1)[:, :3]
     return x
@@ -126,21 +117,21 @@ def test_a_gradient_reaches_every_trainable_weight(cls):
 
 
 def test_choices_are_scored_separately_in_any_number():
-    model, x = new_model(BertMultipleChoice), inputs(BertMultipleChoice, choices=4)
+    model, x = new_model(models.BertMultipleChoice), inputs(models.BertMultipleChoice, choices=4)
     scores = np.asarray(model(x))
     graph = tf.function(lambda x: model(x), reduce_retracing=True)
     for choices in ([0], [2, 0], [0, 1, 2, 3]):
         part = {name: tf.constant(array[:, choices]) for name, array in x.items()}
         np.testing.assert_allclose(graph(part), scores[:, choices], atol=1e-6)
     with pytest.raises(InputError, match=r"shape \(8, 10\)"):
-        model(inputs(BertClassifier))
+        model(inputs(models.BertClassifier))
 
 
 def test_impossible_models_are_refused():
     for cls, changes, named in (
-        (BertClassifier, {"has_pooler": False}, "BertClassifier reads the pooled output"),
-        (BertPretrainer, {"is_causal": True}, "BertMaskedLM"),
-        (BertPretrainer, {"pooling": "mean"}, "mean"),
+        (models.BertClassifier, {"has_pooler": False}, "BertClassifier reads the pooled output"),
+        (models.BertPretrainer, {"is_causal": True}, "BertMaskedLM"),
+        (models.BertPretrainer, {"pooling": "mean"}, "mean"),
     ):
         with pytest.raises(InputError, match=named):
             new_model(cls, dataclasses.replace(CALM, **changes))
@@ -151,7 +142,7 @@ def pretraining_examples(*, batch=8, length=10):
         "masked_lm": np.tile(np.array([1, 1, 0], "float32"), (batch, 1)),
         "next_sentence": np.ones(batch, "float32"),
     }
-    x, random = inputs(BertPretrainer, batch=batch, length=length), np.random.default_rng(1)
+    x, random = inputs(models.BertPretrainer, batch=batch, length=length), np.random.default_rng(1)
     y = {"masked_lm": random.integers(0, 40, (batch, 3), dtype="int32")}
     y["next_sentence"] = random.integers(0, 2, batch, dtype="int32")
     x["input_mask"][:] = 1
@@ -159,7 +150,7 @@ def pretraining_examples(*, batch=8, length=10):
 
 
 def pretraining_model(**options):
-    model = new_model(BertPretrainer)
+    model = new_model(models.BertPretrainer)
     losses, metrics = pretraining_losses(), pretraining_metrics()
     model.compile(BertAdamW(1e-3), loss=losses, weighted_metrics=metrics, **options)
     return model
@@ -221,9 +212,9 @@ def test_a_compiled_model_that_keras_loads_continues_its_training(tmp_path):
 
 
 def test_the_pooling_of_windows_of_0_2_is_ignored_or_refused():
-    model = new_model(BertClassifier)
+    model = new_model(models.BertClassifier)
     config = {**model.get_config(), "window_pooling": "mean"}
-    assert BertClassifier.from_config(config).get_config() == model.get_config()
+    assert models.BertClassifier.from_config(config).get_config() == model.get_config()
     metadata = dataclasses.replace(model.new_metadata(), task={"long_texts": "mean"})
     with pytest.raises(InputError, match="long_texts=mean"):
-        BertClassifier.from_metadata(metadata)
+        models.BertClassifier.from_metadata(metadata)

@@ -4,16 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras import (
-    BertSentenceEncoder,
-    CoSENTLoss,
-    CosineSimilarityLoss,
-    MatryoshkaLoss,
-    MultipleNegativesRankingLoss,
-    Preprocessor,
-    WordPieceTokenizer,
-    encode,
-)
+import bert_keras
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
@@ -21,7 +12,7 @@ from tests.tensorflow_or_skip import tf
 
 TOPICS = ("boat", "train", "bank", "film", "snow", "bread")
 WORDS = ("where", "is", "the", "a", "near", "old", "my", "no")
-TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *TOPICS, *WORDS)))
+TOKENIZER = bert_keras.WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *TOPICS, *WORDS)))
 CONFIG = BertConfig(
     vocab_size=len(TOKENIZER.vocabulary), hidden_size=16, num_layers=1, num_heads=2,
     intermediate_size=32, max_positions=16, initializer_stddev=0.2,
@@ -43,20 +34,20 @@ QUERIES, POSITIVES, NEGATIVES = (
 IS_SAME = np.arange(32) % 2
 PAIRS = QUERIES, [(NEGATIVES, POSITIVES)[same][row] for row, same in enumerate(IS_SAME)]
 TRIPLETS = QUERIES, POSITIVES, NEGATIVES
-RANKING = MultipleNegativesRankingLoss
+RANKING = bert_keras.MultipleNegativesRankingLoss
 DATA = {
     "ranking": (RANKING(), (QUERIES, POSITIVES), None),
     "hard negatives": (RANKING(directions="both"), TRIPLETS, None),
-    "cosent": (CoSENTLoss(), PAIRS, IS_SAME),
-    "cosine": (CosineSimilarityLoss(), PAIRS, IS_SAME),
-    "matryoshka": (MatryoshkaLoss(RANKING(), dimensions=[16, 4]), TRIPLETS, None),
+    "cosent": (bert_keras.CoSENTLoss(), PAIRS, IS_SAME),
+    "cosine": (bert_keras.CosineSimilarityLoss(), PAIRS, IS_SAME),
+    "matryoshka": (bert_keras.MatryoshkaLoss(RANKING(), dimensions=[16, 4]), TRIPLETS, None),
 }
 
 
 def model_of(loss, **compiling):
     keras.utils.set_random_seed(1)
-    model = BertSentenceEncoder(CONFIG)
-    model.preprocessor = Preprocessor(TOKENIZER, max_length=9)
+    model = bert_keras.BertSentenceEncoder(CONFIG)
+    model.preprocessor = bert_keras.Preprocessor(TOKENIZER, max_length=9)
     model.compile(keras.optimizers.Adam(1e-2), loss=loss, **compiling)
     return model
 
@@ -78,7 +69,7 @@ def test_the_loss_falls_and_depends_only_on_the_seed(name):
 @pytest.mark.parametrize("as_tensors", [list, np.array, tf.constant])
 def test_columns_of_texts_are_groups(as_tensors):
     x = model_of(RANKING()).preprocessor(tuple(map(as_tensors, TRIPLETS)))
-    columns = [encode(TOKENIZER, column, max_length=9) for column in TRIPLETS]
+    columns = [bert_keras.encode(TOKENIZER, column, max_length=9) for column in TRIPLETS]
     assert x.keys() == columns[0].keys()
     for name, array in x.items():
         np.testing.assert_array_equal(array, np.stack([each[name] for each in columns], axis=1))
@@ -104,4 +95,4 @@ def test_unfit_data_is_refused():
     with pytest.raises(InputError, match=r"\[32, 3\] texts"):
         model_of(RANKING()).predict((QUERIES, POSITIVES[:3]))
     with pytest.raises(InputError, match="CoSENTLoss received targets of the shape None"):
-        model_of(CoSENTLoss()).fit(PAIRS, verbose=0)
+        model_of(bert_keras.CoSENTLoss()).fit(PAIRS, verbose=0)

@@ -19,12 +19,7 @@ from bert_keras.config import (
 )
 from bert_keras.families import FAMILIES
 from bert_keras.models import BertSentenceEncoder
-from bert_keras.training.sentence_losses import (
-    CoSENTLoss,
-    CosineSimilarityLoss,
-    MatryoshkaLoss,
-    MultipleNegativesRankingLoss,
-)
+from bert_keras.training import sentence_losses
 from tests.relatives import CHANGES
 
 DENSE = DenseModule(units=24, activation="gelu")
@@ -40,7 +35,7 @@ CASES = {
     "relu": EmbeddingConfig(modules=(DenseModule(units=40, activation="relu"), IDENTITY)),
 }
 SIZE, DIMENSIONS, WEIGHTS = 48, (48, 16, 4), (1.0, 0.5, 0.25)
-RANKING = MultipleNegativesRankingLoss
+RANKING = sentence_losses.MultipleNegativesRankingLoss
 # Our loss, the class and the arguments of theirs, the number of texts.
 THEIR_RANKING = "MultipleNegativesRankingLoss"
 BOTH = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
@@ -51,8 +46,8 @@ PAIRS = {
     "dot": (RANKING(scale=0.5, similarity="dot"), THEIR_RANKING, DOT, 3),
     "symmetric": (RANKING(directions="both"), "MultipleNegativesSymmetricRankingLoss", {}, 3),
     "directions": (RANKING(directions="both"), THEIR_RANKING, BOTH, 2),
-    "cosent": (CoSENTLoss(), "CoSENTLoss", {}, 2),
-    "cosine": (CosineSimilarityLoss(), "CosineSimilarityLoss", {}, 2),
+    "cosent": (sentence_losses.CoSENTLoss(), "CoSENTLoss", {}, 2),
+    "cosine": (sentence_losses.CosineSimilarityLoss(), "CosineSimilarityLoss", {}, 2),
 }
 
 
@@ -127,7 +122,7 @@ def our_loss(name: str, vectors, targets, *, is_matryoshka: bool):
     """Returns the value and the gradient of a loss of bert_keras."""
     loss = PAIRS[name][0]
     if is_matryoshka:
-        loss = MatryoshkaLoss(loss, dimensions=DIMENSIONS, weights=WEIGHTS)
+        loss = sentence_losses.MatryoshkaLoss(loss, dimensions=DIMENSIONS, weights=WEIGHTS)
     y_pred = tf.constant(vectors)
     with tf.GradientTape() as tape:
         tape.watch(y_pred)

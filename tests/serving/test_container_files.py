@@ -13,20 +13,15 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from bert_keras.cli import main
 from bert_keras.exporting.version_folder import METADATA
-from bert_keras.serving.container_files import (
-    CONFIG_FILES,
-    CONTAINER_FILES,
-    IMAGE_VERSION,
-    write_container_files,
-)
+from bert_keras.serving import container_files
 
-IMAGE = f"tensorflow/serving:{IMAGE_VERSION}"
+IMAGE = f"tensorflow/serving:{container_files.IMAGE_VERSION}"
 SCHEMAS = Path(__file__).with_name("schemas")
 
 
 def written_files(model_folder, folder):
     folder.mkdir(parents=True)
-    write_container_files(model_folder, folder)
+    container_files.write_container_files(model_folder, folder)
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
@@ -57,7 +52,7 @@ def test_the_files_of_a_model_whose_name_and_path_have_special_characters(tmp_pa
     assert kserve["storageUri"] == "pvc://saved-models/2024.My_model"
     assert IMAGE.endswith(f":{kserve['runtimeVersion']}")
     config_map, deployment, service = yaml.safe_load_all(files["kubernetes.yaml"])
-    assert config_map["data"] == {file: files[file] for file in CONFIG_FILES}
+    assert config_map["data"] == {file: files[file] for file in container_files.CONFIG_FILES}
     pod = deployment["spec"]["template"]
     assert pod["metadata"]["labels"] == deployment["spec"]["selector"]["matchLabels"]
     assert pod["metadata"]["labels"] == service["spec"]["selector"]
@@ -89,11 +84,12 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("bert_keras.exporting.export.export", export)
     assert main(["export", "model", "sst2", "--serving-config", "serving/sst2"]) == 0
     written = {path.name: path.read_text() for path in (tmp_path / "serving/sst2").iterdir()}
-    assert written.keys() == {*CONFIG_FILES, *CONTAINER_FILES}
+    assert written.keys() == {*container_files.CONFIG_FILES, *container_files.CONTAINER_FILES}
     assert compose_service(written)["volumes"][0]["source"] == "../../saved_models/sst2"
     files, folder, *lines = capsys.readouterr().out.splitlines()
     assert files.endswith("docker compose -f serving/sst2/compose.yaml up")
-    assert folder.split() == ["model", "saved_models/sst2/1"] and f":{IMAGE_VERSION}" in lines[1]
+    assert folder.split() == ["model", "saved_models/sst2/1"]
+    assert f":{container_files.IMAGE_VERSION}" in lines[1]
     body = json.dumps({"instances": [example["instance"]]}, ensure_ascii=False)
     assert shlex.split(lines[-3])[:3] == ["curl", "-d", body]
     assert lines[-1].strip() == '{"predictions": [[0.1235, 0, 1, 2, 3, ...]]}'

@@ -16,16 +16,11 @@ from bert_keras.config import BertConfig
 from bert_keras.data.batches import Batches
 from bert_keras.errors import InputError
 from bert_keras.models.task_models import BertClassifier
+from bert_keras.training import states
 from bert_keras.training.callbacks import FitSettings, tag
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
-from bert_keras.training.states import (
-    TrainingCheckpoints,
-    load_training_state,
-    saved_steps,
-    training_state,
-)
 from bert_keras.training.tensorboard import read_curves
 from tests.factories import batches_of, stopped_by_sigterm
 
@@ -161,7 +156,7 @@ def test_the_newest_states_are_kept_and_a_full_disk_does_not_change_them(
 ):
     folder = tmp_path / "checkpoints"
     train(any_model, tmp_path, num_steps=24)
-    assert saved_steps(folder) == [16, 24]
+    assert states.saved_steps(folder) == [16, 24]
 
     def full(file, array):
         raise OSError("No space left on device")
@@ -193,7 +188,7 @@ def test_a_damaged_state_is_replaced_by_the_one_before(any_model, tmp_path, caps
     any_model.optimizer.iterations.assign(0)  # as in a new process
     assert train(any_model, tmp_path, num_steps=12) == 4
     assert "step-8.npz is damaged" in capsys.readouterr().err
-    assert saved_steps(folder) == [8, 12] and train(any_model, tmp_path, num_steps=12) == 12
+    assert states.saved_steps(folder) == [8, 12] and train(any_model, tmp_path, num_steps=12) == 12
     for path in folder.iterdir():
         damage(path)
     with pytest.raises(InputError, match=r"no saved state in .* can be read"):
@@ -269,17 +264,17 @@ def test_an_exploded_run_stops_again_after_each_restart(tmp_path):
     for _ in range(3):
         with pytest.raises(InputError, match="exploded: its mean over the steps up to 8"):
             guarded(tmp_path, loss_of=lambda step: 1.0 if step < 4 else 5.0)
-        assert saved_steps(tmp_path / "checkpoints") == [4]
+        assert states.saved_steps(tmp_path / "checkpoints") == [4]
     guarded(tmp_path / "falling", loss_of=lambda step: 1 / (1 + step))
 
 
 def test_all_problems_of_a_training_state_are_named(tmp_path):
     model = compiled()
-    state = training_state(model)
+    state = states.training_state(model)
     name = "encoder/pooler/bias"
     momentums = {n: t for n, t in state.momentums.items() if n != name}
     velocities = {**state.velocities, name: StoredTensor((3,), lambda: np.zeros(3))}
     broken = dataclasses.replace(state, step=7, momentums=momentums, velocities=velocities)
     with pytest.raises(InputError, match=rf"momentum of {name} is missing; .* is \(3,\)"):
-        load_training_state(model, broken)
-    assert TrainingCheckpoints(model, tmp_path, epochs_per_save=1, keep=1).restore() == 0
+        states.load_training_state(model, broken)
+    assert states.TrainingCheckpoints(model, tmp_path, epochs_per_save=1, keep=1).restore() == 0

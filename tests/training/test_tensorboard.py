@@ -10,18 +10,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams import plugin_data_pb2
 
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
-from bert_keras.training import callbacks
+from bert_keras.training import callbacks, tensorboard
 from bert_keras.training.callbacks import TensorBoardLog
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.performance import flops_per_example
-from bert_keras.training.tensorboard import (
-    EventFile,
-    NormsByLayer,
-    read_curves,
-    write_hyperparameters,
-)
 from tests.distribution.test_global_batch import mirrored
 from tests.distribution.training import batches as pretraining_batches
 from tests.factories import batches_of, tiny_config
@@ -42,8 +36,10 @@ def test_points_have_norms_and_speed(tmp_path, devices):
         changes = {"num_steps": 10, "steps_per_epoch": 2, "flops_per_example": flops}
         rows = next(pretraining_batches(size=64, length=6, predictions=2))
         batches = partial(batches_of, rows, size=8, is_endless=True)
-        fit_resumable(model, batches, settings(tmp_path, **changes), board=[NormsByLayer()])
-    train = read_curves(tmp_path / "logs")["train"]
+        fit_resumable(
+            model, batches, settings(tmp_path, **changes), board=[tensorboard.NormsByLayer()]
+        )
+    train = tensorboard.read_curves(tmp_path / "logs")["train"]
     for tag in ("gradient_norm/layer_01", "weight_norm/embeddings", "gradient_norm/heads"):
         assert [step for step, _ in train[tag]] == [2, 4, 6, 8, 10], tag
         assert all(norm > 0 for _, norm in train[tag]), tag
@@ -62,12 +58,12 @@ def test_points_have_norms_and_speed(tmp_path, devices):
 @pytest.mark.parametrize("run", ["held_out", "train"])
 def test_all_settings_are_written_beside_the_curves_that_score_the_run(tmp_path, run):
     for name in dict.fromkeys(["train", run]):
-        file = EventFile(tmp_path / name)
+        file = tensorboard.EventFile(tmp_path / name)
         file.scalars({"loss/total": 2.5}, step=8)
         file.close()
     fields = {"size": "tiny", "num_steps": 8, "rate": 0.1, "flag": True, "several": (1e-4, 2e-4)}
-    write_hyperparameters(tmp_path, fields)
-    assert read_curves(tmp_path)[run] == {"loss/total": [(8, 2.5)]}
+    tensorboard.write_hyperparameters(tmp_path, fields)
+    assert tensorboard.read_curves(tmp_path)[run] == {"loss/total": [(8, 2.5)]}
     events = EventAccumulator(str(tmp_path / run)).Reload()
     metadata = events.SummaryMetadata("_hparams_/session_start_info")
     data = plugin_data_pb2.HParamsPluginData.FromString(metadata.plugin_data.content)
@@ -119,6 +115,6 @@ def test_the_speed_excludes_the_first_step(tmp_path, monkeypatch):
         for step in range(num_steps):
             log.on_train_batch_end(step)
         log.on_epoch_end(epoch)
-    train = read_curves(tmp_path / "logs")["train"]
+    train = tensorboard.read_curves(tmp_path / "logs")["train"]
     assert dict(train["speed/model_flops_per_second"]) == pytest.approx({1: 4e5})
     assert [step for step, _ in train["optimizer/learning_rate"]] == [0, 1]

@@ -15,25 +15,15 @@ from tqdm import tqdm
 
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, file_system, is_remote, open_file
-from tfrecords_tools.inputs import tables
+from tfrecords_tools.inputs import tables, text_files
 from tfrecords_tools.inputs.tables import TFDS
-from tfrecords_tools.inputs.text_files import (
-    FilePart,
-    Unit,
-    articles,
-    compression_of,
-    format_of,
-    grouped,
-    json_lines,
-    plain_text,
-)
 
 _SKIPPED = (".", "_")  # prefixes of files and folders that other programs write
 _UNIT_BYTES = 1 << 20  # if one process reads the corpus; the step of its progress bar
-READERS: dict[str, Callable[[FilePart], Iterator[str]]] = {
-    "text": plain_text,
-    "wikiextractor": articles,
-    "jsonl": json_lines,
+READERS: dict[str, Callable[[text_files.FilePart], Iterator[str]]] = {
+    "text": text_files.plain_text,
+    "wikiextractor": text_files.articles,
+    "jsonl": text_files.json_lines,
     "parquet": tables.rows,
     "tfds": tables.examples,
 }
@@ -122,13 +112,17 @@ def digest(path: str) -> dict[str, Any]:
     return {"path": path, "bytes": size_of(path), "sha256": sha256}
 
 
-def units(corpus: Sequence[StrPath], *, unit_bytes: int, text_field: str = "text") -> list[Unit]:
+def units(
+    corpus: Sequence[StrPath], *, unit_bytes: int, text_field: str = "text"
+) -> list[text_files.Unit]:
     """Divides a corpus into units of about `unit_bytes`, in a fixed order."""
-    parts: list[FilePart] = []
+    parts: list[text_files.FilePart] = []
     for path in files(corpus):
         with _named_errors(path):
             parts += _parts(path, unit_bytes=unit_bytes, text_field=text_field)
-    return list(map(tuple, grouped(parts, size_of=lambda part: part.num_bytes, most=unit_bytes)))
+    return list(
+        map(tuple, text_files.grouped(parts, size_of=lambda part: part.num_bytes, most=unit_bytes))
+    )
 
 
 @contextlib.contextmanager
@@ -143,20 +137,22 @@ def _named_errors(path: str) -> Iterator[None]:
         raise InputError(f"{path} cannot be read ({reason}); is it complete?") from error
 
 
-def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]:
+def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[text_files.FilePart]:
     if path.startswith(TFDS):
         return tables.example_parts(path, unit_bytes=unit_bytes, text_field=text_field)
-    size, kind = size_of(path), format_of(path)
+    size, kind = size_of(path), text_files.format_of(path)
     if kind == "parquet":
         return tables.row_group_parts(path, unit_bytes=unit_bytes, text_field=text_field)
-    step = max(1, size if compression_of(path) else unit_bytes)
+    step = max(1, size if text_files.compression_of(path) else unit_bytes)
     return (
-        FilePart(path, kind, start, min(start + step, size), min(step, size - start), text_field)
+        text_files.FilePart(
+            path, kind, start, min(start + step, size), min(step, size - start), text_field
+        )
         for start in range(0, max(1, size), step)
     )
 
 
-def lines_of(unit: Unit) -> Iterator[str]:
+def lines_of(unit: text_files.Unit) -> Iterator[str]:
     """Yields the stripped lines of a unit, with one "" after each document and file."""
     for part in unit:
         is_in_document = False

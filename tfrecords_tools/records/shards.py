@@ -9,13 +9,7 @@ import numpy as np
 
 from bert_keras.data.masking import Masker
 from bert_keras.data.schema import PretrainingSchema
-from bert_keras.text.packing import (
-    TextSpans,
-    packed,
-    packing_features,
-    span_indices,
-    truncated_lengths,
-)
+from bert_keras.text import packing
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.records.examples import SpanTable, read_bucket
 from tfrecords_tools.records.layout import Layout
@@ -145,7 +139,9 @@ def cut(
     sizes = sizes_of(lengths, bounds, num_separators=num_separators)
     long = bounds[:-1][sizes > max_length]
     pairs = np.stack([long, long + 1])
-    shortened = np.stack(truncated_lengths(*lengths[pairs], limit=max_length - 2 - num_separators))
+    shortened = np.stack(
+        packing.truncated_lengths(*lengths[pairs], limit=max_length - 2 - num_separators)
+    )
     starts, lengths = starts.copy(), lengths.copy()
     starts[pairs] += generator.binomial(lengths[pairs] - shortened, 0.5)
     lengths[pairs] = shortened
@@ -185,13 +181,13 @@ def features(
     num_separators = vocabulary.specials.num_separators
     spans = _text_spans(sequences, is_pair=schema.has_labels, num_separators=num_separators)
     shape = {"num_rows": num_rows, "length": schema.max_length}
-    values = packed(tokens, spans, vocabulary=vocabulary, **shape)
+    values = packing.packed(tokens, spans, vocabulary=vocabulary, **shape)
     continues = None
     if masker and masker.policy.unit == "word":
         continues = values["input_ids"] >= size
         values["input_ids"] -= continues * np.int32(size)
     if schema.is_packed:
-        values |= packing_features(spans, **shape, num_separators=num_separators)
+        values |= packing.packing_features(spans, **shape, num_separators=num_separators)
     if masker:
         values |= masker.mask(values["input_ids"], generator=generator, continues=continues)
     if schema.has_labels:
@@ -199,13 +195,13 @@ def features(
     return values
 
 
-def _text_spans(sequences: Sequences, *, is_pair: bool, num_separators: int) -> TextSpans:
+def _text_spans(sequences: Sequences, *, is_pair: bool, num_separators: int) -> packing.TextSpans:
     counts = np.diff(sequences.bounds)
     number = np.arange(len(sequences.starts)) - np.repeat(sequences.bounds[:-1], counts)
     ends = np.cumsum(sequences.lengths + num_separators)
     before = ends - sequences.lengths - num_separators
     before -= np.repeat(before[sequences.bounds[:-1]], counts)
-    return TextSpans(
+    return packing.TextSpans(
         rows=np.repeat(sequences.rows, counts),
         columns=np.repeat(sequences.columns, counts) + 1 + before,
         starts=np.cumsum(sequences.lengths) - sequences.lengths,
@@ -240,7 +236,7 @@ def _reordered(bounds: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.nd
     """Returns the indices of the spans in the new order of the sequences, and the new bounds."""
     counts = np.diff(bounds)[order]
     starts = np.cumsum(counts) - counts
-    return span_indices(bounds[:-1][order], counts), np.append(starts, counts.sum())
+    return packing.span_indices(bounds[:-1][order], counts), np.append(starts, counts.sum())
 
 
 def filled_rows(

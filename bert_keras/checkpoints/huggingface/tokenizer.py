@@ -24,15 +24,7 @@ from bert_keras.checkpoints.tensors import refuse_lfs_pointer
 from bert_keras.config import ModelMetadata
 from bert_keras.errors import InputError, check, listed
 from bert_keras.files import json_object, write_json
-from bert_keras.text.fast_tokenizer import (
-    BYTE_SPACE,
-    KOBERT_SPECIALS,
-    SPECIALS,
-    SUPPORTED,
-    is_uncased,
-    rules_vocabulary,
-    write_vocabulary,
-)
+from bert_keras.text import fast_tokenizer
 from bert_keras.text.rules import byte_pair_rules, kobert_rules, unigram_rules, xlm_roberta_rules
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary, in_order_of_ids, seems_lowercase
@@ -77,8 +69,8 @@ def read_tokenizer(
     # A sequence has at least [CLS], one token and [SEP].
     max_length = next((each for each in lengths if isinstance(each, int) and each >= 3), None)
     if (rules := read_rules(folder, settings)) is not None:
-        vocabulary = rules_vocabulary(rules)
-        lowercase, problems = is_uncased(vocabulary), []
+        vocabulary = fast_tokenizer.rules_vocabulary(rules)
+        lowercase, problems = fast_tokenizer.is_uncased(vocabulary), []
         used = json.loads(rules)["pre_tokenizer"].get("add_prefix_space")
         stated = settings.get("add_prefix_space", used)
         if used not in (None, stated):  # byte-level BPE may add a space before a text
@@ -106,14 +98,14 @@ def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
         model = json_object(folder / TOKENIZER).get("model") or {}
         # Old files, such as RoBERTa's, do not state the type of the model.
         default = "BPE" if "merges" in model else "Unigram" if "unk_id" in model else "WordPiece"
-        if model.get("type", default) in SPECIALS:
+        if model.get("type", default) in fast_tokenizer.SPECIALS:
             return (folder / TOKENIZER).read_text("utf-8")
         return None
     if (folder / XLM_ROBERTA_MODEL).is_file():
         return xlm_roberta_rules(sentencepiece_model(folder / XLM_ROBERTA_MODEL))
     if (folder / MODEL).is_file():
         model = sentencepiece_model(folder / MODEL)
-        if {*KOBERT_SPECIALS.tokens} <= {each.piece for each in model.pieces}:
+        if {*fast_tokenizer.KOBERT_SPECIALS.tokens} <= {each.piece for each in model.pieces}:
             return kobert_rules(model)
         return unigram_rules(
             model,
@@ -159,7 +151,7 @@ def _vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> Vocabulary | None
         return vocabulary
     model = tokenizer.get("model") or {}
     kind = model.get("type", "WordPiece")
-    check(kind == "WordPiece", f"{TOKENIZER} is of a {kind} tokenizer; {SUPPORTED}")
+    check(kind == "WordPiece", f"{TOKENIZER} is of a {kind} tokenizer; {fast_tokenizer.SUPPORTED}")
     prefix = model.get("continuing_subword_prefix", "##")
     check(prefix == "##", f"{TOKENIZER}: continuing_subword_prefix is {prefix!r}; expected '##'")
     tokens = in_order_of_ids(model["vocab"], file=TOKENIZER)
@@ -220,7 +212,7 @@ def _token_problems(
         for token, each in added.items()
         if token not in vocabulary.specials.tokens and not each.get("special")
     ]
-    if whole and vocabulary.specials.word_start != BYTE_SPACE:
+    if whole and vocabulary.specials.word_start != fast_tokenizer.BYTE_SPACE:
         names = listed(whole, most=3)
         yield "added_tokens", f"{TOKENIZER} never divides the added tokens {names}; bert-keras does"
 
@@ -242,7 +234,7 @@ def write_tokenizer(
     if metadata.config.num_segments > 1 and vocabulary.specials.second_segment:
         settings["model_input_names"].insert(1, "token_type_ids")
     if vocabulary.rules:
-        write_vocabulary(vocabulary, folder)
+        fast_tokenizer.write_vocabulary(vocabulary, folder)
         write_json(folder / SETTINGS, settings | {"tokenizer_class": "PreTrainedTokenizerFast"})
         return (RULES_NOTE,)
     vocabulary.save(folder / VOCABULARY)

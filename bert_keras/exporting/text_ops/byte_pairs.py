@@ -14,23 +14,8 @@ from tokenizers.normalizers import NFC
 from tokenizers.pre_tokenizers import ByteLevel
 
 from bert_keras.errors import check
+from bert_keras.exporting.text_ops import words as word_ops
 from bert_keras.exporting.text_ops.normalization import Composition
-from bert_keras.exporting.text_ops.words import (
-    Points,
-    PointTable,
-    RaggedTensor,
-    TextTokens,
-    every_second,
-    following,
-    looked_up,
-    num_before,
-    previous,
-    regrouped,
-    source_points,
-    table_of,
-    utf8_widths,
-    without_surrogates,
-)
 from bert_keras.text.vocab import Vocabulary
 
 _END, _LETTER, _NUMBER, _OTHER, _SPACE = range(5)  # kinds of characters
@@ -82,35 +67,35 @@ class BytePairs(tf.Module):
             tf.lookup.KeyValueTensorInitializer(pairs @ [self._size, 1], ranks), _NO_MERGE
         )
 
-    def __call__(self, text: tf.Tensor) -> TextTokens:
+    def __call__(self, text: tf.Tensor) -> word_ops.TextTokens:
         with tf.device("CPU:0"):
-            source = source_points(text, end="\n")
+            source = word_ops.source_points(text, end="\n")
             if not self.has_offsets:
                 lacks_space = tf.gather(source.values, source.splits[:-1]) != _SPACE_POINT
                 lacks_space &= source.splits[1:] - source.splits[:-1] > 1  # it is not empty
-                source = source_points(tf.where(lacks_space, " ", "") + text, end="\n")
+                source = word_ops.source_points(tf.where(lacks_space, " ", "") + text, end="\n")
             points = self._composition(source) if self._composition else source
-            kinds = looked_up(_kinds(), points.values)
+            kinds = word_ops.looked_up(_kinds(), points.values)
             ends = points.splits[1:, None] - 1
             kinds = tf.tensor_scatter_nd_update(kinds, ends, tf.fill(tf.shape(ends)[:1], _END))
             ids = self._ids(points, kinds)
-            widths = utf8_widths(points.values) * tf.cast(kinds != _END, tf.int64)
+            widths = word_ops.utf8_widths(points.values) * tf.cast(kinds != _END, tf.int64)
             point_indices = tf.repeat(tf.range(tf.size(widths, tf.int64)), widths)
             byte_ends = tf.cumsum(tf.gather(self._num_bytes, ids.values))
-            starts = tf.gather(point_indices, previous(byte_ends))
+            starts = tf.gather(point_indices, word_ops.previous(byte_ends))
             ends = tf.gather(point_indices, byte_ends - 1) + 1
             # Offsets exclude the spaces at both ends of a token, as with `trim_offsets`.
             is_visible = points.values != _SPACE_POINT
-            visible, before = tf.where(is_visible)[:, 0], num_before(is_visible)
+            visible, before = tf.where(is_visible)[:, 0], word_ops.num_before(is_visible)
             starts = tf.minimum(tf.gather(visible, tf.gather(before, starts)), ends)
             visible_ends = tf.pad(visible + 1, [[1, 0]])
             ends = tf.maximum(starts, tf.gather(visible_ends, tf.gather(before, ends)))
             source_ends = tf.gather(points.source_indices, ends - 1) + 1
             source_starts = tf.gather(points.source_indices, starts)
             source_starts = tf.where(starts == ends, source_ends, source_starts)
-            return TextTokens(ids, source_starts, source_ends, source)
+            return word_ops.TextTokens(ids, source_starts, source_ends, source)
 
-    def _ids(self, points: Points, kinds: tf.Tensor) -> tf.RaggedTensor:
+    def _ids(self, points: word_ops.Points, kinds: tf.Tensor) -> tf.RaggedTensor:
         """Returns token ids, int32 [B,(tokens)], of texts and the kinds of their characters."""
         added_ids, is_inside = self._added(points)
         is_added, is_end = added_ids != _NONE, kinds == _END
@@ -118,7 +103,7 @@ class BytePairs(tf.Module):
         starts_word = _starts_word(
             tf.where(is_added, 0, points.values), tf.where(is_added, _END, kinds)
         ) & tf.logical_not(is_inside)
-        words = RaggedTensor.from_row_starts(
+        words = word_ops.RaggedTensor.from_row_starts(
             points.values, tf.where(starts_word)[:, 0], validate=False
         )
         is_word = tf.logical_not(tf.boolean_mask(is_end, starts_word))
@@ -133,15 +118,17 @@ class BytePairs(tf.Module):
         ids = tf.where(added_ids == _NONE, ids, added_ids)
         ids, word_ids = self._merge(ids, symbols.value_rowids())
         num_words = tf.size(words, tf.int64)
-        of_words = RaggedTensor.from_value_rowids(ids, word_ids, nrows=num_words, validate=False)
-        splits = tf.gather(num_before(starts_word & tf.logical_not(is_end)), points.splits)
-        return regrouped(of_words, splits)
+        of_words = word_ops.RaggedTensor.from_value_rowids(
+            ids, word_ids, nrows=num_words, validate=False
+        )
+        splits = tf.gather(word_ops.num_before(starts_word & tf.logical_not(is_end)), points.splits)
+        return word_ops.regrouped(of_words, splits)
 
-    def _added(self, points: Points) -> tuple[tf.Tensor, tf.Tensor]:
+    def _added(self, points: word_ops.Points) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the added token at each code point, or _NONE, and whether it began before."""
         if not self._added_pattern:
             return tf.fill(tf.shape(points.values), _NONE), points.values < 0
-        texts = RaggedTensor.from_row_splits(points.values, points.splits, validate=False)
+        texts = word_ops.RaggedTensor.from_row_splits(points.values, points.splits, validate=False)
         texts = tf.strings.unicode_encode(texts[:, :-1], "UTF-8")
         marked = tf.strings.regex_replace(texts, self._added_pattern, _MARK + rb"\0" + _MARK)
         parts = tf.strings.split(marked, _MARK)
@@ -150,7 +137,7 @@ class BytePairs(tf.Module):
         ids = tf.concat([self._added_ids.lookup(parts), _NONE * ends], axis=1).values
         parts = tf.repeat(tf.range(tf.size(lengths)), lengths)
         ids = tf.gather(ids, parts)
-        return ids, (ids != _NONE) & (parts == previous(parts, filler=_NONE))
+        return ids, (ids != _NONE) & (parts == word_ops.previous(parts, filler=_NONE))
 
     def _merge(self, ids: tf.Tensor, word_ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Merges tokens, int32 [N], of words, int64 [N], until no pair can be merged."""
@@ -162,9 +149,9 @@ class BytePairs(tf.Module):
 
         def step(ids, word_ids, ranks):
             lowest = tf.gather(tf.math.segment_min(ranks, word_ids), word_ids)
-            is_left = every_second((ranks == lowest) & (ranks < _NO_MERGE))
+            is_left = word_ops.every_second((ranks == lowest) & (ranks < _NO_MERGE))
             merged = tf.gather(self._merged, tf.minimum(ranks, len(self._merged) - 1))
-            is_kept = tf.logical_not(previous(is_left))
+            is_kept = tf.logical_not(word_ops.previous(is_left))
             ids = tf.boolean_mask(tf.where(is_left, merged, ids), is_kept)
             word_ids = tf.boolean_mask(word_ids, is_kept)
             return ids, word_ids, ranks_of(ids, word_ids)
@@ -181,28 +168,28 @@ class BytePairs(tf.Module):
 def _starts_word(points: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
     """Returns whether a word begins at each code point, bool [N]."""
     # The pattern is 's|'t|'re|'ve|'m|'ll|'d| ?L+| ?N+| ?[^\sLN]+|\s+(?!\S)|\s+
-    changes = kinds != previous(kinds)
+    changes = kinds != word_ops.previous(kinds)
     starts_word = tf.where(
         kinds == _SPACE,
-        changes | following((kinds != _END) & (kinds != _SPACE)),
-        (changes & tf.logical_not(previous(points == _SPACE_POINT))) | (kinds == _END),
+        changes | word_ops.following((kinds != _END) & (kinds != _SPACE)),
+        (changes & tf.logical_not(word_ops.previous(points == _SPACE_POINT))) | (kinds == _END),
     )
     for ending in _ENDINGS:
         is_contraction = starts_word & (points == _APOSTROPHE)
         for distance, letter in enumerate(ending, start=1):
-            is_contraction &= following(points == ord(letter), distance)
-        starts_word &= tf.logical_not(previous(is_contraction))
-        starts_word |= previous(is_contraction, 1 + len(ending))
+            is_contraction &= word_ops.following(points == ord(letter), distance)
+        starts_word &= tf.logical_not(word_ops.previous(is_contraction))
+        starts_word |= word_ops.previous(is_contraction, 1 + len(ending))
     return starts_word
 
 
 @cache
-def _kinds() -> PointTable:
+def _kinds() -> word_ops.PointTable:
     """Returns the kind of each character, which `tokenizers` leaves in a word with others of it."""
     split = ByteLevel(add_prefix_space=False).pre_tokenize_str
 
     def of_block(block: str) -> np.ndarray:
-        block, kinds = without_surrogates(block), np.full(len(block), _SPACE, np.int32)
+        block, kinds = word_ops.without_surrogates(block), np.full(len(block), _SPACE, np.int32)
         for kind, neighbor in ((_OTHER, "!"), (_LETTER, "a"), (_NUMBER, "1")):
             if len(split(neighbor + block)) == 1:
                 return np.full(len(block), kind, np.int32)
@@ -212,7 +199,7 @@ def _kinds() -> PointTable:
             kinds[spans[is_joined, 0] // 3] = kind
         return kinds
 
-    return table_of(of_block)
+    return word_ops.table_of(of_block)
 
 
 def _byte_symbols() -> list[str]:

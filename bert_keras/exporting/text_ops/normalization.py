@@ -16,25 +16,7 @@ import tensorflow as tf
 from tokenizers import normalizers
 
 from bert_keras.errors import check
-from bert_keras.exporting.text_ops.words import (
-    BLOCK,
-    COMBINING_CLASS,
-    Points,
-    PointTable,
-    Replacements,
-    every_second,
-    following,
-    in_order,
-    looked_up,
-    num_before,
-    points_of,
-    previous,
-    replaced,
-    replacements_of,
-    table_of,
-    utf8_widths,
-    without_surrogates,
-)
+from bert_keras.exporting.text_ops import words as word_ops
 
 _ORDER = ("NFKD", "StripAccents", "Lowercase", "NFC", "Precompiled")
 _SPACES = {"Regex": " {2,}"}  # without effect, because texts are split at spaces
@@ -81,21 +63,23 @@ class Normalization(tf.Module):
         self._replacements = _replacements([*steps.values()])
         self._graphemes = None if charsmap is None else Graphemes(charsmap)
 
-    def __call__(self, points: Points) -> Points:
+    def __call__(self, points: word_ops.Points) -> word_ops.Points:
         """Returns normalized texts with a space after each; the indices are as in `tokenizers`."""
         if self._has_quotes:
             points = _with_double_quotes(points)
-        points = replaced(points, self._replacements)
+        points = word_ops.replaced(points, self._replacements)
         for step in filter(None, (self._composition, self._graphemes)):
             points = step(points)
         return points
 
 
-def _with_double_quotes(points: Points) -> Points:
+def _with_double_quotes(points: word_ops.Points) -> word_ops.Points:
     """Replaces two equal quotes by a double quote, which has the index of the second one."""
     is_quote = [points.values == ord(quote) for quote in _QUOTES]
-    is_left = every_second(tf.reduce_any([each & following(each) for each in is_quote], axis=0))
-    values = tf.where(previous(is_left), _DOUBLE_QUOTE, points.values)
+    is_left = word_ops.every_second(
+        tf.reduce_any([each & word_ops.following(each) for each in is_quote], axis=0)
+    )
+    values = tf.where(word_ops.previous(is_left), _DOUBLE_QUOTE, points.values)
     return points._replace(values=values).without(is_left)
 
 
@@ -105,18 +89,18 @@ def _sequence(steps: list[dict]) -> normalizers.Sequence:
     return sequence
 
 
-def _replacements(steps: list[dict]) -> Replacements:
+def _replacements(steps: list[dict]) -> word_ops.Replacements:
     """Returns the normal form of each character by itself."""
     sequence = _sequence(steps)
 
     def of_block(block: str) -> Sequence[str]:
-        block = without_surrogates(block)
+        block = word_ops.without_surrogates(block)
         joined = "a".join(block)
         if sequence.normalize_str(joined) == joined:
             return block
         return [*map(sequence.normalize_str, block)]
 
-    return replacements_of(of_block)
+    return word_ops.replacements_of(of_block)
 
 
 class Composition(tf.Module):
@@ -126,45 +110,47 @@ class Composition(tf.Module):
         super().__init__()
         self._composites = _table_of_pairs(_compositions())
 
-    def __call__(self, points: Points) -> Points:
+    def __call__(self, points: word_ops.Points) -> word_ops.Points:
         """Returns texts in NFC; a composed character has the index of its first character."""
         positions = tf.range(tf.size(points.values, tf.int64))
-        decomposed = replaced(points._replace(source_indices=positions), _decompositions())
+        decomposed = word_ops.replaced(points._replace(source_indices=positions), _decompositions())
         # By how many characters each one makes the text longer.
-        is_more = decomposed.source_indices == previous(decomposed.source_indices, filler=_NONE)
+        is_more = decomposed.source_indices == word_ops.previous(
+            decomposed.source_indices, filler=_NONE
+        )
         composed = self._composed(
-            in_order(
+            word_ops.in_order(
                 decomposed._replace(
-                    properties=looked_up(_combining_classes(), decomposed.values),
+                    properties=word_ops.looked_up(_combining_classes(), decomposed.values),
                     source_indices=tf.cast(is_more, tf.int64),
                 )
             )
         )
         indices = tf.gather(points.source_indices, _sources(composed.source_indices))
-        composed = points_of(composed.values, composed.splits)
+        composed = word_ops.points_of(composed.values, composed.splits)
         return composed._replace(source_indices=indices)
 
-    def _composed(self, points: Points) -> Points:
+    def _composed(self, points: word_ops.Points) -> word_ops.Points:
         """Composes in each step the first possible pair of each starter, a character of class 0."""
         # The `source_indices` say by how many characters each one makes the text longer.
 
-        def composites_of(points: Points) -> tuple[tf.Tensor, tf.Tensor]:
+        def composites_of(points: word_ops.Points) -> tuple[tf.Tensor, tf.Tensor]:
             """Returns what each character becomes with its starter, or _NONE, and the starter."""
             classes = points.properties
             is_starter = (classes == 0) | (tf.range(tf.size(classes)) == 0)
-            index = tf.maximum(num_before(is_starter)[:-1] - 1, 0)
+            index = tf.maximum(word_ops.num_before(is_starter)[:-1] - 1, 0)
             starters = tf.gather(tf.where(is_starter)[:, 0], index)
             keys = tf.cast(tf.gather(points.values, starters), tf.int64) * _POINTS
             composites = self._composites.lookup(keys + tf.cast(points.values, tf.int64))
             # A mark of the same class between both characters blocks their composition.
-            before = previous(classes, filler=COMBINING_CLASS)
+            before = word_ops.previous(classes, filler=word_ops.COMBINING_CLASS)
             is_open = (before == 0) | (before < classes)
             return tf.where(is_open, composites, _NONE), starters
 
         def step(points, composites, starters):
             found = tf.where(composites != _NONE)[:, 0]
             of_found = tf.gather(starters, found)
-            is_first = of_found != previous(of_found, filler=_NONE)
+            is_first = of_found != word_ops.previous(of_found, filler=_NONE)
             # A starter that itself becomes a part of another one waits for the next step.
             is_first &= tf.gather(composites, of_found) == _NONE
             found, of_found = found[is_first], of_found[is_first]
@@ -228,12 +214,12 @@ def _compositions() -> dict[str, str]:
 
 
 @cache
-def _decompositions() -> Replacements:
-    return replacements_of(lambda block: [_decomposed().get(each, each) for each in block])
+def _decompositions() -> word_ops.Replacements:
+    return word_ops.replacements_of(lambda block: [_decomposed().get(each, each) for each in block])
 
 
 @cache
-def _combining_classes() -> PointTable:
+def _combining_classes() -> word_ops.PointTable:
     """Returns the combining class of each code point that `tokenizers` sorts, 0 of others."""
     normalize = normalizers.NFD().normalize_str
 
@@ -244,7 +230,7 @@ def _combining_classes() -> PointTable:
         )
         return python_class * is_sorted
 
-    return table_of(lambda block: [*map(combining_class, block)])
+    return word_ops.table_of(lambda block: [*map(combining_class, block)])
 
 
 class Graphemes(tf.Module):
@@ -259,21 +245,21 @@ class Graphemes(tf.Module):
         self._replacements = _replacements([rules])
         self._values = _table_of_pairs(_pairs(_sequence([rules]).normalize_str))
 
-    def __call__(self, points: Points) -> Points:
+    def __call__(self, points: word_ops.Points) -> word_ops.Points:
         """Returns normalized texts; the source indices are those of `tokenizers`."""
-        kinds = looked_up(_grapheme_kinds(), points.values)
+        kinds = word_ops.looked_up(_grapheme_kinds(), points.values)
         ends = points.splits[1:, None] - 1  # the space after each text
         kinds = tf.tensor_scatter_nd_update(kinds, ends, tf.fill(tf.shape(ends)[:1], _ALONE))
-        before = previous(kinds, filler=_ALONE)
+        before = word_ops.previous(kinds, filler=_ALONE)
         is_joined = (kinds & _EXTENDS > 0) | (before & _PREPENDS > 0)
         is_start = tf.logical_not(is_joined & ((kinds | before) & _ALONE == 0))
-        index = num_before(is_start)[1:] - 1  # the grapheme of each character
-        sizes = tf.math.segment_sum(utf8_widths(points.values), index)
+        index = word_ops.num_before(is_start)[1:] - 1  # the grapheme of each character
+        sizes = tf.math.segment_sum(word_ops.utf8_widths(points.values), index)
         lengths = tf.math.segment_sum(tf.ones_like(index), index)
         is_short = tf.gather((sizes <= _MAX_BYTES) & (lengths > 1), index)
         values = tf.cast(points.values, tf.int64)
-        pairs = self._values.lookup(values * _POINTS + following(values))
-        is_mapped = looked_up(self._replacements.indices, points.values) > 0
+        pairs = self._values.lookup(values * _POINTS + word_ops.following(values))
+        is_mapped = word_ops.looked_up(self._replacements.indices, points.values) > 0
         is_first = is_start & is_short & (is_mapped | (pairs != _NONE))
         is_replaced = tf.gather(tf.boolean_mask(is_first, is_start), index)
         is_dropped = is_replaced & tf.logical_not(is_start)
@@ -282,7 +268,7 @@ class Graphemes(tf.Module):
         kept = points._replace(values=values, source_indices=num_sources).without(is_dropped)
         num_sources = kept.source_indices
         indices = tf.range(tf.size(num_sources, tf.int64))
-        normal = replaced(kept._replace(source_indices=indices), self._replacements)
+        normal = word_ops.replaced(kept._replace(source_indices=indices), self._replacements)
         # By how many characters each one makes the text longer: the characters that a replacement
         # has in excess, and at its end or before the text those that it lacks.
         groups = normal.source_indices
@@ -311,7 +297,7 @@ def _pairs(normalize: Callable[[str], str]) -> dict[str, str]:
 
 
 @cache
-def _grapheme_kinds() -> PointTable:
+def _grapheme_kinds() -> word_ops.PointTable:
     """Returns how each code point divides graphemes by the tables of `tokenizers`."""
     divide = _divider().normalize_str
 
@@ -323,14 +309,14 @@ def _grapheme_kinds() -> PointTable:
         return kind or _ALONE * (unicodedata.category(character) == "Cf")
 
     def of_block(block: str) -> list[int]:
-        block = without_surrogates(block)
+        block = word_ops.without_surrogates(block)
         # With a letter before and after each character, nothing is joined in most of these blocks.
-        is_joined = len(divide("a".join(["", *block, ""]))) != 2 * BLOCK + 1
+        is_joined = len(divide("a".join(["", *block, ""]))) != 2 * word_ops.BLOCK + 1
         if block[0] < _FOUR_BYTES or is_joined or "Cf" in map(unicodedata.category, block):
             return [*map(kind, block)]
-        return [0] * BLOCK
+        return [0] * word_ops.BLOCK
 
-    return table_of(of_block)
+    return word_ops.table_of(of_block)
 
 
 def _divider() -> normalizers.Precompiled:

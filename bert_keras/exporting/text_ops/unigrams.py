@@ -12,16 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_keras.errors import check
+from bert_keras.exporting.text_ops import words as word_ops
 from bert_keras.exporting.text_ops.normalization import Normalization
-from bert_keras.exporting.text_ops.words import (
-    SPACE,
-    RaggedTensor,
-    TextTokens,
-    following,
-    previous,
-    regrouped,
-    source_points,
-)
 from bert_keras.text.vocab import WORD_MARK, Vocabulary
 
 # The score of an unknown letter is this much lower than the lowest score of a token (`tokenizers`).
@@ -57,13 +49,13 @@ class Unigrams(tf.Module):
         self._normalization = Normalization(rules["normalizer"] or {})
         self._tree = _Tree(rules["model"], vocabulary)
 
-    def __call__(self, text: tf.Tensor) -> TextTokens:
+    def __call__(self, text: tf.Tensor) -> word_ops.TextTokens:
         with tf.device("CPU:0"):
-            source = source_points(text)
+            source = word_ops.source_points(text)
             points = self._normalization(source)
-            is_letter = tf.logical_not(points.has_any(SPACE))
+            is_letter = tf.logical_not(points.has_any(word_ops.SPACE))
             words = points.words(
-                is_first=is_letter & tf.logical_not(previous(is_letter)),
+                is_first=is_letter & tf.logical_not(word_ops.previous(is_letter)),
                 is_space=tf.logical_not(is_letter),
             )
             # The word mark "▁" has the position of the word's first letter.
@@ -73,13 +65,13 @@ class Unigrams(tf.Module):
             tokens, starts, word_ids = _best_tokens(
                 cast(tf.RaggedTensor, tf.concat([marks, word_letters], axis=1)), self._tree
             )
-            of_words = RaggedTensor.from_value_rowids(
+            of_words = word_ops.RaggedTensor.from_value_rowids(
                 tokens, word_ids, nrows=letters.nrows(), validate=False
             )
             source_indices = tf.gather(points.source_indices, letters.values)
             ends = tf.concat([starts, [tf.size(source_indices, tf.int64)]], axis=0)[1:]
-            return TextTokens(
-                regrouped(of_words, words.row_splits),
+            return word_ops.TextTokens(
+                word_ops.regrouped(of_words, words.row_splits),
                 tf.gather(source_indices, starts),
                 tf.gather(source_indices, ends - 1) + 1,
                 source,
@@ -126,7 +118,9 @@ def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
     # Returns the id of each token, int32 [P], the index of its first letter and of its word.
     letters, of_words = tf.range(tf.size(words.values, tf.int64)), words.value_rowids()
     is_start = (letters - tf.gather(words.row_starts(), of_words)) % _MAX_LETTERS == 0
-    parts = RaggedTensor.from_row_starts(words.values, tf.where(is_start)[:, 0], validate=False)
+    parts = word_ops.RaggedTensor.from_row_starts(
+        words.values, tf.where(is_start)[:, 0], validate=False
+    )
     scores_XL, tokens_XL, lengths_L = _tokens_ending(parts, tree)
     part_ids, chosen = parts.value_rowids(), _best_lengths(parts, scores_XL)
     first = letters + 1 - tf.gather(lengths_L, chosen)
@@ -150,7 +144,9 @@ def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
     first, word_ids = tf.gather(first, last), tf.gather(of_words, last)
     # Adjacent unknown letters form one unknown token.
     is_unknown = tokens == tree.unk_id
-    is_repeated = is_unknown & previous(is_unknown) & (word_ids == previous(word_ids))
+    is_repeated = (
+        is_unknown & word_ops.previous(is_unknown) & (word_ids == word_ops.previous(word_ids))
+    )
     indices = tf.where(tf.logical_not(is_repeated))[:, 0]
     return tf.gather(tokens, indices), tf.gather(first, indices), tf.gather(word_ids, indices)
 
@@ -194,7 +190,7 @@ def _tokens_ending(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.T
     num_remaining = word_ends - tf.range(tf.size(letters, tf.int64))
     states, scores, tokens = tf.zeros_like(letters), [], []
     for length in range(1, tree.longest + 1):
-        next_states = tree.step(states, following(letters, length - 1))
+        next_states = tree.step(states, word_ops.following(letters, length - 1))
         states = tf.where(num_remaining >= length, next_states, _NONE)
         state = tf.math.floormod(states, tf.size(tree.scores))
         score, token = tf.gather(tree.scores, state), tf.gather(tree.tokens, state)
@@ -202,7 +198,7 @@ def _tokens_ending(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.T
             is_known = score > -np.inf
             score = tf.where(is_known, score, tree.unknown_score)
             token = tf.where(is_known, token, tree.unk_id)
-        scores.insert(0, previous(score, length - 1, filler=-np.inf))
-        tokens.insert(0, previous(token, length - 1))
+        scores.insert(0, word_ops.previous(score, length - 1, filler=-np.inf))
+        tokens.insert(0, word_ops.previous(token, length - 1))
     lengths = tf.range(tree.longest, 0, -1, tf.int64)
     return tf.stack(scores, axis=1), tf.stack(tokens, axis=1), lengths

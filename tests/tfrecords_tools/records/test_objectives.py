@@ -3,13 +3,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from tfrecords_tools.records.objectives import (
-    PairChoices,
-    doc_sentences,
-    full_sentences,
-    next_sentence,
-    sentence_order,
-)
+from tfrecords_tools.records import objectives
 
 
 def documents(*sentence_lengths: list[int]):
@@ -40,7 +34,7 @@ def draws(corpus, *, max_length=128, short=0.1, seed=1, fills_records=False):
         )
         return bounds[first], bounds[last]
 
-    return PairChoices(random, max_length, short, other_text, fills_records)
+    return objectives.PairChoices(random, max_length, short, other_text, fills_records)
 
 
 def instances_of(objective, corpus, **settings):
@@ -58,7 +52,7 @@ def positions(spans):
 def test_random_next_is_of_another_document_and_true_next_follows():
     corpus = many()
     bounds = {position for _, bounds in corpus for position in bounds}
-    for (text_a, text_b), label in instances_of(next_sentence, corpus):
+    for (text_a, text_b), label in instances_of(objectives.next_sentence, corpus):
         assert {*text_a, *text_b} <= bounds
         assert text_a[0] < text_a[1]
         assert text_b[0] < text_b[1]
@@ -69,7 +63,7 @@ def test_random_next_is_of_another_document_and_true_next_follows():
         assert label or text_b[0] == text_a[1]
 
 
-@pytest.mark.parametrize("objective", [next_sentence, sentence_order])
+@pytest.mark.parametrize("objective", [objectives.next_sentence, objectives.sentence_order])
 def test_labels_are_balanced_to_the_pair(objective):
     for seed in range(8):
         labels = [label for _, label in instances_of(objective, many(seed), seed=seed)]
@@ -80,7 +74,7 @@ def test_labels_are_balanced_to_the_pair(objective):
 def test_sentence_order_pairs_adjacent_texts():
     corpus = many()
     used = set()
-    for (text_a, text_b), label in instances_of(sentence_order, corpus):
+    for (text_a, text_b), label in instances_of(objectives.sentence_order, corpus):
         before, after = (text_b, text_a) if label else (text_a, text_b)
         assert before[1] == after[0]
         assert document_of(corpus, before[0]) == document_of(corpus, after[1] - 1)
@@ -90,7 +84,7 @@ def test_sentence_order_pairs_adjacent_texts():
 
 
 @pytest.mark.parametrize("fills_records", [False, True])
-@pytest.mark.parametrize("objective", [full_sentences, doc_sentences])
+@pytest.mark.parametrize("objective", [objectives.full_sentences, objectives.doc_sentences])
 def test_full_sentences_use_every_token_once_in_order(objective, fills_records):
     corpus = many(num_documents=200, most_sentences=9)
     bounds = {position for _, bounds in corpus for position in bounds}
@@ -101,7 +95,7 @@ def test_full_sentences_use_every_token_once_in_order(objective, fills_records):
     for instance in instances:
         assert 1 + sum(end - start + 1 for start, end in instance.spans) <= 64
         assert all(end in ends for _, end in instance.spans[:-1]), "a span ends inside a document"
-        assert objective is full_sentences or len(instance.spans) == 1
+        assert objective is objectives.full_sentences or len(instance.spans) == 1
     assert {*sum(spans, ())} <= bounds or fills_records
-    if objective is full_sentences:
+    if objective is objectives.full_sentences:
         assert max(len(instance.spans) for instance in instances) > 1
