@@ -6,9 +6,10 @@ The modules of the public names are imported on first use, so `import bert_keras
 import os
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from bert_keras.errors import notes_held_back
+from bert_keras.errors import nearest, notes_held_back
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # notes on the machine, before TensorFlow loads
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # also without AVX512-VNNI, where it is off
@@ -155,8 +156,11 @@ def __getattr__(name: str):
         for theirs, ours in _THEIRS.items():
             if name in theirs.split():
                 raise ImportError(f"bert_keras has no {name}; use {ours}")
-        text = f"module 'bert_keras' has no attribute {name!r}"
-        raise AttributeError(text, name=name, obj=sys.modules[__name__])  # Python adds the nearest
+        # Of an AttributeError, `from bert_keras import NAME` would not show the text.
+        is_ours = not name.startswith("_") and find_spec(f"bert_keras.{name}") is None
+        if is_ours and (near := nearest(name, __all__)):
+            raise ImportError(f"bert_keras has no {name}{near}")
+        raise AttributeError(f"module 'bert_keras' has no attribute {name!r}")
     if (home := _HOMES[name]) not in sys.modules:
         with notes_held_back():
             import_module(home)

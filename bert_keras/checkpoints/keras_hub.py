@@ -211,6 +211,7 @@ def from_keras_hub(model: keras.Model, *, preprocessor: Any = None) -> Pretraine
     ```
     """
     name = type(model).__name__
+    check(name != "str", f"expected a model in memory; load_model({model!r}) takes a name")
     check_name(name, HUB_CLASSES, what="counterpart in bert_keras")
     checkpoint = checkpoint_of(model, preprocessor or getattr(model, "preprocessor", None))
     converted = build_model(

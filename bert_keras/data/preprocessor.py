@@ -9,11 +9,12 @@ import numpy as np
 
 from bert_keras.data.encoded import EncodedTexts
 from bert_keras.data.schema import SEQUENCE_FEATURES
-from bert_keras.errors import check
+from bert_keras.errors import answers_typos, check
 from bert_keras.text.encode import check_column, checked_columns
 from bert_keras.text.tokenizer import TextTokenizer
 
 
+@answers_typos
 @dataclass(frozen=True)
 class Preprocessor:
     """Converts texts, or pairs of texts, to the inputs of a model.

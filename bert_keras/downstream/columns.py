@@ -46,7 +46,7 @@ class TextColumns:
 
     def with_fitting_loss(self, targets: np.ndarray) -> np.ndarray:
         """Returns the targets; raises InputError if a loss of Keras cannot read their shape."""
-        expected = type(self.compile_arguments()["loss"]).__name__
+        expected = type(keras.tree.flatten(self.compile_arguments()["loss"])[0]).__name__
         needs_sparse = expected.startswith("Sparse") and targets.ndim == 1
         for loss in filter(None, keras.tree.flatten(self.model.compiled and self.model.loss)):
             name = getattr(loss, "name", getattr(loss, "__name__", loss))
@@ -93,10 +93,18 @@ class LabelledTexts(TextColumns):
         kinds = {kind.problem_type: kind for kind in LABEL_KINDS.values()}
         return kinds.get(self.metadata.problem_type, LABEL_KINDS["one"])
 
+    def encoded(self, columns, labels=None):
+        names, count = self.metadata.text_columns, len(columns)
+        found = f"the texts are {counted(count, 'list')}, and the model reads {' and '.join(names)}"
+        form = "a list" if len(names) == 1 else "a tuple of two lists, (firsts, seconds)"
+        is_fitting = labels is not None or not names or len(names) == count
+        check(is_fitting, f"{found}; expected {form}")
+        return super().encoded(columns, labels)
+
     def targets(self, labels):
         (values,) = columns_of(labels)
         missing = [number for number, each in enumerate(values) if each is None]
-        check(not missing, f"label {missing[:1]} is None; leave the rows without a label out")
+        check(not missing, f"text {missing[:1]} has the label None; leave such texts out")
         are_lists = all(isinstance(each, (list, tuple, set)) for each in values)
         if are_lists and all(isinstance(name, str) for each in values for name in each):
             problem_type = LABEL_KINDS["many"].problem_type
@@ -178,10 +186,12 @@ class Questions(TextColumns):
             each = Question(
                 id="", question=question, context=context, answers=answers, location=location
             )
-            found = f"{location}: the passage does not have the answer at the given character"
-            check(each.target or not answers, f"{found}; expected (first character, text)")
+            check(each.target or not answers, each.misplaced)
             questions.append(each)
-        return self.task.encode(questions, self.preprocessor.tokenizer)
+        rows = self.task.encode(questions, self.preprocessor.tokenizer)
+        if labels is not None:
+            self.with_fitting_loss(rows.targets["start"])
+        return rows
 
     def compile_arguments(self):
         return self.task.compile_arguments()

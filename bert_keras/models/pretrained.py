@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
@@ -12,6 +13,7 @@ import keras
 import numpy as np
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
+from bert_keras.data.preprocessor import is_text
 from bert_keras.data.schema import PACKING_FEATURES, SEQUENCE_FEATURES
 from bert_keras.errors import (
     answers_typos,
@@ -38,6 +40,13 @@ class ConfiguredModel(keras.Model):
 
     config: BertConfig
     arguments: tuple[str, ...] = ()  # constructor arguments that are also attributes
+
+    def __new__(cls, *args, **kwargs):
+        for config in args[:1] or [kwargs[name] for name in {"config"} & {*kwargs}]:
+            found = f"config is {quoted(config)}; expected a BertConfig"
+            remedy = f"{cls.__name__}.from_pretrained loads a checkpoint"
+            check(isinstance(config, BertConfig), f"{found}; {remedy}")
+        return super().__new__(cls, *args, **kwargs)
 
     def get_config(self):
         """Returns the configuration; raises InputError for what Keras could not build again."""
@@ -78,7 +87,7 @@ def check_inputs(inputs: Any, config: BertConfig) -> None:
     expected = "expected a dict of input_ids, input_mask, segment_ids, as tokenizer(texts) returns"
     check(isinstance(inputs, Mapping), f"{found}; {expected}")
     found = f"the inputs are {', '.join(inputs)}; {expected}"
-    check("input_ids" in inputs, f"{found}; pairs of texts are two lists, (firsts, seconds)")
+    check("input_ids" in inputs, f"{found}; texts are a list, pairs (firsts, seconds)")
     for theirs, ours in _ALIASES.items():
         found = f"{ours} and {theirs} are the same"
         check(not {theirs, ours} <= inputs.keys(), f"{found}; give one of them")
@@ -138,6 +147,12 @@ class Pretrained(ConfiguredModel):
     metadata: ModelMetadata | None = None  # metadata of the checkpoint
     tokenizer: "TextTokenizer | None" = None  # None also if the checkpoint has no vocabulary
     load_report: "LoadReport | None" = None
+
+    @functools.wraps(keras.Model.fit)
+    def fit(self, x=None, *args, **kwargs):
+        remedy = "use a model with labels, such as BertClassifier"
+        check(not is_text(x), f"{self.stored_as} learns nothing from texts alone; {remedy}")
+        return super().fit(x, *args, **kwargs)
 
     def __call__(self, inputs, *args, **kwargs):
         check_inputs(inputs, self.config)

@@ -9,7 +9,7 @@ from keras import ops
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.data.preprocessor import ChoicePreprocessor
 from bert_keras.distribution.model import GlobalBatchModel
-from bert_keras.errors import check, quoted
+from bert_keras.errors import check
 from bert_keras.layers.embeddings import SharedEmbeddings
 from bert_keras.layers.heads import ClassificationHead, SpanHead, TokenLabelsHead
 from bert_keras.models.encoder import BertEncoder
@@ -35,8 +35,6 @@ class TaskModel(GlobalBatchModel, Pretrained):
 
     def __init__(self, config: BertConfig, *, embeddings: SharedEmbeddings | None = None, **kwargs):
         super().__init__(**kwargs)
-        found = f"config is {quoted(config)}; expected a BertConfig"
-        check(isinstance(config, BertConfig), f"{found}; from_pretrained loads a checkpoint")
         reason = f"{self.stored_as} reads the pooled output"
         has_output = config.has_pooler or not self.reads_pooled_output
         check(has_output, f"has_pooler is False; expected True, because {reason}")

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import itertools
+import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +108,7 @@ class TextInputs(Pretrained):
             *args: The arguments of Keras in their order.
             **kwargs: The arguments of Keras, such as `epochs=1`, `batch_size=32`, `callbacks`,
                 `validation_data=(texts, labels)`, and `validation_split=0.1`, which takes its share
-                of the rows of each label.
+                of the rows of each label. As in Keras, `epochs=0` trains nothing.
 
         Returns:
             The `History` of Keras.
@@ -125,18 +126,18 @@ class TextInputs(Pretrained):
         check(learning_rate is None or (is_rate and 0 < learning_rate <= 1), found)
         warn_high_rate(learning_rate or 0)
         size = options.get("batch_size") or _BATCH_SIZE
-        held_out, parts = options.get("validation_data"), []
+        held_out, held, parts = options.get("validation_data"), None, []
         first = [*held_out, ""][0] if isinstance(held_out, (list, tuple)) else held_out
         found = f"validation_data is {quoted(held_out)}"
         check(not isinstance(first, str), f"{found}; expected (texts, labels)")
         if is_text(x):
             data = (columns_of(x), _listed(y), _listed(options.pop("sample_weight", None)))
+            split, numbers, reader = data, range(len(data[0][0])), self._reader()
             if options.pop("validation_split", 0.0) and held_out is None:
-                parts_of_data = _split(share, data[1], num_rows=len(data[0][0]))
-                held_out, data = ([_part(each, rows) for each in data] for rows in parts_of_data)
-            reader = self._reader()
-            rows = self._rows(reader, *data)
-            parts.append(rows)
+                held, numbers = _split(share, data[1], num_rows=len(numbers))
+                check(len(numbers), f"validation_split={share} leaves no text to learn")
+                held_out, split = ([_part(each, n) for each in data] for n in (held, numbers))
+            parts.append(rows := self._rows(reader, *split, numbers=numbers))
             options["steps_per_epoch"] = options.get("steps_per_epoch") or -(-len(rows) // size)
             batches = _training_batches(rows, size, is_shuffled=options.pop("shuffle", True))
             options |= {"x": batches.for_fit(), "y": None, "batch_size": None, "shuffle": False}
@@ -152,10 +153,10 @@ class TextInputs(Pretrained):
             options["x"], options["y"] = self._encoded(x, y)
         if isinstance(held_out, (tuple, list)) and is_text(held_out[0]):
             try:
-                parts.append(self._rows(self._reader(), *held_out))
+                parts.append(self._rows(self._reader(), *held_out, numbers=held))
             except InputError as error:
-                name = "validation_data" if "validation_data" in options else "validation_split"
-                raise InputError(f"{name}: {error}") from error
+                name = "validation_data: " * ("validation_data" in options)
+                raise InputError(f"{name}{error}") from error
             held_out_size = options.pop("validation_batch_size", None) or size
             options["validation_data"] = _ordered_batches(parts[-1], held_out_size).for_fit()
         elif held_out is not None:
@@ -270,8 +271,11 @@ class TextInputs(Pretrained):
             )
         return TEXT_COLUMNS[self.stored_as](self)
 
-    def _rows(self, reader: "TextColumns", x, y=None, weights=None) -> Encoded:
-        """Returns the rows of texts with their labels and weights, if there are any."""
+    def _rows(self, reader: "TextColumns", x, y=None, weights=None, *, numbers=None) -> Encoded:
+        """Returns the rows of texts with their labels and weights, if there are any.
+
+        Texts to learn have `numbers`, by which error messages name them.
+        """
         columns, y, weights = columns_of(x), _listed(y), _listed(weights)
         num_texts = len(columns[0])
         check(num_texts, _EMPTY)
@@ -281,7 +285,16 @@ class TextInputs(Pretrained):
             check(number == num_texts, f"{found}; expected one for each")
         is_labelled = y is not None or not reader.has_labels or (self.compiled and not self.loss)
         check(is_labelled, "y is None; expected the labels of the texts, as in fit(texts, labels)")
-        rows = reader.encoded(columns, y)
+        metadata = reader.metadata
+        if numbers is not None and len(metadata.text_columns) not in (0, len(columns)):
+            self.metadata = dataclasses.replace(metadata, text_columns=())  # `fit` has others
+        try:
+            rows = reader.encoded(columns, y)
+        except InputError as error:
+            if (found := re.match(r"text \[(\d+)", str(error))) is None or numbers is None:
+                raise
+            text = f"text [{numbers[int(found[1])]}{str(error)[found.end() :]}"
+            raise InputError(text) from error
         if weights is None:
             return rows
         if not isinstance(rows, EncodedTexts):

@@ -55,8 +55,10 @@ def vocabulary_in(folder: Path) -> Vocabulary | None:
 
 def records_vocabulary(records: StrPath) -> Vocabulary:
     """Returns the vocabulary in a folder of records; raises InputError without one."""
-    folder = Path(records)
-    check(folder.is_dir(), f"{records} is not a folder; expected one of bert-tfrecords build")
+    is_path = isinstance(records, (str, os.PathLike))
+    folder = Path(records if is_path else "")
+    is_folder = is_path and folder.is_dir()
+    check(is_folder, f"{records} is not a folder; expected one of bert-tfrecords build")
     if (vocabulary := vocabulary_in(folder)) is None:
         check(any(folder.glob("*.tfrecord")), f"{records} contains no records (*.tfrecord)")
         found = f"{records} contains no vocab.txt and no tokenizer.json"

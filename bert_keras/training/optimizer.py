@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from bert_keras.distribution.replicas import sum_over_replicas
-from bert_keras.errors import check
+from bert_keras.errors import answers_typos, check
 from bert_keras.renamed import accepts_former_names
 
 _HYPERPARAMETERS = (
@@ -51,6 +51,7 @@ class BertOptimizer(keras.optimizers.Optimizer):
     """
 
     @accepts_former_names(layer_rate_decay="layerwise_lr_decay")
+    @answers_typos
     def __init__(  # noqa: PLR0913 - hyperparameters, as in Keras' optimizers
         self,
         learning_rate,

@@ -3,10 +3,11 @@
 import keras
 from keras import ops
 
-from bert_keras.errors import check
+from bert_keras.errors import answers_typos, check
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
+@answers_typos
 class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     """A learning rate with linear warmup and linear decay, as in the original's optimization.py.
 

@@ -10,7 +10,14 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras import BertClassifier, BertTokenClassifier, Preprocessor, WordPieceTokenizer, encode
+from bert_keras import (
+    BertClassifier,
+    BertEncoder,
+    BertTokenClassifier,
+    Preprocessor,
+    WordPieceTokenizer,
+    encode,
+)
 from bert_keras.config import BertConfig
 from bert_keras.downstream.task import softmax
 from bert_keras.errors import InputError
@@ -225,7 +232,7 @@ def test_fit_needs_no_compile_and_takes_names_of_labels(capsys, eagerly):
     assert "learning rate 1e-05 after" in capsys.readouterr().out
     with pytest.raises(InputError, match="no argument of predict is called 'batchsize'"):
         model.predict(TEXTS, batchsize=8)
-    with pytest.raises(InputError, match=r"label \[0\] is None"):
+    with pytest.raises(InputError, match=r"text \[0\] has the label None"):
         model.fit(TEXTS, [None, *LABELS[1:]])
     with pytest.raises(InputError, match="labels=1"):  # the loss is not the user's
         model.fit(TEXTS, [0.5, 1.0, 0.0, 1.0])
@@ -236,13 +243,21 @@ def test_fit_needs_no_compile_and_takes_names_of_labels(capsys, eagerly):
 def test_the_validation_split_has_its_share_of_each_label(monkeypatch, eagerly):
     seen, rows = [], TextInputs._rows
     monkeypatch.setattr(
-        TextInputs, "_rows", lambda self, *data: seen.append(data[2]) or rows(self, *data)
+        TextInputs,
+        "_rows",
+        lambda self, *data, numbers: seen.append(data[2]) or rows(self, *data, numbers=numbers),
     )
     for labels in ([1, 0] * 8, [0] * 8 + [1] * 8):
         fitted(labels, epochs=1, validation_split=0.25, batch_size=16)
         training, held_out = sorted(map(sorted, seen), key=len)[::-1]
         assert (training, held_out) == ([0] * 6 + [1] * 6, [0, 0, 1, 1])
         seen.clear()
+    with pytest.raises(InputError, match=r"validation_split=0.99 leaves no text"):
+        fitted(LABELS, TEXTS, validation_split=0.99)
+    for number in (0, 9):  # of the held-out texts, and of the others
+        names = ["x" if each == number else NAMES[0] for each in range(16)]
+        with pytest.raises(InputError, match=rf"^text \[{number}\] has the unknown label 'x'"):
+            fitted(names, validation_split=0.25)
 
 
 def test_a_compiled_model_is_used_as_it_is(eagerly):
@@ -290,8 +305,17 @@ def test_rows_of_similar_length_share_a_batch():
     assert {*shapes} - {(2, 2)} == {(4, 3), (4, 8)}  # Keras builds with two rows
 
 
+def test_a_model_of_pairs_names_their_form(eagerly):
+    model = uncompiled(text_columns=("one", "two"))
+    with pytest.raises(InputError, match=r"are 1 list, .* reads one and two; expected a tuple"):
+        model.predict(TEXTS)
+    assert len(fitted(LABELS, TEXTS, model)[0].predict(TEXTS, verbose=0)) == len(TEXTS)
+
+
 def test_a_model_without_tokenizer_says_why():
     model = BertClassifier(CONFIG, num_labels=2)
     assert model.preprocessor is None
     with pytest.raises(InputError, match="no tokenizer"):
         model.predict(TEXTS)
+    with pytest.raises(InputError, match=r"use .* BertClassifier"):
+        BertEncoder(CONFIG).fit(TEXTS)

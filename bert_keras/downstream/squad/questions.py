@@ -44,6 +44,17 @@ class Question:
                 return answer
         return None
 
+    @property
+    def misplaced(self) -> str:
+        """States where its first answer should be and is not, for error messages."""
+        if not self.answers:
+            return f"{self.location} has no answer"
+        text, start = self.answers[0].text, self.answers[0].start
+        there, found = self.context[max(start, 0) :][: len(text)], self.context.find(text)
+        hint = f"; it occurs at {found}" * (found >= 0 and bool(text.strip()))
+        place = f"the answer {quoted(text)} is not at character {start}"
+        return f"{self.location}: {place}, where {quoted(there)} stands{hint}"
+
 
 def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
     """Reads a file in SQuAD's format, or a TFDS split such as tfds:squad/v2.0:train."""
@@ -110,7 +121,7 @@ def without_misplaced(questions: Sequence[Question], *, path: str) -> list[Quest
     """Returns the questions that are impossible or have an answer at its position; lists others."""
     usable = [each for each in questions if each.is_impossible or each.target]
     if len(usable) < len(questions):
-        skipped = [each.location for each in questions if not (each.is_impossible or each.target)]
+        skipped = [each.misplaced for each in questions if not (each.is_impossible or each.target)]
         what = f"{len(skipped)} of {len(questions)} questions of {path} have no answer that is in "
         what += f"the context at answer_start: {listed(skipped, most=5)}"
         check(usable, what)

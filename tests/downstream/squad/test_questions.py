@@ -83,6 +83,7 @@ def test_misplaced_answers_are_listed(ask, capsys):
     misplaced = [ask("Lyon won.", "won", start=4, location=f"at {n}") for n in range(9)]
     assert without_misplaced([*misplaced, *usable], path="f.json") == usable
     note = capsys.readouterr().err
-    assert "9 of 11 questions of f.json" in note and "at 0; at 1" in note and "4 more" in note
+    assert "9 of 11 questions of f.json" in note and "4 more" in note
+    assert "at 0: the answer 'won' is not at character 4, where ' wo' stands; it occurs" in note
     with pytest.raises(InputError, match="9 of 9 questions"):
         without_misplaced(misplaced, path="f.json")

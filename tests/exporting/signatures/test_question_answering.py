@@ -128,9 +128,13 @@ def test_fit_takes_questions_passages_and_answers(model):
     texts = ["who?", "what?"], ["It was Zoe.", "the end"]
     answers = [(7, "Zoe"), {"text": ["end"], "answer_start": [4]}]
     assert {"start_loss", "end_loss"} < {*model.fit(texts, answers, verbose=0).history}
-    for wrong, message in (([(6, "Zoe"), None], r"text \[0\]: the passage"), (None, "y is None")):
+    moved = r"text \[1\]: .*'Zoe' is not at character 6, where ' Zo' stands; it occurs at 7"
+    for wrong, message in (([None, (6, "Zoe")], moved), (None, "y is None")):
         with pytest.raises(InputError, match=message):
-            model.fit(texts, wrong)
+            model.fit((texts[0], texts[1][::-1]), wrong)
+    model.compile("sgd", "mse")
+    with pytest.raises(InputError, match="omit compile, or use SparseCategoricalCrossentropy"):
+        model.fit(texts, answers)
 
 
 def test_windows_without_space_for_a_passage_are_refused(model, tmp_path):
