@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any, NoReturn
 
 from bert_keras.errors import InputError, check_name, nearest, printable
@@ -35,6 +35,9 @@ HABITS = {
     "--set weight_decay_rate=RATE": "weight-decay",
     "--set gradient_accumulation_steps=N": "gradient-accumulation-steps",
     "--vocab": "vocab-file",
+    "--records": "corpus",
+    "--strategy": "device devices gpu gpus num-gpus",
+    "the variable CUDA_VISIBLE_DEVICES": "device devices gpu gpus num-gpus",
     "the command finetune": "do-train",
     "the command evaluate": "do-eval",
     "the command predict": "do-predict",
@@ -87,6 +90,7 @@ class Parser(argparse.ArgumentParser):
         self.flag_of: dict[str, str] = {}
         self._group: Any = None
         self._last: list[str] = []  # flags that take all arguments after them
+        self._given: list[str] = []  # the arguments to parse
         self.commands: Mapping[str, Parser] = {}
         super().__init__(**details, allow_abbrev=False)
 
@@ -109,12 +113,16 @@ class Parser(argparse.ArgumentParser):
         return action
 
     def error(self, message: str) -> NoReturn:
+        if "required: --data" in message:  # a second argument without a flag is probably the file
+            pairs = pairwise(["", *self._given])
+            alone = [each for last, each in pairs if "-" not in (last[:1], each[:1])]
+            message += "".join(f"; give it as --data {each}" for each in alone[1:2])
         message = f"{self.prog}: {message}; see {self.prog} --help".replace("?;", "?")
         self.exit(2, printable(f"{message}\n"))
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
         """Parses the arguments; an unknown command or flag ends the program with exit code 2."""
-        args = [*sys.argv[1:]] if args is None else [*args]
+        args = self._given = [*sys.argv[1:]] if args is None else [*args]
         if self.commands and not args:
             args = ["--help"]
         if self.commands and not args[0].startswith("-"):

@@ -51,36 +51,45 @@ def check(is_valid: object, message: str) -> None:
         raise InputError(message)
 
 
-def check_name(name: object, known: Iterable[object], *, what: str) -> None:
-    """Raises InputError, with the nearest or all known names, if `name` is not one of them."""
-    if name not in (known := tuple(known)):
-        names = [*map(str, known)]
-        hint = nearest(str(name), names) or f"; known: {', '.join(names) or 'none'}"
-        raise InputError(f"no {what} is called {name!r}{hint}")
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Returns "; did you mean 'NAME'?" with the nearest known name, or ""."""
-    near = get_close_matches(name, [*known], n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
-# Arguments of transformers that are not near those of this package -> ours
-_THEIR_ARGUMENTS = {
+# Names of transformers and other programs that are not near those of this package -> ours
+_THEIRS = {
+    **dict.fromkeys(("train", "fit"), "finetune or pretrain"),
+    **dict.fromkeys(("test", "score"), "evaluate"),
+    **dict.fromkeys(("infer", "inference", "classify", "generate"), "predict"),
+    "encode": "embed",
     "num_classes": "num_labels=2",
     "id2label": 'labels=["negative", "positive"]',
     "dropout": "hidden_dropout_rate=0.1",
     "hidden_act": 'activation="gelu"',
     "type_vocab_size": "num_segments=2",
     "lr": "learning_rate=3e-5",
+    "num_train_epochs": "num_epochs=3",
+    "per_device_train_batch_size": "batch_size=32",
 }
+_FEW = 8  # names, which an error lists beside the nearest one
+
+
+def check_name(name: object, known: Iterable[object], *, what: str) -> None:
+    """Raises InputError, with the nearest or all known names, if `name` is not one of them."""
+    if name not in (known := tuple(known)):
+        names, ours = [*map(str, known)], _THEIRS.get(str(name), "")
+        is_known = re.split("[= ]", ours)[0] in names
+        hint = f"; use {ours}" if is_known else nearest(str(name), names)
+        if not hint or (hint.endswith("?") and len(names) <= _FEW):
+            hint = f"{hint or ';'} known: {', '.join(names) or 'none'}"
+        raise InputError(f"no {what} is called {name!r}{hint}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Returns "; did you mean 'NAME'?" with known names that begin so or are near, or ""."""
+    forms, form = {each.lower().lstrip("-"): each for each in known}, name.lower().lstrip("-")
+    near = [each for each in forms if len(form) > 1 and each.startswith(form)][:3]
+    near = near or get_close_matches(form, forms, n=1)
+    return f"; did you mean {' or '.join(repr(forms[each]) for each in near)}?" if near else ""
 
 
 def check_argument(name: str, known: Iterable[str], *, function: str) -> None:
     """Raises InputError, with the name to use, if an argument is not one of the `known`."""
-    ours = _THEIR_ARGUMENTS.get(name, "")
-    is_theirs = name not in known and ours.split("=")[0] in known
-    check(not is_theirs, f"{function} has no argument {name}; use {ours}")
     others = ("self", "kwargs", "config_changes")
     check_name(name, [e for e in known if e not in others], what=f"argument of {function}")
 
@@ -116,10 +125,9 @@ def answers_typos(function: Function) -> Function:
 def check_least(settings: Any, least: int, *names: str, most: int = LARGEST_COUNT) -> None:
     """Raises InputError if one of the fields `names` is below `least` or above `most`."""
     for name in names:
-        if (value := getattr(settings, name)) < least:
-            raise InputError(f"{name} is {value}; expected at least {least}")
-        if value > most:
-            raise InputError(f"{name} is {value}; expected at most {most}")
+        value = getattr(settings, name)
+        check(value >= least, f"{name} is {value}; expected at least {least}")
+        check(value <= most, f"{name} is {value}; expected at most {most}")
 
 
 def check_count(name: str, value: Any, *, least: int = 1) -> None:
@@ -145,8 +153,7 @@ def check_range(settings: Any, expected: str, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
         for number in value if isinstance(value, tuple) else (value,):
-            if not _RANGES[expected](number):
-                raise InputError(f"{name} is {number}; expected {expected}")
+            check(_RANGES[expected](number), f"{name} is {number}; expected {expected}")
 
 
 def check_choice(settings: Any, name: str, known: Iterable[str]) -> None:

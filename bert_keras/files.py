@@ -55,12 +55,20 @@ def open_file(path: StrPath) -> io.BufferedReader:
 
 
 def check_exists(path: StrPath, *, expected: str) -> None:
-    """Raises InputError if `path` does not exist, with a similar name in its folder."""
-    folder, name = os.path.split(os.fspath(path))
-    names = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
-    near = get_close_matches(name, names, 1, 0.8)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; expected {expected}"
-    check(os.path.exists(path), f"{path} does not exist{hint}")
+    """Raises InputError, with a path that is like it, if `path` does not exist."""
+    if not os.path.exists(path):
+        raise InputError(f"{path} does not exist{near_path(path) or f'; expected {expected}'}")
+
+
+def near_path(path: StrPath) -> str:
+    """Returns "; did you mean 'PATH'?" with an existing path that is like a missing one, or ""."""
+    found = Path()
+    for name in Path(path).parts:
+        if not os.path.exists(found / name):
+            names = os.listdir(found) if found.is_dir() else []
+            name = next(iter(get_close_matches(name, names, 1, 0.8)), name)
+        found /= name
+    return f"; did you mean {str(found)!r}?" if found.exists() else ""
 
 
 def existing_file(path: StrPath) -> Path:

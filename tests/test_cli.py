@@ -44,6 +44,11 @@ MISTYPED = {
     "pretrain dmeo": "did you mean 'demo'",
     "dance": "pretrain",
     "finetun": "did you mean 'finetune'",
+    "train mrpc": "use finetune or pretrain",
+    "pretrain laptop": "did you mean 'laptop-10min' or 'laptop-hour'",
+    "finetune mrpc --device cuda": "--device is --strategy here",
+    "evaluate m test.csv": "give it as --data test.csv",
+    "convert m new --format hugging-face": "did you mean 'huggingface'",
     "finetune mrpc --learning-rat 1": "did you mean '--learning-rate'",
     START + "--recipe papr": "did you mean 'paper'",
     START + "--set lerning_rate=1": "did you mean 'learning_rate'",
@@ -144,8 +149,9 @@ def test_keras_starts_before_a_preset_of_keras_hub_is_loaded(tmp_path, monkeypat
         raise InputError("stop")
 
     monkeypatch.setattr("bert_keras.checkpoints.keras_hub_preset.stored_config", stored_config)
-    train = ["--train", f"{tmp_path}/train.tsv", "--from", str(preset), "--output", f"{tmp_path}/r"]
-    assert main(["finetune", "classification", *train]) == 2
+    files = [f"{name}={tmp_path}/train.tsv" for name in ("--train", "--dev")]
+    start = [f"--from={preset}", f"--output={tmp_path}/r"]
+    assert main(["finetune", "classification", *files, *start]) == 2
     assert calls == ["start", "config"]
 
 

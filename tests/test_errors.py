@@ -11,6 +11,8 @@ import bert_keras
 from bert_keras.errors import InputError, run_command
 from bert_keras.files import atomic_folder
 
+RUN = {"task": "rte", "recipe": "paper", "pretrained": "m", "data": ".", "output": "new"}
+
 
 def raising(error):
     def command():
@@ -103,6 +105,20 @@ def test_a_full_stdout_is_reported_and_a_closed_one_is_not(open_stdout, code, me
         (bert_keras.BertConfig, {"type_vocab_size": 2}, "use num_segments=2"),
         (bert_keras.WordPieceTokenizer, {"do_lower_case": True}, "did you mean 'lowercase'"),
         (bert_keras.finetune, {"task": "rte", "batchsize": 4}, "missing .* 'pretrained'"),
+        (bert_keras.finetune, {**RUN, "lr": 1e-3}, "no setting is called 'lr'; use learning_rate="),
+        (bert_keras.BertClassifier, {"config": "minilm"}, "BertClassifier.from_pretrained loads"),
+        (bert_keras.BertEncoder, {"config": {}}, "config is {}; expected a BertConfig"),
+        (bert_keras.finetune, {**RUN, "data": {"train": ["a film"]}}, "data has .*a film"),
+        (bert_keras.finetune, {**RUN, "recipe": {"epochs": 3}}, "{'epochs': 3} is no task or rec"),
+        (
+            bert_keras.pretrain,
+            {"recipe": "demo", "records": ["a"], "output": "b"},
+            "is not a folder",
+        ),
+        (bert_keras.Preprocessor, {"max_len": 8}, "did you mean 'max_length'"),
+        (bert_keras.BertAdamW, {"lr": 1e-3}, "use learning_rate="),
+        (bert_keras.LinearWarmupDecay, {"learning_rat": 1e-3}, "did you mean 'learning_rate'"),
+        (bert_keras.from_keras_hub, {"model": "bert_base_en"}, "load_model.*bert_base_en"),
     ],
 )
 def test_an_unknown_keyword_is_answered_with_the_nearest_name(function, arguments, message):

@@ -58,6 +58,8 @@ FILES = {
     "run/scores.json": "",
     "saved/empty/notes": "",
     "saved/damaged/1/saved_model.pb": "no graph",
+    "SST-2/train.tsv": "sentence\tlabel\ngood film\t1\n",
+    "SST-2/dev.tsv": "sentence\tlabel\ngood film\t1\n",
 }
 MODELS = {
     "pretrainer": "BertPretrainer",
@@ -154,7 +156,6 @@ MISTAKES = {
     "unknown label": (FINETUNE + " --dev unknown-label.tsv", "'mixed'"),
     "empty label": (FINETUNE + " --train empty-label.tsv", "empty-label.tsv, line 4"),
     "row without a text": (FINETUNE + " --train empty-text.tsv", "empty-text.tsv, line 4"),
-    "few examples": (FINETUNE.replace("--dev train.tsv", "") + " --train few.tsv", "9 examples"),
     "one label": (FINETUNE + " --train one-label.tsv --dev one-label.tsv", "only the label"),
     "list as text": (FINETUNE + " --train list.jsonl", "list.jsonl, line 1"),
     "no JSON": (FINETUNE + " --train no-json.jsonl", "no-json.jsonl, line 2"),
@@ -174,12 +175,11 @@ MISTAKES = {
     "no documents": (NER + " --set context=document", "train.conll"),
     "no answers": (SQUAD1 + " --train no-answers.json", "q1"),
     "no answer in squad1": (SQUAD1 + " --train impossible.json", "q1"),
-    "moved answer": (SQUAD1 + " --train moved.json", "q1"),
+    "moved answer": (SQUAD1 + " --train moved.json", "'good' is not at character 3, where ' riv'"),
     "max_length of a model": (PREDICT + " --set max_length=99", "99"),
     "model of another task": (EVALUATE + " --task squad1", "BertClassifier"),
     "run without a model": (EVALUATE.replace("classifier", "run"), "run is a run without a model"),
     "records as a model": ("predict records text", "records is a folder of records"),
-    "no labels": (EVALUATE + " --data no-labels.tsv", "'label'"),
     "folder of pairs": ("evaluate pretrainer --task blimp --data full", "full has no .jsonl"),
     "no language model": ("evaluate sentences --task blimp --data blimp.jsonl", "SentenceEnc"),
     "task of evaluate": (FINETUNE.replace("classification", "blimp"), "evaluate MODEL --task"),
@@ -197,7 +197,6 @@ MISTAKES = {
     "folder as a file": (FINETUNE + " --train full", "give it as --data full"),
     "similar file": (FINETUNE + " --train train.tsvv", "did you mean 'train.tsv'"),
     "run of other settings": (FINETUNE.replace("new", "run"), "max_length 11, now 12"),
-    "empty text": ("predict classifier ''", "a text is empty"),
     "task of a text": ("predict classifier text --task ner", "--task is for --data"),
     "output of predict": (PREDICT + " --output full", "full"),
     "submission": (PREDICT + " --submission new.zip", "AX.tsv"),
@@ -228,27 +227,43 @@ MISTAKES = {
     "no version": ("serve saved/empty", "saved/empty"),
     "served version": ("serve saved/damaged --versions 7", "7"),
     "damaged version": ("serve saved/damaged --port 0", "saved/damaged/1"),
-    "taken port": ("serve saved/damaged --port TAKEN", "TAKEN"),
-    "port": ("serve saved/damaged --port 70000", "70000"),
-    "host": ("serve saved/damaged --port 0 --host 192.0.2.1", "192.0.2.1"),
     "batch of the server": ("serve saved/damaged --port 0 --max-batch-size 0", "at least 1"),
     "corpus of the demo": ("demo --corpus none.txt --output new", "none.txt"),
     "data of a table": ("reproduce c2 --data full --output new", "full"),
     "without torch": ("convert pickled new", "pip install torch"),
 }
+EARLY = {  # before TensorFlow is imported
+    "few examples": (FINETUNE.replace("--dev train.tsv", "") + " --train few.tsv", "--dev FILE"),
+    "folder of another task": (SST2.replace("sst2", "mrpc") + " --data SST-2", "'#1 String'"),
+    "no labels": (EVALUATE + " --data no-labels.tsv", "'label'"),
+    "label to score": (EVALUATE + " --data unknown-label.tsv", "'mixed'"),
+    "columns to predict": (PREDICT + " --set text_columns=title", "'title'"),
+    "empty text": ("predict classifier ''", "a text is empty"),
+    "misspelt folder": ("predict ./clasifier text", "did you mean 'classifier'"),
+    "version that exists": ("export classifier damaged --output saved --model-version 1", "ed/2"),
+    "backend": (EXPORT, "set KERAS_BACKEND=tensorflow"),
+    "taken port": ("serve saved/damaged --port TAKEN", "TAKEN"),
+    "port": ("serve saved/damaged --port 70000", "--port is 70000; expected 1 to 65535"),
+    "host": ("serve saved/damaged --port 0 --host 192.0.2.1", "192.0.2.1"),
+    "time limit": ("serve saved/damaged --timeout 0", "--timeout is 0.0; expected more than 0"),
+}
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", [*MISTAKES, *EARLY])
 def test_a_mistake_is_one_line_and_leaves_nothing(mistake, folder, monkeypatch, capsys):
     def contents():
         paths = sorted(folder.rglob("*"))
         return paths, [path.stat().st_mtime_ns for path in paths if path.is_file()]
 
-    arguments, value = MISTAKES[mistake]
+    arguments, value = (MISTAKES | EARLY)[mistake]
     monkeypatch.chdir(folder)
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "0")  # serve sets it for its process
     if mistake == "without torch":
         monkeypatch.setitem(sys.modules, "torch", None)
+    if mistake == "backend":
+        monkeypatch.setenv("KERAS_BACKEND", "jax")
+    for module in ("cli.program", "serving.server") if mistake in EARLY else ():
+        monkeypatch.setattr(f"bert_keras.{module}.import_tensorflow", pytest.fail)
     before = contents()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bert_keras.errors import InputError, check, require
 from bert_keras.families import hub_names
-from bert_keras.files import is_remote
+from bert_keras.files import is_remote, near_path
 
 HUGGING_FACE, KAGGLE = "hf://", "kaggle://"
 # At most one slash, so that no longer path is asked for: "klue/bert-base@main".
@@ -85,10 +85,9 @@ def _from_hugging_face(name: str, revision: str | None) -> Path:
 
 
 def nearest(name: str) -> str:
-    """Returns a hint at the folders beside a missing one and the known names that are like it."""
-    folders = [str(each) for each in Path(name).parent.glob("*") if each.is_dir()]
+    """Returns a hint at the path or the known names that are like a missing one, or ""."""
     known = {each.rpartition("/")[2]: each for each in hub_names()}
-    known |= {each: each for each in (*folders, *hub_names())}
+    known |= {each: each for each in hub_names()}
     close = [name] if name in known else get_close_matches(name, known, n=2)
     near = dict.fromkeys(known[each] for each in close if known[each] != name)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
+    return near_path(name) or (f"; did you mean {' or '.join(near)}?" if near else "")

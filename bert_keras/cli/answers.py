@@ -18,7 +18,6 @@ def answers(name: str, texts: Sequence[str]) -> Answers:
     Raises:
         InputError: The model predicts nothing, or the number of texts does not fit it.
     """
-    check(all(map(str.strip, texts)), "a text is empty; expected words")
     model = load_model(name)
     check(model.tokenizer is not None, f"{name} has no vocabulary; copy its vocab.txt there")
     kind = type(model).__name__

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import keras
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -52,8 +51,6 @@ def demo(
     The classifier predicts from which of the longest documents of the corpus a paragraph, a line of
     it, comes. With a checkpoint `pretrained`, it learns from few paragraphs without a pretraining.
     """
-    backend = keras.config.backend()
-    check(backend == "tensorflow", f"the backend of Keras is {backend}; a demo needs tensorflow")
     changes = {"seed": seed} if num_steps is None else {"seed": seed, "num_steps": num_steps}
     recipe, _ = pretrain_settings("demo", teacher=None, changes=changes)
     files = corpus and corpus_files(corpus)  # all of them exist

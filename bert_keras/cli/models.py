@@ -18,7 +18,7 @@ from bert_keras.cli.program import (
     start_keras,
     values,
 )
-from bert_keras.errors import check, import_tensorflow, printable, say
+from bert_keras.errors import check, printable, say
 from bert_keras.files import atomic_folder, messages_beside, refuse_existing, text_lines
 from bert_keras.renamed import warn_renamed
 
@@ -84,7 +84,7 @@ def inspect(options: argparse.Namespace) -> None:
 )
 def export(options: argparse.Namespace) -> None:
     """Write a model as saved_models/NAME/VERSION and verify it with TF Serving's loader."""
-    from bert_keras.exporting.version_folder import check_model_name, next_version
+    from bert_keras.exporting.version_folder import check_model_name, check_version, next_version
     from bert_keras.serving.container_files import check_name, instructions, write_container_files
 
     if options.accept_loss is not None:
@@ -95,16 +95,16 @@ def export(options: argparse.Namespace) -> None:
         options.data or not options.variant,
         "--variant requires --data, labelled examples to score the variant on",
     )
-    start_keras(options)
+    model_folder = os.path.join(options.output, options.name)
+    path = Path(model_folder, str(options.model_version or next_version(model_folder)))
+    check_version(path)
+    start_keras(options, backends=("tensorflow",))
     from bert_keras.exporting.export import export
 
-    model_folder = os.path.join(options.output, options.name)
-    number = options.model_version
-    version = next_version(model_folder) if number is None else number
     export_model = partial(
         export,
         options.model,
-        Path(model_folder, str(version)),
+        path,
         **values(options, "num_texts", "variant", "data", "task", "max_score_drop"),
     )
     if (config := options.serving_config) is None:
@@ -125,7 +125,7 @@ def export(options: argparse.Namespace) -> None:
     option("--host", "ADDRESS", "the address to listen on", "127.0.0.1"),
     option("--versions", "N", "the versions (default: the latest)", [], type=int, nargs="+"),
     option("--max-batch-size", "N", "the most texts in a batch, fewer if long", 32, type=count),
-    option("--timeout", "SECONDS", "the time limit of a request", 30.0),
+    option("--timeout", "SECONDS", "the time limit of a request", 30.0, dest="seconds"),
     examples="  bert-keras serve saved_models/sst2 --port 8501",
 )
 def serve(options: argparse.Namespace) -> None:
@@ -141,9 +141,5 @@ def serve(options: argparse.Namespace) -> None:
         # Short texts take 0.7 of the time with it, in bfloat16 alone.
         os.environ.setdefault("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "1")
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # TensorFlow then imports no Keras: 2 s
-    import_tensorflow(what="serve")
-    serve(
-        options.model,
-        **values(options, "port", "host", "versions"),
-        limits=Limits(max_batch_size=options.max_batch_size, seconds=options.timeout),
-    )
+    limits = Limits(**values(options, "max_batch_size", "seconds"))
+    serve(options.model, **values(options, "port", "host", "versions"), limits=limits)

@@ -12,7 +12,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from bert_keras.arguments import Parser, checked
+from bert_keras.arguments import Parser, checked, one_of
 from bert_keras.checkpoints.formats import format_of
 from bert_keras.checkpoints.hub import located
 from bert_keras.distribution import PRECISIONS, STRATEGIES
@@ -67,16 +67,14 @@ def option(names: str, metavar: str, help: str, default: Any = None, **details: 
         help += f" (default: {default})"
         details.setdefault("type", type(default))
     if isinstance(details.get("choices", (0,))[0], str):
-        details["type"] = _choice(details.pop("choices"), what=names.strip("-"))
+        details["type"] = one_of(partial(tuple, details.pop("choices")), what=names.strip("-"))
     return tuple(names.split()), {"metavar": metavar, "help": help, "default": default, **details}
 
 
-def _choice(known: Sequence[str], *, what: str) -> Callable[[str], str]:
-    """Returns the type of an argument with a few `known` names, which an error lists."""
-    names = ", ".join(known)
-    if known == STRATEGIES:
-        names += "; without this option, the GPUs that TensorFlow finds are used"
-    return checked(lambda name: check(name in known, f"no {what} is {name!r}; known: {names}"))
+def _check_strategy(name: str) -> None:
+    found = f"no strategy is called {name!r}; known: {', '.join(STRATEGIES)}"
+    remedy = "without this option, the GPUs that TensorFlow finds are used"
+    check(name in STRATEGIES, f"{found}; {remedy}")
 
 
 def count(text: str) -> int:
@@ -170,14 +168,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(f"bert-keras {options.command}", run, debug=options.debug)
 
 
-def start_keras(options: argparse.Namespace) -> None:
+def start_keras(
+    options: argparse.Namespace, *, backends: Sequence[str] = ("tensorflow", "jax")
+) -> None:
     """Finds the checkpoints of a command, then imports TensorFlow if it is Keras' backend."""
     for name in {"model", "pretrained", "teacher", "source"} & {*vars(options)}:
         if path := getattr(options, name):
             format_of(located(path))
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
-    is_known = backend in ("tensorflow", "jax")
-    check(is_known, f"KERAS_BACKEND is {backend!r}; expected tensorflow or jax")
+    expected = f"set KERAS_BACKEND={' or '.join(backends)}"
+    check(backend in backends, f"KERAS_BACKEND is {backend!r}; {expected}")
     if backend == "tensorflow":
         import_tensorflow(what="Keras without KERAS_BACKEND=jax")
         from bert_keras.distribution.numerics import add_in_one_order
@@ -188,7 +188,7 @@ def start_keras(options: argparse.Namespace) -> None:
 PAGE = checked(partial(check_output, suffix=".html"))  # the type of an argument
 MODEL = option("model", "MODEL", "OUTPUT/model of a run, or a checkpoint (bert-keras list models)")
 DEVICES = (
-    option("--strategy", "NAME", ", ".join(STRATEGIES), "auto", choices=STRATEGIES),
+    option("--strategy", "NAME", ", ".join(STRATEGIES), "auto", type=checked(_check_strategy)),
     option("--precision", "NAME", ", ".join(PRECISIONS), "auto", choices=PRECISIONS),
 )
 

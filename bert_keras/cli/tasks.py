@@ -21,6 +21,7 @@ from bert_keras.cli.program import (
 from bert_keras.downstream.names import task_names
 from bert_keras.errors import InputError, check, printable, say
 from bert_keras.files import check_no_table, check_output, messages_beside, refuse_existing
+from bert_keras.runs.settings import check_examples
 
 TASK = option(
     "--task",
@@ -70,6 +71,7 @@ def _choose_split(options: argparse.Namespace, default: str) -> None:
 def evaluate(options: argparse.Namespace) -> None:
     """Score a model on labelled examples with the task's metrics."""
     _choose_split(options, "dev")
+    check_examples(is_scored=True, **values(options, "model", *EXAMPLES))
     start_keras(options)
     from bert_keras.runs.evaluate import evaluate
 
@@ -118,6 +120,9 @@ def predict(options: argparse.Namespace) -> None:
     unused = [f"--{name}" for name in ("task", "submission") if getattr(options, name)]
     unused += ["--set"] * bool(options.changes)
     check(is_file or not unused, f"{' and '.join(unused)} is for --data; omit it with texts")
+    check(all(map(str.strip, options.texts)), "a text is empty; expected words")
+    if is_file:
+        check_examples(is_scored=False, **values(options, "model", *EXAMPLES))
     start_keras(options)
     if options.texts:
         from bert_keras.cli.answers import answers, lines
@@ -135,7 +140,8 @@ def predict(options: argparse.Namespace) -> None:
     result = model_predictions(options.model, **values(options, *EXAMPLES))
     replaced = " (replaced)" if os.path.isfile(options.output) else ""
     result.write(options.output)
-    counts = f"{len(result.examples):,} in {options.output}{replaced}"
+    where = {"-": "the standard output"}.get(options.output, f"{options.output}{replaced}")
+    counts = f"{len(result.examples):,} in {where}"
     say("predictions", counts, file=messages_beside(options.output))
     if options.submission:
         submission_zip(folder, options.submission)

@@ -114,7 +114,7 @@ def demo(options: argparse.Namespace) -> None:
     """Run every stage once, from text to a served prediction, in minutes on two CPU cores."""
     if options.corpus:
         corpus_files(options.corpus)  # all of them exist
-    start_keras(options)
+    start_keras(options, backends=("tensorflow",))
     from bert_keras.cli.demo import demo
 
     demo(**values(options, "corpus", "pretrained", "output", "num_steps", "seed"))
@@ -129,7 +129,7 @@ def demo(options: argparse.Namespace) -> None:
     required("--records", "DIR", "a folder that bert-tfrecords build wrote"),
     option("--from", "CHECKPOINT", f"start from {FROM}", dest="pretrained"),
     option("--blimp", "DIR", "minimal pairs that the trained model scores"),
-    option("-o --output", "DIR", "the folder of the run"),
+    option("-o --output", "DIR", "the folder of the run (required without --dry-run)"),
     flag("--dry-run", "take ten steps, print the cost of the run, write nothing"),
     HEADING,
     option("--steps", "N", "all steps, warmup included", dest="num_steps", type=count),
@@ -166,7 +166,7 @@ def pretrain(options: argparse.Namespace) -> None:
     option("task", "TASK", "see bert-keras list tasks", type=one_of(task_names, what="task")),
     HELP,
     "data, model and output",
-    option("--train", "FILE", "a training file"),
+    option("--train", "FILE", "a .csv, .tsv or .jsonl file; CoNLL for ner, JSON for squad1"),
     option("--dev", "FILE", "a file of held-out examples (default: a tenth of --train)"),
     option("--data", "DIR", "a folder of the task's official files, or tfds:NAME, for both"),
     required("--from", "CHECKPOINT", FROM, dest="pretrained"),
@@ -257,7 +257,7 @@ def finetune(options: argparse.Namespace) -> None:
     option("table", "TABLE", TABLES, choices=tuple(EXPERIMENTS)),
     option("--scale", "SCALE", "tiny: an hour; small; paper: GPUs", "tiny", choices=(*SCALES,)),
     required("--data", "DIR", "a folder with corpus/*.txt and any of glue/MNLI, squad, ..."),
-    option("-o --output", "DIR", "the folder of all runs"),
+    option("-o --output", "DIR", "the folder of all runs (required without --dry-run)"),
     flag("--dry-run", "print the stages and their steps, write nothing"),
     *DEVICES,
     examples="  bert-keras reproduce table5 --scale small --data data --output table5",

@@ -37,15 +37,8 @@ from bert_keras.exporting.variants.export_variant import (
 )
 from bert_keras.exporting.variants.variant import Variant, replaced_attributes
 from bert_keras.exporting.verify import run_in_fresh_process, to_arrays
-from bert_keras.exporting.version_folder import (
-    LARGEST_VERSION,
-    METADATA,
-    WARMUP,
-    file_digests,
-    is_version,
-    next_version,
-)
-from bert_keras.files import StrPath, atomic_folder, refuse_existing, write_json
+from bert_keras.exporting.version_folder import METADATA, WARMUP, check_version, file_digests
+from bert_keras.files import StrPath, atomic_folder, write_json
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.renamed import accepts_former_names
@@ -124,11 +117,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         check(data is not None, f"the variant {variant} needs data, labelled examples to score it")
         check(max_score_drop >= 0, f"max_score_drop is {max_score_drop}; expected 0 or more points")
     check_count("max_length", max_length)
-    name = Path(path).name
-    found = f"{path} does not end in a version number, 0 to {LARGEST_VERSION}"
-    check(is_version(name), f"{found}; expected a path such as saved_models/NAME/1")
-    free = next_version(Path(path).parent)
-    refuse_existing(path, remedy=f"export to the next version, {Path(path).with_name(str(free))}")
+    check_version(Path(path))
     if isinstance(model, Pretrained):
         source, load = "the model", lambda: model
         tokenizer = tokenizer or model.tokenizer
@@ -306,7 +295,8 @@ def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: s
 
 def _check_arguments(model: keras.Model | Variant, *, num_tokens: int) -> None:
     backend = keras.config.backend()
-    check(backend == "tensorflow", f"the backend of Keras is {backend}; an export needs tensorflow")
+    remedy = "an export needs KERAS_BACKEND=tensorflow"
+    check(backend == "tensorflow", f"the backend of Keras is {backend}; {remedy}")
     found = f"the model computes in {model.compute_dtype}"
     check(model.compute_dtype == "float32", f"{found}; load its weights into a float32 model")
     check(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_keras.errors import InputError, check
-from bert_keras.files import LOCK, file_sha256, json_object
+from bert_keras.files import LOCK, file_sha256, json_object, refuse_existing
 
 METADATA = "assets.extra/bert_keras.json"
 WARMUP = "assets.extra/tf_serving_warmup_requests"
@@ -24,6 +24,14 @@ def check_model_name(name: str) -> None:
 def is_version(name: str) -> bool:
     """Returns whether `name` is a version number: ASCII digits, at most LARGEST_VERSION."""
     return name.isascii() and name.isdigit() and int(name) <= LARGEST_VERSION
+
+
+def check_version(path: Path) -> None:
+    """Raises InputError unless `path` is a version folder that does not exist yet."""
+    found = f"{path} does not end in a version number, 0 to {LARGEST_VERSION}"
+    check(is_version(path.name), f"{found}; expected a path such as saved_models/NAME/1")
+    free = path.with_name(str(next_version(path.parent)))
+    refuse_existing(path, remedy=f"export to the next version, {free}")
 
 
 def next_version(folder: str | os.PathLike) -> int:

@@ -1,23 +1,21 @@
 """Scores a model on the examples of a task, and writes its predictions."""
 
-import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bert_keras.data.encoded import say_cut
 from bert_keras.downstream.batches import Predictor
-from bert_keras.downstream.catalog import task_of
 from bert_keras.downstream.minimal_pairs import log_likelihoods, pair_scores, read_pairs
 from bert_keras.downstream.names import ZERO_SHOT
-from bert_keras.downstream.task import Task, examples_file
+from bert_keras.downstream.task import Task
 from bert_keras.downstream.tfds import is_tfds
 from bert_keras.errors import InputError, answers_typos, check, say
 from bert_keras.files import StrPath, check_exists, check_output
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.reports.evaluation import evaluation_page
-from bert_keras.runs.settings import Changes, with_changes
+from bert_keras.runs.settings import Changes, task_examples
 
 
 @dataclass(frozen=True)
@@ -116,14 +114,13 @@ def model_predictions(
             f"{source} contains no vocabulary; copy its vocab.txt or tokenizer.json there, or save "
             "it with model.save_pretrained(folder, tokenizer=...)"
         )
-    (known,) = with_changes(task_of(metadata, name=task, source=source), changes=changes)
-    dataclasses.replace(metadata, max_length=known.max_length)  # InputError if it is too long
+    settings = {"task": task, "split": split, "changes": changes}
+    known, examples = task_examples(metadata, data, source=source, **settings)
     embedding, wanted = getattr(loaded, "embedding", None), getattr(known, "pooling", ())
     if wanted and embedding is not None:
         ours, theirs = ",".join(wanted), ",".join(embedding.pooling)
         found = f"pooling is {ours}, but {source} has {theirs} pooling"
         check(ours == theirs, f"{found}; use pooling={theirs}")
-    examples = known.read(examples_file(known, data, split=split), split=split)
 
     def predict() -> Sequence:
         encoded = known.encode_to_score(examples, tokenizer)

@@ -1,7 +1,6 @@
 """Fine-tunes a checkpoint on a task and writes the best model, its scores and its predictions."""
 
 import dataclasses
-import random
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -20,7 +19,7 @@ from bert_keras.distribution.loss import global_loss
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.task import Outputs, Task
-from bert_keras.errors import answers_typos, check, counted, say
+from bert_keras.errors import answers_typos, check, say
 from bert_keras.files import StrPath
 from bert_keras.models import MODELS
 from bert_keras.renamed import accepts_former_names
@@ -34,7 +33,7 @@ from bert_keras.runs.outcome import (
     write_scores,
 )
 from bert_keras.runs.recipes import FORMER_NAMES, FinetuneRecipe
-from bert_keras.runs.settings import data_files, finetune_claim, finetune_settings
+from bert_keras.runs.settings import data_files, divided, finetune_claim, finetune_settings
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import fit_resumable
@@ -42,27 +41,8 @@ from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
 
-DEV_SEED = 1
-LEAST_EXAMPLES = 10  # without a dev file
 FEW_STEPS = 100
 HELD_OUT = "a tenth of train"  # in place of the name of a dev file
-
-
-def divided(examples: Sequence) -> tuple[list, list]:
-    """Divides examples into nine tenths and a random tenth, each label in proportion.
-
-    Examples with the same passage stay together.
-    """
-    keys = [getattr(each, "context", number) for number, each in enumerate(examples)]
-    pairs = [*zip(keys, examples, strict=True)]
-    labels = {key: str(getattr(each, "label", "")) for key, each in pairs}
-    found = f"without a dev file, {counted(len(labels), 'example')} or passages are too few"
-    check(len(labels) >= LEAST_EXAMPLES, f"{found}; expected {LEAST_EXAMPLES}, or a dev file")
-    order = random.Random(DEV_SEED).sample([*labels], len(labels))
-    order.sort(key=labels.__getitem__)
-    held_out = {*order[len(order) % 10 // 2 :: 10]}
-    train = [each for key, each in pairs if key not in held_out]
-    return train, [each for key, each in pairs if key in held_out]
 
 
 @accepts_former_names(**FORMER_NAMES)
@@ -136,7 +116,7 @@ class TaskRun:
         self.steps_per_epoch = next(step for step, n in counts if n == len(self._encoded))
         self.num_steps = recipe.num_epochs * self.steps_per_epoch
         if self.num_steps < FEW_STEPS:
-            remedy = "a batch_size of 8 and 10 epochs may give a better model"
+            remedy = "try --batch-size 8 --epochs 10 (batch_size=8, num_epochs=10)"
             say("steps", f"{self.num_steps}, which are few; {remedy}", file=sys.stderr)
         self.metadata = self._metadata()
         self.teacher = None

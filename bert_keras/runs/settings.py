@@ -1,26 +1,33 @@
 """Finds the task, the recipe and the distillation that the arguments of a run name."""
 
+import contextlib
 import dataclasses
 import inspect
+import io
 import os
+import random
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import UnionType
 from typing import Any, get_args, get_origin
 
-from bert_keras.checkpoints.formats import absolute_path, stored_config
-from bert_keras.config import default_recipe
-from bert_keras.downstream.catalog import named_task
-from bert_keras.downstream.names import ALIASES
-from bert_keras.downstream.task import Task
+from bert_keras.checkpoints import native
+from bert_keras.checkpoints.formats import absolute_path, format_of, stored_config
+from bert_keras.checkpoints.hub import located
+from bert_keras.config import ModelMetadata, default_recipe
+from bert_keras.downstream.catalog import named_task, task_of
+from bert_keras.downstream.names import ALIASES, ZERO_SHOT
+from bert_keras.downstream.task import Task, examples_file
 from bert_keras.downstream.tfds import is_tfds
-from bert_keras.errors import InputError, check, check_name, quoted, say
+from bert_keras.errors import InputError, check, check_name, counted, quoted, say
 from bert_keras.files import StrPath, file_sha256
 from bert_keras.renamed import with_new_names
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.recipes import FINETUNE, FORMER_NAMES, PRETRAIN, FinetuneRecipe, PretrainRecipe
 
 Changes = Mapping[str, Any] | Iterable[str]  # see `with_changes`
+DEV_SEED = 1
+LEAST_EXAMPLES = 10  # without a dev file
 OPTIONS = {"epochs": "num_epochs", "steps": "num_steps"}  # options of the commands -> fields
 
 
@@ -31,6 +38,9 @@ def with_changes(*settings: Any, changes: Changes) -> tuple:
     field; commas separate the values of a tuple. Each change applies to every instance that has the
     field. Raises InputError if none has it, or for a value of another type.
     """
+    for one in filter(None, settings):
+        expected = "expected a name, or an object such as recipes['demo']"
+        check(dataclasses.is_dataclass(one), f"{quoted(one)} is no task or recipe; {expected}")
     changes = _by_field(changes)
     tables = [_fields(one) if one else {} for one in settings]
     for name in changes:
@@ -69,16 +79,11 @@ def described(settings: Any) -> dict[str, str]:
 def _by_field(changes: Changes) -> dict[str, Any]:
     if not isinstance(changes, Mapping):
         changes = [changes] if isinstance(changes, str) else changes
-        changes = dict(_name_and_value(text) for text in changes)
+        for text in (changes := [*changes]):
+            check("=" in text, f"{text!r} is not a setting; expected FIELD=VALUE")
+        changes = dict(text.split("=", 1) for text in changes)
     changes = with_new_names(changes, FORMER_NAMES)
     return {OPTIONS.get(name, name): value for name, value in changes.items()}
-
-
-def _name_and_value(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not sign:
-        raise InputError(f"{text!r} is not a setting; expected FIELD=VALUE")
-    return name, value
 
 
 def _converted(value: Any, field: dataclasses.Field) -> Any:
@@ -128,20 +133,67 @@ def data_files(task: Task, data: StrPath | Mapping[str, StrPath]) -> dict[str, s
     files = data if isinstance(data, Mapping) else task.files(data)
     for split in files:
         check_name(split, task.file_names, what="split of the data")
+        is_path = isinstance(files[split], (str, os.PathLike))
+        check(is_path, f"data has {quoted(files[split])}; expected a file; model.fit takes texts")
     check("train" in files, "data names no file for 'train'")
     return {split: os.fspath(path) for split, path in files.items()}
 
 
+def divided(examples: Sequence) -> tuple[list, list]:
+    """Divides examples into nine tenths and a random tenth, each label in proportion.
+
+    Examples with the same passage stay together.
+    """
+    keys = [getattr(each, "context", number) for number, each in enumerate(examples)]
+    pairs = [*zip(keys, examples, strict=True)]
+    labels = {key: str(getattr(each, "label", "")) for key, each in pairs}
+    found = f"without a dev file, {counted(len(labels), 'example')} or passages are too few"
+    remedy = "name one with --dev FILE (data={'dev': FILE})"
+    check(len(labels) >= LEAST_EXAMPLES, f"{found}; expected {LEAST_EXAMPLES}, or {remedy}")
+    order = random.Random(DEV_SEED).sample([*labels], len(labels))
+    order.sort(key=labels.__getitem__)
+    held_out = {*order[len(order) % 10 // 2 :: 10]}
+    train = [each for key, each in pairs if key not in held_out]
+    return train, [each for key, each in pairs if key in held_out]
+
+
 def check_files(task: Task, data: StrPath | Mapping[str, StrPath]) -> dict[str, str]:
-    """Returns `data_files`, and reads those that `data` names; {} for TFDS (TensorFlow)."""
+    """Returns `data_files` after reading them; {} for TFDS, which needs TensorFlow."""
     if any(map(is_tfds, data.values() if isinstance(data, Mapping) else [data])):
         return {}
     files = data_files(task, data)
-    if isinstance(data, Mapping):
-        task = task.with_labels_of(task.read(files["train"], split="train"))
-        if "dev" in files:
-            task.read(files["dev"], split="dev")
+    with contextlib.redirect_stderr(io.StringIO()):  # the run reads them, too, and prints its notes
+        examples = task.read(files["train"], split="train")
+        task = task.with_labels_of(examples)
+        task.read(files["dev"], split="dev") if "dev" in files else divided(examples)
     return files
+
+
+def task_examples(
+    metadata: ModelMetadata,
+    data: StrPath,
+    *,
+    source: StrPath,
+    task: str | None,
+    split: str,
+    changes: Changes,
+) -> tuple[Task, Sequence]:
+    """Returns the task of a model, with the changes, and the examples of `data`; see `evaluate`."""
+    (known,) = with_changes(task_of(metadata, name=task, source=source), changes=changes)
+    dataclasses.replace(metadata, max_length=known.max_length)  # InputError if it is too long
+    return known, known.read(examples_file(known, data, split=split), split=split)
+
+
+def check_examples(model: str, data: str, *, task: str | None, is_scored: bool, **settings) -> None:
+    """Reads what `evaluate` or `predict` will read, unless that needs TensorFlow."""
+    folder = located(model)
+    if is_tfds(data) or task in ZERO_SHOT or format_of(folder) is not native:
+        return
+    metadata = native.read_metadata(folder)
+    with contextlib.redirect_stderr(io.StringIO()):
+        known, examples = task_examples(metadata, data, source=model, task=task, **settings)
+    if is_scored:
+        known.check_labels(examples)
 
 
 def pretrain_settings(

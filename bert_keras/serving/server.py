@@ -11,7 +11,7 @@ from urllib.parse import quote
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from bert_keras.errors import InputError, answers_typos, check
+from bert_keras.errors import InputError, answers_typos, check, import_tensorflow
 from bert_keras.serving.app import create_app
 from bert_keras.serving.limits import Limits
 
@@ -115,7 +115,7 @@ def _server(
     limits: Limits | None,
 ) -> Iterator[tuple[uvicorn.Server, socket.socket]]:
     """Yields a server and its socket, which exists before the long load of the model."""
-    check(0 <= port < 2**16, f"the port is {port}; expected one from 1024 to 65535")
+    check(0 <= port < 2**16, f"port is {port}; expected 1 to 65535, or 0 for a free one")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=2048)
@@ -125,6 +125,7 @@ def _server(
             "another --host, or a --port from 1024 to 65535 that no other program uses"
         ) from None
     with listener:
+        import_tensorflow(what="serve")
         # Its connections inherit the option. asyncio sets it only on sockets with an explicit
         # protocol number. Without it, each response takes 40 ms longer.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -93,7 +93,7 @@ def test_names_are_downloaded_once_and_then_read_without_a_network(download, mon
     names = f"{online} hf://me/sharded HF_TOKEN=secret me/gated TORCH=1 me/old"
     near, known, private, gated, other, absent, *folders, old = download(*names.split())
     assert near.startswith("runs/mrpc is neither a folder here nor")
-    assert near.endswith("did you mean runs/mrpc-1?") and "klue/bert-base" in known
+    assert near.endswith("did you mean 'runs/mrpc-1'?") and "klue/bert-base" in known
     assert "HF_TOKEN" in private
     closed = {"HF_ENDPOINT": "http://127.0.0.1:1", "HF_HUB_CACHE": str(tmp_path / "new")}
     assert "connect to Hugging Face" in download("me/plain", **closed)[0]

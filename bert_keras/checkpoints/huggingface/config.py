@@ -73,7 +73,8 @@ def read_values(folder: Path) -> tuple[dict[str, Any], Family]:
     check(path.is_file(), f"{folder} has no {CONFIG}; add it, or rename bert_config.json to it")
     values = json_object(path)
     kind = str(values.get("model_type", "bert"))
-    check(kind in FAMILIES, f"{path}: model_type is {kind!r}; expected one of {[*FAMILIES]}")
+    expected = f"expected one of {', '.join(FAMILIES)}"
+    check(kind in FAMILIES, f"{path}: model_type is {kind!r}; {expected}")
     return values, FAMILIES[kind]
 
 

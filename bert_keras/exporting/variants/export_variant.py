@@ -179,13 +179,13 @@ def _compare(figures: Mapping[str, dict], *, metric: str, max_score_drop: float)
     for model, each in figures.items():
         times = ", ".join(f"{1000 * t:.1f} ms for {size}" for size, t in each["seconds"].items())
         size = readable_size(each["num_bytes"])
-        print(f"{model + ':':9} {size} on disk; {times}; {metric} {each['score']:.2f}")
+        print(f"{model + ':':9} {size} on disk; {times}; {metric} {each['score'] / 100:.4f}")
     loss = round(float32["score"] - variant["score"], 2)  # as in the message, which recommends it
     check(
         loss <= max_score_drop,
-        f"{name} loses {loss:.2f} points of {metric}, more than {max_score_drop:g}, and is not "
-        "written; choose another variant, or set --max-score-drop (max_score_drop) to the points "
-        "that it may lose",
+        f"{name} loses {loss:.2f} points of {metric}, more than {max_score_drop:g} of 100, and is "
+        "not written; choose another variant, or set --max-score-drop (max_score_drop) to the "
+        "points that it may lose",
     )
 
 

@@ -44,8 +44,8 @@ def test_a_variant_is_measured_and_written_unless_it_loses_too_much(
     written = export(model, tmp_path / "name" / "3", **settings)
     assert [path.name for path in (tmp_path / "name").iterdir()] == ["3"]
     assert capsys.readouterr().out.splitlines()[-2:] == [
-        "float32:  100 bytes on disk; 1000.0 ms for 1 x 5 tokens; accuracy 90.00",
-        "float16:  50 bytes on disk; 500.0 ms for 1 x 5 tokens; accuracy 88.00",
+        "float32:  100 bytes on disk; 1000.0 ms for 1 x 5 tokens; accuracy 0.9000",
+        "float16:  50 bytes on disk; 500.0 ms for 1 x 5 tokens; accuracy 0.8800",
     ]
     metadata = json.loads((written / METADATA).read_text("utf-8"))
     assert metadata["card"]["model"] == "BertClassifier"
