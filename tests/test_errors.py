@@ -117,7 +117,7 @@ def test_a_full_stdout_is_reported_and_a_closed_one_is_not(open_stdout, code, me
         ),
         (bert_keras.Preprocessor, {"max_len": 8}, "did you mean 'max_length'"),
         (bert_keras.BertAdamW, {"lr": 1e-3}, "use learning_rate="),
-        (bert_keras.LinearWarmupDecay, {"learning_rat": 1e-3}, "did you mean 'learning_rate'"),
+        (bert_keras.LinearWarmupDecay, {"num_step": 9}, "did you mean 'num_steps'"),
         (bert_keras.from_keras_hub, {"model": "bert_base_en"}, "load_model.*bert_base_en"),
     ],
 )

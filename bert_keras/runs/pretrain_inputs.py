@@ -44,8 +44,7 @@ class PretrainInputs:
         start: StrPath | None = None,
         distillation: Distillation | None = None,
     ):
-        records = Path(records)
-        vocabulary = records_vocabulary(records)
+        vocabulary, records = records_vocabulary(records), Path(records)
         self.recipe, self.records, self.vocabulary = recipe, records, vocabulary
         self.files = record_files(records)
         self.held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
