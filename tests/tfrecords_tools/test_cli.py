@@ -96,7 +96,8 @@ def test_bad_input_is_reported_in_one_line_and_writes_nothing(bad, capsys, comma
 
 
 @pytest.mark.parametrize(
-    "arguments", ["biuld", "show", "build --workers x", "check a --size 9", "show a --no"]
+    "arguments",
+    ["biuld", "show", "build --workers x", "check a --size 9", "show a --no", "build --dupe_factor"],
 )
 def test_wrong_options_are_reported_in_one_line(arguments, capsys):
     with pytest.raises(SystemExit) as stop:
@@ -104,3 +105,4 @@ def test_wrong_options_are_reported_in_one_line(arguments, capsys):
     assert stop.value.code == 2
     (message,) = capsys.readouterr().err.splitlines()
     assert message.startswith("bert-tfrecords") and message.endswith(" --help")
+    assert "dupe" not in arguments or "--dupe_factor is --duplicates here" in message
