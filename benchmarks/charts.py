@@ -114,6 +114,7 @@ SERVER = {
         "64 clients": 15.0,
     },
     "no server: one process, batches of 16": {
+        "1 client": 68.3,
         "4 clients": 74.0,
         "16 clients": 66.3,
         "64 clients": 65.3,
