@@ -74,7 +74,7 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
     Example:
 
     ```python
-    print(convert("film-critic", "film-critic-huggingface", format="huggingface"))
+    print(convert("films", "films-huggingface", format="huggingface"))
     ```
     """
     refuse_existing(destination)

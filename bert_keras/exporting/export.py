@@ -106,7 +106,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     Example:
 
     ```python
-    export("film-critic", "saved_models/film-critic/1")
+    export("films", "saved_models/films/1")
     ```
     """
     if variant is None:

@@ -53,7 +53,7 @@ def load_model(name_or_folder: str | os.PathLike) -> Pretrained:
     Example:
 
     ```python
-    model = load_model("film-critic")
+    model = load_model("films")
     print(model.metadata.labels)
     ```
     """

@@ -175,7 +175,7 @@ class Pretrained(ConfiguredModel):
         name: str | None = None,
         **config_changes: Any,
     ) -> Self:
-        """Builds the model with the weights of a checkpoint, and prints what was loaded.
+        """Builds the model with the weights of a checkpoint; `load_report` says what was loaded.
 
         Args:
             name_or_folder: A folder of any checkpoint format, a name of Hugging Face such as
@@ -198,7 +198,7 @@ class Pretrained(ConfiguredModel):
             **config_changes: Fields of `BertConfig`, such as `hidden_dropout_rate=0.0`.
 
         Returns:
-            A model of this class.
+            A model. Its `load_report` is printed if a part is new or unused, or if it has a note.
 
         Raises:
             InputError: The checkpoint lacks weights of the encoder, or its labels differ.
@@ -385,8 +385,8 @@ class Pretrained(ConfiguredModel):
         Example:
 
         ```python
-        model = BertClassifier.from_pretrained("film-critic")
-        model.export("saved_models/film-critic/1")
+        model = BertClassifier.from_pretrained("films")
+        model.export("saved_models/films/1")
         ```
         """
         from bert_keras.exporting.export import export

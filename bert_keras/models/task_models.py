@@ -82,9 +82,9 @@ class BertClassifier(TextInputs, TaskModel):
     """Classifies texts or text pairs, or predicts numbers (Devlin et al. 2018, section 4.1).
 
     `fit`, `evaluate` and `predict` also take texts: a list or array of strings, a tuple of two of
-    them for pairs, or a `tf.data.Dataset` of batches of them, whose labels are numbers. Other
-    labels are names, lists of names or numbers. `predict` returns `label`, `labels` and
-    `probabilities`, or `score`.
+    them for pairs, or a `tf.data.Dataset` of batches of them. A label is a name, a list of names or
+    a number; in a Dataset it is a number. `predict` returns `label`, `labels` and `probabilities`,
+    or `score`.
 
     Args:
         config: The hyperparameters of the encoder.
@@ -101,8 +101,8 @@ class BertClassifier(TextInputs, TaskModel):
     Example:
 
     ```python
-    model = BertClassifier.from_pretrained("film-critic")
-    model.fit(["a good film", "two hours of nothing"], [1, 0], epochs=3)
+    model = BertClassifier.from_pretrained("films")
+    model.fit(["a good film", "two hours of nothing"], ["good", "bad"], epochs=3)
     print(model.predict(["a fine film"]))
     ```
     """

@@ -47,9 +47,9 @@ class Client(contextlib.AbstractContextManager):
     Example:
 
     ```python
-    export("film-critic", "saved_models/film-critic/1")
-    with running_server("saved_models/film-critic") as url:
-        with Client(f"{url}/v1/models/film-critic") as client:
+    export("films", "saved_models/films/1")
+    with running_server("saved_models/films") as url:
+        with Client(f"{url}/v1/models/films") as client:
             print(client.predict(["a good film"]))
     ```
     """

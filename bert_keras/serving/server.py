@@ -55,8 +55,8 @@ def serve(
     Example:
 
     ```python
-    export("film-critic", "saved_models/film-critic/1")
-    serve("saved_models/film-critic", port=8501)
+    export("films", "saved_models/films/1")
+    serve("saved_models/films", port=8501)
     ```
     """
     with _server(model_folder, host, port, versions, limits) as (server, listener):
@@ -90,9 +90,9 @@ def running_server(
     Example:
 
     ```python
-    export("film-critic", "saved_models/film-critic/1")
-    with running_server("saved_models/film-critic") as url:
-        with Client(f"{url}/v1/models/film-critic") as client:
+    export("films", "saved_models/films/1")
+    with running_server("saved_models/films") as url:
+        with Client(f"{url}/v1/models/films") as client:
             print(client.predict(["a good film"]))
     ```
     """

@@ -37,7 +37,7 @@ def encode(
     Example:
 
     ```python
-    model = BertClassifier.from_pretrained("film-critic")
+    model = BertClassifier.from_pretrained("films")
     logits = model(encode(model.tokenizer, ["a good film"], max_length=128))
     ```
     """

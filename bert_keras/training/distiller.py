@@ -51,7 +51,7 @@ class Distiller(GlobalBatchModel):
     Example:
 
     ```python
-    student, teacher = (BertClassifier.from_pretrained("film-critic") for _ in range(2))
+    student, teacher = (BertClassifier.from_pretrained("films") for _ in range(2))
     distiller = Distiller(student, teacher, temperature=2.0)
     ```
     """

@@ -22,7 +22,6 @@ def examples(tmp_path_factory):
     """Models, records and a task with the names of the pages."""
     folder = tmp_path_factory.mktemp("examples")
     vocabulary = Vocabulary((*SPECIAL_TOKENS, *WORDS))
-    assert len(vocabulary) == 15
     config = BertConfig(vocab_size=15, hidden_size=16, num_layers=2, num_heads=2, max_positions=128)
     keras.utils.set_random_seed(1)
     tokenizer = WordPieceTokenizer(vocabulary)
@@ -36,7 +35,7 @@ def examples(tmp_path_factory):
         )
     convert(folder / "bert-base", folder / "small", format="bert-keras", num_layers=1)
     for name in ("demo/1/finetune/model", "film-critic"):
-        model, labels = BertClassifier(config, num_labels=2), ("0", "1")
+        model, labels = BertClassifier(config, num_labels=2), ("bad", "good")
         model.save_pretrained(folder / name, tokenizer=tokenizer, labels=labels)
     (folder / "corpus.txt").write_text("\n\n".join(["a good film .\ntwo hours of nothing ."] * 80))
     for name, num_predictions in (("records", 2), ("plain", 0)):
