@@ -57,6 +57,7 @@ _THEIRS = {
     **dict.fromkeys(("test", "score"), "evaluate"),
     **dict.fromkeys(("infer", "inference", "classify", "generate"), "predict"),
     "encode": "embed",
+    **dict.fromkeys(("distil", "distill"), "finetune --teacher or pretrain --teacher"),
     "num_classes": "num_labels=2",
     "id2label": 'labels=["negative", "positive"]',
     "dropout": "hidden_dropout_rate=0.1",
@@ -180,10 +181,10 @@ def quoted(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-def listed(problems: list[str], *, most: int = 50) -> str:
+def listed(problems: list[str], *, most: int = 50, mark: str = "; ") -> str:
     """Joins the first `most` faults into one text that ends with the number of the others."""
-    named = "; ".join(problems[:most])
-    return named if len(problems) <= most else f"{named}; and {len(problems) - most:,} more"
+    more = [f"and {len(problems) - most:,} more"] * (len(problems) > most)
+    return mark.join([*problems[:most], *more])
 
 
 # Characters that a terminal obeys instead of showing: control characters except line feed and tab,

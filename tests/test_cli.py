@@ -45,6 +45,7 @@ MISTYPED = {
     "dance": "pretrain",
     "finetun": "did you mean 'finetune'",
     "train mrpc": "use finetune or pretrain",
+    "distil": "use finetune --teacher",
     "pretrain laptop": "did you mean 'laptop-10min' or 'laptop-hour'",
     "finetune mrpc --device cuda": "--device is --strategy here",
     "evaluate m test.csv": "give it as --data test.csv",

@@ -2,6 +2,8 @@
 
 import argparse
 import os
+from contextlib import nullcontext
+from pathlib import Path
 from shlex import quote
 from typing import Any
 
@@ -27,7 +29,7 @@ from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.scales import SCALES
 from bert_keras.families import preset
 from bert_keras.files import check_no_file
-from bert_keras.runs.outcome import check_run
+from bert_keras.runs.outcome import check_run, finished_scores
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 from bert_keras.runs.settings import (
     check_files,
@@ -222,23 +224,26 @@ def finetune(options: argparse.Namespace) -> None:
     task, recipe, teacher = finetune_settings(options.task, options.recipe, **arguments)
     config = stored_config(options.pretrained)
     task.check_encoder(config)
+    finished = None
     if files and not is_study and "TF_CONFIG" not in os.environ:  # only the first worker writes
         claim = {"pretrained": options.pretrained, "files": files}
         check_run(options.output, **finetune_claim(task, recipe, teacher, **claim))
+        finished = finished_scores(Path(options.output))
     rates = (recipe.learning_rate,) if rates is None else rates or recipe.learning_rates
-    start_keras(options)
-    from bert_keras.runs.finetune import finetune
-    from bert_keras.runs.study import study
-
+    if not finished:
+        start_keras(options)
     features = os.path.join(options.output, "features")
     inputs = {"pretrained": options.pretrained, "data": data, "teacher": teacher}
 
     def run(recipe, output) -> dict:
+        from bert_keras.runs.finetune import finetune
+
         return finetune(task, recipe, output=output, features=features, **inputs).scores
 
-    with devices(options, hidden_size=config.hidden_size, trains_several=is_study):
+    several = {"hidden_size": config.hidden_size, "trains_several": is_study}
+    with nullcontext() if finished else devices(options, **several):
         if not is_study:
-            scores, total = run(recipe, options.output), recipe.num_epochs
+            scores, total = finished or run(recipe, options.output), recipe.num_epochs
             epoch = scores["best_step"] * total // scores["steps"] if scores else 0
             which = f" (epoch {epoch} of {total}, the best by {task.metric})"
             _print_scores(scores, options.output, which=which)
@@ -247,6 +252,8 @@ def finetune(options: argparse.Namespace) -> None:
             say("next", f"bert-keras predict {model} {texts}")
             say("", f"bert-keras export {model} NAME")
             return
+        from bert_keras.runs.study import study
+
         fixed = {"metric": task.metric, "learning_rates": rates}
         summary = study(run, recipe, **fixed, **values(options, "seeds", "output"))
     print(summary)

@@ -102,7 +102,7 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
         is_blank = not (label or "").strip() and self.kind != "many"
         if label is None or (is_blank and not needs_labels(split)):
             return TextExample(texts, None, location)
-        value = self.label_kind.read(label, location=location)
+        value = self.label_kind.read(label, location=f"{location}, column {self.label_column!r}")
         if self.labels and needs_labels(split):
             self.label_kind.check(value, self.labels, location=location)
         return TextExample(texts, value, location)

@@ -76,8 +76,11 @@ class TextColumns:
         arguments = self.compile_arguments()
         self.model.compile(BertAdamW(schedule, name=name), **arguments)
         loss = keras.tree.flatten(arguments["loss"])[0].name
-        warmup = f"after {num_warmup_steps} of {num_steps:,} steps, then falling to 0"
-        return f"BertAdamW, learning rate {rate:g} {warmup}; loss {loss}"
+        change = f"{rate:g}, falling to 0 over {counted(num_steps, 'step')}"
+        if num_warmup_steps:
+            rise = f"rising to {rate:g} over {counted(num_warmup_steps, 'step')}"
+            change = f"{rise}, then falling to 0 at step {num_steps:,}"
+        return f"BertAdamW, learning rate {change}; loss {loss}"
 
 
 class LabelledTexts(TextColumns):

@@ -53,7 +53,7 @@ class OneLabel:
         expected = f"in the column {column!r}; expected at least 2 labels"
         check(len(classes) >= 2, f"{file} has {found} {expected}")
         found = f"{file} has {len(classes):,} labels in {len(labels):,} rows"
-        remedy = "name the column of labels: label_column=NAME (after --set)"
+        remedy = "name the column of labels: label_column='NAME' (after --set)"
         are_labels = len(names) < 20 or len(classes) < 0.9 * len(names)
         check(are_labels, f"{found} of the column {column!r}; {remedy}")
         return tuple(classes)
@@ -62,7 +62,7 @@ class OneLabel:
         """Raises InputError for a label with a class that is not in `classes`."""
         for name in self.names(label):
             if name not in classes:
-                known = listed([*classes], most=20)
+                known = listed([*classes], most=20, mark=", ")
                 raise InputError(f"{location} has the unknown label {quoted(name)}; known: {known}")
 
     def targets(self, labels: Sequence, classes: Sequence[str]) -> np.ndarray:
@@ -131,7 +131,8 @@ class Number(OneLabel):
             value = float(text)
         except ValueError:
             value = math.nan
-        check(math.isfinite(value), f"{location} has {quoted(text)}; expected a number such as 2.5")
+        expected = "expected a number such as 2.5; names need the task classification"
+        check(math.isfinite(value), f"{location} has {quoted(text)}; {expected}")
         return value
 
     def names(self, label):

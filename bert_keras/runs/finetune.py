@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from bert_keras.runs.outcome import (
     claimed_output,
     finished_scores,
     model_folder,
+    read_scores,
     write_scores,
 )
 from bert_keras.runs.recipes import FORMER_NAMES, FinetuneRecipe
@@ -116,7 +117,7 @@ class TaskRun:
         self.steps_per_epoch = next(step for step, n in counts if n == len(self._encoded))
         self.num_steps = recipe.num_epochs * self.steps_per_epoch
         if self.num_steps < FEW_STEPS:
-            remedy = "try --batch-size 8 --epochs 10 (batch_size=8, num_epochs=10)"
+            remedy = "try --batch-size 8 --epochs 8 (batch_size=8, num_epochs=8)"
             say("steps", f"{self.num_steps}, which are few; {remedy}", file=sys.stderr)
         self.metadata = self._metadata()
         self.teacher = None
@@ -300,19 +301,18 @@ def finetune(
     print(result.scores["accuracy"], result.model)
     ```
     """
-    run = TaskRun(
-        task,
-        recipe,
-        pretrained=pretrained,
-        data=data,
-        teacher=teacher,
-        features=Path(output) / "features" if features is None else features,
-        **changes,
+    settings = finetune_settings(
+        task, recipe, pretrained=pretrained, teacher=teacher, changes=changes
     )
-    settings = run.task, run.recipe, run.distillation
-    claim = finetune_claim(*settings, pretrained=pretrained, files=run.files)
+    task, recipe, teacher = settings
+    files = data_files(task, data)
+    features = Path(output) / "features" if features is None else features
+    inputs = {"data": files, "teacher": teacher, "features": features}
+    opened = partial(TaskRun, task, recipe, pretrained=pretrained, **inputs)
+    run = None if read_scores(Path(output)) else opened()  # before a folder is made
+    claim = finetune_claim(*settings, pretrained=pretrained, files=files)
     with claimed_output(output, **claim) as folder:
-        scores = finished_scores(folder) or _train(run, folder)
+        scores = finished_scores(folder) or _train(run or opened(), folder)
     return RunResult(scores, folder / MODEL)
 
 

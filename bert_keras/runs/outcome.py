@@ -78,7 +78,9 @@ def check_run(output: StrPath, **known: Any) -> None:
     check(not names or RECIPE in names, f"{output} {reason}")
     check_parent(output)
     if known and names - {RECIPE}:
-        _check_same(output, _flat(json_object(output / RECIPE)), _flat(_stored(**known)))
+        old = _flat(json_object(output / RECIPE))
+        all_old = old if "files" in known else ()  # with the files, no argument is unknown
+        _check_same(output, old, dict.fromkeys(all_old) | _flat(_stored(**known)))
 
 
 def _stored(*, recipe: Any, **inputs: Any) -> dict:

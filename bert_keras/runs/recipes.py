@@ -47,7 +47,7 @@ class PretrainRecipe:
     num_steps: int  # end of the schedule, steps of the starting checkpoint included
     num_warmup_steps: int
     learning_rate: float  # at the end of the warmup
-    weight_decay_rate: float = 0.01
+    weight_decay_rate: float = 0.01  # of weights, not of biases and layer norms
     # "linear" decays to 0 from step 0 on. "warmup-stable-decay" keeps the peak until the last 20 %.
     schedule: str = "linear"
     optimizer: str = "adamw"  # or "muon"
@@ -59,10 +59,10 @@ class PretrainRecipe:
     last_step: int = 0  # ends the run before its schedule, for a next phase; 0 for no early end
     # The first part of the steps, trained with FIELD=VALUE changes in the folder "first".
     first_share: float = 0.0
-    first_changes: tuple[str, ...] = ()
+    first_changes: tuple[str, ...] = ()  # of the first part
     max_skipped: int = 0  # allowed steps with non-finite gradients between two log points
-    dropout_rate: float = 0.1
-    initializer_stddev: float = 0.02
+    dropout_rate: float = 0.1  # of hidden states and attention probabilities
+    initializer_stddev: float = 0.02  # of new weights, from a truncated normal distribution
     # "normal" is BERT's. "local-attention" lets the first block attend to neighbouring tokens
     # (bert_keras/models/initial_weights.py).
     initial_weights: str = "normal"
@@ -83,7 +83,7 @@ class PretrainRecipe:
     # Size of the generator of "replaced-token" relative to the discriminator
     # (bert_keras/checkpoints/generator.py). A generator of the starting point keeps its size.
     generator_size: float = 0.25
-    seed: int = 1
+    seed: int = 1  # of all random numbers
 
     def __post_init__(self):
         preset(self.size)
@@ -152,12 +152,12 @@ class FinetuneRecipe:
     num_epochs: int  # how often each row is read
     learning_rate: float  # peak of the schedule
     warmup_ratio: float = WARMUP_RATIO  # fraction of the steps
-    weight_decay_rate: float = 0.01
+    weight_decay_rate: float = 0.01  # of weights, not of biases and layer norms
     bias_correction: bool = False  # of AdamW; the original has none
     layerwise_lr_decay: float = 1.0  # ratio of a layer's learning rate to that of the next layer
     gradient_accumulation_steps: int = 1  # parts of the batch of each device
     gradient_checkpointing: bool = False  # recompute each block in the backward pass: less memory
-    dropout_rate: float = 0.1
+    dropout_rate: float = 0.1  # of hidden states and attention probabilities
     learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)  # candidates of a search
     patience: int = 0  # epochs without a better dev score after which to stop; 0 for all epochs
     # "random" uses only the configuration and vocabulary of the pretrained checkpoint. This
@@ -169,7 +169,7 @@ class FinetuneRecipe:
     max_train_examples: int = 0  # training examples, evenly spaced over the file; 0 for all
     logs_per_epoch: int = 10  # points on the curves
     keep_checkpoints: int = 1  # number of newest states to keep
-    seed: int = 1
+    seed: int = 1  # of all random numbers
 
     def __post_init__(self):
         check_least(self, 1, "batch_size", most=LARGEST_SIZE)

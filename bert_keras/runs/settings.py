@@ -60,10 +60,8 @@ def _fields(settings: Any) -> dict[str, dataclasses.Field]:
 def described(settings: Any) -> dict[str, str]:
     """Returns FIELD=VALUE for each field that can be changed, with the comment on the field."""
     comments, above = {}, []
-    for kind in [
-        each for each in reversed(type(settings).__mro__) if dataclasses.is_dataclass(each)
-    ]:
-        for line in inspect.getsource(kind).splitlines():
+    for kind in reversed(type(settings).__mro__):
+        for line in inspect.getsource(kind).splitlines() if dataclasses.is_dataclass(kind) else ():
             code, sign, comment = map(str.strip, line.partition("#"))
             if match := re.match(r"(\w+): ", code):
                 comments[match[1]] = comment or " ".join(above)

@@ -53,11 +53,11 @@ def test_labels_are_those_of_the_training_rows(rows, tmp_path):
     assert labelled.labels == ("neg", "pos")
     assert labelled.baseline(examples, examples)["majority_accuracy"] == pytest.approx(2 / 3)
     dev = write(tmp_path / "dev.csv", "label,text", "neutral,fine")
-    with pytest.raises(InputError, match=r"dev.csv, line 2 .*'neutral'; known: neg; pos"):
+    with pytest.raises(InputError, match=r"dev.csv, line 2 .*'neutral'; known: neg, pos"):
         labelled.read(dev, split="dev")
     unknown = labelled.read(dev, split="test")
     labelled.encode(unknown, TOKENIZER)
-    with pytest.raises(InputError, match=r"dev.csv, line 2 .*'neutral'; known: neg; pos"):
+    with pytest.raises(InputError, match=r"dev.csv, line 2 .*'neutral'; known: neg, pos"):
         labelled.check_labels(unknown)
 
 

@@ -133,10 +133,10 @@ def test_rows_with_a_line_end_in_a_text_are_skipped_and_reported(glue_folder, ca
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("sst2", "sentence\tlabel\nx\t2\n", "a.tsv, line 2 .*'2'; known: 0; 1"),
+        ("sst2", "sentence\tlabel\nx\t2\n", "a.tsv, line 2 .*'2'; known: 0, 1"),
         ("cola", "gj04\t1\tHe.\n", "a.tsv, line 1 has 3 columns; expected 4, source, label, m"),
-        ("rte", "sentence1\tsentence2\tlabel\nA\tB\t1\n", "'1'; known: entailment; not_"),
-        ("stsb", "sentence1\tsentence2\tscore\nA\tB\tnan\n", "line 2 has 'nan'"),
+        ("rte", "sentence1\tsentence2\tlabel\nA\tB\t1\n", "'1'; known: entailment, not_"),
+        ("stsb", "sentence1\tsentence2\tscore\nA\tB\tnan\n", "line 2, column 'score' has 'nan'"),
     ],
 )
 def test_errors_name_the_file_and_line(tmp_path, name, text, message):

@@ -53,6 +53,7 @@ def test_columns_of_objects_in_json_are_named_with_a_dot(tmp_path):
         ("a.csv", "t,l\na, b,c\n", "line 2 has 3 columns; expected 2, t, l; put .* quotes"),
         ("a.tsv", "x\tl\na\tb\n", "a.tsv has no column 't'; its first .* has 'x', 'l'"),
         ("a.tsv", b"t\tl\ncaf\xe9\tb\n", "line 2 is not UTF-8 .* LATIN1 .* > .*a-utf8.tsv"),
+        ("a.csv", b"PK\x03\x04\x14\0\x06\xe9\n", "a.csv is not a text file"),
         ("a.csv", "t,l\n\uc88b\ub2e4,1\n".encode("cp949"), "iconv -f CP949 -t UTF-8"),
         ("a.jsonl", "[1]\n", "a.jsonl, line 1 is not a JSON object"),
         ("a.jsonl", '\n{"t": {"x": 1}}\n', "line 2 has no column 't'; it has 't.x'"),
@@ -89,6 +90,6 @@ def test_squad_is_read_from_a_folder_of_tfds(tmp_path):
 def test_a_missing_column_is_answered_with_the_option(tmp_path):
     (tmp_path / "a.csv").write_text("review text;stars;label\ngood film;5;pos\n")
     task = dataclasses.replace(named_task("classification"), text_columns=("title", "body"))
-    message = "no column 'title'; .* such as text_columns='review text,stars' label_column=label"
+    message = "'title'; .* as text_columns='review text,stars' label_column=label .* in Python"
     with pytest.raises(InputError, match=message):
         task.read(tmp_path / "a.csv")

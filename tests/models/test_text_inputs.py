@@ -168,7 +168,7 @@ def test_wrong_texts_are_refused(model, texts, message):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["fine", "poor", "good", "fine"], "text [2] has the unknown label 'good'; known: poor; f"),
+        (["fine", "poor", "good", "fine"], "text [2] has the unknown label 'good'; known: poor, f"),
         (["f" * 99] * 4, f"label '{'f' * 58}…; known: poor"),
         ([1, 2, 1, 2], "a label is 2; expected 0 to 1"),
         ([-1, 1, -1, 1], "a label is -1; expected 0 to 1"),
@@ -218,7 +218,7 @@ def test_fit_needs_no_compile_and_takes_names_of_labels(capsys, eagerly):
     options = {"batch_size": 2, "validation_split": 0.25}
     model, history = fitted(names_of(LABELS * 4), **options)
     output = capsys.readouterr()
-    assert "learning rate 0.0001 after 1 of 12 steps" in output.out
+    assert "rising to 0.0001 over 1 step, then falling to 0 at step 12" in output.out
     assert output.err.count("4 of 16 texts have more than 9 tokens") == 1
     assert {*history} == {"loss", "accuracy", "val_loss", "val_accuracy"}
     assert model.optimizer.iterations == 12 and model.optimizer.learning_rate == 0
@@ -229,7 +229,7 @@ def test_fit_needs_no_compile_and_takes_names_of_labels(capsys, eagerly):
     model.fit(data_set(TEXTS, LABELS), epochs=2, verbose=0)
     assert model.optimizer.iterations == 4
     model.fit(TEXTS, LABELS, learning_rate=1e-5, verbose=0)
-    assert "learning rate 1e-05 after" in capsys.readouterr().out
+    assert "learning rate 1e-05, falling" in capsys.readouterr().out
     with pytest.raises(InputError, match="no argument of predict is called 'batchsize'"):
         model.predict(TEXTS, batchsize=8)
     with pytest.raises(InputError, match=r"text \[0\] has the label None"):

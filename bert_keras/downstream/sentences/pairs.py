@@ -31,12 +31,12 @@ Pairs = Sequence[SentencePair]
 class SentencePairsTask(SentenceTask[SentencePair, float]):
     """Semantic textual similarity, such as STS-B; predictions are cosines."""
 
-    text_columns: tuple[str, ...] = ("sentence1", "sentence2")
-    score_column: str = "score"
+    text_columns: tuple[str, ...] = ("sentence1", "sentence2")  # the columns of two texts
+    score_column: str = "score"  # the column of their similarity
     # The score of equal texts. The loss "cosine" compares the cosine with score / max_score; the
     # loss "cosent" compares only the order of scores.
     max_score: float = 1.0
-    loss: str = "cosent"
+    loss: str = "cosent"  # or "cosine"
 
     metric: ClassVar[str] = "spearman"
     label_field: ClassVar[str] = "score"

@@ -90,11 +90,10 @@ def export_variant(
         write(folders[variant], variant=SAVED_MODELS[variant])
         models = {n: open_models.enter_context(opened(path)) for n, path in folders.items()}
         times = seconds(models, task=task, encoded=scored.encoded)
-        figures = {
-            name: {"num_bytes": _num_bytes(path), "seconds": times[name]}
-            for name, path in folders.items()
-        }
+        figures: dict[str, dict] = {}
         for name, run in models.items():
+            sizes = (each.stat().st_size for each in folders[name].rglob("*") if each.is_file())
+            figures[name] = {"num_bytes": sum(sizes), "seconds": times[name]}
             figures[name]["score"] = score(run, scored)
         _compare(figures, metric=task.metric, max_score_drop=max_score_drop)
         num_examples = len(scored.examples)
@@ -187,7 +186,3 @@ def _compare(figures: Mapping[str, dict], *, metric: str, max_score_drop: float)
         "not written; choose another variant, or set --max-score-drop (max_score_drop) to the "
         "points that it may lose",
     )
-
-
-def _num_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
