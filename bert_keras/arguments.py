@@ -120,6 +120,9 @@ class Parser(argparse.ArgumentParser):
             pairs = pairwise(["", *self._given])
             alone = [each for last, each in pairs if "-" not in (last[:1], each[:1])]
             message += "".join(f"; give it as --data {each}" for each in alone[1:2])
+        is_file = any(each.startswith(("--train", "--data")) for each in self._given)
+        if "required: " in message and "--train" in self.flags and not is_file:
+            message += ", and --train FILE or --data DIR"
         message = f"{self.prog}: {message}; see {self.prog} --help".replace("?;", "?")
         self.exit(2, printable(f"{message}\n"))
 

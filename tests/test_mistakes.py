@@ -104,7 +104,6 @@ FINETUNE = (
     "finetune classification --from pretrainer --train train.tsv --dev train.tsv --output new "
     "--recipe demo --max-length 12"
 )
-REGRESSION = FINETUNE.replace("classification", "regression")
 NER = "finetune ner --from pretrainer --train train.conll --dev train.conll --output new"
 SST2 = "finetune sst2 --from pretrainer --output new --max-length 9"
 SQUAD1 = "finetune squad1 --from pretrainer --train squad.json --dev squad.json --output new"
@@ -167,7 +166,7 @@ MISTAKES = {
     "ending": (FINETUNE + " --train words.docx", "words.docx"),
     "data set": (SST2 + " --data tfds:gleu/sst2", "gleu"),
     "task folder": (SST2 + " --data full", "full"),
-    "number": (REGRESSION + " --train numbers.tsv", "'label' has 'many'"),
+    "number": (FINETUNE.replace("classification", "regression") + " --train numbers.tsv", "many"),
     "table for ner": (NER + " --train quote.csv", "a file in CoNLL format"),
     "table for GLUE": (FINETUNE.replace("classification", "mrpc"), "such as classification"),
     "list for squad": (SQUAD1 + " --train list.json", "not in SQuAD's format; expected"),

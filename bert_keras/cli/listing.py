@@ -35,7 +35,7 @@ def _groups(kind: str) -> dict[str, dict[str, str]]:
     """Returns heading -> name -> text."""
     if kind == "tasks":
         others = {name: f"another name of {task}" for name, task in ALIASES.items()}
-        return {"": TASKS | ZERO_SHOT | others}
+        return {"tasks, for finetune, evaluate and predict:": TASKS | ZERO_SHOT | others}
     if kind == "sizes":
         sizes = {
             f"size={name}": f"{size.num_layers} layers of {size.hidden_size}, {size.num_heads} "
@@ -66,7 +66,6 @@ def _groups(kind: str) -> dict[str, dict[str, str]]:
 def list_(options: argparse.Namespace) -> None:
     """List the names of tasks, recipes, models or sizes of models."""
     for heading, rows in _groups(options.kind).items():
-        if heading:
-            print(heading)
+        print(heading)
         for name, text in rows.items():
             print(f"{name:<{2 + max(map(len, rows))}}{text}".rstrip())

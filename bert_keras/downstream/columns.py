@@ -76,10 +76,9 @@ class TextColumns:
         arguments = self.compile_arguments()
         self.model.compile(BertAdamW(schedule, name=name), **arguments)
         loss = keras.tree.flatten(arguments["loss"])[0].name
-        change = f"{rate:g}, falling to 0 over {counted(num_steps, 'step')}"
-        if num_warmup_steps:
-            rise = f"rising to {rate:g} over {counted(num_warmup_steps, 'step')}"
-            change = f"{rise}, then falling to 0 at step {num_steps:,}"
+        start = f"rising to {rate:g} over {counted(num_warmup_steps, 'step')}, then"
+        start = start if num_warmup_steps else f"{rate:g},"
+        change = f"{start} falling to 0 at step {num_steps:,}"
         return f"BertAdamW, learning rate {change}; loss {loss}"
 
 

@@ -247,6 +247,8 @@ class TextInputs(Pretrained):
         return super().predict_on_batch(x)
 
     def __call__(self, inputs, *args, **kwargs):
+        is_second = bool(args) and is_text(args[0])
+        check(not is_second, "two arguments are texts; pairs are one, model((firsts, seconds))")
         return super().__call__(self._encoded(inputs)[0], *args, **kwargs)
 
     def _renew(self, function: str, x) -> None:
@@ -315,7 +317,7 @@ class TextInputs(Pretrained):
             if isinstance(first, dict):
                 check_inputs(first, self.config)
             check(not isinstance(x, list) or x, _EMPTY)
-            is_other = isinstance(x, (int, set, type(None)))
+            is_other = isinstance(x, (int, set, type(None), np.ndarray))
             check(not is_other, f"the texts are {quoted(x)}; expected a list of strings")
             expected = "expected a column, such as table['text'], or a tuple of two"
             check(not hasattr(x, "columns"), f"the texts are a {type(x).__name__}; {expected}")

@@ -150,6 +150,7 @@ def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
         ("a film", "expected a list of strings"),
         ([], "an empty list"),
         (None, "the texts are None; expected a list"),
+        (np.ones((4, 8)), "expected a list of strings"),
         (["a film", None], "text [1] is None; expected a string"),
         (np.array([["a", "film"]]), "text [0] is ['a', 'film']"),
         (SimpleNamespace(columns=["text"]), "expected a column, such as table['text']"),
@@ -188,6 +189,8 @@ def test_wrong_labels_are_refused(model, labels, message):
 def test_callbacks_and_weights_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="callbacks has 'early'; expected objects"):
         uncompiled().fit(TEXTS, LABELS, callbacks="early")
+    with pytest.raises(InputError, match=r"model\(\(firsts, seconds"):
+        uncompiled()(TEXTS, OTHERS)
     with pytest.raises(InputError, match="no label is called 'pour'; did you mean 'poor'"):
         uncompiled().fit(TEXTS, names_of(LABELS), class_weight={"pour": 2.0})
 

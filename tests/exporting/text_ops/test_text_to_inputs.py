@@ -19,12 +19,7 @@ from bert_keras.text.vocab import Vocabulary
 from tests.factories import letter_vocabulary
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 from tests.unicode_texts import TEXTS as UNICODE_TEXTS
-from tests.unicode_texts import (
-    characters_in_any_order,
-    in_graphs,
-    random_parts,
-    some_characters,
-)
+from tests.unicode_texts import characters_in_any_order, in_graphs, random_parts, some_characters
 
 SMALL = letter_vocabulary(
     *("cafe", "mask", "##the", "the", "x" * 150, "##" + "x" * 50, "¡", "—"),
