@@ -103,8 +103,9 @@ def utf8_error(path: StrPath, number: int, error: UnicodeDecodeError) -> InputEr
         encoding = "CP949" if is_korean else encoding
     if error.object.startswith((b"\xff\xfe", b"\xfe\xff")):
         encoding = "UTF-16"
-    elif b"\0" in existing_file(path).open("rb").read(1024):
-        return InputError(f"{path} is not a text file")
+    with open_file(path) as file:
+        is_text = encoding == "UTF-16" or b"\0" not in file.read(1024)
+    check(is_text, f"{path} is not a text file")
     name = Path(path)
     return InputError(
         f"{path}, line {number} is not UTF-8 (byte {error.object[error.start]:#04x} at column "
