@@ -18,6 +18,7 @@ from bert_keras.cli.program import (
     start_keras,
     values,
 )
+from bert_keras.cli.tasks import CHANGES
 from bert_keras.errors import check, printable, say
 from bert_keras.files import atomic_folder, messages_beside, refuse_existing, text_lines
 from bert_keras.renamed import warn_renamed
@@ -76,6 +77,7 @@ def inspect(options: argparse.Namespace) -> None:
     option("--variant", "NAME", f"{', '.join(VARIANTS)}; it needs --data", choices=VARIANTS),
     option("--data", "FILE", "the examples to score a variant on: a file, or a folder of the task"),
     option("--task", "TASK", "the task of the variant (default: that of its fine-tuning)"),
+    CHANGES,
     option("--accept-loss", "POINTS", argparse.SUPPRESS, type=float),
     option("--max-score-drop", "POINTS", "the largest drop of the score, of 100 points", 0.5),
     examples="""
@@ -105,7 +107,7 @@ def export(options: argparse.Namespace) -> None:
         export,
         options.model,
         path,
-        **values(options, "num_texts", "variant", "data", "task", "max_score_drop"),
+        **values(options, "num_texts", "variant", "data", "task", "changes", "max_score_drop"),
     )
     if (config := options.serving_config) is None:
         written = export_model()

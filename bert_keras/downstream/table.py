@@ -87,8 +87,8 @@ def _example(settings: Mapping[str, Sequence[str]], header: Sequence[str]) -> st
     }
     example = " ".join(f"{setting}={shlex.quote(value)}" for setting, value in values.items())
     others = "tables with other columns need a task such as classification"
-    python = f"in Python changes={ {**values} }, or arguments of finetune"
-    return f"; name yours, such as {example} (after --set; {python})" if settings else f"; {others}"
+    yours = f"; name yours, such as {example} (after --set, or in changes= in Python)"
+    return yours if settings else f"; {others}"
 
 
 def _csv_lines(path: StrPath, columns: Sequence[str]) -> Lines:

@@ -42,6 +42,7 @@ from bert_keras.files import StrPath, atomic_folder, write_json
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.renamed import accepts_former_names
+from bert_keras.runs.settings import Changes
 from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
@@ -72,6 +73,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     variant: str | None = None,
     data: StrPath | None = None,
     task: str | None = None,
+    changes: Changes = (),
     max_score_drop: float = MAX_SCORE_DROP,
 ) -> Path:
     """Writes a model of any head as a SavedModel that takes texts, and verifies it.
@@ -93,6 +95,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         data: Labelled examples to score a variant on: a file of the task, or a data folder or
             `tfds:NAME` with a split "dev".
         task: The name of the task that scores a variant; by default the task of the fine-tuning.
+        changes: Settings of this task, such as `{"text_columns": ("review",)}`.
         max_score_drop: The points, of 100, by which the score of a variant may drop.
 
     Returns:
@@ -111,7 +114,8 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     """
     if variant is None:
         is_default = (data, task, max_score_drop) == (None, None, MAX_SCORE_DROP)
-        check(is_default, "data, task and max_score_drop have no effect without a variant")
+        found = "data, task, changes and max_score_drop have no effect without a variant"
+        check(is_default and not changes, found)
     else:
         check_name(variant, SAVED_MODELS, what="variant")
         check(data is not None, f"the variant {variant} needs data, labelled examples to score it")
@@ -159,7 +163,8 @@ def export(  # noqa: PLR0913 - public; each argument is optional
 
     if variant is None:
         return write(path)
-    scored = scoring(metadata, source, name=task, data=str(data), tokenizer=tokenizer)
+    examples = {"name": task, "changes": changes, "data": str(data)}
+    scored = scoring(metadata, source, **examples, tokenizer=tokenizer)
     return export_variant(path, scored, write=write, variant=variant, max_score_drop=max_score_drop)
 
 

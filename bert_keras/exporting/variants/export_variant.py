@@ -25,6 +25,7 @@ from bert_keras.exporting.variants.variant import Bfloat16, Float16, Int8, Varia
 from bert_keras.exporting.verify import loaded
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.files import StrPath, atomic_folder, json_object, readable_size, write_json
+from bert_keras.runs.settings import Changes, with_changes
 from bert_keras.text.tokenizer import TextTokenizer
 
 FLOAT32 = "float32"
@@ -48,7 +49,13 @@ class Scoring(NamedTuple):
 
 
 def scoring(
-    metadata: ModelMetadata, source: str, *, name: str | None, data: str, tokenizer: TextTokenizer
+    metadata: ModelMetadata,
+    source: str,
+    *,
+    name: str | None,
+    changes: Changes,
+    data: str,
+    tokenizer: TextTokenizer,
 ) -> Scoring:
     """Reads the examples of the task `name`, by default of the fine-tuning or sentence-pairs.
 
@@ -56,6 +63,7 @@ def scoring(
     """
     own = metadata.task.get("name", "") if metadata.embedding is None else SENTENCE_PAIRS_TASK.name
     task = task_of(metadata, name=name or str(own) or None, source=source)
+    (task,) = with_changes(task, changes=changes)
     task = dataclasses.replace(task, max_length=metadata.max_length)
     examples = task.read(examples_file(task, data, split="dev"), split="dev")
     task.check_labels(examples)
@@ -90,10 +98,11 @@ def export_variant(
         write(folders[variant], variant=SAVED_MODELS[variant])
         models = {n: open_models.enter_context(opened(path)) for n, path in folders.items()}
         times = seconds(models, task=task, encoded=scored.encoded)
-        figures: dict[str, dict] = {}
+        figures = {
+            name: {"num_bytes": _num_bytes(path), "seconds": times[name]}
+            for name, path in folders.items()
+        }
         for name, run in models.items():
-            sizes = (each.stat().st_size for each in folders[name].rglob("*") if each.is_file())
-            figures[name] = {"num_bytes": sum(sizes), "seconds": times[name]}
             figures[name]["score"] = score(run, scored)
         _compare(figures, metric=task.metric, max_score_drop=max_score_drop)
         num_examples = len(scored.examples)
@@ -186,3 +195,7 @@ def _compare(figures: Mapping[str, dict], *, metric: str, max_score_drop: float)
         "not written; choose another variant, or set --max-score-drop (max_score_drop) to the "
         "points that it may lose",
     )
+
+
+def _num_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

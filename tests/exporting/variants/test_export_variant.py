@@ -71,6 +71,7 @@ def test_models_without_a_scoring_task_are_refused(tmp_path, run):
 
     refused(folder, "max_score_drop is -1", max_score_drop=-1)
     refused(folder, "no task is called 'sst2-of-mine'", task="sst2-of-mine")
+    refused(folder, "no column 'review'", changes={"text_columns": ("review",)})
     encoder = BertEncoder(model.metadata.config)
     encoder.tokenizer = model.tokenizer
     refused(encoder, "is a BertEncoder; the task classification", task="classification")
