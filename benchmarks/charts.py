@@ -87,6 +87,16 @@ LABELS = {
         "random weights": (0.021, 0.037, 0.064, 0.126),
     },
 }
+TEXTS = {
+    "accuracy on QNLI": {
+        "pretrained": (0.552, 0.557, 0.579, 0.585, 0.597),
+        "random weights": (0.544, 0.541, 0.546, 0.560, 0.589),
+    },
+    "accuracy on SST-2": {
+        "pretrained": (0.584, 0.617, 0.667, 0.735, 0.802),
+        "random weights": (0.571, 0.591, 0.685, 0.739, 0.799),
+    },
+}
 MNLI = {
     "accuracy on MNLI": {
         "paper, BERT": (0.786, 0.796, 0.805, 0.822, 0.832, 0.840, 0.843, 0.844),
@@ -315,6 +325,9 @@ def main() -> None:
                 LABELS,
                 COUNTS,
                 xlabel="labelled sentences (square-root scale)",
+            ),
+            "labels-texts": lines(
+                TEXTS, (*COUNTS, 10_000), xlabel="labelled examples (square-root scale)"
             ),
             "steps": lines(
                 MNLI,
