@@ -163,8 +163,9 @@ def export(  # noqa: PLR0913 - public; each argument is optional
 
     if variant is None:
         return write(path)
-    examples = {"name": task, "changes": changes, "data": str(data)}
-    scored = scoring(metadata, source, **examples, tokenizer=tokenizer)
+    scored = scoring(
+        metadata, source, name=task, changes=changes, data=str(data), tokenizer=tokenizer
+    )
     return export_variant(path, scored, write=write, variant=variant, max_score_drop=max_score_drop)
 
 
