@@ -5,7 +5,7 @@ import dataclasses
 import os
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -46,12 +46,15 @@ class LoadReport:
 
     def __str__(self) -> str:
         rows = {"loaded": self.loaded, "new": self.new, "unused": self.unused}
-        counts = {name: Counter(map(part, names)).items() for name, names in rows.items()}
-        lists = {name: ", ".join(f"{each} ({n})" for each, n in counts[name]) for name in rows}
-        table = [f"{name:<12}{parts or 'none'}" for name, parts in lists.items()]
+        table = [f"{name:<12}{_parts(names)}" for name, names in rows.items()]
         table[0] = table[0].replace(")", " weights)", 1)
         notes = [f"{'note':<12}{note}" for note in self.notes]
         return printable("\n".join([self.source, *table, *notes]))
+
+
+def _parts(names: Sequence[str]) -> str:
+    counts = Counter(part(name) for name in names)
+    return ", ".join(f"{name} ({count})" for name, count in counts.items()) or "none"
 
 
 def metadata_for(

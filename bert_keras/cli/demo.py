@@ -107,8 +107,7 @@ def _finetune(folder: Path, pretrained: StrPath, *, recipe: str, **changes) -> N
         max_length=64,
         **changes,
     ).scores
-    rows = [[*table_rows(file, columns=("text", "label"))] for file in files.values()]
-    train, dev = ([[row[name] for _, row in each] for name in ("text", "label")] for each in rows)
+    train, dev = map(_columns, files.values())
     words = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000)).fit(*train)
     print(
         f"  {len(train[0])} labelled paragraphs; accuracy on {len(dev[0])} held-out ones: "
@@ -116,6 +115,12 @@ def _finetune(folder: Path, pretrained: StrPath, *, recipe: str, **changes) -> N
         f"the most frequent label: {scores['majority_accuracy']:.1%}\n",
         flush=True,
     )
+
+
+def _columns(file: Path) -> tuple[list[str], list[str]]:
+    """Returns the texts and the labels of a table."""
+    rows = [row for _, row in table_rows(file, columns=("text", "label"))]
+    return [row["text"] for row in rows], [row["label"] for row in rows]
 
 
 def _export_and_predict(folder: Path, example: str) -> None:

@@ -50,9 +50,7 @@ def table_rows(
     elif suffix in (".jsonl", ".json"):
         rows = _as_text(_json_rows(path), lists)
     elif suffix in SEPARATORS:
-        numbered = ((f"{path}, line {n}", line) for n, line in enumerate(text_lines(path), start=1))
-        tabbed = ((location, line.split("\t")) for location, line in numbered)
-        lines = _csv_lines(path, columns) if suffix == ".csv" else tabbed
+        lines = _csv_lines(path, columns) if suffix == ".csv" else _tsv_lines(path)
         rows = _rows(lines, columns, headerless, skips_broken)
     else:
         raise InputError(f"{path} ends in {suffix!r}; expected .tsv, .txt, .csv, .jsonl or .json")
@@ -89,6 +87,11 @@ def _example(settings: Mapping[str, Sequence[str]], header: Sequence[str]) -> st
     others = "tables with other columns need a task such as classification"
     yours = f"; name yours, such as {example} (after --set, or in changes= in Python)"
     return yours if settings else f"; {others}"
+
+
+def _tsv_lines(path: StrPath) -> Lines:
+    for number, line in enumerate(text_lines(path), start=1):
+        yield f"{path}, line {number}", line.split("\t")
 
 
 def _csv_lines(path: StrPath, columns: Sequence[str]) -> Lines:

@@ -67,6 +67,12 @@ def evaluation_page(
     write_text(path, report.html())
 
 
+def _text_findings(task, examples, predictions) -> Findings:
+    """Returns the tables of a task with one label, several labels or a number for each text."""
+    find = {"one": _classes, "many": _sets, "number": _numbers}[task.kind]
+    return find(task, examples, predictions)
+
+
 def _classes(task, examples, predictions) -> Findings:
     pairs = [(e.label, p.label) for e, p in zip(examples, predictions, strict=True)]
     sections = [_label_table("Labels", [({gold}, {predicted}) for gold, predicted in pairs])]
@@ -259,10 +265,9 @@ def _minimal_pair_findings(task, examples, predictions) -> Findings:
     return Findings(sections, columns, errors, "the smallest differences of log-likelihoods first")
 
 
-_OF_KIND = {"one": _classes, "many": _sets, "number": _numbers}
 # Type of the examples -> function; tasks with the same type of examples have the same tables.
 FINDINGS: dict[type, Callable[..., Findings]] = {
-    TextExample: lambda task, *others: _OF_KIND[task.kind](task, *others),
+    TextExample: _text_findings,
     SwagExample: _choice_findings,
     Question: _answer_findings,
     Sentence: _entity_findings,
