@@ -11,32 +11,15 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib import pyplot as plt
 
-TEXT = "#333a52"
-COLOURS = ("#5c6bc0", "#ef6c00", "#26a69a", "#9c5fd0", "#d6457f", "#a1790a")
 MARKERS = ("o", "s", "D") * 2
 SPREAD = np.array((-0.45, 0.45))  # of the height of a lane
 WIDTH = 5.4  # inches; on a screen of 390 pixels, 12 points are 11 pixels
 AVX512, AMX, AVX2 = "AVX-512", "AMX (archive)", "AVX2"
 LOOKS = {"BiLSTM": 2, "left to right": 1, "random": 2, "BERT": 0, "pretrained": 0, "no NSP": 0}
 LOOKS |= {AVX512: 3, AMX: 4, AVX2: 5}
-REPRODUCED = Path(__file__).parents[1] / "docs" / "benchmarks" / "archive" / "ablations"
-STYLE = {
-    "axes.edgecolor": TEXT,
-    "axes.labelcolor": TEXT,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 12,
-    "figure.constrained_layout.use": True,
-    "figure.constrained_layout.w_pad": 0.08,
-    "figure.labelsize": 12,
-    "font.size": 12,
-    "svg.fonttype": "path",
-    "svg.hashsalt": "bert_keras",
-    "text.color": TEXT,
-    "xtick.color": TEXT,
-    "ytick.color": TEXT,
-}
+DOCS = Path(__file__).parents[1] / "docs"
+REPRODUCED = DOCS / "benchmarks" / "archive" / "ablations"
+STYLE = DOCS / "tutorials" / "data" / "charts.mplstyle"
 
 # Row -> series -> a value, or the smallest and the largest one, or a list of seeds.
 FORWARD = {
@@ -71,7 +54,7 @@ GPU_SCORES = {
     "MNLI": {"BERT": 0.614, "left to right, no NSP": 0.513, "random weights": 0.496},
     "QNLI": {"BERT": 0.795, "random weights": 0.587},
     "SST-2": {"BERT": 0.921, "random weights": 0.862},
-    "NER": {"BERT": 0.393, "left to right, no NSP": 0.262, "random weights": 0.195},
+    "NER (F1)": {"BERT": 0.393, "left to right, no NSP": 0.262, "random weights": 0.195},
     "parts of speech": {"BERT": 0.973, "random weights": 0.931},
     "BLiMP": {"BERT": 0.680, "left to right, no NSP": 0.635, "random weights": 0.548},
 }
@@ -107,8 +90,8 @@ MNLI = {
     }
 }
 RECORDS = {
-    "bert_keras": {"2 workers": 109_282, "1 worker": 69_898},
-    "google-research/bert": {"1 process": 2_925},
+    "bert_keras": {"2 workers": 23, "1 worker": 18},
+    "google-research/bert": {"1 process": 1},
 }
 SERVER = {
     "bert-keras serve": {
@@ -156,7 +139,7 @@ def look(name: str, index: int) -> dict:
     index = next((place for word, place in LOOKS.items() if word in name), index)
     is_hollow = "paper" in name or "random" in name
     return {
-        "color": COLOURS[index],
+        "color": f"C{index}",
         "marker": MARKERS[index],
         "markersize": 8,
         "markeredgewidth": 2 * is_hollow,
@@ -164,8 +147,19 @@ def look(name: str, index: int) -> dict:
     }
 
 
-def dots(rows: dict, *, xlabel: str, digits: int | None = None, line: float | None = None):
-    """A row of markers with their values for each key; a colour and marker for each series."""
+def dots(
+    rows: dict,
+    *,
+    xlabel: str,
+    digits: int | None = None,
+    line: float | None = None,
+    end: float | None = None,
+):
+    """A row of markers with their values for each key; a colour and marker for each series.
+
+    Numbers stand to the left of a marker where they would cross `line` or the `end` of the axis.
+    """
+    limit = line if end is None else end
     series = list(dict.fromkeys(name for values in rows.values() for name in values))
     lane = 0.85 / len(series)
     height = 0.22 if digits else 0.3  # seeds are drawn below each other
@@ -193,9 +187,9 @@ def dots(rows: dict, *, xlabel: str, digits: int | None = None, line: float | No
                 continue
             text = "–".join(f"{end:.{digits}f}" for end in ends)
             room = 0.04 * span * (len(text) + 1)
-            is_left = line is not None and ends[-1] < line < ends[-1] + room
+            is_left = limit is not None and ends[-1] < limit < ends[-1] + room
             axes.update_datalim([(ends[0] - room if is_left else ends[-1] + room, place)])
-            axes.annotate(  # to the left where the text would cross the line
+            axes.annotate(
                 text,
                 (ends[0 if is_left else -1], place + shift),
                 xytext=(-8 if is_left else 8, 0),
@@ -204,13 +198,16 @@ def dots(rows: dict, *, xlabel: str, digits: int | None = None, line: float | No
                 verticalalignment="center",
             )
         axes.plot([], [], linestyle="none", label=name, **marks)
+    dark = plt.rcParams["text.color"]
     for place in range(1, len(rows)):
-        axes.axhline(place - 0.5, color=TEXT, linewidth=0.4)
+        axes.axhline(place - 0.5, color=dark, linewidth=0.4)
     if line is not None:
-        axes.axvline(line, color=TEXT, linestyle="--", linewidth=1.5, zorder=1)
+        axes.axvline(line, color=dark, linestyle="--", linewidth=1.5, zorder=1)
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(-0.5, len(rows) - 0.5)
     axes.margins(x=0.05)
+    if end is not None:
+        axes.set_xlim(right=end)
     return finished(figure, axes, xlabel=xlabel)
 
 
@@ -221,12 +218,12 @@ def bars(rows: dict, *, xlabel: str):
     num_bars = sum(map(len, series.values()))
     width = 0.8 / max(map(len, series.values()))
     figure, axes = plt.subplots(figsize=(WIDTH, 1.2 + 0.3 * num_bars + 0.1 * len(groups)))
-    for colour, (name, values) in zip(COLOURS, rows.items(), strict=False):
+    for name, values in rows.items():
         places = [
             groups.index(group) + width * (series[group].index(name) - (len(series[group]) - 1) / 2)
             for group in values
         ]
-        drawn = axes.barh(places, list(values.values()), width, color=colour, label=name)
+        drawn = axes.barh(places, list(values.values()), width, label=name)
         is_whole = all(isinstance(value, int) for value in values.values())
         axes.bar_label(drawn, fmt="{:,.0f}" if is_whole else "{:,.1f}", padding=4)
     axes.set_yticks(range(len(groups)), groups)
@@ -250,14 +247,16 @@ def lines(panels: dict, places: tuple, *, xlabel: str):
             axes.annotate(
                 name,
                 (places[-1], min(values[-2:]) if is_below else values[-1]),
-                xytext=(6, -10 if is_below else 10),
+                xytext=(6, -15 if is_below else 10),
                 textcoords="offset points",
                 horizontalalignment="right",
                 verticalalignment="top" if is_below else "bottom",
                 color=marks["color"],
             )
-        axes.set_xscale("function", functions=(np.sqrt, np.square))
-        axes.set_xticks(places, [f"{place:,}" for place in places])
+        axes.set_xscale("log")
+        ticks = [place for place in places if place != 80]  # too near to 100
+        axes.set_xticks(ticks, [f"{place:,}" for place in ticks])
+        axes.minorticks_off()
         axes.margins(y=0.18)
         axes.set_title(title)
     figure.supxlabel(xlabel)
@@ -305,11 +304,11 @@ def main() -> None:
         for column in ("NER", "parts of speech")
     }
     mpl.use("svg")
-    with mpl.rc_context(STYLE):
+    with plt.style.context([STYLE, {"svg.fonttype": "path", "svg.hashsalt": "bert_keras"}]):
         charts = {
             "forward": dots(FORWARD, xlabel=ratio, digits=2, line=1),
             "training": dots(TRAINING, xlabel=ratio, digits=2, line=1),
-            "records": bars(RECORDS, xlabel="records per second, version 0.2.0"),
+            "records": bars(RECORDS, xlabel="records per second (google-research/bert = 1)"),
             "server": bars(SERVER, xlabel="texts per second, two cores with AMX"),
             "int8": dots(
                 INT8,
@@ -320,19 +319,19 @@ def main() -> None:
             "sentences": dots(SENTENCES, xlabel=ratio, digits=2, line=1),
             "ablations": dots(ablations, **points),
             "words": dots(words, **points),
-            "gpu-scores": dots(GPU_SCORES, xlabel="accuracy (NER: F1)", digits=3),
+            "gpu-scores": dots(GPU_SCORES, xlabel="accuracy; for NER, F1", digits=3, end=1),
             "labels": lines(
                 LABELS,
                 COUNTS,
-                xlabel="labelled sentences (square-root scale)",
+                xlabel="labelled sentences (logarithmic scale)",
             ),
             "labels-texts": lines(
-                TEXTS, (*COUNTS, 10_000), xlabel="labelled examples (square-root scale)"
+                TEXTS, (*COUNTS, 10_000), xlabel="labelled examples (logarithmic scale)"
             ),
             "steps": lines(
                 MNLI,
                 STEPS,
-                xlabel="percent of the pretraining steps\n(square-root scale)",
+                xlabel="percent of the pretraining steps\n(logarithmic scale)",
             ),
             "gpu": bars(GPU, xlabel="percent of the peak of the H100, 989 TFLOP/s"),
         }
