@@ -11,14 +11,14 @@ pytestmark = [pytest.mark.extra, pytest.mark.slow]
 
 NOTEBOOKS = Path(__file__).parents[2] / "docs" / "tutorials"
 PARAMETERS = {
-    "1_fine_tune_and_serve": {"num_epochs": 1, "num_labelled": 16, "num_splits": 1},
+    "1_fine_tune_and_serve": {"num_epochs": 1, "num_labelled": 16},
     "2_names_in_texts": {"num_sentences": 16, "num_epochs": 1},
     "3_questions_and_answers": {"num_passages": 4, "num_epochs": 1},
     "4_search_by_meaning": {},
     "5_pretrain_on_your_text": {"num_steps": 111, "vocabulary_size": 600},
     "6_import_compare_export": {},
     "7_reproduce_an_ablation": {"num_steps": 111, "num_epochs": 1, "num_seeds": 1},
-    "8_korean_reviews": {"num_rows": 100, "num_steps": 60, "num_epochs": 1},
+    "8_korean_reviews": {"num_steps": 60, "num_epochs": 1},
 }
 NEEDS = {"6_import_compare_export": ("torch", "transformers")}
 COMMAND = re.compile(r"^( *)!(?:.*\\\n)*.*$", re.MULTILINE)
