@@ -1,7 +1,5 @@
 """The native format, tensors that stay in their files, and the README.md of a folder."""
 
-import os
-
 import numpy as np
 import pytest
 
@@ -50,21 +48,6 @@ def test_damaged_metadata_are_refused(tmp_path, changes, named):
     change_json(tmp_path / "a" / "bert_keras.json", **changes)
     with pytest.raises(InputError, match=named):
         load_model(tmp_path / "a")
-
-
-def test_what_cannot_be_read_or_written_is_refused(tmp_path):
-    original = random_checkpoint("BertEncoder")
-    write_checkpoint(random_checkpoint("BertPretrainer"), tmp_path / "a", format="bert-keras")
-    write_checkpoint(original, tmp_path / "b", format="bert-keras")
-    weights = tmp_path / "b" / "weights.safetensors"
-    weights.replace(tmp_path / "a" / "weights.safetensors")
-    with pytest.raises(InputError, match="next_sentence/dense/bias is missing"):
-        load_model(tmp_path / "a")
-    with pytest.raises(InputError, match="does not exist"):
-        open_checkpoint(tmp_path / "b")
-    os.truncate(tmp_path / "a" / "weights.safetensors", 5000)
-    with pytest.raises(InputError, match="damaged"):
-        open_checkpoint(tmp_path / "a")
 
 
 def test_transposed_split_and_joined_arrays(tmp_path):

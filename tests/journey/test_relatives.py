@@ -22,6 +22,8 @@ from tests.relatives import CHANGES, KINDS, KOREAN
 
 SETTINGS = {"batch_size": 24, "num_epochs": 12, "logs_per_epoch": 1, "dropout_rate": 0.0}
 RECIPE = FinetuneRecipe(**SETTINGS, learning_rate=5e-3, bias_correction=True)
+# As bert and electra with a cased vocabulary, of which klue-roberta has one.
+AS_OTHERS = ("klue-bert", "koelectra", "multilingual-bert")
 TEXTS = {False: ("good film", "bad film", "film"), True: ("맛도 좋은데", "맛도 낮은지", "영화는")}
 
 
@@ -46,7 +48,7 @@ def start(vocabulary_of, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*CHANGES])
+@pytest.mark.parametrize("name", [name for name in CHANGES if name not in AS_OTHERS])
 def test_a_relative_learns_text_pairs_and_is_served(start, tmp_path, name):
     good, bad, second = TEXTS[name in KOREAN]
     rows = ["one\ttwo\tlabel", *[f"{good}\t{second}\t1", f"{bad}\t{second}\t0"] * 96]

@@ -6,7 +6,6 @@ with those of Keras' layers, from equal weights, and the numbers must be equal.
 
 import functools
 import itertools
-import re
 import subprocess
 import sys
 
@@ -229,18 +228,6 @@ def kinds_of_data(make, folder):
     return [*found, trained(make, listed, Y, kind="functional")]
 
 
-def callbacks(make, folder):
-    stop = keras.callbacks.EarlyStopping("val_loss", min_delta=9.0, restore_best_weights=True)
-    stopped = trained(make, epochs=9, validation_data=(X, Y, WEIGHT), callbacks=[stop])
-    log = keras.callbacks.CSVLogger(folder / "log.csv")
-    plateau = keras.callbacks.ReduceLROnPlateau("loss", 0.5, patience=1, min_delta=9.0)
-    schedule = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2)
-    found = [trained(make, epochs=4, callbacks=[each, log]) for each in (plateau, schedule)]
-    endless, end = {"optimizer": keras.optimizers.SGD(np.nan)}, keras.callbacks.TerminateOnNaN()
-    found.append(trained(make, compiling=endless, callbacks=[end]))
-    return [stopped, found, np.genfromtxt(folder / "log.csv", delimiter=",", skip_header=1)]
-
-
 def checkpoints(make, folder):
     save = functools.partial(keras.callbacks.ModelCheckpoint, save_best_only=True)
     files = folder / "whole.keras", folder / "best.weights.h5"
@@ -250,17 +237,6 @@ def checkpoints(make, folder):
     weights.load_weights(files[1])
     found = [whole.evaluate(X, Y, verbose=0), arrays_of(whole), arrays_of(weights)]
     return [logs, *found, fitted(whole)]
-
-
-def backup(make, folder):
-    class Stop(keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch, logs=None):
-            1 / (2 - epoch)
-
-    state = functools.partial(keras.callbacks.BackupAndRestore, folder / "state")
-    with pytest.raises(ZeroDivisionError):
-        trained(make, epochs=3, callbacks=[state(), Stop()])
-    return trained(make, epochs=3, callbacks=[state()])
 
 
 def own_steps(make, folder):
@@ -369,15 +345,6 @@ def layers_of_a_subclass(make, folder):
     return [logs, model.predict(X, verbose=0)]
 
 
-def summaries(make, folder):
-    lines = []
-    for kind, is_nested in (("encoder", False), ("functional", True)):
-        make(kind).summary(expand_nested=is_nested, print_fn=lines.append)
-    numbers = re.findall(r"params: ([0-9,]+)", "".join(lines))
-    assert len(numbers) == 6
-    return [int(each.replace(",", "")) for each in numbers]
-
-
 def export(make, folder):
     import tensorflow as tf
 
@@ -439,10 +406,10 @@ CHECKS = {
     "subclassed": lambda make, _: trained(make, kind="subclassed", compiling=GRAPH),
 }
 ROWS = (losses_and_metrics, optimizers, several_outputs, kinds_of_data, stored)
-ROWS += (callbacks, checkpoints, backup, own_steps, batches, copies, again, frozen, lora)
-ROWS += (layers_of_a_subclass, summaries, export, xla, mixed)
+ROWS += (checkpoints, own_steps, batches, copies, again, frozen, lora)
+ROWS += (layers_of_a_subclass, export, xla, mixed)
 CHECKS |= {each.__name__: each for each in ROWS}
-FAST = ("class_weight", "frozen", "layers_of_a_subclass", "summaries", "batches")
+FAST = ("class_weight", "frozen", "layers_of_a_subclass", "batches")
 UNDER_JAX = ("class_weight", "validation_split", "losses_and_metrics", "frozen", "checkpoints")
 UNDER_JAX += ("layers_of_a_subclass", "stored")
 

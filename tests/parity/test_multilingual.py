@@ -29,9 +29,8 @@ pytestmark = [
 import their_side  # noqa: E402
 
 HEADS = [name for name in CLASSES if name != "BertPretrainer"]
-CASES = [(kind, name, "gelu") for kind in ("klue-roberta", "xlm-roberta") for name in HEADS]
-CASES += [(kind, "BertClassifier", "gelu") for kind in ("klue-bert", "multilingual-bert", "kobert")]
-CASES += [("xlm-roberta", name, each) for name in HEADS[1:] for each in ("relu", "silu", "tanh")]
+CASES = [(kind, name) for kind in ("klue-roberta", "xlm-roberta") for name in HEADS]
+CASES += [(kind, "BertClassifier") for kind in ("klue-bert", "multilingual-bert", "kobert")]
 MAX_LENGTH = 160  # no pair is cut
 FIRSTS, SECONDS = [*SENTENCES, *DECOMPOSED], [*reversed(SENTENCES), *SENTENCES]
 
@@ -73,9 +72,9 @@ def published(subwords, vocabulary_of, tmp_path):
     return make
 
 
-@pytest.mark.parametrize(("kind", "name", "activation"), CASES)
-def test_texts_to_outputs_and_back(published, tmp_path, kind, name, activation):
-    folder, theirs, tokenizer = published(kind, name, activation=activation)
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_texts_to_outputs_and_back(published, tmp_path, kind, name):
+    folder, theirs, tokenizer = published(kind, name)
     model = load_model(folder)
     assert type(model).__name__ == name
     tokens = map(model.tokenizer.ids_batch, (FIRSTS, SECONDS))

@@ -49,33 +49,26 @@ PAIRS = [
     for model in transformers_classes(family_of(CONFIGS[family]))
     if model != "BertPretrainer" or PRETRAINED[family] == model
 ]
-ACTIVATIONS = ("relu", "silu", "tanh", "gelu_new")
-
-
-def slow_unless(is_quick: bool, *case):
-    return case if is_quick else pytest.param(*case, marks=pytest.mark.slow)
-
-
-# Neither lengths nor activations depend on each other's head and family: the slow tests pair them.
+# Neither the length nor the activation depends on the head.
 CASES = [
-    slow_unless(model == "BertEncoder" or length in (33, 64), config, model, length)
+    (config, model, length)
     for config, model in PAIRS
     for length in ((64, 512) if config.local_window else (1, 33, 512))
+    if model == "BertEncoder" or length in (33, 64)
 ]
 CASES += [(SIZE, "BertEncoder", length) for length in (2, 17, 128, 511)]
 CASES += [(CONFIGS["modernbert"], "BertEncoder", 2048)]
 MEAN = dataclasses.replace(CONFIGS["modernbert"], pooling="mean")
 CASES += [(MEAN, model, 300) for model in ("BertClassifier", "BertMultipleChoice")]
 CASES += [
-    slow_unless(config is SIZE or activation == "relu", *case, 33)
+    (dataclasses.replace(config, activation="relu"), model, 33)
     for config, model in PAIRS
     if model != "BertEncoder"
-    for activation in ACTIVATIONS
-    for case in [(dataclasses.replace(config, activation=activation), model)]
 ]
 CASES += [
     (dataclasses.replace(SIZE, **changes), "BertPretrainer", 9)
     for changes in (
+        *({"activation": each} for each in ("silu", "tanh", "gelu_new")),
         {"num_segments": 3, "intermediate_size": 50, "layer_norm_epsilon": 1e-3},
         {"num_heads": 1, "num_layers": 1, "max_positions": 9},
     )

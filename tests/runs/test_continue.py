@@ -14,7 +14,6 @@ from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.tensors import of_array
 from bert_keras.data.records import pretraining_dataset, record_files
 from bert_keras.errors import InputError
-from bert_keras.files import locked_folder
 from bert_keras.models import BertPretrainer, load_model
 from bert_keras.models.pretrained import named_weights
 from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
@@ -241,13 +240,6 @@ def test_without_a_manifest_the_casing_is_that_of_the_checkpoint(records, tmp_pa
     assert not PretrainInputs(RECIPE, records=records, start=start).metadata.lowercase
 
 
-def test_another_starting_checkpoint_is_refused(finished_run):
-    folder, _ = finished_run
-    message = r"with other settings or files \(start '.*start', now None"
-    with pytest.raises(InputError, match=message):
-        pretrain(RECIPE, **parts_of(folder, pretrained=None))
-
-
 def test_changed_records_are_refused(finished_run, tmp_path):
     folder, _ = finished_run
     for part in ("records", "run"):
@@ -260,13 +252,6 @@ def test_changed_records_are_refused(finished_run, tmp_path):
     train.write_bytes(train.read_bytes() * 2)
     with pytest.raises(InputError, match=rf"the file {train.name}; the file train-2"):
         pretrain(RECIPE, **parts_of(tmp_path, pretrained=folder / "start"))
-
-
-def test_a_run_that_another_process_writes_is_refused(finished_run):
-    folder, _ = finished_run
-    with locked_folder(folder / "run"), pytest.raises(InputError, match="another process is writ"):
-        pretrain(RECIPE, **parts_of(folder))
-    assert pretrain(RECIPE, **parts_of(folder)).scores["steps"] == 8
 
 
 @pytest.mark.slow

@@ -79,13 +79,6 @@ def test_a_run_saves_only_the_student(folder, run):
     assert recipe["distillation"] == {"teacher": str(folder / "teacher"), **values}
 
 
-@pytest.mark.slow
-def test_a_run_without_its_teacher_is_refused(run, command, capsys):
-    assert main(command.split()) == 2
-    error = capsys.readouterr().err
-    assert f"{run} contains a run with other settings or files (distillation.teacher" in error
-
-
 def test_unsuitable_teachers_of_pretraining_are_refused(folder, tmp_path):
     def refusal(teacher, **changes):
         distillation = dataclasses.replace(Distillation.of_pretraining(teacher), **changes)

@@ -16,7 +16,7 @@ from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.runs.settings import named_recipe
-from tests.factories import stopped_by_sigterm, tiny_vocabulary, write_records
+from tests.factories import tiny_vocabulary, write_records
 
 CHANGES = [
     *("size=L-1_H-16_A-2", "dropout_rate=0.1", "batch_size=8"),
@@ -74,16 +74,6 @@ def test_a_run_writes_a_discriminator_that_fine_tunes(run, tmp_path):
     tune = f"finetune classification --train {table} --dev {table} --from {folder} --output"
     settings = "--recipe demo --set num_epochs=1 max_length=8 batch_size=2"
     assert main(f"{tune} {tmp_path / 'tuned'} {settings}".split()) == 0
-
-
-@pytest.mark.slow
-def test_a_stopped_run_continues_with_the_same_bytes(run, records, tmp_path):
-    with stopped_by_sigterm(steps_left=1):
-        main(command(records, tmp_path / "parts"))
-    assert not (tmp_path / "parts" / "scores.json").exists()
-    assert main(command(records, tmp_path / "parts")) == 0
-    for name in ("model/weights.safetensors", "scores.json"):
-        assert (tmp_path / "parts" / name).read_bytes() == (run / name).read_bytes()
 
 
 def test_a_generator_of_the_starting_point_keeps_its_size(run, records):
