@@ -23,7 +23,7 @@ from bert_keras.training.sentence_losses import (
     MatryoshkaLoss,
     MultipleNegativesRankingLoss,
 )
-from tests.distribution.training import CONFIG, MODERN, batches, trained, two_workers
+from tests.distribution.training import CONFIG, MODERN, batches, continued, trained, two_workers
 from tests.models.test_as_in_keras import Extended
 
 FOLDER = Path(__file__).parent
@@ -41,11 +41,15 @@ def alone(optimizer="adamw"):
 
 
 def assert_same(result, expected):
-    weights, logs = result
-    assert weights.keys() == expected[0].keys()
-    for path, weight in expected[0].items():
+    (weights, logs), (expected_weights, expected_logs) = result, expected
+    assert_same_weights(weights, expected_weights)
+    assert logs == pytest.approx(expected_logs, rel=1e-5)
+
+
+def assert_same_weights(weights, expected):
+    assert weights.keys() == expected.keys()
+    for path, weight in expected.items():
         np.testing.assert_allclose(weights[path], weight, atol=1e-6, rtol=0, err_msg=path)
-    assert logs == pytest.approx(expected[1], rel=1e-5)
 
 
 def mirrored(devices: int):
@@ -92,20 +96,32 @@ def test_xla_compiles_the_whole_step(monkeypatch, recwarn):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parts", [1, 2])
-def test_two_workers_change_nothing(tmp_path, parts):
-    workers = []
-    for index, environment in enumerate(two_workers()):
-        output = tmp_path / f"{index}.npz"
-        command = [sys.executable, FOLDER / "training.py", output, str(parts)]
-        options = {"stderr": subprocess.PIPE, "env": environment, "text": True}
-        workers.append(subprocess.Popen(command, **options))
-    for index, worker in enumerate(workers):
-        _, notes = worker.communicate(timeout=200)
-        assert worker.returncode == 0, notes
-        arrays = dict(np.load(tmp_path / f"{index}.npz"))
-        logs = {name[4:]: float(arrays.pop(name)) for name in [*arrays] if name.startswith("log ")}
-        assert_same((arrays, logs), alone())
+def test_two_workers_that_are_started_again_change_nothing(tmp_path):
+    for num_steps in ("6", "10"):
+        workers = []
+        for index, environment in enumerate(two_workers()):
+            arguments = [FOLDER / "training.py", tmp_path / f"{index}.npz", tmp_path / "run"]
+            command = [sys.executable, *arguments, num_steps]
+            options = {"stderr": subprocess.PIPE, "env": environment, "text": True}
+            workers.append(subprocess.Popen(command, **options))
+        for worker in workers:
+            _, notes = worker.communicate(timeout=200)
+            assert worker.returncode == 0, notes
+    for index in range(2):
+        assert_same_weights(dict(np.load(tmp_path / f"{index}.npz")), alone()[0])
+
+
+@pytest.mark.slow
+def test_a_run_on_two_devices_continues_with_the_same_dropout(tmp_path):
+    def weights(name, *, num_steps, start=0):
+        options = {"changes": {"hidden_dropout_rate": 0.2}, "num_steps": num_steps}
+        first_step, weights = continued(mirrored(2), tmp_path / name, **options)
+        assert first_step == start
+        return weights
+
+    whole = weights("whole", num_steps=10)
+    weights("parts", num_steps=6)
+    assert_same_weights(weights("parts", num_steps=10, start=6), whole)
 
 
 INPUTS = ("input_ids", "input_mask", "segment_ids")

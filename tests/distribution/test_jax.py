@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from itertools import islice
 from pathlib import Path
 
 import keras
@@ -12,13 +11,12 @@ from safetensors.numpy import load_file
 
 from bert_keras.cli import main
 from bert_keras.config import BertConfig
-from bert_keras.data.batches import Batches
 from bert_keras.models.pretrainer import BertPretrainer
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import OPTIMIZERS
 from bert_keras.training.tensorboard import read_curves
-from tests.distribution.training import CONFIG, NUM_STEPS, batches
+from tests.distribution.training import CONFIG, batches_to_continue
 from tests.factories import tiny_config, tiny_vocabulary, write_records
 from tests.under_jax import needs_jax, under_jax, without_tensorflow
 
@@ -31,9 +29,7 @@ def trained(optimizer: str) -> dict[str, np.ndarray]:
     model.set_weights([random.normal(size=w.shape) / 5 for w in model.get_weights()])
     rule, metrics = OPTIMIZERS[optimizer](2e-4), pretraining_metrics()
     model.compile(rule, loss=pretraining_losses(), weighted_metrics=metrics)
-    spec = keras.tree.map_structure(keras.ops.convert_to_tensor, next(batches()))
-    data = Batches(lambda first: islice(batches(), first, None), spec=spec, num_batches=NUM_STEPS)
-    logs = model.fit(data.for_fit(), epochs=1, shuffle=False, verbose=0).history
+    logs = model.fit(batches_to_continue().for_fit(), epochs=1, shuffle=False, verbose=0).history
     weights = {w.path: keras.ops.convert_to_numpy(w) for w in model.trainable_variables}
     return weights | {name: np.array(values) for name, values in logs.items()}
 

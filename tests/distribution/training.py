@@ -1,12 +1,14 @@
 """A small pretrainer and ten uneven batches; as a script, the training of one worker.
 
-TF_CONFIG=... python tests/distribution/training.py OUTPUT.npz PARTS
+TF_CONFIG=... python tests/distribution/training.py WEIGHTS.npz RUN NUM_STEPS
 """
 
 import json
 import os
 import socket
 import sys
+from itertools import islice
+from pathlib import Path
 
 import numpy as np
 
@@ -58,8 +60,17 @@ def data():
     return dataset.apply(tf.data.experimental.assert_cardinality(NUM_STEPS)).with_options(options)
 
 
-def trained(strategy, *, changes=(), parts=1, optimizer=None, recomputes=False, **compiling):
-    """Returns the weights after ten steps, by path, and the logs of `fit`."""
+def batches_to_continue():
+    """Returns the same batches, which can be read from any of them on."""
+    import keras
+
+    from bert_keras.data.batches import Batches
+
+    spec = keras.tree.map_structure(keras.ops.convert_to_tensor, next(batches()))
+    return Batches(lambda first: islice(batches(), first, None), spec=spec, num_batches=NUM_STEPS)
+
+
+def compiled(strategy, *, changes=(), parts=1, optimizer=None, recomputes=False, **compiling):
     import keras
 
     from bert_keras import BertConfig
@@ -78,9 +89,39 @@ def trained(strategy, *, changes=(), parts=1, optimizer=None, recomputes=False, 
             gradient_accumulation_steps=parts,
             **compiling,
         )
+    return model
+
+
+def weights_of(model) -> dict[str, np.ndarray]:
+    return {weight.path: np.array(weight) for weight in model.trainable_variables}
+
+
+def trained(strategy, **options):
+    """Returns the weights after ten steps, by path, and the logs of `fit`."""
+    model = compiled(strategy, **options)
     logs = model.fit(data(), epochs=1, shuffle=False, verbose=0).history
-    weights = {weight.path: np.array(weight) for weight in model.trainable_variables}
-    return weights, {name: values[0] for name, values in logs.items()}
+    return weights_of(model), {name: values[0] for name, values in logs.items()}
+
+
+def continued(strategy, output: Path, *, num_steps: int, **options):
+    """Returns the step at which a run starts, or continues, and its weights at the last step."""
+    from bert_keras.training.callbacks import FitSettings
+    from bert_keras.training.loop import fit_resumable
+
+    settings = FitSettings(
+        stage="test",
+        output=output,
+        num_steps=num_steps,
+        steps_per_epoch=2,
+        epochs_per_checkpoint=1,
+        keep_checkpoints=1,
+        batch_size=16,
+        tokens_per_example=12,
+    )
+    with strategy.scope():
+        model = compiled(strategy, **options)
+        first_step = fit_resumable(model, batches_to_continue, settings)
+    return first_step, weights_of(model)
 
 
 def two_workers() -> list[dict[str, str]]:
@@ -97,11 +138,12 @@ def two_workers() -> list[dict[str, str]]:
     return environments
 
 
-def main(output: str, parts: str) -> None:
+def main(output: str, run: str, num_steps: str) -> None:
     from bert_keras.distribution.strategy import named_strategy
 
-    weights, logs = trained(named_strategy("auto"), parts=int(parts))
-    np.savez(output, **weights, **{f"log {name}": value for name, value in logs.items()})
+    strategy = named_strategy("auto")
+    _, weights = continued(strategy, Path(run), num_steps=int(num_steps), parts=2)
+    np.savez(output, **weights)
 
 
 if __name__ == "__main__":
