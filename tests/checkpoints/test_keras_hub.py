@@ -21,12 +21,10 @@ WORDS = ("good", "bad", "film", "is", "it", "the", "license", "this", "of", "##s
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS, *"abcdefghijklmnopqrstuvwxyz.,!"))
 SIZES = {"num_layers": 2, "num_heads": 2, "hidden_dim": 32, "intermediate_dim": 48}
 TEXTS = ["a good film.", "The Licensing of this work is bad, a film", "", "It is a film, 1,000!"]
-QUICK = ("bert", "BertMaskedLM"), ("bert", "BertClassifier"), ("albert", "BertEncoder")
-PAIRS = [
-    pytest.param(family, model, marks=() if (family, model) in QUICK else pytest.mark.slow)
-    for family in HUB_FAMILIES
-    for model in CLASSES
-]
+SLOW = ("distilbert", "BertClassifier"), ("roberta", "BertMaskedLM"), ("roberta", "BertClassifier")
+SLOW += (("albert", "BertMaskedLM"), ("albert", "BertClassifier"))
+PAIRS = [("bert", "BertMaskedLM"), ("bert", "BertClassifier"), ("albert", "BertEncoder")]
+PAIRS += [pytest.param(*pair, marks=pytest.mark.slow) for pair in SLOW]
 
 
 @pytest.fixture(scope="module")

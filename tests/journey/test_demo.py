@@ -1,6 +1,8 @@
 """The demo with few steps: every stage, and the same results for the same seed."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import re
 import shlex
@@ -23,32 +25,40 @@ NUM_HELD_OUT = 2
 MODELS = ("pretrain/model/weights.safetensors", "finetune/model/weights.safetensors")
 
 
-@pytest.fixture(autouse=True)
-def short(monkeypatch):
-    """Few steps of a small model on four topics of medium length."""
-    size = PRETRAIN["demo"].size
+def printed_by_demo(*options) -> tuple[str, str]:
+    """Runs the demo; returns what it writes to stdout and stderr."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        assert main(["demo", *map(str, options)]) == 0
+    return out.getvalue(), err.getvalue()
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """The folder of a demo with few steps of a small model on four topics of medium length, and
+    what it prints. The next demo is as short."""
+    folder, size = tmp_path_factory.mktemp("demo"), PRETRAIN["demo"].size
     small = dataclasses.replace(presets()[size], num_layers=1, hidden_size=32, num_heads=1)
-    monkeypatch.setitem(presets(), size, small)
-    shorter = dataclasses.replace(
-        PRETRAIN["demo"], num_steps=4, num_warmup_steps=2, steps_per_log=2
-    )
-    monkeypatch.setitem(PRETRAIN, "demo", shorter)
+    steps = {"num_steps": 4, "num_warmup_steps": 2, "steps_per_log": 2}
     recipe = dataclasses.replace(FINETUNE["demo"][""], num_epochs=1)
-    monkeypatch.setitem(FINETUNE, "demo", {"": recipe})
-    monkeypatch.setattr(demo_module, "VOCABULARY_SIZE", 500)
     by_length = sorted(topics, key=lambda name: len(topics[name]))
     chosen = {name: topics[name] for name in by_length[-12:][:NUM_TOPICS]}
-    monkeypatch.setattr("pydoc_data.topics.topics", chosen)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(presets(), size, small)
+        patch.setitem(PRETRAIN, "demo", dataclasses.replace(PRETRAIN["demo"], **steps))
+        patch.setitem(FINETUNE, "demo", {"": recipe})
+        patch.setattr(demo_module, "VOCABULARY_SIZE", 500)
+        patch.setattr("pydoc_data.topics.topics", chosen)
+        yield folder, *printed_by_demo("--output", folder)
 
 
 @pytest.mark.slow
-def test_the_demo_runs_every_stage(tmp_path, capsys):
-    assert main(["demo", "--output", str(tmp_path)]) == 0
-    printed, first = capsys.readouterr(), tmp_path / "1"
+def test_the_demo_runs_every_stage(demo, capsys):
+    folder, out, err = demo
+    first = folder / "1"
     assert (first / "corpus.txt").stat().st_size > 20_000
     paths = ("vocab.txt", "records/manifest.json", "saved_models/demo/1/saved_model.pb")
     assert all((first / path).exists() for path in (*MODELS, *paths))
-    out = printed.out
     assert f"records of {NUM_TOPICS - NUM_HELD_OUT} documents" in out
     scores = json.loads((first / "pretrain" / "scores.json").read_text())
     for name in ("held_out", "copying", "unigram"):
@@ -62,7 +72,7 @@ def test_the_demo_runs_every_stage(tmp_path, capsys):
     assert answer["label"] in answer["labels"] and len(answer["probabilities"]) == 4
     assert sum(answer["probabilities"]) == pytest.approx(1, abs=1e-5)
     for stage in ("read corpus", "tokenize", "pretrain", "fine-tune", "export", "query the server"):
-        assert re.search(rf"{stage} *: ", printed.err)
+        assert re.search(rf"{stage} *: ", err)
 
     # The commands that the demo prints
     show, model = re.search(r"bert-tfrecords (show \S+)", out), first / "finetune" / "model"
@@ -84,14 +94,12 @@ def test_a_paragraph_of_several_topics_is_in_the_longest_one(tmp_path, monkeypat
 
 
 @pytest.mark.slow
-def test_the_same_corpus_gives_the_same_results(tmp_path, capsys):
-    first, second = tmp_path / "1", tmp_path / "2"
-    assert main(["demo", "--output", str(tmp_path)]) == 0
-    out = capsys.readouterr().out
-    assert main(["demo", "--corpus", str(first / "corpus.txt"), "--output", str(tmp_path)]) == 0
-    printed = capsys.readouterr()
+def test_the_same_corpus_gives_the_same_results(demo):
+    folder, first_out, _ = demo
+    first, second = folder / "1", folder / "2"
+    out, err = printed_by_demo("--corpus", first / "corpus.txt", "--output", folder)
     assert not (second / "corpus.txt").exists()
-    assert "read corpus" not in printed.err
-    assert out.replace(str(first), "") == printed.out.replace(str(second), "")
+    assert "read corpus" not in err
+    assert first_out.replace(str(first), "") == out.replace(str(second), "")
     for path in (*MODELS, "vocab.txt", "pretrain/scores.json", "finetune/scores.json"):
         assert (first / path).read_bytes() == (second / path).read_bytes(), path

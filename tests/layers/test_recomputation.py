@@ -2,7 +2,6 @@
 
 import keras
 import numpy as np
-import pytest
 
 from bert_keras import BertConfig, BertEncoder
 from tests.tensorflow_or_skip import tf
@@ -11,13 +10,10 @@ CONFIG = {"vocab_size": 50, "hidden_size": 16, "num_layers": 2, "num_heads": 2, 
 MODERN = {"norm_position": "pre", "position_kind": "rotary", "is_gated": True, "local_window": 4}
 
 
-@pytest.mark.parametrize(
-    "changes", [pytest.param({}, marks=pytest.mark.slow), MODERN], ids=["BERT", "modern"]
-)
-def test_same_outputs_and_gradients(changes):
+def test_same_outputs_and_gradients():
     keras.utils.set_random_seed(1)
     rates = {"hidden_dropout_rate": 0.3, "attention_dropout_rate": 0.3}
-    encoder = BertEncoder(BertConfig(**CONFIG, **rates, **changes))
+    encoder = BertEncoder(BertConfig(**CONFIG, **rates, **MODERN))
     encoder.build()
     encoder.pooler.trainable = False
     ids = np.random.default_rng(0).integers(1, 50, (4, 10))

@@ -37,9 +37,7 @@ TRIPLETS = QUERIES, POSITIVES, NEGATIVES
 RANKING = bert_keras.MultipleNegativesRankingLoss
 DATA = {
     "ranking": (RANKING(), (QUERIES, POSITIVES), None),
-    "hard negatives": (RANKING(directions="both"), TRIPLETS, None),
     "cosent": (bert_keras.CoSENTLoss(), PAIRS, IS_SAME),
-    "cosine": (bert_keras.CosineSimilarityLoss(), PAIRS, IS_SAME),
     "matryoshka": (bert_keras.MatryoshkaLoss(RANKING(), dimensions=[16, 4]), TRIPLETS, None),
 }
 

@@ -1,4 +1,4 @@
-"""RoBERTa, ALBERT and a modern BERT from a text: records, a few steps and a continued run."""
+"""RoBERTa and a modern BERT from a text: records, a few steps and a continued run."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,6 @@ from tfrecords_tools.vocab import train_vocabulary
 LICENSE = Path(__file__).resolve().parents[2] / "LICENSE"
 KINDS = {
     "roberta-tiny": ("bpe", "full-sentences", BertMaskedLM, {"position_offset": 2}),
-    "albert-tiny": ("unigram", "sop", BertPretrainer, {"embedding_size": 64}),
     "modern-tiny": ("unigram", "sop", BertPretrainer, {"norm_position": "pre"}),
 }
 CHANGES = ["batch_size=4", "num_steps=3", "steps_per_log=3", "num_warmup_steps=1"]

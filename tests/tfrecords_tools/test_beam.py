@@ -27,9 +27,7 @@ CASES = {  # settings, options of the runner, sentences in a range
     "plain ids": (PLAIN, IN_MEMORY, None),
     "steps run twice": (TWO_SPLITS, REPEATED, None),
     "several ranges": (SHORT, IN_MEMORY, 3),
-    "pairs": ({"held_out_rate": 0.3, "shards": 5}, IN_MEMORY, None),
     "several in a record": (PACKED, IN_MEMORY, None),
-    "longer ranges": (SHORT, IN_MEMORY, 17),
     "two processes": (TWO_SPLITS, TWO_PROCESSES, None),
     "submitted": (TWO_SPLITS, SUBMITTED, None),
 }
@@ -104,9 +102,6 @@ def test_remote_input_and_output(beam, corpus, vocabulary, tmp_path):
     [
         (b"a\n\nb\n\n\xff\n", {}, r"bad.txt, line 5 .*UTF-8"),
         (b"ada\n\nben\n", {"shards": 99}, r"too few records \(train\) for 99 shards"),
-        pytest.param(b"\n", {}, r"contains no text.*a line$", marks=SLOW),
-        pytest.param(b"ada sees\nben likes\n", {}, "needs at least two documents", marks=SLOW),
-        pytest.param(b"ada\n\nben\n", {"splitter": "no_such:thing"}, "no_such", marks=SLOW),
     ],
 )
 def test_a_failed_job_reports_the_reason_and_leaves_no_files(

@@ -16,7 +16,6 @@ from tfrecords_tools.settings import BuildSettings
 LICENSE = (Path(__file__).parents[2] / "LICENSE").read_text("utf-8")
 SMALL = BuildSettings(max_length=40, max_predictions=6, duplicates=2, shards=1, seed=7)
 PLAIN = replace(SMALL, objective="doc-sentences", max_length=300, max_predictions=0, duplicates=1)
-SLOW = pytest.mark.slow
 
 
 @pytest.fixture(params=["roberta", "albert", "modernbert"])
@@ -62,11 +61,7 @@ def test_a_record_contains_the_ids_of_its_lines(vocabulary, lines, corpus):
 
 @pytest.mark.parametrize(
     ("objective", "sequences"),
-    [
-        *[("nsp", 3), ("sop", 1)],
-        *(pytest.param(*each, marks=SLOW) for each in [("nsp", 1), ("sop", 3)]),
-        *(pytest.param("full-sentences", number, marks=SLOW) for number in (1, 3)),
-    ],
+    [("nsp", 3), ("sop", 1), pytest.param("full-sentences", 3, marks=pytest.mark.slow)],
 )
 def test_texts_are_separated_as_the_vocabulary_specifies(vocabulary, corpus, objective, sequences):
     settings = replace(SMALL, objective=objective, sequences_per_record=sequences, max_length=64)
