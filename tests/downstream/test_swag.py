@@ -86,11 +86,3 @@ def test_val_csv_is_preferred_to_dev_csv(tmp_path):
     assert SWAG_TASK.files(tmp_path) == {s: str(tmp_path / name) for s, name in names.items()}
     with pytest.raises(InputError, match=r"max_length is 3; expected at least 4"):
         SwagTask(max_length=3)
-
-
-def test_codah_files_are_read(shared_data):
-    files = SWAG_TASK.files(shared_data / "swag" / "codah")
-    train, dev = (SWAG_TASK.read(files[split], split=split) for split in ("train", "dev"))
-    assert (len(train), len(dev)) == (1665, 555)
-    sample = SWAG_TASK.read(shared_data / "swag" / "swag_sample10.csv", split="dev")
-    assert len(sample) == 10 and sample[0].start == "A drum line"

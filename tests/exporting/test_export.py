@@ -25,6 +25,7 @@ from bert_keras.models import (
     BertClassifier,
     BertEncoder,
     BertFeatureTagger,
+    BertMaskedLM,
     BertMultipleChoice,
     BertPretrainer,
     BertQuestionAnswering,
@@ -36,9 +37,11 @@ from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError
 from bert_keras.serving.server import running_server
 from bert_keras.serving.versions import load_version, warmup_requests
+from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.factories import random_metadata, tiny_config, tiny_vocabulary, with_noise
+from tests.relatives import CHANGES
 
 TOKENIZER = WordPieceTokenizer(tiny_vocabulary())
 CONFIG = tiny_config(num_layers=1)
@@ -75,6 +78,22 @@ def test_every_head_is_exported_with_an_example(tmp_path, request, kind, outputs
     assert kind is not BertPretrainer or len(example["prediction"]["probabilities"]) == 1
     (graph,) = SavedModel.FromString((written / "saved_model.pb").read_bytes()).meta_graphs
     assert {op.name for op in graph.meta_info_def.stripped_op_list.op} <= SERVING_OPS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind", [BertMaskedLM, BertMultipleChoice, BertQuestionAnswering, BertTokenClassifier]
+)
+@pytest.mark.parametrize("name", ["albert", "modernbert", "xlm-roberta"])
+def test_heads_of_relatives_have_the_outputs_of_keras(tmp_path, vocabulary_of, name, kind):
+    """tests/journey/test_relatives.py serves their classifiers."""
+    vocabulary = vocabulary_of(name)
+    config = {"vocab_size": len(vocabulary), "max_positions": 128, **CHANGES[name]}
+    metadata = random_metadata(kind.__name__, config=config, max_length=96)
+    model = with_noise(kind.from_metadata(metadata))
+    model.metadata, model.tokenizer = metadata, tokenizer_of(vocabulary, lowercase=False)
+    folder = model.export(tmp_path / "name" / "1")
+    assert [path.name for path in (folder / "assets").iterdir()] == ["tokenizer.json"]
 
 
 @pytest.fixture(scope="module")

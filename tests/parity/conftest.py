@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-# benchmarks/parity.py and tests/golden/make.py stand on the same parts.
+# benchmarks/parity.py stands on the same parts.
 sys.path.append(str(Path(__file__).parent))
 
 

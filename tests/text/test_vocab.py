@@ -56,13 +56,6 @@ def test_padding_appends_unused_tokens():
         vocabulary.padded(7)
 
 
-@pytest.mark.parametrize(("name", "size"), [("uncased", 30522), ("cased", 28996)])
-def test_published_vocabularies_load(shared_data, name, size):
-    vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{name}-vocab.txt")
-    assert len(vocabulary) == size
-    assert vocabulary.mask_id == 103
-
-
 def test_a_path_is_no_vocabulary():
     for make in (Vocabulary, WordPieceTokenizer):
         with pytest.raises(InputError, match="from_file"):

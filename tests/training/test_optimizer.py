@@ -239,15 +239,6 @@ def test_steps_that_no_scale_makes_finite_are_skipped_and_counted():
     assert [int(each) for each in counts] == [5, 2, 4]
 
 
-def test_the_norm_of_every_gradient_is_stored():
-    weights = [keras.Variable(np.zeros(n, "float32"), name="kernel") for n in (2, 3, 1)]
-    optimizer = BertAdamW(0.1)
-    optimizer.build(weights)
-    optimizer.apply([tf.constant([3.0, 4]), None, tf.constant([12.0])], weights)
-    np.testing.assert_allclose(optimizer.gradient_norms, [5, 0, 12])
-    np.testing.assert_allclose(optimizer.gradient_norm, 13)
-
-
 @pytest.mark.parametrize(
     ("schedule", "num_warmup_steps", "rates"),
     [

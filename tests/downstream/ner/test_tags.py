@@ -71,14 +71,6 @@ def test_invalid_files_are_refused(tmp_path, text, message):
     assert str(error.value).startswith(str(path))
 
 
-def test_the_shared_wnut_files_are_read(shared_data):
-    counts = {}
-    for split in ("train", "dev", "test"):
-        sentences = read_conll(shared_data / f"ner/wnut17/{split}.conll")
-        counts[split] = (len(sentences), sum(len(s.words) for s in sentences))
-    assert counts == {"train": (3394, 62730), "dev": (1009, 15733), "test": (1287, 23394)}
-
-
 @pytest.fixture
 def builder(tmp_path, monkeypatch):
     lines = "-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\nsaid VBD B-VP O\n\nRome NNP B-NP B-LOC\n\n"

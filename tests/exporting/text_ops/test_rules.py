@@ -228,9 +228,3 @@ def test_units_equal_those_of_evaluation(vocabulary, tmp_path, unit):
         units(tf.constant(texts)), *units_of(texts, FastTokenizer(vocabulary), unit=unit)
     )
     assert units(tf.constant([], tf.string)).first_tokens.shape == [0]
-
-
-@pytest.mark.slow
-def test_real_text(both, shared_data):
-    corpora = [shared_data / "corpus" / name for name in ("books.txt", "wiki.txt")]
-    assert_equal(both, [t for path in corpora for t in path.read_text("utf-8").split("\n")[::40]])

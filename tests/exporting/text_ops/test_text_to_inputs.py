@@ -15,7 +15,6 @@ from bert_keras.exporting.text_ops.words import words_of
 from bert_keras.text.encode import encode, encode_masked
 from bert_keras.text.google_words import google_words
 from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
-from bert_keras.text.vocab import Vocabulary
 from tests.factories import letter_vocabulary
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 from tests.unicode_texts import TEXTS as UNICODE_TEXTS
@@ -126,16 +125,6 @@ def test_cased_korean_tokens(both, vocabulary_of, name):
     texts = [*SENTENCES, *DECOMPOSED]
     offline, reader = both(vocabulary_of(name), lowercase=False)
     assert reader.tokens(tf.constant(texts)).to_list() == offline.ids_batch(texts)
-
-
-@pytest.mark.slow
-@BOTH_CASES
-def test_tokens_of_real_lines(both, shared_data, lowercase):
-    case = "uncased" if lowercase else "cased"
-    vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{case}-vocab.txt")
-    corpora = [shared_data / "corpus" / name for name in ("books.txt", "wiki.txt")]
-    lines = [line for path in corpora for line in path.read_text("utf-8").split("\n")[::25]]
-    assert_tokens_are_equal(both(vocabulary, lowercase=lowercase), lines)
 
 
 @pytest.mark.parametrize(
