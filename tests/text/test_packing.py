@@ -62,14 +62,6 @@ def test_pairs_exactly():
     assert batch["segment_ids"].tolist() == [[0, 0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1, 0]]
 
 
-def test_single_texts_exactly():
-    batch = pack([[5, 6, 7, 8, 9], [], [10]], vocabulary=VOCABULARY, max_length=5)
-    expected = [[CLS, 5, 6, 7, SEP], [CLS, SEP, 0, 0, 0], [CLS, 10, SEP, 0, 0]]
-    assert batch["input_ids"].tolist() == expected
-    assert batch["input_mask"].sum(axis=1).tolist() == [5, 2, 3]
-    assert not batch["segment_ids"].any()
-
-
 def test_unusual_texts_exactly():
     batch = pack([[5, 6, 7]], [[10, 11, 12, 13]], vocabulary=VOCABULARY, max_length=8)
     assert batch["input_ids"].tolist() == [[CLS, 5, 6, 7, SEP, 10, 11, SEP]]
