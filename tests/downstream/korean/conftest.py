@@ -3,6 +3,7 @@
 import json
 import re
 
+import keras
 import pytest
 
 from bert_keras.config import BertConfig
@@ -118,5 +119,6 @@ def encoder(tmp_path):
     config = BertConfig(
         vocab_size=len(VOCABULARY), hidden_size=8, num_layers=1, num_heads=2, max_positions=64
     )
+    keras.utils.set_random_seed(1)
     tokenizer = WordPieceTokenizer(VOCABULARY, lowercase=False)
     return BertEncoder(config).save_pretrained(tmp_path / "encoder", tokenizer=tokenizer)
