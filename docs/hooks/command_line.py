@@ -1,4 +1,4 @@
-"""Generates the reference pages of both command lines and the changelog, and repairs links.
+"""Generates the reference of both command lines and the changelog, and repairs and weighs pages.
 
 MkDocs calls the functions `on_...` while it builds the site (`hooks` in mkdocs.yml).
 """
@@ -19,6 +19,12 @@ LISTS = {  # `bert-keras list WHAT` -> the page with the same content
     "models": "../model-zoo.md",
     "recipes": "recipes.md",
     "tasks": "../choose-your-task.md",
+}
+SEARCH = {  # beginning or end of a path -> place of the page in the search of the site
+    "how-to/": {"boost": 3},
+    "benchmarks/archive/": {"boost": 0.1},
+    "changelog.md": {"boost": 0.1},
+    ".ipynb": {"exclude": True},  # tutorials/index.md has what each notebook shows
 }
 
 
@@ -42,14 +48,24 @@ def on_page_markdown(markdown: str, *, page: Page, **kwargs) -> str:
 
 
 def on_page_content(content: str, *, page: Page, **kwargs) -> str:
-    """Points links of notebooks to the built pages, and puts SVG with links into its page."""
-    if page.file.src_uri == "choose-your-task.md":
+    """Weighs the page in the search, keeps names whole, repairs links, puts an SVG into a page."""
+    path = page.file.src_uri
+    for part, place in SEARCH.items():
+        if path.startswith(part) or path.endswith(part):
+            page.meta["search"] = place
+    content = re.sub(r"(?<=<code>)[^<]*(?=</code>)", _with_whole_names, content)
+    if path == "choose-your-task.md":
         svg = Path("docs/images/choose-your-task.svg").read_text(encoding="utf-8")
         return re.sub(r"<img [^>]*choose-your-task.svg[^>]*>", lambda _: svg, content)
-    if not page.file.src_uri.endswith(".ipynb"):
+    if not path.endswith(".ipynb"):
         return content
     content = re.sub(r'(href|src)="([\w./-]+\.(?:md|ipynb|txt|png)[#"])', r'\1="../\2', content)
     return re.sub(r'(href="[\w./-]+?)(?:/index)?\.(?:md|ipynb)([#"])', r"\1/\2", content)
+
+
+def _with_whole_names(code: re.Match) -> str:
+    """Lets inline code break at spaces alone, not at the hyphens of an option."""
+    return re.sub(r"(?<!\S)(?=\S{1,40}(?!\S))\S*[-/]\S*", r"<nobr>\g<0></nobr>", code[0])
 
 
 def command_line_page(parser: argparse.ArgumentParser) -> Iterator[str]:
