@@ -80,20 +80,6 @@ def test_the_number_of_listed_errors_is_limited(page_of, monkeypatch):
     assert [row[0] for row in page.tables[-1]] == ["example", "line 2", "line 3"]
 
 
-def test_scores_have_the_same_decimals(tmp_path):
-    task, path = (
-        ClassificationTask(name="classification", labels=("a", "b")),
-        tmp_path / "page.html",
-    )
-    for scores, tiles in (
-        ({"f1": 0.0, "accuracy": 0.5}, ["0.0000", "0.5000"]),
-        ({"f1": 0.0, "exact_match": 2.083, "questions": 12}, ["0.00", "2.08", "12"]),
-    ):
-        predictions = [LabelPrediction("b", (0.5, 0.5))]
-        evaluation_page(task, texts("a"), predictions, scores=scores, path=path)
-        assert re.findall("<b>([^<]*)</b></div>", path.read_text(encoding="utf-8")) == tiles
-
-
 def test_examples_with_several_labels(page_of):
     task = ClassificationTask(name="multi-label", kind="many", labels=("a", "b", "c"))
     predictions = [LabelPrediction(("a", "c")), LabelPrediction(("b",))]

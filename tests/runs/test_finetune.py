@@ -3,7 +3,6 @@
 import dataclasses
 import io
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -119,18 +118,6 @@ def test_a_run_continues_after_an_interruption_at_any_stage(run, tmp_path, monke
     (folder / "best.npz").unlink()
     with pytest.raises(InputError, match=r"(evaluations.json|best.npz) is missing"):
         continue_run("one")
-
-
-def test_changed_training_examples_are_refused(run, files, tmp_path, monkeypatch):
-    start = encoder(tmp_path / "encoder")
-    monkeypatch.setattr("bert_keras.runs.finetune.fit_resumable", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        run(start, "one", output="run")
-    (tmp_path / "run" / "checkpoints").mkdir()
-    rows = Path(files["train"])
-    rows.write_text(rows.read_text().replace("bad film\tfilm\t0\n", "", 1))
-    with pytest.raises(InputError, match="the file train; the file dev"):
-        run(start, "one", output="run")
 
 
 def test_sentence_embeddings_have_no_teacher(files, tmp_path, capsys):

@@ -193,15 +193,3 @@ def test_a_request_that_cannot_be_split_runs_alone_and_has_a_row_limit(model):
             with pytest.raises(Refusal, match="more than 2000 bytes") as refusal:
                 submit(batcher, name, texts(5, 2004))
             assert refusal.value.status == 413
-
-
-def test_close_runs_queued_requests_and_refuses_new_ones(model, monkeypatch):
-    monkeypatch.setattr("bert_keras.serving.batching._CLOSE_SECONDS", 0)
-    with batching(model) as batcher:
-        with busy(model, batcher):
-            waiting = submit(batcher, "f", floats(1))
-            batcher.close()
-            with pytest.raises(Refusal, match="shutting down"):
-                submit(batcher, "f", floats(1))
-        assert values(waiting) == [2]
-        assert model.closed.wait(10)

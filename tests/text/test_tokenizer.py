@@ -12,7 +12,7 @@ from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import WordCache, WordPieceTokenizer, ids_with_masks
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tests.unicode_texts import SUITE, TEXTS, characters_in_any_order, some_characters
+from tests.unicode_texts import SUITE, characters_in_any_order, some_characters
 
 LETTERS = string.ascii_letters + string.digits + "éÉßﬁıİабσςΣᄒ日本한𐐨\ue000"
 VOCABULARY = Vocabulary(
@@ -156,14 +156,6 @@ def test_characters_of_the_suite_in_any_order_as_google(lowercase, count):
 def test_every_character_as_google(lowercase, step):
     texts = [f"a{each}B {each},c'{each} .{each}" for each in some_characters(step)]
     assert_as_google(texts, VOCABULARY, lowercase=lowercase)
-
-
-@pytest.mark.parametrize("case", ["uncased", "cased"])
-def test_real_text_as_google(shared_data, case):
-    vocabulary = Vocabulary.from_file(shared_data / f"vocab/bert-base-{case}-vocab.txt")
-    lines = (shared_data / "corpus/wiki.txt").read_text("utf-8").split("\n")[::1000]
-    lines += (shared_data / "corpus/sample_text.txt").read_text("utf-8").split("\n")
-    assert_as_google([*TEXTS, *lines], vocabulary, lowercase=case == "uncased")
 
 
 def test_decoding():

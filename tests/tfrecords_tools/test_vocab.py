@@ -14,7 +14,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import FastTokenizer, vocabulary_from
 from bert_keras.text.tokenizer import WordPieceTokenizer, normalizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from bert_keras.text.vocab import SPECIAL_TOKENS
 from tfrecords_tools import vocab as counting
 from tfrecords_tools.cli import main
 from tfrecords_tools.inputs.corpus import units
@@ -93,9 +93,7 @@ def test_a_learnt_vocabulary_covers_its_corpus(corpus, tmp_path):
     assert {"mask", *"他走了。你好，世界！"} <= {*tokens}
 
 
-def test_unused_tokens_have_the_ids_of_published_vocabularies(shared_data):
-    published = Vocabulary.from_file(shared_data / "vocab/bert-base-uncased-vocab.txt").tokens
-    assert tuple(reserved_tokens(994)) == published[:999]
+def test_unused_tokens_have_the_ids_of_published_vocabularies():
     assert reserved_tokens(2) == ["[PAD]", "[unused0]", "[unused1]", *SPECIAL_TOKENS[1:]]
 
 

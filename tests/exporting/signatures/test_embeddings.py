@@ -56,30 +56,22 @@ def test_vectors_of_a_batch_equal_the_vectors_of_each_text(
                 np.testing.assert_allclose(served[kind][row], vector, atol=1e-5, err_msg=text)
 
 
-PROMPTED = {"prompts": {"x": "x the "}, "default_prompt_name": "x"}
-CASES = {
-    "cls": EmbeddingConfig(pooling=("cls",)),
-    "not_normalized": EmbeddingConfig(pooling=("max", "cls"), modules=()),
-    "dense": EmbeddingConfig(
-        pooling=("mean_sqrt_len_tokens", "mean"),
-        modules=(DenseModule(units=8, activation="gelu"), NormalizeModule()),
-        **PROMPTED,
-    ),
-}
-
-
-@pytest.mark.parametrize(
-    "name", ["dense", *(pytest.param(n, marks=pytest.mark.slow) for n in CASES if n != "dense")]
+EMBEDDING = EmbeddingConfig(
+    pooling=("mean_sqrt_len_tokens", "mean"),
+    modules=(DenseModule(units=8, activation="gelu"), NormalizeModule()),
+    prompts={"x": "x the "},
+    default_prompt_name="x",
 )
-def test_a_sentence_encoder_returns_the_vectors_of_encode(tmp_path, assert_frozen, name):
-    model = with_noise(BertSentenceEncoder(CONFIG, embedding=CASES[name]))
+
+
+def test_a_sentence_encoder_returns_the_vectors_of_encode(tmp_path, assert_frozen):
+    model = with_noise(BertSentenceEncoder(CONFIG, embedding=EMBEDDING))
     model.tokenizer = TOKENIZER
     model.save_pretrained(tmp_path / "model", format="sentence-transformers")
-    folder = export(tmp_path / "model", tmp_path / name / "1", max_length=12)
-    if name == "dense":
-        assert_frozen("sentence_encoder", folder)
+    folder = export(tmp_path / "model", tmp_path / "sentences" / "1", max_length=12)
+    assert_frozen("sentence_encoder", folder)
     model = BertSentenceEncoder.from_pretrained(tmp_path / "model")
-    requests = requests_of([CASES[name].prompt() + text for text in TEXTS])
+    requests = requests_of([EMBEDDING.prompt() + text for text in TEXTS])
     counting = {"signature": "num_tokens", "inputs": {"text": TEXTS}}
     *served, counts = run_requests(folder, [*requests, counting])
     mask = requests[1]["inputs"]["input_mask"]

@@ -202,15 +202,9 @@ Only text.
 """
 
 
-def test_wikiextractor_text_and_json(file, shared_data):
+def test_articles_of_wikiextractor(file):
     expected = ["First paragraph.", "Second paragraph.", "Salt & Pepper", "", "Only text.", ""]
     assert read(file(WIKIEXTRACTOR)) == expected
-    path = shared_data / "corpus" / "wikiextractor" / "AA" / "wiki_00"
-    records = []
-    for article in path.read_text(encoding="utf-8").split("</doc>\n")[:-1]:
-        _, title, text = article.split("\n", 2)
-        records.append({"id": "1", "url": "u", "title": title, "text": text})
-    assert read(file("\n".join(map(json.dumps, records)), "wiki_00")) == read(path)
 
 
 def test_json_lines(file):
