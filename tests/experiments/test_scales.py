@@ -44,9 +44,3 @@ def test_each_arm_of_table6_has_its_size(scale):
     assert (sizes == [arm.name for arm in TABLE6.arms]) == (scale == "paper")
     with pytest.raises(InputError, match="has no table6; choose one of table5, c1"):
         SCALES["small"].experiment(TABLE6)
-
-
-def test_arms_of_equal_time_follow_those_of_equal_steps():
-    arms = SCALES["small"].experiment(TABLE5).arms
-    assert [arm.name for arm in arms[4:]] == ["LTR & No NSP, equal time", "+ BiLSTM, equal time"]
-    assert [parts("small", arm)[-1][1] for arm in arms] == 4 * [7_500] + 2 * [3_521]
