@@ -3,13 +3,13 @@
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import Any, NoReturn
 
 from bert_keras.errors import InputError, check_name, nearest, printable
 
 # Answer to former flags and those of transformers and google-research/bert -> these flags, without
-# "--". An answer that is a flag counts for the commands that have it.
+# "--". An answer with a flag or an argument counts for the commands that have it.
 HABITS = {
     "--learning-rate": "lr",
     "--epochs": "num-train-epochs num-epochs",
@@ -27,15 +27,21 @@ HABITS = {
     "--dev": "validation-file eval-file predict-file validation eval valid val",
     "--data": "data-dir dataset-name test-file input input-file",
     "--from": "model-name-or-path model-name model init-checkpoint",
-    "the first argument, MODEL,": "model-name-or-path model-name model init-checkpoint",
+    "MODEL, the first argument,": "model-name-or-path model-name model init-checkpoint",
     "--task": "task-name",
-    "the first argument, TASK,": "task-name task",
+    "TASK, the first argument,": "task-name task",
+    "CORPUS, the first argument,": "input-file input corpus data-dir data train-file",
+    "RECORDS, the first argument,": "records input-file input data",
+    "saved_models/NAME, the first argument,": "model model-name model-base-path",
+    "--port": "rest-api-port",
     "--set text_columns=NAME": "text-column text-columns",
     "--set label_column=NAME": "label-column",
     "--set weight_decay_rate=RATE": "weight-decay",
     "--set gradient_accumulation_steps=N": "gradient-accumulation-steps",
     "--vocab": "vocab-file",
-    "--records": "corpus",
+    "--records": "corpus data data-dir train-file input-file",
+    "--size": "vocab-size",
+    "TEXT, without a flag,": "text texts",
     "--duplicates": "dupe-factor",
     "--mask-rate": "masked-lm-prob mlm-probability",
     "--short-sequence-rate": "short-seq-prob",
@@ -93,7 +99,6 @@ class Parser(argparse.ArgumentParser):
         self.flag_of: dict[str, str] = {}
         self._group: Any = None
         self._last: list[str] = []  # flags that take all arguments after them
-        self._given: list[str] = []  # the arguments to parse
         self.commands: Mapping[str, Parser] = {}
         super().__init__(**details, allow_abbrev=False)
 
@@ -116,19 +121,15 @@ class Parser(argparse.ArgumentParser):
         return action
 
     def error(self, message: str) -> NoReturn:
-        if "required: --data" in message:  # a second argument without a flag is probably the file
-            pairs = pairwise(["", *self._given])
-            alone = [each for last, each in pairs if "-" not in (last[:1], each[:1])]
-            message += "".join(f"; give it as --data {each}" for each in alone[1:2])
-        is_file = any(each.startswith(("--train", "--data")) for each in self._given)
-        if "required: " in message and "--train" in self.flags and not is_file:
-            message += ", and --train FILE or --data DIR"
+        if "required: " in message or "too many" in message:  # the first line of the examples
+            example = str(self.epilog).replace("\\\n", "").split("\n")[1:2]
+            message += "".join(f"; example: {' '.join(each.split())}" for each in example)
         message = f"{self.prog}: {message}; see {self.prog} --help".replace("?;", "?")
         self.exit(2, printable(f"{message}\n"))
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
         """Parses the arguments; an unknown command or flag ends the program with exit code 2."""
-        args = self._given = [*sys.argv[1:]] if args is None else [*args]
+        args = [*sys.argv[1:]] if args is None else [*args]
         if self.commands and not args:
             args = ["--help"]
         if self.commands and not args[0].startswith("-"):
@@ -142,17 +143,17 @@ class Parser(argparse.ArgumentParser):
             if is_flag and flag not in self.flags:
                 name = flag.replace("_", "-")
                 for answer, theirs in HABITS.items():
-                    is_here = not answer.startswith("--") or answer.split()[0] in self.flags
+                    known = ("the", *self.flags, *str(self.usage).replace("[", "").split())
+                    is_here = answer.split()[0].rstrip(",") in known
                     if name[2:] in theirs.split() and is_here:
                         self.error(f"{flag} is {answer} here")
-                known = [each for each in self.flags if each != "--help"]
+                known = [each for each in self.flags if each[:1] == "-" and each != "--help"]
                 self.error(f"no argument is called {flag}{nearest(name, known)}")
         options, rest = super().parse_known_args(args, namespace)
         if rest and getattr(options, "texts", None) == [] and not rest[0].startswith("-"):
             options.texts, rest = rest, []  # argparse takes texts after a flag for unknown ones
         if rest:
-            hint = "; a training file is --train FILE" * ("--train" in self.flags)
             is_setting = "=" in rest[0] and "--set" in self.flags
-            hint = f"; a setting is --set {rest[0]}" if is_setting else hint
+            hint = f"; a setting is --set {rest[0]}" * is_setting
             self.error(f"{rest[0]!r} is one argument too many{hint}")
         return options, rest

@@ -57,6 +57,7 @@ _THEIRS = {
     **dict.fromkeys(("test", "score"), "evaluate"),
     **dict.fromkeys(("infer", "inference", "classify", "generate"), "predict"),
     "encode": "embed",
+    **{"fp16": "float16", "bf16": "bfloat16", "hf": "huggingface", "pytorch": "huggingface"},
     **dict.fromkeys(("distil", "distill"), "finetune --teacher or pretrain --teacher"),
     "num_classes": "num_labels=2",
     "id2label": 'labels=["negative", "positive"]',

@@ -45,11 +45,11 @@ MISTYPED = {
     "dance": "pretrain",
     "finetun": "did you mean 'finetune'",
     "train mrpc": "use finetune or pretrain",
-    "finetune": "--train FILE or --data DIR",
+    "finetune": "example: bert-keras finetune classification --train films.csv --from",
     "distil": "use finetune --teacher",
     "pretrain laptop": "did you mean 'laptop-10min' or 'laptop-hour'",
     "finetune mrpc --device cuda": "--device is --strategy here",
-    "evaluate m test.csv": "give it as --data test.csv",
+    "evaluate m test.csv": "example: bert-keras evaluate",
     "convert m new --format hugging-face": "did you mean 'huggingface'",
     "finetune mrpc --learning-rat 1": "did you mean '--learning-rate'",
     START + "--recipe papr": "did you mean 'paper'",
@@ -58,10 +58,11 @@ MISTYPED = {
     START + "--train none.csv": "none.csv does not exist",
     "pretrain demo --records none --output new": "expected a folder of bert-tfrecords build",
     "evaluate mrpc --data .": "'mrpc' is a task",
-    "evaluate mrpc --model m --data .": "--model is the first argument",
+    "evaluate mrpc --model m --data .": "--model is MODEL, the first argument",
     "export m name --to saved": "--to is --output here",
     START: "ends in '.py'",
-    START.replace("classification", "retrieval"): "ends in '.py'",
+    START.replace(f"--train {__file__}", "train.csv"): "too many; example: bert-keras finetune",
+    "serve --model_base_path m": "saved_models/NAME, the first argument",
     START.replace("--train", "--data"): "give it as --train",
     "embed m --data lines.csv --output new.npy": "lines.csv is a table",
     "evaluate m --data . --report new.pdf": ".html",
@@ -69,7 +70,7 @@ MISTYPED = {
     "embed m --data . --output -": "ends in .npy or .parquet",
     "pretrain demo --records . --blimp none --output new": "none does not exist",
     "convert m .": "name a new folder",
-    START + "--strategy gpu": "the GPUs that TensorFlow finds",
+    START + "--strategy gpu": "known: auto, one",
     START + "--learning-rate 30": "--learning-rate is 30.0",
     f"evaluate m --data {__file__} --split dev": "omit --split",
     "export m a/b": "a/b",
@@ -133,6 +134,7 @@ def test_several_workers_are_refused_before_they_connect(inputs, capsys, monkeyp
     workers = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(workers))
     monkeypatch.setattr("bert_keras.distribution.strategy._multiworker", pytest.fail)
+    monkeypatch.setattr("bert_keras.experiments.experiments.Experiment.inputs", lambda *_: None)
     assert main(command.replace("{}", str(inputs)).split()) == 2
     assert "train on one machine; unset TF_CONFIG" in capsys.readouterr().err
     assert not (inputs / "new" / "model").exists()

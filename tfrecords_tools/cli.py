@@ -30,46 +30,46 @@ or not, or tfds:NAME. In text, a blank line or the end of a file ends a document
 # the help text.
 Option = tuple[str, Any, str, str]
 REQUIRED = {"vocab": ["--output"], "build": ["--vocab", "--output"]}
-CORPUS_FORMS = "files, folders, globs, or tfds:NAME (bert-tfrecords --help)"
+CORPUS_FORMS = "text files, folders, globs or tfds:NAME, see bert-tfrecords --help"
 CORPUS: Option = ("files", str, "CORPUS", CORPUS_FORMS)
 RECORDS: tuple[Option, ...] = (
-    ("files", str, "RECORDS", "a folder, or record files"),
+    ("files", str, "RECORDS", "folder of records, or record files"),
     ("--vocab", str, "FILE", "vocabulary of the records (default: the file in their folder)"),
 )
 TEXT_OPTIONS: tuple[Option, ...] = (
     ("--cased", None, "", "keep upper case and accents"),
-    ("--text-field", str, "NAME", "field of JSON, parquet and TFDS with the text (default: text)"),
-    ("--workers", int, "N", "number of processes, without effect on the result (default: cores)"),
+    ("--text-field", str, "NAME", "field of JSON, parquet or TFDS with the text (default: text)"),
+    ("--workers", int, "N", "number of processes, which changes no result (default: all cores)"),
 )
 VOCAB_OPTIONS: tuple[Option, ...] = (
     CORPUS,
-    ("--output", str, "FILE", "vocab.txt for wordpiece, otherwise tokenizer.json"),
-    ("--model-type", ("wordpiece", "bpe", "unigram"), "", "of BERT (default), RoBERTa or ALBERT"),
-    ("--size", int, "N", "largest number of tokens (default: 30000)"),
+    ("--output", str, "FILE", "file to write: vocab.txt for wordpiece, otherwise tokenizer.json"),
+    ("--model-type", ("wordpiece", "bpe", "unigram"), "", "for BERT (default), RoBERTa, ALBERT"),
+    ("--size", int, "N", "maximum number of tokens (default: 30000)"),
     ("--unused", int, "N", "number of tokens [unusedN] for later (default: 100 for wordpiece)"),
-    ("--segmenter", str, "NAME", "morphemes of a word: module:function"),
+    ("--segmenter", str, "NAME", "function that divides words into morphemes, as module:function"),
     *TEXT_OPTIONS,
 )
 BUILD_OPTIONS: tuple[Option, ...] = (
     CORPUS,
-    ("--vocab", str, "FILE", "a vocab.txt, or a tokenizer.json (BPE or Unigram)"),
-    ("--output", str, "DIR", "new folder; repeat the command to continue a build"),
-    ("--splitter", str, "NAME", "of sentences: a language, lines, module:function (default: en)"),
-    ("--segmenter", str, "NAME", "splits text into words for whole-word masking: module:function"),
+    ("--vocab", str, "FILE", "vocab.txt, or tokenizer.json of BPE or Unigram"),
+    ("--output", str, "DIR", "new folder; the same command continues a stopped build"),
+    ("--splitter", str, "NAME", "sentence rules: language, lines, module:function (default: en)"),
+    ("--segmenter", str, "NAME", "function that finds words for --mask-unit, as module:function"),
     ("--objective", tuple(RECORD_OBJECTIVES), "", "pretraining objective (default: nsp)"),
-    ("--max-length", int, "N", "positions per record (default: 128)"),
-    ("--max-predictions", int, "N", "most masked tokens; 0 leaves masks to training (default: 20)"),
+    ("--max-length", int, "N", "maximum number of tokens of a record (default: 128)"),
+    ("--max-predictions", int, "N", "maximum number of masks; 0 masks in training (default: 20)"),
     ("--mask-rate", float, "RATE", "fraction of masked tokens (default: 0.15)"),
-    ("--mask-unit", str, "UNIT", "what is masked: token (default), or word: all its tokens"),
-    ("--max-ngram", int, "N", "largest number of units masked in a row (default: 1)"),
+    ("--mask-unit", str, "UNIT", "what is masked: token (default), or word, with all its tokens"),
+    ("--max-ngram", int, "N", "maximum number of units masked in a row (default: 1)"),
     ("--replacement", tuple(REPLACEMENTS), "", "percentages of [MASK], same, random token"),
-    ("--sequences-per-record", int, "N", "most sequences that share a record (default: 1)"),
-    ("--duplicates", int, "N", "passes over the documents (default: 5; 1 if equal; google: 10)"),
+    ("--sequences-per-record", int, "N", "maximum number of sequences in a record (default: 1)"),
+    ("--duplicates", int, "N", "number of passes over the documents (default: 5; google: 10)"),
     ("--short-sequence-rate", float, "RATE", "fraction of shortened pairs (default: 0.1)"),
     ("--held-out", float, "RATE", "fraction of documents kept out of training (default: 0.0)"),
     ("--shards", int, "N", "number of training files (default: one per 100,000 records)"),
-    ("--seed", int, "N", "the same seed gives the same bytes (default: 12345)"),
-    ("--compat", ("google",), "", "records of google-research/bert, from a sentence per line"),
+    ("--seed", int, "N", "seed; the same one gives the same bytes (default: 12345)"),
+    ("--compat", ("google",), "", "write records of google-research/bert, a sentence per line"),
     *TEXT_OPTIONS,
 )
 DEBUG: Option = ("--debug", None, "", "print the traceback of an error")
@@ -77,7 +77,7 @@ SHOW_OPTIONS: tuple[Option, ...] = (
     *RECORDS,
     ("--count", int, "N", "number of records to print (default: 3)"),
     ("--start", int, "N", "number of the first record to print (default: 1)"),
-    ("--plot", str, "FILE", "draw histograms of all records: FILE.png, FILE.svg or FILE.pdf"),
+    ("--plot", str, "FILE", "picture of histograms of all records to write: .png, .svg or .pdf"),
 )
 
 
@@ -126,7 +126,7 @@ def command_parser() -> argparse.ArgumentParser:
                 details["required"] = True
             sub.add_argument(*["-o"] * (flag == "--output"), flag, help=text, **details)
         if name == "build":
-            text = "run as an Apache Beam job; all arguments after it are options of Beam"
+            text = "run on Apache Beam; all arguments after it are options of Beam"
             sub.add_argument("--beam", nargs=argparse.REMAINDER, metavar="OPTION", help=text)
     parser.commands = commands.choices
     return parser

@@ -7,14 +7,14 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from bert_keras.errors import InputError, check, require
-from bert_keras.families import hub_names
+from bert_keras.errors import InputError, check, notes_held_back, require
+from bert_keras.families import FAMILIES, hub_names
 from bert_keras.files import is_remote, near_path
 
 HUGGING_FACE, KAGGLE = "hf://", "kaggle://"
 # At most one slash, so that no longer path is asked for: "klue/bert-base@main".
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?(@[\w./-]+)?", re.ASCII)
-_PRESET = re.compile(r"(albert|bert|distil_bert|roberta)_\w+", re.ASCII)
+_PRESET = re.compile(r"(albert|bert|distil_bert|roberta)_\w+_(en|multi|zh)\w*", re.ASCII)
 _FILES = ("*.safetensors", "*.weights.h5", "*.json", "*.txt", "*.model", "*.spm", "*Dense/*.bin")
 
 
@@ -32,7 +32,7 @@ def located(path: str | os.PathLike, *, revision: str | None = None) -> Path:
     check(not is_remote(path), f"{path} is not on this machine; copy its folder to this machine")
     if not any(os.path.exists(f"{os.fspath(path)}{end}") for end in ("", ".index")):  # TF1
         missing = f"{path} does not exist; expected the folder of a checkpoint"
-        raise InputError(f"{missing}{nearest(str(path))}")
+        raise InputError(f"{missing}{near_path(path)}")
     return Path(path)
 
 
@@ -42,7 +42,8 @@ def downloaded(name: str, revision: str | None = None) -> Path:
     handle = name
     if _PRESET.fullmatch(name):
         require("keras_hub", what=name)
-        import keras_hub
+        with notes_held_back():
+            import keras_hub
 
         handle = keras_hub.models.Backbone.presets.get(name, {}).get("kaggle_handle", name)
     if handle.startswith(KAGGLE):
@@ -85,9 +86,10 @@ def _from_hugging_face(name: str, revision: str | None) -> Path:
 
 
 def nearest(name: str) -> str:
-    """Returns a hint at the path or the known names that are like a missing one, or ""."""
-    known = {each.rpartition("/")[2]: each for each in hub_names()}
+    """Returns a hint at a path or known names that are like a missing one, or at the kinds."""
+    known = {each.rpartition("/")[2]: each for each in reversed(hub_names())}
     known |= {each: each for each in hub_names()}
-    close = [name] if name in known else get_close_matches(name, known, n=2)
+    close = [name] if name in known else get_close_matches(name, known, 2, 0.8)
     near = dict.fromkeys(known[each] for each in close if known[each] != name)
-    return near_path(name) or (f"; did you mean {' or '.join(near)}?" if near else "")
+    kinds = f"; supported are models of the kinds {', '.join(FAMILIES)}" * (name not in known)
+    return near_path(name) or (f"; did you mean {' or '.join(near)}?" if near else kinds)

@@ -22,6 +22,7 @@ from bert_keras.cli.tasks import CHANGES
 from bert_keras.errors import check, printable, say
 from bert_keras.files import atomic_folder, messages_beside, refuse_existing, text_lines
 from bert_keras.renamed import warn_renamed
+from bert_keras.runs.settings import check_examples, variant_examples
 
 FORMATS = ("bert-keras", "google", "huggingface", "sentence-transformers")
 VARIANTS = ("float16", "bfloat16", "int8")
@@ -29,12 +30,12 @@ VARIANTS = ("float16", "bfloat16", "int8")
 
 @command(
     MODEL,
-    option("destination", "NEW_FOLDER", "the folder to write", type=checked(refuse_existing)),
-    option("--format", "FORMAT", ", ".join(FORMATS), "bert-keras", choices=FORMATS),
-    option("--model-class", "CLASS", "the part to convert, such as BertEncoder or BertMaskedLM"),
-    option("--layers", "N", "N evenly spaced layers and no pooler, as a student", type=count),
-    option("--extend-vocabulary", "FILE", "tokens, one a line, to add to a WordPiece vocabulary"),
-    option("--ignore", "NAME", "what to omit, as an error names it", [], action="append"),
+    option("destination", "NEW_FOLDER", "folder to write", type=checked(refuse_existing)),
+    option("--format", "FORMAT", f"format: {', '.join(FORMATS)}", "bert-keras", choices=FORMATS),
+    option("--model-class", "CLASS", "class to write, such as BertEncoder or BertMaskedLM"),
+    option("--layers", "N", "number of evenly spaced layers to keep, for a student", type=count),
+    option("--extend-vocabulary", "FILE", "tokens to add to a WordPiece vocabulary, one a line"),
+    option("--ignore", "NAME", "what to omit, by the name in an error", [], action="append"),
     flag("--pad-vocabulary", "add unused tokens if the embedding matrix has more rows"),
     examples="  bert-keras convert uncased_L-12_H-768_A-12 bert-base --format huggingface",
 )
@@ -53,9 +54,9 @@ def convert(options: argparse.Namespace) -> None:
 
 @command(
     MODEL,
-    option("texts", "TEXT", "a text or a pair; without [MASK], each token is masked", nargs="+"),
-    required("-o --output", "PAGE", "the .html file to write", type=PAGE),
-    option("--top-k", "N", "tokens to show at each masked position", 10, type=count),
+    option("texts", "TEXT", "text or pair; without [MASK], each token is masked", nargs="+"),
+    required("-o --output", "PAGE", ".html file to write", type=PAGE),
+    option("--top-k", "N", "number of tokens to show at each masked position", 10, type=count),
     examples='  bert-keras inspect runs/tiny/model "The capital of France is [MASK]." -o page.html',
 )
 def inspect(options: argparse.Namespace) -> None:
@@ -69,17 +70,17 @@ def inspect(options: argparse.Namespace) -> None:
 
 @command(
     MODEL,
-    option("name", "NAME", "the name of the model on the server"),
-    option("--model-version", "N", "the version (default: the latest version plus 1)", type=count),
-    option("--num-texts", "N", "number of input texts of a classifier", type=int, choices=(1, 2)),
-    option("-o --output", "DIR", "the folder of all exported models", "saved_models"),
-    option("--serving-config", "DIR", "also write files for compose, Kubernetes, KServe, Vertex"),
-    option("--variant", "NAME", f"{', '.join(VARIANTS)}; it needs --data", choices=VARIANTS),
-    option("--data", "FILE", "the examples to score a variant on: a file, or a folder of the task"),
-    option("--task", "TASK", "the task of the variant (default: that of its fine-tuning)"),
+    option("name", "NAME", "name of the model on the server"),
+    option("--model-version", "N", "number of the version (default: the next one)", type=count),
+    option("--num-texts", "N", "number of texts of a classifier, 1 or 2", type=int, choices=(1, 2)),
+    option("-o --output", "DIR", "folder of all exported models", "saved_models"),
+    option("--serving-config", "DIR", "folder for files of Compose, Kubernetes, KServe and Vertex"),
+    option("--variant", "NAME", "smaller model: float16, bfloat16 or int8", choices=VARIANTS),
+    option("--data", "FILE", "examples that score the variant: file or folder of the task"),
+    option("--task", "TASK", "task that scores the variant (default: that of the fine-tuning)"),
     CHANGES,
     option("--accept-loss", "POINTS", argparse.SUPPRESS, type=float),
-    option("--max-score-drop", "POINTS", "the largest drop of the score, of 100 points", 0.5),
+    option("--max-score-drop", "POINTS", "largest drop of the score, of 100 points", 0.5),
     examples="""
   bert-keras export runs/sst2/model sst2
   bert-keras export runs/sst2/model sst2-int8 --variant int8 --data glue/SST-2""",
@@ -93,13 +94,16 @@ def export(options: argparse.Namespace) -> None:
         warn_renamed("--accept-loss", "--max-score-drop")
         options.max_score_drop = options.accept_loss
     check_model_name(options.name)
-    check(
-        options.data or not options.variant,
-        "--variant requires --data, labelled examples to score the variant on",
-    )
+    found = "--variant requires --data, labelled examples to score the variant on"
+    check(options.data or not options.variant, found)
     model_folder = os.path.join(options.output, options.name)
     path = Path(model_folder, str(options.model_version or next_version(model_folder)))
     check_version(path)
+    arguments = values(options, "data", "task", "changes")
+    is_used = options.variant or not any(arguments.values())
+    check(is_used, "--data, --task and --set have no effect without a --variant; omit them")
+    if options.variant:
+        check_examples(variant_examples, options.model, **arguments)
     start_keras(options, backends=("tensorflow",))
     from bert_keras.exporting.export import export
 
@@ -107,7 +111,8 @@ def export(options: argparse.Namespace) -> None:
         export,
         options.model,
         path,
-        **values(options, "num_texts", "variant", "data", "task", "changes", "max_score_drop"),
+        **values(options, "num_texts", "variant", "max_score_drop"),
+        **arguments,
     )
     if (config := options.serving_config) is None:
         written = export_model()
@@ -122,12 +127,12 @@ def export(options: argparse.Namespace) -> None:
 
 
 @command(
-    option("model", "saved_models/NAME", "the folder of the exported versions"),
-    option("--port", "N", "the TCP port", 8501),
-    option("--host", "ADDRESS", "the address to listen on", "127.0.0.1"),
-    option("--versions", "N", "the versions (default: the latest)", [], type=int, nargs="+"),
-    option("--max-batch-size", "N", "the most texts in a batch, fewer if long", 32, type=count),
-    option("--timeout", "SECONDS", "the time limit of a request", 30.0, dest="seconds"),
+    option("model", "saved_models/NAME", "folder of the exported versions"),
+    option("--port", "N", "TCP port", 8501),
+    option("--host", "ADDRESS", "address to listen on", "127.0.0.1"),
+    option("--versions", "N", "version numbers (default: the latest)", [], type=int, nargs="+"),
+    option("--max-batch-size", "N", "maximum number of texts in a batch", 32, type=count),
+    option("--timeout", "SECONDS", "time limit of a request", 30.0, dest="seconds"),
     examples="  bert-keras serve saved_models/sst2 --port 8501",
 )
 def serve(options: argparse.Namespace) -> None:

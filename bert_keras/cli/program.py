@@ -71,12 +71,6 @@ def option(names: str, metavar: str, help: str, default: Any = None, **details: 
     return tuple(names.split()), {"metavar": metavar, "help": help, "default": default, **details}
 
 
-def _check_strategy(name: str) -> None:
-    found = f"no strategy is called {name!r}; known: {', '.join(STRATEGIES)}"
-    remedy = "without this option, the GPUs that TensorFlow finds are used"
-    check(name in STRATEGIES, f"{found}; {remedy}")
-
-
 def count(text: str) -> int:
     """The type of an argument that is a whole number, at least 1."""
     if text.isdecimal() and int(text):
@@ -187,8 +181,9 @@ def start_keras(
 
 PAGE = checked(partial(check_output, suffix=".html"))  # the type of an argument
 MODEL = option("model", "MODEL", "OUTPUT/model of a run, or a checkpoint (bert-keras list models)")
+STRATEGY = "auto for all GPUs, one, mirrored, multiworker or tpu"
 DEVICES = (
-    option("--strategy", "NAME", ", ".join(STRATEGIES), "auto", type=checked(_check_strategy)),
+    option("--strategy", "NAME", STRATEGY, "auto", choices=(*STRATEGIES,)),
     option("--precision", "NAME", ", ".join(PRECISIONS), "auto", choices=PRECISIONS),
 )
 

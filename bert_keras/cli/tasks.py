@@ -7,6 +7,7 @@ import os
 from functools import partial
 
 from bert_keras.arguments import checked, one_of
+from bert_keras.cli.answers import answers, check_texts, lines
 from bert_keras.cli.program import (
     MODEL,
     PAGE,
@@ -21,19 +22,18 @@ from bert_keras.cli.program import (
 from bert_keras.downstream.names import task_names
 from bert_keras.errors import InputError, check, printable, say
 from bert_keras.files import check_no_table, check_output, messages_beside, refuse_existing
-from bert_keras.runs.settings import check_examples
+from bert_keras.runs.settings import check_examples, task_examples
 
-TASK = option(
-    "--task",
-    "TASK",
-    "see bert-keras list tasks (default: that of the fine-tuning)",
-    type=one_of(task_names, what="task"),
-)
-DATA = required("--data", "FILE", "a file of the task, or a folder or tfds:NAME with a --split")
+TASKS = "name of a task, see bert-keras list tasks"
+TASK_NAME = one_of(task_names, what="task")
+TASK = option("--task", "TASK", f"{TASKS} (default: that of the model)", type=TASK_NAME)
+EXAMPLES_OF = "file of the task, or its folder or tfds:NAME, of which a --split is read"
 EXAMPLES = ("data", "task", "split", "changes")  # arguments of `evaluate`
 VECTORS = checked(partial(check_output, suffix=(".npy", ".parquet")))
 FILE = checked(check_output)
-CHANGES = option("--set", "FIELD=VALUE", "settings of the task", [], dest="changes", nargs="+")
+CHANGES = option(
+    "--set", "FIELD=VALUE", "settings, see finetune TASK --help", [], dest="changes", nargs="+"
+)
 
 
 def print_table(scores: dict) -> None:
@@ -58,12 +58,12 @@ def _choose_split(options: argparse.Namespace, default: str) -> None:
 
 @command(
     MODEL,
-    DATA,
+    required("--data", "FILE", EXAMPLES_OF),
     TASK,
-    option("--split", "NAME", "the split of the folder or of tfds:NAME (default: dev)"),
+    option("--split", "NAME", "split of a folder or of tfds:NAME (default: dev)"),
     CHANGES,
     flag("--json", "print the scores as JSON"),
-    option("--report", "PAGE", "write an HTML page with scores and errors", type=PAGE),
+    option("--report", "PAGE", "HTML page of scores and errors to write", type=PAGE),
     examples="""
   bert-keras evaluate runs/mrpc/model --data glue/MRPC --report mrpc.html
   bert-keras evaluate runs/tiny/model --task blimp --data blimp""",
@@ -71,7 +71,7 @@ def _choose_split(options: argparse.Namespace, default: str) -> None:
 def evaluate(options: argparse.Namespace) -> None:
     """Score a model on labelled examples with the task's metrics."""
     _choose_split(options, "dev")
-    check_examples(is_scored=True, **values(options, "model", *EXAMPLES))
+    check_examples(task_examples, is_scored=True, **values(options, "model", *EXAMPLES))
     start_keras(options)
     from bert_keras.runs.evaluate import evaluate
 
@@ -87,14 +87,14 @@ def evaluate(options: argparse.Namespace) -> None:
 
 @command(
     MODEL,
-    option("texts", "[TEXT ...]", "texts, for a model of pairs two; none with --data", nargs="*"),
+    option("texts", "[TEXT ...]", "texts, two for a model of pairs; none with --data", nargs="*"),
     flag("--json", "print the answers to texts as JSON"),
-    option("--data", "FILE", "a file of the task, or a folder or tfds:NAME with a --split"),
+    option("--data", "FILE", EXAMPLES_OF),
     TASK,
-    option("--split", "NAME", "the split of the folder or of tfds:NAME (default: test)"),
+    option("--split", "NAME", "split of a folder or of tfds:NAME (default: test)"),
     CHANGES,
-    option("-o --output", "FILE", "the file of predictions of --data (default: stdout)", type=FILE),
-    option("--submission", "ZIP", "also pack --output's folder for the server of GLUE", type=FILE),
+    option("-o --output", "FILE", "file for predictions of --data (default: stdout)", type=FILE),
+    option("--submission", "ZIP", "zip of --output's folder for the server of GLUE", type=FILE),
     examples="""
   bert-keras predict runs/sst2/model "a good film"
   bert-keras predict google-bert/bert-base-uncased "The capital of France is [MASK]."
@@ -110,9 +110,8 @@ def predict(options: argparse.Namespace) -> None:
     check(options.data or options.texts, f"{'--data is missing; ' * is_file}{expected}")
     check(options.output or not options.submission, "--submission needs an --output")
     options.output = options.output or "-"
-    are_files = is_file and os.path.isfile(options.data) and os.path.isfile(options.output)
     check(not (is_file and options.json), "--json is for texts; --data gives a table")
-    is_same = are_files and os.path.samefile(options.data, options.output)
+    is_same = is_file and os.path.realpath(options.data) == os.path.realpath(options.output)
     check(not is_same, f"--output {options.output} is the file of --data; name another one")
     for text in filter(os.path.isfile, options.texts):
         raise InputError(f"{text} is a file; give it as --data {text}")
@@ -122,11 +121,11 @@ def predict(options: argparse.Namespace) -> None:
     check(is_file or not unused, f"{' and '.join(unused)} is for --data; omit it with texts")
     check(all(map(str.strip, options.texts)), "a text is empty; expected words")
     if is_file:
-        check_examples(is_scored=False, **values(options, "model", *EXAMPLES))
+        check_examples(task_examples, **values(options, "model", *EXAMPLES))
+    else:
+        check_texts(options.model, options.texts)
     start_keras(options)
     if options.texts:
-        from bert_keras.cli.answers import answers, lines
-
         found = answers(options.model, options.texts)
         as_json = json.dumps([answer for _, answer in found], indent=2, ensure_ascii=False)
         print(printable(as_json if options.json else "\n".join(lines(found))))
@@ -150,10 +149,10 @@ def predict(options: argparse.Namespace) -> None:
 
 @command(
     MODEL,
-    required("--data", "FILE", "a UTF-8 file with one text a line", type=checked(check_no_table)),
+    required("--data", "FILE", "UTF-8 file with a text on each line", type=checked(check_no_table)),
     required("-o --output", "FILE", "a .npy file, or a .parquet file with the texts", type=VECTORS),
-    option("--dimensions", "N", "values of each embedding to keep (default: all)", type=count),
-    option("--prompt", "NAME", "the prompt before each text (default: that of the model)"),
+    option("--dimensions", "N", "number of values of each embedding (default: all)", type=count),
+    option("--prompt", "NAME", "name of the prompt before each text (default: that of the model)"),
     examples="  bert-keras embed runs/sts/model --data lines.txt --output vectors.npy",
 )
 def embed(options: argparse.Namespace) -> None:

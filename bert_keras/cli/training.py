@@ -22,8 +22,7 @@ from bert_keras.cli.program import (
     start_keras,
     values,
 )
-from bert_keras.cli.tasks import print_table
-from bert_keras.downstream.names import task_names
+from bert_keras.cli.tasks import TASK_NAME, TASKS, print_table
 from bert_keras.errors import check, say
 from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.scales import SCALES
@@ -41,49 +40,50 @@ from bert_keras.runs.settings import (
 from bert_keras.text.fast_tokenizer import records_vocabulary
 from tfrecords_tools.inputs.corpus import files as corpus_files
 
+# Recipe of a fine-tuning without --recipe -> when it is used
+DEFAULTS = {"paper": " (hidden sizes from 768 on)", "small-models": " (others, if different)"}
+
 
 class SettingsHelp(argparse.Action):
     """Prints the help text with the settings of the task or recipe that precedes --help."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, *_: Any) -> None:
-        recipe, others, settings = namespace.recipe, {"teacher": "teacher", "changes": ()}, ()
-        if task := getattr(namespace, "task", None):
-            recipe = recipe or "paper"
-            settings = finetune_settings(task, recipe, pretrained="", **others)
-        elif recipe:
-            settings = pretrain_settings(recipe, **others)
-        for one in settings:
-            title = f"--set FIELD=VALUE of {type(one).__name__}, with the values of {recipe}"
-            group = parser.add_argument_group(title)
-            for field, comment in described(one).items():
-                group.add_argument(field, metavar=field, help=comment.replace("%", "%%"))
+        task, recipe, shown = getattr(namespace, "task", None), namespace.recipe, {}
+        others = {"teacher": "teacher", "changes": ()}
+        for name, use in ({recipe: ""} if recipe else DEFAULTS if task else {}).items():
+            settings = pretrain_settings(name, **others) if not task else ()
+            settings = settings or finetune_settings(str(task), name, pretrained="", **others)
+            for one in settings:
+                which = f" in the recipe {name}{use}" * hasattr(one, "batch_size")
+                title = f"--set FIELD=VALUE of {type(one).__name__}{which}"
+                group = parser.add_argument_group(title)
+                for field, comment in described(one).items():
+                    if field not in shown:  # small-models shows what differs from paper
+                        group.add_argument(field, metavar=field, help=comment.replace("%", "%%"))
+                shown |= described(one)
         parser.print_help()
         parser.exit()
 
 
-LISTED = "print this text; after TASK or RECIPE, with the fields for --set"
+LISTED = "show this help; after the task or the recipe, also the settings for --set"
 HELP = (("-h", "--help"), {"action": SettingsHelp, "nargs": 0, "help": LISTED})
+RECIPES = "name of a recipe, see bert-keras list recipes"
+BY_SIZE = f"{RECIPES} (default: small-models for hidden sizes below 768, otherwise paper)"
 HEADING = "hyperparameters (default: those of the recipe)"
 HYPERPARAMETERS = (
-    option("--learning-rate", "RATE", "the largest rate of the schedule, such as 3e-5", type=float),
+    option("--learning-rate", "RATE", "largest learning rate, such as 3e-5", type=float),
     option("--batch-size", "N", "rows of a step, of all devices together", type=count),
-    option("--seed", "N", "the seed of all random numbers", type=int),
-    option(
-        "--set",
-        "FIELD=VALUE",
-        "others; TASK or RECIPE --help lists them",
-        [],
-        dest="changes",
-        nargs="+",
-    ),
+    option("--seed", "N", "seed of all random numbers", type=int),
+    option("--set", "FIELD=VALUE", "other settings, see -h", [], dest="changes", nargs="+"),
 )
+RATES = "learning rates to compare (without values: those of the recipe)"
 TABLES = "table5 (tasks), table6 (sizes), c1 (steps), c2 (masking) or labels (labelled examples)"
-FROM = "a folder, or a name on the Hugging Face Hub, as in bert-keras list models"
+FROM = "checkpoint to start from: a folder, or a name as in bert-keras list models"
 # Class of a model -> what `predict` takes, if not one TEXT for each column
 TEXTS = {"BertQuestionAnswering": "QUESTION PASSAGE", "BertMultipleChoice": "CONTEXT ENDING ENDING"}
 SPECIAL = (
     "distillation, devices and errors",
-    option("--teacher", "MODEL", "a model of the same kind for distillation; see --set alpha_soft"),
+    option("--teacher", "MODEL", "model of the same kind to distil from; see --set alpha_soft"),
     *DEVICES,
 )
 
@@ -100,16 +100,20 @@ def _print_scores(scores: dict, output: str, *, which: str = "") -> None:
         print("the first worker writes the scores and the model")
         return
     print_table(scores)
+    if (rows := scores.get("dev_rows", 200)) < 200 and "accuracy" in scores:
+        rate = (scores["accuracy"] * rows + 1) / (rows + 2)  # above 0 and below 1
+        error = 100 * (rate * (1 - rate) / rows) ** 0.5
+        say("note", f"accuracy has a standard error of {error:.1f} points on {rows} dev rows")
     say("model", f"{output}/model{which}")
     say("curves", f"tensorboard --logdir {quote(output)}/logs")
 
 
 @command(
-    option("--corpus", "FILE", "paragraphs; a blank line ends a document", [], nargs="+"),
-    option("--from", "CHECKPOINT", "fine-tune this instead of pretraining", dest="pretrained"),
-    option("-o --output", "DIR", "the parent folder of all demos", "demo"),
-    option("--steps", "N", "the steps of the pretraining", dest="num_steps", type=count),
-    option("--seed", "N", "the seed of all random numbers", 1),
+    option("--corpus", "FILE", "text files; a blank line ends a document", [], nargs="+"),
+    option("--from", "CHECKPOINT", "checkpoint that replaces the pretraining", dest="pretrained"),
+    option("-o --output", "DIR", "folder of all demos", "demo"),
+    option("--steps", "N", "number of pretraining steps", dest="num_steps", type=count),
+    option("--seed", "N", "seed of all random numbers", 1),
     examples="  bert-keras demo --steps 300",
 )
 def demo(options: argparse.Namespace) -> None:
@@ -123,18 +127,16 @@ def demo(options: argparse.Namespace) -> None:
 
 
 @command(
-    option(
-        "recipe", "RECIPE", "see bert-keras list recipes", type=one_of(PRETRAIN.keys, what="recipe")
-    ),
+    option("recipe", "RECIPE", RECIPES, type=one_of(PRETRAIN.keys, what="recipe")),
     HELP,
     "data, model and output",
-    required("--records", "DIR", "a folder that bert-tfrecords build wrote"),
-    option("--from", "CHECKPOINT", f"start from {FROM}", dest="pretrained"),
-    option("--blimp", "DIR", "minimal pairs that the trained model scores"),
-    option("-o --output", "DIR", "the folder of the run (required without --dry-run)"),
-    flag("--dry-run", "take ten steps, print the cost of the run, write nothing"),
+    required("--records", "DIR", "folder that bert-tfrecords build wrote"),
+    option("--from", "CHECKPOINT", FROM, dest="pretrained"),
+    option("--blimp", "DIR", "folder of BLiMP, on which the trained model is scored"),
+    option("-o --output", "DIR", "folder of the run (required without --dry-run)"),
+    flag("--dry-run", "train ten steps, print the cost of the run and write nothing"),
     HEADING,
-    option("--steps", "N", "all steps, warmup included", dest="num_steps", type=count),
+    option("--steps", "N", "number of steps, warmup included", dest="num_steps", type=count),
     *HYPERPARAMETERS,
     *SPECIAL,
     examples="""
@@ -165,36 +167,30 @@ def pretrain(options: argparse.Namespace) -> None:
 
 
 @command(
-    option("task", "TASK", "see bert-keras list tasks", type=one_of(task_names, what="task")),
+    option("task", "TASK", TASKS, type=TASK_NAME),
     HELP,
     "data, model and output",
-    option("--train", "FILE", "a .csv, .tsv or .jsonl file; CoNLL for ner, JSON for squad1"),
-    option("--dev", "FILE", "a file of held-out examples (default: a tenth of --train)"),
-    option("--data", "DIR", "a folder of the task's official files, or tfds:NAME, for both"),
+    option("--train", "FILE", "training file: .csv, .tsv, .txt, .json, .jsonl, or CoNLL for ner"),
+    option("--dev", "FILE", "file of held-out examples (default: a tenth of --train)"),
+    option("--data", "DIR", "folder of official files or tfds:NAME, in place of --train and --dev"),
     required("--from", "CHECKPOINT", FROM, dest="pretrained"),
-    required("-o --output", "DIR", "the folder of the run"),
-    option(
-        "--recipe",
-        "NAME",
-        "see bert-keras list recipes (default: small-models below hidden size 768, else paper)",
-        type=one_of(FINETUNE.keys, what="recipe"),
-    ),
+    required("-o --output", "DIR", "folder of the run"),
+    option("--recipe", "NAME", BY_SIZE, type=one_of(FINETUNE.keys, what="recipe")),
     HEADING,
-    option("--epochs", "N", "passes over the training file", dest="num_epochs", type=count),
-    option("--max-length", "N", "tokens of a text; longer ones are cut", type=count),
+    option("--epochs", "N", "number of passes over the examples", dest="num_epochs", type=count),
+    option("--max-length", "N", "maximum number of tokens of a text; the rest is cut", type=count),
+    option("--warmup-ratio", "RATE", "share of steps in which the rate rises", type=float),
     *HYPERPARAMETERS,
-    option("--warmup-ratio", "RATE", "share of warmup steps", type=float),
     "several runs",
-    option(
-        "--seeds", "N", "train with the seeds 1 to N, report median, best, spread", 1, type=count
-    ),
-    option("--learning-rates", "RATE", "train with each, or the recipe's", type=float, nargs="*"),
+    option("--seeds", "N", "number of runs, with the seeds 1 to N, to compare", 1, type=count),
+    option("--learning-rates", "RATE", RATES, type=float, nargs="*"),
     *SPECIAL,
     examples="""
-  bert-keras finetune mrpc --data glue --from google-bert/bert-base-uncased --output runs/mrpc
-  bert-keras finetune classification --train train.csv \\
-    --set text_columns=title,body label_column=topic --from runs/tiny/model \\
-    --output runs/topics
+  bert-keras finetune classification --train films.csv --from google-bert/bert-base-uncased \\
+    --output runs/films
+  bert-keras finetune mrpc --data glue --from runs/tiny/model --output runs/mrpc
+  bert-keras finetune classification --train news.csv --set text_columns=title,body \\
+    label_column=topic --from runs/tiny/model --output runs/news
   bert-keras finetune rte --data glue --from google-bert/bert-base-uncased --output runs/rte \\
     --seeds 5 --learning-rates 5e-5 3e-5 2e-5""",
 )
@@ -262,10 +258,10 @@ def finetune(options: argparse.Namespace) -> None:
 
 @command(
     option("table", "TABLE", TABLES, choices=tuple(EXPERIMENTS)),
-    option("--scale", "SCALE", "tiny: an hour; small; paper: GPUs", "tiny", choices=(*SCALES,)),
-    required("--data", "DIR", "a folder with corpus/*.txt and any of glue/MNLI, squad, ..."),
-    option("-o --output", "DIR", "the folder of all runs (required without --dry-run)"),
-    flag("--dry-run", "print the stages and their steps, write nothing"),
+    option("--scale", "SCALE", "tiny (an hour), small or paper (GPUs)", "tiny", choices=(*SCALES,)),
+    required("--data", "DIR", "folder with corpus/*.txt and any of glue/MNLI, squad, ..."),
+    option("-o --output", "DIR", "folder of all runs (required without --dry-run)"),
+    flag("--dry-run", "print the stages and their steps and write nothing"),
     *DEVICES,
     examples="  bert-keras reproduce table5 --scale small --data data --output table5",
 )
@@ -273,7 +269,7 @@ def reproduce(options: argparse.Namespace) -> None:
     """Repeat a table or figure of the paper; the same command continues an interrupted run."""
     check(options.dry_run or options.output, "--output DIR is missing; name a new folder")
     experiment, scale = EXPERIMENTS[options.table], SCALES[options.scale]
-    scale.experiment(experiment)  # InputError if the scale has no such table
+    scale.experiment(experiment).inputs(options.data)  # InputError without the table or its data
     start_keras(options)
     from bert_keras.experiments.run import plan, reproduce
 

@@ -39,10 +39,10 @@ Examples = Sequence[TextExample]
 class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     """Classification or regression of texts or pairs of texts."""
 
-    kind: str = "one"  # kind of label: one, many or number
+    kind: str = "one"  # kind of label: "one", "many" or "number"
     max_length: int = 128  # maximum number of tokens of a row, special tokens included
-    text_columns: tuple[str, ...] = ("text",)  # the columns of one text or of two
-    label_column: str = "label"  # the column of the labels
+    text_columns: tuple[str, ...] = ("text",)  # columns of one text or two
+    label_column: str = "label"  # column of the labels
 
     model: ClassVar[str] = "BertClassifier"
 

@@ -16,6 +16,7 @@ from bert_keras.files import StrPath, existing_file, text_lines
 
 Row = tuple[str, dict[str, str]]  # its location, for error messages, and its columns
 SEPARATORS = {".csv": "commas, semicolons, tabs or |", ".tsv": "tabs", ".txt": "tabs"}
+OTHERS = "a table of your own needs a task such as classification"
 Lines = Iterable[tuple[str, list[str]]]  # the location and the fields of each
 
 
@@ -53,7 +54,8 @@ def table_rows(
         lines = _csv_lines(path, columns) if suffix == ".csv" else _tsv_lines(path)
         rows = _rows(lines, columns, headerless, skips_broken)
     else:
-        raise InputError(f"{path} ends in {suffix!r}; expected .tsv, .txt, .csv, .jsonl or .json")
+        found = f"{path} ends in {suffix!r}" if suffix else f"the name {path} has no extension"
+        raise InputError(f"{found}; expected .tsv, .txt, .csv, .jsonl or .json")
     location = ""
     for location, values in rows:
         for column in columns:
@@ -63,11 +65,14 @@ def table_rows(
                 expected = f"{len(columns)} columns with {SEPARATORS.get(suffix)} between them"
                 found = f"{path} has one column, {names}"
                 check(is_divided or suffix not in SEPARATORS, f"{found}; expected {expected}")
-                found = f"{location} has no column {column!r}; it has {names}"
-                if suffix in SEPARATORS:
-                    header = f"its first line, the header, has {names}"
-                    found = f"{path} has no column {column!r}; {header}"
-                raise InputError(found + _example(settings, [*values]))
+                headed = (path, "its header has"), (location, "it has")
+                where, has = headed[suffix not in SEPARATORS]
+                remedy = f"expected {', '.join(map(quoted, columns))}; {OTHERS}"
+                found = f"{where} is not in the format of this task; {has} {names}"
+                if settings:
+                    remedy = _example(settings, values)
+                    found = f"{where} has no column {column!r}; {has} {names}"
+                raise InputError(f"{found}; {remedy}")
         yield location, values
     if not location:
         header = next(iter(text_lines(path)), "") if suffix in SEPARATORS else ""
@@ -75,18 +80,20 @@ def table_rows(
         raise InputError(f"{path} has no rows{' below the header' * bool(header)}{why}")
 
 
-def _example(settings: Mapping[str, Sequence[str]], header: Sequence[str]) -> str:
-    """Returns "; name yours, such as ..." with columns that the table has."""
+def _example(settings: Mapping[str, Sequence[str]], row: Mapping[str, str]) -> str:
+    """Returns "name yours, such as ..." with the other columns if there are as many as missing."""
     used = [*chain(*settings.values())]
-    others = (name for name in header if name not in used)
+    missing, others = [n for n in used if n not in row], [n for n in row if n not in used]
+    if missing[-1:] == used[-1:] and {"text_columns"} < {*settings}:  # the shortest is the label
+        others.sort(key=min(others, key=lambda name: len(row[name]), default="").__eq__)
+    is_plausible = len(missing) == len(others) and max(map(len, others), default=0) < 30
+    names = dict(zip(missing, others, strict=False)) if is_plausible else {}
     values = {
-        setting: ",".join(name if name in header else next(others, "COLUMN") for name in names)
-        for setting, names in settings.items()
+        setting: ",".join(name if name in row else names.get(name, "COLUMN") for name in columns)
+        for setting, columns in settings.items()
     }
     example = " ".join(f"{setting}={shlex.quote(value)}" for setting, value in values.items())
-    others = "tables with other columns need a task such as classification"
-    yours = f"; name yours, such as {example} (after --set, or in changes= in Python)"
-    return yours if settings else f"; {others}"
+    return f"name yours, such as {example} (after --set, or in changes= in Python)"
 
 
 def _tsv_lines(path: StrPath) -> Lines:

@@ -32,8 +32,8 @@ from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.variants.export_variant import (
     MAX_SCORE_DROP,
     SAVED_MODELS,
+    Scoring,
     export_variant,
-    scoring,
 )
 from bert_keras.exporting.variants.variant import Variant, replaced_attributes
 from bert_keras.exporting.verify import run_in_fresh_process, to_arrays
@@ -42,7 +42,7 @@ from bert_keras.files import StrPath, atomic_folder, write_json
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.renamed import accepts_former_names
-from bert_keras.runs.settings import Changes
+from bert_keras.runs.settings import Changes, variant_examples
 from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
@@ -163,9 +163,9 @@ def export(  # noqa: PLR0913 - public; each argument is optional
 
     if variant is None:
         return write(path)
-    scored = scoring(
-        metadata, source, name=task, changes=changes, data=str(data), tokenizer=tokenizer
-    )
+    arguments = {"source": source, "task": task, "changes": changes}
+    known, examples = variant_examples(metadata, str(data), **arguments)
+    scored = Scoring(known, examples, known.encode(examples, tokenizer))
     return export_variant(path, scored, write=write, variant=variant, max_score_drop=max_score_drop)
 
 

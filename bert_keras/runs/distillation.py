@@ -22,7 +22,7 @@ class Distillation:
     """Settings of a distillation: the teacher's checkpoint and the weights of the losses."""
 
     teacher: str = fixed()  # absolute path of the teacher's checkpoint folder
-    temperature: float = 2.0  # divides the logits of teacher and student
+    temperature: float = 2.0  # divisor of the logits of teacher and student
     alpha_soft: float  # weight of the divergence from the teacher's predictions
     alpha_labels: float  # weight of the loss of the labels
     alpha_cosine: float  # weight of the cosine loss between the last hidden states

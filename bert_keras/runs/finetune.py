@@ -101,6 +101,8 @@ class TaskRun:
         self.task = task.with_labels_of(examples)
         if "dev" in self.files:
             self.dev_examples = self.task.read(self.files["dev"], split="dev")
+            if len({Path(self.files[name]).resolve() for name in ("train", "dev")}) == 1:
+                say("dev", "is the training file: the scores are of trained rows", file=sys.stderr)
         else:
             examples, self.dev_examples = divided(examples)
             counts = f"{len(self.dev_examples):,} of the {len(examples + self.dev_examples):,}"

@@ -91,12 +91,14 @@ def _stored(*, recipe: Any, **inputs: Any) -> dict:
 def _check_same(output: Path, old: dict, new: dict) -> None:
     changes = [
         name.replace("files.", "the file ")
-        + f" {old.get(name)!r}, now {value!r}" * (not name.startswith("files."))
+        + f" was {old.get(name)!r} and is now {value!r}" * (not name.startswith("files."))
         for name, value in new.items()
         if value != old.get(name)
     ]
-    found = f"{output} contains a run with other settings or files ({listed(changes, most=4)})"
-    remedy = "continue it with those that it was started with, or choose another output folder"
+    found = f"{output} contains a run with other settings or files: {listed(changes, most=4)}"
+    remedy = (
+        "to continue it, give the former ones; to start a new run, choose another output folder"
+    )
     check(not changes, f"{found}; {remedy}")
 
 

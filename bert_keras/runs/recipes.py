@@ -42,48 +42,38 @@ class PretrainRecipe:
     ```
     """
 
-    size: str  # a name of `bert_keras.preset`
-    batch_size: int  # sequences of all devices together
+    size: str  # of the model, see bert-keras list sizes
+    batch_size: int  # sequences of a step, of all devices together
     num_steps: int  # end of the schedule, steps of the starting checkpoint included
-    num_warmup_steps: int
+    num_warmup_steps: int  # steps in which the learning rate rises
     learning_rate: float  # at the end of the warmup
-    weight_decay_rate: float = 0.01  # of weights, not of biases and layer norms
-    # "linear" decays to 0 from step 0 on. "warmup-stable-decay" keeps the peak until the last 20 %.
-    schedule: str = "linear"
-    optimizer: str = "adamw"  # or "muon"
-    beta_2: float = 0.999  # of AdamW, and of the weights that Muon leaves to it
-    bias_correction: bool = False  # of AdamW; the original has none
-    max_gradient_norm: float = 1.0  # clips the global norm of the gradients; 0 for no limit
-    gradient_accumulation_steps: int = 1  # parts of the batch of each device
-    gradient_checkpointing: bool = False  # recompute each block in the backward pass: less memory
-    last_step: int = 0  # ends the run before its schedule, for a next phase; 0 for no early end
-    # The first part of the steps, trained with FIELD=VALUE changes in the folder "first".
-    first_share: float = 0.0
-    first_changes: tuple[str, ...] = ()  # of the first part
+    weight_decay_rate: float = 0.01  # decay of weights, but not of biases and layer norms
+    schedule: str = "linear"  # "linear", or "warmup-stable-decay" with decay in the last 20 %
+    optimizer: str = "adamw"  # "adamw" or "muon"
+    beta_2: float = 0.999  # decay rate of AdamW's squared gradients
+    bias_correction: bool = False  # whether AdamW corrects its averages; BERT's does not
+    max_gradient_norm: float = 1.0  # maximum global norm of the gradients; 0 for no limit
+    gradient_accumulation_steps: int = 1  # parts of a device's batch, one after the other
+    gradient_checkpointing: bool = False  # less memory: the backward pass repeats each block
+    last_step: int = 0  # end of the run before its schedule, for a next phase; 0 for no early end
+    first_share: float = 0.0  # share of the steps that run first, with changes, in folder "first"
+    first_changes: tuple[str, ...] = ()  # changes FIELD=VALUE of these first steps
     max_skipped: int = 0  # allowed steps with non-finite gradients between two log points
-    dropout_rate: float = 0.1  # of hidden states and attention probabilities
-    initializer_stddev: float = 0.02  # of new weights, from a truncated normal distribution
-    # "normal" is BERT's. "local-attention" lets the first block attend to neighbouring tokens
-    # (bert_keras/models/initial_weights.py).
-    initial_weights: str = "normal"
+    dropout_rate: float = 0.1  # for hidden states and attention probabilities
+    initializer_stddev: float = 0.02  # of the truncated normal distribution of new weights
+    initial_weights: str = "normal"  # or "local-attention": the first block reads neighbours
     steps_per_log: int = 50  # steps between two log points
     logs_per_checkpoint: int = 10  # log points between two checkpoints and two held-out scores
     keep_checkpoints: int = 3  # number of newest states to keep
-    # Fraction of the tokens to predict. This and the next three fields mask records of plain ids
-    # while they are read (bert_keras/data/masking.py).
-    mask_rate: float = 0.15
-    mask_unit: str = "token"  # or "word"
+    mask_rate: float = 0.15  # share to predict; as the next three fields, for records of plain ids
+    mask_unit: str = "token"  # "token" or "word"
     max_ngram: int = 1  # maximum number of consecutive units that are masked together
-    replacement: str = "80-10-10"  # percent [MASK], unchanged, random
-    # "bert" predicts masked tokens and, if the records have labels, next sentences. "masked-lm"
-    # predicts only masked tokens. "left-to-right" predicts the next token of plain ids with a
-    # causal encoder. "replaced-token" trains a generator, which predicts masked tokens, and a
-    # discriminator, which detects those that the generator replaced (ELECTRA).
+    replacement: str = "80-10-10"  # percentages of [MASK], same, random token
+    # "bert": masked tokens and, with labels, next sentences; "masked-lm": masked tokens alone;
+    # "left-to-right": next tokens; "replaced-token": tokens that a generator replaced (ELECTRA)
     objective: str = "bert"
-    # Size of the generator of "replaced-token" relative to the discriminator
-    # (bert_keras/checkpoints/generator.py). A generator of the starting point keeps its size.
-    generator_size: float = 0.25
-    seed: int = 1  # of all random numbers
+    generator_size: float = 0.25  # of "replaced-token", relative to the discriminator
+    seed: int = 1  # seed of all random numbers
 
     def __post_init__(self):
         preset(self.size)
@@ -148,28 +138,25 @@ class FinetuneRecipe:
     ```
     """
 
-    batch_size: int  # rows per step, over all devices
-    num_epochs: int  # how often each row is read
-    learning_rate: float  # peak of the schedule
-    warmup_ratio: float = WARMUP_RATIO  # fraction of the steps
-    weight_decay_rate: float = 0.01  # of weights, not of biases and layer norms
-    bias_correction: bool = False  # of AdamW; the original has none
-    layerwise_lr_decay: float = 1.0  # ratio of a layer's learning rate to that of the next layer
-    gradient_accumulation_steps: int = 1  # parts of the batch of each device
-    gradient_checkpointing: bool = False  # recompute each block in the backward pass: less memory
-    dropout_rate: float = 0.1  # of hidden states and attention probabilities
-    learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)  # candidates of a search
+    batch_size: int  # rows of a step, of all devices together
+    num_epochs: int  # number of passes over the rows
+    learning_rate: float  # largest rate of the schedule
+    warmup_ratio: float = WARMUP_RATIO  # share of the steps in which the rate rises
+    weight_decay_rate: float = 0.01  # decay of weights, but not of biases and layer norms
+    bias_correction: bool = False  # whether AdamW corrects its averages; BERT's does not
+    layerwise_lr_decay: float = 1.0  # learning rate of a layer relative to the next one
+    gradient_accumulation_steps: int = 1  # parts of a device's batch, one after the other
+    gradient_checkpointing: bool = False  # less memory: the backward pass repeats each block
+    dropout_rate: float = 0.1  # for hidden states and attention probabilities
+    learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)  # compared by --learning-rates
     patience: int = 0  # epochs without a better dev score after which to stop; 0 for all epochs
-    # "random" uses only the configuration and vocabulary of the pretrained checkpoint. This
-    # baseline shows the effect of pretraining.
-    initial_weights: str = "pretrained"
+    initial_weights: str = "pretrained"  # or "random": a baseline without pretraining
     num_lstm_layers: int = 0  # BiLSTM layers between encoder and head (section 5.1, "+ BiLSTM")
-    # What the pooler reads: "cls", or "mean" of all hidden states; "" for that of the checkpoint.
-    classifier_pooling: str = ""
+    classifier_pooling: str = ""  # "cls", "mean" of all hidden states, or as in the checkpoint
     max_train_examples: int = 0  # training examples, evenly spaced over the file; 0 for all
-    logs_per_epoch: int = 10  # points on the curves
+    logs_per_epoch: int = 10  # points on the training curves of an epoch
     keep_checkpoints: int = 1  # number of newest states to keep
-    seed: int = 1  # of all random numbers
+    seed: int = 1  # seed of all random numbers
 
     def __post_init__(self):
         check_least(self, 1, "batch_size", most=LARGEST_SIZE)

@@ -7,7 +7,9 @@ import io
 import os
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import UnionType
 from typing import Any, get_args, get_origin
 
@@ -17,9 +19,10 @@ from bert_keras.checkpoints.hub import located
 from bert_keras.config import ModelMetadata, default_recipe
 from bert_keras.downstream.catalog import named_task, task_of
 from bert_keras.downstream.names import ALIASES, ZERO_SHOT
+from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
 from bert_keras.downstream.task import Task, examples_file
 from bert_keras.downstream.tfds import is_tfds
-from bert_keras.errors import InputError, check, check_name, counted, quoted, say
+from bert_keras.errors import InputError, check, check_name, counted, listed, quoted, say
 from bert_keras.files import StrPath, file_sha256
 from bert_keras.renamed import with_new_names
 from bert_keras.runs.distillation import Distillation
@@ -78,7 +81,7 @@ def _by_field(changes: Changes) -> dict[str, Any]:
     if not isinstance(changes, Mapping):
         changes = [changes] if isinstance(changes, str) else changes
         for text in (changes := [*changes]):
-            check("=" in text, f"{text!r} is not a setting; expected FIELD=VALUE")
+            check("=" in text, f"{text!r} is not a setting; expected FIELD=VALUE without spaces")
         changes = dict(text.split("=", 1) for text in changes)
     changes = with_new_names(changes, FORMER_NAMES)
     return {OPTIONS.get(name, name): value for name, value in changes.items()}
@@ -140,16 +143,21 @@ def data_files(task: Task, data: StrPath | Mapping[str, StrPath]) -> dict[str, s
 def divided(examples: Sequence) -> tuple[list, list]:
     """Divides examples into nine tenths and a random tenth, each label in proportion.
 
-    Examples with the same passage stay together.
+    Examples with the same passage stay together, and a class with one example is not held out.
     """
     keys = [getattr(each, "context", number) for number, each in enumerate(examples)]
     pairs = [*zip(keys, examples, strict=True)]
+    counts = Counter(getattr(each, "label", None) for each in examples)
+    single = {label for label, n in counts.items() if n == 1 and isinstance(label, str)}
     labels = {key: str(getattr(each, "label", "")) for key, each in pairs}
     found = f"without a dev file, {counted(len(labels), 'example')} or passages are too few"
-    remedy = "name one with --dev FILE (data={'dev': FILE})"
-    check(len(labels) >= LEAST_EXAMPLES, f"{found}; expected {LEAST_EXAMPLES}, or {remedy}")
     order = random.Random(DEV_SEED).sample([*labels], len(labels))
-    order.sort(key=labels.__getitem__)
+    order = sorted((key for key in order if labels[key] not in single), key=labels.__getitem__)
+    is_large = order and len(labels) >= LEAST_EXAMPLES
+    check(is_large, f"{found}; expected {LEAST_EXAMPLES}, or --dev FILE (data={{'dev': FILE}})")
+    if single:
+        names = listed([*map(repr, sorted(single))], most=5, mark=", ")
+        say("labels", f"{names}: a single row, which is trained and not scored", file=sys.stderr)
     held_out = {*order[len(order) % 10 // 2 :: 10]}
     train = [each for key, each in pairs if key not in held_out]
     return train, [each for key, each in pairs if key in held_out]
@@ -175,23 +183,35 @@ def task_examples(
     task: str | None,
     split: str,
     changes: Changes,
+    is_scored: bool = False,
 ) -> tuple[Task, Sequence]:
     """Returns the task of a model, with the changes, and the examples of `data`; see `evaluate`."""
     (known,) = with_changes(task_of(metadata, name=task, source=source), changes=changes)
     dataclasses.replace(metadata, max_length=known.max_length)  # InputError if it is too long
-    return known, known.read(examples_file(known, data, split=split), split=split)
+    examples = known.read(examples_file(known, data, split=split), split=split)
+    if is_scored:
+        known.check_labels(examples)
+    return known, examples
 
 
-def check_examples(model: str, data: str, *, task: str | None, is_scored: bool, **settings) -> None:
-    """Reads what `evaluate` or `predict` will read, unless that needs TensorFlow."""
+def variant_examples(
+    metadata: ModelMetadata, data: StrPath, *, task: str | None, changes: Changes, **settings: Any
+) -> tuple[Task, Sequence]:
+    """Returns `task_examples` that score an export; those of embeddings are sentence-pairs."""
+    task = task or (None if metadata.embedding is None else SENTENCE_PAIRS_TASK.name)
+    changes = {"max_length": metadata.max_length, **_by_field(changes)}  # as the export cuts
+    settings |= {"task": task, "changes": changes, "split": "dev", "is_scored": True}
+    return task_examples(metadata, data, **settings)
+
+
+def check_examples(read: Callable, model: str, data: str, *, task: str | None, **settings) -> None:
+    """Reads examples by a function above as a command will, unless that needs TensorFlow."""
     folder = located(model)
     if is_tfds(data) or task in ZERO_SHOT or format_of(folder) is not native:
         return
     metadata = native.read_metadata(folder)
     with contextlib.redirect_stderr(io.StringIO()):
-        known, examples = task_examples(metadata, data, source=model, task=task, **settings)
-    if is_scored:
-        known.check_labels(examples)
+        read(metadata, data, source=model, task=task, **settings)
 
 
 def pretrain_settings(

@@ -127,7 +127,8 @@ def test_sentence_embeddings_have_no_teacher(files, tmp_path, capsys):
         TaskRun("sentence-pairs", pretrained=start, data=files, teacher=start, **columns)
     run = TaskRun("sentence-pairs", pretrained=start, data=files, **columns)
     assert run.metadata.embedding == EmbeddingConfig() and run.recipe.learning_rate == 2e-5
-    assert "small-models, because the hidden size is" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "small-models, because the hidden size is" in out and "is the training file" in err
 
 
 def test_an_epoch_has_as_many_steps_as_batches_without_a_common_text(tmp_path):
@@ -194,12 +195,13 @@ def test_a_continued_run_with_a_frozen_encoder_has_the_same_weights(tmp_path):
 
 
 def test_a_tenth_of_the_training_file_is_held_out_with_each_label(files, tmp_path, capsys):
-    rows = [f"good film\tfilm\t{number % 4 == 0:d}" for number in range(40)]
+    rows = [f"good film\tfilm\t{number % 4 == 0:d}" for number in range(40)] + ["bad\tfilm\t2"]
     (tmp_path / "rows.tsv").write_text("\n".join(["one\ttwo\tlabel", *rows]) + "\n")
     task = dataclasses.replace(TASK, text_columns=("one",))
     arguments = {"pretrained": encoder(tmp_path / "start"), "data": {"train": files["train"]}}
     first, again = (TaskRun(task, RECIPE, **arguments, seed=seed) for seed in (1, 2))
     assert first.dev_examples == again.dev_examples
     assert sorted(each.label for each in first.dev_examples) == ["0", "0", "0", "1"]
-    assert not {*first.examples} & {*first.dev_examples} and len(first.examples) == 36
-    assert "dev         4 of the 40 examples" in capsys.readouterr().err
+    assert not {*first.examples} & {*first.dev_examples} and len(first.examples) == 37
+    printed = capsys.readouterr().err
+    assert "labels      '2': a single row" in printed and "4 of the 41 examples" in printed

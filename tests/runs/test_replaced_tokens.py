@@ -53,7 +53,7 @@ def scores_of(run):
 
 
 @pytest.mark.slow
-def test_a_run_writes_a_discriminator_that_fine_tunes(run, tmp_path):
+def test_a_run_writes_a_discriminator_that_fine_tunes(run, tmp_path, capsys):
     scores = scores_of(run)
     assert 0 < scores["held_out_masked_lm_loss"] < 2 * np.log(len(tiny_vocabulary()))
     assert 0 < scores["held_out_replaced_token_loss"] < 3
@@ -74,6 +74,7 @@ def test_a_run_writes_a_discriminator_that_fine_tunes(run, tmp_path):
     tune = f"finetune classification --train {table} --dev {table} --from {folder} --output"
     settings = "--recipe demo --set num_epochs=1 max_length=8 batch_size=2"
     assert main(f"{tune} {tmp_path / 'tuned'} {settings}".split()) == 0
+    assert "points on 2 dev rows" in capsys.readouterr().out
 
 
 def test_a_generator_of_the_starting_point_keeps_its_size(run, records):

@@ -108,7 +108,7 @@ def test_a_study_in_which_every_run_diverges_ends_with_an_error(several, output)
 def test_folders_of_a_single_run_and_of_another_recipe_are_refused(several, output):
     several(FakeRun(), seeds=1)
     other = FakeRun(recipe=dataclasses.replace(RECIPE, batch_size=8))
-    with pytest.raises(InputError, match=r"seed-1 contains a run with .* \(batch_size 4, now 8\)"):
+    with pytest.raises(InputError, match=r"seed-1 contains .* batch_size was 4 and is now 8"):
         several(other, seeds=1)
     (output / "recipe.json").touch()
     with pytest.raises(InputError, match="single run"):

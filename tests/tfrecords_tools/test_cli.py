@@ -97,7 +97,7 @@ def test_bad_input_is_reported_in_one_line_and_writes_nothing(bad, capsys, comma
 
 @pytest.mark.parametrize(
     "arguments",
-    ["biuld", "show", "build --workers x", "check a --size 9", "show a --n", "build --dupe_factor"],
+    ["biuld", "show", "build --workers x", "check a --size 9", "show a --n", "build --input_file"],
 )
 def test_wrong_options_are_reported_in_one_line(arguments, capsys):
     with pytest.raises(SystemExit) as stop:
@@ -105,4 +105,4 @@ def test_wrong_options_are_reported_in_one_line(arguments, capsys):
     assert stop.value.code == 2
     (message,) = capsys.readouterr().err.splitlines()
     assert message.startswith("bert-tfrecords") and message.endswith(" --help")
-    assert "dupe" not in arguments or "--dupe_factor is --duplicates here" in message
+    assert "input" not in arguments or "--input_file is CORPUS, the first argument" in message

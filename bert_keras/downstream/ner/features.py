@@ -80,9 +80,7 @@ class NerFeaturesTask(NerTask):
     BiLSTM on these features is trained.
     """
 
-    # One of the paper's six choices of layers (LAYER_CHOICES). The default is the paper's best: it
-    # has a dev F1 of 96.1 with BERT-base.
-    layers: str = "concat-last-four"
+    layers: str = "concat-last-four"  # one of the six choices of layers in the paper, its best one
     lstm_units: int = 768  # units of each direction
 
     model: ClassVar[str] = "BertFeatureTagger"

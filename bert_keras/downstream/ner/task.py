@@ -36,9 +36,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     `labels` are the tags of the training file, O first.
     """
 
-    # What a row contains: "sentence" is the sentence alone; "document" also fills `max_length` with
-    # the text around the sentence in its document.
-    context: str = "sentence"
+    context: str = "sentence"  # "sentence" alone, or "document": with the text around it
     # The part of a text that gets a label when the model is served; a unit of `units_of`.
     unit: str = fixed("word")
 

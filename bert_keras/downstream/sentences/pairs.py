@@ -31,12 +31,10 @@ Pairs = Sequence[SentencePair]
 class SentencePairsTask(SentenceTask[SentencePair, float]):
     """Semantic textual similarity, such as STS-B; predictions are cosines."""
 
-    text_columns: tuple[str, ...] = ("sentence1", "sentence2")  # the columns of two texts
-    score_column: str = "score"  # the column of their similarity
-    # The score of equal texts. The loss "cosine" compares the cosine with score / max_score; the
-    # loss "cosent" compares only the order of scores.
-    max_score: float = 1.0
-    loss: str = "cosent"  # or "cosine"
+    text_columns: tuple[str, ...] = ("sentence1", "sentence2")  # columns of the two texts
+    score_column: str = "score"  # column of their similarity
+    max_score: float = 1.0  # score of equal texts, which the loss "cosine" uses
+    loss: str = "cosent"  # "cosent" compares the order of scores, "cosine" their values
 
     metric: ClassVar[str] = "spearman"
     label_field: ClassVar[str] = "score"

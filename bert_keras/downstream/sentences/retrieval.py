@@ -74,13 +74,13 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
     for a query if a row has it as the positive of the query.
     """
 
-    query_column: str = "query"  # the column of the queries
-    positive_column: str = "positive"  # the column of the texts that answer them
-    negative_columns: tuple[str, ...] = ()  # those of texts that do not
+    query_column: str = "query"  # column of the queries
+    positive_column: str = "positive"  # column of the texts that answer them
+    negative_columns: tuple[str, ...] = ()  # columns of texts that do not
     query_prompt: str = ""  # text before each query, such as "query: "
     passage_prompt: str = ""  # text before each passage, such as "passage: "
-    cutoff: int = 10  # the number of passages of a ranking
-    loss: str = "ranking"
+    cutoff: int = 10  # number of passages in a ranking
+    loss: str = "ranking"  # name of the loss
 
     prediction_file: ClassVar[str] = "predictions.jsonl"
     label_field: ClassVar[str] = "passages"

@@ -20,14 +20,10 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
     """A task whose examples are groups of texts, and whose scores are those of their cosines."""
 
     max_length: int = 128  # maximum number of tokens of a text; longer texts lose their end
-    loss: str  # a name in `losses`
-    # Also trains embeddings that are cut to these sizes, the largest of which is the complete size
-    # (Kusupati et al. 2022, "Matryoshka Representation Learning").
-    dimensions: tuple[int, ...] = ()
+    loss: str  # name of the loss
+    dimensions: tuple[int, ...] = ()  # sizes to train together (Kusupati et al. 2022, Matryoshka)
     truncate_dim: int = 0  # scores embeddings that are cut to this size; 0 takes complete ones
-    # How the hidden states of a text become one vector, such as "cls"; several are concatenated.
-    # Without a value, the pooling of the checkpoint, or the mean if it has none.
-    pooling: tuple[str, ...] = ()
+    pooling: tuple[str, ...] = ()  # such as "cls" or "mean" (default: that of the checkpoint)
 
     model: ClassVar[str] = "BertSentenceEncoder"
     scores_other_tasks: ClassVar[bool] = True

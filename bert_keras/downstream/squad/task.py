@@ -31,14 +31,13 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
     The defaults are those of google-research/bert run_squad.py.
     """
 
-    version: str  # "1.1", or "2.0", which has questions without an answer
+    version: str  # of SQuAD: "1.1" or "2.0", which has questions without an answer
     max_length: int = 384  # maximum number of tokens of a window, special tokens included
     stride: int = 128  # tokens between the starts of two windows of a context
-    max_question_length: int = 64  # in tokens; longer questions are cut
-    max_answer_length: int = 30  # in tokens
+    max_question_length: int = 64  # maximum number of tokens of a question; the rest is cut
+    max_answer_length: int = 30  # maximum number of tokens of an answer
     num_best: int = 20  # maximum number of candidates of a question
-    # Version 2.0 predicts "no answer" if the null odds exceed it; `tuned` sets it on the dev set.
-    null_threshold: float = 0.0
+    null_threshold: float = 0.0  # odds of "no answer" above which 2.0 predicts it; set on dev
 
     model: ClassVar[str] = "BertQuestionAnswering"
     input_names: ClassVar[tuple[str, ...]] = ("question", "context")

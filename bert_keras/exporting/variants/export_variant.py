@@ -1,7 +1,6 @@
 """Exports a smaller or faster variant of a fine-tuned model and compares it with float32."""
 
 import contextlib
-import dataclasses
 import shutil
 import tempfile
 import time
@@ -14,19 +13,15 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from bert_keras.config import ModelMetadata
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.encoded import Encoded
-from bert_keras.downstream.catalog import task_of
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
-from bert_keras.downstream.task import Task, examples_file
+from bert_keras.downstream.task import Task
 from bert_keras.errors import check
 from bert_keras.exporting.variants.variant import Bfloat16, Float16, Int8, Variant
 from bert_keras.exporting.verify import loaded
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.files import StrPath, atomic_folder, json_object, readable_size, write_json
-from bert_keras.runs.settings import Changes, with_changes
-from bert_keras.text.tokenizer import TextTokenizer
 
 FLOAT32 = "float32"
 SAVED_MODELS: dict[str, type[Variant]] = {"float16": Float16, "bfloat16": Bfloat16, "int8": Int8}
@@ -46,28 +41,6 @@ class Scoring(NamedTuple):
     task: Task
     examples: Sequence
     encoded: Encoded
-
-
-def scoring(
-    metadata: ModelMetadata,
-    source: str,
-    *,
-    name: str | None,
-    changes: Changes,
-    data: str,
-    tokenizer: TextTokenizer,
-) -> Scoring:
-    """Reads the examples of the task `name`, by default of the fine-tuning or sentence-pairs.
-
-    The task cuts long texts where the exported model does.
-    """
-    own = metadata.task.get("name", "") if metadata.embedding is None else SENTENCE_PAIRS_TASK.name
-    task = task_of(metadata, name=name or str(own) or None, source=source)
-    (task,) = with_changes(task, changes=changes)
-    task = dataclasses.replace(task, max_length=metadata.max_length)
-    examples = task.read(examples_file(task, data, split="dev"), split="dev")
-    task.check_labels(examples)
-    return Scoring(task, examples, task.encode(examples, tokenizer))
 
 
 def export_variant(
