@@ -7,6 +7,7 @@ import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from traceback import extract_stack
 from typing import TYPE_CHECKING
 
 from bert_keras.errors import nearest, notes_held_back
@@ -153,14 +154,13 @@ def __getattr__(name: str):
     if name == "__version__":
         return import_module("importlib.metadata").version("bert-keras")
     if name not in _HOMES:
-        for theirs, ours in _THEIRS.items():
-            if name in theirs.split():
-                raise ImportError(f"bert_keras has no {name}; use {ours}")
-        # Of an AttributeError, `from bert_keras import NAME` would not show the text.
-        is_ours = not name.startswith("_") and find_spec(f"bert_keras.{name}") is None
-        if is_ours and (near := nearest(name, __all__)):
-            raise ImportError(f"bert_keras has no {name}{near}")
-        raise AttributeError(f"module 'bert_keras' has no attribute {name!r}")
+        hints = [f"; use {ours}" for theirs, ours in _THEIRS.items() if name in theirs.split()]
+        is_ours = name.startswith("_") or find_spec(f"bert_keras.{name}") is not None
+        hint = "" if is_ours else "".join(hints) or nearest(name, __all__)
+        # `from bert_keras import NAME` replaces the text of an AttributeError.
+        is_import = bool(hint) and extract_stack(limit=2)[0].name == "_handle_fromlist"
+        error = ImportError if is_import else AttributeError
+        raise error(f"bert_keras has no {name}{hint}", name=name)  # Python adds no hint of its own
     if (home := _HOMES[name]) not in sys.modules:
         with notes_held_back():
             import_module(home)

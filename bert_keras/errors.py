@@ -65,6 +65,7 @@ _THEIRS = {
     "hidden_act": 'activation="gelu"',
     "type_vocab_size": "num_segments=2",
     "lr": "learning_rate=3e-5",
+    "max_length": "from_pretrained(max_length=128)",
     "num_train_epochs": "num_epochs=3",
     "per_device_train_batch_size": "batch_size=32",
 }
@@ -75,7 +76,7 @@ def check_name(name: object, known: Iterable[object], *, what: str) -> None:
     """Raises InputError, with the nearest or all known names, if `name` is not one of them."""
     if name not in (known := tuple(known)):
         names, ours = [*map(str, known)], _THEIRS.get(str(name), "")
-        is_known = re.split("[= ]", ours)[0] in names
+        is_known = re.split("[= ]", ours)[0] in names or "(" in ours
         hint = f"; use {ours}" if is_known else nearest(str(name), names)
         if not hint or (hint.endswith("?") and len(names) <= _FEW):
             hint = f"{hint or ';'} known: {', '.join(names) or 'none'}"

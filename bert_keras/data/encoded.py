@@ -25,6 +25,11 @@ class Encoded(abc.ABC):
         """The number of examples whose ends are cut because they exceed the maximum length."""
         return 0
 
+    @property
+    def examples(self) -> np.ndarray:
+        """The number of the example of each row, int64 [N]."""
+        return np.arange(len(self))
+
     def __len__(self) -> int:
         return len(self.lengths)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_keras.data.encoded import EncodedTexts
 from bert_keras.data.schema import SEQUENCE_FEATURES
-from bert_keras.errors import answers_typos, check
+from bert_keras.errors import answers_typos, check, counted
 from bert_keras.text.encode import check_column, checked_columns
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -106,7 +106,7 @@ class ChoicePreprocessor(Preprocessor):
 
     def _texts(self, columns):
         contexts, *choices = columns
-        found = f"there are {len(choices)} columns of choices after the contexts"
+        found = f"the contexts come with {counted(len(choices), 'column')} of choices"
         check(len(choices) > 1, f"{found}; expected at least 2")
         texts = [*chain.from_iterable(zip(*choices, strict=True))]
         return [[each for each in contexts for _ in choices], texts]
@@ -124,7 +124,7 @@ def is_text(data) -> bool:
     dtype = getattr(data, "dtype", None)
     if isinstance(data, list) or str(dtype) == "object":
         first = next(iter(data), None)
-        if isinstance(first, (tuple, list)):  # a list of pairs, which `Preprocessor` refuses
+        if isinstance(first, (tuple, list, np.ndarray)):  # words, or pairs, which are refused
             return any(isinstance(each, str) for each in first)
         return isinstance(first, (str, bytes))
     return "str" in str(dtype) or getattr(dtype, "kind", "") in ("S", "U")

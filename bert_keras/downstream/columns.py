@@ -21,7 +21,7 @@ from bert_keras.downstream.squad.questions import Answer, Question
 from bert_keras.downstream.squad.task import SquadTask
 from bert_keras.downstream.squad.windows import QuestionWindows
 from bert_keras.downstream.task import softmax
-from bert_keras.errors import InputError, check, counted, quoted
+from bert_keras.errors import InputError, check, check_name, counted, quoted
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 
@@ -55,6 +55,10 @@ class TextColumns:
             remedy = f"omit compile, or use {expected}()".replace("py()", "py(from_logits=True)")
             check(is_own or ("sparse" in name.lower()) == needs_sparse, f"{found}; {remedy}")
         return targets
+
+    def class_weights(self, weights: dict) -> dict:
+        """Returns the weights of labels by their numbers."""
+        raise InputError(f"{type(self.model).__name__} takes no class_weight for texts")
 
     def answers(self, columns: Sequence[list], encoded: Any, outputs: list) -> Any:
         """Returns the answer for each text from the float32 outputs of each row."""
@@ -131,6 +135,13 @@ class LabelledTexts(TextColumns):
             self.kind.check(values[number], self.metadata.labels, location=location)
         return self.with_fitting_loss(self.kind.targets(values, self.metadata.labels))
 
+    def class_weights(self, weights):
+        is_one, names = self.kind is LABEL_KINDS["one"], self.metadata.labels
+        check(is_one, "class_weight is for texts with one label each; give sample_weight")
+        for label in weights:
+            check_name(label, (*names, *range(len(names))), what="label")
+        return {n: weights.get(name, weights.get(n, 1.0)) for n, name in enumerate(names)}
+
     def compile_arguments(self):
         return self.kind.compile_arguments()
 
@@ -157,6 +168,9 @@ class Choices(LabelledTexts):
         count = len(columns) - 1
         targets = None if labels is None else self.with_fitting_loss(_ids(labels, count))
         return dataclasses.replace(rows, targets=targets)
+
+    def class_weights(self, weights):
+        return weights
 
     def answers(self, columns, encoded, outputs):
         is_real = np.array([[text != "" for text in row] for row in zip(*columns[1:], strict=True)])
@@ -230,8 +244,8 @@ class TaggedTexts(TextColumns):
             tokens, self.spans_W2 = units_of(texts, tokenizer, unit=unit)
         else:
             tokens = word_tokens([Sentence((*each,), None, 0, 1) for each in texts], tokenizer)
-            ends = [np.cumsum([len(word) + 1 for word in each]) - 1 for each in texts]
-            lengths = [len(word) for each in texts for word in each]
+            ends = [np.cumsum([len(word) + 1 for word in each], dtype=int) - 1 for each in texts]
+            lengths = np.array([len(word) for each in texts for word in each], int)
             self.spans_W2 = np.concatenate(ends)[:, None] - np.outer(lengths, (1, 0))
         label_ids = np.full(len(tokens.starts), -1, np.int32)
         if labels is not None:

@@ -1,10 +1,12 @@
 """Lets `fit`, `evaluate` and `predict` of a model take texts."""
 
 import dataclasses
+import functools
 import inspect
 import itertools
-import re
+import numbers
 import warnings
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -12,15 +14,15 @@ import numpy as np
 
 from bert_keras.config import FINE_TUNING, warn_high_rate
 from bert_keras.data.batches import Batches, batches_of
-from bert_keras.data.buckets import longest_first_batches
+from bert_keras.data.buckets import length_grouped_batches, longest_first_batches
 from bert_keras.data.encoded import Encoded, EncodedTexts, say_cut
 from bert_keras.data.preprocessor import Preprocessor, columns_of, is_text
 from bert_keras.errors import (
     InputError,
+    answers_typos,
     check,
     check_argument,
     check_count,
-    check_name,
     quoted,
     say,
 )
@@ -35,19 +37,7 @@ _EMPTY = "the texts are an empty list; expected at least one"
 
 
 class TextInputs(Pretrained):
-    """The base class of models that, like their `fit`, `evaluate` and `predict`, also take texts.
-
-    Texts are a list, an array, a pandas column or a tensor of strings, or a `tf.data.Dataset` of
-    batches of them. A tuple of columns means texts that belong together, such as pairs. Rows of
-    similar length share a batch. Texts of more than `preprocessor.max_length` tokens lose their
-    ends, and a line on stderr counts them. Labels are names or numbers. `validation_split` takes
-    its share of the rows of each label, at equal distances.
-
-    Without `compile`, `fit` sets BertAdamW with warmup and decay and the loss of the kind of the
-    labels, and prints this. `predict` returns what the server answers;
-    `predict(preprocessor(texts))` returns the outputs of the model. Other inputs reach Keras
-    unchanged; PyDatasets and generators yield what `preprocessor(texts)` returns.
-    """
+    """The base class of models whose `fit`, `evaluate` and `predict` also take texts."""
 
     preprocessor_class: type[Preprocessor] = Preprocessor
 
@@ -93,155 +83,256 @@ class TextInputs(Pretrained):
                 )
         super().compile(optimizer, loss, *args, **kwargs)
 
-    def fit(self, x=None, y=None, *args, learning_rate: float | None = None, **kwargs):
+    @answers_typos
+    def fit(  # noqa: PLR0913 - the arguments of keras.Model.fit in their order, then ours
+        self,
+        x=None,
+        y=None,
+        batch_size: int | None = None,
+        epochs: int = 1,
+        verbose: str | int = "auto",
+        callbacks: Sequence[keras.callbacks.Callback] | None = None,
+        validation_split: float = 0.0,
+        validation_data=None,
+        shuffle: bool = True,
+        class_weight: Mapping[str | int, float] | None = None,
+        sample_weight=None,
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        validation_batch_size: int | None = None,
+        validation_freq: int | Sequence[int] = 1,
+        *,
+        learning_rate: float | None = None,
+    ) -> keras.callbacks.History:
         """Trains the model on texts, or on anything that `keras.Model.fit` takes.
 
-        Without `compile`, this sets BertAdamW and the loss and metric of the kind of labels, and
-        prints them; a second call starts a new optimizer and schedule. Texts of similar length
-        share a batch, and texts that are cut at `preprocessor.max_length` are counted on stderr.
+        Without `compile`, this sets BertAdamW with warmup and decay, and the loss and the metric of
+        the kind of labels, and prints them; a second call starts a new optimizer and schedule.
+        Texts of similar length share a batch. Texts of more than `preprocessor.max_length` tokens
+        lose their ends, and a line on stderr counts them.
 
         Args:
-            x: Texts, or a tuple of columns such as (firsts, seconds); see the class.
-            y: The labels: names, lists of names or numbers; as the class says for other models.
+            x: N texts: a list, an array, a pandas column or a tensor of strings. A tuple of such
+                columns means texts that belong together, such as (firsts, seconds). A
+                `tf.data.Dataset` yields batches of texts and the numbers of their labels. Other
+                inputs reach Keras unchanged; PyDatasets and generators yield what
+                `preprocessor(texts)` returns.
+            y: The labels of N texts, as a list, an array or a pandas column. BertClassifier: names,
+                lists of names or numbers. BertTokenClassifier: a list of tags for each text.
+                BertQuestionAnswering: (first character, answer), or None. BertMultipleChoice: the
+                number of the right choice.
+            batch_size: Texts of a batch; by default 32.
+            epochs: The epoch at which the training ends; 0 trains nothing.
+            verbose: 0 prints nothing, 1 a progress bar, 2 a line for each epoch.
+            callbacks: Objects of `keras.callbacks`, such as `EarlyStopping(patience=1)`.
+            validation_split: The share of the texts of each label, at equal distances, to score
+                after each epoch instead of learning them, such as 0.1.
+            validation_data: What to score after each epoch: (texts, labels), (texts, labels,
+                weights) or a `tf.data.Dataset`. With it, `validation_split` has no effect.
+            shuffle: Whether each epoch has another order.
+            class_weight: Weights of labels in the loss, by name or number; others weigh 1.
+            sample_weight: The weights of the N texts in the loss.
+            initial_epoch: The epoch at which the training starts, from 0.
+            steps_per_epoch: Batches of an epoch; by default all texts once.
+            validation_steps: Batches to score; by default all.
+            validation_batch_size: Texts of a batch to score; by default `batch_size`.
+            validation_freq: Score after every so many epochs, or after the epochs of a list.
             learning_rate: The largest rate, after a tenth of the steps; it then falls to 0. By
                 default 3e-5, or 1e-4 for hidden sizes under 768. Only without `compile`.
-            *args: The arguments of Keras in their order.
-            **kwargs: The arguments of Keras, such as `epochs=1`, `batch_size=32`, `callbacks`,
-                `validation_data=(texts, labels)`, and `validation_split=0.1`, which takes its share
-                of the rows of each label. As in Keras, `epochs=0` trains nothing.
 
         Returns:
-            The `History` of Keras.
+            The `History` of Keras. Its `history` is a dict of the values of each epoch: `loss`,
+            metrics such as `accuracy` and, of the texts to score, `val_loss` and so on.
 
         Raises:
             InputError: A text, a label or an argument is not as expected.
         """
-        check("max_length" not in kwargs, "max_length is an argument of from_pretrained")
-        options = _named(super().fit, x, y, *args, **kwargs)
-        share: float = options.get("validation_split", 0.0)
-        is_rate = isinstance(learning_rate, (int, float))
-        is_share = isinstance(share, (int, float)) and 0 <= share < 1
-        check(is_share, f"validation_split is {share!r}; expected 0 or more, less than 1")
-        found = f"learning_rate is {learning_rate!r}; expected a number above 0, up to 1"
-        check(learning_rate is None or (is_rate and 0 < learning_rate <= 1), found)
-        warn_high_rate(learning_rate or 0)
-        size = options.get("batch_size") or _BATCH_SIZE
-        held_out, held, parts = options.get("validation_data"), None, []
-        first = [*held_out, ""][0] if isinstance(held_out, (list, tuple)) else held_out
-        found = f"validation_data is {quoted(held_out)}"
-        check(not isinstance(first, str), f"{found}; expected (texts, labels)")
+        _check_counts(epochs=epochs, initial_epoch=initial_epoch, least=0)
+        _check_counts(batch_size=batch_size, validation_batch_size=validation_batch_size)
+        _check_counts(steps_per_epoch=steps_per_epoch, validation_steps=validation_steps)
+        _check_callbacks(callbacks)
+        _check_share(validation_split)
+        _check_rate(learning_rate)
+        _check_held_out(validation_data)
+        size = batch_size or _BATCH_SIZE
+        held_out_size = validation_batch_size or size
+        parts: list[Encoded] = []  # of which the cut texts are counted
         if is_text(x):
-            data = (columns_of(x), _listed(y), _listed(options.pop("sample_weight", None)))
-            split, numbers, reader = data, range(len(data[0][0])), self._reader()
-            if options.pop("validation_split", 0.0) and held_out is None:
-                held, numbers = _split(share, data[1], num_rows=len(numbers))
-                check(len(numbers), f"validation_split={share} leaves no text to learn")
-                held_out, split = ([_part(each, n) for each in data] for n in (held, numbers))
-            parts.append(rows := self._rows(reader, *split, numbers=numbers))
-            options["steps_per_epoch"] = options.get("steps_per_epoch") or -(-len(rows) // size)
-            batches = _training_batches(rows, size, is_shuffled=options.pop("shuffle", True))
-            options |= {"x": batches.for_fit(), "y": None, "batch_size": None, "shuffle": False}
-            if weights := options.get("class_weight"):
-                found = f"class_weight is {quoted(weights)}"
-                check(isinstance(weights, dict), f"{found}; expected a dict of weights by label")
-                names = reader.metadata.labels
-                for label in weights if names else ():
-                    check_name(label, (*names, *range(len(names))), what="label")
-                by_id = {n: weights.get(name, weights.get(n, 1.0)) for n, name in enumerate(names)}
-                options["class_weight"] = by_id or weights
+            share = validation_split if validation_data is None else 0.0
+            rows, learned, held_out = self._divided(x, y, sample_weight, share=share)
+            parts.append(rows)
+            batches = _training_batches(rows, learned, size, is_shuffled=shuffle)
+            steps_per_epoch = steps_per_epoch or -(-len(learned) // size)
+            data = {"x": batches.for_fit(), "shuffle": False}
+            data["class_weight"] = self._weights_by_id(class_weight)
+            if len(held_out):
+                validation_data = _ordered_batches(rows, held_out, held_out_size).for_fit()
         else:
-            options["x"], options["y"] = self._encoded(x, y)
-        if isinstance(held_out, (tuple, list)) and is_text(held_out[0]):
-            try:
-                parts.append(self._rows(self._reader(), *held_out, numbers=held))
-            except InputError as error:
-                name = "validation_data: " * ("validation_data" in options)
-                raise InputError(f"{name}{error}") from error
-            held_out_size = options.pop("validation_batch_size", None) or size
-            options["validation_data"] = _ordered_batches(parts[-1], held_out_size).for_fit()
-        elif held_out is not None:
-            is_set = not isinstance(held_out, (tuple, list))
-            encoded = self._encoded(held_out if is_set else held_out[0])[0]
-            options["validation_data"] = encoded if is_set else held_out
-        is_ours = self.is_compiled_by_fit if self.compiled else self.tokenizer is not None
-        found = "learning_rate is for a model without compile; the optimizer has its own"
-        check(learning_rate is None or is_ours, found)
-        if is_ours:
-            epochs = options.get("epochs", 1) - options.get("initial_epoch", 0)
-            steps = options.get("steps_per_epoch") or _num_batches(options["x"], size)
-            num_steps = max(1, epochs * steps)
+            x, y = self._encoded(x, y)
+            data = {"x": x, "y": y, "sample_weight": sample_weight, "class_weight": class_weight}
+            data |= {"batch_size": batch_size, "shuffle": shuffle}
+            data["validation_split"] = validation_split
+        if validation_data is not None:
+            more, data["validation_data"] = self._validation(validation_data, held_out_size)
+            parts += more
+        if self._is_compiled_here(learning_rate):
+            steps = (epochs - initial_epoch) * (steps_per_epoch or _num_batches(data["x"], size))
             made = self._reader().compile(
-                num_steps=num_steps, name=_DEFAULT, learning_rate=learning_rate
+                num_steps=max(1, steps), name=_DEFAULT, learning_rate=learning_rate
             )
             say("compiled", made)
         self._say_cut(parts)
-        self._renew("train_function", options["x"])
-        return super().fit(**options)
+        self._renew("train_function", data["x"])
+        return super().fit(
+            **data,
+            epochs=epochs,
+            verbose=verbose,
+            callbacks=callbacks,
+            initial_epoch=initial_epoch,
+            steps_per_epoch=steps_per_epoch,
+            validation_steps=validation_steps,
+            validation_batch_size=validation_batch_size,
+            validation_freq=validation_freq,
+        )
 
-    def evaluate(self, x=None, y=None, *args, **kwargs):
-        """Scores the model as `keras.Model.evaluate` does; see the class for texts."""
-        options = _named(super().evaluate, x, y, *args, **kwargs)
-        if is_text(x):
-            reader = self._reader()
-            rows = self._rows(reader, x, y, options.pop("sample_weight", None))
-            self._say_cut([rows])
-            size = options.pop("batch_size", None) or _BATCH_SIZE
-            options |= {"x": _ordered_batches(rows, size).for_fit(), "y": None}
-            if not self.compiled:
-                reader.compile(num_steps=1, name=_DEFAULT)
-        else:
-            options["x"], options["y"] = self._encoded(x, y)
-        self._renew("test_function", options["x"])
-        return super().evaluate(**options)
+    def evaluate(  # noqa: PLR0913 - the arguments of keras.Model.evaluate in their order
+        self,
+        x=None,
+        y=None,
+        batch_size: int | None = None,
+        verbose: str | int = "auto",
+        sample_weight=None,
+        steps: int | None = None,
+        callbacks: Sequence[keras.callbacks.Callback] | None = None,
+        return_dict: bool = False,
+        **kwargs,
+    ) -> Any:
+        """Computes the loss and the metrics on texts, or on anything that Keras takes.
 
-    def predict(self, x, *args, **kwargs):
-        """Returns for columns of texts what the server answers in "predictions", a dict for each.
+        Args:
+            x: N texts, or other inputs, as for `fit`.
+            y: The labels of the texts, as for `fit`.
+            batch_size: Texts of a batch; by default 32.
+            verbose: 0 prints nothing, 1 a progress bar, 2 a line.
+            sample_weight: The weights of the N texts in the loss.
+            steps: Batches to score; by default all.
+            callbacks: Objects of `keras.callbacks`.
+            return_dict: Whether to return a dict instead of a list.
+            **kwargs: Arguments that Keras gives when `fit` calls this.
 
-        A regression has `score`, and a sentence encoder returns an array. For a data set and other
-        inputs this returns outputs as `keras.Model.predict` does.
+        Returns:
+            The loss, a float, or if there are metrics a list of the loss and their values, floats.
+            With `return_dict` a dict of the same by name, such as `loss` and `accuracy`.
+
+        Raises:
+            InputError: A text, a label or an argument is not as expected.
         """
-        options = _named(super().predict, x, *args, **kwargs)
+        known = inspect.signature(self.evaluate).parameters
+        for name in kwargs:
+            if not name.startswith("_"):  # Keras has such arguments
+                check_argument(name, known, function="evaluate")
+        check_count("batch_size", batch_size)
+        _check_callbacks(callbacks)
+        if is_text(x):
+            rows = self._rows(x, y, sample_weight)
+            self._say_cut([rows])
+            batches = _ordered_batches(rows, np.arange(len(rows)), batch_size or _BATCH_SIZE)
+            data = {"x": batches.for_fit()}
+            if not self.compiled:
+                self._reader().compile(num_steps=1, name=_DEFAULT)
+        else:
+            x, y = self._encoded(x, y)
+            data = {"x": x, "y": y, "batch_size": batch_size, "sample_weight": sample_weight}
+        self._renew("test_function", data["x"])
+        options = {"steps": steps, "callbacks": callbacks, "return_dict": return_dict}
+        return super().evaluate(**data, verbose=verbose, **options, **kwargs)
+
+    @answers_typos
+    def predict(
+        self,
+        x,
+        batch_size: int | None = None,
+        verbose: str | int = "auto",
+        steps: int | None = None,
+        callbacks: Sequence[keras.callbacks.Callback] | None = None,
+    ) -> Any:
+        """Returns what the server answers for texts, and for other inputs the outputs of the model.
+
+        Args:
+            x: N texts as for `fit`. For a `tf.data.Dataset` and other inputs, such as
+                `preprocessor(texts)`, the outputs are returned as `keras.Model.predict` does.
+            batch_size: Texts of a batch; by default 32.
+            verbose: 0 prints nothing, 1 a progress bar, 2 a line.
+            steps: Batches to predict; by default all.
+            callbacks: Objects of `keras.callbacks`.
+
+        Returns:
+            For N texts, a list of N dicts in their order. The numbers are Python's.
+
+            - BertClassifier: `label`, a string, which joins several labels with commas; `labels`,
+                all names, and `probabilities`, a list of a float for each. A regression has
+                `score`, a float.
+            - BertTokenClassifier: lists with a value for each entity: `entities` and `labels`,
+                strings; `starts` and `ends`, characters of the text, int; `scores`, floats.
+            - BertQuestionAnswering: `answer`, a string, empty if there is none; `start` and `end`,
+                characters of the passage, int, or -1; `score` and `no_answer_score`, sums of
+                logits, floats.
+            - BertMultipleChoice: `choice`, int, from 0; `probabilities`, a float for each choice.
+
+            BertSentenceEncoder returns embeddings, float32 [N, E], or [N, G, E] for G columns.
+
+        Raises:
+            InputError: A text or an argument is not as expected, or the model has no tokenizer.
+        """
+        check_count("batch_size", batch_size)
+        _check_callbacks(callbacks)
         if not is_text(x):
-            options["x"], _ = self._encoded(x)
-            self._renew("predict_function", options["x"])
-            return super().predict(**options)
-        size = options.get("batch_size") or _BATCH_SIZE
-        end = None if options.get("steps") is None else options["steps"] * size
+            x, _ = self._encoded(x)
+            self._renew("predict_function", x)
+            return super().predict(x, batch_size, verbose, steps, callbacks)
+        size = batch_size or _BATCH_SIZE
+        end = None if steps is None else steps * size
         reader, columns = self._reader(), tuple(column[:end] for column in columns_of(x))
         check(columns[0], _EMPTY)
         rows = reader.encoded(columns)
         self._say_cut([rows])
         batches = longest_first_batches(rows.lengths, batch_size=size)
-        verbose, outputs = options.get("verbose", "auto"), [None] * len(rows)
-        callbacks = keras.callbacks.CallbackList(
-            options.get("callbacks"),
+        outputs: list[Any] = [None] * len(rows)
+        calls = keras.callbacks.CallbackList(
+            callbacks,
             add_progbar=verbose != 0,
             model=self,
             verbose=verbose,
             epochs=1,
             steps=len(batches),
         )
-        callbacks.on_predict_begin()
-        for step, numbers in enumerate(batches):
-            callbacks.on_predict_batch_begin(step)
-            batch = self.predict_on_batch(rows.batch(numbers)[0])
+        calls.on_predict_begin()
+        for step, numbers_B in enumerate(batches):
+            calls.on_predict_batch_begin(step)
+            batch = self.predict_on_batch(rows.batch(numbers_B)[0])
             arrays = keras.tree.map_structure(lambda each: np.asarray(each, np.float32), batch)
-            for index, row in enumerate(numbers):
+            for index, row in enumerate(numbers_B):
                 outputs[row] = keras.tree.map_structure(lambda each, i=index: each[i], arrays)
-            callbacks.on_predict_batch_end(step, {"outputs": batch})
-        callbacks.on_predict_end()
+            calls.on_predict_batch_end(step, {"outputs": batch})
+        calls.on_predict_end()
         return reader.answers(columns, rows, outputs)
 
-    def train_on_batch(self, x, y=None, *args, **kwargs):
-        """Trains on one batch as `keras.Model.train_on_batch` does; see the class for texts."""
-        return super().train_on_batch(*self._encoded(x, y), *args, **kwargs)
+    def train_on_batch(
+        self, x, y=None, sample_weight=None, class_weight=None, return_dict: bool = False
+    ):
+        """Trains on one batch as `keras.Model.train_on_batch` does; see `fit` for texts."""
+        if is_text(x):
+            class_weight = self._weights_by_id(class_weight)
+        x, y = self._encoded(x, y)
+        return super().train_on_batch(x, y, sample_weight, class_weight, return_dict)
 
-    def test_on_batch(self, x, y=None, *args, **kwargs):
-        """Scores one batch as `keras.Model.test_on_batch` does; see the class for texts."""
-        return super().test_on_batch(*self._encoded(x, y), *args, **kwargs)
+    def test_on_batch(self, x, y=None, sample_weight=None, return_dict: bool = False):
+        """Scores one batch as `keras.Model.test_on_batch` does; see `fit` for texts."""
+        return super().test_on_batch(*self._encoded(x, y), sample_weight, return_dict)
 
     def predict_on_batch(self, x):
-        """Returns outputs as `keras.Model.predict_on_batch` does; see the class for texts."""
+        """Returns outputs as `keras.Model.predict_on_batch` does; see `fit` for texts."""
         x, _ = self._encoded(x)
         self._renew("predict_function", x)
         return super().predict_on_batch(x)
@@ -273,36 +364,67 @@ class TextInputs(Pretrained):
             )
         return TEXT_COLUMNS[self.stored_as](self)
 
-    def _rows(self, reader: "TextColumns", x, y=None, weights=None, *, numbers=None) -> Encoded:
-        """Returns the rows of texts with their labels and weights, if there are any.
-
-        Texts to learn have `numbers`, by which error messages name them.
-        """
-        columns, y, weights = columns_of(x), _listed(y), _listed(weights)
+    def _rows(self, x, y=None, weights=None) -> Encoded:
+        """Returns the rows of texts with their labels and weights, if there are any."""
+        reader, columns, labels, weights = (
+            self._reader(),
+            columns_of(x),
+            _listed(y),
+            _listed(weights),
+        )
         num_texts = len(columns[0])
         check(num_texts, _EMPTY)
-        for name, each in (("y", y), ("sample_weight", weights)):
+        for name, each in (("y", labels), ("sample_weight", weights)):
             number = num_texts if each is None else len(each)
             found = f"{name} is of length {number:,}, the texts of {num_texts:,}"
             check(number == num_texts, f"{found}; expected one for each")
         is_labelled = y is not None or not reader.has_labels or (self.compiled and not self.loss)
-        check(is_labelled, "y is None; expected the labels of the texts, as in fit(texts, labels)")
-        metadata = reader.metadata
-        if numbers is not None and len(metadata.text_columns) not in (0, len(columns)):
-            self.metadata = dataclasses.replace(metadata, text_columns=())  # `fit` has others
-        try:
-            rows = reader.encoded(columns, y)
-        except InputError as error:
-            if (found := re.match(r"text \[(\d+)", str(error))) is None or numbers is None:
-                raise
-            text = f"text [{numbers[int(found[1])]}{str(error)[found.end() :]}"
-            raise InputError(text) from error
+        found = "y is None; expected the labels of the texts, as in fit(texts, labels)"
+        check(is_labelled, _pairs(columns[0][0]) or found)
+        rows = reader.encoded(columns, labels)
         if weights is None:
             return rows
         if not isinstance(rows, EncodedTexts):
             raise InputError(f"{type(self).__name__} takes no sample_weight for texts")
         targets = np.zeros(num_texts) if rows.targets is None else rows.targets
         return dataclasses.replace(rows, targets=targets, weights=np.asarray(weights, np.float32))
+
+    def _divided(self, x, y, weights, *, share: float) -> tuple[Encoded, np.ndarray, np.ndarray]:
+        """Returns the rows of texts, and which of them are learned and held out."""
+        rows, num_columns = self._rows(x, y, weights), len(columns_of(x))
+        if self.metadata and len(self.metadata.text_columns) not in (0, num_columns):
+            self.metadata = dataclasses.replace(self.metadata, text_columns=())
+        is_held_out = _held_out(share, _listed(y), num_texts=len(columns_of(x)[0]))
+        check(not is_held_out.all(), f"validation_split={share} leaves no text to learn")
+        is_held_out = is_held_out[rows.examples]
+        return rows, np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+
+    def _validation(self, data, size: int) -> tuple[list[Encoded], Any]:
+        """Returns the rows of texts to score, and the data for Keras."""
+        is_set = not isinstance(data, (tuple, list))
+        if is_set or not is_text(data[0]):
+            inputs, _ = self._encoded(data if is_set else data[0])
+            return [], inputs if is_set else data
+        try:
+            rows = self._rows(*data)
+        except InputError as error:
+            raise InputError(f"validation_data: {error}") from error
+        return [rows], _ordered_batches(rows, np.arange(len(rows)), size).for_fit()
+
+    def _weights_by_id(self, weights) -> dict | None:
+        """Returns the weights of labels by their numbers."""
+        if not weights:
+            return None
+        found = f"class_weight is {quoted(weights)}"
+        check(isinstance(weights, dict), f"{found}; expected a dict of weights by label")
+        return self._reader().class_weights(weights)
+
+    def _is_compiled_here(self, learning_rate: float | None) -> bool:
+        """Returns whether `fit` chooses the optimizer and the loss."""
+        is_ours = self.is_compiled_by_fit if self.compiled else self.tokenizer is not None
+        found = "learning_rate is for a model without compile; the optimizer has its own"
+        check(learning_rate is None or is_ours, found)
+        return is_ours
 
     def _say_cut(self, parts: list[Encoded]) -> None:
         if self.preprocessor is not None:
@@ -317,11 +439,12 @@ class TextInputs(Pretrained):
             if isinstance(first, dict):
                 check_inputs(first, self.config)
             check(not isinstance(x, list) or x, _EMPTY)
-            is_other = isinstance(x, (int, set, type(None), np.ndarray))
+            is_other = isinstance(x, (int, set, zip, map, type(None), np.ndarray))
             check(not is_other, f"the texts are {quoted(x)}; expected a list of strings")
             expected = "expected a column, such as table['text'], or a tuple of two"
             check(not hasattr(x, "columns"), f"the texts are a {type(x).__name__}; {expected}")
-            check(not isinstance(x, list), f"text [0] is {quoted(first)}; expected a string")
+            found = _pairs(first) or f"text [0] is {quoted(first)}; expected a string"
+            check(not isinstance(x, list), found)
             return x, y
         reader = self._reader()
         return reader.preprocessor(x), None if y is None else reader.targets(_listed(y))
@@ -349,22 +472,42 @@ class TextInputs(Pretrained):
         return dataset.map(encoded)
 
 
-def _named(function: Any, *args, **kwargs) -> dict[str, Any]:
-    """Returns the arguments of a call by their names."""
-    ours: Any = getattr(function.__self__, function.__name__)
-    known = inspect.signature(ours).parameters
-    for name in kwargs:
-        if not name.startswith("_"):  # Keras has such arguments
-            check_argument(name, known, function=function.__name__)
-    arguments = inspect.signature(function).bind(*args, **kwargs).arguments
-    for name in {"epochs", "batch_size", "validation_batch_size"} & arguments.keys():
-        check_count(name, arguments[name], least=0 if name == "epochs" else 1)
+def _check_counts(*, least: int = 1, **counts: int | None) -> None:
+    for name, count in counts.items():
+        check_count(name, count, least=least)
+
+
+def _check_callbacks(callbacks: Any) -> None:
     kinds = (keras.callbacks.Callback, keras.callbacks.CallbackList)
-    for each in keras.tree.flatten(arguments.get("callbacks") or []):
+    for each in keras.tree.flatten(callbacks or []):
         found = f"callbacks has {each!r}; expected objects"
         check(isinstance(each, kinds), f"{found}, such as keras.callbacks.EarlyStopping()")
-    others = arguments.pop("kwargs", {})
-    return {**arguments, **others}
+
+
+def _check_share(share: Any) -> None:
+    is_share = isinstance(share, numbers.Real) and 0 <= share < 1
+    check(is_share, f"validation_split is {share!r}; expected 0 or more, less than 1")
+
+
+def _check_rate(rate: Any) -> None:
+    is_rate = rate is None or (isinstance(rate, numbers.Real) and 0 < rate <= 1)
+    check(is_rate, f"learning_rate is {rate!r}; expected a number above 0, up to 1")
+    warn_high_rate(rate or 0)
+
+
+def _check_held_out(data: Any) -> None:
+    """Raises InputError for validation data without labels, or texts and labels in pairs."""
+    is_listed = isinstance(data, (list, tuple))
+    is_possible = 0 < len(data) < 4 and not isinstance(data[0], str) if is_listed else True
+    is_possible &= not isinstance(data, str)
+    check(is_possible, f"validation_data is {quoted(data)}; expected (texts, labels)")
+
+
+def _pairs(first: Any) -> str:
+    """Returns what is wrong with the first of texts that is no text but a pair with its label."""
+    is_pair = isinstance(first, tuple)
+    found = f"x is a list of pairs such as {quoted(first)}"
+    return f"{found}; expected texts and labels apart, as in fit(texts, labels)" * is_pair
 
 
 def _listed(values):
@@ -384,46 +527,31 @@ def _num_batches(x, size: int) -> int:
     return len(x) if shape is None else -(-shape[0] // size)
 
 
-def _split(share: float, labels, *, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rows to hold out, a share of each label, and the others."""
-    names = [str(label) for label in labels] if labels is not None else [""] * num_rows
+def _held_out(share: float, labels, *, num_texts: int) -> np.ndarray:
+    """Returns for each text whether it is held out, which is a share of each label, bool [N]."""
+    names = [str(label) for label in labels] if labels is not None else [""] * num_texts
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     order = np.argsort([numbers[name] for name in names], kind="stable")
-    ends = np.ceil(np.round(share * np.arange(num_rows + 1), 6))
-    is_held_out = np.empty(num_rows, bool)
+    ends = np.ceil(np.round(share * np.arange(num_texts + 1), 6))
+    is_held_out = np.empty(num_texts, bool)
     is_held_out[order] = np.diff(ends) == 1
-    return np.flatnonzero(is_held_out), np.flatnonzero(~is_held_out)
+    return is_held_out
 
 
-def _part(data, rows: np.ndarray):
-    """Returns some rows of columns, of labels or of weights."""
-    if isinstance(data, tuple):
-        return tuple(_part(column, rows) for column in data)
-    if isinstance(data, list):
-        return [data[row] for row in rows]
-    return None if data is None else data[rows]
-
-
-def _training_batches(rows: Encoded, size: int, *, is_shuffled: bool) -> Batches:
-    """Returns batches without end, of rows of similar length or in the given order."""
+def _training_batches(
+    encoded: Encoded, rows: np.ndarray, size: int, *, is_shuffled: bool
+) -> Batches:
+    """Returns batches of rows without end, of similar length or in the given order."""
     if not is_shuffled:
-        number = len(rows)
-        ordered = np.split(np.arange(number), range(size, number, size))
-        return batches_of(rows, lambda: itertools.cycle(ordered))
+        ordered = np.split(rows, range(size, len(rows), size))
+        return batches_of(encoded, lambda: itertools.cycle(ordered))
+    lengths = encoded.lengths[rows]
     seed = np.random.randint(2**31)  # keras.utils.set_random_seed makes it the same
-    return batches_of(rows, lambda: rows.shuffled_batches(batch_size=size, seed=seed))
+    shuffled = functools.partial(length_grouped_batches, lengths, batch_size=size, seed=seed)
+    return batches_of(encoded, lambda: (rows[each] for each in shuffled()))
 
 
-def _ordered_batches(rows: Encoded, size: int) -> Batches:
-    batches = [np.sort(each) for each in longest_first_batches(rows.lengths, batch_size=size)]
-    return batches_of(rows, lambda: batches, num_batches=len(batches))
-
-
-for _method in (TextInputs.fit, TextInputs.evaluate, TextInputs.predict):  # for `help`
-    _ours, _keras = (
-        inspect.signature(each) for each in (_method, getattr(keras.Model, _method.__name__))
-    )
-    _added = [each for each in _ours.parameters.values() if each.kind is each.KEYWORD_ONLY]
-    vars(_method)["__signature__"] = _keras.replace(
-        parameters=[*_keras.parameters.values(), *_added]
-    )
+def _ordered_batches(encoded: Encoded, rows: np.ndarray, size: int) -> Batches:
+    longest = longest_first_batches(encoded.lengths[rows], batch_size=size)
+    batches = [np.sort(rows[each]) for each in longest]
+    return batches_of(encoded, lambda: batches, num_batches=len(batches))

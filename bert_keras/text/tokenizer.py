@@ -58,7 +58,7 @@ def check_texts(texts: Sequence[Any]) -> None:
     """Raises InputError if a text is no string, or one that UTF-8 cannot encode."""
     for number, text in enumerate(texts):
         if not isinstance(text, str) or (not text.isascii() and _SURROGATE.search(text)):
-            hint = "; pairs are (firsts, seconds)" if isinstance(text, tuple) else ""
+            hint = "; pairs are (firsts, seconds)" * isinstance(text, (list, tuple))
             expected = "a string" + " of valid Unicode" * isinstance(text, str)
             raise InputError(f"text [{number}] is {quoted(text)}; expected {expected}{hint}")
 

@@ -21,7 +21,6 @@ from bert_keras import (
 from bert_keras.config import BertConfig
 from bert_keras.downstream.task import softmax
 from bert_keras.errors import InputError
-from bert_keras.models.text_inputs import TextInputs
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.tensorflow_or_skip import tf
 
@@ -126,7 +125,14 @@ def test_words_have_tags(eagerly):
     model = uncompiled(("O", "B-X"), BertTokenClassifier)
     words, tags = [["a", "good."], ["film"]] * 8, [["O", "B-X"], ["O"]] * 8
     assert "val_accuracy" in model.fit(words, tags, validation_split=0.25, verbose=0).history
-    assert model.predict([["a", "film"]], verbose=0) == model.predict(["a film"], verbose=0)
+    answers = model.predict([["a", "film"], []], verbose=0)
+    assert answers == model.predict(["a film", ""], verbose=0)
+    with pytest.raises(InputError, match=r"text \[9\] has the unknown label 'X'"):
+        model.fit(words, [*tags[:9], ["X"], *tags[10:]], validation_split=0.25)
+    with pytest.raises(InputError, match="BertTokenClassifier takes no class_weight"):
+        model.fit(words, tags, class_weight={"O": 2.0})
+    with pytest.raises(InputError, match=r"x is a list of pairs such as .* in fit\(texts, labels"):
+        model.fit([*zip(words, tags, strict=True)])
     with pytest.raises(InputError, match="the tags 'O O'; expected a list"):
         model.fit(["bank river"], ["O O"])
     with pytest.raises(InputError, match="2 words and 1 tag;"):
@@ -193,11 +199,16 @@ def test_callbacks_and_weights_that_do_not_fit_are_refused():
         uncompiled()(TEXTS, OTHERS)
     with pytest.raises(InputError, match="no label is called 'pour'; did you mean 'poor'"):
         uncompiled().fit(TEXTS, names_of(LABELS), class_weight={"pour": 2.0})
+    with pytest.raises(InputError, match="class_weight is for texts with one label each"):
+        uncompiled().fit(TEXTS, [["fine"], [], ["poor"], []], class_weight={"poor": 2.0})
+    with pytest.raises(InputError, match=r"x is a list of pairs such as .* in fit\(texts, labels"):
+        uncompiled().fit([*zip(TEXTS, LABELS, strict=True)])
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [("epochs", "2"), ("epochs", -1), ("batch_size", 0), ("validation_split", "a"),
+     ("initial_epoch", "1"), ("validation_data", [*zip(TEXTS, LABELS, strict=True)]),
      ("validation_data", TEXTS), ("validation_data", "dev.tsv"), ("validation_data", ()),
      ("class_weight", "balanced"), ("learning_rate", -1), ("learning_rate", "a"),
      ("validation_split", 2)],
@@ -243,18 +254,17 @@ def test_fit_needs_no_compile_and_takes_names_of_labels(capsys, eagerly):
     assert {"epochs", "learning_rate"} <= inspect.signature(model.fit).parameters.keys()
 
 
-def test_the_validation_split_has_its_share_of_each_label(monkeypatch, eagerly):
-    seen, rows = [], TextInputs._rows
-    monkeypatch.setattr(
-        TextInputs,
-        "_rows",
-        lambda self, *data, numbers: seen.append(data[2]) or rows(self, *data, numbers=numbers),
-    )
+def test_the_validation_split_has_its_share_of_each_label(eagerly):
+    class Watched(BertClassifier):
+        def compute_loss(self, x=None, y=None, *others, training=True):
+            if hasattr(y, "numpy"):
+                seen[training] = sorted(y.numpy())
+            return super().compute_loss(x, y, *others, training=training)
+
     for labels in ([1, 0] * 8, [0] * 8 + [1] * 8):
-        fitted(labels, epochs=1, validation_split=0.25, batch_size=16)
-        training, held_out = sorted(map(sorted, seen), key=len)[::-1]
-        assert (training, held_out) == ([0] * 6 + [1] * 6, [0, 0, 1, 1])
-        seen.clear()
+        seen, model = {}, uncompiled(kind=Watched)
+        fitted(labels, model=model, epochs=1, validation_split=0.25, batch_size=16)
+        assert seen == {True: [0] * 6 + [1] * 6, False: [0, 0, 1, 1]}
     with pytest.raises(InputError, match=r"validation_split=0.99 leaves no text"):
         fitted(LABELS, TEXTS, validation_split=0.99)
     for number in (0, 9):  # of the held-out texts, and of the others

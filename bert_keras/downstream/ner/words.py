@@ -146,6 +146,11 @@ class TaggedWords(Encoded):
     def lengths(self) -> np.ndarray:
         return self.rows.lengths + 2  # [CLS] and [SEP]
 
+    @property
+    def examples(self) -> np.ndarray:
+        first_words = np.searchsorted(self.rows.word_rows, np.arange(len(self)))
+        return np.searchsorted(self.tokens.word_bounds, first_words, side="right") - 1
+
     def columns(self, row: int) -> np.ndarray:
         """Returns the columns of the words of a row in its targets and outputs, int64."""
         return self.rows.word_starts[self._words(row)] + 1  # [CLS] is at 0

@@ -43,6 +43,10 @@ class QuestionWindows(Encoded):
     def lengths(self) -> np.ndarray:
         return self.lengths_N2.sum(axis=1) + self.vocabulary.num_specials(2)
 
+    @property
+    def examples(self) -> np.ndarray:
+        return np.repeat(np.arange(len(self.first_windows) - 1), np.diff(self.first_windows))
+
     def batch(self, rows: np.ndarray) -> tuple[dict, dict]:
         starts_B2, lengths_B2 = self.starts_N2[rows], self.lengths_N2[rows]
         inputs = packed_texts(
