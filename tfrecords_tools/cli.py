@@ -13,7 +13,7 @@ from bert_keras.data.masking import REPLACEMENTS
 from bert_keras.errors import InputError, check, counted, printable, run_command, say
 from bert_keras.files import check_output, is_stdout, messages_beside, refuse_existing, write_text
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
-from tfrecords_tools.manifest import records_vocabulary
+from tfrecords_tools.manifest import vocabulary_of_files
 from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
 from tfrecords_tools.settings import BuildSettings, GoogleSettings
 
@@ -204,7 +204,7 @@ def build(options: dict[str, Any]) -> None:
 
 def verify(options: dict[str, Any]) -> None:
     """Verify every record against its vocabulary and manifest."""
-    vocabulary = records_vocabulary(options["files"], file=options.get("vocab"))
+    vocabulary = vocabulary_of_files(options["files"], file=options.get("vocab"))
     from tfrecords_tools.check import check_records
 
     counts = check_records(options["files"], vocabulary=vocabulary)
@@ -223,7 +223,7 @@ def show(options: dict[str, Any]) -> None:
         is_picture = plot.lower().endswith(showing.PICTURES)
         check(is_picture, f"{plot} is not a picture file; expected a name that ends in {expected}")
         check_output(plot)
-    vocabulary = records_vocabulary(records, file=options.get("vocab"))
+    vocabulary = vocabulary_of_files(records, file=options.get("vocab"))
     if plot:
         histograms = showing.record_histograms(records, vocabulary=vocabulary)
         showing.plot(histograms, plot, title=" ".join(records))

@@ -52,7 +52,7 @@ def label_names(file: StrPath) -> Sequence[str]:
     return RECORD_OBJECTIVES[manifest["settings"].get("objective", "nsp")].labels or NEXT_SENTENCE
 
 
-def records_vocabulary(records: Sequence[StrPath], *, file: str | None = None) -> Vocabulary:
+def vocabulary_of_files(records: Sequence[StrPath], *, file: str | None = None) -> Vocabulary:
     """Reads a vocabulary `file`, by default that in the folder of the first records."""
     if file:
         return fast_tokenizer.vocabulary_from(file)

@@ -33,9 +33,8 @@ class BertSentenceEncoder(TextInputs, TaskModel):
     their pooling, dense layers and prompts. From any other checkpoint the embedding is the mean of
     the hidden states, scaled to length 1, unless `embedding` says otherwise.
 
-    `fit`, `evaluate` and `predict` also take texts: a list or array of strings, a tuple of G of
-    them for groups, such as (queries, documents), or a `tf.data.Dataset` of batches of them. They
-    put no prompt before a text.
+    `fit`, `evaluate` and `predict` also take texts; a tuple of G columns means groups, such as
+    (queries, documents). They put no prompt before a text.
 
     Args:
         config: The hyperparameters of the encoder.

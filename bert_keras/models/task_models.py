@@ -81,10 +81,7 @@ def flat_rows(inputs: dict) -> dict:
 class BertClassifier(TextInputs, TaskModel):
     """Classifies texts or text pairs, or predicts numbers (Devlin et al. 2018, section 4.1).
 
-    `fit`, `evaluate` and `predict` also take texts: a list or array of strings, a tuple of two of
-    them for pairs, or a `tf.data.Dataset` of batches of them. A label is a name, a list of names or
-    a number; in a Dataset it is a number. `predict` returns `label`, `labels` and `probabilities`,
-    or `score`.
+    `fit`, `evaluate` and `predict` also take texts; a tuple of two columns means pairs.
 
     Args:
         config: The hyperparameters of the encoder.
@@ -159,7 +156,7 @@ class BertMultipleChoice(TextInputs, TaskModel):
         name: The name of the Keras model.
 
     `fit((contexts, choices_0, choices_1, ...), labels)` takes texts and the number of the right
-    choice of each; `predict` returns `choice` and `probabilities`.
+    choice of each.
 
     Call arguments:
         inputs: A dict of `input_ids`, `input_mask` and `segment_ids`, int [B, C, T]: each of the C
@@ -214,8 +211,6 @@ class BertTokenClassifier(TextInputs, TaskModel):
     Source: Devlin et al. 2018, section 5.3.
 
     `fit(texts, tags)` takes lists of words, or texts, and a list of tags for each, one a word.
-    `predict` returns `entities`, `labels`, `starts`, `ends` and `scores` for each text, or for the
-    words joined by spaces.
 
     Args:
         config: The hyperparameters of the encoder.
@@ -271,8 +266,7 @@ class BertQuestionAnswering(TextInputs, TaskModel):
     """Predicts the start and the end of an answer in a passage (Devlin et al. 2018, section 4.2).
 
     `fit((questions, passages), answers)` takes texts of any length, and each answer as (first
-    character, text), as a dict in SQuAD's form, or None if there is none. `predict` returns
-    `answer`, `start`, `end`, `score` and `no_answer_score`.
+    character, text), as a dict in SQuAD's form, or None if there is none.
 
     Args:
         config: The hyperparameters of the encoder.

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import inspect
 import itertools
-import numbers
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
 _BATCH_SIZE = FINE_TUNING["paper"]["batch_size"]
 _DEFAULT = "bert_adamw_of_fit"  # the optimizer that `fit` makes, with a schedule of its steps
+_NUMBER = (int, float, np.floating)
 _EMPTY = "the texts are an empty list; expected at least one"
 
 
@@ -170,8 +170,8 @@ class TextInputs(Pretrained):
                 validation_data = _ordered_batches(rows, held_out, held_out_size).for_fit()
         else:
             x, y = self._encoded(x, y)
-            data = {"x": x, "y": y, "sample_weight": sample_weight, "class_weight": class_weight}
-            data |= {"batch_size": batch_size, "shuffle": shuffle}
+            data = {"x": x, "y": y, "batch_size": batch_size, "shuffle": shuffle}
+            data |= {"sample_weight": sample_weight, "class_weight": class_weight}
             data["validation_split"] = validation_split
         if validation_data is not None:
             more, data["validation_data"] = self._validation(validation_data, held_out_size)
@@ -274,7 +274,8 @@ class TextInputs(Pretrained):
                 all names, and `probabilities`, a list of a float for each. A regression has
                 `score`, a float.
             - BertTokenClassifier: lists with a value for each entity: `entities` and `labels`,
-                strings; `starts` and `ends`, characters of the text, int; `scores`, floats.
+                strings; `starts` and `ends`, characters of the text, or of the words joined by
+                spaces, int; `scores`, floats.
             - BertQuestionAnswering: `answer`, a string, empty if there is none; `start` and `end`,
                 characters of the passage, int, or -1; `score` and `no_answer_score`, sums of
                 logits, floats.
@@ -485,14 +486,14 @@ def _check_callbacks(callbacks: Any) -> None:
 
 
 def _check_share(share: Any) -> None:
-    is_share = isinstance(share, numbers.Real) and 0 <= share < 1
+    is_share = isinstance(share, _NUMBER) and 0 <= share < 1
     check(is_share, f"validation_split is {share!r}; expected 0 or more, less than 1")
 
 
 def _check_rate(rate: Any) -> None:
-    is_rate = rate is None or (isinstance(rate, numbers.Real) and 0 < rate <= 1)
+    is_rate = rate is None or (isinstance(rate, _NUMBER) and 0 < rate <= 1)
     check(is_rate, f"learning_rate is {rate!r}; expected a number above 0, up to 1")
-    warn_high_rate(rate or 0)
+    warn_high_rate(float(rate or 0))
 
 
 def _check_held_out(data: Any) -> None:

@@ -60,16 +60,21 @@ def _fields(settings: Any) -> dict[str, dataclasses.Field]:
     return {each.name: each for each in fields if "is_fixed" not in each.metadata}
 
 
-def described(settings: Any) -> dict[str, str]:
-    """Returns FIELD=VALUE for each field that can be changed, with the comment on the field."""
+def field_comments(kind: type) -> dict[str, str]:
+    """Returns the comments on the fields of a dataclass, beside or above them, by field."""
     comments, above = {}, []
-    for kind in reversed(type(settings).__mro__):
-        for line in inspect.getsource(kind).splitlines() if dataclasses.is_dataclass(kind) else ():
+    for each in reversed(kind.__mro__):
+        for line in inspect.getsource(each).splitlines() if dataclasses.is_dataclass(each) else ():
             code, sign, comment = map(str.strip, line.partition("#"))
             if match := re.match(r"(\w+): ", code):
                 comments[match[1]] = comment or " ".join(above)
             above = [*above, comment] if sign and not code else []
-    lines = {}
+    return comments
+
+
+def described(settings: Any) -> dict[str, str]:
+    """Returns FIELD=VALUE for each field that can be changed, with the comment on the field."""
+    comments, lines = field_comments(type(settings)), {}
     for name in _fields(settings):
         value = getattr(settings, name)
         text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
