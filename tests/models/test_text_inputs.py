@@ -127,16 +127,25 @@ def test_words_have_tags(eagerly):
     assert "val_accuracy" in model.fit(words, tags, validation_split=0.25, verbose=0).history
     answers = model.predict([["a", "film"], []], verbose=0)
     assert answers == model.predict(["a film", ""], verbose=0)
-    with pytest.raises(InputError, match=r"text \[9\] has the unknown label 'X'"):
-        model.fit(words, [*tags[:9], ["X"], *tags[10:]], validation_split=0.25)
+    for data, message in (
+        ((words, [*tags[:9], ["X"], *tags[10:]]), "text [9] has the unknown label 'X'"),
+        (([*zip(words, tags, strict=True)],), "x is a list of pairs such as"),
+        ((["bank river"], ["O O"]), "the tags 'O O'; expected a list"),
+        ((["a film"], [["O"]]), "2 words and 1 tag;"),
+    ):
+        with pytest.raises(InputError, match=re.escape(message)):
+            model.fit(*data, validation_split=0.25)
     with pytest.raises(InputError, match="BertTokenClassifier takes no class_weight"):
         model.fit(words, tags, class_weight={"O": 2.0})
-    with pytest.raises(InputError, match=r"x is a list of pairs such as .* in fit\(texts, labels"):
-        model.fit([*zip(words, tags, strict=True)])
-    with pytest.raises(InputError, match="the tags 'O O'; expected a list"):
-        model.fit(["bank river"], ["O O"])
-    with pytest.raises(InputError, match="2 words and 1 tag;"):
-        model.fit(["a film"], [["O"]])
+
+
+@pytest.mark.parametrize("name", ["fit", "evaluate", "predict", "train_on_batch", "test_on_batch"])
+def test_methods_have_the_arguments_of_keras(name):
+    ours, theirs = (
+        [(each.name, each.default) for each in inspect.signature(method).parameters.values()]
+        for method in (getattr(BertClassifier, name), getattr(keras.Model, name))
+    )
+    assert ours == theirs + [("learning_rate", None)] * (name == "fit")
 
 
 def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
@@ -193,16 +202,17 @@ def test_wrong_labels_are_refused(model, labels, message):
 
 
 def test_callbacks_and_weights_that_do_not_fit_are_refused():
-    with pytest.raises(InputError, match="callbacks has 'early'; expected objects"):
-        uncompiled().fit(TEXTS, LABELS, callbacks="early")
     with pytest.raises(InputError, match=r"model\(\(firsts, seconds"):
         uncompiled()(TEXTS, OTHERS)
-    with pytest.raises(InputError, match="no label is called 'pour'; did you mean 'poor'"):
-        uncompiled().fit(TEXTS, names_of(LABELS), class_weight={"pour": 2.0})
-    with pytest.raises(InputError, match="class_weight is for texts with one label each"):
-        uncompiled().fit(TEXTS, [["fine"], [], ["poor"], []], class_weight={"poor": 2.0})
-    with pytest.raises(InputError, match=r"x is a list of pairs such as .* in fit\(texts, labels"):
-        uncompiled().fit([*zip(TEXTS, LABELS, strict=True)])
+    for data, options, message in (
+        ((TEXTS, LABELS), {"callbacks": "early"}, "callbacks has 'early'; expected objects"),
+        ((TEXTS, LABELS), {"class_weight": {"pour": 2.0}}, "did you mean 'poor'"),
+        ((TEXTS, [["fine"]] * 4), {"class_weight": {"poor": 2.0}}, "with one label each"),
+        ((TEXTS, LABELS), {"max_length": 9}, "use from_pretrained"),
+        (([*zip(TEXTS, LABELS, strict=True)],), {}, "x is a list of pairs such as"),
+    ):
+        with pytest.raises(InputError, match=message):
+            uncompiled().fit(*data, **options)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +261,6 @@ def test_fit_needs_no_compile_and_takes_names_of_labels(capsys, eagerly):
     with pytest.raises(InputError, match="labels=1"):  # the loss is not the user's
         model.fit(TEXTS, [0.5, 1.0, 0.0, 1.0])
     assert model.labels == NAMES
-    assert {"epochs", "learning_rate"} <= inspect.signature(model.fit).parameters.keys()
 
 
 def test_the_validation_split_has_its_share_of_each_label(eagerly):
