@@ -367,13 +367,8 @@ class TextInputs(Pretrained):
 
     def _rows(self, x, y=None, weights=None) -> Encoded:
         """Returns the rows of texts with their labels and weights, if there are any."""
-        reader, columns, labels, weights = (
-            self._reader(),
-            columns_of(x),
-            _listed(y),
-            _listed(weights),
-        )
-        num_texts = len(columns[0])
+        reader, columns = self._reader(), columns_of(x)
+        labels, weights, num_texts = _listed(y), _listed(weights), len(columns[0])
         check(num_texts, _EMPTY)
         for name, each in (("y", labels), ("sample_weight", weights)):
             number = num_texts if each is None else len(each)
