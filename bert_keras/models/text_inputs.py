@@ -148,7 +148,7 @@ class TextInputs(Pretrained):
         Raises:
             InputError: A text, a label or an argument is not as expected.
         """
-        _check_counts(epochs=epochs, initial_epoch=initial_epoch, least=0)
+        _check_counts(epochs=epochs, least=0)
         _check_counts(batch_size=batch_size, validation_batch_size=validation_batch_size)
         _check_counts(steps_per_epoch=steps_per_epoch, validation_steps=validation_steps)
         _check_callbacks(callbacks)

@@ -218,7 +218,7 @@ def test_callbacks_and_weights_that_do_not_fit_are_refused():
 @pytest.mark.parametrize(
     ("name", "value"),
     [("epochs", "2"), ("epochs", -1), ("batch_size", 0), ("validation_split", "a"),
-     ("initial_epoch", "1"), ("validation_data", [*zip(TEXTS, LABELS, strict=True)]),
+     ("validation_data", [*zip(TEXTS, LABELS, strict=True)]),
      ("validation_data", TEXTS), ("validation_data", "dev.tsv"), ("validation_data", ()),
      ("class_weight", "balanced"), ("learning_rate", -1), ("learning_rate", "a"),
      ("validation_split", 2)],
