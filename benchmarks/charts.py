@@ -297,8 +297,8 @@ def main() -> None:
     }
     arms = {
         "BERT": "BERT",
-        "left to right, no NSP": "LTR & No NSP, equal time",
-        "left to right with BiLSTM": "+ BiLSTM, equal time",
+        "left to right, no NSP": "LTR & No NSP",
+        "left to right with BiLSTM": "+ BiLSTM",
     }
     words = {
         column: {name: above_bert("table5-words", column, arm) for name, arm in arms.items()}
