@@ -11,6 +11,7 @@ from traceback import extract_stack
 from typing import TYPE_CHECKING
 
 from bert_keras.errors import nearest, notes_held_back
+from bert_keras.fields import documented
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # notes on the machine, before TensorFlow loads
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # also without AVX512-VNNI, where it is off
@@ -169,7 +170,7 @@ def __getattr__(name: str):
                 logger = sys.modules["tensorflow"].get_logger()
                 logger.setLevel("WARNING")  # INFO in notebooks
                 logger.addFilter(_concerns_users)
-    return getattr(sys.modules[home], _CONSTANTS.get(name, name))
+    return documented(getattr(sys.modules[home], _CONSTANTS.get(name, name)))  # for `help`
 
 
 def _concerns_users(record) -> bool:

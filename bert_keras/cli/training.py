@@ -100,7 +100,7 @@ def _print_scores(scores: dict, output: str, *, which: str = "") -> None:
         print("the first worker writes the scores and the model")
         return
     print_table(scores)
-    if (rows := scores.get("dev_rows", 200)) < 200 and "accuracy" in scores:
+    if (rows := scores.get("dev_rows", 200)) < 200 and "accuracy" in scores and "f1" not in scores:
         rate = (scores["accuracy"] * rows + 1) / (rows + 2)  # above 0 and below 1
         error = 100 * (rate * (1 - rate) / rows) ** 0.5
         say("note", f"accuracy has a standard error of {error:.1f} points on {rows} dev rows")

@@ -279,8 +279,9 @@ def finetune(
         teacher: A model of the same task from which to distil. It is not saved.
         features: The folder for the encoder outputs that a task with a frozen encoder computes
             once; several runs may share it. The default is `output`/features.
-        **changes: New values of fields of the recipe, the task and the distillation, such as
-            `num_epochs=4`, `max_length=256` or `alpha_soft=1.0`.
+        **changes: New values of fields of the recipe (see `FinetuneRecipe`), the task and the
+            distillation, such as `num_epochs=4`, `learning_rate=3e-5`, `batch_size=16`,
+            `max_length=256` or `alpha_soft=1.0`.
 
     Returns:
         The scores of the best epoch and of the task's baseline, and the folder of the model. Only

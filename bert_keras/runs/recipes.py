@@ -61,7 +61,7 @@ class PretrainRecipe:
     max_skipped: int = 0  # allowed steps with non-finite gradients between two log points
     dropout_rate: float = 0.1  # for hidden states and attention probabilities
     initializer_stddev: float = 0.02  # of the truncated normal distribution of new weights
-    initial_weights: str = "normal"  # or "local-attention": the first block reads neighbours
+    initial_weights: str = "normal"  # "normal", or "local-attention" in the first block
     steps_per_log: int = 50  # steps between two log points
     logs_per_checkpoint: int = 10  # log points between two checkpoints and two held-out scores
     keep_checkpoints: int = 3  # number of newest states to keep
@@ -148,9 +148,9 @@ class FinetuneRecipe:
     gradient_accumulation_steps: int = 1  # parts of a device's batch, one after the other
     gradient_checkpointing: bool = False  # less memory: the backward pass repeats each block
     dropout_rate: float = 0.1  # for hidden states and attention probabilities
-    learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)  # compared by --learning-rates
+    learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)  # rates that a search compares
     patience: int = 0  # epochs without a better dev score after which to stop; 0 for all epochs
-    initial_weights: str = "pretrained"  # or "random": a baseline without pretraining
+    initial_weights: str = "pretrained"  # "pretrained", or "random" as a baseline
     num_lstm_layers: int = 0  # BiLSTM layers between encoder and head (section 5.1, "+ BiLSTM")
     classifier_pooling: str = ""  # "cls", "mean" of all hidden states, or as in the checkpoint
     max_train_examples: int = 0  # training examples, evenly spaced over the file; 0 for all

@@ -2,11 +2,9 @@
 
 import contextlib
 import dataclasses
-import inspect
 import io
 import os
 import random
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +21,7 @@ from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
 from bert_keras.downstream.task import Task, examples_file
 from bert_keras.downstream.tfds import is_tfds
 from bert_keras.errors import InputError, check, check_name, counted, listed, quoted, say
+from bert_keras.fields import field_comments
 from bert_keras.files import StrPath, file_sha256
 from bert_keras.renamed import with_new_names
 from bert_keras.runs.distillation import Distillation
@@ -58,18 +57,6 @@ def with_changes(*settings: Any, changes: Changes) -> tuple:
 def _fields(settings: Any) -> dict[str, dataclasses.Field]:
     fields = dataclasses.fields(settings)
     return {each.name: each for each in fields if "is_fixed" not in each.metadata}
-
-
-def field_comments(kind: type) -> dict[str, str]:
-    """Returns the comments on the fields of a dataclass, beside or above them, by field."""
-    comments, above = {}, []
-    for each in reversed(kind.__mro__):
-        for line in inspect.getsource(each).splitlines() if dataclasses.is_dataclass(each) else ():
-            code, sign, comment = map(str.strip, line.partition("#"))
-            if match := re.match(r"(\w+): ", code):
-                comments[match[1]] = comment or " ".join(above)
-            above = [*above, comment] if sign and not code else []
-    return comments
 
 
 def described(settings: Any) -> dict[str, str]:

@@ -5,7 +5,7 @@ from typing import Any
 import griffe
 
 import bert_keras
-from bert_keras.runs.settings import field_comments
+from bert_keras.fields import field_comments
 
 
 class FieldComments(griffe.Extension):

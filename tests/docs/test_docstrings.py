@@ -49,3 +49,10 @@ def test_the_example_runs(name, folder, monkeypatch):
     if name == "BertTokenClassifier":  # its `fit` is that of BertClassifier, whose steps are traced
         monkeypatch.setattr("keras.Model.run_eagerly", property(lambda _: True, lambda *_: None))
     exec(compile(example(name), name, "exec"), dict(USED))
+
+
+@pytest.mark.parametrize("name", ["FinetuneRecipe", "PretrainRecipe", "RunResult"])
+def test_the_docstring_of_a_dataclass_describes_each_field(name):
+    kind = getattr(bert_keras, name)
+    for field in dataclasses.fields(kind):
+        assert re.search(rf"^    {field.name}: \S", kind.__doc__, re.MULTILINE), field.name

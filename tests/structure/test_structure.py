@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Lowest first. A file imports from its own package and from those listed before it.
 ORDER = (
-    *("renamed", "errors", "arguments", "files", "text"),
+    *("renamed", "fields", "errors", "arguments", "files", "text"),
     *("config", "families"),
     *("data", "layers", "distribution", "models", "checkpoints", "training"),
     *("downstream", "reports", "runs", "exporting", "serving", "experiments", "cli"),
