@@ -103,7 +103,7 @@ def test_a_run_continues_after_an_interruption_at_any_stage(run, tmp_path, monke
     monkeypatch.setattr("bert_keras.training.callbacks.tqdm", progress_bar)
     assert "loaded      encoder (21 weights), pooler (2)" in interrupt_at("save_model")
     assert (bars[0].n, bars[0].total) == (16, 16)  # rows
-    with pytest.raises(InputError, match=r"files \(task.text_columns \['one'\], now \['two'\]"):
+    with pytest.raises(InputError, match=r"task.text_columns was \['one'\] and is now \['two'\]"):
         continue_run("two")
     interrupt_at("write_scores")
     assert (folder / "model").is_dir()
