@@ -33,7 +33,7 @@ class RunResult:
     ```
     """
 
-    scores: dict[str, float]  # {} on every worker but the first, which alone computes scores
+    scores: dict[str, float]  # metrics on the held-out examples; {} on all workers but the first
     model: Path  # the folder of the trained model, OUTPUT/model
 
 
