@@ -156,8 +156,8 @@ def __getattr__(name: str):
         return import_module("importlib.metadata").version("bert-keras")
     if name not in _HOMES:
         hints = [f"; use {ours}" for theirs, ours in _THEIRS.items() if name in theirs.split()]
-        is_ours = name.startswith("_") or find_spec(f"bert_keras.{name}") is not None
-        hint = "" if is_ours else "".join(hints) or nearest(name, __all__)
+        is_module = name.startswith("_") or find_spec(f"bert_keras.{name}") is not None
+        hint = "" if is_module else "".join(hints) or nearest(name, __all__)
         # `from bert_keras import NAME` replaces the text of an AttributeError.
         is_import = bool(hint) and extract_stack(limit=2)[0].name == "_handle_fromlist"
         error = ImportError if is_import else AttributeError

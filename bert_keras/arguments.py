@@ -142,9 +142,9 @@ class Parser(argparse.ArgumentParser):
             is_flag = flag.startswith("--") and flag.strip("-")
             if is_flag and flag not in self.flags:
                 name = flag.replace("_", "-")
+                here = {"the", *self.flags, *str(self.usage).replace("[", "").split()}
                 for answer, theirs in HABITS.items():
-                    known = ("the", *self.flags, *str(self.usage).replace("[", "").split())
-                    is_here = answer.split()[0].rstrip(",") in known
+                    is_here = answer.split()[0].rstrip(",") in here
                     if name[2:] in theirs.split() and is_here:
                         self.error(f"{flag} is {answer} here")
                 known = [each for each in self.flags if each[:1] == "-" and each != "--help"]

@@ -65,19 +65,19 @@ _THEIRS = {
     "hidden_act": 'activation="gelu"',
     "type_vocab_size": "num_segments=2",
     "lr": "learning_rate=3e-5",
-    "max_length": "from_pretrained(max_length=128)",
     "num_train_epochs": "num_epochs=3",
     "per_device_train_batch_size": "batch_size=32",
 }
+_ELSEWHERE = {"fit(max_length)": "from_pretrained(max_length=128)"}
 _FEW = 8  # names, which an error lists beside the nearest one
 
 
-def check_name(name: object, known: Iterable[object], *, what: str) -> None:
+def check_name(name: object, known: Iterable[object], *, what: str, elsewhere: str = "") -> None:
     """Raises InputError, with the nearest or all known names, if `name` is not one of them."""
     if name not in (known := tuple(known)):
         names, ours = [*map(str, known)], _THEIRS.get(str(name), "")
-        is_known = re.split("[= ]", ours)[0] in names or "(" in ours
-        hint = f"; use {ours}" if is_known else nearest(str(name), names)
+        use = elsewhere or (ours if re.split("[= ]", ours)[0] in names else "")
+        hint = f"; use {use}" if use else nearest(str(name), names)
         if not hint or (hint.endswith("?") and len(names) <= _FEW):
             hint = f"{hint or ';'} known: {', '.join(names) or 'none'}"
         raise InputError(f"no {what} is called {name!r}{hint}")
@@ -94,7 +94,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def check_argument(name: str, known: Iterable[str], *, function: str) -> None:
     """Raises InputError, with the name to use, if an argument is not one of the `known`."""
     others = ("self", "kwargs", "config_changes")
-    check_name(name, [e for e in known if e not in others], what=f"argument of {function}")
+    names = [each for each in known if each not in others]
+    elsewhere = _ELSEWHERE.get(f"{function}({name})", "")
+    check_name(name, names, what=f"argument of {function}", elsewhere=elsewhere)
 
 
 def answers_typos(function: Function) -> Function:

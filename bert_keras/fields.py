@@ -20,10 +20,11 @@ def field_comments(kind: type) -> dict[str, str]:
 
 def documented(value: Any) -> Any:
     """Returns a dataclass whose docstring lists its commented fields; other values unchanged."""
-    if isinstance(value, type) and dataclasses.is_dataclass(value):
-        rows = [f"    {name}: {text}" for name, text in field_comments(value).items() if text]
-        if rows and "Attributes:" not in (doc := inspect.getdoc(value) or ""):
-            head, sign, example = doc.partition("Example:")
-            parts = (head.rstrip(), "\n".join(("Attributes:", *rows)), f"{sign}{example}")
-            value.__doc__ = "\n\n".join(filter(None, parts))
+    is_dataclass = isinstance(value, type) and dataclasses.is_dataclass(value)
+    if not is_dataclass or "Attributes:" in (doc := inspect.getdoc(value) or ""):
+        return value
+    if rows := [f"    {name}: {text}" for name, text in field_comments(value).items() if text]:
+        head, sign, example = doc.partition("Example:")
+        parts = (head.rstrip(), "\n".join(("Attributes:", *rows)), f"{sign}{example}")
+        value.__doc__ = "\n\n".join(filter(None, parts))
     return value

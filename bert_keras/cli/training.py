@@ -48,7 +48,7 @@ class SettingsHelp(argparse.Action):
     """Prints the help text with the settings of the task or recipe that precedes --help."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, *_: Any) -> None:
-        task, recipe, shown = getattr(namespace, "task", None), namespace.recipe, {}
+        task, recipe, shown = getattr(namespace, "task", None), namespace.recipe, set()
         others = {"teacher": "teacher", "changes": ()}
         for name, use in ({recipe: ""} if recipe else DEFAULTS if task else {}).items():
             settings = pretrain_settings(name, **others) if not task else ()
@@ -56,11 +56,11 @@ class SettingsHelp(argparse.Action):
             for one in settings:
                 which = f" in the recipe {name}{use}" * hasattr(one, "batch_size")
                 title = f"--set FIELD=VALUE of {type(one).__name__}{which}"
-                group = parser.add_argument_group(title)
-                for field, comment in described(one).items():
+                group, fields = parser.add_argument_group(title), described(one)
+                for field, comment in fields.items():
                     if field not in shown:  # small-models shows what differs from paper
                         group.add_argument(field, metavar=field, help=comment.replace("%", "%%"))
-                shown |= described(one)
+                shown |= fields.keys()
         parser.print_help()
         parser.exit()
 

@@ -387,10 +387,11 @@ class TextInputs(Pretrained):
 
     def _divided(self, x, y, weights, *, share: float) -> tuple[Encoded, np.ndarray, np.ndarray]:
         """Returns the rows of texts, and which of them are learned and held out."""
-        rows, num_columns = self._rows(x, y, weights), len(columns_of(x))
-        if self.metadata and len(self.metadata.text_columns) not in (0, num_columns):
+        columns, labels = columns_of(x), _listed(y)
+        rows = self._rows(columns, labels, weights)
+        if self.metadata and len(self.metadata.text_columns) not in (0, len(columns)):
             self.metadata = dataclasses.replace(self.metadata, text_columns=())
-        is_held_out = _held_out(share, _listed(y), num_texts=len(columns_of(x)[0]))
+        is_held_out = _held_out(share, labels, num_texts=len(columns[0]))
         check(not is_held_out.all(), f"validation_split={share} leaves no text to learn")
         is_held_out = is_held_out[rows.examples]
         return rows, np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
@@ -493,9 +494,9 @@ def _check_rate(rate: Any) -> None:
 
 def _check_held_out(data: Any) -> None:
     """Raises InputError for validation data without labels, or texts and labels in pairs."""
-    is_listed = isinstance(data, (list, tuple))
-    is_possible = 0 < len(data) < 4 and not isinstance(data[0], str) if is_listed else True
-    is_possible &= not isinstance(data, str)
+    is_possible = not isinstance(data, str)
+    if isinstance(data, (list, tuple)):
+        is_possible = 0 < len(data) < 4 and not isinstance(data[0], str)
     check(is_possible, f"validation_data is {quoted(data)}; expected (texts, labels)")
 
 
