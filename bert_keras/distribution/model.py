@@ -30,7 +30,7 @@ class GlobalBatchModel(keras.Model):
     ):
         """Configures the training.
 
-        Under the policy mixed_float16 a BertOptimizer scales the loss itself.
+        Under the policy mixed_float16 a BertAdamW scales the loss itself.
 
         Args:
             optimizer: See `keras.Model.compile`.

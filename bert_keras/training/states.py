@@ -150,7 +150,7 @@ class Guard(keras.callbacks.Callback):
 
     At the end of every Keras epoch it checks whether more than `max_skipped` steps of the epoch had
     gradients that are not finite, and whether the mean loss is over twice the lowest of all earlier
-    epochs. A step with non-finite gradients changes no weight (see `BertOptimizer`), so the state
+    epochs. A step with non-finite gradients changes no weight (see `BertAdamW`), so the state
     is saved and the same run can continue after it. After an exploding loss it is not saved.
     """
 
@@ -184,7 +184,7 @@ class Guard(keras.callbacks.Callback):
 
 
 def training_state(model: keras.Model) -> TrainingState:
-    """Returns the training state of a model with a BertOptimizer, for other runs.
+    """Returns the training state of a model with a BertAdamW, for other runs.
 
     The arrays are read lazily, so they must be written before the next step. Weights that are not
     trained, such as the pooler of a masked-LM model, have no averages.
@@ -200,7 +200,7 @@ def training_state(model: keras.Model) -> TrainingState:
 def load_training_state(
     model: keras.Model, state: TrainingState, *, new: Collection[str] = ()
 ) -> None:
-    """Loads a training state into the BertOptimizer of a model, but not averages of frozen weights.
+    """Loads a training state into the BertAdamW of a model, but not averages of frozen weights.
 
     The parts `new` (pooler, heads) keep their own averages.
 
