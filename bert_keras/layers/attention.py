@@ -199,14 +199,9 @@ class SelfAttention(BertLayer):
 
     def _in_full(self, hidden, bias, rotation, tokens, *, training):
         heads = self._heads(hidden, (-1, ops.shape(bias)[-1]), rotation, tokens)
-        query, key, value = map(self.swap_heads, heads)
+        query, key, value = map(_swap_heads, heads)
         context, attention = self._attention(query, key, value, bias, training=training)
-        return self.swap_heads(context), attention
-
-    @staticmethod
-    def swap_heads(x):
-        """Transposes [B, T, N, H] to [B, N, T, H], and back."""
-        return ops.transpose(x, (0, 2, 1, 3))
+        return _swap_heads(context), attention
 
     def _in_blocks(self, hidden, bias_KB1CC, rotation, tokens, *, training):
         count, batch, _, size, _ = ops.shape(bias_KB1CC)
@@ -268,3 +263,20 @@ class SelfAttention(BertLayer):
         attention_BNTT = softmax(ops.cast(scores_BNTT, precise) + ops.cast(bias, precise))
         weight_BNTT = self.dropout(ops.cast(attention_BNTT, self.compute_dtype), training=training)
         return ops.matmul(weight_BNTT, value_BNTH), attention_BNTT
+
+
+def _swap_heads(x):
+    """Transposes [B, T, N, H] to [B, N, T, H], and back."""
+    is_cpu = keras.backend.backend() == "tensorflow" and not keras.distribution.list_devices("gpu")
+    return _swap_as_integers(x) if is_cpu else ops.transpose(x, (0, 2, 1, 3))
+
+
+@ops.custom_gradient
+def _swap_as_integers(x):
+    # TensorFlow transposes floats by oneDNN, which takes several times as long for few tokens.
+    def swapped(x):
+        bits = keras.backend.standardize_dtype(x.dtype)[-2:]
+        integers = ops.transpose(ops.view(x, f"int{bits}"), (0, 2, 1, 3))
+        return ops.view(integers, x.dtype)
+
+    return swapped(x), swapped

@@ -14,7 +14,6 @@ from tensorflow.core.framework.attr_value_pb2 import AttrValue
 
 from bert_keras.distribution.numerics import processor_has_bfloat16
 from bert_keras.errors import InputError, check
-from bert_keras.layers.attention import SelfAttention
 
 _LARGEST = 127
 _ZERO = 128
@@ -70,14 +69,6 @@ def dense_layers(block) -> list:
     names = ("query", "key", "value", "output")
     of_attention = [getattr(block.attention, f"{name}_dense") for name in names]
     return [*of_attention, block.feed_forward.intermediate_dense, block.feed_forward.output_dense]
-
-
-def swap_heads(x):
-    """Transposes bfloat16 [B,T,N,H] to [B,N,T,H], and back, as integers.
-
-    oneDNN transposes floats and takes several times as long for few tokens.
-    """
-    return tf.bitcast(SelfAttention.swap_heads(tf.bitcast(x, tf.int16)), tf.bfloat16)
 
 
 class Float16(Variant):
@@ -151,7 +142,7 @@ class Bfloat16(Float16):
         with (
             replaced_calls(self.calls),
             replaced_attributes(layers, dtype_policy="bfloat16"),
-            replaced_attributes(attentions, score_dtype="bfloat16", swap_heads=swap_heads),
+            replaced_attributes(attentions, score_dtype="bfloat16"),
         ):
             return super().__call__(inputs)
 
@@ -214,8 +205,8 @@ class Int8(Variant):
                 # Without autocast, the inputs of the quantized layers stay float32.
                 layers = [*attentions, *(attention.dropout for attention in attentions)]
                 stack.enter_context(replaced_attributes(layers, dtype_policy="bfloat16"))
-                changes = {"score_dtype": "bfloat16", "autocast": False, "swap_heads": swap_heads}
-                stack.enter_context(replaced_attributes(attentions, **changes))
+                changes = replaced_attributes(attentions, score_dtype="bfloat16", autocast=False)
+                stack.enter_context(changes)
             return self.model(inputs, training=False)
 
 
