@@ -131,7 +131,6 @@ def first_rows(encoded: Encoded, num_rows: int) -> Encoded:
         encoded,
         texts=tuple(text[:num_rows] for text in encoded.texts),
         targets=encoded.targets[:num_rows],
-        lengths=encoded.lengths[:num_rows],
     )
 
 
