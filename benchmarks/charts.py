@@ -293,7 +293,7 @@ def main() -> None:
             for name, arm in (("no NSP", "No NSP"), ("left to right, no NSP", "LTR & No NSP"))
             for size, source in (("paper", "paper"), ("small model", "seeds"))
         }
-        for column in ("MNLI-m", "QNLI", "MRPC", "SST-2", "SQuAD")
+        for column in ("MNLI-m", "QNLI", "MRPC", "SST-2")
     }
     arms = {
         "BERT": "BERT",
@@ -301,7 +301,7 @@ def main() -> None:
         "left to right with BiLSTM": "+ BiLSTM",
     }
     words = {
-        column: {name: above_bert("table5-words", column, arm) for name, arm in arms.items()}
+        column: {name: above_bert("table5", column, arm) for name, arm in arms.items()}
         for column in ("NER", "parts of speech")
     }
     mpl.use("svg")
