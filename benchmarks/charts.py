@@ -80,6 +80,10 @@ TEXTS = {
         "pretrained": (0.584, 0.617, 0.667, 0.735, 0.802),
         "random weights": (0.571, 0.591, 0.685, 0.739, 0.799),
     },
+    "accuracy on MNLI": {
+        "pretrained": (0.350, 0.353, 0.360, 0.419, 0.489),
+        "random weights": (0.359, 0.369, 0.366, 0.410, 0.474),
+    },
 }
 MNLI = {
     "accuracy on MNLI": {
