@@ -21,15 +21,17 @@ NAMES = ("bert_keras, own folder", "bert_keras, Hugging Face folder", "transform
 
 
 def write_folders(size: str, folder: Path) -> None:
+    import keras_hub
 
     from bert_keras import BertEncoder, preset
 
     encoder = BertEncoder(preset(size, activation="gelu_tanh"))
     encoder.build()
     with contextlib.redirect_stdout(io.StringIO()):
-        for name, format in zip(NAMES, ("bert-keras", "huggingface", "", "keras-hub"), strict=True):
-            if format:
-                encoder.save_pretrained(folder / name, format=format)
+        for name, format in zip(NAMES, ("bert-keras", "huggingface"), strict=False):
+            encoder.save_pretrained(folder / name, format=format)
+        backbone = keras_hub.models.BertBackbone.from_preset(str(folder / NAMES[1]))
+        backbone.save_to_preset(str(folder / NAMES[3]))
 
 
 def loader(name: str, folder: Path):

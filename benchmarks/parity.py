@@ -12,7 +12,7 @@ import io
 import sys
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -124,11 +124,11 @@ def keras_hub_outputs(weights: str, folder: Path | None, lengths: Collection[int
     if folder:
         ours = _encoder(folder, activation="gelu_tanh")
     else:
-        config = RANDOM.from_dict({**RANDOM.to_dict(), "activation": "gelu_tanh"})
+        config = replace(RANDOM, activation="gelu_tanh")
         ours = our_side.imported(their_side.random_reference("BertEncoder", config))
     with TemporaryDirectory() as parent, contextlib.redirect_stdout(io.StringIO()):
-        preset = ours.save_pretrained(Path(parent) / "preset", format="keras-hub")
-        backbone = keras_hub.models.BertBackbone.from_preset(str(preset))
+        saved = ours.save_pretrained(Path(parent) / "model", format="huggingface")
+        backbone = keras_hub.models.BertBackbone.from_preset(str(saved))
     for length in lengths:
         batch = _batch(ours.config, length=length, tokenizer=ours.tokenizer)
         real = batch["input_mask"].astype(bool)

@@ -181,7 +181,7 @@ def compare(arguments, folder: Path) -> None:
     batches = list(islice(batches, num_steps))
     task = named_task("sentence-pairs")
     pairs = task.read(arguments.data / "STS-B" / "dev.tsv", split="dev")
-    dev, predictor = task.encode(pairs, run.checkpoint.tokenizer), Predictor(run.student)
+    dev, predictor = task.encode(pairs, run.checkpoint.tokenizer), Predictor(run.trained)
 
     def spearmans() -> list[float]:
         vectors = predictor(dev)[0], peer.vectors(dev)
