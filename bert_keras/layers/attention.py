@@ -13,7 +13,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_keras.layers.primitives import PADDING_SCORE, BertLayer, Dropout, projection, softmax
+from bert_keras.layers.primitives import (
+    IS_JAX,
+    PADDING_SCORE,
+    BertLayer,
+    Dropout,
+    projection,
+    softmax,
+)
 
 # A window's bias is lower than that of padding, so that padding attends to padding in its window.
 FAR_SCORE = 2 * PADDING_SCORE
@@ -267,8 +274,9 @@ class SelfAttention(BertLayer):
 
 def _swap_heads(x):
     """Transposes [B, T, N, H] to [B, N, T, H], and back."""
-    is_cpu = keras.backend.backend() == "tensorflow" and not keras.distribution.list_devices("gpu")
-    return _swap_as_integers(x) if is_cpu else ops.transpose(x, (0, 2, 1, 3))
+    if IS_JAX or keras.distribution.list_devices("gpu"):
+        return ops.transpose(x, (0, 2, 1, 3))
+    return _swap_as_integers(x)
 
 
 @ops.custom_gradient

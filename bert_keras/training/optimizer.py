@@ -2,7 +2,8 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import keras
 import numpy as np
@@ -172,49 +173,50 @@ class BertAdamW(keras.optimizers.Optimizer):
         # computed once.
         rate = gain * self.learning_rate
         dtypes = dict.fromkeys(variable.dtype for variable in variables)
-        shared = {dtype: self._shared(ops.cast(gain, dtype)) for dtype in dtypes}
+        updates = {dtype: self._weight_update(ops.cast(gain, dtype)) for dtype in dtypes}
         for grad, variable in zip(grads, variables, strict=True):
             grad, layer_rate = ops.cast(grad, variable.dtype), self._layer_rate(rate, variable)
-            self._adam_step(grad, variable, layer_rate, **shared[variable.dtype])
+            updates[variable.dtype](grad, variable, layer_rate)
 
-    def _shared(self, gain) -> dict:
-        """Returns arguments of `_adam_step` that are the same for all weights of a dtype."""
+    def _weight_update(self, gain) -> Callable:
+        """Returns the function that updates a weight, with what all weights of a dtype share."""
         if self.bias_correction:
             step = ops.cast(self.iterations + 1, gain.dtype)
             powers = [ops.cast(beta, gain.dtype) ** step for beta in (self.beta_1, self.beta_2)]
         else:
             powers = [ops.zeros_like(gain)] * 2
         if keras.config.backend() != "tensorflow":
-            return {"gain": gain, "powers": powers}
+            return partial(self._plain_step, gain=gain, powers=powers)
         one = ops.ones_like(gain)
-        return {
-            "beta1_power": powers[0],
-            "beta2_power": powers[1],
-            "beta1": ops.where(gain > 0, self.beta_1 * one, one),  # 1 keeps the average
-            "beta2": ops.where(gain > 0, self.beta_2 * one, one),
-            "epsilon": self.epsilon * ops.sqrt(1 - powers[1]),  # for the corrected v
-        }
+        return partial(
+            self._fused_step,
+            beta1_power=powers[0],
+            beta2_power=powers[1],
+            beta1=ops.where(gain > 0, self.beta_1 * one, one),  # 1 keeps the average
+            beta2=ops.where(gain > 0, self.beta_2 * one, one),
+            epsilon=self.epsilon * ops.sqrt(1 - powers[1]),  # for the corrected v
+        )
 
-    def _adam_step(self, gradient, variable, rate, **shared):
+    def _plain_step(self, gradient, variable, rate, *, gain, powers):
         momentum, velocity, decay = self._state_of(variable)
-        if keras.config.backend() != "tensorflow":
-            gain, powers = shared["gain"], shared["powers"]
-            m = momentum + gain * (1 - self.beta_1) * (gradient - momentum)
-            v = velocity + gain * (1 - self.beta_2) * (ops.square(gradient) - velocity)
-            momentum.assign(m)
-            velocity.assign(v)
-            m, v = m / (1 - powers[0]), v / (1 - powers[1])
-            update = m / (ops.sqrt(v) + self.epsilon) + decay * variable
-            variable.assign(variable - rate * update)
-            return
+        m = momentum + gain * (1 - self.beta_1) * (gradient - momentum)
+        v = velocity + gain * (1 - self.beta_2) * (ops.square(gradient) - velocity)
+        momentum.assign(m)
+        velocity.assign(v)
+        m, v = m / (1 - powers[0]), v / (1 - powers[1])
+        update = m / (ops.sqrt(v) + self.epsilon) + decay * variable
+        variable.assign(variable - rate * update)
+
+    def _fused_step(self, gradient, variable, rate, **shared):
+        """Updates a weight in one pass, in a third of the time; its 1 - beta_2 is off by 6e-6."""
         import tensorflow as tf
 
+        momentum, velocity, decay = self._state_of(variable)
         handle = variable.value.handle  # of this replica's copy
         if decay:
             tf.raw_ops.ResourceApplyGradientDescent(
                 var=handle, alpha=rate * decay, delta=variable.value
             )
-        # One pass takes a third of the time; its 1 - beta_2 is off by 6e-6.
         tf.raw_ops.ResourceApplyAdam(
             var=handle,
             m=momentum.value.handle,
