@@ -260,7 +260,7 @@ class WordCache:
         words, num_known = encoded.dictionary.to_pylist(), len(self._numbers)
         try:
             numbers = np.fromiter(map(self._numbers.__getitem__, words), np.int64, len(words))
-            self._add([*self._numbers][num_known:])
+            self._add([words[index] for index in np.flatnonzero(numbers >= num_known)])
         except BaseException:  # the dictionary may have words without ids
             self._clear()
             raise

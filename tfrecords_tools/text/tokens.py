@@ -23,7 +23,7 @@ from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.text.sentences import continues, import_function, splitter
 from tfrecords_tools.text.store import TokenWriter, token_dtype
 
-_BATCH_CHARACTERS = 1 << 17  # tokenized at once
+_BATCH_CHARACTERS = 1 << 19  # tokenized at once
 _cached_tokenizer = cache(tokenizer_of)
 
 
