@@ -15,7 +15,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_keras.families import preset, presets
-from bert_keras.models import BertEncoder
+from bert_keras.models.loading import BertEncoder
 
 FLAT = frozenset({"dense layers in two dimensions"})
 RESIDUAL = frozenset({"residuals in two dimensions"})

@@ -74,7 +74,7 @@ def jax_side(config: BertConfig, batches: list, *, takes_kernels: bool) -> tuple
     from train_optimizer import keras_adamw
 
     from bert_keras.layers import jax_ops
-    from bert_keras.models import BertPretrainer
+    from bert_keras.models.loading import BertPretrainer
     from bert_keras.training.losses import pretraining_losses
     from bert_keras.training.schedule import LinearWarmupDecay
 

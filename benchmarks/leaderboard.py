@@ -90,7 +90,7 @@ def characters_per_token(batches, vocabulary: Vocabulary) -> float:
 def held_out_scores(model: Path, records: str) -> list[float | None]:
     """Returns masked-LM loss, nats per character and next-sentence accuracy (if trained)."""
     metadata = json.loads((model / "bert_keras.json").read_text())
-    has_labels = metadata["model"] == BertPretrainer.stored_as
+    has_labels = metadata["model"] == BertPretrainer.kind.model
     kind = BertPretrainer if has_labels else BertMaskedLM
     batches = held_out(records, objective=MASKED_AND_LABELLED)
     objective = named_objective("bert" if has_labels else "masked-lm")

@@ -22,7 +22,7 @@ def run_variant(size: str, num_layers: int, length: int, variant: str) -> None:
     import tensorflow as tf
 
     from bert_keras.families import preset
-    from bert_keras.models import BertEncoder
+    from bert_keras.models.loading import BertEncoder
 
     changes = {"num_layers": num_layers} if num_layers else {}
     if variant == GLOBAL:

@@ -13,7 +13,7 @@ from bert_keras.data.record_file import FLOATS, record_files
 from bert_keras.data.records import BLOCK, FILES_AT_ONCE, SHUFFLE_BUFFER, Records
 from bert_keras.data.schema import common_schema, feature_kind
 from bert_keras.families import preset, presets
-from bert_keras.models import BertPretrainer
+from bert_keras.models.loading import BertPretrainer
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import BertAdamW
 

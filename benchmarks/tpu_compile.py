@@ -58,11 +58,11 @@ def pretrainer(recipe: PretrainRecipe, length: int) -> keras.Model:
         recipe.size,
         hidden_dropout_rate=recipe.dropout_rate,
         attention_dropout_rate=recipe.dropout_rate,
-        has_pooler=objective.model.reads_pooled_output,
+        has_pooler=objective.model.kind.reads_pooled_output,
     )
     task = {"generator_size": recipe.generator_size} if recipe.objective == "replaced-token" else {}
     metadata = ModelMetadata(
-        model=objective.model.stored_as,
+        model=objective.model.kind.model,
         config=config,
         lowercase=True,
         max_length=length,
@@ -77,7 +77,7 @@ def pretrainer(recipe: PretrainRecipe, length: int) -> keras.Model:
 def batch_of(model: keras.Model, rows: int, length: int, predictions: int) -> tuple:
     """Returns a random batch for the objective of a model."""
     inputs, targets, weights = synthetic_batches(model.encoder.config, rows, length, predictions)[0]
-    if "generator" in model.heads:
+    if "generator" in model.kind.heads:
         inputs["masked_lm_ids"] = inputs["sampling_draws"] = targets["masked_lm"]
         inputs["masked_lm_weights"] = weights["masked_lm"]
         targets["replaced_token"] = inputs["input_mask"]

@@ -17,8 +17,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # notes on the machine, befo
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # also without AVX512-VNNI, where it is off
 
 if TYPE_CHECKING:  # for type checkers and editors
-    from bert_keras.checkpoints.conversion import convert as convert
-    from bert_keras.checkpoints.keras_hub import from_keras_hub as from_keras_hub
     from bert_keras.config import BertConfig as BertConfig
     from bert_keras.config import DenseModule as DenseModule
     from bert_keras.config import EmbeddingConfig as EmbeddingConfig
@@ -31,11 +29,11 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.data.records import pretraining_dataset as pretraining_dataset
     from bert_keras.downstream.task import Task
     from bert_keras.errors import InputError as InputError
-    from bert_keras.exporting.export import export as export
     from bert_keras.families import preset as preset
-    from bert_keras.models import load_model as load_model
     from bert_keras.models.encoder import BertEncoder as BertEncoder
     from bert_keras.models.feature_tagger import BertFeatureTagger as BertFeatureTagger
+    from bert_keras.models.loading import from_keras_hub as from_keras_hub
+    from bert_keras.models.loading import load_model as load_model
     from bert_keras.models.pretrainer import BertMaskedLM as BertMaskedLM
     from bert_keras.models.pretrainer import BertPretrainer as BertPretrainer
     from bert_keras.models.replaced_tokens import BertDiscriminator as BertDiscriminator
@@ -47,7 +45,9 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.models.task_models import BertMultipleChoice as BertMultipleChoice
     from bert_keras.models.task_models import BertQuestionAnswering as BertQuestionAnswering
     from bert_keras.models.task_models import BertTokenClassifier as BertTokenClassifier
+    from bert_keras.runs.conversion import convert as convert
     from bert_keras.runs.evaluate import evaluate as evaluate
+    from bert_keras.runs.export import export as export
     from bert_keras.runs.finetune import TaskRun as TaskRun
     from bert_keras.runs.finetune import finetune as finetune
     from bert_keras.runs.outcome import RunResult as RunResult
@@ -116,8 +116,7 @@ _NAMES = {
     "BertQuestionAnswering BertMultipleChoice",
     "bert_keras.models.feature_tagger": "BertFeatureTagger",
     "bert_keras.models.sentence_encoder": "BertSentenceEncoder",
-    "bert_keras.models": "load_model",
-    "bert_keras.checkpoints.keras_hub": "from_keras_hub",
+    "bert_keras.models.loading": "load_model from_keras_hub",
     "bert_keras.training.tensorboard": "read_curves",
     "bert_keras.training.optimizer": "BertAdamW",
     "bert_keras.training.schedule": "LinearWarmupDecay",
@@ -131,11 +130,11 @@ _NAMES = {
     "bert_keras.runs.finetune": "TaskRun finetune",
     "bert_keras.runs.pretrain": "pretrain",
     "bert_keras.runs.evaluate": "evaluate",
-    "bert_keras.checkpoints.conversion": "convert",
+    "bert_keras.runs.conversion": "convert",
     "bert_keras.serving.server": "serve running_server",
     "bert_keras.serving.limits": "Limits",
     "bert_keras.serving.client": "Client",
-    "bert_keras.exporting.export": "export",
+    "bert_keras.runs.export": "export",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 _CONSTANTS = {"tasks": "TASKS", "recipes": "PRETRAIN"}  # their names in these modules

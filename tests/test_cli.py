@@ -17,7 +17,7 @@ from bert_keras.cli.program import command_parser
 from bert_keras.downstream.catalog import TASKS
 from bert_keras.downstream.names import ALIASES, ZERO_SHOT
 from bert_keras.errors import InputError
-from bert_keras.models import BertPretrainer
+from bert_keras.models.loading import BertPretrainer
 from bert_keras.runs import recipes
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import random_model, tiny_config, tiny_vocabulary

@@ -35,6 +35,7 @@ from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
 from bert_keras.errors import InputError, check, require
 from bert_keras.families import FAMILIES, family_of
 from bert_keras.files import json_object, write_json
+from bert_keras.kinds.known import KINDS
 from bert_keras.text.vocab import Vocabulary, seems_lowercase
 
 CONFIG, VOCABULARY, PREFIX, PATHS = "bert_config.json", "vocab.txt", "bert_model.ckpt", "checkpoint"
@@ -61,22 +62,6 @@ WRITTEN_ACTIVATIONS |= {"gelu": "gelu", "gelu_new": "gelu"}
 LAYER_NORM_EPSILON = 1e-12  # the value in tf.contrib.layers.layer_norm, which modeling.py calls
 # Fields of our config that are stored under EXTRA_KEY if they differ from Google's values.
 CHANGED = ("activation", "layer_norm_epsilon")
-OUTPUTS = {
-    "masked_lm/output_bias": "cls/predictions/output_bias",
-    "next_sentence/dense/kernel": "cls/seq_relationship/output_weights",
-    "next_sentence/dense/bias": "cls/seq_relationship/output_bias",
-    "span/dense/kernel": "cls/squad/output_weights",
-    "span/dense/bias": "cls/squad/output_bias",
-    "classification/dense/kernel": "output_weights",
-    "classification/dense/bias": "output_bias",
-}
-# The model class of a checkpoint by the start of a variable name; the first match decides.
-MODELS = {
-    "cls/seq_relationship/": "BertPretrainer",
-    "cls/predictions/": "BertMaskedLM",
-    "cls/squad/": "BertQuestionAnswering",
-    "output_weights": "BertClassifier",
-}
 
 
 def recognises(path: Path) -> bool:
@@ -95,8 +80,12 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     variables = {name: tensor for name, tensor in stored.items() if name not in ignore}
     config, extra = read_config(prefix.with_name(CONFIG))
     config = dataclasses.replace(config, has_pooler="bert/pooler/dense/kernel" in variables)
-    heads = (m for start, m in MODELS.items() if any(n.startswith(start) for n in variables))
-    model = next(heads, "BertEncoder")
+    found = (
+        name
+        for name, kind in KINDS.items()
+        if kind.google_prefix and any(each.startswith(kind.google_prefix) for each in variables)
+    )
+    model = next(found, "BertEncoder")
     vocabulary = prefix.with_name(VOCABULARY)
     vocabulary = Vocabulary.from_file(vocabulary) if vocabulary.is_file() else None
     labels = ()
@@ -174,7 +163,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 def weight_names(config: BertConfig) -> dict[str, str]:
     """Returns Google's names of the weights of a model, by public names.
 
-    transformers has the same names with dots, but for those of `OUTPUTS`. Sources: modeling.py,
+    transformers has the same names with dots, except for the output layers of heads. Sources: modeling.py,
     run_pretraining.py, run_classifier.py and run_squad.py.
     """
     names = {}
@@ -183,7 +172,9 @@ def weight_names(config: BertConfig) -> dict[str, str]:
             name = f"bert{theirs}" if theirs.startswith(".") else theirs
             name = name.removesuffix(".weight").replace(".layer.", ".layer_")
             names[ours] = name.replace(".", "/")
-    return name_table({**names, **OUTPUTS}, num_blocks=config.num_layers)
+    for kind in KINDS.values():
+        names |= kind.google_weights
+    return name_table(names, num_blocks=config.num_layers)
 
 
 def is_transposed(name: str) -> bool:

@@ -8,24 +8,16 @@ import numpy as np
 from tokenizers.models import BPE
 
 from bert_keras.checkpoints.checkpoint import Checkpoint
-from bert_keras.checkpoints.pretrained import build_model
 from bert_keras.checkpoints.tensors import StoredTensor, of_array
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
-from bert_keras.errors import check, check_name
+from bert_keras.errors import check
 from bert_keras.families import FAMILIES
 from bert_keras.families.family import Family, KerasHub
-from bert_keras.models import MODELS
-from bert_keras.models.pretrained import Pretrained
+from bert_keras.kinds.known import KINDS
 from bert_keras.text.fast_tokenizer import is_uncased, rules_vocabulary
 from bert_keras.text.rules import byte_pair_rules, sentencepiece_rules
 from bert_keras.text.vocab import Vocabulary
 
-# Ends of the class names in keras_hub, by our model classes.
-CLASSES = {
-    "BertEncoder": "Backbone",
-    "BertMaskedLM": "MaskedLM",
-    "BertClassifier": "TextClassifier",
-}
 # Paths of variables in keras_hub, or of the layers that contain them, and our names. `{}` stands
 # for the index of a block.
 BLOCK, ATTENTION = "transformer_layer_{}", "transformer_layer_{}/self_attention_layer"
@@ -62,9 +54,10 @@ SIZES = {
 }
 HUB_FAMILIES = {kind: family for kind, family in FAMILIES.items() if family.keras_hub}
 HUB_CLASSES = {
-    f"{family.class_prefix}{end}": (family, model)
+    f"{family.class_prefix}{kind.keras_hub_class}": (family, model)
     for family in HUB_FAMILIES.values()
-    for model, end in CLASSES.items()
+    for model, kind in KINDS.items()
+    if kind.keras_hub_class
 }
 
 
@@ -181,44 +174,3 @@ def _vocabulary(tokenizer: Any) -> tuple[Vocabulary, bool, list[str]]:
         theirs, ours = ("strips", "keeps") if strips else ("keeps", "strips")
         notes.append(f"KerasHub's tokenizer {theirs} accents; ours {ours} them, as BERT's does")
     return Vocabulary(tuple(tokenizer.vocabulary)), lowercase, notes
-
-
-def from_keras_hub(model: keras.Model, *, preprocessor: Any = None) -> Pretrained:
-    """Converts a model of keras_hub to the model of this package with the same outputs.
-
-    Args:
-        model: A backbone, text classifier or masked-LM model of BERT, RoBERTa, ALBERT or
-            DistilBERT, such as a `keras_hub.models.BertTextClassifier`.
-        preprocessor: A preprocessor or tokenizer of keras_hub; None takes that of a task model. A
-            backbone has none.
-
-    Returns:
-        A `BertEncoder`, `BertClassifier` or `BertMaskedLM` with the weights, the tokenizer and the
-        maximum length. The classifier returns logits, also if that of keras_hub has an activation.
-
-    Raises:
-        InputError: `model` is of another class, is quantized, or has a tokenizer of other rules.
-
-    Example:
-
-    ```python
-    import keras_hub
-
-    backbone = keras_hub.models.BertBackbone(
-        vocabulary_size=4_000, num_layers=2, num_heads=2, hidden_dim=128, intermediate_dim=512
-    )
-    encoder = from_keras_hub(backbone)
-    ```
-    """
-    name = type(model).__name__
-    check(name != "str", f"expected a model in memory; load_model({model!r}) takes a name")
-    check_name(name, HUB_CLASSES, what="counterpart in bert_keras")
-    checkpoint = checkpoint_of(model, preprocessor or getattr(model, "preprocessor", None))
-    converted = build_model(
-        MODELS[checkpoint.metadata.model],
-        checkpoint,
-        metadata=checkpoint.metadata,
-        source=f"keras_hub's {name}",
-    )
-    print(converted.load_report)
-    return converted

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jinja2
 import keras
@@ -18,7 +18,12 @@ import numpy as np
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
 from bert_keras.checkpoints.formats import write_checkpoint
 from bert_keras.checkpoints.native import METADATA
-from bert_keras.checkpoints.tensors import StoredTensor, of_array, stored_weight
+from bert_keras.checkpoints.tensors import (
+    StoredTensor,
+    named_weights,
+    of_array,
+    stored_weight,
+)
 from bert_keras.config import (
     BertConfig,
     DenseModule,
@@ -28,10 +33,12 @@ from bert_keras.config import (
 )
 from bert_keras.errors import InputError, check, listed, printable
 from bert_keras.families import family_of
-from bert_keras.models.pretrained import Pretrained, named_weights
 from bert_keras.text.vocab import Vocabulary
 
-Model = TypeVar("Model", bound=Pretrained)
+if TYPE_CHECKING:
+    from bert_keras.models.pretrained import Pretrained
+
+Model = TypeVar("Model", bound="Pretrained")
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ def _parts(names: Sequence[str]) -> str:
 
 
 def metadata_for(
-    cls: type[Pretrained],
+    cls: "type[Pretrained]",
     checkpoint: Checkpoint,
     *,
     labels: tuple[str, ...] = (),
@@ -67,29 +74,21 @@ def metadata_for(
     config_changes: dict[str, Any],
 ) -> ModelMetadata:
     """Returns the metadata of a model of another class or configuration; see `from_pretrained`."""
-    source, name = checkpoint.metadata, cls.stored_as
+    source, name = checkpoint.metadata, cls.kind.model
     config = BertConfig(**{**source.config.to_dict(), **config_changes})
-    if cls.reads_pooled_output:
+    if cls.kind.reads_pooled_output:
         config = dataclasses.replace(config, has_pooler=True)
-    has_same_head = name == source.model and {*cls.heads}.isdisjoint(new)
+    has_same_head = name == source.model and {*cls.kind.heads}.isdisjoint(new)
     old_labels = source.labels if has_same_head else ()
     if old_labels and labels in ((), numbered_labels(len(old_labels))):
         labels = old_labels
-    is_number = name == "BertClassifier" and labels == numbered_labels(1)
-    example = ["O", "B-PER", "I-PER"] if "Token" in name else ["no", "yes"]
-    check(
-        not cls.is_labelled or old_labels or len(labels) > 1 or is_number,
-        f"the checkpoint has a {source.model}; for a new head of {name} add two or more labels: "
-        f"labels={example}{', or labels=1 for numbers' * (name == 'BertClassifier')}",
-    )
+    if cls.kind.is_labelled and not old_labels:
+        cls.kind.check_new_labels(labels, source=source.model)
     if old_labels not in ((), labels, numbered_labels(len(labels))):
         raise InputError(
             f"the head has the labels {', '.join(old_labels)}; omit labels, or start with a new "
-            f"head: new={cls.heads}"
+            f"head: new={cls.kind.heads}"
         )
-    if name == "BertTokenClassifier" and "O" in labels and not old_labels:
-        odd = [each for each in labels if each != "O" and each[:2] not in ("B-", "I-")]
-        check(not odd, f"labels has {odd[:1]}; expected O, B-TYPE and I-TYPE, such as 'B-PER'")
     changes: dict[str, Any] = {"config": config, "labels": labels}
     if embedding is not None:
         changes["embedding"] = embedding

@@ -14,8 +14,8 @@ from tqdm import tqdm
 
 from bert_keras.downstream.table import table_rows
 from bert_keras.errors import InputError, check, counted
-from bert_keras.exporting.export import export
 from bert_keras.files import StrPath, write_text
+from bert_keras.runs.export import export
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import PretrainRecipe

@@ -45,7 +45,7 @@ def convert(options: argparse.Namespace) -> None:
     new_tokens = tuple(text_lines(file)) if file else ()
     check(new_tokens or not file, f"{file} is empty; write one token on each line")
     start_keras(options)
-    from bert_keras.checkpoints.conversion import convert
+    from bert_keras.runs.conversion import convert
 
     same = values(options, "format", "ignore", "pad_vocabulary")
     changes = {"model": options.model_class, "num_layers": options.layers, "new_tokens": new_tokens}
@@ -62,7 +62,7 @@ def convert(options: argparse.Namespace) -> None:
 def inspect(options: argparse.Namespace) -> None:
     """Write a page with the attention and the masked words of a text."""
     start_keras(options)
-    from bert_keras.reports.inspection import inspect_texts
+    from bert_keras.runs.inspection import inspect_texts
 
     inspect_texts(options.model, options.texts, output=options.output, num_tokens=options.top_k)
     say("page", options.output, file=messages_beside(options.output))
@@ -105,7 +105,7 @@ def export(options: argparse.Namespace) -> None:
     if options.variant:
         check_examples(variant_examples, options.model, **arguments)
     start_keras(options, backends=("tensorflow",))
-    from bert_keras.exporting.export import export
+    from bert_keras.runs.export import export
 
     export_model = partial(
         export,

@@ -126,9 +126,9 @@ def predict(options: argparse.Namespace) -> None:
         check_texts(options.model, options.texts)
     start_keras(options)
     if options.texts:
-        found = answers(options.model, options.texts)
+        kind, found = answers(options.model, options.texts)
         as_json = json.dumps([answer for _, answer in found], indent=2, ensure_ascii=False)
-        print(printable(as_json if options.json else "\n".join(lines(found))))
+        print(printable(as_json if options.json else "\n".join(lines(kind, found))))
         return
     from bert_keras.downstream.glue import check_submission, submission_zip
     from bert_keras.runs.evaluate import model_predictions

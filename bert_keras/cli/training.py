@@ -28,6 +28,7 @@ from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.scales import SCALES
 from bert_keras.families import preset
 from bert_keras.files import check_no_file
+from bert_keras.kinds.known import KINDS
 from bert_keras.runs.outcome import check_run, finished_scores
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 from bert_keras.runs.settings import (
@@ -79,8 +80,6 @@ HYPERPARAMETERS = (
 RATES = "learning rates to compare (without values: those of the recipe)"
 TABLES = "table5 (tasks), table6 (sizes), c1 (steps), c2 (masking) or labels (labelled examples)"
 FROM = "checkpoint to start from: a folder, or a name as in bert-keras list models"
-# Class of a model -> what `predict` takes, if not one TEXT for each column
-TEXTS = {"BertQuestionAnswering": "QUESTION PASSAGE", "BertMultipleChoice": "CONTEXT ENDING ENDING"}
 SPECIAL = (
     "distillation, devices and errors",
     option("--teacher", "MODEL", "model of the same kind to distil from; see --set alpha_soft"),
@@ -244,7 +243,7 @@ def finetune(options: argparse.Namespace) -> None:
             which = f" (epoch {epoch} of {total}, the best by {task.metric})"
             _print_scores(scores, options.output, which=which)
             model = quote(f"{options.output}/model")
-            texts = TEXTS.get(task.model, " ".join(["TEXT"] * max(1, len(task.input_names))))
+            texts = KINDS[task.model].inputs or " ".join(["TEXT"] * max(1, len(task.input_names)))
             say("next", f"bert-keras predict {model} {texts}")
             say("", f"bert-keras export {model} NAME")
             return

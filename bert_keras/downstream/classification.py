@@ -9,18 +9,12 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 from bert_keras.data.encoded import EncodedTexts
-from bert_keras.downstream.labels import (
-    LABEL_KINDS,
-    SCORES,
-    Label,
-    LabelPrediction,
-    OneLabel,
-    majority_accuracy,
-)
+from bert_keras.downstream.scores import SCORES, majority_accuracy
 from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Outputs, Scores, Task, needs_labels
 from bert_keras.errors import check, check_choice, check_least
 from bert_keras.files import StrPath, write_text
+from bert_keras.kinds.classifier import LABEL_KINDS, Label, LabelPrediction, OneLabel
 from bert_keras.text.tokenizer import TextTokenizer
 
 

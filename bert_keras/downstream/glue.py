@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bert_keras.downstream.classification import ClassificationTask, TextExample
-from bert_keras.downstream.labels import LabelPrediction
 from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import fixed, needs_labels
 from bert_keras.downstream.tfds import PREFIX, is_tfds
 from bert_keras.errors import check, counted
 from bert_keras.files import StrPath, atomic_file, text_lines, write_text
+from bert_keras.kinds.classifier import LabelPrediction
 
 # The file of each split in the folder of a task. The split of TFDS has the same name without
 # ".tsv", with "validation" instead of "dev".

@@ -19,6 +19,8 @@ from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.models.pretrainer import MaskedLMModel
+from bert_keras.reports.evaluation import Findings, example_cells
+from bert_keras.reports.page import Section, Table
 from bert_keras.training.losses import MaskedLMLoss
 
 TOKENS_PER_BATCH = 4_096
@@ -70,6 +72,26 @@ def pair_scores(pairs: Sequence[MinimalPair], differences: Sequence[float]) -> S
         for name, paradigms in sorted(groups.items()):
             scores[f"{kind} {name}"] = float(np.mean([shares[each] for each in sorted(paradigms)]))
     return scores
+
+
+def pair_findings(examples: Sequence[MinimalPair], predictions: Sequence[float]) -> Findings:
+    """Returns the accuracy of each group, and the pairs with the wrong order."""
+    tables: dict[str, list] = {}
+    for name, value in pair_scores(examples, predictions).items():
+        kind, _, group = name.partition(" ")
+        tables.setdefault(kind, []).append([group, value])
+    sections = [
+        Section(heading=kind.title(), table=Table([kind, "accuracy"], rows))
+        for kind, rows in tables.items()
+        if kind != "accuracy"
+    ]
+    errors = [
+        (-difference, [pair.groups["paradigm"], *example_cells(pair), f"{difference:.2f}"])
+        for pair, difference in zip(examples, predictions, strict=True)
+        if difference <= 0
+    ]
+    columns = ["paradigm", "example", "acceptable", "not acceptable", "difference"]
+    return Findings(sections, columns, errors, "the smallest differences of log-likelihoods first")
 
 
 @dataclass(frozen=True, kw_only=True)

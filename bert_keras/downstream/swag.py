@@ -7,11 +7,12 @@ from typing import ClassVar
 import numpy as np
 
 from bert_keras.data.encoded import EncodedTexts
-from bert_keras.downstream.labels import accuracy
+from bert_keras.downstream.scores import accuracy
 from bert_keras.downstream.table import table_rows
-from bert_keras.downstream.task import Outputs, Scores, Task, fixed, needs_labels, softmax
+from bert_keras.downstream.task import Outputs, Scores, Task, fixed, needs_labels
 from bert_keras.errors import check, check_least, quoted
 from bert_keras.files import StrPath, write_text
+from bert_keras.kinds.choice import Chosen, chosen
 from bert_keras.text.tokenizer import TextTokenizer
 
 NUM_ENDINGS = 4
@@ -29,19 +30,11 @@ class SwagExample:
     location: str = field(default="", compare=False)  # where it was read, as "FILE, line N"
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenEnding:
-    """The predicted ending of an example."""
-
-    ending: int  # the index of the ending
-    probabilities: tuple[float, ...]  # one for each ending
-
-
 Examples = Sequence[SwagExample]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwagTask(Task[SwagExample, EncodedTexts, ChosenEnding]):
+class SwagTask(Task[SwagExample, EncodedTexts, Chosen]):
     """The SWAG task (BERT paper, section 4.4).
 
     Each ending gives a sequence `[CLS] sent1 [SEP] sent2 ending [SEP]`, and one vector scores the
@@ -98,18 +91,17 @@ class SwagTask(Task[SwagExample, EncodedTexts, ChosenEnding]):
 
     def predictions(
         self, examples: Examples, encoded: EncodedTexts, outputs: Outputs
-    ) -> list[ChosenEnding]:
-        probabilities_NC = softmax(np.asarray(outputs, np.float64))
-        return [ChosenEnding(int(row.argmax()), tuple(row.tolist())) for row in probabilities_NC]
+    ) -> list[Chosen]:
+        return chosen(np.asarray(outputs, np.float64))
 
-    def score(self, examples: Examples, predictions: Sequence[ChosenEnding]) -> Scores:
+    def score(self, examples: Examples, predictions: Sequence[Chosen]) -> Scores:
         gold = [each.label for each in examples]
-        return {"accuracy": accuracy(gold, [chosen.ending for chosen in predictions])}
+        return {"accuracy": accuracy(gold, [each.choice for each in predictions])}
 
     def write_predictions(
-        self, path: StrPath, examples: Examples, predictions: Sequence[ChosenEnding]
+        self, path: StrPath, examples: Examples, predictions: Sequence[Chosen]
     ) -> None:
-        rows = (f"{number},{each.ending}\n" for number, each in enumerate(predictions))
+        rows = (f"{number},{each.choice}\n" for number, each in enumerate(predictions))
         write_text(path, ",pred\n" + "".join(rows))
 
 

@@ -8,17 +8,18 @@ from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
-import numpy as np
-
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.data.encoded import Encoded
 from bert_keras.downstream.tfds import is_tfds, tfds_files
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, check_exists
+from bert_keras.kinds.known import KINDS
 from bert_keras.text.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:  # a task checks its data before Keras is imported
     import keras
+
+    from bert_keras.reports.evaluation import Findings
 
 Outputs = Sequence  # the outputs of a model: an array, or a dict of arrays, for each row
 Scores = dict[str, float]
@@ -47,7 +48,7 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     # `with_labels_of` sets them from the training examples.
     labels: tuple[str, ...] = fixed(())
 
-    model: ClassVar[str]  # the name of its model in bert_keras.models.MODELS
+    model: ClassVar[str]  # the name of its model class
     metric: ClassVar[str]  # the score that chooses the best checkpoint; larger is better
     problem_type: ClassVar[str] = ""  # the kind of a classifier's labels, as in the model metadata
     input_names: ClassVar[tuple[str, ...]] = ()  # the names of the texts that the model reads
@@ -148,6 +149,12 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         """Returns the task with settings that its dev predictions decide, such as a threshold."""
         return self
 
+    def findings(
+        self, examples: Sequence[Example], predictions: Sequence[Prediction]
+    ) -> "Findings":
+        """Returns the tables of an evaluation page."""
+        return KINDS[self.model].findings(self, examples, predictions)
+
     @abc.abstractmethod
     def write_predictions(
         self, path: StrPath, examples: Sequence[Example], predictions: Sequence[Prediction]
@@ -183,12 +190,6 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
 def needs_labels(split: str) -> bool:
     """Returns whether each example of a split must have a label."""
     return split.startswith(("train", "dev"))
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Returns the softmax over the last axis, in the dtype of the logits."""
-    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
 def examples_file(task: Task, data: StrPath, *, split: str) -> str:

@@ -1,14 +1,13 @@
-"""Exports a model or a smaller variant of it for TF Serving, and verifies what it wrote."""
+"""Writes a model as a SavedModel for TF Serving, and verifies it."""
 
 import dataclasses
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -17,11 +16,10 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
 from tqdm import tqdm
 
-from bert_keras.checkpoints.formats import open_text_checkpoint
+from bert_keras.config import ModelMetadata
 from bert_keras.data.schema import PREDICTION_FEATURES
-from bert_keras.errors import InputError, answers_typos, check, check_count, check_name
+from bert_keras.errors import InputError, check, check_count
 from bert_keras.exporting.servable import (
-    EXPORTERS,
     TEXT_SIGNATURE,
     Exporter,
     Signature,
@@ -29,20 +27,12 @@ from bert_keras.exporting.servable import (
     input_specs,
 )
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-from bert_keras.exporting.variants.export_variant import (
-    MAX_SCORE_DROP,
-    SAVED_MODELS,
-    Scoring,
-    export_variant,
-)
 from bert_keras.exporting.variants.variant import Variant, replaced_attributes
 from bert_keras.exporting.verify import run_in_fresh_process, to_arrays
 from bert_keras.exporting.version_folder import METADATA, WARMUP, check_version, file_digests
 from bert_keras.files import StrPath, atomic_folder, write_json
-from bert_keras.models import load_model
-from bert_keras.models.pretrained import Pretrained
-from bert_keras.renamed import accepts_former_names
-from bert_keras.runs.settings import Changes, variant_examples
+from bert_keras.kinds.kind import Kind
+from bert_keras.kinds.known import KINDS
 from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer
@@ -60,113 +50,106 @@ _EXAMPLE = {  # one instance, by name of the input: the request that `bert-keras
 }
 
 
-@accepts_former_names(max_score_loss="max_score_drop")
-@answers_typos
-def export(  # noqa: PLR0913 - public; each argument is optional
-    model: StrPath | Pretrained,
+class ExportPlan(NamedTuple):
+    """What a model is exported as."""
+
+    exporter: Exporter
+    settings: dict[str, Any]  # keyword arguments of `exporter.make`
+    metadata: ModelMetadata
+    tokenizer: TextTokenizer
+
+    def write(self, model: keras.Model | Variant, path: StrPath) -> Path:
+        """Writes a model, or a variant of it, as a SavedModel."""
+        versions = {name: version(name) for name in _LIBRARIES}
+        return write_saved_model(
+            model,
+            path,
+            exporter=self.exporter,
+            settings=self.settings,
+            tokenizer=self.tokenizer,
+            max_length=self.metadata.max_length,
+            metadata={"card": self.metadata.to_dict(), "versions": versions},
+        )
+
+
+def export_plan(
+    metadata: ModelMetadata,
+    tokenizer: TextTokenizer,
+    path: StrPath,
+    *,
+    source: str,
+    max_length: int | None = None,
+    num_texts: int | None = None,
+) -> ExportPlan:
+    """Returns how a model is exported.
+
+    Args:
+        metadata: The metadata of the model.
+        tokenizer: The tokenizer of the model.
+        path: The version folder, saved_models/NAME/VERSION, which must not exist yet.
+        source: The name of the model, for error messages.
+        max_length: The largest number of tokens of a text or pair; by default the metadata's.
+        num_texts: The number of texts that a classifier takes, 1 or 2.
+
+    Raises:
+        InputError: The model cannot be served, or an argument does not fit it.
+    """
+    check_count("max_length", max_length)
+    check_version(Path(path))
+    kind = KINDS.get(metadata.model, Kind)
+    if not kind.signatures:
+        known = sorted(name for name, each in KINDS.items() if each.signatures)
+        raise InputError(
+            f"{source} is a {metadata.model}; expected one of {', '.join(known)}; convert it with "
+            "bert-keras convert MODEL NEW_FOLDER --model-class BertEncoder"
+        )
+    if max_length is not None:
+        metadata = dataclasses.replace(metadata, max_length=max_length)
+    module = import_module(f"bert_keras.exporting.signatures.{kind.signatures}")
+    exporter: Exporter = module.EXPORTER
+    settings = exporter.settings(metadata, source)
+    if num_texts is not None:
+        if "num_texts" not in settings:
+            raise InputError(f"a {metadata.model} takes no num_texts")
+        settings["num_texts"] = num_texts
+    return ExportPlan(exporter, settings, metadata, tokenizer)
+
+
+def export_model(
+    model: Any,
     path: StrPath,
     *,
     tokenizer: TextTokenizer | None = None,
     labels: Sequence[str] = (),
-    max_length: int | None = None,
-    num_texts: int | None = None,
-    variant: str | None = None,
-    data: StrPath | None = None,
-    task: str | None = None,
-    changes: Changes = (),
-    max_score_drop: float = MAX_SCORE_DROP,
+    **options: Any,
 ) -> Path:
-    """Writes a model of any head as a SavedModel that takes texts, and verifies it.
-
-    `bert-keras export` and `model.export` call this function. The SavedModel contains the text
-    processing, its signatures and warm-up requests for TF Serving. A fresh process loads it as
-    TF Serving does and compares its outputs with those of the Keras model.
+    """Writes a model in memory as a SavedModel that takes texts; see `bert_keras.export`.
 
     Args:
-        model: A folder with a vocabulary in any checkpoint format, or a model in memory.
+        model: The model.
         path: The version folder, saved_models/NAME/VERSION, which must not exist yet.
-        tokenizer: The tokenizer of a model in memory; by default `model.tokenizer`.
-        labels: The labels of a model in memory; by default those of its metadata.
-        max_length: The largest number of tokens of a text or pair; by default the metadata's.
-        num_texts: The number of texts that a classifier takes, 1 or 2; by default the number that
-            the model was trained on, or 1 if its metadata does not state it.
-        variant: "float16", "bfloat16" or "int8", whose size, time and score are printed
-            next to those of float32; by default the model is written in float32.
-        data: Labelled examples to score a variant on: a file of the task, or a data folder or
-            `tfds:NAME` with a split "dev".
-        task: The name of the task that scores a variant; by default the task of the fine-tuning.
-        changes: Settings of this task, such as `{"text_columns": ("review",)}`.
-        max_score_drop: The points, of 100, by which the score of a variant may drop.
-
-    Returns:
-        The path of the version folder.
-
-    Raises:
-        InputError: The model has no vocabulary or cannot be served, an argument does not fit it,
-            `path` exists or is not a version folder, or the variant loses too many points.
-        RuntimeError: The SavedModel does not give the outputs of the Keras model.
-
-    Example:
-
-    ```python
-    export("films", "saved_models/films/1")
-    ```
+        tokenizer: The tokenizer; by default `model.tokenizer`.
+        labels: The names of the labels; by default those of the metadata.
+        **options: `max_length` and `num_texts` of `export_plan`.
     """
-    if variant is None:
-        is_default = (data, task, max_score_drop) == (None, None, MAX_SCORE_DROP)
-        found = "data, task, changes and max_score_drop have no effect without a variant"
-        check(is_default and not changes, found)
-    else:
-        check_name(variant, SAVED_MODELS, what="variant")
-        check(data is not None, f"the variant {variant} needs data, labelled examples to score it")
-        check(max_score_drop >= 0, f"max_score_drop is {max_score_drop}; expected 0 or more points")
-    check_count("max_length", max_length)
-    check_version(Path(path))
-    if isinstance(model, Pretrained):
-        source, load = "the model", lambda: model
-        tokenizer = tokenizer or model.tokenizer
-        if tokenizer is None:
-            raise InputError("the model has no vocabulary; give its tokenizer: tokenizer=...")
-        metadata = model.stored_metadata(tokenizer, labels=labels)
-    else:
-        found = "tokenizer and labels are for a model in memory"
-        check(tokenizer is None and not labels, f"{found}; a model folder contains its own")
-        checkpoint = open_text_checkpoint(model)
-        source, load = os.fspath(model), partial(load_model, model)
-        metadata, tokenizer = checkpoint.metadata, checkpoint.tokenizer
-    if max_length is not None:
-        metadata = dataclasses.replace(metadata, max_length=max_length)
-    check(
-        metadata.model in EXPORTERS,
-        f"{source} is a {metadata.model}; expected one of {', '.join(sorted(EXPORTERS))}; convert "
-        "it with bert-keras convert MODEL NEW_FOLDER --model-class BertEncoder",
-    )
-    exporter: Exporter = import_module(EXPORTERS[metadata.model]).EXPORTER
-    settings = exporter.settings(metadata, source)
-    if num_texts is not None:
-        check("num_texts" in settings, f"a {metadata.model} takes no num_texts")
-        settings["num_texts"] = num_texts
+    plan = plan_of_model(model, path, tokenizer=tokenizer, labels=labels, **options)
+    return plan.write(model, path)
 
-    versions = {name: version(name) for name in _LIBRARIES}
 
-    def write(path: StrPath, *, variant: type[Variant] | None = None) -> Path:
-        loaded = load()
-        return write_saved_model(
-            loaded if variant is None else variant(loaded),
-            path,
-            exporter=exporter,
-            settings=settings,
-            tokenizer=tokenizer,
-            max_length=metadata.max_length,
-            metadata={"card": metadata.to_dict(), "versions": versions},
-        )
-
-    if variant is None:
-        return write(path)
-    arguments = {"source": source, "task": task, "changes": changes}
-    known, examples = variant_examples(metadata, str(data), **arguments)
-    scored = Scoring(known, examples, known.encode(examples, tokenizer))
-    return export_variant(path, scored, write=write, variant=variant, max_score_drop=max_score_drop)
+def plan_of_model(
+    model: Any,
+    path: StrPath,
+    *,
+    tokenizer: TextTokenizer | None,
+    labels: Sequence[str],
+    **options: Any,
+) -> ExportPlan:
+    """Returns how a model in memory is exported; see `export_model`."""
+    tokenizer = tokenizer or model.tokenizer
+    if tokenizer is None:
+        raise InputError("the model has no vocabulary; give its tokenizer: tokenizer=...")
+    metadata = model.stored_metadata(tokenizer, labels=labels)
+    return export_plan(metadata, tokenizer, path, source="the model", **options)
 
 
 def write_saved_model(

@@ -10,17 +10,6 @@ from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 
 TEXT_SIGNATURE = "serving_default"
-_SIGNATURES = "bert_keras.exporting.signatures"
-EXPORTERS = {  # the module with the signatures of each model class
-    "BertEncoder": f"{_SIGNATURES}.embeddings",
-    "BertSentenceEncoder": f"{_SIGNATURES}.embeddings",
-    "BertPretrainer": f"{_SIGNATURES}.masked_lm",
-    "BertMaskedLM": f"{_SIGNATURES}.masked_lm",
-    "BertClassifier": f"{_SIGNATURES}.classifier",
-    "BertTokenClassifier": f"{_SIGNATURES}.token_classifier",
-    "BertQuestionAnswering": f"{_SIGNATURES}.question_answering",
-    "BertMultipleChoice": f"{_SIGNATURES}.multiple_choice",
-}
 Signature = Any  # tf.types.experimental.ConcreteFunction, for which the type checker has no stubs
 
 
@@ -33,7 +22,7 @@ class ServableModel(NamedTuple):
 
 
 class Exporter(NamedTuple):
-    """Builds the `ServableModel` of a model class; each module in signatures/ defines one."""
+    """Builds the `ServableModel` of a kind of model; each module in signatures/ defines one."""
 
     # (model, reader, **settings) -> ServableModel; the reader converts texts inside the graph
     make: Callable[..., ServableModel]

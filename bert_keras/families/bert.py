@@ -72,10 +72,6 @@ FAMILY = Family(
         "masked_lm/decoder": "cls.predictions.decoder.weight",
         "masked_lm/output_bias": "cls.predictions.bias",
         "next_sentence/dense": "cls.seq_relationship",
-        "classification/dense": "classifier",
-        "multiple_choice/dense": "classifier",
-        "token_labels/dense": "classifier",
-        "span/dense": "qa_outputs",
     },
     keras_hub=KerasHub(sizes={"num_segments": "num_segments"}),
 )

@@ -143,8 +143,6 @@ FAMILY = Family(
         "masked_lm/norm": "head.norm",
         "masked_lm/decoder": "decoder.weight",
         "masked_lm/output_bias": "decoder.bias",
-        "classification/dense": "classifier",
-        "multiple_choice/dense": "classifier",
         **{
             f"{head}/{layer}": name
             for head in ("token_labels", "span")

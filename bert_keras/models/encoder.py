@@ -14,6 +14,7 @@ from keras import ops
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import check
+from bert_keras.kinds.encoder import Encoder
 from bert_keras.layers import attention
 from bert_keras.layers.bilstm import BiLSTM
 from bert_keras.layers.block import EncoderBlock, recomputed
@@ -78,7 +79,7 @@ class BertEncoder(Pretrained):
     ```
     """
 
-    stored_as = "BertEncoder"
+    kind = Encoder
     gradient_checkpointing = False
     skips_padding = False
 

@@ -9,6 +9,7 @@ from keras import ops
 from bert_keras.config import BertConfig, ModelMetadata, feature_layers
 from bert_keras.distribution.model import GlobalBatchModel
 from bert_keras.errors import check_count
+from bert_keras.kinds.tagger import FeatureTagger
 from bert_keras.layers.bilstm import BiLSTM, LayerMix
 from bert_keras.layers.heads import TokenLabelsHead
 from bert_keras.layers.primitives import states_at
@@ -126,9 +127,7 @@ class BertFeatureTagger(TaskModel):
     ```
     """
 
-    stored_as = "BertFeatureTagger"
-    heads = ("tagger",)
-    is_labelled = True
+    kind = FeatureTagger
     arguments = ("num_labels", "dropout_rate")
 
     def __init__(

@@ -16,6 +16,7 @@ from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, number
 from bert_keras.data.preprocessor import is_text
 from bert_keras.data.schema import PACKING_FEATURES, SEQUENCE_FEATURES
 from bert_keras.errors import (
+    InputError,
     answers_typos,
     check,
     check_argument,
@@ -25,6 +26,7 @@ from bert_keras.errors import (
     say,
 )
 from bert_keras.files import json_object, refuse_existing, write_json
+from bert_keras.kinds.kind import Kind
 from bert_keras.layers.embeddings import SharedEmbeddings
 
 if TYPE_CHECKING:
@@ -134,24 +136,26 @@ def named_inputs(inputs: Mapping) -> dict:
 class Pretrained(ConfiguredModel):
     """The base class of all models, which loads them from checkpoints and saves them.
 
+    A subclass states its `kind`, a class of `bert_keras.kinds`.
+
     Inputs may have the names of transformers, `attention_mask` and `token_type_ids`. Without them
     every position is a token of segment 0.
 
     The attributes `metadata`, `tokenizer` and `load_report` are None if the model was not loaded.
     """
 
-    stored_as: str  # name of the class in checkpoints, also of its subclasses
-    heads: tuple[str, ...] = ()  # attributes of the heads, and first part of their weight names
-    is_labelled = False  # whether the model has one output for each of its labels
-    reads_pooled_output = False  # whether a head reads it; otherwise a pooler is not trained
+    kind: type[Kind]
     metadata: ModelMetadata | None = None  # metadata of the checkpoint
     tokenizer: "TextTokenizer | None" = None  # None also if the checkpoint has no vocabulary
     load_report: "LoadReport | None" = None
 
     @functools.wraps(keras.Model.fit)
     def fit(self, x=None, *args, **kwargs):
-        remedy = "use a model with labels, such as BertClassifier"
-        check(not is_text(x), f"{self.stored_as} learns nothing from texts alone; {remedy}")
+        if is_text(x):
+            raise InputError(
+                f"{self.kind.model} learns nothing from texts alone; use a model with labels, such "
+                "as BertClassifier"
+            )
         return super().fit(x, *args, **kwargs)
 
     def __call__(self, inputs, *args, **kwargs):
@@ -223,7 +227,7 @@ class Pretrained(ConfiguredModel):
         known += [each.name for each in dataclasses.fields(BertConfig)]
         for each in config_changes:
             check_argument(each, known, function="from_pretrained")
-        is_read = "pooling" not in config_changes or cls.stored_as != "BertSentenceEncoder"
+        is_read = "pooling" not in config_changes or cls.kind.model != "BertSentenceEncoder"
         found = "pooling is for the pooler"
         check(is_read, f'{found}; give embedding=EmbeddingConfig(pooling=("cls",))')
         is_number = isinstance(labels, (int, np.integer))
@@ -241,7 +245,7 @@ class Pretrained(ConfiguredModel):
             config_changes=config_changes,
         )
         metadata = dataclasses.replace(metadata, max_length=max_length or metadata.max_length)
-        missing = missing_parts(checkpoint, heads=cls.heads, metadata=metadata)
+        missing = missing_parts(checkpoint, heads=cls.kind.heads, metadata=metadata)
         if unasked := [part for part in missing if part not in new]:
             note = f"the weights of {' and '.join(unasked)} are random: train the model before use"
             checkpoint = dataclasses.replace(checkpoint, notes=(*checkpoint.notes, note))
@@ -271,19 +275,19 @@ class Pretrained(ConfiguredModel):
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata, **options: Any) -> Self:
         """Builds the model that `metadata` describes; random weights use Keras' global seed."""
-        if cls.is_labelled:
-            check(metadata.labels, f"{cls.stored_as} has no labels; expected at least one")
+        if cls.kind.is_labelled:
+            check(metadata.labels, f"{cls.kind.model} has no labels; expected at least one")
             options["num_labels"] = len(metadata.labels)
         return cls(metadata.config, **options)
 
     def new_metadata(self) -> ModelMetadata:
         """Returns the metadata of a model that was not loaded from a checkpoint."""
         return ModelMetadata(
-            model=self.stored_as,
+            model=self.kind.model,
             config=self.config,
             lowercase=True,
             max_length=self.config.max_positions,
-            labels=numbered_labels(self.num_labels) if self.is_labelled else (),
+            labels=numbered_labels(self.num_labels) if self.kind.is_labelled else (),
         )
 
     def stored_metadata(
@@ -376,8 +380,8 @@ class Pretrained(ConfiguredModel):
 
         Args:
             path: The version folder, saved_models/NAME/VERSION, which must not exist yet.
-            **options: Keyword arguments of `bert_keras.export`, such as `labels` and `max_length`,
-                and `tokenizer` for a model that was not loaded with its vocabulary.
+            **options: `labels`, `max_length`, `num_texts`, and `tokenizer` for a model that was not
+                loaded with its vocabulary; see `bert_keras.export`, which also writes variants.
 
         Returns:
             The path of the folder.
@@ -389,12 +393,14 @@ class Pretrained(ConfiguredModel):
         model.export("saved_models/films/1")
         ```
         """
-        from bert_keras.exporting.export import export
+        from bert_keras.exporting.export import export_model
 
-        found = "export writes a SavedModel that takes texts; for other formats use Keras"
-        expected = "keras.Model(inputs, model(inputs)).export(path, format=...)"
-        check("format" not in options, f"{found}: {expected}")
-        return export(self, path, **options)
+        if "format" in options:
+            raise InputError(
+                "export writes a SavedModel that takes texts; for other formats use Keras: "
+                "keras.Model(inputs, model(inputs)).export(path, format=...)"
+            )
+        return export_model(self, path, **options)
 
 
 def _frozen(model: keras.Model, path: str = ".") -> list[str]:
@@ -419,16 +425,6 @@ def _freeze(model: keras.Model, frozen: Collection[str], path: str = ".") -> Non
             _freeze(layer, frozen, inner)
         else:
             layer.trainable = inner not in frozen
-
-
-def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
-    """Returns every weight by its public name, such as `encoder/layer_0/attention/query/kernel`.
-
-    The names do not change between releases, because checkpoints store them.
-    """
-    prefix = f"{model.path or model.name}/"  # the path states where another model or scope built it
-    part = "encoder/" if getattr(model, "stored_as", "") == "BertEncoder" else ""
-    return {part + weight.path.removeprefix(prefix): weight for weight in model.weights}
 
 
 def _names(argument: str, names: Collection[str]) -> tuple[str, ...]:

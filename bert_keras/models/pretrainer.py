@@ -7,12 +7,11 @@ from keras import ops
 from bert_keras.config import BertConfig
 from bert_keras.data.preprocessor import columns_of, is_text
 from bert_keras.errors import InputError, check, quoted
+from bert_keras.kinds.masked_lm import MaskedLM, Pretraining, masked_tokens
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
 from bert_keras.layers.primitives import states_at
 from bert_keras.models.task_models import TaskModel
 from bert_keras.text.encode import checked_columns, encode_masked
-
-NUM_TOKENS = 5  # that `predict` returns for each [MASK]
 
 
 class MaskedLMModel(TaskModel):
@@ -36,18 +35,14 @@ class MaskedLMModel(TaskModel):
         if not is_text(x):
             return super().predict(x, *args, **kwargs)
         if self.tokenizer is None:
-            raise InputError(f"this {self.stored_as} has no tokenizer to read texts")
+            raise InputError(f"this {self.kind.model} has no tokenizer to read texts")
         max_length, answers = self.stored_metadata(None).max_length, []
         (texts,), tokens = checked_columns(*columns_of(x)), self.tokenizer.vocabulary.tokens
         for text in texts:
             check("[MASK]" in text, f"{quoted(text)} has no [MASK], the word to predict")
             inputs = encode_masked(self.tokenizer, [text], max_length=max_length)
-            logits_PV = self(inputs, training=False)["masked_lm"][0, :, : len(tokens)]
-            probabilities_PV = np.asarray(ops.softmax(ops.cast(logits_PV, "float32")))
-            ids_PK = np.argsort(-probabilities_PV)[:, :NUM_TOKENS]
-            best_PK = np.take_along_axis(probabilities_PV, ids_PK, axis=1)
-            names = [[tokens[each] for each in ids] for ids in ids_PK]
-            answers.append({"tokens": names, "probabilities": best_PK.tolist()})
+            logits_PV = self(inputs, training=False)["masked_lm"][0]
+            answers.append(masked_tokens(np.asarray(ops.cast(logits_PV, "float32")), tokens))
         return answers
 
 
@@ -76,8 +71,7 @@ class BertMaskedLM(MaskedLMModel):
     ```
     """
 
-    stored_as = "BertMaskedLM"
-    heads = ("masked_lm",)
+    kind = MaskedLM
 
     def __init__(self, config: BertConfig, *, name: str = "masked_lm_model", **kwargs):
         super().__init__(config, name=name, **kwargs)
@@ -121,9 +115,7 @@ class BertPretrainer(MaskedLMModel):
     ```
     """
 
-    stored_as = "BertPretrainer"
-    heads = ("masked_lm", "next_sentence")
-    reads_pooled_output = True
+    kind = Pretraining
 
     def __init__(self, config: BertConfig, *, name: str = "pretrainer", **kwargs):
         found = "the [CLS] of a causal encoder attends only to itself"

@@ -8,6 +8,7 @@ from keras import ops
 
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.errors import check
+from bert_keras.kinds.masked_lm import Discriminator, ReplacedTokens
 from bert_keras.layers.embeddings import SharedEmbeddings
 from bert_keras.layers.heads import ReplacedTokenHead
 from bert_keras.models.pretrainer import BertMaskedLM
@@ -35,8 +36,7 @@ class BertDiscriminator(TaskModel):
     ```
     """
 
-    stored_as = "BertDiscriminator"
-    heads = ("replaced_token",)
+    kind = Discriminator
 
     def __init__(self, config: BertConfig, *, name: str = "discriminator", **kwargs):
         super().__init__(config, name=name, **kwargs)
@@ -83,8 +83,7 @@ class BertReplacedTokenPretrainer(TaskModel):
     ```
     """
 
-    stored_as = "BertReplacedTokenPretrainer"
-    heads = ("replaced_token", "generator")
+    kind = ReplacedTokens
     arguments = ("generator_size",)
 
     def __init__(

@@ -11,10 +11,10 @@ from tqdm import tqdm
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.data.buckets import longest_first_batches
-from bert_keras.data.preprocessor import GroupPreprocessor
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.distribution.forward import compiled
 from bert_keras.errors import InputError, answers_typos, check, check_count
+from bert_keras.kinds.embedder import Embedder
 from bert_keras.layers.sentence import SentenceHead
 from bert_keras.models.task_models import TaskModel, flat_rows
 from bert_keras.models.text_inputs import TextInputs
@@ -56,8 +56,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
     ```
     """
 
-    stored_as = "BertSentenceEncoder"
-    preprocessor_class = GroupPreprocessor
+    kind = Embedder
 
     def __init__(
         self,

@@ -7,9 +7,12 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig, ModelMetadata
-from bert_keras.data.preprocessor import ChoicePreprocessor
 from bert_keras.distribution.model import GlobalBatchModel
 from bert_keras.errors import check
+from bert_keras.kinds.choice import Choice
+from bert_keras.kinds.classifier import Classifier
+from bert_keras.kinds.span import Span
+from bert_keras.kinds.tagger import Tagger
 from bert_keras.layers.embeddings import SharedEmbeddings
 from bert_keras.layers.heads import ClassificationHead, SpanHead, TokenLabelsHead
 from bert_keras.models.encoder import BertEncoder
@@ -35,13 +38,13 @@ class TaskModel(GlobalBatchModel, Pretrained):
 
     def __init__(self, config: BertConfig, *, embeddings: SharedEmbeddings | None = None, **kwargs):
         super().__init__(**kwargs)
-        reason = f"{self.stored_as} reads the pooled output"
-        has_output = config.has_pooler or not self.reads_pooled_output
+        reason = f"{self.kind.model} reads the pooled output"
+        has_output = config.has_pooler or not self.kind.reads_pooled_output
         check(has_output, f"has_pooler is False; expected True, because {reason}")
         self.config = config
         self.encoder = BertEncoder(config, embeddings=embeddings, dtype=self.dtype_policy)
         if self.encoder.pooler is not None:
-            self.encoder.pooler.trainable = self.reads_pooled_output
+            self.encoder.pooler.trainable = self.kind.reads_pooled_output
 
     @property
     def encoders(self) -> list[BertEncoder]:
@@ -63,7 +66,7 @@ class TaskModel(GlobalBatchModel, Pretrained):
 
     def build(self, input_shape=None):
         self.encoder.build()
-        for name in self.heads:
+        for name in self.kind.heads:
             # The masked-LM head uses the token embedding table as its decoder.
             table = (None, self.encoder.token_table.shape) if name == "masked_lm" else ()
             getattr(self, name).build((None, None, self.config.hidden_size), *table)
@@ -104,10 +107,7 @@ class BertClassifier(TextInputs, TaskModel):
     ```
     """
 
-    stored_as = "BertClassifier"
-    heads = ("classification",)
-    is_labelled = True
-    reads_pooled_output = True
+    kind = Classifier
     arguments = ("num_labels", "dropout_rate")
 
     def __init__(
@@ -174,11 +174,8 @@ class BertMultipleChoice(TextInputs, TaskModel):
     ```
     """
 
-    stored_as = "BertMultipleChoice"
-    heads = ("multiple_choice",)
-    reads_pooled_output = True
+    kind = Choice
     arguments = ("dropout_rate",)
-    preprocessor_class = ChoicePreprocessor
 
     def __init__(
         self,
@@ -234,9 +231,7 @@ class BertTokenClassifier(TextInputs, TaskModel):
     ```
     """
 
-    stored_as = "BertTokenClassifier"
-    heads = ("token_labels",)
-    is_labelled = True
+    kind = Tagger
     arguments = ("num_labels", "dropout_rate")
 
     def __init__(
@@ -290,8 +285,7 @@ class BertQuestionAnswering(TextInputs, TaskModel):
     ```
     """
 
-    stored_as = "BertQuestionAnswering"
-    heads = ("span",)
+    kind = Span
 
     def __init__(self, config: BertConfig, *, name: str = "question_answering", **kwargs):
         super().__init__(config, name=name, **kwargs)

@@ -10,6 +10,7 @@ from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.config import ModelMetadata
 from bert_keras.downstream.task import fixed
 from bert_keras.errors import check, check_range, say
+from bert_keras.kinds.known import KINDS
 from bert_keras.text.vocab import Vocabulary
 
 if TYPE_CHECKING:  # both import Keras
@@ -73,13 +74,12 @@ def open_teacher(
             attention direction or other labels, has fewer positions than the student's texts need,
             or, with `alpha_cosine`, has another hidden size.
     """
-    from bert_keras.models import MODELS
     from bert_keras.runs.starting_point import check_vocabulary
 
     path = distillation.teacher
     checkpoint = open_text_checkpoint(path)
     metadata, config = checkpoint.metadata, checkpoint.metadata.config
-    missing = sorted({*MODELS[student.model].heads} - {*map(part, checkpoint.tensors)})
+    missing = sorted({*KINDS[student.model].heads} - {*map(part, checkpoint.tensors)})
     found = f"the teacher {path} is a {metadata.model} without {', '.join(missing)}"
     needed = f"which the student, a {student.model}, needs; choose a teacher of the same task"
     check(not missing, f"{found}, {needed}")

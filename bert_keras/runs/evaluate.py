@@ -6,13 +6,18 @@ from dataclasses import dataclass
 
 from bert_keras.data.encoded import say_cut
 from bert_keras.downstream.batches import Predictor
-from bert_keras.downstream.minimal_pairs import log_likelihoods, pair_scores, read_pairs
+from bert_keras.downstream.minimal_pairs import (
+    log_likelihoods,
+    pair_findings,
+    pair_scores,
+    read_pairs,
+)
 from bert_keras.downstream.names import ZERO_SHOT
 from bert_keras.downstream.task import Task
 from bert_keras.downstream.tfds import is_tfds
 from bert_keras.errors import InputError, answers_typos, check, say
 from bert_keras.files import StrPath, check_exists, check_output
-from bert_keras.models import load_model
+from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.reports.evaluation import evaluation_page
 from bert_keras.runs.settings import Changes, task_examples
@@ -78,16 +83,18 @@ def evaluate(
         loaded = model if isinstance(model, Pretrained) else load_model(model)
         found = log_likelihoods(loaded, [text for pair in examples for text in pair.texts])
         predicted = [good - bad for good, bad in zip(found[::2], found[1::2], strict=True)]
-        scores, known = pair_scores(examples, predicted), task
+        scores, name, findings = pair_scores(examples, predicted), task, pair_findings
     else:
         result = model_predictions(model, task=task, data=data, split=split, changes=changes)
         known, examples = result.task, result.examples
+        name, findings = known.name, known.findings
         known.check_labels(examples)
         predicted = result.predict()
         scores = known.score(examples, predicted)
     say("examples", f"{len(examples):,}", file=sys.stderr)
     if report is not None:
-        evaluation_page(known, examples, predicted, scores=scores, path=report)
+        found = findings(examples, predicted)
+        evaluation_page(name, found, num_examples=len(examples), scores=scores, path=report)
     return scores
 
 

@@ -21,7 +21,8 @@ from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.task import Outputs, Task
 from bert_keras.errors import answers_typos, check, say
 from bert_keras.files import StrPath
-from bert_keras.models import MODELS
+from bert_keras.kinds.known import KINDS
+from bert_keras.models.loading import MODELS
 from bert_keras.renamed import accepts_former_names
 from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.outcome import (
@@ -94,7 +95,7 @@ class TaskRun:
                 not task.freezes_encoder or getattr(recipe, name) == default,
                 f"{task.name} does not train the encoder; leave {name} out",
             )
-        has_pooler = MODELS[task.model].reads_pooled_output
+        has_pooler = KINDS[task.model].reads_pooled_output
         found = f"the models of {task.name} have no pooler"
         check(has_pooler or not recipe.classifier_pooling, f"{found}; omit classifier_pooling")
         examples = task.read(self.files["train"], split="train")
@@ -207,7 +208,7 @@ class TaskRun:
 
     def _metadata(self) -> ModelMetadata:
         task, recipe, source = self.task, self.recipe, self.checkpoint.metadata
-        reads_pooler = MODELS[task.model].reads_pooled_output
+        reads_pooler = KINDS[task.model].reads_pooled_output
         return ModelMetadata(
             model=task.model,
             config=dataclasses.replace(
@@ -230,7 +231,7 @@ class TaskRun:
     def _new_parts(self) -> set[str]:
         """Returns the parts that get fresh weights: absent ones, heads of other tasks or labels."""
         metadata, checkpoint = self.metadata, self.checkpoint
-        heads = MODELS[metadata.model].heads
+        heads = KINDS[metadata.model].heads
         new = {*missing_parts(checkpoint, heads=heads, metadata=metadata)}
         names = ("name", "text_columns")
         old_task, new_task = (

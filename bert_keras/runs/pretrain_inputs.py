@@ -77,7 +77,7 @@ class PretrainInputs:
     def _metadata(self, lowercase: bool | None) -> ModelMetadata:
         recipe, start = self.recipe, self.starting_point
         model, task = self.objective.model, {}
-        if "generator" in model.heads:
+        if "generator" in model.kind.heads:
             task = {"generator_size": recipe.generator_size}
             if start is not None and "generator" not in start.new:
                 task = {"generator_size": generator_size(start.checkpoint.metadata)}
@@ -91,11 +91,11 @@ class PretrainInputs:
                 hidden_dropout_rate=recipe.dropout_rate,
                 attention_dropout_rate=recipe.dropout_rate,
                 initializer_stddev=recipe.initializer_stddev,
-                has_pooler=model.reads_pooled_output,
+                has_pooler=model.kind.reads_pooled_output,
                 is_causal=self.objective.is_causal,
             )
         return ModelMetadata(
-            model=model.stored_as,
+            model=model.kind.model,
             config=config,
             lowercase=lowercase,
             max_length=self.schema.max_length,

@@ -82,10 +82,10 @@ def open_starting_point(
         config,
         hidden_dropout_rate=recipe.dropout_rate,
         attention_dropout_rate=recipe.dropout_rate,
-        has_pooler=model.reads_pooled_output or config.has_pooler,
+        has_pooler=model.kind.reads_pooled_output or config.has_pooler,
     )
     metadata = dataclasses.replace(metadata, config=config)
-    new = tuple(missing_parts(checkpoint, heads=model.heads, metadata=metadata))
+    new = tuple(missing_parts(checkpoint, heads=model.kind.heads, metadata=metadata))
     start = StartingPoint(
         path=absolute_path(path),
         checkpoint=checkpoint,

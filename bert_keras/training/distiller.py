@@ -195,15 +195,15 @@ def _two_classes(logits):
 
 
 def _refuse_other_outputs(student, teacher, *, compares_states: bool) -> None:
-    kinds = [model.stored_as for model in (student, teacher)]
-    missing = sorted({*student.heads} - {*teacher.heads})
+    kinds = [model.kind.model for model in (student, teacher)]
+    missing = sorted({*student.kind.heads} - {*teacher.kind.heads})
     found = f"the student is a {kinds[0]}, the teacher a {kinds[1]} without {', '.join(missing)}"
     check(not missing, f"{found}; expected a teacher with all outputs of the student")
     check(
         hasattr(student, "logits") or not compares_states,
         f"a {kinds[0]} has no output of hidden states, which alpha_cosine compares; set it to 0",
     )
-    names = ["vocab_size"] if "masked_lm" in student.heads else []
+    names = ["vocab_size"] if "masked_lm" in student.kind.heads else []
     names += ["hidden_size"] if compares_states else []
     sizes = {"num_labels": [getattr(model, "num_labels", 0) for model in (student, teacher)]}
     sizes |= {name: [getattr(m.config, name) for m in (student, teacher)] for name in names}

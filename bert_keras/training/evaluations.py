@@ -8,10 +8,10 @@ from pathlib import Path
 import keras
 import numpy as np
 
+from bert_keras.checkpoints.tensors import named_weights
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError
 from bert_keras.files import write_text
-from bert_keras.models.pretrained import named_weights
 from bert_keras.training.states import write_arrays
 
 HISTORY, BEST = "evaluations.json", "best.npz"

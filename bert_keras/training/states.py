@@ -16,12 +16,11 @@ import keras
 import numpy as np
 
 from bert_keras.checkpoints.checkpoint import TrainingState, part
-from bert_keras.checkpoints.tensors import stored_weight
+from bert_keras.checkpoints.tensors import named_weights, stored_weight
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.errors import InputError, check, counted
 from bert_keras.files import StrPath, atomic_file
 from bert_keras.layers.block import seed_states
-from bert_keras.models.pretrained import named_weights
 from bert_keras.training.callbacks import synchronize
 
 MAX_LOSS_RATIO = 2.0  # ratio of the loss to the lowest loss at which the run stops

@@ -16,7 +16,7 @@ from tests.tensorflow_or_skip import keras_hub
 
 PROGRAMS = {"bert-keras": "bert_keras.cli", "bert-tfrecords": "tfrecords_tools.cli"}
 KERAS = (  # what the commands import, so that it is loaded once
-    *("cli.answers", "checkpoints.conversion", "exporting.export", "runs.embeddings"),
+    *("cli.answers", "runs.conversion", "runs.export", "runs.embeddings"),
     *("runs.evaluate", "runs.finetune", "runs.pretrain", "serving.server"),
 )
 

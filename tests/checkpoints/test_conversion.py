@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from bert_keras.checkpoints.checkpoint import TrainingState
-from bert_keras.checkpoints.conversion import convert, extended, student_layers, student_of
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.cli import main
 from bert_keras.errors import InputError
 from bert_keras.families import family_of
+from bert_keras.runs.conversion import convert, extended, student_layers, student_of
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.factories import arrays_of, assert_same_tensors, random_checkpoint
 from tests.relatives import CHANGES

@@ -17,7 +17,7 @@ from huggingface_hub import constants
 from bert_keras.checkpoints.formats import absolute_path, open_checkpoint
 from bert_keras.checkpoints.hub import is_name
 from bert_keras.errors import InputError
-from bert_keras.models import load_model
+from bert_keras.models.loading import load_model
 from tests.tensorflow_or_skip import needs_tensorflow
 
 FIXTURES = Path(__file__).parent / "fixtures" / "huggingface"

@@ -16,7 +16,7 @@ from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.huggingface.config import read_config, transformers_classes
 from bert_keras.errors import InputError
 from bert_keras.families import FAMILIES, family_of, preset
-from bert_keras.models import MODELS, BertPretrainer, load_model
+from bert_keras.models.loading import MODELS, BertPretrainer, load_model
 from tests.checkpoints.conftest import assert_round_trip, change_json
 from tests.factories import assert_same_tensors, random_checkpoint
 from tests.relatives import CHANGES
@@ -59,7 +59,7 @@ def store(folder: Path, arrays: dict[str, np.ndarray]) -> Path:
 
 def small(kind: str, model: str, *, config: dict | None = None, vocabulary=None, **fields):
     """A random checkpoint of a family, with a pooler where transformers has one."""
-    has_pooler = MODELS[model].reads_pooled_output
+    has_pooler = MODELS[model].kind.reads_pooled_output
     has_pooler |= model == "BertEncoder" and FAMILIES[kind].has_pooler
     changes = {"has_pooler": has_pooler, **KINDS[kind], **(config or {})}
     made = random_checkpoint(model, config=changes, vocabulary=vocabulary, **fields)

@@ -9,10 +9,11 @@ import pytest
 
 from bert_keras import encode, from_keras_hub, load_model
 from bert_keras.checkpoints.formats import open_checkpoint
-from bert_keras.checkpoints.keras_hub import CLASSES, HUB_FAMILIES
+from bert_keras.checkpoints.keras_hub import HUB_FAMILIES
 from bert_keras.errors import InputError
 from bert_keras.families import family_of
-from bert_keras.models import MODELS
+from bert_keras.kinds.known import KINDS
+from bert_keras.models.loading import MODELS
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.checkpoints.conftest import change_json
 from tests.tensorflow_or_skip import keras_hub
@@ -48,7 +49,7 @@ def hub_model(family: str, model: str, tokenizer, *, positions: int = 24):
     embedding = {"embedding_dim": 16} if family == "albert" else {}
     made = getattr(classes, f"{prefix}Backbone")(**sizes, **embedding)
     if model != "BertEncoder":
-        name = f"{prefix}{CLASSES[model]}"
+        name = f"{prefix}{KINDS[model].keras_hub_class}"
         preprocessor = getattr(classes, f"{name}Preprocessor")(tokenizer, sequence_length=12)
         labels = {"num_classes": 3} if model == "BertClassifier" else {}
         made = getattr(classes, name)(made, preprocessor=preprocessor, **labels)

@@ -7,7 +7,7 @@ from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.checkpoints.tensors import joined, of_array, stored_tensors, write_tensors
 from bert_keras.errors import InputError
-from bert_keras.models import MODELS, load_model
+from bert_keras.models.loading import MODELS, load_model
 from tests.checkpoints.conftest import assert_same_files, change_json
 from tests.checkpoints.test_conversion import FILES, with_state
 from tests.factories import assert_same_tensors, random_checkpoint, random_model

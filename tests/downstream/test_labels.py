@@ -4,8 +4,9 @@ from functools import partial
 
 import pytest
 
-from bert_keras.downstream.labels import LABEL_KINDS, SCORES
+from bert_keras.downstream.scores import SCORES
 from bert_keras.errors import InputError
+from bert_keras.kinds.classifier import LABEL_KINDS
 
 ONE, MANY, NUMBER = (LABEL_KINDS[name] for name in ("one", "many", "number"))
 

@@ -12,7 +12,7 @@ from bert_keras.errors import InputError
 from bert_keras.experiments import run
 from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.run import plan, reproduce
-from bert_keras.models import load_model
+from bert_keras.models.loading import load_model
 from bert_keras.training.loop import StopAfter
 
 TABLE5 = EXPERIMENTS["table5"]

@@ -9,9 +9,9 @@ import pytest
 
 from bert_keras.config import BertConfig
 from bert_keras.downstream.catalog import named_task
-from bert_keras.exporting.export import export
 from bert_keras.families import FAMILIES
-from bert_keras.models import BertEncoder, load_model
+from bert_keras.models.loading import BertEncoder, load_model
+from bert_keras.runs.export import export
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.serving.client import Client

@@ -17,7 +17,7 @@ from keras import layers, ops
 
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.models import BertClassifier, BertEncoder, BertPretrainer, load_model
+from bert_keras.models.loading import BertClassifier, BertEncoder, BertPretrainer, load_model
 from bert_keras.models.replaced_tokens import BertReplacedTokenPretrainer
 
 IS_TENSORFLOW = keras.config.backend() == "tensorflow"

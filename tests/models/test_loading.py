@@ -16,7 +16,7 @@ from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.errors import InputError
-from bert_keras.models import (
+from bert_keras.models.loading import (
     BertClassifier,
     BertEncoder,
     BertMaskedLM,

@@ -10,7 +10,7 @@ from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.errors import InputError
 from bert_keras.layers.attention import SelfAttention, attention_bias, packed_bias
 from bert_keras.layers.primitives import LayerNorm
-from bert_keras.models import BertClassifier
+from bert_keras.models.loading import BertClassifier
 from bert_keras.training.optimizer import BertAdamW
 
 # Largest difference from float32 over the largest value: twice what was measured.

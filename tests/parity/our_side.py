@@ -5,10 +5,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import tensorflow as tf
 
+from bert_keras.checkpoints.tensors import named_weights
 from bert_keras.config import BertConfig
-from bert_keras.models import BertDiscriminator, BertMaskedLM, BertPretrainer, load_model
 from bert_keras.models.encoder import BertEncoder
-from bert_keras.models.pretrained import Pretrained, named_weights
+from bert_keras.models.loading import BertDiscriminator, BertMaskedLM, BertPretrainer, load_model
+from bert_keras.models.pretrained import Pretrained
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.training.losses import pretraining_losses
 
@@ -83,7 +84,7 @@ def outputs(model: Pretrained, batch: dict[str, np.ndarray]) -> dict[str, np.nda
     if isinstance(expected, dict):
         actual |= {name: each for name, each in expected.items() if name != "sequence_output"}
     else:
-        actual[model.heads[0]] = expected
+        actual[model.kind.heads[0]] = expected
     return {name: np.asarray(each) for name, each in actual.items()}
 
 

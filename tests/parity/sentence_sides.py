@@ -18,7 +18,7 @@ from bert_keras.config import (
     NormalizeModule,
 )
 from bert_keras.families import FAMILIES
-from bert_keras.models import BertSentenceEncoder
+from bert_keras.models.loading import BertSentenceEncoder
 from bert_keras.training import sentence_losses
 from tests.relatives import CHANGES
 

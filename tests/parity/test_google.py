@@ -7,9 +7,8 @@ import numpy as np
 from bert_keras.checkpoints import google
 from bert_keras.checkpoints.checkpoint import their_tensors
 from bert_keras.checkpoints.formats import open_checkpoint
-from bert_keras.checkpoints.tensors import stored_weight
-from bert_keras.models import load_model
-from bert_keras.models.pretrained import named_weights
+from bert_keras.checkpoints.tensors import named_weights, stored_weight
+from bert_keras.models.loading import load_model
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay

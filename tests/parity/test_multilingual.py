@@ -14,7 +14,7 @@ from differences import PRECISION, at, difference
 
 from bert_keras.checkpoints.huggingface.config import CLASSES
 from bert_keras.config import BertConfig, EmbeddingConfig
-from bert_keras.models import BertSentenceEncoder, load_model
+from bert_keras.models.loading import BertSentenceEncoder, load_model
 from bert_keras.text.packing import pack
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 from tests.relatives import CHANGES

@@ -11,7 +11,7 @@ from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.sentences.pairs import SentencePair
 from bert_keras.downstream.sentences.retrieval import EncodedCorpus, QueryExample
 from bert_keras.families import FAMILIES
-from bert_keras.models import BertSentenceEncoder
+from bert_keras.models.loading import BertSentenceEncoder
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary

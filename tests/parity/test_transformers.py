@@ -11,7 +11,7 @@ from differences import PRECISION, at, difference, gradient_differences
 from bert_keras.checkpoints.huggingface.config import transformers_classes
 from bert_keras.config import BertConfig
 from bert_keras.families import family_of, preset
-from bert_keras.models import BertEncoder, load_model
+from bert_keras.models.loading import BertEncoder, load_model
 
 pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
 pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')
@@ -102,7 +102,7 @@ def assert_equal(actual: dict, expected: dict, *, is_compared_BT) -> None:
 def assert_equal_outputs(ours, reference, batch) -> None:
     """Compares the tokens of texts: RoBERTa gives padding positions that no token reads."""
     is_compared_BT = batch["input_mask"].astype(bool)
-    if ours.stored_as == "BertMultipleChoice":
+    if ours.kind.model == "BertMultipleChoice":
         batch = our_side.choices(batch, num_choices=2)
     actual, expected = our_side.outputs(ours, batch), their_side.outputs(reference, batch)
     assert_equal(actual, expected, is_compared_BT=is_compared_BT)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from bert_keras.downstream.classification import ClassificationTask, TextExample
-from bert_keras.downstream.labels import LabelPrediction
 from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.downstream.ner.task import NerTask
 from bert_keras.downstream.sentences.pairs import SentencePair, SentencePairsTask
@@ -16,6 +15,7 @@ from bert_keras.downstream.squad.answers import Candidate, Prediction
 from bert_keras.downstream.squad.questions import Answer, Question
 from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.downstream.swag import SWAG_TASK, ChosenEnding, SwagExample
+from bert_keras.kinds.classifier import LabelPrediction
 from bert_keras.reports.evaluation import evaluation_page
 
 

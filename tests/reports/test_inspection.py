@@ -13,14 +13,14 @@ import pytest
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.cli import main
 from bert_keras.downstream.task import softmax
-from bert_keras.models import (
+from bert_keras.models.loading import (
     BertClassifier,
     BertEncoder,
     BertMaskedLM,
     BertPretrainer,
     BertSentenceEncoder,
 )
-from bert_keras.reports.inspection import STEPS, inspect_texts
+from bert_keras.runs.inspection import STEPS, inspect_texts
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer

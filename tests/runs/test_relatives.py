@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.models import BertMaskedLM, BertPretrainer, load_model
+from bert_keras.models.loading import BertMaskedLM, BertPretrainer, load_model
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PRETRAIN

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_keras.cli import main
-from bert_keras.models import (
+from bert_keras.models.loading import (
     BertDiscriminator,
     BertMaskedLM,
     BertReplacedTokenPretrainer,

@@ -10,7 +10,7 @@ from bert_keras.checkpoints.native import read_metadata
 from bert_keras.cli import main
 from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
-from bert_keras.models import load_model
+from bert_keras.models.loading import load_model
 from bert_keras.runs.evaluate import evaluate
 from bert_keras.runs.finetune import TaskRun, finetune
 from bert_keras.runs.pretrain import compiled_pretrainer, pretrain

@@ -16,6 +16,7 @@ from bert_keras.errors import InputError, check
 from bert_keras.families import FAMILIES
 from bert_keras.families.family import OPTIONAL_SIZES, Family
 from bert_keras.files import json_object, write_json
+from bert_keras.kinds.known import KINDS
 from bert_keras.text.vocab import Vocabulary
 
 CONFIG = "config.json"
@@ -39,16 +40,6 @@ ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
     "tanh": "tanh",
-}
-# Ends of the class names in transformers, by our model classes.
-CLASSES = {
-    "BertEncoder": "Model",
-    "BertPretrainer": "ForPreTraining",
-    "BertMaskedLM": "ForMaskedLM",
-    "BertClassifier": "ForSequenceClassification",
-    "BertTokenClassifier": "ForTokenClassification",
-    "BertQuestionAnswering": "ForQuestionAnswering",
-    "BertMultipleChoice": "ForMultipleChoice",
 }
 NEXT_SENTENCE = "ForNextSentencePrediction"  # read as an encoder with a part of a BertPretrainer
 # The only supported value of each key; another value changes what the model computes.
@@ -80,7 +71,8 @@ def read_values(folder: Path) -> tuple[dict[str, Any], Family]:
 
 def transformers_classes(family: Family) -> dict[str, str]:
     """Returns the names of a family's classes in transformers, by our model classes."""
-    ends = {**CLASSES, **family.class_names}
+    ends = {name: kind.transformers_class for name, kind in KINDS.items()}
+    ends |= family.class_names
     return {model: f"{family.class_prefix}{end}" for model, end in ends.items() if end}
 
 

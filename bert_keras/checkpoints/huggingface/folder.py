@@ -9,7 +9,6 @@ import dataclasses
 import pickle
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -43,22 +42,10 @@ from bert_keras.errors import InputError, check
 from bert_keras.families import family_of
 from bert_keras.families.family import Family
 from bert_keras.files import json_object
-
-if TYPE_CHECKING:  # checkpoints are recognised before Keras is imported
-    from bert_keras.models.pretrained import Pretrained
+from bert_keras.kinds.known import KINDS
 
 SAFETENSORS, TORCH, INDEX = "model.safetensors", "pytorch_model.bin", ".index.json"
 FILES = (SAFETENSORS, f"{SAFETENSORS}{INDEX}", TORCH, f"{TORCH}{INDEX}")  # in order of precedence
-# The model class of a folder by one of its weights; the first match decides. Heads whose weights
-# are called alike are told apart by the class that config.json names.
-HEADS = {
-    "masked_lm/output_bias": "BertMaskedLM",
-    "replaced_token/dense/kernel": "BertDiscriminator",
-    "classification/dense/kernel": "BertClassifier",
-    "multiple_choice/dense/kernel": "BertMultipleChoice",
-    "token_labels/dense/kernel": "BertTokenClassifier",
-    "span/dense/kernel": "BertQuestionAnswering",
-}
 # Values that older versions of transformers stored beside the weights.
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
@@ -85,11 +72,11 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     table = weight_names(family, model, config)
     tensors = our_tensors(weights, table, is_transposed=is_transposed)
     labels = ()
-    if _class(model).is_labelled:
-        head = _class(model).heads[0]
+    if KINDS[model].is_labelled:
+        head = KINDS[model].heads[0]
         labels = read_labels(values, tensors[f"{head}/dense/bias"].shape[0])
     text = read_tokenizer(path, tokenizer_class=values.get("tokenizer_class"), ignore=ignore)
-    has_pooler = _class(model).reads_pooled_output or "encoder/pooler/kernel" in tensors
+    has_pooler = KINDS[model].reads_pooled_output or "encoder/pooler/kernel" in tensors
     metadata = ModelMetadata(
         model=model,
         config=dataclasses.replace(config, has_pooler=has_pooler),
@@ -144,7 +131,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     write_tensors(folder / SAFETENSORS, tensors, metadata={"format": "pt"})
     class_name = transformers_classes(family)[model]
     is_bare = model == "BertEncoder"
-    has_pooler = family.has_pooler if is_bare else _class(model).reads_pooled_output
+    has_pooler = family.has_pooler if is_bare else KINDS[model].reads_pooled_output
     if has_pooler and not config.has_pooler:
         notes += (f"the model has no pooler: {class_name} starts with a random one",)
     if config.has_pooler and not has_pooler:
@@ -152,7 +139,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     head = (config.masked_lm_activation or config.activation, config.masked_lm_epsilon)
     theirs = "gelu" if family.has_gelu_head else config.activation
     theirs = family.traits.get("masked_lm_activation", theirs)
-    if "masked_lm" in _class(model).heads and head != (theirs, 0.0):
+    if "masked_lm" in KINDS[model].heads and head != (theirs, 0.0):
         notes += (
             f"the masked-LM head of this model has the activation {head[0]} and a LayerNorm "
             "epsilon of its own, which the format cannot state: logits differ by up to 2e-3",
@@ -165,8 +152,9 @@ def weight_names(
 ) -> dict[str, str]:
     """Returns names in transformers by public names; unless `is_bare`, with `bert.` and so on."""
     prefix = "" if is_bare else f"{family.prefix or family.kind}."
-    parts = ("encoder", "next_sentence", *_class(model).heads)
-    names = {**family.weight_names, **family.model_weight_names.get(model, {})}
+    parts = ("encoder", "next_sentence", *KINDS[model].heads)
+    names = {**KINDS[model].weight_names, **family.weight_names}
+    names |= family.model_weight_names.get(model, {})
     layers = {
         ours: prefix + theirs[1:] if theirs.startswith(".") else theirs
         for ours, theirs in names.items()
@@ -174,12 +162,6 @@ def weight_names(
     }
     num_blocks = 1 if config.shares_layers else config.num_layers
     return name_table(layers, num_blocks=num_blocks, suffixes=(".weight", ".bias"))
-
-
-def _class(model: str) -> "type[Pretrained]":
-    from bert_keras.models import MODELS  # imports Keras
-
-    return MODELS[model]
 
 
 def is_transposed(name: str) -> bool:
@@ -191,12 +173,13 @@ def _model_of(
     weights: Mapping[str, StoredTensor], named_model: str, family: Family, config: BertConfig
 ) -> str:
     """Returns the model class whose heads are among the weights."""
+    # Heads whose weights are called alike are told apart by the class that config.json names.
     # bert-base-uncased has two heads, and its config.json names the class with one of them.
     found = [
         model
-        for name, model in HEADS.items()
+        for model, kind in KINDS.items()
         if model in transformers_classes(family)
-        and weight_names(family, model, config).get(name) in weights
+        and weight_names(family, model, config).get(kind.head_weight) in weights
     ]
     if "BertMaskedLM" in found:
         names = weight_names(family, "BertPretrainer", config)

@@ -9,9 +9,9 @@ from typing import ClassVar, Self
 
 from bert_keras.downstream.korean.texts import klue_files
 from bert_keras.downstream.squad.answers import squad1_scores
-from bert_keras.downstream.squad.questions import Question
 from bert_keras.downstream.squad.task import Predictions, SquadTask
 from bert_keras.downstream.task import FileNames, Scores, fixed
+from bert_keras.kinds.windows import Question
 
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _QUOTES_AS_SPACES = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))

@@ -4,17 +4,24 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
 from bert_keras.downstream.korean.texts import klue_files
-from bert_keras.downstream.ner.tags import OUTSIDE, Sentence, entities, entity_counts
+from bert_keras.downstream.ner.tags import entity_counts
 from bert_keras.downstream.ner.task import NerTask, Sentences, Tags
-from bert_keras.downstream.ner.words import TaggedWords, sentence_rows, units_of
 from bert_keras.downstream.task import FileNames, Outputs, Scores, fixed
 from bert_keras.errors import InputError, quoted
 from bert_keras.files import StrPath, text_lines
+from bert_keras.kinds.words import (
+    OUTSIDE,
+    Sentence,
+    TaggedWords,
+    sentence_rows,
+    tagged_entities,
+    tokenized_units,
+)
 from bert_keras.text.tokenizer import TextTokenizer
 
 SPACE = " "
@@ -69,13 +76,6 @@ class NaverNerTask(NerTask):
         return sentences
 
 
-@dataclass(frozen=True)
-class LocatedTokens(TaggedWords):
-    """Rows of tokens that are tagged one by one."""
-
-    spans: np.ndarray  # int64 [W,2], the characters [start, end) of each token in its sentence
-
-
 @dataclass(frozen=True, kw_only=True)
 class KlueNerTask(NerTask):
     """KLUE's named entity recognition: entities of characters.
@@ -119,9 +119,9 @@ class KlueNerTask(NerTask):
                 rows = []
         return sentences
 
-    def encode(self, examples: Sentences, tokenizer: TextTokenizer) -> LocatedTokens:
+    def encode(self, examples: Sentences, tokenizer: TextTokenizer) -> TaggedWords:
         texts = ["".join(sentence.words) for sentence in examples]
-        tokens, spans = units_of(texts, tokenizer, unit=self.unit)
+        tokens, spans = tokenized_units(texts, tokenizer, unit=self.unit)
         label_ids = [
             self.labels.index((sentence.tags or ())[start])
             for sentence, spans_of_tokens in zip(
@@ -130,16 +130,14 @@ class KlueNerTask(NerTask):
             for start, _ in spans_of_tokens
         ]
         rows = sentence_rows(tokens, limit=self.max_length - 2)
-        return LocatedTokens(
-            tokens, rows, np.array(label_ids, np.int32), tokenizer.vocabulary, spans
-        )
+        return TaggedWords(tokens, rows, np.array(label_ids, np.int32), tokenizer.vocabulary, spans)
 
     def predictions(
         self, examples: Sentences, encoded: TaggedWords, outputs: Outputs
     ) -> list[Tags]:
         """Returns a tag for each character; a space within an entity gets the tag after it."""
         tags = super().predictions(examples, encoded, outputs)
-        spans = np.split(cast(LocatedTokens, encoded).spans, encoded.tokens.word_bounds[1:-1])
+        spans = np.split(encoded.spans_W2, encoded.tokens.word_bounds[1:-1])
         return [_character_tags(*each) for each in zip(examples, tags, spans, strict=True)]
 
     def score(self, examples: Sentences, predictions: Sequence[Tags]) -> Scores:
@@ -179,7 +177,7 @@ def klue_ner_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Scores:
     both = gold, predicted
     flat = [[tag for tags in each for tag in (OUTSIDE, *tags, OUTSIDE)] for each in both]
     of_tags = f1_score(*flat, labels=list(KLUE_LABELS), average="macro", zero_division=1.0)
-    sets = ([set(entities(strict_tags(tags))) for tags in each] for each in both)
+    sets = ([set(tagged_entities(strict_tags(tags))) for tags in each] for each in both)
     num_true, num_predicted, num_correct = entity_counts(zip(*sets, strict=True))
     kinds = {*num_true, *num_predicted}
     f1s = [2 * num_correct[kind] / (num_true[kind] + num_predicted[kind]) for kind in kinds]

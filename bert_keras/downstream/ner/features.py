@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -16,9 +16,9 @@ from bert_keras.config import LAYER_CHOICES, BertConfig, feature_layers
 from bert_keras.data.buckets import longest_first_batches, num_columns
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.downstream.ner.task import NerTask
-from bert_keras.downstream.ner.words import TaggedWords
 from bert_keras.errors import check_least, check_name
 from bert_keras.files import atomic_file, readable_size
+from bert_keras.kinds.words import TaggedWords
 
 if TYPE_CHECKING:  # a task checks its data before Keras is imported
     import keras
@@ -53,7 +53,8 @@ class WordFeatures(PositionedWords):
     `lengths` counts words. Inputs of a batch are `features`, float32 [B,W,K,D], and `word_mask`.
     """
 
-    vectors: list[np.ndarray]  # for each of the K layers, the features of all words, float32 [W,D]
+    # For each of the K layers, the features of all words, float32 [W,D].
+    vectors: list[np.ndarray] = field(kw_only=True)
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -105,7 +106,9 @@ class NerFeaturesTask(NerTask):
         words = cast(PositionedWords, encoded)
         layers = model.tagger.feature_layers
         vectors = stored_features(model.encoder, words, layers=layers, folder=folder)
-        return WordFeatures(words.tokens, words.rows, words.label_ids, words.vocabulary, vectors)
+        return WordFeatures(
+            words.tokens, words.rows, words.label_ids, words.vocabulary, vectors=vectors
+        )
 
 
 def stored_features(

@@ -3,30 +3,15 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from bert_keras.errors import InputError, check, counted
 from bert_keras.files import StrPath, text_lines
+from bert_keras.kinds.words import TAG, Entity, Sentence, tagged_entities
 
 DOCUMENT_START = "-DOCSTART-"
-OUTSIDE = "O"
-
-Entity = tuple[int, int, str]  # index of the first word, index after the last word, type
-
 _COLUMN = re.compile(r"[^ \t]+")
-_TAG = re.compile(r"O|[BI]-.+")
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """One sentence."""
-
-    words: tuple[str, ...]
-    tags: tuple[str, ...] | None  # one for each word; None if the file has words only
-    document: int  # the number of -DOCSTART- lines before it; 0 in a file without such lines
-    line: int  # of its first word; the other words follow on the next lines
 
 
 def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
@@ -54,7 +39,7 @@ def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
                 raise InputError(f"{found} and line {first_line} has {width}; {expected}")
             if width > 1 and not has_entities:
                 columns[-1] = f"B-{columns[-1]}"
-            if width > 1 and not _TAG.fullmatch(columns[-1]):
+            if width > 1 and not TAG.fullmatch(columns[-1]):
                 found = f"{path}, line {line} ends in {columns[-1]!r}"
                 expected = "expected the tag of the word: O, B-TYPE or I-TYPE"
                 raise InputError(f"{found}; {expected}; the task pos takes any tags")
@@ -83,7 +68,7 @@ def entity_scores(
     for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
         num_equal += sum(tag == other for tag, other in zip(gold_tags, predicted_tags, strict=True))
         num_words += len(gold_tags)
-        pairs.append((set(entities(gold_tags)), set(entities(predicted_tags))))
+        pairs.append((set(tagged_entities(gold_tags)), set(tagged_entities(predicted_tags))))
     num_true, num_predicted, num_correct = entity_counts(pairs)
     scores = _ratios(num_true.total(), num_predicted.total(), num_correct.total())
     scores["accuracy"] = num_equal / num_words
@@ -104,26 +89,9 @@ def entity_counts(
     return counters
 
 
-def entities(tags: Sequence[str]) -> Iterator[Entity]:
-    """Yields the entities of a sentence; an I- tag after O or another type starts one like B-."""
-    start, kind = 0, ""  # "" outside of an entity
-    for index, tag in enumerate([*tags, OUTSIDE]):
-        prefix, _, tag_kind = tag.partition("-")
-        if prefix == "I" and tag_kind == kind:
-            continue
-        if kind:
-            yield start, index, kind
-        start, kind = index, tag_kind
-
-
 def _ratios(num_true: int, num_predicted: int, num_correct: int) -> dict[str, float]:
     precision = num_correct / num_predicted if num_predicted else 0.0
     recall = num_correct / num_true if num_true else 0.0
     total = precision + recall
     f1 = 2 * precision * recall / total if total else 0.0
     return {"f1": f1, "precision": precision, "recall": recall}
-
-
-def bio_tag(label: str) -> str:
-    """Returns `label` as a BIO tag: adjacent words with another label form one entity."""
-    return label if _TAG.fullmatch(label) else f"I-{label}"

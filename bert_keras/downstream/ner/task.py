@@ -10,12 +10,13 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from bert_keras.downstream.ner.tags import OUTSIDE, Sentence, entity_scores, read_conll
-from bert_keras.downstream.ner.words import TaggedWords, sentence_rows, word_tokens
+from bert_keras.downstream.ner.tags import entity_scores, read_conll
 from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, fixed
 from bert_keras.downstream.tfds import is_tfds, tfds_rows
 from bert_keras.errors import InputError, check, check_choice, check_least
 from bert_keras.files import StrPath, atomic_file
+from bert_keras.kinds.tagger import Tagger, word_logits
+from bert_keras.kinds.words import OUTSIDE, Sentence, TaggedWords, sentence_rows, word_tokens
 from bert_keras.text.tokenizer import TextTokenizer
 
 CONTEXTS = ("sentence", "document")
@@ -37,7 +38,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     """
 
     context: str = "sentence"  # "sentence" alone, or "document": with the text around it
-    # The part of a text that gets a label when the model is served; a unit of `units_of`.
+    # The part of a text that gets a label when the model is served; a unit of `tokenized_units`.
     unit: str = fixed("word")
 
     model: ClassVar[str] = "BertTokenClassifier"
@@ -99,21 +100,14 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         return self.rows_type(tokens, rows, label_ids, tokenizer.vocabulary)
 
     def compile_arguments(self) -> dict:
-        """Returns the loss, which is the mean over words, and the metrics."""
-        import keras
-
-        loss = keras.losses.SparseCategoricalCrossentropy(
-            from_logits=True, reduction="mean_with_sample_weight"
-        )
-        accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
-        return {"loss": loss, "weighted_metrics": [accuracy]}
+        return Tagger.compile_arguments(self)
 
     def predictions(
         self, examples: Sentences, encoded: TaggedWords, outputs: Outputs
     ) -> list[Tags]:
         """Returns the most probable tag of each word, whether or not it fits the preceding tag."""
-        rows = (output[encoded.columns(row)] for row, output in enumerate(outputs))
-        tags = [self.labels[label_id] for row in rows for label_id in row.argmax(axis=-1)]
+        logits = word_logits(encoded, outputs)
+        tags = [self.labels[label_id] for row in logits for label_id in row.argmax(axis=-1)]
         return [tuple(tags[a:b]) for a, b in pairwise(encoded.tokens.word_bounds)]
 
     def score(self, examples: Sentences, predictions: Sequence[Tags]) -> Scores:

@@ -7,12 +7,13 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bert_keras.data.encoded import Encoded
-from bert_keras.downstream.labels import SCORES, Number
+from bert_keras.downstream.scores import SCORES
 from bert_keras.downstream.sentences.task import SentenceTask
 from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Scores, needs_labels
 from bert_keras.errors import check, check_range
 from bert_keras.files import StrPath, write_text
+from bert_keras.kinds.classifier import Number
 from bert_keras.text.tokenizer import TextTokenizer
 
 
@@ -74,6 +75,22 @@ class SentencePairsTask(SentenceTask[SentencePair, float]):
         """Returns the correlations of scores and cosines."""
         gold, names = [each.score for each in examples], ("spearman", "pearson")
         return {name: SCORES[name](gold, predictions) for name in names}
+
+    def findings(self, examples, predictions):
+        """Returns the pairs whose ranks by score and by cosine differ."""
+        from scipy.stats import rankdata
+
+        from bert_keras.reports.evaluation import Findings, decimals, example_cells
+
+        scores = [each.score for each in examples]
+        ranks = list(zip(rankdata(scores).tolist(), rankdata(predictions).tolist(), strict=True))
+        errors = [
+            (abs(second - first), [*example_cells(e), *decimals(e.score, cosine, first, second)])
+            for e, cosine, (first, second) in zip(examples, predictions, ranks, strict=True)
+            if first != second
+        ]
+        columns = ["example", *self.text_columns, "score", "cosine", "rank", "rank by cosine"]
+        return Findings([], columns, errors, "the largest differences of the two ranks first")
 
     def write_predictions(
         self, path: StrPath, examples: Pairs, predictions: Sequence[float]

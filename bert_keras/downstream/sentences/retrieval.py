@@ -170,6 +170,30 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
         triplets = [own > other for own, *others in cosines for other in others]
         return scores | ({"triplet_accuracy": float(np.mean(triplets))} if triplets else {})
 
+    def findings(self, examples, predictions):
+        """Returns the queries whose first passage is not relevant."""
+        from bert_keras.reports.evaluation import Findings
+        from bert_keras.reports.page import mark
+
+        relevant, errors = relevant_passages(examples), []
+        for example, prediction in zip(examples, predictions, strict=True):
+            passages, cosines = prediction.passages, prediction.cosines
+            wanted = relevant[example.query]
+            if passages[0] in wanted:
+                continue
+            ranks = [rank for rank, passage in enumerate(passages, start=1) if passage in wanted]
+            rank = str(ranks[0]) if ranks else f"after {len(passages)}"
+            cosine = prediction.example_cosines[0]
+            cells = [
+                example.query,
+                mark(passages[0], "bad") + mark("", note=f" {cosines[0]:.3f}"),
+                mark(example.passages[0], "good") + mark("", note=f" {cosine:.3f}"),
+                rank,
+            ]
+            errors.append((cosines[0] - cosine, cells))
+        columns = ["query", "first passage", "relevant passage", "rank of a relevant passage"]
+        return Findings([], columns, errors, "the largest differences of the two cosines first")
+
     def write_predictions(
         self, path: StrPath, examples: Queries, predictions: Sequence[Ranking]
     ) -> None:

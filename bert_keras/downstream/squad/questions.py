@@ -3,57 +3,13 @@
 import operator
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from bert_keras.downstream.table import json_values
 from bert_keras.downstream.tfds import is_tfds, tfds_rows
 from bert_keras.errors import InputError, check, listed, quoted
 from bert_keras.files import existing_file
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer of an annotator."""
-
-    text: str
-    start: int  # index of its first character in the context
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """A question about a context."""
-
-    id: str
-    question: str
-    context: str  # the passage that may contain the answer
-    answers: tuple[Answer, ...] = ()  # of all annotators
-    is_impossible: bool = False  # whether the context contains no answer
-    location: str = ""  # where it was read, for error messages
-
-    @property
-    def target(self) -> Answer | None:
-        """The first answer whose text is in the context at its `start`; None without one.
-
-        The case may differ, because files made from TriviaQA have answers in lower case.
-        """
-        for answer in self.answers:
-            text = self.context[answer.start :][: len(answer.text)]
-            is_equal = answer.start >= 0 and text.lower() == answer.text.lower()
-            if is_equal and answer.text.strip():
-                return answer
-        return None
-
-    @property
-    def misplaced(self) -> str:
-        """States where its first answer should be and is not, for error messages."""
-        if not self.answers:
-            return f"{self.location} has no answer"
-        text, start = self.answers[0].text, self.answers[0].start
-        there, found = self.context[max(start, 0) :][: len(text)], self.context.find(text)
-        hint = f"; it occurs at {found}" * (found >= 0 and bool(text.strip()))
-        place = f"the answer {quoted(text)} is not at character {start}"
-        return f"{self.location}: {place}, where {quoted(there)} stands{hint}"
+from bert_keras.kinds.windows import Answer, Question
 
 
 def read_questions(path: str, *, id_name: str = "id") -> list[Question]:

@@ -7,7 +7,7 @@ from bert_keras.config import ModelMetadata
 from bert_keras.errors import check
 from bert_keras.exporting.servable import Exporter, ServableModel, tensor_specs, text_specs, traced
 from bert_keras.exporting.text_ops.text_to_inputs import MaskedTextToInputs
-from bert_keras.models.pretrainer import NUM_TOKENS
+from bert_keras.kinds.masked_lm import NUM_TOKENS
 
 
 def served_masked_lm(model: keras.Model, reader: MaskedTextToInputs) -> ServableModel:

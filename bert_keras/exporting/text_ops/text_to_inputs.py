@@ -167,7 +167,7 @@ class TextToInputs(tf.Module):
             )
 
     def unit_tokens(self, text: tf.Tensor, *, unit: str) -> WordTokens:
-        """Returns the tokens of texts with the units of `downstream.ner.words.units_of`."""
+        """Returns the tokens of texts with the units of `kinds.words.tokenized_units`."""
         if unit == "word":
             return self.word_tokens(text)
         self.check_has_offsets()
@@ -194,7 +194,7 @@ class TextToInputs(tf.Module):
             )
 
     def word_tokens(self, text: tf.Tensor) -> WordTokens:
-        """Returns the tokens of each word of texts as `downstream.ner.words.word_tokens`."""
+        """Returns the tokens of each word of texts as `kinds.words.word_tokens`."""
         if self._rules_tokenizer is None:
             words = words_of(text, lowercase=self.lowercase)
             tokens = self._wordpiece.tokenize(_word_strings(words))

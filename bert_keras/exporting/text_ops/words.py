@@ -184,7 +184,7 @@ class Points(NamedTuple):
         return RaggedTensor.from_row_splits(words, splits, validate=False)
 
     def after_marks(self, ends: tf.Tensor) -> tf.Tensor:
-        """Moves the ends of spans past combining marks, as `downstream.squad.answers.cut`."""
+        """Moves the ends of spans past combining marks, as `kinds.span.with_marks`."""
         is_base = tf.logical_not(self.has_any(ACCENT))
         return tf.gather(tf.where(is_base)[:, 0], tf.gather(num_before(is_base), ends))
 

@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 import pytest
+from bert_keras.downstream.ner.words import WordTokens, sentence_rows, units_of, word_tokens
 
 from bert_keras.downstream.ner.tags import Sentence
-from bert_keras.downstream.ner.words import WordTokens, sentence_rows, units_of, word_tokens
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from bert_keras.downstream.squad.windows import windows_over
 
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.downstream.squad.answers import (
@@ -15,7 +16,6 @@ from bert_keras.downstream.squad.answers import (
 )
 from bert_keras.downstream.squad.questions import Answer, Question
 from bert_keras.downstream.squad.task import SQUAD_TASKS
-from bert_keras.downstream.squad.windows import windows_over
 from bert_keras.text.fast_tokenizer import rules_vocabulary, tokenizer_of
 
 LIMITS = {"num_best": 20, "max_answer_length": 30}

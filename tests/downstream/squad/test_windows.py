@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-
 from bert_keras.downstream.squad.windows import windows_over
+
 from bert_keras.errors import InputError
 
 LIMITS = {"max_length": 384, "stride": 128, "max_question_length": 64}

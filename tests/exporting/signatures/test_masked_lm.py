@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.downstream.task import softmax
-from bert_keras.exporting.export import export
 from bert_keras.exporting.signatures.masked_lm import NUM_TOKENS
 from bert_keras.exporting.verify import run_requests
-from bert_keras.models import BertPretrainer
+from bert_keras.models.loading import BertPretrainer
+from bert_keras.runs.export import export
 from bert_keras.text.encode import encode_masked
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary

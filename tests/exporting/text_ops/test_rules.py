@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from bert_keras.downstream.ner.words import units_of, word_tokens
 
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.downstream.ner.tags import Sentence
-from bert_keras.downstream.ner.words import units_of, word_tokens
 from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
 from bert_keras.exporting.text_ops.text_to_inputs import MaskedTextToInputs, TextToInputs

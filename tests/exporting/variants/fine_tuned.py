@@ -8,7 +8,7 @@ import keras
 
 from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.downstream.catalog import named_task
-from bert_keras.models import MODELS
+from bert_keras.models.loading import MODELS
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.factories import add_noise, random_metadata
 

@@ -7,14 +7,14 @@ import tensorflow as tf
 
 from bert_keras.distribution import numerics
 from bert_keras.errors import InputError
-from bert_keras.exporting.export import export
 from bert_keras.exporting.variants import export_variant
 from bert_keras.exporting.variants import variant as module
 from bert_keras.exporting.variants.export_variant import SAVED_MODELS
 from bert_keras.exporting.variants.variant import Bfloat16, Int8
 from bert_keras.exporting.verify import run_requests
 from bert_keras.layers.block import FeedForward
-from bert_keras.models import BertClassifier, load_model
+from bert_keras.models.loading import BertClassifier, load_model
+from bert_keras.runs.export import export
 from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.exporting.variants.fine_tuned import SIZES, TEXTS, VOCABULARY, fine_tuned

@@ -10,11 +10,11 @@ from keras import ops
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.config import ModelMetadata
-from bert_keras.downstream.task import softmax
 from bert_keras.errors import check
 from bert_keras.files import StrPath, check_output, write_text
-from bert_keras.models import MODELS
+from bert_keras.kinds.kind import softmax
 from bert_keras.models.encoder import BertEncoder
+from bert_keras.models.loading import MODELS
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 from bert_keras.reports.page import render
@@ -99,8 +99,8 @@ def _masked_words(
     """Predicts the masked tokens of a text at once, or without [MASK] each token separately."""
     # The `original` token of the latter has its probability and rank, counted from 1. `is_next` is
     # for a pair and a next-sentence head. Without a masked-LM head, `missing` is the model's name.
-    if "masked_lm" not in model.heads:
-        return {"missing": model.stored_as}
+    if "masked_lm" not in model.kind.heads:
+        return {"missing": model.kind.model}
     call = cast(Callable[[dict], dict], model)  # faster than `predict`, which traces
     ids_T = inputs["input_ids"][0]
     masked = np.flatnonzero(ids_T == vocabulary.mask_id)
@@ -125,7 +125,7 @@ def _masked_words(
             rank = int(np.flatnonzero(order == ids_T[position])[0]) + 1
             predictions[-1]["original"] = [*original, rank]
     words: dict = {"predictions": predictions}
-    if "next_sentence" in model.heads and (ids_T == vocabulary.sep_id).sum() > 1:
+    if "next_sentence" in model.kind.heads and (ids_T == vocabulary.sep_id).sum() > 1:
         pair = {**inputs, "masked_lm_positions": np.zeros((1, 1), np.int32)}
         logits = ops.convert_to_numpy(call(pair)["next_sentence"])
         words["is_next"] = float(softmax(logits)[0, 0])

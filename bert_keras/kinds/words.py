@@ -3,8 +3,9 @@
 Legend: W words, M words of a batch, B rows, T tokens of a row, K layers, D hidden size.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
@@ -12,11 +13,42 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_keras.data.encoded import Encoded
-from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.text.google_words import google_words, is_dropped
 from bert_keras.text.packing import joined, packed_texts
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
+
+OUTSIDE = "O"  # the tag of a word outside of all entities
+TAG = re.compile(r"O|[BI]-.+")
+
+Entity = tuple[int, int, str]  # index of the first word, index after the last word, type
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One sentence."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None  # one for each word; None if the file has words only
+    document: int  # the number of -DOCSTART- lines before it; 0 in a file without such lines
+    line: int  # of its first word; the other words follow on the next lines
+
+
+def tagged_entities(tags: Sequence[str]) -> Iterator[Entity]:
+    """Yields the entities of a sentence; an I- tag after O or another type starts one like B-."""
+    start, kind = 0, ""  # "" outside of an entity
+    for index, tag in enumerate([*tags, OUTSIDE]):
+        prefix, _, tag_kind = tag.partition("-")
+        if prefix == "I" and tag_kind == kind:
+            continue
+        if kind:
+            yield start, index, kind
+        start, kind = index, tag_kind
+
+
+def bio_tag(label: str) -> str:
+    """Returns `label` as a BIO tag: adjacent words with the same other label form one entity."""
+    return label if TAG.fullmatch(label) else f"I-{label}"
 
 
 @dataclass(frozen=True)
@@ -46,7 +78,7 @@ def word_tokens(sentences: Sequence[Sentence], tokenizer: TextTokenizer) -> Word
     return WordTokens(ids, starts[:-1], starts[word_bounds], word_bounds)
 
 
-def units_of(
+def tokenized_units(
     texts: Sequence[str], tokenizer: TextTokenizer, *, unit: str
 ) -> tuple[WordTokens, np.ndarray]:
     """Returns the tokens of texts, and the characters [start, end) of their units, int64 [W,2].
@@ -141,6 +173,8 @@ class TaggedWords(Encoded):
     rows: WordWindows  # the tokens of each row, and the row of each word
     label_ids: np.ndarray  # int32 [W]; -1 for a word without a tag, or with an unknown tag
     vocabulary: Vocabulary
+    # The characters [start, end) of each word in its text, int64; empty where nothing needs them.
+    spans_W2: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
 
     @cached_property
     def lengths(self) -> np.ndarray:

@@ -4,7 +4,7 @@ The rules are those of google-research/bert run_squad.py (BERT paper, section 4.
 `stride` tokens apart. The targets of a window without the complete answer are at [CLS]. Each token
 of a context is predicted in the window where it has the most context.
 
-Legend: Q questions, N windows, P tokens of all contexts, B windows of a batch.
+Shapes: Q questions, N windows, B windows of a batch.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from bert_keras.data.encoded import Encoded
-from bert_keras.downstream.squad.questions import Question
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, quoted
 from bert_keras.text.packing import packed_texts
 from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
@@ -25,13 +24,61 @@ MAX_SPECIALS = 4  # RoBERTa's: <s>, </s>, </s>, </s>; BERT has three
 _BATCH_SIZE = 1_000
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of an annotator."""
+
+    text: str
+    start: int  # index of its first character in the context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question about a context."""
+
+    id: str
+    question: str
+    context: str  # the passage that may contain the answer
+    answers: tuple[Answer, ...] = ()  # of all annotators
+    is_impossible: bool = False  # whether the context contains no answer
+    location: str = ""  # where it was read, for error messages
+
+    @property
+    def target(self) -> Answer | None:
+        """The first answer whose text is in the context at its `start`; None without one.
+
+        The case may differ, because files made from TriviaQA have answers in lower case.
+        """
+        for answer in self.answers:
+            text = self.context[answer.start :][: len(answer.text)]
+            is_equal = answer.start >= 0 and text.lower() == answer.text.lower()
+            if is_equal and answer.text.strip():
+                return answer
+        return None
+
+    @property
+    def misplaced(self) -> str:
+        """States where its first answer should be and is not, for error messages."""
+        if not self.answers:
+            return f"{self.location} has no answer"
+        text, start = self.answers[0].text, self.answers[0].start
+        there, found = self.context[max(start, 0) :][: len(text)], self.context.find(text)
+        hint = f"; it occurs at {found}" if found >= 0 and text.strip() else ""
+        return (
+            f"{self.location}: the answer {quoted(text)} is not at character {start}, where "
+            f"{quoted(there)} stands{hint}"
+        )
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QuestionWindows(Encoded):
     """N windows of all questions; the windows of a question are adjacent and in order."""
 
     vocabulary: Vocabulary
     tokens: np.ndarray  # int32, the token ids of all contexts, then of all questions
-    offsets: np.ndarray  # int32 [P,2], the characters [start, end) of each token in its context
+    offsets: (
+        np.ndarray
+    )  # int32 [num_tokens, 2], the characters [start, end) of each token in its context
     starts_N2: np.ndarray  # the index in `tokens` of the question and of the passage
     lengths_N2: np.ndarray  # the tokens of the question and of the passage
     first_windows: np.ndarray  # int [Q+1], the first window of each question, and N
@@ -140,7 +187,7 @@ def max_context(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
 def _tokenized(
     contexts: list[str], tokenizer: TextTokenizer
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns ids [P] and their characters [P,2], int32, and the number of ids of each context."""
+    """Returns ids, their characters [num_tokens, 2], both int32, and the lengths of contexts."""
     ids, offsets, lengths = [np.empty(0, np.int32)], [np.empty((0, 2), np.int32)], []
     for start in range(0, len(contexts), _BATCH_SIZE):
         for text in tokenizer.encode_batch(contexts[start : start + _BATCH_SIZE]):

@@ -15,20 +15,14 @@ from bert_keras.checkpoints.tensors import StoredTensor, of_array
 from bert_keras.errors import InputError, answers_typos, check, check_name, counted, listed, quoted
 from bert_keras.families import FAMILIES, family_of
 from bert_keras.files import refuse_existing
-from bert_keras.models import MODELS
+from bert_keras.kinds.known import KINDS
+from bert_keras.models.loading import MODELS
 from bert_keras.models.replaced_tokens import generator_config, generator_size
 from bert_keras.text.google_words import google_words
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
 from bert_keras.text.vocab import Vocabulary, is_unused
 
 Tensors: TypeAlias = Mapping[str, StoredTensor]
-# Model of a student, which has no pooler; of other models the student is the same.
-_STUDENTS = {
-    "BertPretrainer": "BertMaskedLM",
-    "BertClassifier": "BertEncoder",
-    "BertMultipleChoice": "BertEncoder",
-    "BertFeatureTagger": "BertEncoder",  # its head may read more layers than a student has
-}
 # Ends of the names of weights that have a row for each token.
 _VOCABULARY_WEIGHTS = ("embeddings/token", "masked_lm/decoder", "masked_lm/output_bias")
 _WITH_STATE = ("bert-keras", "google")  # formats that store the training state
@@ -109,11 +103,11 @@ def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
 
     The BertMaskedLM of a replaced-token model is its generator.
     """
-    check_name(model, MODELS, what="model")
+    check_name(model, KINDS, what="model")
     source, parts = checkpoint.metadata, {*map(part, checkpoint.tensors)}
     if (source.model, model) == ("BertReplacedTokenPretrainer", "BertMaskedLM"):
         return _generator_of(checkpoint)
-    absent = {*MODELS[model].heads} - parts
+    absent = {*KINDS[model].heads} - parts
     check(
         not absent,
         f"a {model} needs weights of {', '.join(sorted(absent))}, which the {source.model} does "
@@ -197,7 +191,7 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
             positions.shape, lambda: positions.read() + segments.read()[0]
         )
     model, config = metadata.model, dataclasses.replace(config, **changes)
-    student = _STUDENTS.get(model, model)
+    student = KINDS[model].student or model
     return dataclasses.replace(
         teacher,
         metadata=metadata.of_model(student, keeps_head=student == model, config=config),

@@ -1,0 +1,149 @@
+"""Turns texts and labels into rows and batches for Keras."""
+
+import dataclasses
+import functools
+import itertools
+from typing import Any
+
+import keras
+import numpy as np
+
+from bert_keras.data.batches import Batches, batches_of
+from bert_keras.data.buckets import length_grouped_batches, longest_first_batches
+from bert_keras.data.encoded import Encoded, EncodedTexts
+from bert_keras.data.preprocessor import columns_of
+from bert_keras.errors import InputError, quoted
+from bert_keras.kinds.kind import Kind
+
+NO_TEXTS = "the texts are an empty list; expected at least one"
+
+
+def text_rows(
+    model: keras.Model, kind: Kind, x: Any, y: Any = None, weights: Any = None
+) -> Encoded:
+    """Returns the rows of N texts with their targets and weights, if there are any.
+
+    Args:
+        model: The model, whose loss must fit the labels.
+        kind: The kind of the model, which reads the texts.
+        x: The texts, or a tuple of columns of texts.
+        y: The labels of the texts; None without labels.
+        weights: The weights of the texts in the loss.
+
+    Raises:
+        InputError: A text or a label is not as expected.
+    """
+    columns, labels, weights = columns_of(x), as_list(y), as_list(weights)
+    num_texts = len(columns[0])
+    if not num_texts:
+        raise InputError(NO_TEXTS)
+    for name, each in (("y", labels), ("sample_weight", weights)):
+        if each is not None and len(each) != num_texts:
+            raise InputError(
+                f"{name} is of length {len(each):,}, the texts of {num_texts:,}; expected one "
+                "for each"
+            )
+    if labels is None and kind.needs_labels and not (model.compiled and not model.loss):
+        refuse_pair(columns[0][0])
+        raise InputError("y is None; expected the labels of the texts, as in fit(texts, labels)")
+    rows = kind.encoded(columns, labels)
+    if labels is not None:
+        check_loss(model, kind, _target_array(rows))
+    if weights is None:
+        return rows
+    if not isinstance(rows, EncodedTexts):
+        raise InputError(f"{type(model).__name__} takes no sample_weight for texts")
+    targets = np.zeros(num_texts) if rows.targets is None else rows.targets
+    return dataclasses.replace(rows, targets=targets, weights=np.asarray(weights, np.float32))
+
+
+def check_loss(model: keras.Model, kind: Kind, targets: np.ndarray) -> None:
+    """Raises InputError if a loss of Keras cannot read the targets of a kind of labels."""
+    sparse = keras.losses.SparseCategoricalCrossentropy
+    losses = keras.tree.flatten(model.loss) if model.compiled else []
+    if not kind.needs_labels or (model.compiled and not losses):
+        return  # the loss is the user's
+    expected = keras.tree.flatten(kind.compile_arguments()["loss"])[0]
+    are_ids = isinstance(expected, sparse) and targets.ndim == 1
+    for loss in losses or [expected]:
+        loss = keras.losses.get(loss)
+        is_sparse = isinstance(loss, sparse) or loss is keras.losses.sparse_categorical_crossentropy
+        is_own = not loss.__module__.startswith("keras.")
+        are_whole = not are_ids or (targets == np.round(targets)).all()
+        if not is_own and (is_sparse != are_ids or not are_whole):
+            raise InputError(
+                f"the loss {getattr(loss, 'name', loss.__name__)} does not fit labels of the "
+                f"shape {targets.shape}, such as {targets[0]}; give a name or a whole number "
+                f"for each text (numbers: labels=1), or omit compile: fit uses {expected.name}"
+            )
+
+
+def _target_array(rows: Any) -> np.ndarray:
+    """Returns an array of the targets of rows: the first one of several outputs."""
+    targets = getattr(rows, "label_ids", None)
+    return keras.tree.flatten(rows.targets if targets is None else targets)[0]
+
+
+def weights_by_id(kind: Kind, weights: Any) -> dict | None:
+    """Returns the weights of labels by their numbers."""
+    if not weights:
+        return None
+    if not isinstance(weights, dict):
+        raise InputError(f"class_weight is {quoted(weights)}; expected a dict of weights by label")
+    return kind.class_weights(weights)
+
+
+def refuse_pair(first: Any) -> None:
+    """Raises InputError if the first item of the texts is a pair of a text and its label."""
+    if isinstance(first, tuple):
+        raise InputError(
+            f"x is a list of pairs such as {quoted(first)}; expected texts and labels apart, as in "
+            "fit(texts, labels)"
+        )
+
+
+def as_list(values: Any) -> Any:
+    """Returns labels or weights as a list or an array, which can be cut."""
+    if values is None or isinstance(values, (list, tuple)):
+        return None if values is None else [*values]
+    array = np.asarray(values)
+    if not array.ndim:
+        raise InputError(f"{quoted(values)} is not a list; expected a value for each text")
+    return array
+
+
+def divided(
+    rows: Encoded, labels: Any, *, num_texts: int, share: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the rows to learn and those to hold out, which are a share of each label."""
+    labels = [""] * num_texts if labels is None else as_list(labels)
+    names = [str(label) for label in labels]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    order = np.argsort([numbers[name] for name in names], kind="stable")
+    ends = np.ceil(np.round(share * np.arange(len(names) + 1), 6))
+    is_held_out = np.empty(len(names), bool)
+    is_held_out[order] = np.diff(ends) == 1
+    if is_held_out.all():
+        raise InputError(f"validation_split={share} leaves no text to learn")
+    is_held_out = is_held_out[rows.examples]
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+
+
+def training_batches(
+    encoded: Encoded, rows: np.ndarray, size: int, *, is_shuffled: bool
+) -> Batches:
+    """Returns batches of rows without end, of similar length or in the given order."""
+    if not is_shuffled:
+        ordered = np.split(rows, range(size, len(rows), size))
+        return batches_of(encoded, lambda: itertools.cycle(ordered))
+    lengths = encoded.lengths[rows]
+    seed = np.random.randint(2**31)  # keras.utils.set_random_seed makes it the same
+    shuffled = functools.partial(length_grouped_batches, lengths, batch_size=size, seed=seed)
+    return batches_of(encoded, lambda: (rows[each] for each in shuffled()))
+
+
+def ordered_batches(encoded: Encoded, rows: np.ndarray, size: int) -> Batches:
+    """Returns batches of some rows, the longest rows first, which are read once."""
+    longest = longest_first_batches(encoded.lengths[rows], batch_size=size)
+    batches = [np.sort(rows[each]) for each in longest]
+    return batches_of(encoded, lambda: batches, num_batches=len(batches))
