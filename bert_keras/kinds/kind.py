@@ -124,7 +124,8 @@ class Kind:
     @classmethod
     def ask(cls, model: Any, columns: tuple[list[str], ...]) -> Asked:
         """Returns the texts and the answers of a model to columns of a command line."""
-        answers = model.predict(columns if len(columns) > 1 else columns[0], verbose=0)
+        texts = columns if len(columns) > 1 else next(iter(columns))
+        answers = model.predict(texts, verbose=0)
         asked = (" | ".join(texts) for texts in zip(*columns, strict=True))
         return list(zip(asked, answers, strict=True))
 

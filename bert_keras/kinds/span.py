@@ -256,12 +256,7 @@ class Span(Kind):
         )
 
     def compile_arguments(self):
-        """Returns the mean of the start and the end losses, as in run_squad.py."""
-        import keras
-
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        weights = {"start": 0.5, "end": 0.5}
-        return {"loss": dict.fromkeys(weights, loss), "loss_weights": weights}
+        return span_losses()
 
     def answers(self, columns, rows: Any, outputs):
         settings = replace(self.settings, num_best=2)  # only the best candidate is returned
@@ -312,6 +307,15 @@ class Span(Kind):
             "are red, and text in both is violet"
         )
         return Findings(matrix, columns, errors, order)
+
+
+def span_losses() -> dict[str, Any]:
+    """Returns the mean of the start and the end losses for `compile`, as in run_squad.py."""
+    import keras
+
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    weights = {"start": 0.5, "end": 0.5}
+    return {"loss": dict.fromkeys(weights, loss), "loss_weights": weights}
 
 
 def question_windows(

@@ -37,6 +37,17 @@ def word_logits(rows: TaggedWords, outputs: Sequence[np.ndarray]) -> list[np.nda
     return [output[rows.columns(row)] for row, output in enumerate(outputs)]
 
 
+def word_losses() -> dict[str, Any]:
+    """Returns the loss, which is the mean over words, and the metrics for `compile`."""
+    import keras
+
+    loss = keras.losses.SparseCategoricalCrossentropy(
+        from_logits=True, reduction="mean_with_sample_weight"
+    )
+    accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+    return {"loss": loss, "weighted_metrics": [accuracy]}
+
+
 class Tagger(Kind):
     """Texts, or lists of words, with a tag for each word; entities are predicted."""
 
@@ -98,14 +109,7 @@ class Tagger(Kind):
         return LABEL_KINDS["one"].targets([*chain.from_iterable(labels)], names)
 
     def compile_arguments(self):
-        """Returns the loss, which is the mean over words, and the metrics."""
-        import keras
-
-        loss = keras.losses.SparseCategoricalCrossentropy(
-            from_logits=True, reduction="mean_with_sample_weight"
-        )
-        accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
-        return {"loss": loss, "weighted_metrics": [accuracy]}
+        return word_losses()
 
     def answers(self, columns, rows: Any, outputs):
         labels = self.metadata.labels

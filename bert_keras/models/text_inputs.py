@@ -380,12 +380,12 @@ class TextInputs(Pretrained):
                 "input_mask and segment_ids"
             )
         kind = self.kind(self.stored_metadata(preprocessor.tokenizer), preprocessor.tokenizer)
-        return kind if labels is None or not np.ndim(labels) else kind.for_labels(labels)
+        return kind if labels is None else kind.for_labels(as_list(labels))
 
     def _compile(self, kind: Kind, *, num_steps: int, rate: float | None = None) -> str:
         """Compiles the model for the steps of a fit; returns what it set."""
         default = FINE_TUNING[default_recipe(self.config.hidden_size)]["learning_rate"]
-        rate = default if rate is None else rate
+        rate = float(default if rate is None else rate)
         num_warmup = int(WARMUP_RATIO * num_steps)
         schedule = LinearWarmupDecay(rate, num_steps=num_steps, num_warmup_steps=num_warmup)
         arguments = kind.compile_arguments()

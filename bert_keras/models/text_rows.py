@@ -72,7 +72,7 @@ def check_loss(model: keras.Model, kind: Kind, targets: np.ndarray) -> None:
         are_whole = not are_ids or (targets == np.round(targets)).all()
         if not is_own and (is_sparse != are_ids or not are_whole):
             raise InputError(
-                f"the loss {getattr(loss, 'name', loss.__name__)} does not fit labels of the "
+                f"the loss {getattr(loss, 'name', loss)} does not fit labels of the "
                 f"shape {targets.shape}, such as {targets[0]}; give a name or a whole number "
                 f"for each text (numbers: labels=1), or omit compile: fit uses {expected.name}"
             )

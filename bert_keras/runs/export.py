@@ -39,8 +39,8 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     """Writes a model of any head as a SavedModel that takes texts, and verifies it.
 
     `bert-keras export` calls this function, and `model.export` does the same without variants. The
-    SavedModel contains the text processing, its signatures and warm-up requests for TF Serving. A fresh process loads it as
-    TF Serving does and compares its outputs with those of the Keras model.
+    SavedModel contains the text processing, its signatures and warm-up requests for TF Serving. A
+    fresh process loads it as TF Serving does and compares its outputs with the Keras model's.
 
     Args:
         model: A folder with a vocabulary in any checkpoint format, or a model in memory.

@@ -58,7 +58,7 @@ def test_scores_and_prediction_files(tmp_path):
     swag_examples = SWAG_TASK.read(write(tmp_path / "val.csv"), split="dev")
     outputs = [np.array([0.0, np.log(3), 0, 0], np.float32), np.array([2.0, 0, 0, 0], np.float32)]
     predictions = SWAG_TASK.predictions(swag_examples, None, outputs)
-    assert [each.ending for each in predictions] == [1, 0]
+    assert [each.choice for each in predictions] == [1, 0]
     assert predictions[0].probabilities == pytest.approx((1 / 6, 1 / 2, 1 / 6, 1 / 6))
     assert SWAG_TASK.score(swag_examples, predictions) == {"accuracy": 0.5}
     path = tmp_path / "predictions.csv"

@@ -19,8 +19,8 @@ from bert_keras import (
     encode,
 )
 from bert_keras.config import BertConfig
-from bert_keras.downstream.task import softmax
 from bert_keras.errors import InputError
+from bert_keras.kinds.kind import softmax
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.tensorflow_or_skip import tf
 
@@ -189,7 +189,7 @@ def test_wrong_texts_are_refused(model, texts, message):
         ([1, 2, 1, 2], "a label is 2; expected 0 to 1"),
         ([-1, 1, -1, 1], "a label is -1; expected 0 to 1"),
         (LABELS[:3], "y is of length 3, the texts of 4"),
-        ("fine", "'fine' is no list; expected a value for each text"),
+        ("fine", "'fine' is not a list; expected a value for each text"),
         (["fine", 1, 1, 1], "text [1] has the unknown label 1"),
         (None, "y is None; expected the labels"),
     ],
@@ -291,7 +291,7 @@ def test_a_compiled_model_is_used_as_it_is(eagerly):
     assert model.optimizer.name.lower().startswith("sgd")
     for loss in ("mse", keras.losses.CategoricalCrossentropy(from_logits=True)):
         model.compile("sgd", loss)
-        with pytest.raises(InputError, match="omit compile, or use SparseCategoricalCross"):
+        with pytest.raises(InputError, match="omit compile: fit uses sparse_cat"):
             model.fit(TEXTS, names_of(LABELS))
 
 

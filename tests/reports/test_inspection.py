@@ -12,7 +12,7 @@ import pytest
 
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.cli import main
-from bert_keras.downstream.task import softmax
+from bert_keras.kinds.kind import softmax
 from bert_keras.models.loading import (
     BertClassifier,
     BertEncoder,

@@ -5,11 +5,10 @@ import re
 
 import numpy as np
 import pytest
-from bert_keras.downstream.ner.words import word_tokens
 
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
-from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.errors import InputError
+from bert_keras.kinds.words import Sentence, word_tokens
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, tokenizer_of
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks

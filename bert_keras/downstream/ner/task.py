@@ -15,7 +15,7 @@ from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, fixed
 from bert_keras.downstream.tfds import is_tfds, tfds_rows
 from bert_keras.errors import InputError, check, check_choice, check_least
 from bert_keras.files import StrPath, atomic_file
-from bert_keras.kinds.tagger import Tagger, word_logits
+from bert_keras.kinds.tagger import word_logits, word_losses
 from bert_keras.kinds.words import OUTSIDE, Sentence, TaggedWords, sentence_rows, word_tokens
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -100,7 +100,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         return self.rows_type(tokens, rows, label_ids, tokenizer.vocabulary)
 
     def compile_arguments(self) -> dict:
-        return Tagger.compile_arguments(self)
+        return word_losses()
 
     def predictions(
         self, examples: Sentences, encoded: TaggedWords, outputs: Outputs

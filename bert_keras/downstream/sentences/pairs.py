@@ -82,11 +82,13 @@ class SentencePairsTask(SentenceTask[SentencePair, float]):
 
         from bert_keras.reports.evaluation import Findings, decimals, example_cells
 
-        scores = [each.score for each in examples]
+        scores = [each.score or 0.0 for each in examples]
         ranks = list(zip(rankdata(scores).tolist(), rankdata(predictions).tolist(), strict=True))
         errors = [
-            (abs(second - first), [*example_cells(e), *decimals(e.score, cosine, first, second)])
-            for e, cosine, (first, second) in zip(examples, predictions, ranks, strict=True)
+            (abs(second - first), [*example_cells(e), *decimals(score, cosine, first, second)])
+            for e, score, cosine, (first, second) in zip(
+                examples, scores, predictions, ranks, strict=True
+            )
             if first != second
         ]
         columns = ["example", *self.text_columns, "score", "cosine", "rank", "rank by cosine"]

@@ -15,10 +15,10 @@ from bert_keras.errors import InputError
 from bert_keras.files import StrPath, is_stdout, write_text
 from bert_keras.kinds.span import (
     Prediction,
-    Span,
     SpanSettings,
     predicted_answers,
     question_windows,
+    span_losses,
 )
 from bert_keras.kinds.windows import Question, QuestionWindows
 from bert_keras.text.tokenizer import TextTokenizer
@@ -33,7 +33,6 @@ class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
     The defaults are those of google-research/bert run_squad.py.
     """
 
-    version: str  # of SQuAD: "1.1" or "2.0", which has questions without an answer
     max_length: int = 384  # maximum number of tokens of a window, special tokens included
 
     model: ClassVar[str] = "BertQuestionAnswering"
@@ -70,7 +69,7 @@ class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
         return question_windows(examples, tokenizer, self, max_length=self.max_length)
 
     def compile_arguments(self) -> dict:
-        return Span.compile_arguments(self)
+        return span_losses()
 
     def predictions(
         self, examples: Sequence[Question], encoded: QuestionWindows, outputs: Outputs

@@ -8,8 +8,8 @@ import pytest
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.korean.tags import KLUE_LABELS as LABELS
 from bert_keras.downstream.korean.tags import klue_ner_scores
-from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.errors import InputError
+from bert_keras.kinds.words import Sentence
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.downstream.korean.conftest import TAGGED, tagged_characters
@@ -66,7 +66,7 @@ def test_tags_of_tokens_are_those_of_their_first_character():
     expected = ["B-OG", "O", "B-PS", "O", "B-LC"]
     assert [LABELS[each] for each in label_ids[0, 1:-1]] == expected
     assert weights.tolist() == [[0, 1, 1, 1, 1, 1, 0]]
-    assert encoded.spans.tolist() == [[0, 3], [4, 5], [6, 7], [7, 8], [9, 10]]
+    assert encoded.spans_W2.tolist() == [[0, 3], [4, 5], [6, 7], [7, 8], [9, 10]]
 
     predicted = ["B-OG", "I-OG", "B-PS", "I-PS", "I-PS"]
     outputs = np.zeros((1, 7, len(LABELS)))

@@ -10,7 +10,7 @@ import pytest
 from bert_keras.config import BertConfig
 from bert_keras.downstream.ner import features
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
-from bert_keras.downstream.ner.tags import Sentence
+from bert_keras.kinds.words import Sentence
 from bert_keras.models.loading import BertFeatureTagger
 from tests.downstream.ner.test_task import LABELS, TOKENIZER
 from tests.downstream.ner.test_task import SENTENCES as TWO_SENTENCES

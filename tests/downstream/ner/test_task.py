@@ -7,9 +7,9 @@ import pytest
 
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import named_task
-from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.downstream.ner.task import NER_TASK
 from bert_keras.errors import InputError
+from bert_keras.kinds.words import Sentence
 from bert_keras.models.task_models import BertTokenClassifier
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary

@@ -2,8 +2,9 @@
 
 import pytest
 
-from bert_keras.downstream.squad.questions import Answer, read_questions, without_misplaced
+from bert_keras.downstream.squad.questions import read_questions, without_misplaced
 from bert_keras.errors import InputError
+from bert_keras.kinds.windows import Answer
 
 
 def qa(identity="q1", *, question="who?", **fields):

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from bert_keras.downstream.squad.answers import Candidate, Prediction
 from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.errors import InputError
+from bert_keras.kinds.span import Candidate, Prediction
 
 SQUAD1, SQUAD2 = SQUAD_TASKS["squad1"], SQUAD_TASKS["squad2"]
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from bert_keras.downstream.squad.windows import windows_over
 
 from bert_keras.errors import InputError
+from bert_keras.kinds.windows import windows_over
 
 LIMITS = {"max_length": 384, "stride": 128, "max_question_length": 64}
 

@@ -7,13 +7,13 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.downstream.batches import Predictor
-from bert_keras.downstream.squad.answers import spans
-from bert_keras.downstream.squad.questions import Question
 from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.errors import InputError
 from bert_keras.exporting.signatures.question_answering import best_spans, passages_of
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.verify import run_requests
+from bert_keras.kinds.span import best_spans as offline_spans
+from bert_keras.kinds.windows import Question
 from bert_keras.models.loading import BertQuestionAnswering
 from bert_keras.runs.export import export
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -164,7 +164,7 @@ def graph_and_offline(questions, contexts, *, reader, task):
 
     @tf.function(autograph=False)
     def in_graph(question, context):
-        passages = passages_of(question, context, reader=reader, task=task)
+        passages = passages_of(question, context, reader=reader, settings=task)
         best = best_spans(logits_of, passages, max_answer_length=task.max_answer_length)
         first_context_token = tf.gather(passages.tokens.ids.row_starts(), tf.size(question))
         return passages.inputs, passages.row_ids, best, first_context_token
@@ -182,7 +182,7 @@ def graph_and_offline(questions, contexts, *, reader, task):
     outputs = [{"start": start, "end": end} for start, end in columns]
     rows = []
     for number, context in enumerate(contexts):
-        span = next(spans(windows, number, outputs, task.max_answer_length, context=context))
+        span = next(offline_spans(windows, number, outputs, task, context=context))
         nulls = [outputs[row] for row in windows.of_question(number)]
         null = min(each["start"][0] + each["end"][0] for each in nulls)
         rows.append((span.start_logit + span.end_logit, span.first, span.last, null))

@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from bert_keras.downstream.batches import Predictor
-from bert_keras.downstream.ner.tags import Sentence, bio_tag, entities
 from bert_keras.downstream.ner.task import NER_TASK
 from bert_keras.exporting.verify import run_requests
+from bert_keras.kinds.words import Sentence, bio_tag, tagged_entities
 from bert_keras.models.loading import BertTokenClassifier
 from bert_keras.runs.export import export
 from bert_keras.text.google_words import google_words
@@ -57,7 +57,7 @@ def offline(model, texts):
     return [
         [
             (min(row[first].indices), max(row[after - 1].indices) + 1, kind)
-            for first, after, kind in (entities([*map(bio_tag, next(tags))]) if row else ())
+            for first, after, kind in (tagged_entities([*map(bio_tag, next(tags))]) if row else ())
         ]
         for row in words
     ]

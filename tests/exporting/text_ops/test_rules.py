@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from bert_keras.downstream.ner.words import units_of, word_tokens
 
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
-from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
 from bert_keras.exporting.text_ops.text_to_inputs import MaskedTextToInputs, TextToInputs
 from bert_keras.exporting.text_ops.unigrams import Unigrams
+from bert_keras.kinds.words import Sentence, tokenized_units, word_tokens
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
 from bert_keras.text.google_words import google_words
 from bert_keras.text.packing import pack
@@ -225,6 +224,6 @@ def test_units_equal_those_of_evaluation(vocabulary, tmp_path, unit):
     texts = ["".join(rng.choices(characters, k=rng.randrange(14))) for _ in range(500)]
     units = tf.function(partial(reader.unit_tokens, unit=unit), autograph=False)
     assert_words_are(
-        units(tf.constant(texts)), *units_of(texts, FastTokenizer(vocabulary), unit=unit)
+        units(tf.constant(texts)), *tokenized_units(texts, FastTokenizer(vocabulary), unit=unit)
     )
     assert units(tf.constant([], tf.string)).first_tokens.shape == [0]
