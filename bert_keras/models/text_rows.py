@@ -71,10 +71,11 @@ def check_loss(model: keras.Model, kind: Kind, targets: np.ndarray) -> None:
         is_own = not loss.__module__.startswith("keras.")
         are_whole = not are_ids or (targets == np.round(targets)).all()
         if not is_own and (is_sparse != are_ids or not are_whole):
+            name = getattr(loss, "name", None) or getattr(loss, "__name__", loss)
             raise InputError(
-                f"the loss {getattr(loss, 'name', loss)} does not fit labels of the "
-                f"shape {targets.shape}, such as {targets[0]}; give a name or a whole number "
-                f"for each text (numbers: labels=1), or omit compile: fit uses {expected.name}"
+                f"the loss {name} does not fit labels of the shape {targets.shape}, such as "
+                f"{targets[0]}; give a name or a whole number for each text (numbers: labels=1), or omit "
+                f"compile: fit uses {type(expected).__name__}"
             )
 
 

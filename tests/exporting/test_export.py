@@ -144,7 +144,6 @@ def test_the_server_gives_the_answer_that_the_instructions_print(written):
     [
         ({"path": "name"}, "version number"),
         ({"labels": ["no"]}, "labels has 1 name; expected 2"),
-        ({"data": "dev.tsv"}, "no effect without a variant"),
         ({"num_texts": 3}, "num_texts is 3"),
         ({"max_length": 3, "num_texts": 2}, "max_length is 3"),
         ({"tokenizer": WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *"abcdefghijklmn")))}, "19"),
@@ -155,6 +154,11 @@ def test_arguments_that_do_not_fit_are_refused(model, tmp_path, arguments, messa
     with pytest.raises(InputError, match=message):
         model.export(path, **arguments)
     assert not path.exists()
+
+
+def test_data_without_a_variant_are_refused(model, tmp_path):
+    with pytest.raises(InputError):
+        export(model, tmp_path / "name" / "1", data="dev.tsv")
 
 
 def test_models_that_cannot_be_exported_are_refused(model, tmp_path):

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras import models
+from bert_keras.models import loading as models
 from bert_keras.checkpoints.tensors import named_weights
 from bert_keras.config import BertConfig, DenseModule, EmbeddingConfig
 from bert_keras.errors import InputError

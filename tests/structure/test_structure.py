@@ -16,23 +16,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Lowest first. A file imports from its own package and from those listed before it.
 ORDER = (
-    *("renamed", "fields", "errors", "arguments", "files", "text"),
-    *("config", "families"),
-    *("data", "layers", "distribution", "models", "checkpoints", "training"),
-    *("downstream", "reports", "runs", "exporting", "serving", "experiments", "cli"),
+    *("renamed", "fields", "errors", "arguments", "files", "text", "config", "families", "data"),
+    *("reports", "kinds", "layers", "distribution", "checkpoints", "training", "exporting"),
+    *("models", "downstream", "runs", "serving", "experiments", "cli"),
 )
 
-# Imports upwards, inside of the methods that a model has for its users.
-ON_CALL = {
-    "bert_keras.models": ("bert_keras.checkpoints.formats",),
-    "bert_keras.models.pretrained": (
-        *("bert_keras.checkpoints.checkpoint", "bert_keras.checkpoints.formats"),
-        *("bert_keras.checkpoints.pretrained", "bert_keras.exporting.export"),
-        "bert_keras.text.tokenizer",
-    ),
-    "bert_keras.models.text_inputs": ("bert_keras.downstream.columns",),
-    "bert_keras.text.tokenizer": ("bert_keras.text.encode",),
-}
 PACKAGES = ("bert_keras", "tfrecords_tools")
 
 
@@ -46,14 +34,8 @@ def module_of(path: Path) -> str:
 
 
 def imports_of(path: Path):
-    """Every module that `path` imports, but for those of `ON_CALL`."""
-    on_call = ON_CALL.get(module_of(path), ()) if path.is_relative_to(ROOT) else ()
-    yield from (name for name in all_imports_of(path) if name not in on_call)
-
-
-def all_imports_of(path: Path):
-    """Every module that `path` imports; `from package import module` imports `package.module`."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    """Every module that `path` imports when it runs; `from package import module` is one of them."""
+    for node in nodes_of(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}, line {node.lineno}: a relative import"
             names = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -63,6 +45,14 @@ def all_imports_of(path: Path):
                 yield node.module
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
+
+
+def nodes_of(tree: ast.AST):
+    """Every node below `tree`, without the imports of type checkers."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield node
+            yield from nodes_of(node)
 
 
 def is_module(name: str) -> bool:

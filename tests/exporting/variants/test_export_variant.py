@@ -69,7 +69,6 @@ def test_models_without_a_scoring_task_are_refused(tmp_path, run):
         with pytest.raises(InputError, match=message):
             export(model, tmp_path / "name" / "1", variant="float16", data=data, **settings)
 
-    refused(folder, "max_score_drop is -1", max_score_drop=-1)
     refused(folder, "no task is called 'sst2-of-mine'", task="sst2-of-mine")
     refused(folder, "no column 'review'", changes={"text_columns": ("review",)})
     encoder = BertEncoder(model.metadata.config)
