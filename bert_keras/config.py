@@ -9,7 +9,6 @@ from typing import Any, TypeAlias, cast
 from bert_keras.errors import (
     LARGEST_SIZE,
     InputError,
-    answers_typos,
     check,
     check_choice,
     check_least,
@@ -17,6 +16,7 @@ from bert_keras.errors import (
     check_range,
     counted,
     printable,
+    suggest_keyword_names,
 )
 
 # Fine-tuning as in section 4.1, and as in the google-research/bert README for small models.
@@ -51,7 +51,7 @@ def warn_high_rate(rate: float) -> None:
         warnings.warn(f"{found}; BERT needs about 3e-5", stacklevel=3)
 
 
-@answers_typos
+@suggest_keyword_names
 @dataclass(frozen=True, kw_only=True)
 class BertConfig:
     """The hyperparameters of an encoder.
@@ -239,7 +239,7 @@ Module: TypeAlias = DenseModule | NormalizeModule
 MODULES: dict[str, type[Module]] = {"dense": DenseModule, "normalize": NormalizeModule}
 
 
-@answers_typos
+@suggest_keyword_names
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingConfig:
     """How a sentence encoder computes the embedding of a text from its hidden states.

@@ -99,13 +99,13 @@ def check_argument(name: str, known: Iterable[str], *, function: str) -> None:
     check_name(name, names, what=f"argument of {function}", elsewhere=elsewhere)
 
 
-def answers_typos(function: Function) -> Function:
+def suggest_keyword_names(function: Function) -> Function:
     """Makes a function or a class answer an unknown keyword argument with the nearest name.
 
     A function that takes any keyword does so only while another argument is missing.
     """
     if isinstance(function, type):
-        function.__init__ = answers_typos(function.__init__)
+        function.__init__ = suggest_keyword_names(function.__init__)
         return function  # pyright: ignore[reportReturnType]
     signature = inspect.signature(function)
     known = signature.parameters
@@ -201,7 +201,7 @@ def printable(text: object) -> str:
     return _NOT_PRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", str(text))
 
 
-def say(name: str, text: object, *, file: TextIO | None = None) -> None:
+def print_field(name: str, text: object, *, file: TextIO | None = None) -> None:
     """Prints a name and what it stands for in two columns."""
     print(f"{name:<12}{printable(text)}", file=file)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from bert_keras.arguments import Parser, one_of
 from bert_keras.data.masking import REPLACEMENTS
-from bert_keras.errors import InputError, check, counted, printable, run_command, say
+from bert_keras.errors import InputError, check, counted, print_field, printable, run_command
 from bert_keras.files import check_output, is_stdout, messages_beside, refuse_existing, write_text
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
 from tfrecords_tools.manifest import vocabulary_of_files
@@ -158,7 +158,7 @@ def vocab(options: dict[str, Any]) -> None:
     write_text(output, vocabulary_file(vocabulary)[1])
     fewer = "" if len(vocabulary) == size else "; the corpus provides no more"
     counts = f"{len(vocabulary):,} of {size:,} tokens in {output}{fewer}"
-    say("vocabulary", counts, file=messages_beside(output))
+    print_field("vocabulary", counts, file=messages_beside(output))
 
 
 def build(options: dict[str, Any]) -> None:
@@ -199,7 +199,7 @@ def build(options: dict[str, Any]) -> None:
             label = RECORD_OBJECTIVES[manifest["settings"].get("objective", "nsp")].labels[1]
             summary += f"; {counts['labels_one'] / counts['sequences']:.1%} {label}"
         padding = 1 - counts["tokens"] / (counts["records"] * manifest["schema"]["max_length"])
-        say(name, f"{summary}; {padding:.1%} padding")
+        print_field(name, f"{summary}; {padding:.1%} padding")
 
 
 def verify(options: dict[str, Any]) -> None:
@@ -210,7 +210,7 @@ def verify(options: dict[str, Any]) -> None:
     counts = check_records(options["files"], vocabulary=vocabulary)
     source = "as the manifest says" if counts["manifests"] else "which no manifest describes"
     found = f"{counted(counts['records'], 'record')} in {counted(counts['files'], 'file')}"
-    say("no errors", f"{found}, {source}")
+    print_field("no errors", f"{found}, {source}")
 
 
 def show(options: dict[str, Any]) -> None:
@@ -227,7 +227,7 @@ def show(options: dict[str, Any]) -> None:
     if plot:
         histograms = showing.record_histograms(records, vocabulary=vocabulary)
         showing.plot(histograms, plot, title=" ".join(records))
-        say("picture", plot)
+        print_field("picture", plot)
         return
     count, start = options.get("count", 3), options.get("start", 1)
     check(count > 0, f"--count is {count}; expected at least 1")

@@ -19,7 +19,7 @@ from bert_keras.cli.program import (
     values,
 )
 from bert_keras.cli.tasks import CHANGES
-from bert_keras.errors import check, printable, say
+from bert_keras.errors import check, print_field, printable
 from bert_keras.files import atomic_folder, messages_beside, refuse_existing, text_lines
 from bert_keras.renamed import warn_renamed
 from bert_keras.runs.settings import check_examples, variant_examples
@@ -65,7 +65,7 @@ def inspect(options: argparse.Namespace) -> None:
     from bert_keras.reports.inspection import inspect_texts
 
     inspect_texts(options.model, options.texts, output=options.output, num_tokens=options.top_k)
-    say("page", options.output, file=messages_beside(options.output))
+    print_field("page", options.output, file=messages_beside(options.output))
 
 
 @command(
@@ -121,8 +121,8 @@ def export(options: argparse.Namespace) -> None:
         with atomic_folder(config) as new_folder:  # fails before the long export
             written = export_model()
             write_container_files(model_folder, new_folder)
-        say("compose", f"docker compose -f {quote(config)}/compose.yaml up")
-    say("model", written)
+        print_field("compose", f"docker compose -f {quote(config)}/compose.yaml up")
+    print_field("model", written)
     print(printable(instructions(written)))
 
 

@@ -17,7 +17,7 @@ from bert_keras.checkpoints.formats import format_of
 from bert_keras.checkpoints.hub import located
 from bert_keras.distribution import PRECISIONS, STRATEGIES
 from bert_keras.downstream.names import task_names
-from bert_keras.errors import InputError, check, import_tensorflow, run_command, say
+from bert_keras.errors import InputError, check, import_tensorflow, print_field, run_command
 from bert_keras.files import check_exists, check_output
 
 MODULES = [f"bert_keras.cli.{name}" for name in ("training", "tasks", "models", "listing")]
@@ -210,11 +210,11 @@ def devices(
     policy = named_policy(options.precision, hidden_size=hidden_size)
     keras.config.set_dtype_policy(policy)
     if options.precision == "auto" and policy != "float32":
-        say("precision", f"{policy}; --precision float32 turns it off")
+        print_field("precision", f"{policy}; --precision float32 turns it off")
     try:
         with scope:
             if num_devices() > 1:
-                say("replicas", str(num_devices()))
+                print_field("replicas", str(num_devices()))
             yield
     except KeyboardInterrupt as interrupt:
         interrupt.args = interrupt.args or ("the same command continues the run",)

@@ -20,7 +20,7 @@ from bert_keras.cli.program import (
     values,
 )
 from bert_keras.downstream.names import task_names
-from bert_keras.errors import InputError, check, printable, say
+from bert_keras.errors import InputError, check, print_field, printable
 from bert_keras.files import check_no_table, check_output, messages_beside, refuse_existing
 from bert_keras.runs.settings import check_examples, task_examples
 
@@ -82,7 +82,7 @@ def evaluate(options: argparse.Namespace) -> None:
             return
         print_table(scores)
         if options.report:
-            say("report", options.report)
+            print_field("report", options.report)
 
 
 @command(
@@ -141,10 +141,10 @@ def predict(options: argparse.Namespace) -> None:
     result.write(options.output)
     where = {"-": "the standard output"}.get(options.output, f"{options.output}{replaced}")
     counts = f"{len(result.examples):,} in {where}"
-    say("predictions", counts, file=messages_beside(options.output))
+    print_field("predictions", counts, file=messages_beside(options.output))
     if options.submission:
         submission_zip(folder, options.submission)
-        say("submission", options.submission)
+        print_field("submission", options.submission)
 
 
 @command(
@@ -163,4 +163,4 @@ def embed(options: argparse.Namespace) -> None:
 
     arguments = values(options, "model", "dimensions", "prompt")
     num_texts, size = write_embeddings(options.data, options.output, **arguments)
-    say("embeddings", f"{num_texts:,} of {size} values in {options.output}")
+    print_field("embeddings", f"{num_texts:,} of {size} values in {options.output}")

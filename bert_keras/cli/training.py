@@ -23,7 +23,7 @@ from bert_keras.cli.program import (
     values,
 )
 from bert_keras.cli.tasks import TASK_NAME, TASKS, print_table
-from bert_keras.errors import check, say
+from bert_keras.errors import check, print_field
 from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.scales import SCALES
 from bert_keras.families import preset
@@ -103,9 +103,11 @@ def _print_scores(scores: dict, output: str, *, which: str = "") -> None:
     if (rows := scores.get("dev_rows", 200)) < 200 and "accuracy" in scores and "f1" not in scores:
         rate = (scores["accuracy"] * rows + 1) / (rows + 2)  # above 0 and below 1
         error = 100 * (rate * (1 - rate) / rows) ** 0.5
-        say("note", f"accuracy has a standard error of {error:.1f} points on {rows} dev rows")
-    say("model", f"{output}/model{which}")
-    say("curves", f"tensorboard --logdir {quote(output)}/logs")
+        print_field(
+            "note", f"accuracy has a standard error of {error:.1f} points on {rows} dev rows"
+        )
+    print_field("model", f"{output}/model{which}")
+    print_field("curves", f"tensorboard --logdir {quote(output)}/logs")
 
 
 @command(
@@ -245,15 +247,15 @@ def finetune(options: argparse.Namespace) -> None:
             _print_scores(scores, options.output, which=which)
             model = quote(f"{options.output}/model")
             texts = TEXTS.get(task.model, " ".join(["TEXT"] * max(1, len(task.input_names))))
-            say("next", f"bert-keras predict {model} {texts}")
-            say("", f"bert-keras export {model} NAME")
+            print_field("next", f"bert-keras predict {model} {texts}")
+            print_field("", f"bert-keras export {model} NAME")
             return
         from bert_keras.runs.study import study
 
         fixed = {"metric": task.metric, "learning_rates": rates}
         summary = study(run, recipe, **fixed, **values(options, "seeds", "output"))
     print(summary)
-    say("report", os.path.join(options.output, "report.html"))
+    print_field("report", os.path.join(options.output, "report.html"))
 
 
 @command(
@@ -278,4 +280,4 @@ def reproduce(options: argparse.Namespace) -> None:
         return
     with devices(options, trains_several=True):
         reproduce(experiment, scale, data=options.data, output=options.output)
-    say("report", f"{options.output}/report.html and report.md")
+    print_field("report", f"{options.output}/report.html and report.md")

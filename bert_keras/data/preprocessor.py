@@ -9,12 +9,12 @@ import numpy as np
 
 from bert_keras.data.encoded import EncodedTexts
 from bert_keras.data.schema import SEQUENCE_FEATURES
-from bert_keras.errors import answers_typos, check, counted
+from bert_keras.errors import check, counted, suggest_keyword_names
 from bert_keras.text.encode import check_column, checked_columns
 from bert_keras.text.tokenizer import TextTokenizer
 
 
-@answers_typos
+@suggest_keyword_names
 @dataclass(frozen=True)
 class Preprocessor:
     """Converts texts, or pairs of texts, to the inputs of a model.

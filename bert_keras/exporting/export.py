@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.data.schema import PREDICTION_FEATURES
-from bert_keras.errors import InputError, answers_typos, check, check_count, check_name
+from bert_keras.errors import InputError, check, check_count, check_name, suggest_keyword_names
 from bert_keras.exporting.servable import (
     EXPORTERS,
     TEXT_SIGNATURE,
@@ -61,7 +61,7 @@ _EXAMPLE = {  # one instance, by name of the input: the request that `bert-keras
 
 
 @accepts_former_names(max_score_loss="max_score_drop")
-@answers_typos
+@suggest_keyword_names
 def export(  # noqa: PLR0913 - public; each argument is optional
     model: StrPath | Pretrained,
     path: StrPath,

@@ -2,7 +2,7 @@
 
 import os
 
-from bert_keras.errors import answers_typos, check_name
+from bert_keras.errors import check_name, suggest_keyword_names
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.feature_tagger import BertFeatureTagger
 from bert_keras.models.pretrained import Pretrained
@@ -34,7 +34,7 @@ MODELS: dict[str, type[Pretrained]] = {
 }
 
 
-@answers_typos
+@suggest_keyword_names
 def load_model(name_or_folder: str | os.PathLike) -> Pretrained:
     """Loads the model of a checkpoint.
 

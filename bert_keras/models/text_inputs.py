@@ -18,12 +18,12 @@ from bert_keras.data.encoded import Encoded, EncodedTexts, say_cut
 from bert_keras.data.preprocessor import Preprocessor, columns_of, is_text
 from bert_keras.errors import (
     InputError,
-    answers_typos,
     check,
     check_argument,
     check_count,
+    print_field,
     quoted,
-    say,
+    suggest_keyword_names,
 )
 from bert_keras.models.pretrained import Pretrained, check_inputs
 
@@ -83,7 +83,7 @@ class TextInputs(Pretrained):
                 )
         super().compile(optimizer, loss, *args, **kwargs)
 
-    @answers_typos
+    @suggest_keyword_names
     def fit(  # noqa: PLR0913 - the arguments of keras.Model.fit in their order, then ours
         self,
         x=None,
@@ -181,7 +181,7 @@ class TextInputs(Pretrained):
             made = self._reader().compile(
                 num_steps=max(1, steps), name=_DEFAULT, learning_rate=learning_rate
             )
-            say("compiled", made)
+            print_field("compiled", made)
         self._say_cut(parts)
         self._renew("train_function", data["x"])
         return super().fit(
@@ -248,7 +248,7 @@ class TextInputs(Pretrained):
         options = {"steps": steps, "callbacks": callbacks, "return_dict": return_dict}
         return super().evaluate(**data, verbose=verbose, **options, **kwargs)
 
-    @answers_typos
+    @suggest_keyword_names
     def predict(
         self,
         x,

@@ -9,7 +9,7 @@ from bert_keras.checkpoints.checkpoint import Checkpoint, part
 from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.config import ModelMetadata
 from bert_keras.downstream.task import fixed
-from bert_keras.errors import check, check_range, say
+from bert_keras.errors import check, check_range, print_field
 from bert_keras.text.vocab import Vocabulary
 
 if TYPE_CHECKING:  # both import Keras
@@ -59,7 +59,7 @@ class Teacher:
         path = settings.pop("teacher")
         metadata = dataclasses.replace(metadata, config=self.checkpoint.metadata.config)
         model = type(student).from_checkpoint(self.checkpoint, metadata=metadata, source=path)
-        say("teacher", f"{path}: {model.count_params():,} parameters")
+        print_field("teacher", f"{path}: {model.count_params():,} parameters")
         return Distiller(student, model, **settings)
 
 

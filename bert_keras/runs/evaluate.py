@@ -10,7 +10,7 @@ from bert_keras.downstream.minimal_pairs import log_likelihoods, pair_scores, re
 from bert_keras.downstream.names import ZERO_SHOT
 from bert_keras.downstream.task import Task
 from bert_keras.downstream.tfds import is_tfds
-from bert_keras.errors import InputError, answers_typos, check, say
+from bert_keras.errors import InputError, check, print_field, suggest_keyword_names
 from bert_keras.files import StrPath, check_exists, check_output
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
@@ -31,7 +31,7 @@ class TaskPredictions:
         self.task.write_predictions(path, self.examples, self.predict())
 
 
-@answers_typos
+@suggest_keyword_names
 def evaluate(
     model: StrPath | Pretrained,
     *,
@@ -85,7 +85,7 @@ def evaluate(
         known.check_labels(examples)
         predicted = result.predict()
         scores = known.score(examples, predicted)
-    say("examples", f"{len(examples):,}", file=sys.stderr)
+    print_field("examples", f"{len(examples):,}", file=sys.stderr)
     if report is not None:
         evaluation_page(known, examples, predicted, scores=scores, path=report)
     return scores

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bert_keras.errors import check, listed, say
+from bert_keras.errors import check, listed, print_field
 from bert_keras.files import (
     StrPath,
     check_no_file,
@@ -131,7 +131,7 @@ def finished_scores(output: Path) -> dict | None:
     """Returns the scores as `read_scores` does, and says that a finished run is not repeated."""
     if (scores := read_scores(output)) is not None:
         remedy = "to train again, choose another output folder or delete this one"
-        say("complete", f"{output}; nothing was trained; {remedy}")
+        print_field("complete", f"{output}; nothing was trained; {remedy}")
     return scores
 
 

@@ -18,7 +18,7 @@ from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.data.batches import Batches, input_errors
 from bert_keras.distribution.strategy import check_one_machine, is_chief, num_devices
 from bert_keras.downstream.minimal_pairs import read_pairs
-from bert_keras.errors import answers_typos, check, counted
+from bert_keras.errors import check, counted, suggest_keyword_names
 from bert_keras.files import StrPath, readable_size
 from bert_keras.models.initial_weights import start_with_local_attention
 from bert_keras.models.pretrainer import MaskedLMModel
@@ -46,7 +46,7 @@ WARMUP_STEPS, MEASURED_STEPS = 2, 10  # of `forecast`
 
 
 @accepts_former_names(start="pretrained", **FORMER_NAMES)
-@answers_typos
+@suggest_keyword_names
 def pretrain(
     recipe: str | PretrainRecipe,
     *,

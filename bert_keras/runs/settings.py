@@ -20,7 +20,7 @@ from bert_keras.downstream.names import ALIASES, ZERO_SHOT
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
 from bert_keras.downstream.task import Task, examples_file
 from bert_keras.downstream.tfds import is_tfds
-from bert_keras.errors import InputError, check, check_name, counted, listed, quoted, say
+from bert_keras.errors import InputError, check, check_name, counted, listed, print_field, quoted
 from bert_keras.fields import field_comments
 from bert_keras.files import StrPath, file_sha256
 from bert_keras.renamed import with_new_names
@@ -149,7 +149,9 @@ def divided(examples: Sequence) -> tuple[list, list]:
     check(is_large, f"{found}; expected {LEAST_EXAMPLES}, or --dev FILE (data={{'dev': FILE}})")
     if single:
         names = listed([*map(repr, sorted(single))], most=5, mark=", ")
-        say("labels", f"{names}: a single row, which is trained and not scored", file=sys.stderr)
+        print_field(
+            "labels", f"{names}: a single row, which is trained and not scored", file=sys.stderr
+        )
     held_out = {*order[len(order) % 10 // 2 :: 10]}
     train = [each for key, each in pairs if key not in held_out]
     return train, [each for key, each in pairs if key in held_out]
@@ -253,7 +255,7 @@ def finetune_settings(
     if recipe is None:
         size = stored_config(pretrained).hidden_size
         recipe = default_recipe(size)
-        say("recipe", f"{recipe}, because the hidden size is {size:,}")
+        print_field("recipe", f"{recipe}, because the hidden size is {size:,}")
     found = named_recipe(task_recipes(task.name), recipe) if isinstance(recipe, str) else recipe
     if teacher and not isinstance(teacher, Distillation):
         teacher = Distillation.of_task(teacher)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from bert_keras.errors import InputError, answers_typos, check, import_tensorflow
+from bert_keras.errors import InputError, check, import_tensorflow, suggest_keyword_names
 from bert_keras.serving.app import create_app
 from bert_keras.serving.limits import Limits
 
@@ -27,7 +27,7 @@ class _Protocol(H11Protocol):
         return bool(is_waiting)
 
 
-@answers_typos
+@suggest_keyword_names
 def serve(
     model_folder: str | os.PathLike,
     *,
@@ -67,7 +67,7 @@ def serve(
             server.run(sockets=[listener])
 
 
-@answers_typos
+@suggest_keyword_names
 @contextlib.contextmanager
 def running_server(
     model_folder: str | os.PathLike,

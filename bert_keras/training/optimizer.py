@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from bert_keras.distribution.replicas import sum_over_replicas
-from bert_keras.errors import answers_typos, check
+from bert_keras.errors import check, suggest_keyword_names
 from bert_keras.renamed import accepts_former_names
 
 _HYPERPARAMETERS = (
@@ -68,7 +68,7 @@ class BertAdamW(keras.optimizers.Optimizer):
     """
 
     @accepts_former_names(layer_rate_decay="layerwise_lr_decay")
-    @answers_typos
+    @suggest_keyword_names
     def __init__(  # noqa: PLR0913 - hyperparameters, as in Keras' optimizers
         self,
         learning_rate=1e-4,
