@@ -8,7 +8,8 @@ import sys
 import pytest
 
 import bert_keras
-from bert_keras.errors import InputError, run_command
+from bert_keras.arguments import run_command
+from bert_keras.errors import InputError
 from bert_keras.files import atomic_folder
 
 RUN = {"task": "rte", "recipe": "paper", "pretrained": "m", "data": ".", "output": "new"}
@@ -82,7 +83,7 @@ def pipe_without_a_reader() -> int:
 @pytest.mark.parametrize("lines", [1, 10_000])
 def test_a_full_stdout_is_reported_and_a_closed_one_is_not(open_stdout, code, message, lines):
     program = (
-        "import sys; from bert_keras.errors import run_command\n"
+        "import sys; from bert_keras.arguments import run_command\n"
         f"sys.exit(run_command('prog', lambda: [print('a line') for _ in range({lines})]))"
     )
     command, stdout = [sys.executable, "-c", program], open_stdout()

@@ -41,7 +41,6 @@ from bert_keras.exporting.version_folder import METADATA, WARMUP, check_version,
 from bert_keras.files import StrPath, atomic_folder, write_json
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
-from bert_keras.renamed import accepts_former_names
 from bert_keras.runs.settings import Changes, variant_examples
 from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.packing import pack
@@ -60,7 +59,6 @@ _EXAMPLE = {  # one instance, by name of the input: the request that `bert-keras
 }
 
 
-@accepts_former_names(max_score_loss="max_score_drop")
 @suggest_keyword_names
 def export(  # noqa: PLR0913 - public; each argument is optional
     model: StrPath | Pretrained,

@@ -22,7 +22,6 @@ from bert_keras.downstream.task import Outputs, Task
 from bert_keras.errors import check, print_field, suggest_keyword_names
 from bert_keras.files import StrPath
 from bert_keras.models import MODELS
-from bert_keras.renamed import accepts_former_names
 from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.outcome import (
     MODEL,
@@ -33,7 +32,7 @@ from bert_keras.runs.outcome import (
     read_scores,
     write_scores,
 )
-from bert_keras.runs.recipes import FORMER_NAMES, FinetuneRecipe
+from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.settings import data_files, divided, finetune_claim, finetune_settings
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.evaluations import Evaluations
@@ -46,7 +45,6 @@ FEW_STEPS = 100
 HELD_OUT = "a tenth of train"  # in place of the name of a dev file
 
 
-@accepts_former_names(**FORMER_NAMES)
 class TaskRun:
     """The data and the model of a fine-tuning run, for a training loop of your own.
 
@@ -248,7 +246,6 @@ def _compile_arguments(task: Task) -> dict[str, Any]:
     return arguments | {"loss": keras.tree.map_structure(global_loss, arguments["loss"])}
 
 
-@accepts_former_names(**FORMER_NAMES)
 @suggest_keyword_names
 def finetune(
     task: str | Task,

@@ -26,6 +26,10 @@ RECIPE, SCORES, MODEL = "recipe.json", "scores.json", "model"
 class RunResult:
     """The result of a finished run, which `pretrain` and `finetune` return.
 
+    Attributes:
+        scores: The metrics on the held-out examples; {} on all workers except the first.
+        model: The folder of the trained model, OUTPUT/model.
+
     Example:
 
     ```python
@@ -33,8 +37,8 @@ class RunResult:
     ```
     """
 
-    scores: dict[str, float]  # metrics on the held-out examples; {} on all workers but the first
-    model: Path  # the folder of the trained model, OUTPUT/model
+    scores: dict[str, float]
+    model: Path
 
 
 @contextlib.contextmanager

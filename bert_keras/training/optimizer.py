@@ -11,7 +11,6 @@ from keras import ops
 
 from bert_keras.distribution.replicas import sum_over_replicas
 from bert_keras.errors import check, suggest_keyword_names
-from bert_keras.renamed import accepts_former_names
 
 _HYPERPARAMETERS = (
     *("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction"),
@@ -67,7 +66,6 @@ class BertAdamW(keras.optimizers.Optimizer):
     ```
     """
 
-    @accepts_former_names(layer_rate_decay="layerwise_lr_decay")
     @suggest_keyword_names
     def __init__(  # noqa: PLR0913 - hyperparameters, as in Keras' optimizers
         self,

@@ -18,6 +18,7 @@ from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.downstream.ner.task import NerTask
 from bert_keras.downstream.ner.words import TaggedWords
 from bert_keras.errors import check_least, check_name
+from bert_keras.fields import setting
 from bert_keras.files import atomic_file, readable_size
 
 if TYPE_CHECKING:  # a task checks its data before Keras is imported
@@ -80,8 +81,8 @@ class NerFeaturesTask(NerTask):
     BiLSTM on these features is trained.
     """
 
-    layers: str = "concat-last-four"  # one of the six choices of layers in the paper, its best one
-    lstm_units: int = 768  # units of each direction
+    layers: str = setting("concat-last-four", "one of the paper's six choices of layers")
+    lstm_units: int = setting(768, "units of each direction")
 
     model: ClassVar[str] = "BertFeatureTagger"
     freezes_encoder: ClassVar[bool] = True

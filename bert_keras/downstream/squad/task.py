@@ -4,7 +4,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -18,6 +18,7 @@ from bert_keras.downstream.squad.questions import Question, read_questions, with
 from bert_keras.downstream.squad.windows import MAX_SPECIALS, QuestionWindows, windows_over
 from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, needs_labels
 from bert_keras.errors import InputError, check_choice, check_least
+from bert_keras.fields import setting
 from bert_keras.files import StrPath, is_stdout, write_text
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -31,13 +32,13 @@ class SquadTask(Task[Question, QuestionWindows, Prediction]):
     The defaults are those of google-research/bert run_squad.py.
     """
 
-    version: str  # of SQuAD: "1.1" or "2.0", which has questions without an answer
-    max_length: int = 384  # maximum number of tokens of a window, special tokens included
-    stride: int = 128  # tokens between the starts of two windows of a context
-    max_question_length: int = 64  # maximum number of tokens of a question; the rest is cut
-    max_answer_length: int = 30  # maximum number of tokens of an answer
-    num_best: int = 20  # maximum number of candidates of a question
-    null_threshold: float = 0.0  # odds of "no answer" above which 2.0 predicts it; set on dev
+    version: str = field(metadata={"help": 'of SQuAD: "1.1", or "2.0" with unanswerable questions'})
+    max_length: int = setting(384, "maximum number of tokens of a window, special tokens included")
+    stride: int = setting(128, "tokens between the starts of two windows of a context")
+    max_question_length: int = setting(64, "maximum number of tokens of a question, or it is cut")
+    max_answer_length: int = setting(30, "maximum number of tokens of an answer")
+    num_best: int = setting(20, "maximum number of candidates of a question")
+    null_threshold: float = setting(0.0, '2.0: odds above which there is "no answer"; set on dev')
 
     model: ClassVar[str] = "BertQuestionAnswering"
     input_names: ClassVar[tuple[str, ...]] = ("question", "context")
