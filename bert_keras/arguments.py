@@ -2,7 +2,6 @@
 
 import argparse
 import errno
-import importlib
 import io
 import os
 import select
@@ -156,13 +155,11 @@ class Program:
 
     Args:
         name: The name of the program.
-        modules: The modules that define the commands, in the order of the help text.
         **details: Other arguments of its parser.
     """
 
-    def __init__(self, name: str, *, modules: Sequence[str] = (), **details: Any):
+    def __init__(self, name: str, **details: Any):
         self.name = name
-        self.modules = modules
         self.details = details
         self.commands: dict[str, Command] = {}
 
@@ -178,20 +175,17 @@ class Program:
 
     def parser(self) -> Parser:
         """Returns the parser, which stores the name of the command as `command`."""
-        for name in self.modules:
-            importlib.import_module(name)
         formatter = argparse.RawDescriptionHelpFormatter
         parser = Parser(prog=self.name, formatter_class=formatter, **self.details)
         parser.add_argument("--version", action="version", version=version("bert-keras"))
         commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
         for name, (run, arguments, examples) in self.commands.items():
-            heading = "examples" if examples.count(f"  {self.name} ") > 1 else "example"
             sub = commands.add_parser(
                 name,
                 usage="%(prog)s [options]",
                 help=run.__doc__,
                 description=run.__doc__,
-                epilog=f"{heading}:\n{examples.strip(chr(10))}",
+                epilog="examples:\n" + examples.strip("\n"),
                 formatter_class=formatter,
                 conflict_handler="resolve",  # a command may have a --help of its own
             )

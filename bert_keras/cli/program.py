@@ -18,10 +18,9 @@ from bert_keras.files import check_exists, check_output
 
 PROGRAM = Program(
     "bert-keras",
-    modules=[f"bert_keras.cli.{name}" for name in ("training", "tasks", "models", "listing")],
     description="Pretrain BERT on records, fine-tune it, export it and serve it.",
-    epilog="bert-tfrecords writes the records. `bert-keras demo` runs every stage once, and "
-    "`bert-keras list tasks` lists what can be fine-tuned.",
+    epilog="bert-tfrecords writes the records. `bert-keras demo` runs every stage once, and\n"
+    "`bert-keras list tasks` lists the tasks to fine-tune on.",
 )
 command, command_parser, main = PROGRAM.command, PROGRAM.parser, PROGRAM.main
 

@@ -98,7 +98,7 @@ def evaluate(options: argparse.Namespace) -> None:
 def predict(options: argparse.Namespace) -> None:
     """Print the answers of a model to texts, or its predictions for a file."""
     if bool(options.texts) == bool(options.data):
-        raise InputError('expected either texts, such as predict MODEL "a text", or --data FILE')
+        raise InputError('give either texts, such as predict MODEL "a text", or --data FILE')
     unused = ("json",) if options.data else ("task", "split", "changes", "output", "submission")
     for name in unused:
         if getattr(options, name):

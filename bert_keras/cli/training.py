@@ -249,7 +249,7 @@ def _finetuning_data(options: argparse.Namespace) -> str | dict[str, str]:
     """Returns the folder or the files of the examples, as `bert_keras.finetune` takes them."""
     data, train, dev = options.data, options.train, options.dev
     if bool(data) == bool(train) or (data and dev):
-        raise InputError("expected either --data DIR, or --train FILE and possibly --dev FILE")
+        raise InputError("give either --data DIR, or --train FILE with or without --dev FILE")
     if data and os.path.isfile(data):
         raise InputError(f"--data {data} is a file; give it as --train {data}")
     if train and os.path.isdir(train):

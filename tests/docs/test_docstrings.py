@@ -24,7 +24,7 @@ WITHOUT = {"encode_masked"}  # its example is that of BertMaskedLM
 
 
 def documentation(name: str) -> str:
-    if name not in bert_keras._CONSTANTS:
+    if name not in ("tasks", "recipes"):
         return inspect.getdoc(OBJECTS[name]) or ""
     # The docstring of a constant follows its annotation.
     source = inspect.getsource(bert_keras)
