@@ -205,7 +205,7 @@ EARLY = {  # answered without TensorFlow
     "serve saved/damaged --timeout 0": "seconds is 0.0; expected more than 0",
     # Files
     FINETUNE + " --train none.csv": "none.csv does not exist",
-    FINETUNE + " --train train.tsvv": "did you mean 'train.tsv'?",
+    FINETUNE + " --train trian.tsv": "did you mean 'train.tsv'?",
     FINETUNE + " --train full": "--train full is a folder; give it as --data full",
     FINETUNE + " --data full": "give either --data DIR, or --train FILE",
     FINETUNE.replace("--train train.tsv", ""): "give either --data DIR, or --train FILE",

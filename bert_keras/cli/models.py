@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import quote
 
 from bert_keras.arguments import checked, count, flag, option, required
-from bert_keras.cli.program import INPUT, MODEL, PAGE, command, start_keras, values
+from bert_keras.cli.program import MODEL, PAGE, command, start_keras, values
 from bert_keras.cli.tasks import CHANGES
 from bert_keras.errors import InputError, print_field, printable
 from bert_keras.files import atomic_folder, messages_beside, refuse_existing, text_lines
@@ -64,9 +64,7 @@ def inspect(options: argparse.Namespace) -> None:
     option("-o --output", "DIR", "folder of all exported models", "saved_models"),
     option("--serving-config", "DIR", "folder for files of Compose, Kubernetes, KServe and Vertex"),
     option("--variant", "NAME", "smaller model: float16, bfloat16 or int8", choices=VARIANTS),
-    option(
-        "--data", "FILE", "examples that score the variant: file or folder of the task", type=INPUT
-    ),
+    option("--data", "FILE", "examples that score the variant: file or folder of the task"),
     option("--task", "TASK", "task that scores the variant (default: the task of the model)"),
     CHANGES,
     option("--max-score-drop", "POINTS", "largest drop of the score, of 100 points", 0.5),

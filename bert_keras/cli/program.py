@@ -14,7 +14,7 @@ from bert_keras.checkpoints.hub import located
 from bert_keras.distribution import PRECISIONS, STRATEGIES
 from bert_keras.downstream.names import task_names
 from bert_keras.errors import InputError, print_field, printable, require
-from bert_keras.files import check_exists, check_output
+from bert_keras.files import check_output
 
 PROGRAM = Program(
     "bert-keras",
@@ -25,18 +25,12 @@ PROGRAM = Program(
 command, command_parser, main = PROGRAM.command, PROGRAM.parser, PROGRAM.main
 
 
-def _check_input(path: str) -> None:
-    if not path.startswith("tfds:"):
-        check_exists(path, expected="a file or a folder")
-
-
 def _check_model(name: str) -> None:
     if name in task_names() and not os.path.exists(name):
         raise InputError(f"{name!r} is a task; expected a model, and --task {name}")
 
 
 # Types of arguments
-INPUT = checked(_check_input)
 CHECKPOINT = checked(_check_model)
 FILE = checked(check_output)
 PAGE = checked(partial(check_output, suffix=".html"))

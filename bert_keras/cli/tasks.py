@@ -10,7 +10,6 @@ from bert_keras.arguments import checked, count, flag, option, required
 from bert_keras.cli.answers import answers, check_texts, lines
 from bert_keras.cli.program import (
     FILE,
-    INPUT,
     MODEL,
     PAGE,
     TASK_NAME,
@@ -46,7 +45,7 @@ def _choose_split(options: argparse.Namespace, default: str) -> None:
 
 @command(
     MODEL,
-    required("--data", "FILE", DATA, type=INPUT),
+    required("--data", "FILE", DATA),
     TASK,
     option("--split", "NAME", "split of a folder or of tfds:NAME (default: dev)"),
     CHANGES,
@@ -82,7 +81,7 @@ def evaluate(options: argparse.Namespace) -> None:
         type=checked(_check_text),
     ),
     flag("--json", "print the answers to texts as JSON"),
-    option("--data", "FILE", DATA, type=INPUT),
+    option("--data", "FILE", DATA),
     TASK,
     option("--split", "NAME", "split of a folder or of tfds:NAME (default: test)"),
     CHANGES,

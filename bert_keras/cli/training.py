@@ -15,7 +15,6 @@ from bert_keras.checkpoints.hub import located
 from bert_keras.cli.program import (
     CHECKPOINT,
     DEVICES,
-    INPUT,
     TASK_NAME,
     TASKS,
     command,
@@ -86,7 +85,6 @@ START = "checkpoint that replaces the pretraining"
 TEACHER = "model of the same kind to distil from; see --set alpha_soft"
 TRAIN = "training file: .csv, .tsv, .txt, .json, .jsonl, or CoNLL for ner"
 DATA = "folder of official files or tfds:NAME, in place of --train and --dev"
-RECORDS = checked(partial(check_exists, expected="a folder of bert-tfrecords build"))
 # Class of a model -> the arguments of `predict`, unless one TEXT for each column
 TEXTS = {"BertQuestionAnswering": "QUESTION PASSAGE", "BertMultipleChoice": "CONTEXT ENDING ENDING"}
 SPECIAL = (
@@ -143,9 +141,9 @@ def demo(options: argparse.Namespace) -> None:
     option("recipe", "RECIPE", RECIPES, type=one_of(PRETRAIN.keys, what="recipe")),
     HELP,
     "data, model and output",
-    required("--records", "DIR", "folder that bert-tfrecords build wrote", type=RECORDS),
+    required("--records", "DIR", "folder that bert-tfrecords build wrote"),
     option("--from", "CHECKPOINT", FROM, dest="pretrained", type=CHECKPOINT),
-    option("--blimp", "DIR", "folder of BLiMP, to score the trained model", type=INPUT),
+    option("--blimp", "DIR", "folder of BLiMP, to score the trained model"),
     option("-o --output", "DIR", "folder of the run (required without --dry-run)"),
     flag("--dry-run", "train ten steps, print the cost of the run and write nothing"),
     HEADING,
@@ -162,7 +160,10 @@ def pretrain(options: argparse.Namespace) -> None:
     _require_output(options)
     changes = _changes(options, "num_steps")
     recipe, teacher = pretrain_settings(options.recipe, teacher=options.teacher, changes=changes)
+    check_exists(options.records, expected="a folder of bert-tfrecords build")
     records_vocabulary(options.records)
+    if options.blimp:
+        check_exists(options.blimp, expected="a folder of .jsonl files")
     if not options.dry_run and "TF_CONFIG" not in os.environ:  # only the first worker writes
         check_run(options.output, recipe=recipe, records=os.path.realpath(options.records))
     start_keras(options)
@@ -183,9 +184,9 @@ def pretrain(options: argparse.Namespace) -> None:
     option("task", "TASK", TASKS, type=TASK_NAME),
     HELP,
     "data, model and output",
-    option("--train", "FILE", TRAIN, type=INPUT),
-    option("--dev", "FILE", "held-out examples (default: a tenth of --train)", type=INPUT),
-    option("--data", "DIR", DATA, type=INPUT),
+    option("--train", "FILE", TRAIN),
+    option("--dev", "FILE", "held-out examples (default: a tenth of --train)"),
+    option("--data", "DIR", DATA),
     required("--from", "CHECKPOINT", FROM, dest="pretrained", type=CHECKPOINT),
     required("-o --output", "DIR", "folder of the run", type=checked(check_no_file)),
     option("--recipe", "NAME", BY_SIZE, type=one_of(FINETUNE.keys, what="recipe")),
@@ -295,7 +296,7 @@ def _print_finetuning(scores: dict, task: Task, recipe: FinetuneRecipe, *, outpu
 @command(
     option("table", "TABLE", TABLES, choices=tuple(EXPERIMENTS)),
     option("--scale", "SCALE", "tiny (an hour), small or paper (GPUs)", "tiny", choices=(*SCALES,)),
-    required("--data", "DIR", "folder with corpus/*.txt, glue/MNLI, squad, ...", type=INPUT),
+    required("--data", "DIR", "folder with corpus/*.txt, glue/MNLI, squad, ..."),
     option("-o --output", "DIR", "folder of all runs (required without --dry-run)"),
     flag("--dry-run", "print the stages and their steps and write nothing"),
     *DEVICES,

@@ -55,4 +55,4 @@ def test_the_example_runs(name, folder, monkeypatch):
 def test_the_docstring_of_a_dataclass_describes_each_field(name):
     kind = getattr(bert_keras, name)
     for field in dataclasses.fields(kind):
-        assert re.search(rf"^    {field.name}: \S", kind.__doc__, re.MULTILINE), field.name
+        assert re.search(rf"^ +{field.name}: \S", kind.__doc__, re.MULTILINE), field.name
