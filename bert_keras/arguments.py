@@ -4,7 +4,6 @@ import argparse
 import errno
 import io
 import os
-import select
 import signal
 import sys
 import threading
@@ -249,21 +248,14 @@ def run_command(program: str, command: Callable[[], None], *, debug: bool = Fals
 
 def _report(program: str, error: Exception) -> int:
     """Prints an exception as one line and returns the exit code."""
-    is_read = not isinstance(error, BrokenPipeError) or _has_reader(sys.stdout.fileno())
-    if is_read:
+    is_closed = isinstance(error, BrokenPipeError)  # by `| head`, which has read enough
+    if not is_closed:
         print(f"{program}: {_one_line(error)}", file=sys.stderr)
     try:
         sys.stdout.flush()
     except OSError:  # closed or full; drops what the interpreter would try to write at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 2 if is_read else 128 + signal.SIGPIPE
-
-
-def _has_reader(file: int) -> bool:
-    """Returns whether a pipe still has a reader, unlike before `| head` that has seen enough."""
-    poll = select.poll()
-    poll.register(file, 0)
-    return not any(event & select.POLLERR for _, event in poll.poll(0))
+    return 128 + signal.SIGPIPE if is_closed else 2
 
 
 def _one_line(error: Exception) -> str:

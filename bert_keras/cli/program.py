@@ -31,13 +31,12 @@ def _check_model(name: str) -> None:
 
 
 # Types of arguments
-CHECKPOINT = checked(_check_model)
 FILE = checked(check_output)
 PAGE = checked(partial(check_output, suffix=".html"))
 TASK_NAME = one_of(task_names, what="task")
 
 MODEL_HELP = "OUTPUT/model of a run, or a checkpoint (bert-keras list models)"
-MODEL = option("model", "MODEL", MODEL_HELP, type=CHECKPOINT)
+MODEL = option("model", "MODEL", MODEL_HELP, type=checked(_check_model))
 TASKS = "name of a task, see bert-keras list tasks"
 STRATEGY = "auto for all GPUs, one, mirrored, multiworker or tpu"
 DEVICES = (

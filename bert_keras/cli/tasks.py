@@ -37,17 +37,11 @@ def _check_text(text: str) -> None:
         raise InputError(f"{text} is a file; give it as --data {text}")
 
 
-def _choose_split(options: argparse.Namespace, default: str) -> None:
-    if options.split and os.path.isfile(options.data):
-        raise InputError(f"--data {options.data} is a file; omit --split")
-    options.split = options.split or default
-
-
 @command(
     MODEL,
     required("--data", "FILE", DATA),
     TASK,
-    option("--split", "NAME", "split of a folder or of tfds:NAME (default: dev)"),
+    option("--split", "NAME", "split of a folder or of tfds:NAME", "dev"),
     CHANGES,
     flag("--json", "print the scores as JSON"),
     option("--report", "PAGE", "HTML page of scores and errors to write", type=PAGE),
@@ -57,7 +51,6 @@ def _choose_split(options: argparse.Namespace, default: str) -> None:
 )
 def evaluate(options: argparse.Namespace) -> None:
     """Score a model on labelled examples with the task's metrics."""
-    _choose_split(options, "dev")
     check_examples(task_examples, is_scored=True, **values(options, "model", *EXAMPLES))
     start_keras(options)
     from bert_keras.runs.evaluate import evaluate
@@ -83,7 +76,7 @@ def evaluate(options: argparse.Namespace) -> None:
     flag("--json", "print the answers to texts as JSON"),
     option("--data", "FILE", DATA),
     TASK,
-    option("--split", "NAME", "split of a folder or of tfds:NAME (default: test)"),
+    option("--split", "NAME", "split of a folder or of tfds:NAME", "test"),
     CHANGES,
     option("-o --output", "FILE", "file for predictions of --data (default: stdout)", type=FILE),
     option("--submission", "ZIP", "zip of --output's folder for GLUE's server", type=FILE),
@@ -98,7 +91,7 @@ def predict(options: argparse.Namespace) -> None:
     """Print the answers of a model to texts, or its predictions for a file."""
     if bool(options.texts) == bool(options.data):
         raise InputError('give either texts, such as predict MODEL "a text", or --data FILE')
-    unused = ("json",) if options.data else ("task", "split", "changes", "output", "submission")
+    unused = ("json",) if options.data else ("task", "changes", "output", "submission")
     for name in unused:
         if getattr(options, name):
             one = "--set" if name == "changes" else f"--{name}"
@@ -124,9 +117,6 @@ def _predict_file(options: argparse.Namespace) -> None:
     output = options.output or "-"
     if os.path.realpath(options.data) == os.path.realpath(output):
         raise InputError(f"--output {output} is the file of --data; name another file")
-    if options.submission and not options.output:
-        raise InputError("--submission ZIP needs --output FILE")
-    _choose_split(options, "test")
     check_examples(task_examples, **values(options, "model", *EXAMPLES))
     start_keras(options)
     from bert_keras.downstream.glue import check_submission, submission_zip

@@ -2,9 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from shlex import quote
 from typing import Any
 
@@ -13,7 +11,6 @@ from bert_keras.checkpoints import keras_hub_preset
 from bert_keras.checkpoints.formats import format_of, stored_config
 from bert_keras.checkpoints.hub import located
 from bert_keras.cli.program import (
-    CHECKPOINT,
     DEVICES,
     TASK_NAME,
     TASKS,
@@ -23,13 +20,12 @@ from bert_keras.cli.program import (
     start_keras,
     values,
 )
-from bert_keras.downstream.task import Task
 from bert_keras.errors import InputError, print_field
 from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.scales import SCALES
 from bert_keras.families import preset
-from bert_keras.files import check_exists, check_no_file
-from bert_keras.runs.outcome import check_run, finished_scores
+from bert_keras.files import StrPath, check_exists, check_no_file
+from bert_keras.runs.outcome import check_run
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe
 from bert_keras.runs.settings import (
     check_files,
@@ -81,15 +77,11 @@ HYPERPARAMETERS = (
 RATES = "learning rates to compare (without values: the rates of the recipe)"
 TABLES = "table5 (tasks), table6 (sizes), c1 (steps), c2 (masking) or labels (labelled examples)"
 FROM = "checkpoint to start from: a folder, or a name as in bert-keras list models"
-START = "checkpoint that replaces the pretraining"
-TEACHER = "model of the same kind to distil from; see --set alpha_soft"
-TRAIN = "training file: .csv, .tsv, .txt, .json, .jsonl, or CoNLL for ner"
-DATA = "folder of official files or tfds:NAME, in place of --train and --dev"
 # Class of a model -> the arguments of `predict`, unless one TEXT for each column
 TEXTS = {"BertQuestionAnswering": "QUESTION PASSAGE", "BertMultipleChoice": "CONTEXT ENDING ENDING"}
 SPECIAL = (
     "distillation, devices and errors",
-    option("--teacher", "MODEL", TEACHER, type=CHECKPOINT),
+    option("--teacher", "MODEL", "model of the same kind to distil from; see --set alpha_soft"),
     *DEVICES,
 )
 
@@ -121,7 +113,7 @@ def _print_scores(scores: dict, output: str, *, which: str = "") -> None:
 
 @command(
     option("--corpus", "FILE", "text files; a blank line ends a document", [], nargs="+"),
-    option("--from", "CHECKPOINT", START, dest="pretrained", type=CHECKPOINT),
+    option("--from", "CHECKPOINT", "checkpoint that replaces the pretraining", dest="pretrained"),
     option("-o --output", "DIR", "folder of all demos", "demo"),
     option("--steps", "N", "number of pretraining steps", dest="num_steps", type=count),
     option("--seed", "N", "seed of all random numbers", 1),
@@ -142,7 +134,7 @@ def demo(options: argparse.Namespace) -> None:
     HELP,
     "data, model and output",
     required("--records", "DIR", "folder that bert-tfrecords build wrote"),
-    option("--from", "CHECKPOINT", FROM, dest="pretrained", type=CHECKPOINT),
+    option("--from", "CHECKPOINT", FROM, dest="pretrained"),
     option("--blimp", "DIR", "folder of BLiMP, to score the trained model"),
     option("-o --output", "DIR", "folder of the run (required without --dry-run)"),
     flag("--dry-run", "train ten steps, print the cost of the run and write nothing"),
@@ -184,10 +176,10 @@ def pretrain(options: argparse.Namespace) -> None:
     option("task", "TASK", TASKS, type=TASK_NAME),
     HELP,
     "data, model and output",
-    option("--train", "FILE", TRAIN),
+    option("--train", "FILE", "training file: .csv, .tsv, .txt, .json, .jsonl, or CoNLL for ner"),
     option("--dev", "FILE", "held-out examples (default: a tenth of --train)"),
-    option("--data", "DIR", DATA),
-    required("--from", "CHECKPOINT", FROM, dest="pretrained", type=CHECKPOINT),
+    option("--data", "DIR", "folder of official files or tfds:NAME, in place of --train and --dev"),
+    required("--from", "CHECKPOINT", FROM, dest="pretrained"),
     required("-o --output", "DIR", "folder of the run", type=checked(check_no_file)),
     option("--recipe", "NAME", BY_SIZE, type=one_of(FINETUNE.keys, what="recipe")),
     HEADING,
@@ -214,13 +206,12 @@ def finetune(options: argparse.Namespace) -> None:
     changes = _changes(options, "num_epochs", "max_length", "warmup_ratio")
     is_study = options.seeds != 1 or options.learning_rates is not None
     if is_study:
-        _check_study(options, changes)
+        _refuse_changes_of_study(options, changes)
     if format_of(located(options.pretrained)) is keras_hub_preset:
         start_keras(options)  # before KerasHub computes the configuration
+    models = values(options, "pretrained", "teacher")
     task, recipe, teacher = finetune_settings(
-        *(options.task, options.recipe),
-        **values(options, "pretrained", "teacher"),
-        changes=changes,
+        options.task, options.recipe, **models, changes=changes
     )
     files = check_files(task, data)
     config = stored_config(options.pretrained)
@@ -228,22 +219,27 @@ def finetune(options: argparse.Namespace) -> None:
     if files and not is_study and "TF_CONFIG" not in os.environ:  # only the first worker writes
         claim = {"pretrained": options.pretrained, "files": files}
         check_run(options.output, **finetune_claim(task, recipe, teacher, **claim))
-        if scores := finished_scores(Path(options.output)):
-            _print_finetuning(scores, task, recipe, output=options.output)
-            return
     start_keras(options)
     from bert_keras.runs.finetune import finetune
 
-    features = os.path.join(options.output, "features")
-    run = partial(
-        finetune, pretrained=options.pretrained, data=data, teacher=teacher, features=features
-    )
+    def run(recipe: FinetuneRecipe, output: StrPath) -> dict:
+        features = os.path.join(options.output, "features")
+        inputs = {"pretrained": options.pretrained, "data": data, "teacher": teacher}
+        return finetune(task, recipe, output=output, features=features, **inputs).scores
+
     with devices(options, hidden_size=config.hidden_size, trains_several=is_study):
         if is_study:
-            _study(options, task, recipe, run=run)
-        else:
-            scores = run(task, recipe, output=options.output).scores
-            _print_finetuning(scores, task, recipe, output=options.output)
+            _run_study(options, run, recipe, metric=task.metric)
+            return
+        scores = run(recipe, options.output)
+    total = recipe.num_epochs
+    epoch = scores["best_step"] * total // scores["steps"] if scores else 0
+    which = f" (epoch {epoch} of {total}, the best by {task.metric})"
+    _print_scores(scores, options.output, which=which)
+    model = quote(f"{options.output}/model")
+    texts = TEXTS.get(task.model, " ".join(["TEXT"] * max(1, len(task.input_names))))
+    print_field("next", f"bert-keras predict {model} {texts}")
+    print_field("", f"bert-keras export {model} NAME")
 
 
 def _finetuning_data(options: argparse.Namespace) -> str | dict[str, str]:
@@ -258,39 +254,23 @@ def _finetuning_data(options: argparse.Namespace) -> str | dict[str, str]:
     return data or ({"train": train, "dev": dev} if dev else {"train": train})
 
 
-def _check_study(options: argparse.Namespace, changes: Sequence[str]) -> None:
-    sets = ("seed",) if options.learning_rates is None else ("seed", "learning_rate")
-    for name in {change.partition("=")[0] for change in changes}.intersection(sets):
-        raise InputError(f"{name} has no effect on a study, which sets it; omit it")
+def _refuse_changes_of_study(options: argparse.Namespace, changes: Sequence[str]) -> None:
+    names = {change.partition("=")[0] for change in changes}
+    if "seed" in names or ("learning_rate" in names and options.learning_rates is not None):
+        raise InputError("a study sets the seed and the --learning-rates; omit their other options")
 
 
-def _study(options: argparse.Namespace, task: Task, recipe: FinetuneRecipe, *, run: Any) -> None:
+def _run_study(
+    options: argparse.Namespace, run: Callable, recipe: FinetuneRecipe, *, metric: str
+) -> None:
     """Fine-tunes with each seed and learning rate, and prints the summary."""
     from bert_keras.runs.study import study
 
-    rates = options.learning_rates  # None without the option, [] for the recipe's rates
+    rates = options.learning_rates  # None without the option, [] for the rates of the recipe
     rates = [recipe.learning_rate] if rates is None else rates or recipe.learning_rates
-    summary = study(
-        lambda recipe, output: run(task, recipe, output=output).scores,
-        recipe,
-        metric=task.metric,
-        learning_rates=tuple(rates),
-        **values(options, "seeds", "output"),
-    )
-    print(summary)
+    arguments = values(options, "seeds", "output")
+    print(study(run, recipe, metric=metric, learning_rates=tuple(rates), **arguments))
     print_field("report", os.path.join(options.output, "report.html"))
-
-
-def _print_finetuning(scores: dict, task: Task, recipe: FinetuneRecipe, *, output: str) -> None:
-    """Prints the scores of a finished run and the commands that use its model."""
-    total = recipe.num_epochs
-    epoch = scores["best_step"] * total // scores["steps"] if scores else 0
-    which = f" (epoch {epoch} of {total}, the best by {task.metric})"
-    _print_scores(scores, output, which=which)
-    model = quote(f"{output}/model")
-    texts = TEXTS.get(task.model, " ".join(["TEXT"] * max(1, len(task.input_names))))
-    print_field("next", f"bert-keras predict {model} {texts}")
-    print_field("", f"bert-keras export {model} NAME")
 
 
 @command(
