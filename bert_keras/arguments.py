@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from itertools import takewhile
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from bert_keras.errors import InputError, check_name, printable, suggest_name
 
@@ -141,33 +141,21 @@ class Parser(argparse.ArgumentParser):
         return options, rest
 
 
-class Command(NamedTuple):
-    """A function that runs a command, and the details of its parser."""
-
-    run: Run
-    arguments: Sequence[Argument]
-    examples: str
-
-
 class Program:
-    """A program with commands, which are functions with the decorator `command`.
-
-    Args:
-        name: The name of the program.
-        **details: Other arguments of its parser.
-    """
+    """A program with commands, which are functions with the decorator `command`."""
 
     def __init__(self, name: str, **details: Any):
+        """Makes a program of a name; `details` are other arguments of its parser."""
         self.name = name
         self.details = details
-        self.commands: dict[str, Command] = {}
+        self.commands: dict[str, tuple[Run, Sequence[Argument], str]] = {}
 
     def command(self, *arguments: Argument, examples: str) -> Callable[[Run], Run]:
         """Makes a function a command with the name of the function; its docstring is the help."""
 
         def register(run: Run) -> Run:
             debug = flag("--debug", "print the traceback of an error")
-            self.commands[run.__name__.rstrip("_")] = Command(run, (*arguments, debug), examples)
+            self.commands[run.__name__.rstrip("_")] = run, (*arguments, debug), examples
             return run
 
         return register
@@ -197,17 +185,11 @@ class Program:
         return parser
 
     def main(self, argv: Sequence[str] | None = None) -> int:
-        """Runs one command.
-
-        Args:
-            argv: The arguments without the program's name; None takes them from `sys.argv`.
-
-        Returns:
-            The exit code, as from `run_command`.
-        """
+        """Runs the command of `argv`, or of `sys.argv`; returns the exit code of `run_command`."""
         options = self.parser().parse_args(argv)
-        run = partial(self.commands[options.command].run, options)
-        return run_command(f"{self.name} {options.command}", run, debug=options.debug)
+        run, *_ = self.commands[options.command]
+        program = f"{self.name} {options.command}"
+        return run_command(program, lambda: run(options), debug=options.debug)
 
 
 def run_command(program: str, command: Callable[[], None], *, debug: bool = False) -> int:

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
 from shlex import quote
 
@@ -14,6 +14,7 @@ from bert_keras.files import atomic_folder, messages_beside, refuse_existing, te
 from bert_keras.runs.settings import check_examples, variant_examples
 
 FORMATS = ("bert-keras", "google", "huggingface", "sentence-transformers")
+OF_EXPORT = ("num_texts", "variant", "max_score_drop")  # arguments of `export`
 VARIANTS = ("float16", "bfloat16", "int8")
 
 
@@ -78,6 +79,8 @@ def export(options: argparse.Namespace) -> None:
     from bert_keras.serving.container_files import check_name, instructions, write_container_files
 
     check_model_name(options.name)
+    if options.serving_config:
+        check_name(options.name)
     if options.variant and not options.data:
         raise InputError("--variant needs --data, labelled examples to score the variant on")
     model_folder = os.path.join(options.output, options.name)
@@ -89,20 +92,12 @@ def export(options: argparse.Namespace) -> None:
     start_keras(options, backends=("tensorflow",))
     from bert_keras.exporting.export import export
 
-    export_model = partial(
-        export,
-        options.model,
-        path,
-        **values(options, "num_texts", "variant", "max_score_drop"),
-        **arguments,
-    )
-    if (config := options.serving_config) is None:
-        written = export_model()
-    else:
-        check_name(options.name)
-        with atomic_folder(config) as new_folder:  # fails before the long export
-            written = export_model()
-            write_container_files(model_folder, new_folder)
+    config, arguments = options.serving_config, arguments | values(options, *OF_EXPORT)
+    with atomic_folder(config) if config else nullcontext() as folder:  # fails before the export
+        written = export(options.model, path, **arguments)
+        if folder:
+            write_container_files(model_folder, folder)
+    if config:
         print_field("compose", f"docker compose -f {quote(config)}/compose.yaml up")
     print_field("model", written)
     print(printable(instructions(written)))
