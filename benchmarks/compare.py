@@ -22,7 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_keras.errors import InputError, run_command
+from bert_keras.arguments import run_command
+from bert_keras.errors import InputError
 from bert_keras.reports.page import Table
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -27,10 +27,11 @@ from pathlib import Path
 import numpy as np
 from serving_load import Latencies, Server, closed_loop
 
+from bert_keras.arguments import run_command
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.downstream.squad.questions import read_questions
 from bert_keras.downstream.table import table_rows
-from bert_keras.errors import InputError, run_command
+from bert_keras.errors import InputError
 from bert_keras.exporting.verify import loaded
 from bert_keras.serving.versions import chosen_versions
 from bert_keras.text.tokenizer import WordPieceTokenizer

@@ -1,20 +1,16 @@
-"""BERT in Keras 3 and TensorFlow: pretraining, fine-tuning, export and serving.
+"""Pretrains, fine-tunes, exports and serves BERT with Keras 3 and TensorFlow.
 
 The modules of the public names are imported on first use, so `import bert_keras` is fast.
 """
 
 import os
-import sys
 from importlib import import_module
-from importlib.util import find_spec
-from traceback import extract_stack
 from typing import TYPE_CHECKING
 
-from bert_keras.errors import nearest, notes_held_back
-from bert_keras.fields import documented
+from bert_keras.errors import suggest_name
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # notes on the machine, before TensorFlow loads
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # also without AVX512-VNNI, where it is off
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # C++ code of TensorFlow logs fatal errors only
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # otherwise off without AVX512-VNNI
 
 if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.config import BertConfig as BertConfig
@@ -137,44 +133,16 @@ _NAMES = {
     "bert_keras.runs.export": "export",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-_CONSTANTS = {"tasks": "TASKS", "recipes": "PRETRAIN"}  # their names in these modules
 __all__ = sorted(_HOMES)
-_THEIRS = {  # names of transformers, sentence-transformers and KerasHub
-    "AutoTokenizer BertTokenizer": "model.tokenizer, or WordPieceTokenizer",
-    "AutoModel BertModel TFBertModel BertBackbone": "BertEncoder",
-    "AutoModelForSequenceClassification BertForSequenceClassification "
-    "TFBertForSequenceClassification BertTextClassifier": "BertClassifier",
-    "SentenceTransformer": "BertSentenceEncoder",
-    "Trainer TrainingArguments": "model.fit, or finetune",
-    "pipeline": "load_model and predict",
-}
 
 
 def __getattr__(name: str):
     if name == "__version__":
         return import_module("importlib.metadata").version("bert-keras")
     if name not in _HOMES:
-        hints = [f"; use {ours}" for theirs, ours in _THEIRS.items() if name in theirs.split()]
-        is_module = name.startswith("_") or find_spec(f"bert_keras.{name}") is not None
-        hint = "" if is_module else "".join(hints) or nearest(name, __all__)
-        # `from bert_keras import NAME` replaces the text of an AttributeError.
-        is_import = bool(hint) and extract_stack(limit=2)[0].name == "_handle_fromlist"
-        error = ImportError if is_import else AttributeError
-        raise error(f"bert_keras has no {name}{hint}", name=name)  # Python adds no hint of its own
-    if (home := _HOMES[name]) not in sys.modules:
-        with notes_held_back():
-            import_module(home)
-            if "tensorflow" in sys.modules:  # the search for devices prints notes, too
-                sys.modules["tensorflow"].config.list_physical_devices()
-                logger = sys.modules["tensorflow"].get_logger()
-                logger.setLevel("WARNING")  # INFO in notebooks
-                logger.addFilter(_concerns_users)
-    return documented(getattr(sys.modules[home], _CONSTANTS.get(name, name)))  # for `help`
-
-
-def _concerns_users(record) -> bool:
-    """Returns False for the warning that Keras compiles a function for each of several models."""
-    return "one_step_on_data" not in record.getMessage()
+        raise AttributeError(f"bert_keras has no {name}{suggest_name(name, __all__)}")
+    attribute = {"tasks": "TASKS", "recipes": "PRETRAIN"}.get(name, name)
+    return getattr(import_module(_HOMES[name]), attribute)
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias, cast
 from bert_keras.errors import (
     LARGEST_SIZE,
     InputError,
-    answers_typos,
     check,
     check_choice,
     check_least,
@@ -17,7 +16,9 @@ from bert_keras.errors import (
     check_range,
     counted,
     printable,
+    suggest_keyword_names,
 )
+from bert_keras.fields import document_fields, setting
 
 # Fine-tuning as in section 4.1, and as in the google-research/bert README for small models.
 FINE_TUNING: dict[str, dict[str, Any]] = {
@@ -51,7 +52,8 @@ def warn_high_rate(rate: float) -> None:
         warnings.warn(f"{found}; BERT needs about 3e-5", stacklevel=3)
 
 
-@answers_typos
+@suggest_keyword_names
+@document_fields
 @dataclass(frozen=True, kw_only=True)
 class BertConfig:
     """The hyperparameters of an encoder.
@@ -73,65 +75,50 @@ class BertConfig:
     ```
     """
 
-    vocab_size: int = 30_522  # number of tokens, the rows of the token embedding table
-    hidden_size: int = 768  # size of the hidden states; a multiple of num_heads
-    num_layers: int = 12  # number of encoder blocks
-    num_heads: int = 12  # number of attention heads in each block
-    intermediate_size: int = 0  # units of the feed-forward layers; 0 means 4 * hidden_size
-    max_positions: int = 512  # largest number of tokens in an input sequence
-    # Number of segment embeddings. 0 means none; with 1, every token has the same one.
-    num_segments: int = 2
-    # One of ACTIVATIONS; "gelu" is exact (erf), "gelu_tanh" and its old name "gelu_new" are not.
-    activation: str = "gelu"
-    hidden_dropout_rate: float = 0.1  # dropout of the embeddings and of the output of each sublayer
-    attention_dropout_rate: float = 0.1  # dropout of the attention probabilities
-    layer_norm_epsilon: float = 1e-12  # added to the variance in each LayerNorm
-    initializer_stddev: float = 0.02  # standard deviation of the truncated normal initializer
-    has_pooler: bool = True  # whether the encoder has a pooler and returns a pooled output
-    # Size of the embedding vectors, which a dense layer projects to hidden_size. 0 means
-    # hidden_size and no projection.
-    embedding_size: int = 0
-    shares_layers: bool = False  # whether all num_layers layers are one block with shared weights
-    # Row of position 0 in the position table, which has max_positions + position_offset rows.
-    position_offset: int = 0
-    pooler_activation: str = "tanh"  # or "relu" or "gelu"; "" means `activation`
-    # Whether each token attends only to itself and to preceding tokens. With "cls" pooling, the
-    # pooler then reads the last token instead of [CLS] (the left-to-right model of section 5.1).
-    is_causal: bool = False
-    # Layers of a BiLSTM after the last block, with hidden_size / 2 units in each direction. 0 means
-    # no BiLSTM (section 5.1).
-    num_lstm_layers: int = 0
-    # Activation and LayerNorm epsilon of the masked-LM head, which may differ from those of the
-    # encoder in models of KerasHub and in ELECTRA. "" means `activation`, 0 means
-    # `layer_norm_epsilon`.
-    masked_lm_activation: str = ""
-    masked_lm_epsilon: float = 0.0
-    # "post": each sublayer computes LayerNorm(x + sublayer(x)). "pre": it
-    # computes x + sublayer(LayerNorm(x)), and a final LayerNorm follows the last block.
-    norm_position: str = "post"
-    # "learned": a table of position embeddings. "rotary": each head rotates
-    # its queries and keys by angles proportional to the position (Su et al. 2021).
-    position_kind: str = "learned"
-    rotary_base: float = 10_000.0  # the angles of pair i of n are position / rotary_base^(i/n)
-    local_rotary_base: float = 0.0  # rotary_base of blocks with local attention; 0 means the same
-    # Whether the feed-forward network is activation(gate) * value, with gate and value from one
-    # dense layer of 2 * intermediate_size units (Shazeer 2020): GeGLU with "gelu", SwiGLU with
-    # "silu".
-    is_gated: bool = False
-    # Whether the dense layers and the LayerNorms of the encoder and of the masked-LM head have
-    # biases. The last layer of each head always has one.
-    has_biases: bool = True
-    ties_decoder: bool = True  # whether the masked-LM head multiplies by the token embedding table
-    # Size of the window of local attention: a token attends to tokens at a distance of at most
-    # local_window / 2. 0 means that every block attends to the whole sequence.
-    local_window: int = 0
-    global_every: int = 3  # with a local_window, block i attends globally if i % global_every == 0
-    # Whether a LayerNorm follows the dense layer of the pooler. The heads of token labels and of
-    # answer spans then begin with a dense layer, pooler_activation and a LayerNorm, too.
-    has_head_norm: bool = False
-    # What the pooler reads. "cls": the hidden state of [CLS]. "mean": the mean of
-    # all hidden states.
-    pooling: str = "cls"
+    vocab_size: int = setting(30_522, "number of tokens, the rows of the token embedding table")
+    hidden_size: int = setting(768, "size of the hidden states; a multiple of num_heads")
+    num_layers: int = setting(12, "number of encoder blocks")
+    num_heads: int = setting(12, "number of attention heads in each block")
+    intermediate_size: int = setting(0, "units of the feed-forward layers; 0 means 4 * hidden_size")
+    max_positions: int = setting(512, "largest number of tokens in an input sequence")
+    num_segments: int = setting(2, "number of segment embeddings; 0 for none")
+    activation: str = setting("gelu", 'one of ACTIVATIONS; "gelu" is exact (erf)')
+    hidden_dropout_rate: float = setting(0.1, "dropout of embeddings and of each sublayer's output")
+    attention_dropout_rate: float = setting(0.1, "dropout of the attention probabilities")
+    layer_norm_epsilon: float = setting(1e-12, "added to the variance in each LayerNorm")
+    initializer_stddev: float = setting(0.02, "standard deviation of truncated normal weights")
+    has_pooler: bool = setting(True, "whether the encoder has a pooler and returns a pooled output")
+    embedding_size: int = setting(
+        0, "size of the embeddings, which a dense layer projects; 0: hidden_size, no projection"
+    )
+    shares_layers: bool = setting(False, "whether all layers are one block with shared weights")
+    position_offset: int = setting(0, "row of position 0; the table has as many more rows")
+    pooler_activation: str = setting("tanh", 'or "relu" or "gelu"; "" means `activation`')
+    is_causal: bool = setting(
+        False, "whether tokens attend only to themselves and preceding tokens (section 5.1)"
+    )
+    num_lstm_layers: int = setting(0, "BiLSTM layers after the last block (section 5.1)")
+    masked_lm_activation: str = setting("", 'of the masked-LM head; "" means `activation`')
+    masked_lm_epsilon: float = setting(0.0, "of the masked-LM head; 0 means `layer_norm_epsilon`")
+    norm_position: str = setting(
+        "post", '"post": LayerNorm(x + sublayer(x)); "pre": x + sublayer(LayerNorm(x))'
+    )
+    position_kind: str = setting("learned", '"learned": a table; "rotary": as Su et al. 2021')
+    rotary_base: float = setting(10_000.0, "angle of pair i of n: position / rotary_base^(i/n)")
+    local_rotary_base: float = setting(0.0, "rotary_base of local attention; 0 for the same base")
+    is_gated: bool = setting(False, "whether feed-forward layers are gated (GeGLU, SwiGLU)")
+    has_biases: bool = setting(
+        True, "whether dense layers and LayerNorms have biases; the last ones of heads always do"
+    )
+    ties_decoder: bool = setting(True, "whether the masked-LM head uses the token embeddings")
+    local_window: int = setting(
+        0, "tokens attend to tokens at most local_window / 2 away; 0 means the whole sequence"
+    )
+    global_every: int = setting(3, "with local_window, block i is global if i % global_every == 0")
+    has_head_norm: bool = setting(
+        False, "whether pooler, tag and span heads have a dense layer with activation and LayerNorm"
+    )
+    pooling: str = setting("cls", 'what the pooler reads: "cls", or "mean" of all hidden states')
 
     def __post_init__(self) -> None:
         if self.intermediate_size == 0:
@@ -203,6 +190,7 @@ DENSE_ACTIVATIONS = ("identity", "tanh", "gelu", "relu")
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 
+@document_fields
 @dataclass(frozen=True, kw_only=True)
 class DenseModule:
     """A dense layer after the pooling.
@@ -214,9 +202,9 @@ class DenseModule:
     ```
     """
 
-    units: int  # size of the output
-    activation: str = "tanh"  # one of DENSE_ACTIVATIONS; "gelu" is exact (erf)
-    has_bias: bool = True  # whether the layer adds a bias
+    units: int = field(metadata={"help": "size of the output"})
+    activation: str = setting("tanh", 'one of DENSE_ACTIVATIONS; "gelu" is exact (erf)')
+    has_bias: bool = setting(True, "whether the layer adds a bias")
 
     def __post_init__(self) -> None:
         check_least(self, 1, "units", most=LARGEST_SIZE)
@@ -239,7 +227,8 @@ Module: TypeAlias = DenseModule | NormalizeModule
 MODULES: dict[str, type[Module]] = {"dense": DenseModule, "normalize": NormalizeModule}
 
 
-@answers_typos
+@suggest_keyword_names
+@document_fields
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingConfig:
     """How a sentence encoder computes the embedding of a text from its hidden states.
@@ -256,12 +245,11 @@ class EmbeddingConfig:
     ```
     """
 
-    pooling: tuple[str, ...] = ("mean",)  # names in TEXT_POOLINGS; several results are concatenated
-    modules: tuple[Module, ...] = (NormalizeModule(),)  # applied to the pooled vector, in order
-    # Texts to put before an input, by name, such as {"query": "query: "}.
-    prompts: Mapping[str, str] = field(default_factory=dict)
-    default_prompt_name: str | None = None  # prompt of inputs without an explicit one
-    similarity: str = "cosine"  # one of SIMILARITIES, by which embeddings are compared
+    pooling: tuple[str, ...] = setting(("mean",), "names in TEXT_POOLINGS, to concatenate")
+    modules: tuple[Module, ...] = setting((NormalizeModule(),), "layers after the pooling")
+    prompts: Mapping[str, str] = field(default_factory=dict, metadata={"help": "texts to prepend"})
+    default_prompt_name: str | None = setting(None, "prompt of inputs without an explicit one")
+    similarity: str = setting("cosine", "one of SIMILARITIES, by which embeddings are compared")
 
     def __post_init__(self) -> None:
         is_valid = isinstance(self.pooling, tuple) and len({*self.pooling}) == len(self.pooling) > 0

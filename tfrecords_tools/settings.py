@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from bert_keras.data.masking import MaskingPolicy, check_unit, replacement_shares
 from bert_keras.data.schema import LONGEST_RECORD, PretrainingSchema
 from bert_keras.errors import check, check_least, check_name, check_range, check_unused
+from bert_keras.fields import setting
 from bert_keras.text.fast_tokenizer import RULES_FILE, is_uncased
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
@@ -19,23 +20,23 @@ _MOST_SHARDS = 99_999  # the name of a file has five digits
 class BuildSettings:
     """The settings that affect the bytes of the records, except for corpus and vocabulary."""
 
-    lowercase: bool = True  # lower-cases the text and strips accents
-    text_field: str = "text"  # field of JSON, parquet and TFDS that contains the text
-    splitter: str = "en"  # of lines into sentences: a language, lines, or module:function
-    segmenter: str | None = None  # of text into words for whole-word masking: module:function
-    objective: str = "nsp"  # a key of `RECORD_OBJECTIVES`
-    max_length: int = 128  # positions of a record
-    max_predictions: int = 20  # largest number of masked positions; with 0, training masks
-    mask_rate: float = 0.15  # fraction of masked tokens
-    mask_unit: str = "token"  # or "word": masks whole words
-    max_ngram: int = 1  # largest number of units masked in a row
-    replacement: str = "80-10-10"  # percentages of [MASK], same, random token
-    sequences_per_record: int = 1  # most sequences that share a record
-    duplicates: int | None = None  # passes over the training documents; 5, or 1 if all are equal
-    short_sequence_rate: float = 0.1  # fraction of shortened pairs
-    held_out_rate: float = 0.0  # fraction of the documents kept out of training, written once
-    shards: int | None = None  # number of training files; one for 100,000 records
-    seed: int = 12345  # the same seed gives the same bytes
+    lowercase: bool = setting(True, "whether text is lower-cased and loses its accents")
+    text_field: str = setting("text", "field of JSON, parquet or TFDS with the text")
+    splitter: str = setting("en", "sentence rules: a language, lines, or module:function")
+    segmenter: str | None = setting(None, "function that finds words to mask, as module:function")
+    objective: str = setting("nsp", "pretraining objective")
+    max_length: int = setting(128, "maximum number of tokens of a record")
+    max_predictions: int = setting(20, "maximum number of masks; 0 masks in training")
+    mask_rate: float = setting(0.15, "fraction of masked tokens")
+    mask_unit: str = setting("token", "what is masked: token, or word, with all its tokens")
+    max_ngram: int = setting(1, "maximum number of units masked in a row")
+    replacement: str = setting("80-10-10", "percentages of [MASK], same, random token")
+    sequences_per_record: int = setting(1, "maximum number of sequences in a record")
+    duplicates: int | None = setting(None, "passes over the documents (default: 5; google: 10)")
+    short_sequence_rate: float = setting(0.1, "fraction of shortened pairs")
+    held_out_rate: float = setting(0.0, "fraction of documents kept out of training")
+    shards: int | None = setting(None, "training files (default: one per 100,000 records)")
+    seed: int = setting(12345, "seed; the same seed gives the same bytes")
 
     def __post_init__(self):
         check_unit(self, "mask_unit")

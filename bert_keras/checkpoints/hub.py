@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from bert_keras.errors import InputError, check, notes_held_back, require
+from bert_keras.errors import InputError, check, require
 from bert_keras.families import FAMILIES, hub_names
 from bert_keras.files import is_remote, near_path
 
@@ -42,8 +42,7 @@ def downloaded(name: str, revision: str | None = None) -> Path:
     handle = name
     if _PRESET.fullmatch(name):
         require("keras_hub", what=name)
-        with notes_held_back():
-            import keras_hub
+        import keras_hub
 
         handle = keras_hub.models.Backbone.presets.get(name, {}).get("kaggle_handle", name)
     if handle.startswith(KAGGLE):

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from tqdm import tqdm
 
 from bert_keras.downstream.table import table_rows
-from bert_keras.errors import InputError, check, counted
+from bert_keras.errors import InputError, counted
 from bert_keras.files import StrPath, write_text
 from bert_keras.runs.export import export
 from bert_keras.runs.finetune import finetune
@@ -29,12 +29,12 @@ from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab import train_vocabulary
 
 VOCABULARY_SIZE = 4_000
+COLUMNS = ("text", "label")
 NUM_LABELS = 4  # one label for each of the longest documents of the corpus
-MIN_WORDS = 6  # shorter paragraphs say too little about their document
+MIN_WORDS = 6  # of a paragraph; shorter ones hardly depend on their document
 DEV_RATE = 0.2  # fraction of the paragraphs that is held out
 HELD_OUT_RATE = 0.03  # fraction of the documents on which the pretrained model is scored
-# With `pretrained`: labelled paragraphs, so few that words alone say little, and the recipe.
-NUM_LABELLED = 80
+NUM_LABELLED = 80  # paragraphs with `pretrained`: too few for a model of words alone
 FEW_LABELS = {"batch_size": 8, "num_epochs": 15, "learning_rate": 1e-4}
 
 
@@ -46,23 +46,28 @@ def demo(
     num_steps: int | None = None,
     seed: int = 1,
 ) -> Path:
-    """Runs every stage in a new numbered folder under `output`, prints its contents and returns it.
+    """Runs every stage in a new numbered folder, prints its contents and returns it.
 
-    The classifier predicts from which of the longest documents of the corpus a paragraph, a line of
-    it, comes. With a checkpoint `pretrained`, it learns from few paragraphs without a pretraining.
+    The classifier predicts to which of the longest documents of the corpus a paragraph belongs.
+
+    Args:
+        corpus: Text files; without any, the language reference of Python.
+        pretrained: A checkpoint that replaces the pretraining; it learns from few paragraphs.
+        output: The folder of all demos.
+        num_steps: The number of pretraining steps; None for the number of the recipe.
+        seed: The seed of all random numbers.
     """
     changes = {"seed": seed} if num_steps is None else {"seed": seed, "num_steps": num_steps}
     recipe, _ = pretrain_settings("demo", teacher=None, changes=changes)
-    files = corpus and corpus_files(corpus)  # all of them exist
+    files = corpus and corpus_files(corpus)
     numbered = (Path(output, str(number)) for number in itertools.count(1))
     folder = next(each for each in numbered if not each.exists())  # keeps the folder of older demos
     folder.mkdir(parents=True)
     print(f"bert-keras demo: all results are written to {folder}\n")
     files = files or [_write_language_reference(folder / "corpus.txt")]
-    if pretrained is None:
-        _build_records(files, folder, seed=seed)
     example = _write_rows(files, folder, seed=seed, num_train=NUM_LABELLED if pretrained else None)
     if pretrained is None:
+        _build_records(files, folder, seed=seed)
         _pretrain(folder, recipe)
         _finetune(folder, folder / "pretrain" / "model", recipe="demo", seed=seed)
     else:
@@ -107,7 +112,8 @@ def _finetune(folder: Path, pretrained: StrPath, *, recipe: str, **changes) -> N
         max_length=64,
         **changes,
     ).scores
-    train, dev = map(_columns, files.values())
+    rows = [[row for _, row in table_rows(file, columns=COLUMNS)] for file in files.values()]
+    train, dev = ([[row[name] for row in split] for name in COLUMNS] for split in rows)
     words = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000)).fit(*train)
     print(
         f"  {len(train[0])} labelled paragraphs; accuracy on {len(dev[0])} held-out ones: "
@@ -115,12 +121,6 @@ def _finetune(folder: Path, pretrained: StrPath, *, recipe: str, **changes) -> N
         f"the most frequent label: {scores['majority_accuracy']:.1%}\n",
         flush=True,
     )
-
-
-def _columns(file: Path) -> tuple[list[str], list[str]]:
-    """Returns the texts and the labels of a table."""
-    rows = [row for _, row in table_rows(file, columns=("text", "label"))]
-    return [row["text"] for row in rows], [row["label"] for row in rows]
 
 
 def _export_and_predict(folder: Path, example: str) -> None:
@@ -165,16 +165,11 @@ def _write_language_reference(path: Path) -> Path:
     """Writes the text of CPython's `pydoc_data.topics` as a corpus file.
 
     Each topic is a document and each paragraph a line. Tables, underlines of titles and code
-    examples are omitted. Topics share paragraphs: each remains only in the longest of its topics,
-    so that held-out documents repeat no training text.
+    examples are omitted. A paragraph of several topics remains only in the longest topic, so that
+    held-out documents repeat no training text.
     """
-    try:
-        from pydoc_data.topics import topics
-    except ImportError as error:
-        raise InputError(
-            "this Python does not include pydoc_data.topics, the default corpus; name text files "
-            "with --corpus"
-        ) from error
+    from pydoc_data.topics import topics
+
     texts, written = {}, set()
     by_length = sorted(topics, key=lambda name: (-len(topics[name]), name))
     for name in tqdm(by_length, desc="read corpus", unit=" topics"):
@@ -200,7 +195,7 @@ def _prose(topic: str) -> Iterator[str]:
 def _write_rows(files: Sequence[StrPath], folder: Path, *, seed: int, num_train: int | None) -> str:
     """Writes train.tsv and dev.tsv with paragraphs and labels, and returns a held-out paragraph.
 
-    One that occurs more than once is omitted, so the training rows contain no held-out one.
+    Repeated paragraphs are omitted, so that no held-out paragraph is in the training rows.
     """
     labelled = []
     for lines in documents(files, stage="label paragraphs"):
@@ -222,9 +217,10 @@ def _write_rows(files: Sequence[StrPath], folder: Path, *, seed: int, num_train:
     dev, train = rows[:num_dev], rows[num_dev:][:num_train]
     trained = {label for _, label in train}
     is_large = num_dev and len(trained) > 1 and trained == {label for _, label in rows}
-    found = f"{counted(len(rows), 'unique paragraph')} of at least {MIN_WORDS} words"
-    check(is_large, f"the corpus has {found}, too few for a classifier; use a larger corpus")
+    if not is_large:
+        found = f"{counted(len(rows), 'unique paragraph')} of at least {MIN_WORDS} words"
+        raise InputError(f"the corpus has {found}, too few for a classifier; use a larger corpus")
     for name, part in (("dev.tsv", dev), ("train.tsv", train)):
-        lines = ["text\tlabel", *("\t".join(row) for row in part)]
+        lines = ["\t".join(row) for row in (COLUMNS, *part)]
         write_text(folder / name, "\n".join(lines) + "\n")
     return rows[0][0]

@@ -2,13 +2,14 @@
 
 import argparse
 
-from bert_keras.cli.program import command, option
+from bert_keras.arguments import option
+from bert_keras.cli.program import command
 from bert_keras.downstream.names import ALIASES, TASKS, ZERO_SHOT
 from bert_keras.families import hub_names, presets
 
 KINDS = ("tasks", "recipes", "models", "sizes")
-# What each recipe gave, with masked-LM losses on held-out text and those of guessing by frequency
-# (docs/reference/recipes.md).
+# Recipe -> result: the masked-LM loss on held-out text and, in brackets, the loss of guessing by
+# frequency (docs/reference/recipes.md).
 MEASURED = {
     "pretrain demo": "text of the demo: loss 4.44 (5.96) in 87 CPU seconds",
     "pretrain tiny-hour": "27 MB of text: loss 6.14 (7.08) in 34 minutes on two cores",
@@ -54,7 +55,7 @@ def _groups(kind: str) -> dict[str, dict[str, str]]:
             "checkpoints of Hugging Face, for --from:": names,
             "sizes of new models: bert-keras list sizes": {},
         }
-    heading = "losses of masked LM on held-out text, in brackets those of guessing by frequency"
+    heading = "masked-LM losses on held-out text, in brackets the losses of guessing by frequency"
     values = "all values: bert-keras pretrain RECIPE --help, bert-keras finetune TASK --help"
     return {heading: MEASURED, values: {}}
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_keras.errors import check, check_choice, check_least, check_name, check_range
-from bert_keras.renamed import warn_renamed
+from bert_keras.fields import document_fields, setting
 from bert_keras.text.packing import span_indices
 from bert_keras.text.vocab import Vocabulary, is_unused
 
@@ -26,13 +26,11 @@ REPLACEMENTS = {
 
 
 def check_unit(settings: Any, name: str) -> None:
-    """Raises InputError unless the field `name` is one of `UNITS`, or "piece", once for "token"."""
-    if getattr(settings, name) == "piece":
-        warn_renamed("piece", "token", stacklevel=6)
-        object.__setattr__(settings, name, "token")
+    """Raises InputError unless the field `name` is one of `UNITS`."""
     check_choice(settings, name, UNITS)
 
 
+@document_fields
 @dataclass(frozen=True)
 class MaskingPolicy:
     """How many tokens are predicted, and what replaces them (BERT paper, section 3.1).
@@ -47,17 +45,12 @@ class MaskingPolicy:
     ```
     """
 
-    # Fraction of the tokens of a sequence that are predicted; special tokens are counted.
-    mask_rate: float = 0.15
-    max_predictions: int = 20  # maximum number of predicted tokens of a sequence
-    # Each predicted token becomes [MASK] with probability `mask_share`, a random token with
-    # probability `random_share`, and otherwise stays unchanged.
-    mask_share: float = 0.8
-    random_share: float = 0.1
-    # "token" chooses single tokens; "word" chooses all tokens of a word or none.
-    unit: str = "token"
-    # n adjacent units are chosen together; n is drawn from 1 to `max_ngram` with weights 1/n.
-    max_ngram: int = 1
+    mask_rate: float = setting(0.15, "fraction of the tokens, special ones included, to predict")
+    max_predictions: int = setting(20, "maximum number of predicted tokens of a sequence")
+    mask_share: float = setting(0.8, "fraction of the predicted tokens that become [MASK]")
+    random_share: float = setting(0.1, "fraction of them that become a random token")
+    unit: str = setting("token", 'what is chosen: a "token", or a "word" with all its tokens')
+    max_ngram: int = setting(1, "most adjacent units chosen together: n of them with weight 1/n")
 
     def __post_init__(self):
         check_range(self, "more than 0, up to 1", "mask_rate")
@@ -84,6 +77,10 @@ class MaskingPolicy:
 class Masker:
     """Masks token ids by a policy, either when records are written or when they are read.
 
+    Attributes:
+        policy: How many tokens are predicted, and what replaces them.
+        vocabulary: The vocabulary of the ids.
+
     Example:
 
     ```python
@@ -93,8 +90,8 @@ class Masker:
     ```
     """
 
-    policy: MaskingPolicy  # how many tokens are predicted, and what replaces them
-    vocabulary: Vocabulary  # the vocabulary of the ids
+    policy: MaskingPolicy
+    vocabulary: Vocabulary
 
     def mask(
         self,

@@ -18,6 +18,10 @@ class DynamicMasking:
     The masks of batch n depend only on (`seed`, n), so a resumed run that skips batches gets the
     same masks.
 
+    Attributes:
+        masker: Draws the masks.
+        seed: The seed of the draws.
+
     Example:
 
     ```python
@@ -27,8 +31,8 @@ class DynamicMasking:
     ```
     """
 
-    masker: Masker  # draws the masks
-    seed: int  # of the draws
+    masker: Masker
+    seed: int
 
     def masked(self, number: int, features: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns the features with masked `input_ids`, and adds the features of the predictions.

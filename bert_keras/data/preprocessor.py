@@ -9,15 +9,19 @@ import numpy as np
 
 from bert_keras.data.encoded import EncodedTexts
 from bert_keras.data.schema import SEQUENCE_FEATURES
-from bert_keras.errors import answers_typos, check, counted
+from bert_keras.errors import check, counted, suggest_keyword_names
 from bert_keras.text.encode import check_column, checked_columns
 from bert_keras.text.tokenizer import TextTokenizer
 
 
-@answers_typos
+@suggest_keyword_names
 @dataclass(frozen=True)
 class Preprocessor:
     """Converts texts, or pairs of texts, to the inputs of a model.
+
+    Attributes:
+        tokenizer: The tokenizer of the model.
+        max_length: Maximum number of tokens of a row, special tokens included.
 
     Raises:
         InputError: On a call, a value that is not a string, or columns of different lengths.
@@ -32,9 +36,9 @@ class Preprocessor:
     ```
     """
 
-    tokenizer: TextTokenizer  # the tokenizer of the model
+    tokenizer: TextTokenizer
     _: KW_ONLY
-    max_length: int  # maximum number of tokens of a row, special tokens included
+    max_length: int
 
     def __call__(self, texts) -> dict[str, Any]:
         """Returns the arrays of `encode`.

@@ -13,7 +13,7 @@ from bert_keras.data.objectives import MASKED_AND_LABELLED, DynamicMasking, Exam
 from bert_keras.data.parsing import RecordParser
 from bert_keras.data.record_file import read_records, record_files
 from bert_keras.data.schema import common_schema
-from bert_keras.errors import answers_typos, check
+from bert_keras.errors import check, suggest_keyword_names
 from bert_keras.files import StrPath
 
 SHUFFLE_BUFFER = 50_000  # records; about 1 KB each at 128 positions
@@ -23,7 +23,7 @@ BLOCK = 16  # adjacent records of a file
 PARSED_AT_ONCE = 1024  # records
 
 
-@answers_typos
+@suggest_keyword_names
 def pretraining_dataset(
     files: StrPath | Sequence[StrPath],
     *,

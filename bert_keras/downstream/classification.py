@@ -13,6 +13,7 @@ from bert_keras.downstream.scores import SCORES, majority_accuracy
 from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Outputs, Scores, Task, needs_labels
 from bert_keras.errors import check, check_choice, check_least
+from bert_keras.fields import setting
 from bert_keras.files import StrPath, write_text
 from bert_keras.kinds.classifier import LABEL_KINDS, Label, LabelPrediction, OneLabel
 from bert_keras.text.tokenizer import TextTokenizer
@@ -33,10 +34,10 @@ Examples = Sequence[TextExample]
 class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     """Classification or regression of texts or pairs of texts."""
 
-    kind: str = "one"  # kind of label: "one", "many" or "number"
-    max_length: int = 128  # maximum number of tokens of a row, special tokens included
-    text_columns: tuple[str, ...] = ("text",)  # columns of one text or two
-    label_column: str = "label"  # column of the labels
+    kind: str = setting("one", 'kind of label: "one", "many" or "number"')
+    max_length: int = setting(128, "maximum number of tokens of a row, special tokens included")
+    text_columns: tuple[str, ...] = setting(("text",), "columns of one text or two")
+    label_column: str = setting("label", "column of the labels")
 
     model: ClassVar[str] = "BertClassifier"
 

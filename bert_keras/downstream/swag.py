@@ -11,6 +11,7 @@ from bert_keras.downstream.scores import accuracy
 from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import Outputs, Scores, Task, fixed, needs_labels
 from bert_keras.errors import check, check_least, quoted
+from bert_keras.fields import setting
 from bert_keras.files import StrPath, write_text
 from bert_keras.kinds.choice import Chosen, chosen
 from bert_keras.text.tokenizer import TextTokenizer
@@ -44,7 +45,7 @@ class SwagTask(Task[SwagExample, EncodedTexts, Chosen]):
     """
 
     name: str = fixed("swag")
-    max_length: int = 128  # maximum number of tokens of a sequence, special tokens included
+    max_length: int = setting(128, "maximum number of tokens of a row, special tokens included")
 
     model: ClassVar[str] = "BertMultipleChoice"
     metric: ClassVar[str] = "accuracy"

@@ -43,7 +43,7 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     """
 
     name: str = fixed()
-    max_length: int  # maximum number of tokens of a row, special tokens included
+    max_length: int = field(metadata={"help": "maximum number of tokens of a row"})
     # The classes in the order of the logits. Either the task fixes them, or they are () until
     # `with_labels_of` sets them from the training examples.
     labels: tuple[str, ...] = fixed(())

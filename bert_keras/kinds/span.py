@@ -12,6 +12,7 @@ import numpy as np
 
 from bert_keras.config import ModelMetadata
 from bert_keras.errors import InputError, check_choice, check_least, counted, quoted
+from bert_keras.fields import setting
 from bert_keras.kinds.kind import Kind, softmax
 from bert_keras.kinds.windows import (
     MAX_SPECIALS,
@@ -36,12 +37,12 @@ class SpanSettings:
     The defaults are those of google-research/bert run_squad.py.
     """
 
-    version: str = "1.1"  # of SQuAD: "1.1" or "2.0", which has questions without an answer
-    stride: int = 128  # tokens between the starts of two windows of a context
-    max_question_length: int = 64  # maximum number of tokens of a question; the rest is cut
-    max_answer_length: int = 30  # maximum number of tokens of an answer
-    num_best: int = 20  # maximum number of candidates of a question
-    null_threshold: float = 0.0  # odds of "no answer" above which 2.0 predicts it; set on dev
+    version: str = setting("1.1", 'of SQuAD: "1.1", or "2.0" with unanswerable questions')
+    stride: int = setting(128, "tokens between the starts of two windows of a context")
+    max_question_length: int = setting(64, "maximum number of tokens of a question, or it is cut")
+    max_answer_length: int = setting(30, "maximum number of tokens of an answer")
+    num_best: int = setting(20, "maximum number of candidates of a question")
+    null_threshold: float = setting(0.0, '2.0: odds above which there is "no answer"; set on dev')
 
     def __post_init__(self):
         check_choice(self, "version", ("1.1", "2.0"))

@@ -8,7 +8,7 @@ import keras
 from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.checkpoints.keras_hub import HUB_CLASSES, checkpoint_of
 from bert_keras.checkpoints.pretrained import build_model
-from bert_keras.errors import InputError, answers_typos, check_name
+from bert_keras.errors import InputError, check_name, suggest_keyword_names
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.feature_tagger import BertFeatureTagger
 from bert_keras.models.pretrained import Pretrained
@@ -41,7 +41,7 @@ MODELS: dict[str, type[Pretrained]] = {
 }
 
 
-@answers_typos
+@suggest_keyword_names
 def load_model(name_or_folder: str | os.PathLike) -> Pretrained:
     """Loads the model of a checkpoint.
 

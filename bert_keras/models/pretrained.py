@@ -17,13 +17,13 @@ from bert_keras.data.preprocessor import is_text
 from bert_keras.data.schema import PACKING_FEATURES, SEQUENCE_FEATURES
 from bert_keras.errors import (
     InputError,
-    answers_typos,
     check,
     check_argument,
     check_count,
     counted,
+    print_field,
     quoted,
-    say,
+    suggest_keyword_names,
 )
 from bert_keras.files import json_object, refuse_existing, write_json
 from bert_keras.kinds.kind import Kind
@@ -163,7 +163,7 @@ class Pretrained(ConfiguredModel):
         return super().__call__(named_inputs(inputs), *args, **kwargs)
 
     @classmethod
-    @answers_typos
+    @suggest_keyword_names
     def from_pretrained(  # noqa: PLR0913 - public; each argument is optional
         cls,
         name_or_folder: str | os.PathLike,
@@ -310,7 +310,7 @@ class Pretrained(ConfiguredModel):
             shortens_first=tokenizer.vocabulary.shortens_first,
         )
 
-    @answers_typos
+    @suggest_keyword_names
     def save_pretrained(
         self,
         path: str | os.PathLike,
@@ -347,7 +347,7 @@ class Pretrained(ConfiguredModel):
                 self, folder, metadata=metadata, vocabulary=vocabulary, format=format
             )
         for note in notes:
-            say("note", note)
+            print_field("note", note)
         return Path(path)
 
     def save(self, filepath, *args, **kwargs):

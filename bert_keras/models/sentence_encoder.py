@@ -13,7 +13,7 @@ from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.distribution.forward import compiled
-from bert_keras.errors import InputError, answers_typos, check, check_count
+from bert_keras.errors import InputError, check, check_count, suggest_keyword_names
 from bert_keras.kinds.embedder import Embedder
 from bert_keras.layers.sentence import SentenceHead
 from bert_keras.models.task_models import TaskModel, flat_rows
@@ -94,7 +94,7 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         num_texts = ops.shape(inputs["input_ids"])[1]
         return ops.reshape(vectors_XE, (-1, num_texts, self.embedding_size))
 
-    @answers_typos
+    @suggest_keyword_names
     def encode(
         self,
         texts: Sequence[str],

@@ -15,12 +15,12 @@ from bert_keras.data.encoded import Encoded, say_cut
 from bert_keras.data.preprocessor import Preprocessor, columns_of, is_text
 from bert_keras.errors import (
     InputError,
-    answers_typos,
     check_argument,
     check_count,
     counted,
+    print_field,
     quoted,
-    say,
+    suggest_keyword_names,
 )
 from bert_keras.kinds.kind import Kind
 from bert_keras.models.pretrained import Pretrained, check_inputs
@@ -89,7 +89,7 @@ class TextInputs(Pretrained):
                 )
         super().compile(optimizer, loss, *args, **kwargs)
 
-    @answers_typos
+    @suggest_keyword_names
     def fit(  # noqa: PLR0913 - the arguments of keras.Model.fit in their order, then ours
         self,
         x=None,
@@ -191,7 +191,9 @@ class TextInputs(Pretrained):
         # Nothing of the model has changed before this line.
         if self._is_compiled_here(learning_rate) and kind is not None:
             steps = (epochs - initial_epoch) * (steps_per_epoch or _num_batches(data["x"], size))
-            say("compiled", self._compile(kind, num_steps=max(1, steps), rate=learning_rate))
+            print_field(
+                "compiled", self._compile(kind, num_steps=max(1, steps), rate=learning_rate)
+            )
         if is_text(x) and kind is not None:
             self._keep_metadata(kind, num_columns=len(columns_of(x)))
         self._say_cut(parts)
@@ -261,7 +263,7 @@ class TextInputs(Pretrained):
         options = {"steps": steps, "callbacks": callbacks, "return_dict": return_dict}
         return super().evaluate(**data, verbose=verbose, **options, **kwargs)
 
-    @answers_typos
+    @suggest_keyword_names
     def predict(
         self,
         x,

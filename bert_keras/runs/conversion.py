@@ -12,7 +12,15 @@ from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.pretrained import LoadReport, build_model, checkpoint_of_model
 from bert_keras.checkpoints.tensors import StoredTensor, of_array
-from bert_keras.errors import InputError, answers_typos, check, check_name, counted, listed, quoted
+from bert_keras.errors import (
+    InputError,
+    check,
+    check_name,
+    counted,
+    listed,
+    quoted,
+    suggest_keyword_names,
+)
 from bert_keras.families import FAMILIES, family_of
 from bert_keras.files import refuse_existing
 from bert_keras.kinds.known import KINDS
@@ -28,7 +36,7 @@ _VOCABULARY_WEIGHTS = ("embeddings/token", "masked_lm/decoder", "masked_lm/outpu
 _WITH_STATE = ("bert-keras", "google")  # formats that store the training state
 
 
-@answers_typos
+@suggest_keyword_names
 def convert(  # noqa: PLR0913 - public; each argument is optional
     source: str | os.PathLike,
     destination: str | os.PathLike,

@@ -2,14 +2,15 @@
 
 import dataclasses
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, part
 from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.config import ModelMetadata
 from bert_keras.downstream.task import fixed
-from bert_keras.errors import check, check_range, say
+from bert_keras.errors import check, check_range, print_field
+from bert_keras.fields import setting
 from bert_keras.kinds.known import KINDS
 from bert_keras.text.vocab import Vocabulary
 
@@ -23,10 +24,10 @@ class Distillation:
     """Settings of a distillation: the teacher's checkpoint and the weights of the losses."""
 
     teacher: str = fixed()  # absolute path of the teacher's checkpoint folder
-    temperature: float = 2.0  # divisor of the logits of teacher and student
-    alpha_soft: float  # weight of the divergence from the teacher's predictions
-    alpha_labels: float  # weight of the loss of the labels
-    alpha_cosine: float  # weight of the cosine loss between the last hidden states
+    temperature: float = setting(2.0, "divisor of the logits of teacher and student")
+    alpha_soft: float = field(metadata={"help": "weight of the divergence from the teacher"})
+    alpha_labels: float = field(metadata={"help": "weight of the loss of the labels"})
+    alpha_cosine: float = field(metadata={"help": "weight of the last hidden states' cosine loss"})
 
     def __post_init__(self):
         check_range(self, "a number above 0", "temperature")
@@ -60,7 +61,7 @@ class Teacher:
         path = settings.pop("teacher")
         metadata = dataclasses.replace(metadata, config=self.checkpoint.metadata.config)
         model = type(student).from_checkpoint(self.checkpoint, metadata=metadata, source=path)
-        say("teacher", f"{path}: {model.count_params():,} parameters")
+        print_field("teacher", f"{path}: {model.count_params():,} parameters")
         return Distiller(student, model, **settings)
 
 

@@ -15,7 +15,7 @@ from bert_keras.downstream.minimal_pairs import (
 from bert_keras.downstream.names import ZERO_SHOT
 from bert_keras.downstream.task import Task
 from bert_keras.downstream.tfds import is_tfds
-from bert_keras.errors import InputError, answers_typos, check, say
+from bert_keras.errors import InputError, check, print_field, suggest_keyword_names
 from bert_keras.files import StrPath, check_exists, check_output
 from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import Pretrained
@@ -36,7 +36,7 @@ class TaskPredictions:
         self.task.write_predictions(path, self.examples, self.predict())
 
 
-@answers_typos
+@suggest_keyword_names
 def evaluate(
     model: StrPath | Pretrained,
     *,
@@ -91,7 +91,7 @@ def evaluate(
         known.check_labels(examples)
         predicted = result.predict()
         scores = known.score(examples, predicted)
-    say("examples", f"{len(examples):,}", file=sys.stderr)
+    print_field("examples", f"{len(examples):,}", file=sys.stderr)
     if report is not None:
         found = findings(examples, predicted)
         evaluation_page(name, found, num_examples=len(examples), scores=scores, path=report)

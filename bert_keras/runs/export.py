@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
-from bert_keras.errors import InputError, answers_typos, check_name
+from bert_keras.errors import InputError, check_name, suggest_keyword_names
 from bert_keras.exporting.export import export_plan, plan_of_model
 from bert_keras.exporting.variants.export_variant import (
     MAX_SCORE_DROP,
@@ -21,7 +21,7 @@ from bert_keras.runs.settings import Changes, variant_examples
 from bert_keras.text.tokenizer import TextTokenizer
 
 
-@answers_typos
+@suggest_keyword_names
 def export(  # noqa: PLR0913 - public; each argument is optional
     model: StrPath | Pretrained,
     path: StrPath,

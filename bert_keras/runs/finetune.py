@@ -19,11 +19,10 @@ from bert_keras.distribution.loss import global_loss
 from bert_keras.distribution.strategy import is_chief
 from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.task import Outputs, Task
-from bert_keras.errors import answers_typos, check, say
+from bert_keras.errors import check, print_field, suggest_keyword_names
 from bert_keras.files import StrPath
 from bert_keras.kinds.known import KINDS
 from bert_keras.models.loading import MODELS
-from bert_keras.renamed import accepts_former_names
 from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.outcome import (
     MODEL,
@@ -34,7 +33,7 @@ from bert_keras.runs.outcome import (
     read_scores,
     write_scores,
 )
-from bert_keras.runs.recipes import FORMER_NAMES, FinetuneRecipe
+from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.settings import data_files, divided, finetune_claim, finetune_settings
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.evaluations import Evaluations
@@ -47,7 +46,6 @@ FEW_STEPS = 100
 HELD_OUT = "a tenth of train"  # in place of the name of a dev file
 
 
-@accepts_former_names(**FORMER_NAMES)
 class TaskRun:
     """The data and the model of a fine-tuning run, for a training loop of your own.
 
@@ -103,12 +101,14 @@ class TaskRun:
         if "dev" in self.files:
             self.dev_examples = self.task.read(self.files["dev"], split="dev")
             if len({Path(self.files[name]).resolve() for name in ("train", "dev")}) == 1:
-                say("dev", "is the training file: the scores are of trained rows", file=sys.stderr)
+                print_field(
+                    "dev", "is the training file: the scores are of trained rows", file=sys.stderr
+                )
         else:
             examples, self.dev_examples = divided(examples)
             counts = f"{len(self.dev_examples):,} of the {len(examples + self.dev_examples):,}"
             where = f"examples of {self.files['train']}; the others are trained"
-            say("dev", f"{counts} {where}", file=sys.stderr)
+            print_field("dev", f"{counts} {where}", file=sys.stderr)
         num_used = min(recipe.max_train_examples or len(examples), len(examples))
         self.examples = [examples[i * len(examples) // num_used] for i in range(num_used)]
         self._encoded = self.task.encode(self.examples, self.checkpoint.tokenizer)
@@ -121,7 +121,7 @@ class TaskRun:
         self.num_steps = recipe.num_epochs * self.steps_per_epoch
         if self.num_steps < FEW_STEPS:
             remedy = "try --batch-size 8 --epochs 8 (batch_size=8, num_epochs=8)"
-            say("steps", f"{self.num_steps}, which are few; {remedy}", file=sys.stderr)
+            print_field("steps", f"{self.num_steps}, which are few; {remedy}", file=sys.stderr)
         self.metadata = self._metadata()
         self.teacher = None
         if self.distillation is not None:
@@ -247,8 +247,7 @@ def _compile_arguments(task: Task) -> dict[str, Any]:
     return arguments | {"loss": keras.tree.map_structure(global_loss, arguments["loss"])}
 
 
-@accepts_former_names(**FORMER_NAMES)
-@answers_typos
+@suggest_keyword_names
 def finetune(
     task: str | Task,
     recipe: str | FinetuneRecipe | None = None,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bert_keras.errors import check, listed, say
+from bert_keras.errors import check, listed, print_field
 from bert_keras.files import (
     StrPath,
     check_no_file,
@@ -26,6 +26,10 @@ RECIPE, SCORES, MODEL = "recipe.json", "scores.json", "model"
 class RunResult:
     """The result of a finished run, which `pretrain` and `finetune` return.
 
+    Attributes:
+        scores: The metrics on the held-out examples; {} on all workers except the first.
+        model: The folder of the trained model, OUTPUT/model.
+
     Example:
 
     ```python
@@ -33,8 +37,8 @@ class RunResult:
     ```
     """
 
-    scores: dict[str, float]  # metrics on the held-out examples; {} on all workers but the first
-    model: Path  # the folder of the trained model, OUTPUT/model
+    scores: dict[str, float]
+    model: Path
 
 
 @contextlib.contextmanager
@@ -131,7 +135,7 @@ def finished_scores(output: Path) -> dict | None:
     """Returns the scores as `read_scores` does, and says that a finished run is not repeated."""
     if (scores := read_scores(output)) is not None:
         remedy = "to train again, choose another output folder or delete this one"
-        say("complete", f"{output}; nothing was trained; {remedy}")
+        print_field("complete", f"{output}; nothing was trained; {remedy}")
     return scores
 
 

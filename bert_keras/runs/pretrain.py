@@ -18,18 +18,17 @@ from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.data.batches import Batches, input_errors
 from bert_keras.distribution.strategy import check_one_machine, is_chief, num_devices
 from bert_keras.downstream.minimal_pairs import read_pairs
-from bert_keras.errors import answers_typos, check, counted
+from bert_keras.errors import check, counted, suggest_keyword_names
 from bert_keras.files import StrPath, readable_size
 from bert_keras.models.initial_weights import start_with_local_attention
 from bert_keras.models.pretrainer import MaskedLMModel
 from bert_keras.models.task_models import TaskModel
-from bert_keras.renamed import accepts_former_names
 from bert_keras.runs import outcome
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.evaluate import evaluate
 from bert_keras.runs.objectives import evaluate_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
-from bert_keras.runs.recipes import FORMER_NAMES, PretrainRecipe
+from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.runs.settings import first_part, pretrain_settings
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.training.callbacks import FitSettings, wait_for
@@ -45,8 +44,7 @@ FIRST = "first"  # folder of the first steps within that of a run
 WARMUP_STEPS, MEASURED_STEPS = 2, 10  # of `forecast`
 
 
-@accepts_former_names(start="pretrained", **FORMER_NAMES)
-@answers_typos
+@suggest_keyword_names
 def pretrain(
     recipe: str | PretrainRecipe,
     *,

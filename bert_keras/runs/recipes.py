@@ -2,14 +2,14 @@
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bert_keras.config import FINE_TUNING, WARMUP_RATIO
 from bert_keras.data.masking import MaskingPolicy, check_unit, replacement_shares
 from bert_keras.errors import LARGEST_SIZE, check, check_choice, check_least, check_range
 from bert_keras.families import preset
-from bert_keras.renamed import accepts_former_names
+from bert_keras.fields import document_fields, setting
 
 # Name in recipes -> `runs.objectives.PretrainingObjective`, or "module:attribute", which is
 # imported on first use.
@@ -20,15 +20,8 @@ PRETRAINING_OBJECTIVES: dict[str, Any] = {
     "replaced-token": "bert_keras.runs.objectives:REPLACED_TOKEN",
 }
 
-# Former name of a field -> name; will be removed in 0.4.
-FORMER_NAMES = {
-    "warmup_rate": "warmup_ratio",
-    "recomputes": "gradient_checkpointing",
-    "layer_rate_decay": "layerwise_lr_decay",
-}
 
-
-@accepts_former_names(**FORMER_NAMES)
+@document_fields
 @dataclass(frozen=True, kw_only=True)
 class PretrainRecipe:
     """The hyperparameters of a pretraining run.
@@ -42,38 +35,36 @@ class PretrainRecipe:
     ```
     """
 
-    size: str  # of the model, see bert-keras list sizes
-    batch_size: int  # sequences of a step, of all devices together
-    num_steps: int  # end of the schedule, steps of the starting checkpoint included
-    num_warmup_steps: int  # steps in which the learning rate rises
-    learning_rate: float  # at the end of the warmup
-    weight_decay_rate: float = 0.01  # decay of weights, but not of biases and layer norms
-    schedule: str = "linear"  # "linear", or "warmup-stable-decay" with decay in the last 20 %
-    optimizer: str = "adamw"  # "adamw" or "muon"
-    beta_2: float = 0.999  # decay rate of AdamW's squared gradients
-    bias_correction: bool = False  # whether AdamW corrects its averages; BERT's does not
-    max_gradient_norm: float = 1.0  # maximum global norm of the gradients; 0 for no limit
-    gradient_accumulation_steps: int = 1  # parts of a device's batch, one after the other
-    gradient_checkpointing: bool = False  # less memory: the backward pass repeats each block
-    last_step: int = 0  # end of the run before its schedule, for a next phase; 0 for no early end
-    first_share: float = 0.0  # share of the steps that run first, with changes, in folder "first"
-    first_changes: tuple[str, ...] = ()  # changes FIELD=VALUE of these first steps
-    max_skipped: int = 0  # allowed steps with non-finite gradients between two log points
-    dropout_rate: float = 0.1  # for hidden states and attention probabilities
-    initializer_stddev: float = 0.02  # of the truncated normal distribution of new weights
-    initial_weights: str = "normal"  # "normal", or "local-attention" in the first block
-    steps_per_log: int = 50  # steps between two log points
-    logs_per_checkpoint: int = 10  # log points between two checkpoints and two held-out scores
-    keep_checkpoints: int = 3  # number of newest states to keep
-    mask_rate: float = 0.15  # share to predict; as the next three fields, for records of plain ids
-    mask_unit: str = "token"  # "token" or "word"
-    max_ngram: int = 1  # maximum number of consecutive units that are masked together
-    replacement: str = "80-10-10"  # percentages of [MASK], same, random token
-    # "bert": masked tokens and, with labels, next sentences; "masked-lm": masked tokens alone;
-    # "left-to-right": next tokens; "replaced-token": tokens that a generator replaced (ELECTRA)
-    objective: str = "bert"
-    generator_size: float = 0.25  # of "replaced-token", relative to the discriminator
-    seed: int = 1  # seed of all random numbers
+    size: str = field(metadata={"help": "of the model, see bert-keras list sizes"})
+    batch_size: int = field(metadata={"help": "sequences of a step, of all devices together"})
+    num_steps: int = field(metadata={"help": "end of the schedule, a checkpoint's steps included"})
+    num_warmup_steps: int = field(metadata={"help": "steps in which the learning rate rises"})
+    learning_rate: float = field(metadata={"help": "at the end of the warmup"})
+    weight_decay_rate: float = setting(0.01, "decay of weights, but not of biases and layer norms")
+    schedule: str = setting("linear", '"linear", or "warmup-stable-decay": decay in the last 20 %')
+    optimizer: str = setting("adamw", '"adamw" or "muon"')
+    beta_2: float = setting(0.999, "decay rate of AdamW's squared gradients")
+    bias_correction: bool = setting(False, "whether AdamW corrects its averages; BERT's does not")
+    max_gradient_norm: float = setting(1.0, "maximum global norm of the gradients; 0 for no limit")
+    gradient_accumulation_steps: int = setting(1, "parts of a device's batch, one after the other")
+    gradient_checkpointing: bool = setting(False, "less memory: the backward pass repeats blocks")
+    last_step: int = setting(0, "end of the run before the schedule's end, for a next phase; or 0")
+    first_share: float = setting(0.0, 'share of the steps with first_changes, in folder "first"')
+    first_changes: tuple[str, ...] = setting((), "changes FIELD=VALUE of these first steps")
+    max_skipped: int = setting(0, "allowed steps with non-finite gradients between two log points")
+    dropout_rate: float = setting(0.1, "for hidden states and attention probabilities")
+    initializer_stddev: float = setting(0.02, "of the truncated normal distribution of new weights")
+    initial_weights: str = setting("normal", '"normal", or "local-attention" in the first block')
+    steps_per_log: int = setting(50, "steps between two log points")
+    logs_per_checkpoint: int = setting(10, "log points between two checkpoints and held-out scores")
+    keep_checkpoints: int = setting(3, "number of newest states to keep")
+    mask_rate: float = setting(0.15, "share to predict; like the next three, for plain records")
+    mask_unit: str = setting("token", '"token" or "word"')
+    max_ngram: int = setting(1, "maximum number of consecutive units that are masked together")
+    replacement: str = setting("80-10-10", "percentages of [MASK], same, random token")
+    objective: str = setting("bert", '"bert", "masked-lm", "left-to-right" or "replaced-token"')
+    generator_size: float = setting(0.25, 'of "replaced-token", relative to the discriminator')
+    seed: int = setting(1, "seed of all random numbers")
 
     def __post_init__(self):
         preset(self.size)
@@ -126,7 +117,7 @@ class PretrainRecipe:
         return [name for name in names if getattr(self, name) != getattr(PretrainRecipe, name)]
 
 
-@accepts_former_names(**FORMER_NAMES)
+@document_fields
 @dataclass(frozen=True, kw_only=True)
 class FinetuneRecipe:
     """The hyperparameters of a fine-tuning run.
@@ -138,25 +129,25 @@ class FinetuneRecipe:
     ```
     """
 
-    batch_size: int  # rows of a step, of all devices together
-    num_epochs: int  # number of passes over the rows
-    learning_rate: float  # largest rate of the schedule
-    warmup_ratio: float = WARMUP_RATIO  # share of the steps in which the rate rises
-    weight_decay_rate: float = 0.01  # decay of weights, but not of biases and layer norms
-    bias_correction: bool = False  # whether AdamW corrects its averages; BERT's does not
-    layerwise_lr_decay: float = 1.0  # learning rate of a layer relative to the next one
-    gradient_accumulation_steps: int = 1  # parts of a device's batch, one after the other
-    gradient_checkpointing: bool = False  # less memory: the backward pass repeats each block
-    dropout_rate: float = 0.1  # for hidden states and attention probabilities
-    learning_rates: tuple[float, ...] = (5e-5, 4e-5, 3e-5, 2e-5)  # rates that a search compares
-    patience: int = 0  # epochs without a better dev score after which to stop; 0 for all epochs
-    initial_weights: str = "pretrained"  # "pretrained", or "random" as a baseline
-    num_lstm_layers: int = 0  # BiLSTM layers between encoder and head (section 5.1, "+ BiLSTM")
-    classifier_pooling: str = ""  # "cls", "mean" of all hidden states, or as in the checkpoint
-    max_train_examples: int = 0  # training examples, evenly spaced over the file; 0 for all
-    logs_per_epoch: int = 10  # points on the training curves of an epoch
-    keep_checkpoints: int = 1  # number of newest states to keep
-    seed: int = 1  # seed of all random numbers
+    batch_size: int = field(metadata={"help": "rows of a step, of all devices together"})
+    num_epochs: int = field(metadata={"help": "number of passes over the rows"})
+    learning_rate: float = field(metadata={"help": "largest rate of the schedule"})
+    warmup_ratio: float = setting(WARMUP_RATIO, "share of the steps in which the rate rises")
+    weight_decay_rate: float = setting(0.01, "decay of weights, but not of biases and layer norms")
+    bias_correction: bool = setting(False, "whether AdamW corrects its averages; BERT's does not")
+    layerwise_lr_decay: float = setting(1.0, "learning rate of a layer relative to the next one")
+    gradient_accumulation_steps: int = setting(1, "parts of a device's batch, one after the other")
+    gradient_checkpointing: bool = setting(False, "less memory: the backward pass repeats blocks")
+    dropout_rate: float = setting(0.1, "for hidden states and attention probabilities")
+    learning_rates: tuple[float, ...] = setting((5e-5, 4e-5, 3e-5, 2e-5), "compared by a search")
+    patience: int = setting(0, "epochs without a better dev score after which to stop; 0: never")
+    initial_weights: str = setting("pretrained", '"pretrained", or "random" as a baseline')
+    num_lstm_layers: int = setting(0, "BiLSTM layers between encoder and head (section 5.1)")
+    classifier_pooling: str = setting("", '"cls", "mean", or "" as in the checkpoint')
+    max_train_examples: int = setting(0, "training examples, evenly spaced in the file; 0 for all")
+    logs_per_epoch: int = setting(10, "points on the training curves of an epoch")
+    keep_checkpoints: int = setting(1, "number of newest states to keep")
+    seed: int = setting(1, "seed of all random numbers")
 
     def __post_init__(self):
         check_least(self, 1, "batch_size", most=LARGEST_SIZE)

@@ -20,12 +20,11 @@ from bert_keras.downstream.names import ALIASES, ZERO_SHOT
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
 from bert_keras.downstream.task import Task, examples_file
 from bert_keras.downstream.tfds import is_tfds
-from bert_keras.errors import InputError, check, check_name, counted, listed, quoted, say
-from bert_keras.fields import field_comments
+from bert_keras.errors import InputError, check, check_name, counted, listed, print_field, quoted
+from bert_keras.fields import help_texts
 from bert_keras.files import StrPath, file_sha256
-from bert_keras.renamed import with_new_names
 from bert_keras.runs.distillation import Distillation
-from bert_keras.runs.recipes import FINETUNE, FORMER_NAMES, PRETRAIN, FinetuneRecipe, PretrainRecipe
+from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe, PretrainRecipe
 
 Changes = Mapping[str, Any] | Iterable[str]  # see `with_changes`
 DEV_SEED = 1
@@ -60,12 +59,12 @@ def _fields(settings: Any) -> dict[str, dataclasses.Field]:
 
 
 def described(settings: Any) -> dict[str, str]:
-    """Returns FIELD=VALUE for each field that can be changed, with the comment on the field."""
-    comments, lines = field_comments(type(settings)), {}
+    """Returns FIELD=VALUE for each field that can be changed, with the help text of the field."""
+    texts, lines = help_texts(type(settings)), {}
     for name in _fields(settings):
         value = getattr(settings, name)
         text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        lines[f"{name}={text.lower() if value in (True, False) else text}"] = comments[name]
+        lines[f"{name}={text.lower() if value in (True, False) else text}"] = texts[name]
     return lines
 
 
@@ -75,7 +74,6 @@ def _by_field(changes: Changes) -> dict[str, Any]:
         for text in (changes := [*changes]):
             check("=" in text, f"{text!r} is not a setting; expected FIELD=VALUE without spaces")
         changes = dict(text.split("=", 1) for text in changes)
-    changes = with_new_names(changes, FORMER_NAMES)
     return {OPTIONS.get(name, name): value for name, value in changes.items()}
 
 
@@ -149,7 +147,9 @@ def divided(examples: Sequence) -> tuple[list, list]:
     check(is_large, f"{found}; expected {LEAST_EXAMPLES}, or --dev FILE (data={{'dev': FILE}})")
     if single:
         names = listed([*map(repr, sorted(single))], most=5, mark=", ")
-        say("labels", f"{names}: a single row, which is trained and not scored", file=sys.stderr)
+        print_field(
+            "labels", f"{names}: a single row, which is trained and not scored", file=sys.stderr
+        )
     held_out = {*order[len(order) % 10 // 2 :: 10]}
     train = [each for key, each in pairs if key not in held_out]
     return train, [each for key, each in pairs if key in held_out]
@@ -253,7 +253,7 @@ def finetune_settings(
     if recipe is None:
         size = stored_config(pretrained).hidden_size
         recipe = default_recipe(size)
-        say("recipe", f"{recipe}, because the hidden size is {size:,}")
+        print_field("recipe", f"{recipe}, because the hidden size is {size:,}")
     found = named_recipe(task_recipes(task.name), recipe) if isinstance(recipe, str) else recipe
     if teacher and not isinstance(teacher, Distillation):
         teacher = Distillation.of_task(teacher)

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from bert_keras.errors import InputError, check_least
+from bert_keras.fields import document_fields, setting
 from bert_keras.serving.requests import Refusal
 
 _FULL = "The batch scheduling queue to which this task was submitted is full"  # as TF Serving says
 
 
+@document_fields
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """Limits of a server; the defaults suit texts and token ids on a few cores.
@@ -28,13 +30,12 @@ class Limits:
     ```
     """
 
-    max_batch_size: int = 32  # rows of one session run; at least 1
-    max_requests: int = 1024  # requests that the server reads, queues or runs at the same time
-    max_text_bytes: int = 64 * 2**10  # size of one text
-    max_body_bytes: int = 16 * 2**20  # size of one request body, after decompression
-    max_total_bytes: int = 256 * 2**20  # size of all request bodies in memory together
-    # Time limit of one request, up to a day (86400); TF Serving's --rest_api_timeout_in_ms.
-    seconds: float = 30.0
+    max_batch_size: int = setting(32, "rows of one session run; at least 1")
+    max_requests: int = setting(1024, "requests that are read, queued or run at the same time")
+    max_text_bytes: int = setting(64 * 2**10, "size of one text")
+    max_body_bytes: int = setting(16 * 2**20, "size of one request body, after decompression")
+    max_total_bytes: int = setting(256 * 2**20, "size of all request bodies in memory together")
+    seconds: float = setting(30.0, "time limit of one request, at most a day (86400)")
 
     def __post_init__(self):
         check_least(self, 1, "max_batch_size")

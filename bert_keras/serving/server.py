@@ -1,6 +1,7 @@
 """Runs the HTTP APIs of a model folder on a port of this machine."""
 
 import contextlib
+import importlib
 import os
 import socket
 import threading
@@ -11,7 +12,7 @@ from urllib.parse import quote
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from bert_keras.errors import InputError, answers_typos, check, import_tensorflow
+from bert_keras.errors import InputError, check, suggest_keyword_names
 from bert_keras.serving.app import create_app
 from bert_keras.serving.limits import Limits
 
@@ -27,7 +28,7 @@ class _Protocol(H11Protocol):
         return bool(is_waiting)
 
 
-@answers_typos
+@suggest_keyword_names
 def serve(
     model_folder: str | os.PathLike,
     *,
@@ -67,7 +68,7 @@ def serve(
             server.run(sockets=[listener])
 
 
-@answers_typos
+@suggest_keyword_names
 @contextlib.contextmanager
 def running_server(
     model_folder: str | os.PathLike,
@@ -125,7 +126,7 @@ def _server(
             "another --host, or a --port from 1024 to 65535 that no other program uses"
         ) from None
     with listener:
-        import_tensorflow(what="serve")
+        importlib.import_module("tensorflow")  # before the threads of the server use it
         # Its connections inherit the option. asyncio sets it only on sockets with an explicit
         # protocol number. Without it, each response takes 40 ms longer.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

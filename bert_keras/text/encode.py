@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_keras.errors import answers_typos
+from bert_keras.errors import suggest_keyword_names
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer, check_column, check_texts, ids_with_masks
 
 
-@answers_typos
+@suggest_keyword_names
 def encode(
     tokenizer: TextTokenizer,
     texts: Sequence[str],
@@ -46,7 +46,7 @@ def encode(
     return pack(*ids, vocabulary=tokenizer.vocabulary, max_length=max_length)
 
 
-@answers_typos
+@suggest_keyword_names
 def encode_masked(
     tokenizer: TextTokenizer,
     texts: Sequence[str],

@@ -20,7 +20,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bert_keras.errors import LARGEST_COUNT, InputError, answers_typos, check, quoted
+from bert_keras.errors import LARGEST_COUNT, InputError, check, quoted, suggest_keyword_names
 from bert_keras.text.google_words import google_words, with_small_sigmas
 from bert_keras.text.packing import joined, span_indices
 from bert_keras.text.vocab import Vocabulary
@@ -87,7 +87,7 @@ class TextTokenizer(abc.ABC):
     vocabulary: Vocabulary
     lowercase: bool
 
-    @answers_typos
+    @suggest_keyword_names
     def __call__(
         self,
         texts: Sequence[str],
@@ -141,7 +141,7 @@ class WordPieceTokenizer(TextTokenizer):
     ```
     """
 
-    @answers_typos
+    @suggest_keyword_names
     def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = True):
         found = f"the vocabulary is a {type(vocabulary).__name__}; expected a Vocabulary"
         check(isinstance(vocabulary, Vocabulary), f"{found}, such as Vocabulary.from_file(PATH)")

@@ -37,6 +37,13 @@ _HANGUL_SYLLABLE = re.compile("[가-힣]")
 class Vocabulary:
     """The tokens of a tokenizer, in the order of their ids.
 
+    Attributes:
+        tokens: The tokens; the index of a token is its id.
+        specials: The special tokens, and how two texts are packed with them.
+        rules: The text of the tokenizer.json that splits texts; "" for WordPiece.
+        shortens_first: How long pairs are cut; see `packing.truncated_lengths`.
+        pad_id: The id of a special token, as `unk_id`, `cls_id`, `sep_id` and `mask_id`.
+
     Raises:
         InputError: A special token is missing, or a token is empty or occurs twice, or a token of
             WordPiece contains white space, or the tokens are those of SentencePiece without rules.
@@ -49,12 +56,10 @@ class Vocabulary:
     ```
     """
 
-    tokens: tuple[str, ...] = field(repr=False)  # the index of a token is its id
-    specials: Specials = BERT_SPECIALS  # the special tokens
-    # The text of the tokenizer.json that splits texts; "" for WordPiece.
+    tokens: tuple[str, ...] = field(repr=False)
+    specials: Specials = BERT_SPECIALS
     rules: str = field(default="", repr=False)
-    shortens_first: bool = field(default=False, compare=False)  # see `packing.truncated_lengths`
-    # The ids of the special tokens
+    shortens_first: bool = field(default=False, compare=False)
     pad_id: int = field(init=False, repr=False, compare=False)
     unk_id: int = field(init=False, repr=False, compare=False)
     cls_id: int = field(init=False, repr=False, compare=False)

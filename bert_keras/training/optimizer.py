@@ -10,8 +10,7 @@ import numpy as np
 from keras import ops
 
 from bert_keras.distribution.replicas import sum_over_replicas
-from bert_keras.errors import answers_typos, check
-from bert_keras.renamed import accepts_former_names
+from bert_keras.errors import check, suggest_keyword_names
 
 _HYPERPARAMETERS = (
     *("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction"),
@@ -67,8 +66,7 @@ class BertAdamW(keras.optimizers.Optimizer):
     ```
     """
 
-    @accepts_former_names(layer_rate_decay="layerwise_lr_decay")
-    @answers_typos
+    @suggest_keyword_names
     def __init__(  # noqa: PLR0913 - hyperparameters, as in Keras' optimizers
         self,
         learning_rate=1e-4,

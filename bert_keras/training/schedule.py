@@ -3,11 +3,11 @@
 import keras
 from keras import ops
 
-from bert_keras.errors import answers_typos, check
+from bert_keras.errors import check, suggest_keyword_names
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-@answers_typos
+@suggest_keyword_names
 class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     """A learning rate with linear warmup and linear decay, as in the original's optimization.py.
 

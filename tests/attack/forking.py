@@ -87,7 +87,7 @@ def attacked(task: Task, results: int) -> int:
 
 def main(arguments: list[str]) -> int:
     """Serves a model folder, and prints the answer to a text."""
-    from bert_keras.errors import run_command
+    from bert_keras.arguments import run_command
     from bert_keras.serving.client import Client
     from bert_keras.serving.server import running_server
 

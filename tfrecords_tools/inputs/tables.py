@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from bert_keras.errors import InputError, check, import_tensorflow
+from bert_keras.errors import InputError, check, require
 from bert_keras.files import is_remote, open_file
 from tfrecords_tools.inputs.text_files import FilePart, document, grouped
 
@@ -120,7 +120,7 @@ def split_files(path: str) -> tuple[str, list[str]]:
 
 def _builder_and_split(path: str) -> tuple[Any, str]:
     """Returns the builder of a prepared dataset and the named split."""
-    import_tensorflow(what=path)
+    require("tensorflow", what=path)
     import tensorflow_datasets as tfds
 
     match = re.fullmatch(rf"{TFDS}([^?]+)(?:\?split=(.+))?", path)

@@ -11,6 +11,7 @@ from bert_keras.downstream.korean.texts import klue_files
 from bert_keras.downstream.squad.answers import squad1_scores
 from bert_keras.downstream.squad.task import Predictions, SquadTask
 from bert_keras.downstream.task import FileNames, Scores, fixed
+from bert_keras.fields import setting
 from bert_keras.kinds.windows import Question
 
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -73,7 +74,7 @@ class KorquadTask(SquadTask):
     """
 
     version: str = fixed("1.1")
-    max_length: int = 512  # maximum number of tokens of a window, special tokens included
+    max_length: int = setting(512, "maximum number of tokens of a window, special tokens included")
 
     folder: ClassVar[str] = "korquad"
     file_names: ClassVar[FileNames] = {
@@ -94,7 +95,7 @@ class KlueMrcTask(SquadTask):
     """
 
     version: str = fixed("2.0")
-    max_length: int = 510  # maximum number of tokens of a window, special tokens included
+    max_length: int = setting(510, "maximum number of tokens of a window, special tokens included")
 
     metric: ClassVar[str] = "rouge_w"
     score_of_one: ClassVar[str] = "rouge_w"

@@ -17,6 +17,7 @@ from bert_keras.data.buckets import longest_first_batches, num_columns
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.downstream.ner.task import NerTask
 from bert_keras.errors import check_least, check_name
+from bert_keras.fields import setting
 from bert_keras.files import atomic_file, readable_size
 from bert_keras.kinds.words import TaggedWords
 
@@ -81,8 +82,8 @@ class NerFeaturesTask(NerTask):
     BiLSTM on these features is trained.
     """
 
-    layers: str = "concat-last-four"  # one of the six choices of layers in the paper, its best one
-    lstm_units: int = 768  # units of each direction
+    layers: str = setting("concat-last-four", "one of the paper's six choices of layers")
+    lstm_units: int = setting(768, "units of each direction")
 
     model: ClassVar[str] = "BertFeatureTagger"
     freezes_encoder: ClassVar[bool] = True

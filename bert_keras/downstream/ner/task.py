@@ -14,6 +14,7 @@ from bert_keras.downstream.ner.tags import entity_scores, read_conll
 from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, fixed
 from bert_keras.downstream.tfds import is_tfds, tfds_rows
 from bert_keras.errors import InputError, check, check_choice, check_least
+from bert_keras.fields import setting
 from bert_keras.files import StrPath, atomic_file
 from bert_keras.kinds.tagger import word_logits, word_losses
 from bert_keras.kinds.words import OUTSIDE, Sentence, TaggedWords, sentence_rows, word_tokens
@@ -37,7 +38,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     `labels` are the tags of the training file, O first.
     """
 
-    context: str = "sentence"  # "sentence" alone, or "document": with the text around it
+    context: str = setting("sentence", '"sentence" alone, or "document": with the text around it')
     # The part of a text that gets a label when the model is served; a unit of `tokenized_units`.
     unit: str = fixed("word")
 

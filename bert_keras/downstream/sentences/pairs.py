@@ -12,6 +12,7 @@ from bert_keras.downstream.sentences.task import SentenceTask
 from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Scores, needs_labels
 from bert_keras.errors import check, check_range
+from bert_keras.fields import setting
 from bert_keras.files import StrPath, write_text
 from bert_keras.kinds.classifier import Number
 from bert_keras.text.tokenizer import TextTokenizer
@@ -32,10 +33,10 @@ Pairs = Sequence[SentencePair]
 class SentencePairsTask(SentenceTask[SentencePair, float]):
     """Semantic textual similarity, such as STS-B; predictions are cosines."""
 
-    text_columns: tuple[str, ...] = ("sentence1", "sentence2")  # columns of the two texts
-    score_column: str = "score"  # column of their similarity
-    max_score: float = 1.0  # score of equal texts, which the loss "cosine" uses
-    loss: str = "cosent"  # "cosent" compares the order of scores, "cosine" their values
+    text_columns: tuple[str, ...] = setting(("sentence1", "sentence2"), "columns of the two texts")
+    score_column: str = setting("score", "column of their similarity")
+    max_score: float = setting(1.0, 'score of equal texts, which the loss "cosine" uses')
+    loss: str = setting("cosent", '"cosent" compares the order of scores, "cosine" their values')
 
     metric: ClassVar[str] = "spearman"
     label_field: ClassVar[str] = "score"

@@ -16,6 +16,7 @@ from bert_keras.downstream.sentences.task import SentenceTask
 from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Scores
 from bert_keras.errors import check_least
+from bert_keras.fields import setting
 from bert_keras.files import StrPath, write_text
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -74,13 +75,13 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
     for a query if a row has it as the positive of the query.
     """
 
-    query_column: str = "query"  # column of the queries
-    positive_column: str = "positive"  # column of the texts that answer them
-    negative_columns: tuple[str, ...] = ()  # columns of texts that do not
-    query_prompt: str = ""  # text before each query, such as "query: "
-    passage_prompt: str = ""  # text before each passage, such as "passage: "
-    cutoff: int = 10  # number of passages in a ranking
-    loss: str = "ranking"  # name of the loss
+    query_column: str = setting("query", "column of the queries")
+    positive_column: str = setting("positive", "column of the texts that answer them")
+    negative_columns: tuple[str, ...] = setting((), "columns of texts that do not")
+    query_prompt: str = setting("", 'text before each query, such as "query: "')
+    passage_prompt: str = setting("", 'text before each passage, such as "passage: "')
+    cutoff: int = setting(10, "number of passages in a ranking")
+    loss: str = setting("ranking", "name of the loss")
 
     prediction_file: ClassVar[str] = "predictions.jsonl"
     label_field: ClassVar[str] = "passages"

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from bert_keras.config import EmbeddingConfig, ModelMetadata
 from bert_keras.data.encoded import Encoded, EncodedTexts
 from bert_keras.downstream.task import Example, Outputs, Prediction, Task
 from bert_keras.errors import InputError, check, check_choice, check_least
+from bert_keras.fields import setting
 from bert_keras.text.tokenizer import TextTokenizer
 
 
@@ -19,11 +20,11 @@ from bert_keras.text.tokenizer import TextTokenizer
 class SentenceTask(Task[Example, Encoded, Prediction]):
     """A task whose examples are groups of texts, and whose scores are those of their cosines."""
 
-    max_length: int = 128  # maximum number of tokens of a text; longer texts lose their end
-    loss: str  # name of the loss
-    dimensions: tuple[int, ...] = ()  # sizes to train together (Kusupati et al. 2022, Matryoshka)
-    truncate_dim: int = 0  # scores embeddings that are cut to this size; 0 takes complete ones
-    pooling: tuple[str, ...] = ()  # such as "cls" or "mean" (default: that of the checkpoint)
+    max_length: int = setting(128, "maximum number of tokens of a text; the rest is cut")
+    loss: str = field(metadata={"help": "name of the loss"})
+    dimensions: tuple[int, ...] = setting((), "Matryoshka sizes to train together")
+    truncate_dim: int = setting(0, "size to which scored embeddings are cut; 0 for all of it")
+    pooling: tuple[str, ...] = setting((), 'such as "cls" (default: as in the checkpoint)')
 
     model: ClassVar[str] = "BertSentenceEncoder"
     scores_other_tasks: ClassVar[bool] = True

@@ -12,6 +12,7 @@ from bert_keras.downstream.squad.answers import squad1_scores, squad2_scores
 from bert_keras.downstream.squad.questions import read_questions, without_misplaced
 from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, needs_labels
 from bert_keras.errors import InputError
+from bert_keras.fields import setting
 from bert_keras.files import StrPath, is_stdout, write_text
 from bert_keras.kinds.span import (
     Prediction,
@@ -33,7 +34,7 @@ class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
     The defaults are those of google-research/bert run_squad.py.
     """
 
-    max_length: int = 384  # maximum number of tokens of a window, special tokens included
+    max_length: int = setting(384, "maximum number of tokens of a window, special tokens included")
 
     model: ClassVar[str] = "BertQuestionAnswering"
     input_names: ClassVar[tuple[str, ...]] = ("question", "context")
