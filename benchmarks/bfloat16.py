@@ -13,8 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_keras import BertPretrainer
 from bert_keras.families import preset
-from bert_keras.models.loading import BertPretrainer
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
 

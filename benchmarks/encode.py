@@ -23,7 +23,7 @@ import sentence_transformers
 import tensorflow as tf
 import torch
 
-from bert_keras.models.loading import BertSentenceEncoder
+from bert_keras import BertSentenceEncoder
 from bert_keras.reports.page import Table
 
 NUM_TEXTS = (1, 32, 1_000)

@@ -73,8 +73,8 @@ def jax_side(config: BertConfig, batches: list, *, takes_kernels: bool) -> tuple
     import keras
     from train_optimizer import keras_adamw
 
+    from bert_keras import BertPretrainer
     from bert_keras.layers import jax_ops
-    from bert_keras.models.loading import BertPretrainer
     from bert_keras.training.losses import pretraining_losses
     from bert_keras.training.schedule import LinearWarmupDecay
 

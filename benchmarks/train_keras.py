@@ -22,8 +22,8 @@ from train_batches import (
 )
 from train_optimizer import keras_adamw
 
+from bert_keras import BertPretrainer
 from bert_keras.config import BertConfig
-from bert_keras.models.loading import BertPretrainer
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay

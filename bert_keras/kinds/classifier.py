@@ -196,6 +196,7 @@ class Classifier(Kind):
     keras_hub_class = "TextClassifier"
     signatures = "classifier"
     learns_from_texts = answers_texts = True
+    example_labels = '["no", "yes"], or labels=1 for numbers'
 
     @classmethod
     def check_new_labels(cls, labels, *, source):

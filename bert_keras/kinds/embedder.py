@@ -13,6 +13,7 @@ class Embedder(Kind):
     """One embedding for each text; groups of texts belong together, such as query and document."""
 
     model = "BertSentenceEncoder"
+    module = "bert_keras.models.sentence_encoder"
     signatures = "embeddings"
     learns_from_texts = answers_texts = True
     needs_labels = False  # losses that rank the texts of a batch read none

@@ -32,7 +32,8 @@ class Kind:
         tokenizer: The tokenizer of the model.
     """
 
-    model: ClassVar[str] = "model of an unknown class"  # its name, also in checkpoints
+    model: ClassVar[str] = "model of an unknown class"  # name of the class, also in checkpoints
+    module: ClassVar[str] = "bert_keras.models.task_models"  # where the class is defined
     heads: ClassVar[tuple[str, ...]] = ()  # attributes of the model, first parts of weight names
     is_labelled: ClassVar[bool] = False  # whether the model has one output for each label
     reads_pooled_output: ClassVar[bool] = False  # whether a head does; otherwise no pooler trains
@@ -48,7 +49,7 @@ class Kind:
 
     signatures: ClassVar[str] = ""  # the module in exporting/signatures; "" if it is not served
     learns_from_texts: ClassVar[bool] = False  # whether `fit` takes texts
-    example_labels: ClassVar[list[str]] = ["no", "yes"]  # for error messages
+    example_labels: ClassVar[str] = '["no", "yes"]'  # for error messages
     needs_labels: ClassVar[bool] = True  # whether `fit` needs labels beside the texts
     # What `bert-keras predict` takes for one answer; "" is a text for each column of the task.
     inputs: ClassVar[str] = ""

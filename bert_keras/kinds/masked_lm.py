@@ -32,6 +32,7 @@ class MaskedLM(Kind):
     """Texts with [MASK], or the next token of a causal model."""
 
     model = "BertMaskedLM"
+    module = "bert_keras.models.pretrainer"
     heads = ("masked_lm",)
     transformers_class = "ForMaskedLM"
     head_weight = "masked_lm/output_bias"
@@ -69,6 +70,7 @@ class Discriminator(Kind):
     """Whether each token was replaced (Clark et al. 2020)."""
 
     model = "BertDiscriminator"
+    module = "bert_keras.models.replaced_tokens"
     heads = ("replaced_token",)
     head_weight = "replaced_token/dense/kernel"
 
@@ -77,4 +79,5 @@ class ReplacedTokens(Kind):
     """A generator of masked tokens and a discriminator (Clark et al. 2020)."""
 
     model = "BertReplacedTokenPretrainer"
+    module = "bert_keras.models.replaced_tokens"
     heads = ("replaced_token", "generator")

@@ -59,7 +59,7 @@ class Tagger(Kind):
     head_weight = "token_labels/dense/kernel"
     signatures = "token_classifier"
     learns_from_texts = answers_texts = True
-    example_labels: ClassVar = ["O", "B-PER", "I-PER"]
+    example_labels = '["O", "B-PER", "I-PER"]'
 
     @classmethod
     def check_new_labels(cls, labels, *, source):
@@ -167,6 +167,7 @@ class FeatureTagger(Tagger):
     """Labels of words from frozen features; it is trained by a task and takes no texts."""
 
     model = "BertFeatureTagger"
+    module = "bert_keras.models.feature_tagger"
     heads = ("tagger",)
     student = "BertEncoder"  # its head may read more layers than a student has
     transformers_class = head_weight = signatures = ""

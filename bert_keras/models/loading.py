@@ -1,6 +1,7 @@
 """Loads models by name; importing this module registers all model classes with Keras."""
 
 import os
+from importlib import import_module
 from typing import Any
 
 import keras
@@ -9,35 +10,12 @@ from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.checkpoints.keras_hub import HUB_CLASSES, checkpoint_of
 from bert_keras.checkpoints.pretrained import build_model
 from bert_keras.errors import InputError, check_name, suggest_keyword_names
-from bert_keras.models.encoder import BertEncoder
-from bert_keras.models.feature_tagger import BertFeatureTagger
+from bert_keras.kinds.known import KINDS
 from bert_keras.models.pretrained import Pretrained
-from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
-from bert_keras.models.replaced_tokens import BertDiscriminator, BertReplacedTokenPretrainer
-from bert_keras.models.sentence_encoder import BertSentenceEncoder
-from bert_keras.models.task_models import (
-    BertClassifier,
-    BertMultipleChoice,
-    BertQuestionAnswering,
-    BertTokenClassifier,
-)
 
 # By the name of the class in checkpoints
 MODELS: dict[str, type[Pretrained]] = {
-    model.kind.model: model
-    for model in (
-        BertEncoder,
-        BertPretrainer,
-        BertMaskedLM,
-        BertDiscriminator,
-        BertReplacedTokenPretrainer,
-        BertClassifier,
-        BertTokenClassifier,
-        BertQuestionAnswering,
-        BertMultipleChoice,
-        BertFeatureTagger,
-        BertSentenceEncoder,
-    )
+    name: getattr(import_module(kind.module), name) for name, kind in KINDS.items()
 }
 
 

@@ -12,11 +12,12 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
+from bert_keras import BertPretrainer
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.huggingface.config import read_config, transformers_classes
 from bert_keras.errors import InputError
 from bert_keras.families import FAMILIES, family_of, preset
-from bert_keras.models.loading import MODELS, BertPretrainer, load_model
+from bert_keras.models.loading import MODELS, load_model
 from tests.checkpoints.conftest import assert_round_trip, change_json
 from tests.factories import assert_same_tensors, random_checkpoint
 from tests.relatives import CHANGES

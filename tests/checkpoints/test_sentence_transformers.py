@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from bert_keras import BertEncoder
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.config import TEXT_POOLINGS, DenseModule, EmbeddingConfig, NormalizeModule
 from bert_keras.errors import InputError
 from bert_keras.families import FAMILIES
-from bert_keras.models.loading import BertEncoder, load_model
+from bert_keras.models.loading import load_model
 from bert_keras.runs.conversion import convert
 from tests.checkpoints.conftest import assert_same_files, change_json
 from tests.factories import assert_same_tensors, random_checkpoint

@@ -6,8 +6,14 @@ import shutil
 import keras
 import pytest
 
-from bert_keras import BertConfig, Vocabulary, WordPieceTokenizer
-from bert_keras.models.loading import BertClassifier, BertPretrainer, BertSentenceEncoder
+from bert_keras import (
+    BertClassifier,
+    BertConfig,
+    BertPretrainer,
+    BertSentenceEncoder,
+    Vocabulary,
+    WordPieceTokenizer,
+)
 from bert_keras.runs.conversion import convert
 from bert_keras.text.vocab import SPECIAL_TOKENS
 from tfrecords_tools.build import build

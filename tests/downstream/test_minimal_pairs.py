@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from bert_keras import BertMaskedLM
 from bert_keras.downstream.minimal_pairs import log_likelihoods
-from bert_keras.models.loading import BertMaskedLM
 from bert_keras.runs.evaluate import evaluate
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import LINES, random_model, tiny_vocabulary

@@ -14,13 +14,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from bert_keras.errors import InputError
-from bert_keras.exporting import export as export_module
-from bert_keras.exporting import version_folder
-from bert_keras.exporting.servable import checked_tensors, tensor_specs, traced
-from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-from bert_keras.exporting.verify import run_requests
-from bert_keras.models.loading import (
+from bert_keras import (
     BertClassifier,
     BertEncoder,
     BertFeatureTagger,
@@ -31,6 +25,12 @@ from bert_keras.models.loading import (
     BertSentenceEncoder,
     BertTokenClassifier,
 )
+from bert_keras.errors import InputError
+from bert_keras.exporting import export as export_module
+from bert_keras.exporting import version_folder
+from bert_keras.exporting.servable import checked_tensors, tensor_specs, traced
+from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
+from bert_keras.exporting.verify import run_requests
 from bert_keras.runs.export import export
 from bert_keras.serving.container_files import instructions
 from bert_keras.serving.limits import Limits

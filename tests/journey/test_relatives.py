@@ -7,10 +7,11 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras import BertEncoder
 from bert_keras.config import BertConfig
 from bert_keras.downstream.catalog import named_task
 from bert_keras.families import FAMILIES
-from bert_keras.models.loading import BertEncoder, load_model
+from bert_keras.models.loading import load_model
 from bert_keras.runs.export import export
 from bert_keras.runs.finetune import finetune
 from bert_keras.runs.recipes import FinetuneRecipe

@@ -8,9 +8,8 @@ import keras
 import numpy as np
 import pytest
 
-from bert_keras import BertSentenceEncoder
+from bert_keras import BertEncoder, BertSentenceEncoder
 from bert_keras.cli import main
-from bert_keras.models.loading import BertEncoder
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import tiny_config, tiny_vocabulary

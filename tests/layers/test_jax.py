@@ -112,7 +112,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 from bert_keras.layers import jax_ops
-from bert_keras.models.loading import BertPretrainer
+from bert_keras import BertPretrainer
 from bert_keras.families import preset
 
 ids = np.random.default_rng(0).integers(5, 90, (2, 128))

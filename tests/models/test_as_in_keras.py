@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
+from bert_keras import BertClassifier, BertEncoder, BertPretrainer
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.models.loading import BertClassifier, BertEncoder, BertPretrainer, load_model
+from bert_keras.models.loading import load_model
 from bert_keras.models.replaced_tokens import BertReplacedTokenPretrainer
 
 IS_TENSORFLOW = keras.config.backend() == "tensorflow"

@@ -6,10 +6,11 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras import BertEncoder, BertFeatureTagger
 from bert_keras.checkpoints.tensors import named_weights
 from bert_keras.config import LAYER_CHOICES, BertConfig, feature_layers
 from bert_keras.errors import InputError
-from bert_keras.models.loading import BertEncoder, BertFeatureTagger, load_model
+from bert_keras.models.loading import load_model
 from tests.tensorflow_or_skip import tf
 
 CONFIG = BertConfig(vocab_size=40, hidden_size=16, num_layers=5, num_heads=2, max_positions=12)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bert_keras import BertClassifier, BertPretrainer
 from bert_keras.families import preset
-from bert_keras.models.loading import BertClassifier, BertPretrainer
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import letter_vocabulary
 from tests.under_jax import needs_jax, under_jax
@@ -16,7 +16,7 @@ import keras
 import numpy as np
 from bert_keras.families import preset
 from bert_keras.layers.block import seed_states
-from bert_keras.models.loading import BertClassifier
+from bert_keras import BertClassifier
 
 folder = sys.argv[1]
 x = dict(np.load(f"{folder}/x.npz"))

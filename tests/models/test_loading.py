@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from bert_keras import (
+    BertClassifier,
+    BertEncoder,
+    BertMaskedLM,
+    BertPretrainer,
+    BertTokenClassifier,
+)
 from bert_keras.checkpoints.checkpoint import part
 from bert_keras.checkpoints.native import WEIGHTS, read_metadata
 from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.errors import InputError
-from bert_keras.models.loading import (
-    BertClassifier,
-    BertEncoder,
-    BertMaskedLM,
-    BertPretrainer,
-    BertTokenClassifier,
-    load_model,
-)
+from bert_keras.models.loading import load_model
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 

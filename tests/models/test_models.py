@@ -9,7 +9,7 @@ import pytest
 from bert_keras.checkpoints.tensors import named_weights
 from bert_keras.config import BertConfig, DenseModule, EmbeddingConfig
 from bert_keras.errors import InputError
-from bert_keras.models import loading as models
+import bert_keras as models
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
 from tests.tensorflow_or_skip import tf

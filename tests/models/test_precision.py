@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from keras import ops
 
+from bert_keras import BertClassifier
 from bert_keras.config import BertConfig
 from bert_keras.data.schema import SEQUENCE_FEATURES
 from bert_keras.errors import InputError
 from bert_keras.layers.attention import SelfAttention, attention_bias, packed_bias
 from bert_keras.layers.primitives import LayerNorm
-from bert_keras.models.loading import BertClassifier
 from bert_keras.training.optimizer import BertAdamW
 
 # Largest difference from float32 over the largest value: twice what was measured.

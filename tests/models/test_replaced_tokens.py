@@ -4,12 +4,12 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras import BertReplacedTokenPretrainer
 from bert_keras.checkpoints.tensors import named_weights
 from bert_keras.config import BertConfig
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import replaced_tokens
 from bert_keras.families import preset
-from bert_keras.models.loading import BertReplacedTokenPretrainer
 from bert_keras.models.replaced_tokens import drawn_ids, generator_config
 from bert_keras.runs.objectives import named_objective
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras import BertEncoder, BertSentenceEncoder
 from bert_keras.config import (
     TEXT_POOLINGS,
     BertConfig,
@@ -15,7 +16,6 @@ from bert_keras.config import (
     NormalizeModule,
 )
 from bert_keras.errors import InputError
-from bert_keras.models.loading import BertEncoder, BertSentenceEncoder
 from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary

@@ -5,10 +5,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import tensorflow as tf
 
+from bert_keras import BertDiscriminator, BertMaskedLM, BertPretrainer
 from bert_keras.checkpoints.tensors import named_weights
 from bert_keras.config import BertConfig
 from bert_keras.models.encoder import BertEncoder
-from bert_keras.models.loading import BertDiscriminator, BertMaskedLM, BertPretrainer, load_model
+from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.training.losses import pretraining_losses

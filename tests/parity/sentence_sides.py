@@ -10,6 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer, util
 from sentence_transformers.sentence_transformer import losses
 
+from bert_keras import BertSentenceEncoder
 from bert_keras.config import (
     TEXT_POOLINGS,
     BertConfig,
@@ -18,7 +19,6 @@ from bert_keras.config import (
     NormalizeModule,
 )
 from bert_keras.families import FAMILIES
-from bert_keras.models.loading import BertSentenceEncoder
 from bert_keras.training import sentence_losses
 from tests.relatives import CHANGES
 

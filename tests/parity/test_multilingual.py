@@ -12,9 +12,10 @@ import our_side
 import pytest
 from differences import PRECISION, at, difference
 
+from bert_keras import BertSentenceEncoder
 from bert_keras.checkpoints.huggingface.config import CLASSES
 from bert_keras.config import BertConfig, EmbeddingConfig
-from bert_keras.models.loading import BertSentenceEncoder, load_model
+from bert_keras.models.loading import load_model
 from bert_keras.text.packing import pack
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 from tests.relatives import CHANGES

@@ -8,10 +8,11 @@ import our_side
 import pytest
 from differences import PRECISION, at, difference, gradient_differences
 
+from bert_keras import BertEncoder
 from bert_keras.checkpoints.huggingface.config import transformers_classes
 from bert_keras.config import BertConfig
 from bert_keras.families import family_of, preset
-from bert_keras.models.loading import BertEncoder, load_model
+from bert_keras.models.loading import load_model
 
 pytest.importorskip("torch", reason='needs PyTorch: pip install "bert-keras[parity]"')
 pytest.importorskip("transformers", reason='needs "bert-keras[parity]"')

@@ -9,12 +9,13 @@ import shutil
 import numpy as np
 import pytest
 
+from bert_keras import BertPretrainer
 from bert_keras.checkpoints.checkpoint import TrainingState
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.tensors import named_weights, of_array
 from bert_keras.data.records import pretraining_dataset, record_files
 from bert_keras.errors import InputError
-from bert_keras.models.loading import BertPretrainer, load_model
+from bert_keras.models.loading import load_model
 from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe

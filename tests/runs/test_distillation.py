@@ -7,10 +7,11 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras import BertClassifier, BertEncoder, BertMaskedLM
 from bert_keras.cli import main
 from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
-from bert_keras.models.loading import BertClassifier, BertEncoder, BertMaskedLM, load_model
+from bert_keras.models.loading import load_model
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.finetune import TaskRun, finetune
 from bert_keras.runs.pretrain_inputs import PretrainInputs

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from tqdm import tqdm
 
+from bert_keras import BertClassifier, BertEncoder
 from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.config import BertConfig, EmbeddingConfig
 from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
-from bert_keras.models.loading import BertClassifier, BertEncoder, load_model
+from bert_keras.models.loading import load_model
 from bert_keras.runs.finetune import TaskRun, finetune
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.text.tokenizer import WordPieceTokenizer

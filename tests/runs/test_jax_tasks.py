@@ -6,10 +6,11 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras import BertEncoder
 from bert_keras.cli import main
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import task_of
-from bert_keras.models.loading import BertEncoder, load_model
+from bert_keras.models.loading import load_model
 from bert_keras.runs.finetune import TaskRun
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import tiny_config, tiny_vocabulary

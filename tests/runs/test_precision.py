@@ -5,11 +5,11 @@ import json
 import keras
 import pytest
 
+from bert_keras import BertPretrainer
 from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.cli import main
 from bert_keras.distribution import numerics
 from bert_keras.families import preset
-from bert_keras.models.loading import BertPretrainer
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 from tests.runs.test_runs import records  # noqa: F401

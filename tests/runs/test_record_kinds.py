@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from bert_keras import BertClassifier, BertMaskedLM, BertPretrainer
 from bert_keras.errors import InputError
-from bert_keras.models.loading import BertClassifier, BertMaskedLM, BertPretrainer, load_model
+from bert_keras.models.loading import load_model
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.runs.settings import named_recipe

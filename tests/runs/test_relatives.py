@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bert_keras import BertMaskedLM, BertPretrainer
 from bert_keras.errors import InputError
-from bert_keras.models.loading import BertMaskedLM, BertPretrainer, load_model
+from bert_keras.models.loading import load_model
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PRETRAIN

@@ -5,13 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from bert_keras import BertDiscriminator, BertMaskedLM, BertReplacedTokenPretrainer
 from bert_keras.cli import main
-from bert_keras.models.loading import (
-    BertDiscriminator,
-    BertMaskedLM,
-    BertReplacedTokenPretrainer,
-    load_model,
-)
+from bert_keras.models.loading import load_model
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PRETRAIN

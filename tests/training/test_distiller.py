@@ -7,14 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras import BertClassifier, BertMaskedLM, BertPretrainer, BertQuestionAnswering
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
-from bert_keras.models.loading import (
-    BertClassifier,
-    BertMaskedLM,
-    BertPretrainer,
-    BertQuestionAnswering,
-)
 from bert_keras.training.distiller import Distiller
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW

@@ -6,8 +6,8 @@ import re
 import keras
 import pytest
 
+from bert_keras import BertEncoder
 from bert_keras.config import BertConfig
-from bert_keras.models.loading import BertEncoder
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 

@@ -7,11 +7,11 @@ import keras
 import numpy as np
 import pytest
 
+from bert_keras import BertFeatureTagger
 from bert_keras.config import BertConfig
 from bert_keras.downstream.ner import features
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
 from bert_keras.kinds.words import Sentence
-from bert_keras.models.loading import BertFeatureTagger
 from tests.downstream.ner.test_task import LABELS, TOKENIZER
 from tests.downstream.ner.test_task import SENTENCES as TWO_SENTENCES
 

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from bert_keras import BertEncoder, BertSentenceEncoder
 from bert_keras.config import DenseModule, EmbeddingConfig, NormalizeModule
 from bert_keras.exporting.verify import run_requests
-from bert_keras.models.loading import BertEncoder, BertSentenceEncoder
 from bert_keras.runs.export import export
 from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras import BertPretrainer
 from bert_keras.exporting.signatures.masked_lm import NUM_TOKENS
 from bert_keras.exporting.verify import run_requests
 from bert_keras.kinds.kind import softmax
-from bert_keras.models.loading import BertPretrainer
 from bert_keras.runs.export import export
 from bert_keras.text.encode import encode_masked
 from bert_keras.text.tokenizer import WordPieceTokenizer

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras import BertQuestionAnswering
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.squad.task import SQUAD_TASKS
 from bert_keras.errors import InputError
@@ -14,7 +15,6 @@ from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 from bert_keras.exporting.verify import run_requests
 from bert_keras.kinds.span import best_spans as offline_spans
 from bert_keras.kinds.windows import Question
-from bert_keras.models.loading import BertQuestionAnswering
 from bert_keras.runs.export import export
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import assert_served, letter_vocabulary, tiny_config, with_noise

@@ -6,12 +6,13 @@ import json
 import numpy as np
 import pytest
 
+from bert_keras import BertEncoder
 from bert_keras.errors import InputError
 from bert_keras.exporting.variants import export_variant as module
 from bert_keras.exporting.variants.export_variant import FLOAT32, Scoring, opened, score, seconds
 from bert_keras.exporting.verify import run_requests
 from bert_keras.exporting.version_folder import METADATA
-from bert_keras.models.loading import BertEncoder, load_model
+from bert_keras.models.loading import load_model
 from bert_keras.runs.evaluate import model_predictions
 from bert_keras.runs.export import export
 from tests.exporting.variants.fine_tuned import fine_tuned

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_keras import BertClassifier
 from bert_keras.distribution import numerics
 from bert_keras.errors import InputError
 from bert_keras.exporting.variants import export_variant
@@ -13,7 +14,7 @@ from bert_keras.exporting.variants.export_variant import SAVED_MODELS
 from bert_keras.exporting.variants.variant import Bfloat16, Int8
 from bert_keras.exporting.verify import run_requests
 from bert_keras.layers.block import FeedForward
-from bert_keras.models.loading import BertClassifier, load_model
+from bert_keras.models.loading import load_model
 from bert_keras.runs.export import export
 from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
