@@ -74,8 +74,8 @@ def check_loss(model: keras.Model, kind: Kind, targets: np.ndarray) -> None:
             name = getattr(loss, "name", None) or getattr(loss, "__name__", loss)
             raise InputError(
                 f"the loss {name} does not fit labels of the shape {targets.shape}, such as "
-                f"{targets[0]}; give a name or a whole number for each text (numbers: labels=1), or "
-                f"omit compile: fit uses {type(expected).__name__}"
+                f"{targets[0]}; give a name or a whole number for each text (numbers: labels=1) or "
+                f"omit compile, and fit uses {type(expected).__name__}"
             )
 
 
