@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from bert_keras.data.masking import MaskingPolicy, check_unit, replacement_shares
+from bert_keras.data.masking import UNITS, MaskingPolicy, replacement_shares
 from bert_keras.data.schema import LONGEST_RECORD, PretrainingSchema
 from bert_keras.errors import check, check_least, check_name, check_range, check_unused
 from bert_keras.text.fast_tokenizer import RULES_FILE, is_uncased
@@ -38,7 +38,7 @@ class BuildSettings:
     seed: int = 12345  # the same seed gives the same bytes
 
     def __post_init__(self):
-        check_unit(self, "mask_unit")
+        check_choice(self, "mask_unit", UNITS)
         check_name(self.objective, RECORD_OBJECTIVES, what="objective")
         if self.duplicates is None:
             passes_differ = self.max_predictions or RECORD_OBJECTIVES[self.objective].labels
@@ -114,7 +114,7 @@ class GoogleSettings:
         _ = self.schema  # it checks its values
         check_least(self, 1, "max_predictions", "duplicates", "shards", most=_MOST_SHARDS)
         check_range(self, "a rate from 0 to 1", "short_sequence_rate", "mask_rate")
-        check_unit(self, "mask_unit")
+        check_choice(self, "mask_unit", UNITS)
 
     @property
     def schema(self) -> PretrainingSchema:

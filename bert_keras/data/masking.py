@@ -6,13 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_keras.errors import check, check_choice, check_least, check_name, check_range
-from bert_keras.renamed import warn_renamed
+from bert_keras.errors import InputError, check_choice, check_least, check_name, check_range
 from bert_keras.text.packing import span_indices
 from bert_keras.text.vocab import Vocabulary, is_unused
 
 UNITS = ("token", "word")
-
 # BERT paper, appendix C.2. A name gives the percentages of the chosen tokens that become [MASK],
 # stay unchanged, and become a random token.
 REPLACEMENTS = {
@@ -23,14 +21,6 @@ REPLACEMENTS = {
     "0-20-80": {"mask_share": 0.0, "random_share": 0.8},
     "0-0-100": {"mask_share": 0.0, "random_share": 1.0},
 }
-
-
-def check_unit(settings: Any, name: str) -> None:
-    """Raises InputError unless the field `name` is one of `UNITS`, or "piece", once for "token"."""
-    if getattr(settings, name) == "piece":
-        warn_renamed("piece", "token", stacklevel=6)
-        object.__setattr__(settings, name, "token")
-    check_choice(settings, name, UNITS)
 
 
 @dataclass(frozen=True)
@@ -63,10 +53,12 @@ class MaskingPolicy:
         check_range(self, "more than 0, up to 1", "mask_rate")
         check_least(self, 1, "max_predictions")
         check_least(self, 1, "max_ngram", most=1_000)
-        check_unit(self, "unit")
+        check_choice(self, "unit", UNITS)
         shares = self.mask_share, self.random_share
-        is_valid = min(shares) >= 0 and sum(shares) <= 1
-        check(is_valid, f"mask_share and random_share are {shares}; expected 0 to 1 together")
+        if min(shares) < 0 or sum(shares) > 1:
+            raise InputError(
+                f"mask_share and random_share are {shares}; expected 0 to 1 together"
+            )
 
     def num_predictions(self, lengths: np.ndarray) -> np.ndarray:
         """Returns the number of tokens to predict in each sequence, int [B].
@@ -186,7 +178,6 @@ class Masker:
             for token, token_id in self.vocabulary.ids.items()
             if token not in self.vocabulary.specials.tokens and not is_unused(token)
         ]
-        check(token_ids, "the vocabulary has only special tokens; expected words")
         return np.array(token_ids, np.int32)
 
 
@@ -201,8 +192,13 @@ def choose_tokens(
 ) -> np.ndarray:
     """Chooses tokens at random; every candidate of a row is equally likely.
 
-    From the candidates, bool [B,T], it chooses quotas, int [B], in each row, or all if there are
-    fewer. Returns their indices in the flattened batch, int64, ascending.
+    Args:
+        candidates: Which tokens can be chosen, bool [B,T].
+        quotas: How many tokens are chosen in each row, int [B]; all if there are fewer.
+        generator: Source of all draws.
+
+    Returns:
+        The indices of the chosen tokens in the flattened batch, int64, ascending.
     """
     length = candidates.shape[1]
     # The low bits of each key are its column, so the keys of a row are distinct. The tokens with
@@ -227,9 +223,9 @@ class WordIndices(NamedTuple):
 
 
 def group_words(candidates: np.ndarray, *, continues: np.ndarray) -> WordIndices:
-    """Groups the candidates, bool [B,T], into words; bool [B,T] says which continue one.
+    """Groups the candidates, bool [B,T], into words; `continues`, bool [B,T], joins tokens.
 
-    A token after one that is no candidate, such as [SEP], always begins a word.
+    A token after a token that is not a candidate, such as [SEP], always begins a word.
     """
     batch, length = candidates.shape
     after = np.zeros_like(candidates)
@@ -252,11 +248,19 @@ def choose_words(
 ) -> np.ndarray:
     """Chooses whole words at random, alone or as n-grams.
 
-    Words are drawn in random order until the quota of the row, int [B], is met. A drawn word is
-    chosen together with the n - 1 words that follow it. n is drawn with weights 1/n from the values
-    up to `max_ngram` that fit: the n words are adjacent, none of them is chosen yet, and together
-    they stay within the quota. A drawn word that does not fit alone is skipped. Returns the indices
-    of the chosen tokens in the flattened batch, int64, ascending.
+    Words are drawn in random order until the quota of the row is met. A drawn word is chosen
+    together with the n - 1 words that follow it. n is drawn with weights 1/n from the values up to
+    `max_ngram` that fit: the n words are adjacent, none of them is chosen yet, and together they
+    stay within the quota. A drawn word that does not fit alone is skipped.
+
+    Args:
+        words: The words of the batch.
+        quotas: How many tokens are chosen in each row, int [B].
+        max_ngram: Largest number of adjacent words that are chosen together.
+        generator: Source of all draws.
+
+    Returns:
+        The indices of the chosen tokens in the flattened batch, int64, ascending.
     """
     starts, ends, _, first = words
     is_chosen = np.zeros(len(starts), bool)

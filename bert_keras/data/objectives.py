@@ -52,8 +52,7 @@ def masked(features: dict) -> tuple[dict, dict, dict]:
 def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
     """Returns (inputs, targets, weights) of masked language modelling and next sentence prediction.
 
-    `pretraining_dataset` calls this function. Records without labels give targets of masked
-    language modelling only.
+    `pretraining_dataset` calls this function. Without labels, there is no `next_sentence`.
 
     Args:
         features: The features of a batch of records by name, such as `input_ids`, int [B, L].
@@ -126,19 +125,19 @@ def _hashes(values: np.ndarray, seeds: np.ndarray) -> np.ndarray:
     return hashes ^ hashes >> np.uint64(31)
 
 
-class Examples(NamedTuple):
-    """An objective: how it reads a batch of records."""
+class PretrainingExamples(NamedTuple):
+    """How records become the examples of a pretraining objective."""
 
     # Turns a batch of features into (inputs, targets, weights), all NumPy arrays.
     from_features: Callable[[dict], Any]
-    reads_masks: bool = True  # whether it masks records of plain ids
-    needs_plain_ids: bool = False  # whether it refuses records that are masked already
+    reads_masks: bool = True  # whether records of plain ids are masked before
+    needs_plain_ids: bool = False  # whether records that are masked already are refused
 
 
-MASKED_AND_LABELLED = Examples(masked_and_labelled)
-MASKED = Examples(masked)
-REPLACED_TOKENS = Examples(replaced_tokens, needs_plain_ids=True)
-NEXT_TOKENS = Examples(next_tokens, reads_masks=False, needs_plain_ids=True)
+MASKED_AND_LABELLED = PretrainingExamples(masked_and_labelled)
+MASKED = PretrainingExamples(masked)
+REPLACED_TOKENS = PretrainingExamples(replaced_tokens, needs_plain_ids=True)
+NEXT_TOKENS = PretrainingExamples(next_tokens, reads_masks=False, needs_plain_ids=True)
 
 
 def _inputs(features: dict) -> dict:

@@ -9,8 +9,8 @@ import numpy as np
 
 from bert_keras.data.encoded import EncodedTexts
 from bert_keras.data.schema import SEQUENCE_FEATURES
-from bert_keras.errors import answers_typos, check, counted
-from bert_keras.text.encode import check_column, checked_columns
+from bert_keras.errors import InputError, answers_typos
+from bert_keras.text.packing import checked_columns, columns_of
 from bert_keras.text.tokenizer import TextTokenizer
 
 
@@ -20,7 +20,7 @@ class Preprocessor:
     """Converts texts, or pairs of texts, to the inputs of a model.
 
     Raises:
-        InputError: On a call, a value that is not a string, or columns of different lengths.
+        InputError: A call receives a value that is not a string, or columns of different lengths.
 
     Example:
 
@@ -36,7 +36,7 @@ class Preprocessor:
     _: KW_ONLY
     max_length: int  # maximum number of tokens of a row, special tokens included
 
-    def __call__(self, texts) -> dict[str, Any]:
+    def __call__(self, texts: Any) -> dict[str, Any]:
         """Returns the arrays of `encode`.
 
         Args:
@@ -67,8 +67,6 @@ class Preprocessor:
     def encoded(self, columns: Sequence[list[str]]) -> EncodedTexts:
         """Returns the rows of columns of B texts each, without targets."""
         columns = checked_columns(*columns)
-        sizes = [len(column) for column in columns]
-        check(len({*sizes}) == 1, f"the columns have {sizes} texts; expected equal numbers")
         return EncodedTexts(
             texts=tuple(map(self.tokenizer.ids_batch, self._texts(columns))),
             max_length=self.max_length,
@@ -78,7 +76,8 @@ class Preprocessor:
 
     def _texts(self, columns: list[list[str]]) -> list[list[str]]:
         """Returns the one or two texts of each sequence."""
-        check(len(columns) < 3, f"there are {len(columns)} columns of texts; expected one or two")
+        if len(columns) > 2:
+            raise InputError(f"there are {len(columns)} columns of texts; expected one or two")
         return columns
 
     def _num_sequences(self, num_columns: int) -> int:
@@ -106,35 +105,10 @@ class ChoicePreprocessor(Preprocessor):
 
     def _texts(self, columns):
         contexts, *choices = columns
-        found = f"the contexts come with {counted(len(choices), 'column')} of choices"
-        check(len(choices) > 1, f"{found}; expected at least 2")
+        if len(choices) < 2:
+            raise InputError(f"there are {len(choices)} columns of choices; expected at least 2")
         texts = [*chain.from_iterable(zip(*choices, strict=True))]
         return [[each for each in contexts for _ in choices], texts]
 
     def _num_sequences(self, num_columns):
         return num_columns - 1
-
-
-def is_text(data) -> bool:
-    """Returns whether `data` is a column of strings, or its spec, or a tuple of such columns."""
-    if isinstance(data, tuple):
-        return bool(data) and all(map(is_text, data))
-    if isinstance(data, (str, bytes)):
-        return True
-    dtype = getattr(data, "dtype", None)
-    if isinstance(data, list) or str(dtype) == "object":
-        first = next(iter(data), None)
-        if isinstance(first, (tuple, list, np.ndarray)):  # words, or pairs, which are refused
-            return any(isinstance(each, str) for each in first)
-        return isinstance(first, (str, bytes))
-    return "str" in str(dtype) or getattr(dtype, "kind", "") in ("S", "U")
-
-
-def columns_of(texts) -> tuple[list, ...]:
-    """Returns one or several columns of strings as lists; bytes that are not UTF-8 are dropped."""
-    columns = []
-    for column in texts if isinstance(texts, tuple) else (texts,):
-        check_column(column)
-        values = column if isinstance(column, list) else column.__array__().tolist()
-        columns.append([v.decode("utf-8", "ignore") if isinstance(v, bytes) else v for v in values])
-    return tuple(columns)

@@ -10,7 +10,7 @@ from functools import cache
 
 import google_crc32c
 
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.files import StrPath, existing_file
 
 FLOATS, INTEGERS = 2, 3  # numbers of the lists in `tf.train.Feature`
@@ -31,7 +31,8 @@ def record_files(records: StrPath | Sequence[StrPath]) -> list[str]:
             found = glob.glob(f"{folder}/train*.tfrecord") or glob.glob(f"{folder}/*.tfrecord")
         else:
             found = [file for file in (pattern, *glob.glob(pattern)) if os.path.isfile(file)]
-        check(found, f"{pattern} contains or matches no *.tfrecord files; expected record files")
+        if not found:
+            raise InputError(f"{pattern} contains or matches no *.tfrecord files; name record files")
         files.update(found)
     return sorted(files)
 
@@ -45,8 +46,8 @@ def read_records(path: StrPath) -> Iterator[bytes]:
             is_whole = length <= size and head == framed_length(length)
             data = file.read(length + 4) if is_whole else b""
             record = data[:-4]
-            is_whole = len(record) == length and data[-4:] == checksum(record)
-            check(is_whole, f"{path} is truncated or corrupt; write the records again")
+            if len(record) != length or data[-4:] != checksum(record):
+                raise InputError(f"{path} is truncated or corrupt; write the records again")
             yield record
 
 
@@ -86,7 +87,7 @@ def feature_head(name: str, kind: int, length: int) -> bytes:
 def packed_features(record: bytes) -> dict[str, tuple[int, bytes]]:
     """Returns by name the kind and the bytes of the values of each feature of an example.
 
-    Raises ValueError if the bytes, in any form that protobuf allows, are no example.
+    Raises ValueError if the bytes are not an example in any form that protobuf allows.
     """
     features = {}
     for part, entries in _fields(record):

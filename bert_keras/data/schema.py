@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bert_keras.data.record_file import FLOATS, INTEGERS, packed_features, read_records
-from bert_keras.errors import InputError, check, check_least, counted
+from bert_keras.errors import InputError, check_least, counted
 from bert_keras.files import StrPath, existing_file
 
 SEQUENCE_FEATURES = ("input_ids", "input_mask", "segment_ids")  # int64 [L]
@@ -101,7 +101,7 @@ def schema_of(path: StrPath) -> PretrainingSchema:
         features = packed_features(next(read_records(path)))
     except (StopIteration, ValueError) as error:
         raise InputError(
-            f"{path} is empty, compressed, damaged or no TFRecord file; write the records again"
+            f"{path} is empty, damaged, or not a TFRecord file; write the records again"
         ) from error
     counts = {name: _num_values(name, *feature) for name, feature in features.items()}
     schema = _nearest_schema(counts)
@@ -110,7 +110,8 @@ def schema_of(path: StrPath) -> PretrainingSchema:
         for name, length in schema.lengths.items()
         if counts.get(name) != length
     ]
-    check(not wrong, f"{path} has no pretraining records, by the number of {', '.join(wrong)}")
+    if wrong:
+        raise InputError(f"{path} has no pretraining records, by the number of {', '.join(wrong)}")
     return schema
 
 
@@ -141,6 +142,6 @@ def common_schema(files: Sequence[str]) -> PretrainingSchema:
     first, *others = files
     expected = schema_of(first)
     for file in others:
-        schema = schema_of(file)
-        check(schema == expected, f"{file} has records of {schema}, but {first} of {expected}")
+        if (schema := schema_of(file)) != expected:
+            raise InputError(f"{file} has records of {schema}, but {first} of {expected}")
     return expected

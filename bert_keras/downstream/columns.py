@@ -10,7 +10,6 @@ import numpy as np
 
 from bert_keras.config import FINE_TUNING, WARMUP_RATIO, default_recipe
 from bert_keras.data.encoded import Encoded
-from bert_keras.data.preprocessor import columns_of
 from bert_keras.downstream.catalog import task_of
 from bert_keras.downstream.labels import LABEL_KINDS, OneLabel
 from bert_keras.downstream.ner.tags import Sentence, bio_tag, entities
@@ -22,6 +21,7 @@ from bert_keras.downstream.squad.task import SquadTask
 from bert_keras.downstream.squad.windows import QuestionWindows
 from bert_keras.downstream.task import softmax
 from bert_keras.errors import InputError, check, check_name, counted, quoted
+from bert_keras.text.packing import columns_of
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 

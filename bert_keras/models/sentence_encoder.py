@@ -18,7 +18,7 @@ from bert_keras.errors import InputError, answers_typos, check, check_count
 from bert_keras.layers.sentence import SentenceHead
 from bert_keras.models.task_models import TaskModel, flat_rows
 from bert_keras.models.text_inputs import TextInputs
-from bert_keras.text.encode import checked_columns
+from bert_keras.text.packing import checked_columns
 
 _DEFAULT = EmbeddingConfig()
 CHUNK_SIZE = 8_192  # texts that `encode` tokenizes together and sorts by length

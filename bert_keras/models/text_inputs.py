@@ -15,7 +15,7 @@ from bert_keras.config import FINE_TUNING, warn_high_rate
 from bert_keras.data.batches import Batches, batches_of
 from bert_keras.data.buckets import length_grouped_batches, longest_first_batches
 from bert_keras.data.encoded import Encoded, EncodedTexts, say_cut
-from bert_keras.data.preprocessor import Preprocessor, columns_of, is_text
+from bert_keras.data.preprocessor import Preprocessor
 from bert_keras.errors import (
     InputError,
     answers_typos,
@@ -26,6 +26,7 @@ from bert_keras.errors import (
     say,
 )
 from bert_keras.models.pretrained import Pretrained, check_inputs
+from bert_keras.text.packing import columns_of, is_text
 
 if TYPE_CHECKING:
     from bert_keras.downstream.columns import TextColumns

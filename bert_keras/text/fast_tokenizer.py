@@ -14,9 +14,10 @@ from functools import cache
 from pathlib import Path
 
 from tokenizers import Encoding, Tokenizer, decoders
+from tokenizers.models import BPE
 from tokenizers.processors import ByteLevel
 
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError
 from bert_keras.files import StrPath, text_lines, write_text
 from bert_keras.text.tokenizer import (
     TextTokenizer,
@@ -55,14 +56,11 @@ def vocabulary_in(folder: Path) -> Vocabulary | None:
 
 def records_vocabulary(records: StrPath) -> Vocabulary:
     """Returns the vocabulary in a folder of records; raises InputError without one."""
-    is_path = isinstance(records, (str, os.PathLike))
-    folder = Path(records if is_path else "")
-    is_folder = is_path and folder.is_dir()
-    check(is_folder, f"{records} is not a folder; expected one of bert-tfrecords build")
-    if (vocabulary := vocabulary_in(folder)) is None:
-        check(any(folder.glob("*.tfrecord")), f"{records} contains no records (*.tfrecord)")
-        found = f"{records} contains no vocab.txt and no tokenizer.json"
-        raise InputError(f"{found}; copy the vocabulary of the records there")
+    if (vocabulary := vocabulary_in(Path(records))) is None:
+        raise InputError(
+            f"{records} is not a folder of records with their vocab.txt or tokenizer.json; name "
+            "the folder that bert-tfrecords build wrote, or copy their vocabulary there"
+        )
     return vocabulary
 
 
@@ -96,20 +94,22 @@ def rules_vocabulary(rules: str, *, file: str | os.PathLike = RULES_FILE) -> Voc
     """Returns the vocabulary of the text of a tokenizer.json, which an error calls `file`.
 
     The rules are converted to the current format of `tokenizers`, because the files of published
-    models use older ones. Raises InputError if the text is damaged, or not of a tokenizer like
-    those of RoBERTa, ModernBERT, ALBERT, XLM-RoBERTa or KoBERT.
+    models use older ones. Raises InputError if the text is damaged, or if RoBERTa, ModernBERT,
+    ALBERT, XLM-RoBERTa and KoBERT have tokenizers of other kinds.
     """
     try:
         source, tokenizer = json.loads(rules), Tokenizer.from_str(rules)
+        if isinstance(tokenizer.model, BPE) and not source["model"]["merges"]:
+            raise ValueError("it has no merges")
     except Exception as error:  # the only class that `tokenizers` raises
-        expected = "expected a tokenizer.json, or a vocab.txt"
-        raise InputError(f"{file} is damaged or of another kind ({error}); {expected}") from error
+        raise InputError(
+            f"{file} is damaged or of another kind ({error}); expected a tokenizer.json or a "
+            "vocab.txt"
+        ) from error
     kind, split = type(tokenizer.model).__name__, json.dumps(source.get("pre_tokenizer"))
     is_nested = kind == "BPE" and '"pretokenizers"' in split
     if kind not in SPECIALS or SPLITTERS[kind] not in split or is_nested:
         raise InputError(f"{file} is of a {kind} tokenizer that splits by {split}; {SUPPORTED}")
-    has_merges = kind != "BPE" or source["model"]["merges"]
-    check(has_merges, "the tokenizer has no merges; copy its files again")
     tokens = source["model"]["vocab"]
     ids = tokens if kind == "BPE" else {token: i for i, (token, _) in enumerate(tokens)}
     ids = ids | {token["content"]: token["id"] for token in source.get("added_tokens") or ()}
@@ -121,7 +121,7 @@ def rules_vocabulary(rules: str, *, file: str | os.PathLike = RULES_FILE) -> Voc
 def tokenizer_of(
     vocabulary: Vocabulary, *, lowercase: bool, shortens_first: bool = False
 ) -> TextTokenizer:
-    """Builds the tokenizer of a vocabulary, whose rules take no `lowercase`."""
+    """Builds the tokenizer of a vocabulary; `lowercase` is only for WordPiece."""
     vocabulary = replace(vocabulary, shortens_first=shortens_first)
     if vocabulary.rules:
         return FastTokenizer(vocabulary)
@@ -171,7 +171,7 @@ class FastTokenizer(TextTokenizer):
                 if (token_id := vocabulary.ids[token]) < len(tokens):
                     tokens[token_id][0] = f" {token}"
         self._tokenizer = Tokenizer.from_str(json.dumps(settings))
-        self._tokenizer.encode_special_tokens = True  # as text: "[SEP]" is no token in a text
+        self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is plain text
         if settings["model"]["type"] == "BPE":
             # The splitter may add a leading space, which must not be counted in offsets.
             splitter = settings["pre_tokenizer"]

@@ -4,7 +4,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_
 from tokenizers.models import BPE, Unigram
 from tokenizers.processors import RobertaProcessing, TemplateProcessing
 
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.text import fast_tokenizer
 from bert_keras.text.vocab import WORD_MARK, Specials
 
@@ -44,7 +44,7 @@ def sentencepiece_rules(model) -> str:
 def xlm_roberta_rules(model) -> str:
     """Builds the tokenizer.json of a SentencePiece Unigram model, as XLMRobertaTokenizer does.
 
-    The ids are those of fairseq: four special tokens precede the tokens of the model, except its
+    The ids equal fairseq's ids: four special tokens precede the tokens of the model, except its
     own first three, and <mask> follows them.
     """
     pad, unk, cls, sep, mask = fast_tokenizer.XLM_ROBERTA_SPECIALS.tokens
@@ -66,7 +66,7 @@ def kobert_rules(model) -> str:
 
 
 def _with_divided_commas(model) -> Unigram:
-    """Returns the tokens, with EXCLUDED_SCORE for those that end in a digit and a comma."""
+    """Returns the tokens; a token that ends in a digit and a comma gets EXCLUDED_SCORE."""
     # The tokenizers of ALBERT (tokenization.py of Lan et al.) and XLNet separate a comma from the
     # digit before it. With this score, such a token is never chosen.
     tokens = []
@@ -101,7 +101,7 @@ def _unigram_text(model: Unigram, steps: list[normalizers.Normalizer], specials:
 
 
 def unigram_steps(*, lowercase: bool, keeps_accents: bool) -> list[normalizers.Normalizer]:
-    """Returns the normalization that ALBERT applies before that of SentencePiece."""
+    """Returns the normalization that ALBERT applies before SentencePiece normalizes."""
     quotes = ("``", "''")
     steps: list[normalizers.Normalizer] = [normalizers.Replace(each, '"') for each in quotes]
     if not keeps_accents:
@@ -112,8 +112,8 @@ def unigram_steps(*, lowercase: bool, keeps_accents: bool) -> list[normalizers.N
 def _add_specials(tokenizer: Tokenizer, tokens: tuple[str, ...]) -> dict:
     """Registers the special tokens and returns their ids."""
     ids = {token: tokenizer.token_to_id(token) for token in tokens}
-    missing = [token for token in tokens if ids[token] is None]
-    check(not missing, f"the vocabulary lacks {', '.join(missing)}; expected {' '.join(tokens)}")
+    if missing := [token for token in tokens if ids[token] is None]:
+        raise InputError(f"the vocabulary lacks {', '.join(missing)}; expected {' '.join(tokens)}")
     *others, mask = tokens
     added = [AddedToken(token, special=True, normalized=False) for token in others]
     tokenizer.add_special_tokens([*added, AddedToken(mask, special=True, lstrip=True)])

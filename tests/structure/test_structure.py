@@ -31,7 +31,6 @@ ON_CALL = {
         "bert_keras.text.tokenizer",
     ),
     "bert_keras.models.text_inputs": ("bert_keras.downstream.columns",),
-    "bert_keras.text.tokenizer": ("bert_keras.text.encode",),
 }
 PACKAGES = ("bert_keras", "tfrecords_tools")
 

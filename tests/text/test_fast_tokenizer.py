@@ -11,8 +11,8 @@ from bert_keras.downstream.ner.tags import Sentence
 from bert_keras.downstream.ner.words import word_tokens
 from bert_keras.errors import InputError
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, tokenizer_of
-from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import WordPieceTokenizer, ids_with_masks
+from bert_keras.text.packing import ids_with_masks, pack
+from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.unicode_texts import TEXTS
 

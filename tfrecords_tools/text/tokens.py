@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bert_keras.text.fast_tokenizer import tokenizer_of
-from bert_keras.text.packing import joined
+from bert_keras.text.packing import flatten
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.inputs.corpus import lines_of
 from tfrecords_tools.inputs.text_files import Unit, grouped, num_bytes_of

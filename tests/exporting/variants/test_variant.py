@@ -15,7 +15,7 @@ from bert_keras.exporting.variants.variant import Bfloat16, Int8
 from bert_keras.exporting.verify import run_requests
 from bert_keras.layers.block import FeedForward
 from bert_keras.models import BertClassifier, load_model
-from bert_keras.text.encode import encode
+from bert_keras.text.packing import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.exporting.variants.fine_tuned import SIZES, TEXTS, VOCABULARY, fine_tuned
 from tests.factories import tiny_config, with_noise
