@@ -134,7 +134,7 @@ MISTAKES = {
     "TPU": (FINETUNE + " --strategy tpu", "TPU"),
     "choice": (RETRIEVAL + " --set loss=mean", "mean"),
     "precision": (FINETUNE + " --precision float8", "float8"),
-    "records that are none": (PRETRAIN + " --records exported", "no records"),
+    "records that are none": (PRETRAIN + " --records exported", "not a folder of records"),
     "records without a vocabulary": (PRETRAIN + " --records records-alone", "vocab.txt"),
     "output that is taken": (PRETRAIN + " --output full", "full"),
     "output that is a file": (PRETRAIN + " --output file", "file"),

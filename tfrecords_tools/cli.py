@@ -13,9 +13,12 @@ from bert_keras.data.masking import REPLACEMENTS
 from bert_keras.errors import InputError, check, counted, printable, run_command, say
 from bert_keras.files import check_output, is_stdout, messages_beside, refuse_existing, write_text
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
-from tfrecords_tools.manifest import vocabulary_of_files
-from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
-from tfrecords_tools.settings import BuildSettings, GoogleSettings
+from tfrecords_tools.settings import (
+    LABEL_NAMES,
+    BuildSettings,
+    GoogleSettings,
+    vocabulary_of_files,
+)
 
 PROGRAM = "bert-tfrecords"
 _EXAMPLES = """\
@@ -56,7 +59,7 @@ BUILD_OPTIONS: tuple[Option, ...] = (
     ("--output", str, "DIR", "new folder; the same command continues a stopped build"),
     ("--splitter", str, "NAME", "sentence rules: language, lines, module:function (default: en)"),
     ("--segmenter", str, "NAME", "function that finds words for --mask-unit, as module:function"),
-    ("--objective", tuple(RECORD_OBJECTIVES), "", "pretraining objective (default: nsp)"),
+    ("--objective", tuple(LABEL_NAMES), "", "pretraining objective (default: nsp)"),
     ("--max-length", int, "N", "maximum number of tokens of a record (default: 128)"),
     ("--max-predictions", int, "N", "maximum number of masks; 0 masks in training (default: 20)"),
     ("--mask-rate", float, "RATE", "fraction of masked tokens (default: 0.15)"),
@@ -196,7 +199,7 @@ def build(options: dict[str, Any]) -> None:
             f"{counts['pieces']:,} tokens"
         )
         if "labels_one" in counts:
-            label = RECORD_OBJECTIVES[manifest["settings"].get("objective", "nsp")].labels[1]
+            label = LABEL_NAMES[manifest["settings"].get("objective", "nsp")][1]
             summary += f"; {counts['labels_one'] / counts['sequences']:.1%} {label}"
         padding = 1 - counts["tokens"] / (counts["records"] * manifest["schema"]["max_length"])
         say(name, f"{summary}; {padding:.1%} padding")

@@ -1,8 +1,8 @@
 """Writes the records of the original writer, in its order, from text with one sentence a line.
 
 Each feature equals the output of google-research/bert `create_pretraining_data.py` for the same
-files, vocabulary, seed and options, with its known errors; the tokens of rare characters differ as
-described in `bert_keras.text.tokenizer`. Random numbers are drawn in the same order as there, so
+files, vocabulary, seed and options, with its known errors; only the tokens of rare characters
+differ, as `bert_keras.text.tokenizer` says. Random numbers are drawn in the same order as there, so
 one process does all the work. Memory holds 4 bytes a document, the longest line and document, and
 for each record 29 bytes and 8 more a prediction.
 """
@@ -19,31 +19,37 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from bert_keras.errors import check, counted
+from bert_keras.data.record_file import write_record_file
+from bert_keras.errors import InputError, counted
 from bert_keras.files import utf8_error
 from bert_keras.text.packing import packed_texts
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.inputs.tables import TFDS
-from tfrecords_tools.inputs.text_files import format_of, grouped, open_text
-from tfrecords_tools.jobs import result_of, write_receipt
-from tfrecords_tools.manifest import split_summary
-from tfrecords_tools.records.layout import TRAIN, shard_file
-from tfrecords_tools.records.writer import write_record_file
-from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings
-from tfrecords_tools.text.store import TokenStore, TokenWriter, token_dtype
+from tfrecords_tools.instances import TRAIN, shard_file
+from tfrecords_tools.readers import TFDS, file_format, grouped, open_text
+from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings, split_summary
+from tfrecords_tools.store import TokenStore, TokenWriter, expect_text, token_dtype
 
 MASK_RATE = 0.8
 KEEP_RATE = 0.5  # of the tokens that are not masked
-MAX_TRIES = 10  # attempts to draw a document other than that of A
+MAX_TRIES = 10  # attempts to draw another document than A's
 BATCH_CHARACTERS = 1 << 17  # characters that are tokenized at once
 BATCH_RECORDS = 1024  # encoded at once; their arrays fit a processor's cache
 
 
-def _tokenize(
+def tokenize(
     files: Sequence[str], output: Path, vocabulary: Vocabulary, *, lowercase: bool
 ) -> None:
-    """Writes the token store of all files, without carriage returns, as TensorFlow's GFile."""
+    """Writes the token store of all files, 2 bytes a token.
+
+    Carriage returns are dropped, as TensorFlow's GFile does.
+
+    Args:
+        files: The files of the corpus.
+        output: The folder of the store.
+        vocabulary: The vocabulary of the tokens.
+        lowercase: Whether to lower-case texts and strip accents.
+    """
     # Only a blank line ends a document; the end of a file does not.
     tokenizer = WordPieceTokenizer(vocabulary, lowercase=lowercase)
     lines = chain.from_iterable(map(_lines, files))
@@ -52,13 +58,13 @@ def _tokenize(
         for texts in tqdm(batches, desc="tokenize", unit=" batch"):
             # A blank line counts as an empty sentence that starts a document.
             writer.add(*tokenizer.flat_ids(texts), np.array([not text for text in texts]))
-    names, has_text = ", ".join(files), writer.num_documents > 0
-    check(has_text, f"the corpus contains no text ({names}); expected one sentence per line")
+    expect_text(writer.num_documents)
 
 
 def _lines(path: str) -> Iterator[str]:
-    kind = "tfds" if path.startswith(TFDS) else format_of(path)
-    check(kind == "text", f"{path} is {kind}; GoogleSettings (--compat google) read a text")
+    kind = "tfds" if path.startswith(TFDS) else file_format(path)
+    if kind != "text":
+        raise InputError(f"{path} is {kind}; GoogleSettings (--compat google) need plain text")
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):
             line = line.replace(b"\r", b"")
@@ -131,26 +137,23 @@ def _sizes(count: int) -> list[tuple[int, range]]:
     return sizes
 
 
-def write_google(
-    files: Sequence[str], *, vocabulary: Vocabulary, settings: GoogleSettings, work: Path
+def write_records(
+    folder: Path, *, vocabulary: Vocabulary, settings: GoogleSettings
 ) -> dict[str, Any]:
-    """Writes the records alternately to the shards and returns the entries of the manifest.
+    """Writes records alternately to shards beside a token store; returns entries of the manifest.
 
-    `work` is the folder of the shards and of the token store, of 2 bytes a token.
+    `folder` is the token store that `tokenize` writes.
     """
-    if result_of(work / "store") is None:
-        _tokenize(files, work / "store", vocabulary, lowercase=settings.lowercase)
-        write_receipt(work / "store", {})
-    store, generator = TokenStore(work / "store"), FastRandom(settings.seed)
+    store, generator = TokenStore(folder), FastRandom(settings.seed)
     lists = [(name, "<i4", settings.max_predictions) for name in ("chosen", "new_ids")]
     row = np.dtype([*PAIR, ("num_chosen", "<i4"), *lists])
     rows = np.fromiter(_instances(store, vocabulary, settings, generator), row)
     order = generator.shuffled(len(rows))
-    check(
-        len(rows) >= settings.shards,
-        f"the corpus gives {counted(len(rows), 'record')}; expected at least one for each of "
-        f"{counted(settings.shards, 'shard')}: give more text, or write fewer shards",
-    )
+    if len(rows) < settings.shards:
+        raise InputError(
+            f"the corpus gives {counted(len(rows), 'record')}; expected at least one for each of "
+            f"{counted(settings.shards, 'shard')}: give more text, or write fewer shards"
+        )
     shards = []
     for number in tqdm(range(settings.shards), desc="write", unit=" file"):
         of_shard = order[number :: settings.shards]
@@ -158,7 +161,7 @@ def write_google(
             _features(rows[of_shard[start : start + BATCH_RECORDS]], store, vocabulary, settings)
             for start in range(0, len(of_shard), BATCH_RECORDS)
         )
-        output = work / shard_file(TRAIN, number, settings.shards)
+        output = folder.parent / shard_file(TRAIN, number, settings.shards)
         shards.append(write_record_file(output, batches))
     split = split_summary(
         shards,
@@ -228,9 +231,15 @@ def _features(
 def pairs_of(
     store: TokenStore, order: Sequence[int], settings: GoogleSettings, *, generator: FastRandom
 ) -> Iterator[Pair]:
-    """Yields the pairs of the documents in `order`, each cut to the length of a record.
+    """Yields the pairs of documents, each shortened to the length of a record.
 
-    The caller draws the masks of a pair before it takes the next one: both use `generator`.
+    The caller draws the masks of a pair before it takes the next pair: both use `generator`.
+
+    Args:
+        store: The token store of the corpus.
+        order: The numbers of the documents in the order in which they are read.
+        settings: The settings of the records.
+        generator: Source of all draws.
     """
     limit = settings.max_length - NUM_SPECIALS
     for index in tqdm(range(len(order)), desc="draw", unit=" document", unit_scale=True):
@@ -251,7 +260,7 @@ def pairs_of(
             else:
                 is_random, start_b, end_b = False, starts[end_a], starts[after]
             pair = Pair(start_a, length_a, start_b, end_b - start_b, is_random)
-            yield _cut(pair, limit, generator)
+            yield _shorten(pair, limit, generator)
             first = after
 
 
@@ -271,7 +280,7 @@ def _random_next(
     return starts[0], starts[after]
 
 
-def _cut(pair: Pair, limit: int, generator: FastRandom) -> Pair:
+def _shorten(pair: Pair, limit: int, generator: FastRandom) -> Pair:
     """Removes tokens from the longer text, or from B, until both fit; draws the end for each."""
     start_a, length_a, start_b, length_b, is_random = pair
     random = generator.random
@@ -296,9 +305,14 @@ def chosen_tokens(
 ) -> list[int]:
     """Chooses the tokens to predict; returns indices into A and B laid end to end.
 
-    `is_word_start`, bool [V], is False for "##" tokens: whole words are chosen if they fit. A word
-    continues across the [SEP]: where B was cut inside a word, its rest belongs to the last word of
-    A. None chooses each token by itself.
+    Args:
+        store: The token store of the corpus.
+        pair: The spans of A and B.
+        num_predictions: Most tokens to choose.
+        is_word_start: False for "##" tokens, bool [V]: whole words are chosen if they fit. A word
+            continues across the [SEP]: if B was shortened inside a word, the rest of the word
+            belongs to the last word of A. None chooses each token by itself.
+        generator: Source of all draws.
     """
     start_a, length_a, start_b, length_b, _ = pair
     if is_word_start is None:
@@ -322,7 +336,7 @@ def chosen_tokens(
 
 
 def replacement_ids(count: int, generator: FastRandom, mask_id: int, num_ids: int) -> list[int]:
-    """Draws the id that replaces each chosen token, of any token; -1 keeps the token."""
+    """Draws the id that replaces each of `count` tokens, below `num_ids`; -1 keeps the token."""
     random, replacements = generator.random, []
     for _ in range(count):
         if random() < MASK_RATE:

@@ -10,13 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE, common_schema
-from bert_keras.errors import check, counted, printable
+from bert_keras.errors import InputError, counted, printable
 from bert_keras.files import StrPath, atomic_file
 from bert_keras.text.fast_tokenizer import readable_tokens
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.check import Features, every_file, is_labelled, verified_batches
-from tfrecords_tools.manifest import label_names
-from tfrecords_tools.records.objectives import NEXT_SENTENCE
+from tfrecords_tools.settings import NEXT_SENTENCE, label_names
 
 WIDTH = 100  # characters of a line
 PICTURES = (".png", ".svg", ".pdf")
@@ -25,10 +24,14 @@ PICTURES = (".png", ".svg", ".pdf")
 def record_texts(
     records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary, count: int, start: int = 1
 ) -> Iterator[str]:
-    """Yields the text of `count` records; a predicted token is printed as {input=original}.
+    """Yields the text of records; a predicted token is printed as {input=original}.
 
-    If the records are masked, the first text explains these marks. Records are numbered from 1 over
-    all files.
+    Args:
+        records: A folder, a glob pattern, a file, or a sequence of these. Masked records are
+            preceded by a text that explains the marks of their tokens.
+        vocabulary: The vocabulary of the records.
+        count: Number of records.
+        start: Number of the first record, from 1 over all files.
     """
     files, labels = every_file(records), label_names(every_file(records)[0])
 
@@ -41,8 +44,8 @@ def record_texts(
                 text = record_text(record, vocabulary=vocabulary, labels=labels)
                 yield f"{printable(os.path.basename(file))}, record {first + row + 1}: {text}"
             num_preceding += size
-        found = f"start is {start}, but the number of records is {num_preceding:,}"
-        check(num_preceding >= start, found)
+        if num_preceding < start:
+            raise InputError(f"start is {start}, but the number of records is {num_preceding:,}")
 
     legend = "{[MASK]=original} masked, {other=original} replaced, {original=original} kept"
     has_masks = common_schema(files).max_predictions > 0

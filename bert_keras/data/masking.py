@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,9 +56,7 @@ class MaskingPolicy:
         check_choice(self, "unit", UNITS)
         shares = self.mask_share, self.random_share
         if min(shares) < 0 or sum(shares) > 1:
-            raise InputError(
-                f"mask_share and random_share are {shares}; expected 0 to 1 together"
-            )
+            raise InputError(f"mask_share and random_share are {shares}; expected 0 to 1 together")
 
     def num_predictions(self, lengths: np.ndarray) -> np.ndarray:
         """Returns the number of tokens to predict in each sequence, int [B].

@@ -72,18 +72,18 @@ def test_the_folder_and_its_disjoint_splits(corpus, vocabulary, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "settings", "message"),
+    ("text", "settings", "found"),
     [
-        ("a b c\nd e f\ng h\n", {}, "needs at least two documents"),
-        ("ada\n\nben\n\ncy\n", {"held_out_rate": 0.5}, "has 3 documents, too few"),
-        ("ada\n\nben\n\ncy\n", {"shards": 99}, "too few records .* for 99 shards"),
-        ("ada\n\nben\n\ncy\n", {"objective": "sop"}, "sop needs documents of two"),
-        ("ada\n\nben\n", {"splitter": "jp"}, "no sentence rules for 'jp'"),
+        ("a b c\nd e f\ng h\n", {}, "1 document"),
+        ("ada\n\nben\n\ncy\n", {"held_out_rate": 0.5}, "3 documents"),
+        ("ada\n\nben\n\ncy\n", {"shards": 99}, "99 shards"),
+        ("ada\n\nben\n\ncy\n", {"objective": "sop"}, "sop"),
+        ("ada\n\nben\n", {"splitter": "jp"}, "'jp'"),
     ],
 )
-def test_a_corpus_that_does_not_suffice_is_refused(vocabulary, tmp_path, text, settings, message):
+def test_a_corpus_that_does_not_suffice_is_refused(vocabulary, tmp_path, text, settings, found):
     (tmp_path / "one.txt").write_text(text)
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=found):
         built([tmp_path / "one.txt"], vocabulary, tmp_path / "records", **settings)
     assert [path.name for path in tmp_path.iterdir()] == ["one.txt"], "files remain"
 

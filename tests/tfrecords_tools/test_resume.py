@@ -17,8 +17,8 @@ GOOGLE = GoogleSettings(max_length=40, max_predictions=6, duplicates=2, shards=3
 
 @pytest.fixture
 def small_units(monkeypatch):
-    monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 1000)
-    monkeypatch.setattr("tfrecords_tools.records.layout.SENTENCES_PER_RANGE", 60)
+    monkeypatch.setattr("tfrecords_tools.corpus.UNIT_BYTES", 1000)
+    monkeypatch.setattr("tfrecords_tools.store.SENTENCES_PER_RANGE", 60)
 
 
 @pytest.fixture(params=["folder_files", "json_object"])

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from bert_keras.data.record_file import framed, serialized
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.records.writer import framed, serialized
 from tfrecords_tools.show import record_histograms, record_text, record_texts
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "a", "cat", "##s", "sat"))

@@ -5,9 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tfrecords_tools.records import layout
-from tfrecords_tools.records.layout import documents_of, ranges_of
-from tfrecords_tools.text.store import TokenStore, TokenWriter, token_dtype
+from tfrecords_tools import store as stores
+from tfrecords_tools.store import TokenStore, TokenWriter, documents_of, ranges_of, token_dtype
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ def store(tmp_path):
 
 @pytest.mark.parametrize("sentences", [1, 3, 10, 1000])
 def test_ranges_contain_every_sentence_once_in_order(store, monkeypatch, sentences):
-    monkeypatch.setattr(layout, "SENTENCES_PER_RANGE", sentences)
+    monkeypatch.setattr(stores, "SENTENCES_PER_RANGE", sentences)
     ranges = list(ranges_of(store, [5, 0, 20, 14]))
     assert len({(each.unit, each.part) for each in ranges}) == len(ranges)
     assert {each.unit for each in ranges} == {0, 2, 3}

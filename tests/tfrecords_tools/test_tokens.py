@@ -8,12 +8,11 @@ import pytest
 from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.inputs.corpus import units
+from tfrecords_tools import store as stores
+from tfrecords_tools.corpus import units
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.text import store as stores
-from tfrecords_tools.text.sentences import continues, import_function
-from tfrecords_tools.text.store import TokenStore, TokenWriter, join_stores, token_dtype
-from tfrecords_tools.text.tokens import TokenizeUnit, cut_to_fit
+from tfrecords_tools.store import TokenStore, TokenWriter, join_stores, token_dtype
+from tfrecords_tools.tokens import TokenizeUnit, continues, divide_long_sentences, import_function
 
 DTYPE = token_dtype(1000)
 CORPUS = [[[1, 2, 3], [4]], [[5, 6]], [[7], [8, 9], [999]]]
@@ -87,9 +86,10 @@ def test_long_sentences_are_cut_and_counted(vocabulary, tmp_path):
     documents, result = tokenized(text, vocabulary, tmp_path, max_length=13, splitter="lines")
     assert [len(each.split()) for each in documents[0]] == [8, 8, 7, 4]
     assert result["counts"]["long_sentences_cut"] == 1
-    lengths, opens = cut_to_fit(np.array([3, 0, 25]), np.array([True, False, True]), longest=10)
+    long = np.array([3, 0, 25]), np.array([True, False, True])
+    lengths, is_first = divide_long_sentences(*long, longest=10)
     assert lengths.tolist() == [3, 0, 9, 8, 8]
-    assert opens.tolist() == [True, False, True, False, False]
+    assert is_first.tolist() == [True, False, True, False, False]
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import pytest
 
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.records.examples import SpanTable
-from tfrecords_tools.records.shards import cut, features, filled_rows, sequences_of
+from tfrecords_tools.shards import filled_rows, record_features, sequences_of, shorten_pairs
+from tfrecords_tools.store import SpanTable
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *map(str, range(5, 50)), "##s"))
 TOKENS = np.arange(100, dtype=np.uint16) % 45 + 5
@@ -27,7 +27,7 @@ def test_features_of_several_pairs_in_a_record():
     tokens = np.concatenate(
         [TOKENS[s : s + n] for s, n in zip(sequences.starts, sequences.lengths, strict=True)]
     )
-    record = features(
+    record = record_features(
         sequences, tokens, schema=schema, vocabulary=VOCABULARY, masker=None, generator=generator
     )
     first = [2, 5, 3, 10, 3]
@@ -43,11 +43,11 @@ def test_features_of_several_pairs_in_a_record():
     assert record["next_sentence_labels"].tolist() == [[0, 1, 0] if is_turned else [1, 0, 0]]
 
 
-def test_cut_removes_tokens_at_both_ends_of_the_longer_text():
+def test_shortening_removes_tokens_at_both_ends_of_the_longer_text():
     pairs = 1000
     starts, sizes = np.array([100, 500] * pairs), np.array([100, 20] * pairs)
     bounds, generator = np.arange(0, 2 * pairs + 1, 2), np.random.default_rng(1)
-    starts, lengths = cut(starts, sizes, bounds, max_length=63, generator=generator)
+    starts, lengths = shorten_pairs(starts, sizes, bounds, max_length=63, generator=generator)
     assert (lengths.reshape(-1, 2) == [40, 20]).all()
     assert (starts[1::2] == 500).all()
     assert 110 < starts[::2].min() < starts[::2].max() < 150

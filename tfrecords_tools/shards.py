@@ -1,4 +1,4 @@
-"""Writes the shards of a split: cuts, shuffles, packs and masks the instances of buckets."""
+"""Writes the shards of a split: shortens, shuffles, packs and masks instances of buckets."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_keras.data.masking import Masker
+from bert_keras.data.record_file import write_record_file
 from bert_keras.data.schema import PretrainingSchema
 from bert_keras.text import packing
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.records.examples import SpanTable, read_bucket
-from tfrecords_tools.records.layout import Layout
-from tfrecords_tools.records.writer import write_record_file
-from tfrecords_tools.text.store import TokenStore
+from tfrecords_tools.instances import Layout
+from tfrecords_tools.store import SpanTable, TokenStore, read_bucket
 
 _BATCH_RECORDS = 1024  # masked and encoded at once; their arrays fit a processor's cache
 _RELEASE_INTERVAL = 512  # spans; each leaves some 64 kB of the store in memory
@@ -64,10 +63,10 @@ class WriteShard:
             sequences = sequences_of(
                 table, schema=schema, num_separators=layout.num_separators, generator=generator
             )
-            for batch in batches(sequences, num_rows=_BATCH_RECORDS):
-                yield features(
+            for batch in split_batches(sequences, num_rows=_BATCH_RECORDS):
+                yield record_features(
                     batch,
-                    tokens_of(batch, store),
+                    read_tokens(batch, store),
                     schema=schema,
                     vocabulary=vocabulary,
                     masker=masker,
@@ -75,7 +74,7 @@ class WriteShard:
                 )
 
 
-def tokens_of(sequences: Sequences, store: TokenStore) -> np.ndarray:
+def read_tokens(sequences: Sequences, store: TokenStore) -> np.ndarray:
     """Returns the token ids of all spans, concatenated."""
     tokens = []
     for first in range(0, len(sequences.starts), _RELEASE_INTERVAL):
@@ -85,7 +84,7 @@ def tokens_of(sequences: Sequences, store: TokenStore) -> np.ndarray:
     return np.concatenate(tokens)
 
 
-def sizes_of(lengths: np.ndarray, bounds: np.ndarray, *, num_separators: int) -> np.ndarray:
+def sequence_sizes(lengths: np.ndarray, bounds: np.ndarray, *, num_separators: int) -> np.ndarray:
     """Returns int64 [N]: the number of positions of each sequence, special tokens included."""
     return 2 - num_separators + np.add.reduceat(lengths + num_separators, bounds[:-1])
 
@@ -101,7 +100,7 @@ def sequences_of(
     first_spans = np.flatnonzero(np.diff(table.instances, prepend=-1))
     order = generator.permutation(len(first_spans))
     spans, bounds = _reordered(np.append(first_spans, len(table.instances)), order)
-    starts, lengths = cut(
+    starts, lengths = shorten_pairs(
         table.starts[spans],
         table.ends[spans] - table.starts[spans],
         bounds,
@@ -114,7 +113,7 @@ def sequences_of(
         rows = np.arange(len(order))
         return Sequences(starts, lengths, bounds, labels, rows, np.zeros_like(rows))
     order, rows, columns = filled_rows(
-        sizes_of(lengths, bounds, num_separators=num_separators),
+        sequence_sizes(lengths, bounds, num_separators=num_separators),
         length=schema.max_length,
         most=schema.max_sequences,
         generator=generator,
@@ -123,7 +122,7 @@ def sequences_of(
     return Sequences(starts[spans], lengths[spans], bounds, labels[order], rows, columns)
 
 
-def cut(
+def shorten_pairs(
     starts: np.ndarray,
     lengths: np.ndarray,
     bounds: np.ndarray,
@@ -132,11 +131,20 @@ def cut(
     generator: np.random.Generator,
     num_separators: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Shortens the pairs that are too long and returns the starts and lengths of all spans.
+    """Shortens pairs that are too long; the longer text loses tokens at both ends, at random.
 
-    The longer text of a pair loses tokens at both ends, at random.
+    Args:
+        starts: Token indices of M spans in the store, int64.
+        lengths: Their lengths in tokens, int64 [M].
+        bounds: The first span of each sequence, and M, int64 [N+1].
+        max_length: Positions of a record.
+        generator: Source of all draws.
+        num_separators: Separator tokens between two texts.
+
+    Returns:
+        The starts and the lengths of all spans.
     """
-    sizes = sizes_of(lengths, bounds, num_separators=num_separators)
+    sizes = sequence_sizes(lengths, bounds, num_separators=num_separators)
     long = bounds[:-1][sizes > max_length]
     pairs = np.stack([long, long + 1])
     shortened = np.stack(
@@ -148,7 +156,7 @@ def cut(
     return starts, lengths
 
 
-def batches(sequences: Sequences, *, num_rows: int) -> Iterator[Sequences]:
+def split_batches(sequences: Sequences, *, num_rows: int) -> Iterator[Sequences]:
     """Yields the sequences of `num_rows` records at a time; rows and spans are counted from 0."""
     for row in range(0, sequences.num_rows, num_rows):
         start, end = np.searchsorted(sequences.rows, [row, row + num_rows])
@@ -163,7 +171,7 @@ def batches(sequences: Sequences, *, num_rows: int) -> Iterator[Sequences]:
         )
 
 
-def features(
+def record_features(
     sequences: Sequences,
     tokens: np.ndarray,
     *,
@@ -172,10 +180,16 @@ def features(
     masker: Masker | None,
     generator: np.random.Generator,
 ) -> dict[str, np.ndarray]:
-    """Returns the features of a batch of records; without a `masker` they are plain ids.
+    """Returns the features of a batch of records.
 
-    `tokens` are the ids of all spans, concatenated. Ids of at least the size of the vocabulary are
-    tokens that continue a word; see `tfrecords_tools.text.tokens`.
+    Args:
+        sequences: The sequences of the records.
+        tokens: The ids of all spans, concatenated, int [M]. An id of at least the size of the
+            vocabulary is a token that continues a word, as `tfrecords_tools.tokens` writes it.
+        schema: The schema of the records.
+        vocabulary: The vocabulary of the ids.
+        masker: Masks the records; None for plain ids.
+        generator: Source of all draws.
     """
     num_rows, size = sequences.num_rows, len(vocabulary)
     num_separators = vocabulary.specials.num_separators
@@ -244,8 +258,13 @@ def filled_rows(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns a random order of sequences and, in that order, the row and the column of each.
 
-    A row takes the largest remaining sequence, then repeatedly the largest one that fits, up to
-    `most` sequences.
+    A row takes the largest remaining sequence, then repeatedly the largest that still fits.
+
+    Args:
+        sizes: The number of positions of each sequence, int [N].
+        length: Positions of a row.
+        most: Most sequences of a row.
+        generator: Source of all draws.
     """
     of_size: list[list[int]] = [[] for _ in range(length + 1)]
     for number, size in enumerate(sizes.tolist()):
