@@ -12,14 +12,15 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_keras.data.parsing import RecordParser
-from bert_keras.data.record_file import read_records, record_files
-from bert_keras.data.schema import (
+from bert_keras.data.record_file import (
     LABEL_FEATURE,
     LABEL_POSITIONS_FEATURE,
     LABEL_WEIGHTS_FEATURE,
     WEIGHTS_FEATURE,
     PretrainingSchema,
     common_schema,
+    read_records,
+    record_files,
 )
 from bert_keras.errors import InputError
 from bert_keras.files import StrPath, file_sha256

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_keras.data.masking import UNITS, MaskingPolicy, replacement_shares
-from bert_keras.data.schema import LONGEST_RECORD, PretrainingSchema
+from bert_keras.data.record_file import LONGEST_RECORD, PretrainingSchema
 from bert_keras.errors import (
     InputError,
     check_choice,

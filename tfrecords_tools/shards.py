@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_keras.data.masking import Masker
-from bert_keras.data.record_file import write_record_file
-from bert_keras.data.schema import PretrainingSchema
+from bert_keras.data.record_file import PretrainingSchema, write_record_file
 from bert_keras.text import packing
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.instances import Layout

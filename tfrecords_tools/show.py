@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE, common_schema
+from bert_keras.data.record_file import LABEL_FEATURE, WEIGHTS_FEATURE, common_schema
 from bert_keras.errors import InputError, counted, printable
 from bert_keras.files import StrPath, atomic_file
 from bert_keras.text.fast_tokenizer import readable_tokens

@@ -5,8 +5,14 @@ from functools import cache
 
 import numpy as np
 
-from bert_keras.data.record_file import FLOATS, feature_head, packed_features, varint
-from bert_keras.data.schema import PretrainingSchema, feature_kind
+from bert_keras.data.record_file import (
+    FLOATS,
+    PretrainingSchema,
+    feature_head,
+    feature_kind,
+    packed_features,
+    varint,
+)
 from bert_keras.errors import InputError, counted
 
 _PREFIX = 16  # bytes of a feature that tell its name and its size

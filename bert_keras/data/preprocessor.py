@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from bert_keras.data.encoded import EncodedTexts
-from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.data.record_file import SEQUENCE_FEATURES
 from bert_keras.errors import InputError, answers_typos
-from bert_keras.text.packing import checked_columns, columns_of
+from bert_keras.text.columns import checked_columns, columns_of
 from bert_keras.text.tokenizer import TextTokenizer
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from bert_keras.data.batches import Batches
 from bert_keras.data.objectives import MASKED_AND_LABELLED, DynamicMasking, PretrainingExamples
 from bert_keras.data.parsing import RecordParser
-from bert_keras.data.record_file import read_records, record_files
-from bert_keras.data.schema import common_schema
+from bert_keras.data.record_file import common_schema, read_records, record_files
 from bert_keras.errors import InputError, answers_typos
 from bert_keras.files import StrPath
 

@@ -21,7 +21,7 @@ from bert_keras.downstream.squad.task import SquadTask
 from bert_keras.downstream.squad.windows import QuestionWindows
 from bert_keras.downstream.task import softmax
 from bert_keras.errors import InputError, check, check_name, counted, quoted
-from bert_keras.text.packing import columns_of
+from bert_keras.text.columns import columns_of
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 

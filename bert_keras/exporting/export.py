@@ -18,7 +18,7 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
 from tqdm import tqdm
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
-from bert_keras.data.schema import PREDICTION_FEATURES
+from bert_keras.data.record_file import PREDICTION_FEATURES
 from bert_keras.errors import InputError, answers_typos, check, check_count, check_name
 from bert_keras.exporting.servable import (
     EXPORTERS,

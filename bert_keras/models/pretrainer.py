@@ -9,7 +9,8 @@ from bert_keras.errors import InputError, check, quoted
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
 from bert_keras.layers.primitives import states_at
 from bert_keras.models.task_models import TaskModel
-from bert_keras.text.packing import checked_columns, columns_of, encode_masked, is_text
+from bert_keras.text.columns import checked_columns, columns_of, is_text
+from bert_keras.text.packing import encode_masked
 
 NUM_TOKENS = 5  # that `predict` returns for each [MASK]
 

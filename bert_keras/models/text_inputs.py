@@ -26,7 +26,7 @@ from bert_keras.errors import (
     say,
 )
 from bert_keras.models.pretrained import Pretrained, check_inputs
-from bert_keras.text.packing import columns_of, is_text
+from bert_keras.text.columns import columns_of, is_text
 
 if TYPE_CHECKING:
     from bert_keras.downstream.columns import TextColumns

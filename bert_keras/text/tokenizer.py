@@ -23,7 +23,8 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bert_keras.errors import LARGEST_COUNT, answers_typos
-from bert_keras.text.packing import check_column, check_texts, encode, flatten, span_indices
+from bert_keras.text.columns import check_column, check_texts
+from bert_keras.text.packing import encode, flatten, span_indices
 from bert_keras.text.vocab import Vocabulary
 
 MAX_WORD_CHARACTERS = 200  # longer words are [UNK] (google-research/bert WordpieceTokenizer)

@@ -15,9 +15,8 @@ from bert_keras.data.batches import Batches, input_errors
 from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import MASKED, NEXT_TOKENS, DynamicMasking, masked_and_labelled
 from bert_keras.data.parsing import RecordParser
-from bert_keras.data.record_file import framed, serialized
+from bert_keras.data.record_file import PretrainingSchema, framed, schema_of, serialized
 from bert_keras.data.records import Records, pretraining_dataset
-from bert_keras.data.schema import PretrainingSchema, schema_of
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.tensorflow_or_skip import tf

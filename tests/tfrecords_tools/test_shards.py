@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_keras.data.schema import PretrainingSchema
+from bert_keras.data.record_file import PretrainingSchema
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.shards import filled_rows, record_features, sequences_of, shorten_pairs
 from tfrecords_tools.store import SpanTable
