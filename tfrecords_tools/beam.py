@@ -39,7 +39,14 @@ from bert_keras.files import StrPath, file_system, open_file
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import text_entries
 from tfrecords_tools.corpus import build_units, digest, files
-from tfrecords_tools.instances import Layout, instances_of, layouts_of, shard_file, text_at
+from tfrecords_tools.instances import (
+    Layout,
+    expect_records,
+    instances_of,
+    layouts_of,
+    shard_file,
+    text_at,
+)
 from tfrecords_tools.readers import Unit
 from tfrecords_tools.settings import (
     MANIFEST,
@@ -356,7 +363,8 @@ def _finish(
     for split, layout in enumerate(plan.layouts):
         keys = [(split, shard) for shard in range(len(layout.shards))]
         with _kept_error(context):
-            layout.expect_records(key in by_key for key in keys)
+            has_records = (key in by_key for key in keys)
+            expect_records(has_records, split=layout.split.name, num_shards=len(keys))
         splits[layout.split.name] = layout.summary([by_key[key] for key in keys])
     in_order = sorted(inputs, key=lambda each: context.paths.index(each["path"]))
     head = manifest_head(context.settings, context.vocabulary, in_order)

@@ -38,7 +38,7 @@ from bert_keras.files import (
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools import google
 from tfrecords_tools.corpus import build_units, digest, files
-from tfrecords_tools.instances import FindInstances, layouts_of, shard_file
+from tfrecords_tools.instances import FindInstances, expect_records, layouts_of, shard_file
 from tfrecords_tools.settings import (
     MANIFEST,
     BuildSettings,
@@ -153,7 +153,7 @@ def _splits(
         found = pool.run(find, stage=f"find {name}", unit="sentence")
         bucket_sizes = np.sum([each["sizes"] for each in found], axis=0)
         shard_sizes = [int(bucket_sizes[each.start : each.stop].sum()) for each in layout.shards]
-        layout.expect_records(map(bool, shard_sizes))
+        expect_records(map(bool, shard_sizes), split=name, num_shards=len(layout.shards))
         write = [
             WriteShard(
                 output=work / shard_file(name, shard, len(layout.shards)),

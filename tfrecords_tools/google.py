@@ -20,12 +20,12 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_keras.data.record_file import write_record_file
-from bert_keras.errors import InputError, counted
+from bert_keras.errors import InputError
 from bert_keras.files import utf8_error
 from bert_keras.text.packing import packed_texts
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.instances import TRAIN, shard_file
+from tfrecords_tools.instances import TRAIN, expect_records, shard_file
 from tfrecords_tools.readers import TFDS, file_format, grouped, open_text
 from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings, split_summary
 from tfrecords_tools.store import TokenStore, TokenWriter, expect_text, token_dtype
@@ -149,11 +149,7 @@ def write_records(
     row = np.dtype([*PAIR, ("num_chosen", "<i4"), *lists])
     rows = np.fromiter(_instances(store, vocabulary, settings, generator), row)
     order = generator.shuffled(len(rows))
-    if len(rows) < settings.shards:
-        raise InputError(
-            f"the corpus gives {counted(len(rows), 'record')}; expected at least one for each of "
-            f"{counted(settings.shards, 'shard')}: give more text, or write fewer shards"
-        )
+    expect_records([len(rows) >= settings.shards], split=TRAIN, num_shards=settings.shards)
     shards = []
     for number in tqdm(range(settings.shards), desc="write", unit=" file"):
         of_shard = order[number :: settings.shards]

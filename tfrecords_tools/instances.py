@@ -238,15 +238,6 @@ class Layout:
     def _seeds(self) -> tuple[int, int]:
         return self.settings.seed, 0 if self.split.name == TRAIN else 1
 
-    def expect_records(self, has_records: Iterable[bool]) -> None:
-        """Raises InputError unless all of the shards have records."""
-        if not all(has_records):
-            raise InputError(
-                f"the corpus gives too few records ({self.split.name}) for "
-                f"{counted(len(self.shards), 'shard')} (sop needs documents of two sentences); add "
-                "text or request fewer shards"
-            )
-
     def summary(self, shards: Sequence[dict]) -> dict:
         """Returns the manifest's entry of the split; `shards` are the counts of each shard."""
         labels = ["labels_one"] * self.settings.schema.has_labels
@@ -256,6 +247,15 @@ class Layout:
             documents=self.split.num_documents,
             sentences=self.num_sentences,
             pieces=self.num_tokens,
+        )
+
+
+def expect_records(has_records: Iterable[bool], *, split: str, num_shards: int) -> None:
+    """Raises InputError unless all shards of a split have records."""
+    if not all(has_records):
+        raise InputError(
+            f"the corpus gives too few records ({split}) for {counted(num_shards, 'shard')}; add "
+            "text (documents of two sentences for sop) or request fewer shards"
         )
 
 

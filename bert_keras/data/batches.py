@@ -18,12 +18,9 @@ _reading_errors: list[InputError] = []  # raised while TensorFlow read batches
 class Batches(keras.utils.PyDataset):
     """Batches in a fixed order; reading can start at any batch.
 
-    Args:
-        read: Called with the number of the first batch, yields it and all later batches as NumPy
-            arrays.
-        spec: A batch of `keras.KerasTensor` whose shapes have None where a size differs between
-            batches.
-        num_batches: The number of batches; None if they have no end.
+    `read(first)` yields batch number `first` and all later batches as NumPy arrays. `spec` is a
+    batch of `keras.KerasTensor` whose shapes have None where a size differs between batches.
+    `num_batches` is None if they have no end.
     """
 
     def __init__(
@@ -87,13 +84,7 @@ def batches_of(
     *,
     num_batches: int | None = None,
 ) -> Batches:
-    """Returns the batches of rows of encoded examples.
-
-    Args:
-        encoded: The examples.
-        row_batches: Called for each pass, yields the rows of each batch, int64 [B].
-        num_batches: The number of batches; None if they have no end.
-    """
+    """Returns the batches of the given rows, without end if there is no `num_batches`."""
 
     def read(first: int) -> Iterator[tuple]:
         return map(encoded.batch, islice(row_batches(), first, None))

@@ -27,13 +27,8 @@ def length_grouped_batches(
 ) -> Iterator[np.ndarray]:
     """Yields shuffled batches of row indices, int64 [B], without end, every row once an epoch.
 
-    The order of an epoch depends only on the seed and the number of the epoch. The last batch of an
-    epoch may be smaller.
-
-    Args:
-        lengths: Number of tokens of each row, int [N].
-        batch_size: Rows of a batch.
-        seed: Seed of the order.
+    The order of an epoch depends only on the seed and the number of the epoch. `lengths`, int [N],
+    are the numbers of tokens. The last batch of an epoch may be smaller.
     """
     for epoch in itertools.count():
         random = np.random.default_rng((seed, epoch))

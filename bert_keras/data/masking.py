@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_keras.errors import InputError, check_choice, check_least, check_name, check_range
+from bert_keras.errors import check_choice, check_least, check_name, check_range
 from bert_keras.text.packing import span_indices
 from bert_keras.text.vocab import Vocabulary, is_unused
 
@@ -54,9 +54,12 @@ class MaskingPolicy:
         check_least(self, 1, "max_predictions")
         check_least(self, 1, "max_ngram", most=1_000)
         check_choice(self, "unit", UNITS)
-        shares = self.mask_share, self.random_share
-        if min(shares) < 0 or sum(shares) > 1:
-            raise InputError(f"mask_share and random_share are {shares}; expected 0 to 1 together")
+        check_range(self, "a rate from 0 to 1", "mask_share", "random_share", "kept_share")
+
+    @property
+    def kept_share(self) -> float:
+        """The fraction of the predicted tokens that stay unchanged in the inputs."""
+        return 1 - (self.mask_share + self.random_share)
 
     def num_predictions(self, lengths: np.ndarray) -> np.ndarray:
         """Returns the number of tokens to predict in each sequence, int [B].
@@ -190,13 +193,8 @@ def choose_tokens(
 ) -> np.ndarray:
     """Chooses tokens at random; every candidate of a row is equally likely.
 
-    Args:
-        candidates: Which tokens can be chosen, bool [B,T].
-        quotas: How many tokens are chosen in each row, int [B]; all if there are fewer.
-        generator: Source of all draws.
-
-    Returns:
-        The indices of the chosen tokens in the flattened batch, int64, ascending.
+    From the candidates, bool [B,T], it chooses quotas, int [B], in each row, or all if there are
+    fewer. Returns their indices in the flattened batch, int64, ascending.
     """
     length = candidates.shape[1]
     # The low bits of each key are its column, so the keys of a row are distinct. The tokens with

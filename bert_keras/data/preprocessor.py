@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bert_keras.data.encoded import EncodedTexts
 from bert_keras.data.record_file import SEQUENCE_FEATURES
-from bert_keras.errors import InputError, answers_typos
+from bert_keras.errors import LARGEST_COUNT, InputError, answers_typos
 from bert_keras.text.columns import checked_columns, columns_of
 from bert_keras.text.tokenizer import TextTokenizer
 
@@ -35,6 +35,8 @@ class Preprocessor:
     tokenizer: TextTokenizer  # the tokenizer of the model
     _: KW_ONLY
     max_length: int  # maximum number of tokens of a row, special tokens included
+    _fewest_columns: ClassVar[int] = 1
+    _most_columns: ClassVar[int] = 2
 
     def __call__(self, texts: Any) -> dict[str, Any]:
         """Returns the arrays of `encode`.
@@ -67,6 +69,11 @@ class Preprocessor:
     def encoded(self, columns: Sequence[list[str]]) -> EncodedTexts:
         """Returns the rows of columns of B texts each, without targets."""
         columns = checked_columns(*columns)
+        if not self._fewest_columns <= len(columns) <= self._most_columns:
+            raise InputError(
+                f"there are {len(columns)} columns of texts; expected {self._fewest_columns} to "
+                f"{self._most_columns}"
+            )
         return EncodedTexts(
             texts=tuple(map(self.tokenizer.ids_batch, self._texts(columns))),
             max_length=self.max_length,
@@ -76,8 +83,6 @@ class Preprocessor:
 
     def _texts(self, columns: list[list[str]]) -> list[list[str]]:
         """Returns the one or two texts of each sequence."""
-        if len(columns) > 2:
-            raise InputError(f"there are {len(columns)} columns of texts; expected one or two")
         return columns
 
     def _num_sequences(self, num_columns: int) -> int:
@@ -92,6 +97,8 @@ class GroupPreprocessor(Preprocessor):
     It takes G columns, whose texts at the same position belong together: [B,G,T], or [B,T].
     """
 
+    _most_columns = LARGEST_COUNT
+
     def _texts(self, columns):
         return [[*chain.from_iterable(zip(*columns, strict=True))]]
 
@@ -103,10 +110,10 @@ class GroupPreprocessor(Preprocessor):
 class ChoicePreprocessor(Preprocessor):
     """Converts contexts and at least two columns of choices to one row for each choice, [B,C,T]."""
 
+    _fewest_columns, _most_columns = 3, LARGEST_COUNT
+
     def _texts(self, columns):
         contexts, *choices = columns
-        if len(choices) < 2:
-            raise InputError(f"there are {len(choices)} columns of choices; expected at least 2")
         texts = [*chain.from_iterable(zip(*choices, strict=True))]
         return [[each for each in contexts for _ in choices], texts]
 

@@ -112,11 +112,9 @@ def schema_of(path: StrPath) -> PretrainingSchema:
     """
     path = os.fspath(existing_file(path))
     try:
-        features = packed_features(next(read_records(path)))
-    except (StopIteration, ValueError) as error:
-        raise InputError(
-            f"{path} is empty, damaged, or not a TFRecord file; write the records again"
-        ) from error
+        features = packed_features(next(read_records(path), b""))
+    except ValueError:
+        features = {}
     counts = {name: _num_values(name, *feature) for name, feature in features.items()}
     schema = _nearest_schema(counts)
     wrong = [
@@ -125,7 +123,10 @@ def schema_of(path: StrPath) -> PretrainingSchema:
         if counts.get(name) != length
     ]
     if wrong:
-        raise InputError(f"{path} has no pretraining records, by the number of {', '.join(wrong)}")
+        raise InputError(
+            f"{path} is empty, damaged, or has no pretraining records, by the number of "
+            f"{', '.join(wrong)}; write the records again"
+        )
     return schema
 
 

@@ -110,13 +110,12 @@ class Records:
     ) -> Batches:
         """Returns batches of NumPy arrays; see `pretraining_dataset` for the arguments."""
         file, schema, vocab_size = self.files[0], self.schema, self._vocab_size
-        if schema.max_predictions and objective.needs_plain_ids:
-            raise InputError(f"{file} contains masked records; this objective needs {PLAIN_IDS}")
-        needs_masks = objective.reads_masks and not schema.max_predictions
-        if needs_masks != (masking is not None):
+        has_masks, is_masking = schema.max_predictions > 0, masking is not None
+        needs_masking = objective.reads_masks and not has_masks
+        if (has_masks and objective.needs_plain_ids) or needs_masking != is_masking:
             raise InputError(
-                f"{file} has records of {schema}; pass `masking` for records of plain ids (0 "
-                "predictions), unless the objective reads no masks, and leave it out otherwise"
+                f"{file} has records of {schema}; pass `masking` if they have 0 predictions, and "
+                f"only then; some objectives need {PLAIN_IDS}, or read no masks"
             )
         if masking and vocab_size is None:
             vocab_size = len(masking.masker.vocabulary)

@@ -2,7 +2,7 @@
 
 A tokenizer.json is a file of the library `tokenizers`. It holds the tokens, the normalization and
 the splitting of a byte-level BPE tokenizer (RoBERTa, ModernBERT) or a Unigram tokenizer (ALBERT,
-XLM-RoBERTa, KoBERT). The ids equal those of Hugging Face's tokenizers.
+XLM-RoBERTa, KoBERT). The ids equal the ids of Hugging Face's tokenizers.
 """
 
 import hashlib
@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 
 from tokenizers import Encoding, Tokenizer, decoders
-from tokenizers.models import BPE
 from tokenizers.processors import ByteLevel
 
 from bert_keras.errors import InputError
@@ -99,17 +98,14 @@ def rules_vocabulary(rules: str, *, file: str | os.PathLike = RULES_FILE) -> Voc
     """
     try:
         source, tokenizer = json.loads(rules), Tokenizer.from_str(rules)
-        if isinstance(tokenizer.model, BPE) and not source["model"]["merges"]:
+        kind, split = type(tokenizer.model).__name__, json.dumps(source.get("pre_tokenizer"))
+        is_nested = kind == "BPE" and '"pretokenizers"' in split
+        if kind not in SPECIALS or SPLITTERS[kind] not in split or is_nested:
+            raise ValueError(f"a {kind} tokenizer that splits by {split}")
+        if kind == "BPE" and not source["model"]["merges"]:
             raise ValueError("it has no merges")
     except Exception as error:  # the only class that `tokenizers` raises
-        raise InputError(
-            f"{file} is damaged or of another kind ({error}); expected a tokenizer.json or a "
-            "vocab.txt"
-        ) from error
-    kind, split = type(tokenizer.model).__name__, json.dumps(source.get("pre_tokenizer"))
-    is_nested = kind == "BPE" and '"pretokenizers"' in split
-    if kind not in SPECIALS or SPLITTERS[kind] not in split or is_nested:
-        raise InputError(f"{file} is of a {kind} tokenizer that splits by {split}; {SUPPORTED}")
+        raise InputError(f"{file} is damaged or of another kind ({error}); {SUPPORTED}") from error
     tokens = source["model"]["vocab"]
     ids = tokens if kind == "BPE" else {token: i for i, (token, _) in enumerate(tokens)}
     ids = ids | {token["content"]: token["id"] for token in source.get("added_tokens") or ()}

@@ -1,10 +1,11 @@
 """Builds the text of a tokenizer.json from learned tokens, of byte-level BPE or Unigram."""
 
+from typing import Any
+
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, Unigram
 from tokenizers.processors import RobertaProcessing, TemplateProcessing
 
-from bert_keras.errors import InputError
 from bert_keras.text import fast_tokenizer
 from bert_keras.text.vocab import WORD_MARK, Specials
 
@@ -24,7 +25,7 @@ def byte_pair_rules(model: BPE, *, prefixed: bool = False) -> str:
     return tokenizer.to_str()
 
 
-def unigram_rules(model, *, lowercase: bool, keeps_accents: bool) -> str:
+def unigram_rules(model: Any, *, lowercase: bool, keeps_accents: bool) -> str:
     """Builds the tokenizer.json of ALBERT's SentencePiece model, as transformers 4 does.
 
     `model` is SentencePiece's ModelProto, also in the following functions.
@@ -34,14 +35,14 @@ def unigram_rules(model, *, lowercase: bool, keeps_accents: bool) -> str:
     return _unigram_text(unigrams, [*steps, *_normalization(model)], fast_tokenizer.ALBERT_SPECIALS)
 
 
-def sentencepiece_rules(model) -> str:
+def sentencepiece_rules(model: Any) -> str:
     """Builds the tokenizer.json that tokenizes as SentencePiece does: KerasHub's ALBERT."""
     tokens = [(each.piece, each.score) for each in model.pieces]
     unigrams = Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False)
     return _unigram_text(unigrams, _normalization(model), fast_tokenizer.ALBERT_SPECIALS)
 
 
-def xlm_roberta_rules(model) -> str:
+def xlm_roberta_rules(model: Any) -> str:
     """Builds the tokenizer.json of a SentencePiece Unigram model, as XLMRobertaTokenizer does.
 
     The ids equal fairseq's ids: four special tokens precede the tokens of the model, except its
@@ -54,7 +55,7 @@ def xlm_roberta_rules(model) -> str:
     return _unigram_text(unigrams, _normalization(model), fast_tokenizer.XLM_ROBERTA_SPECIALS)
 
 
-def kobert_rules(model) -> str:
+def kobert_rules(model: Any) -> str:
     """Builds the tokenizer.json of KoBERT's SentencePiece Unigram model.
 
     KoBERTTokenizer (SKTBrain/KoBERT) drops accents with the normal form NFKD, which decomposes
@@ -110,10 +111,9 @@ def unigram_steps(*, lowercase: bool, keeps_accents: bool) -> list[normalizers.N
 
 
 def _add_specials(tokenizer: Tokenizer, tokens: tuple[str, ...]) -> dict:
-    """Registers the special tokens and returns their ids."""
-    ids = {token: tokenizer.token_to_id(token) for token in tokens}
-    if missing := [token for token in tokens if ids[token] is None]:
-        raise InputError(f"the vocabulary lacks {', '.join(missing)}; expected {' '.join(tokens)}")
+    """Registers the special tokens and returns their ids; KeyError if one is not a token."""
+    vocabulary = tokenizer.get_vocab()
+    ids = {token: vocabulary[token] for token in tokens}
     *others, mask = tokens
     added = [AddedToken(token, special=True, normalized=False) for token in others]
     tokenizer.add_special_tokens([*added, AddedToken(mask, special=True, lstrip=True)])

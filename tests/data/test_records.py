@@ -115,7 +115,7 @@ def test_other_files_are_refused(write, tmp_path):
     (tmp_path / "gzip").write_bytes(gzip.compress(b"a record"))
     write("foreign", [b"\xff\xff\xff"])
     for name in ("text", "short", "empty", "gzip", "foreign"):
-        with pytest.raises(InputError, match=f"{name} is empty"):
+        with pytest.raises(InputError, match=name):
             schema_of(tmp_path / name)
     for name, value in {"masked_lm_weights": [1, 0], "segment_ids": [0], "input_ids": [1]}.items():
         with pytest.raises(InputError, match=name):
