@@ -2,12 +2,10 @@
 
 Each stage is a set of jobs that write files to the folder OUTPUT.partial/work, in one or several
 processes. A receipt of each job is kept, so that a build can continue: OUTPUT.json beside the
-output of the job holds what it returned, the SHA-256 of each file that it wrote, and its own. A job
-whose receipt fits its files is not run again.
+output of the job holds what it returned, and the SHA-256 of each file that it wrote. A job whose
+receipt fits its files is not run again.
 """
 
-import hashlib
-import json
 import os
 import shutil
 import threading
@@ -35,6 +33,7 @@ from bert_keras.files import (
     write_json,
     write_text,
 )
+from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools import google
 from tfrecords_tools.corpus import build_units, digest, files
@@ -96,7 +95,8 @@ def build(
         if isinstance(settings, GoogleSettings):
             store = work / "store"
             if result_of(store) is None:
-                google.tokenize(paths, store, vocabulary, lowercase=settings.lowercase)
+                tokenizer = WordPieceTokenizer(vocabulary, lowercase=settings.lowercase)
+                google.tokenize(paths, store, tokenizer=tokenizer)
                 write_receipt(store, {})
             entries = google.write_records(store, vocabulary=vocabulary, settings=settings)
         else:
@@ -283,16 +283,16 @@ class Workers:
 def result_of(output: Path) -> dict[str, Any] | None:
     """Returns what the job of `output` returned, or None without a receipt that fits the files."""
     try:
-        receipt = json_object(_receipt(output))
+        receipt = json_object(f"{output}.json")
         result = receipt["result"]
-        return result if receipt == _receipt_of(output, result) else None
+        return result if receipt == _receipt(output, result) else None
     except (OSError, ValueError, KeyError):
         return None
 
 
 def write_receipt(output: Path, result: dict[str, Any]) -> dict[str, Any]:
     """Writes the receipt of a complete output and returns the result."""
-    write_json(_receipt(output), _receipt_of(output, result))
+    write_json(Path(f"{output}.json"), _receipt(output, result))
     return result
 
 
@@ -301,15 +301,10 @@ def _run_job(job: Job) -> dict[str, Any]:
     return write_receipt(job.output, job())
 
 
-def _receipt(output: Path) -> Path:
-    return output.with_name(f"{output.name}.json")
-
-
-def _receipt_of(output: Path, result: dict[str, Any]) -> dict[str, Any]:
+def _receipt(output: Path, result: dict[str, Any]) -> dict[str, Any]:
     """Returns the content of the receipt of an output."""
     files = output.iterdir() if output.is_dir() else [output]
-    receipt = {"result": result, "files": {path.name: file_sha256(path) for path in sorted(files)}}
-    return {**receipt, "sha256": hashlib.sha256(json.dumps(receipt).encode()).hexdigest()}
+    return {"result": result, "files": {path.name: file_sha256(path) for path in sorted(files)}}
 
 
 def _start_worker(parent: Connection) -> None:

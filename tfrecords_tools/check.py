@@ -95,7 +95,9 @@ def verified_batches(
     for file in tqdm(files, desc=stage, unit=" file", disable=not stage):
         first = 0
         for features in parsed_batches(file, schema=schema):
-            verify(features, file=file, first=first, vocabulary=vocabulary)
+            if found := first_problem(features, vocabulary):
+                row, problem = found
+                raise InputError(f"{file}, record {first + row + 1}: {problem}")
             yield file, first, features
             first += len(features["input_ids"])
 
@@ -113,19 +115,12 @@ def is_labelled(features: Features) -> np.ndarray:
     return features.get(LABEL_WEIGHTS_FEATURE, np.ones_like(labels)) > 0
 
 
-def verify(features: Features, *, file: str, first: int, vocabulary: Vocabulary) -> None:
-    """Raises InputError for the first wrong record of a batch.
-
-    Args:
-        features: The features of the batch.
-        file: The name of their file.
-        first: The number of preceding records in the file.
-        vocabulary: The vocabulary of the ids.
-    """
+def first_problem(features: Features, vocabulary: Vocabulary) -> tuple[int, str] | None:
+    """Returns the row and the problem of a wrong record of a batch, or None without one."""
     for problem, is_wrong in _problems(features, vocabulary):
         if is_wrong.any():
-            number = first + int(is_wrong.any(axis=1).argmax()) + 1
-            raise InputError(f"{file}, record {number}: {problem}")
+            return int(is_wrong.any(axis=1).argmax()), problem
+    return None
 
 
 def _problems(features: Features, vocabulary: Vocabulary) -> Iterator[Problem]:

@@ -37,24 +37,12 @@ BATCH_CHARACTERS = 1 << 17  # characters that are tokenized at once
 BATCH_RECORDS = 1024  # encoded at once; their arrays fit a processor's cache
 
 
-def tokenize(
-    files: Sequence[str], output: Path, vocabulary: Vocabulary, *, lowercase: bool
-) -> None:
-    """Writes the token store of all files, 2 bytes a token.
-
-    Carriage returns are dropped, as TensorFlow's GFile does.
-
-    Args:
-        files: The files of the corpus.
-        output: The folder of the store.
-        vocabulary: The vocabulary of the tokens.
-        lowercase: Whether to lower-case texts and strip accents.
-    """
+def tokenize(files: Sequence[str], output: Path, *, tokenizer: WordPieceTokenizer) -> None:
+    """Writes the token store of all files, without carriage returns, as TensorFlow's GFile."""
     # Only a blank line ends a document; the end of a file does not.
-    tokenizer = WordPieceTokenizer(vocabulary, lowercase=lowercase)
     lines = chain.from_iterable(map(_lines, files))
     batches = grouped(lines, size_of=lambda text: len(text) + 1, most=BATCH_CHARACTERS)
-    with TokenWriter(output, dtype=token_dtype(len(vocabulary))) as writer:
+    with TokenWriter(output, dtype=token_dtype(len(tokenizer.vocabulary))) as writer:
         for texts in tqdm(batches, desc="tokenize", unit=" batch"):
             # A blank line counts as an empty sentence that starts a document.
             writer.add(*tokenizer.flat_ids(texts), np.array([not text for text in texts]))
@@ -178,17 +166,17 @@ def _instances(
         is_word_start = np.array([not token.startswith("##") for token in vocabulary.tokens])
     order = generator.shuffled(store.num_documents)
     for _ in range(settings.duplicates):
-        pairs = pairs_of(store, order, settings, generator=generator)
+        pairs = _pairs(store, order, settings, generator=generator)
         for number, pair in enumerate(pairs):
             if number % BATCH_RECORDS == 0:
                 store.release()  # each pair leaves some 64 kB of the store in memory
             num_tokens = pair.length_a + pair.length_b + NUM_SPECIALS
             num_predictions = max(1, round(num_tokens * settings.mask_rate))
             num_predictions = min(settings.max_predictions, num_predictions)
-            chosen = chosen_tokens(
+            chosen = _chosen_tokens(
                 store, pair, num_predictions, is_word_start=is_word_start, generator=generator
             )
-            new_ids = replacement_ids(len(chosen), generator, vocabulary.mask_id, len(vocabulary))
+            new_ids = _replacement_ids(len(chosen), generator, vocabulary.mask_id, len(vocabulary))
             empty = [0] * (settings.max_predictions - len(chosen))
             yield (*pair, len(chosen), chosen + empty, new_ids + empty)
 
@@ -224,19 +212,11 @@ def _features(
     }
 
 
-def pairs_of(
+def _pairs(
     store: TokenStore, order: Sequence[int], settings: GoogleSettings, *, generator: FastRandom
 ) -> Iterator[Pair]:
-    """Yields the pairs of documents, each shortened to the length of a record.
-
-    The caller draws the masks of a pair before it takes the next pair: both use `generator`.
-
-    Args:
-        store: The token store of the corpus.
-        order: The numbers of the documents in the order in which they are read.
-        settings: The settings of the records.
-        generator: Source of all draws.
-    """
+    """Yields the pairs of the documents in `order`, each shortened to the length of a record."""
+    # The caller draws the masks of a pair before it takes the next pair: both use `generator`.
     limit = settings.max_length - NUM_SPECIALS
     for index in tqdm(range(len(order)), desc="draw", unit=" document", unit_scale=True):
         target = limit
@@ -291,7 +271,7 @@ def _shorten(pair: Pair, limit: int, generator: FastRandom) -> Pair:
     return Pair(start_a, length_a, start_b, length_b, is_random)
 
 
-def chosen_tokens(
+def _chosen_tokens(
     store: TokenStore,
     pair: Pair,
     num_predictions: int,
@@ -299,17 +279,10 @@ def chosen_tokens(
     is_word_start: np.ndarray | None,
     generator: FastRandom,
 ) -> list[int]:
-    """Chooses the tokens to predict; returns indices into A and B laid end to end.
-
-    Args:
-        store: The token store of the corpus.
-        pair: The spans of A and B.
-        num_predictions: Most tokens to choose.
-        is_word_start: False for "##" tokens, bool [V]: whole words are chosen if they fit. A word
-            continues across the [SEP]: if B was shortened inside a word, the rest of the word
-            belongs to the last word of A. None chooses each token by itself.
-        generator: Source of all draws.
-    """
+    """Chooses the tokens to predict; returns indices into A and B laid end to end."""
+    # `is_word_start`, bool [V], is False for "##" tokens: whole words are chosen if they fit. A
+    # word continues across the [SEP]: if B was shortened inside a word, the rest of the word
+    # belongs to the last word of A.
     start_a, length_a, start_b, length_b, _ = pair
     if is_word_start is None:
         tokens = list(range(length_a + length_b))
@@ -331,7 +304,7 @@ def chosen_tokens(
     return chosen
 
 
-def replacement_ids(count: int, generator: FastRandom, mask_id: int, num_ids: int) -> list[int]:
+def _replacement_ids(count: int, generator: FastRandom, mask_id: int, num_ids: int) -> list[int]:
     """Draws the id that replaces each of `count` tokens, below `num_ids`; -1 keeps the token."""
     random, replacements = generator.random, []
     for _ in range(count):

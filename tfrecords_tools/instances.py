@@ -333,7 +333,16 @@ def instances_of(
     random: Random,
     text_at: Callable[[int, float, int], Any],
 ) -> Iterator[Instance]:
-    """Draws the instances of a range; `text_at` is the function below or one that stands for it."""
+    """Draws the instances of a range in all passes.
+
+    Args:
+        layout: The layout of the split.
+        documents: The range.
+        store: The tokens of the range.
+        random: Source of all draws.
+        text_at: Called with a document, a fraction and a number of tokens, returns the text of
+            another document, as the function `text_at` of a store does.
+    """
     split, settings = layout.split, layout.settings
     split_documents = [
         (number, bounds)
@@ -358,10 +367,13 @@ def instances_of(
 
 
 def text_at(store: TokenSource, document: int, fraction: float, num_tokens: int) -> TextSpan:
-    """Returns the span of one or more sentences of a document that have `num_tokens` tokens.
+    """Returns the span of one or more sentences of a document.
 
-    A `fraction` of the document's sentences precedes the text, which is shorter if the document
-    ends.
+    Args:
+        store: The tokens of the document.
+        document: The number of the document.
+        fraction: The fraction of the document's sentences that precede the text.
+        num_tokens: The tokens that the text reaches, unless the document ends before.
     """
     start, end = store.documents(document, document + 1)
     starts = store.sentences(start + int(fraction * (end - start)), end)

@@ -62,7 +62,7 @@ class WriteShard:
             sequences = sequences_of(
                 table, schema=schema, num_separators=layout.num_separators, generator=generator
             )
-            for batch in split_batches(sequences, num_rows=_BATCH_RECORDS):
+            for batch in _split_batches(sequences, num_rows=_BATCH_RECORDS):
                 yield record_features(
                     batch,
                     read_tokens(batch, store),
@@ -83,7 +83,7 @@ def read_tokens(sequences: Sequences, store: TokenStore) -> np.ndarray:
     return np.concatenate(tokens)
 
 
-def sequence_sizes(lengths: np.ndarray, bounds: np.ndarray, *, num_separators: int) -> np.ndarray:
+def _sequence_sizes(lengths: np.ndarray, bounds: np.ndarray, *, num_separators: int) -> np.ndarray:
     """Returns int64 [N]: the number of positions of each sequence, special tokens included."""
     return 2 - num_separators + np.add.reduceat(lengths + num_separators, bounds[:-1])
 
@@ -95,11 +95,18 @@ def sequences_of(
     generator: np.random.Generator,
     num_separators: int = 1,
 ) -> Sequences:
-    """Shuffles the instances of a bucket, cuts each until it fits, and distributes them."""
+    """Shuffles the instances of a bucket, shortens each until it fits, and distributes them.
+
+    Args:
+        table: The instances.
+        schema: The schema of the records.
+        generator: Source of all draws.
+        num_separators: Separator tokens between two texts.
+    """
     first_spans = np.flatnonzero(np.diff(table.instances, prepend=-1))
     order = generator.permutation(len(first_spans))
     spans, bounds = _reordered(np.append(first_spans, len(table.instances)), order)
-    starts, lengths = shorten_pairs(
+    starts, lengths = _shorten_pairs(
         table.starts[spans],
         table.ends[spans] - table.starts[spans],
         bounds,
@@ -111,8 +118,8 @@ def sequences_of(
     if schema.max_sequences == 1:
         rows = np.arange(len(order))
         return Sequences(starts, lengths, bounds, labels, rows, np.zeros_like(rows))
-    order, rows, columns = filled_rows(
-        sequence_sizes(lengths, bounds, num_separators=num_separators),
+    order, rows, columns = _filled_rows(
+        _sequence_sizes(lengths, bounds, num_separators=num_separators),
         length=schema.max_length,
         most=schema.max_sequences,
         generator=generator,
@@ -121,7 +128,7 @@ def sequences_of(
     return Sequences(starts[spans], lengths[spans], bounds, labels[order], rows, columns)
 
 
-def shorten_pairs(
+def _shorten_pairs(
     starts: np.ndarray,
     lengths: np.ndarray,
     bounds: np.ndarray,
@@ -130,20 +137,9 @@ def shorten_pairs(
     generator: np.random.Generator,
     num_separators: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Shortens pairs that are too long; the longer text loses tokens at both ends, at random.
-
-    Args:
-        starts: Token indices of M spans in the store, int64.
-        lengths: Their lengths in tokens, int64 [M].
-        bounds: The first span of each sequence, and M, int64 [N+1].
-        max_length: Positions of a record.
-        generator: Source of all draws.
-        num_separators: Separator tokens between two texts.
-
-    Returns:
-        The starts and the lengths of all spans.
-    """
-    sizes = sequence_sizes(lengths, bounds, num_separators=num_separators)
+    """Shortens pairs that are too long; returns the starts and the lengths of all spans."""
+    # The longer text loses tokens at both ends, at random.
+    sizes = _sequence_sizes(lengths, bounds, num_separators=num_separators)
     long = bounds[:-1][sizes > max_length]
     pairs = np.stack([long, long + 1])
     shortened = np.stack(
@@ -155,7 +151,7 @@ def shorten_pairs(
     return starts, lengths
 
 
-def split_batches(sequences: Sequences, *, num_rows: int) -> Iterator[Sequences]:
+def _split_batches(sequences: Sequences, *, num_rows: int) -> Iterator[Sequences]:
     """Yields the sequences of `num_rows` records at a time; rows and spans are counted from 0."""
     for row in range(0, sequences.num_rows, num_rows):
         start, end = np.searchsorted(sequences.rows, [row, row + num_rows])
@@ -252,18 +248,13 @@ def _reordered(bounds: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.nd
     return packing.span_indices(bounds[:-1][order], counts), np.append(starts, counts.sum())
 
 
-def filled_rows(
+def _filled_rows(
     sizes: np.ndarray, *, length: int, most: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns a random order of sequences and, in that order, the row and the column of each.
 
-    A row takes the largest remaining sequence, then repeatedly the largest that still fits.
-
-    Args:
-        sizes: The number of positions of each sequence, int [N].
-        length: Positions of a row.
-        most: Most sequences of a row.
-        generator: Source of all draws.
+    A row takes the largest remaining sequence, then repeatedly the largest that still fits, up to
+    `most` sequences.
     """
     of_size: list[list[int]] = [[] for _ in range(length + 1)]
     for number, size in enumerate(sizes.tolist()):

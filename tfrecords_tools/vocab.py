@@ -23,8 +23,13 @@ from tqdm import tqdm
 
 from bert_keras.errors import LARGEST_SIZE, InputError, check_name
 from bert_keras.files import StrPath
-from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, rules_vocabulary
-from bert_keras.text.rules import byte_pair_rules, unigram_rules, unigram_steps
+from bert_keras.text.fast_tokenizer import (
+    ALBERT_SPECIALS,
+    byte_pair_rules,
+    rules_vocabulary,
+    unigram_rules,
+    unigram_steps,
+)
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.build import Workers
@@ -97,7 +102,7 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     segment = import_function(segmenter) if segmenter else None
     corpus = units(paths, unit_bytes=UNIT_BYTES, text_field=text_field)
     count = partial(_count_unit, count_words=count_words, lowercase=lowercase)
-    words = count_corpus(corpus, count, workers=workers, log=log)
+    words = _count_corpus(corpus, count, workers=workers, log=log)
     if not is_wordpiece:
         return learn(words, size=size, lowercase=lowercase)
     if lowercase and any(map(_JAMO.search, words)):
@@ -115,21 +120,14 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     return learn(words, size=size, unused=unused)
 
 
-def count_corpus(
+def _count_corpus(
     corpus: Sequence[Unit],
     count: Callable[[Unit], Counter[str]],
     *,
-    workers: int = 1,
+    workers: int,
     log: Callable[[str], object],
 ) -> Counter[str]:
-    """Counts the words of a corpus.
-
-    Args:
-        corpus: The units of the corpus.
-        count: Counts the words of a unit.
-        workers: Number of processes.
-        log: Receives a sentence about dropped words.
-    """
+    """Counts the words of a corpus; `count` counts the words of a unit."""
     words, num_dropped = Counter(), 0
     total = sum(map(num_bytes_of, corpus))
     with (

@@ -16,8 +16,12 @@ from bert_keras.families import FAMILIES
 from bert_keras.families.family import Family, KerasHub
 from bert_keras.models import MODELS
 from bert_keras.models.pretrained import Pretrained
-from bert_keras.text.fast_tokenizer import is_uncased, rules_vocabulary
-from bert_keras.text.rules import byte_pair_rules, sentencepiece_rules
+from bert_keras.text.fast_tokenizer import (
+    byte_pair_rules,
+    is_uncased,
+    rules_vocabulary,
+    sentencepiece_rules,
+)
 from bert_keras.text.vocab import Vocabulary
 
 # Ends of the class names in keras_hub, by our model classes.

@@ -12,6 +12,7 @@ from hashlib import sha256
 import pytest
 
 from bert_keras.errors import InputError
+from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.tensorflow_or_skip import tf
 from tfrecords_tools.google import tokenize, write_records
@@ -69,7 +70,8 @@ def written(files, vocabulary, folder, *, num_outputs=1, **settings):
     folder.mkdir(exist_ok=True)
     settings = GoogleSettings(**settings, shards=num_outputs)
     vocabulary = Vocabulary.from_file(vocabulary)
-    tokenize(files, folder / "store", vocabulary, lowercase=settings.lowercase)
+    tokenizer = WordPieceTokenizer(vocabulary, lowercase=settings.lowercase)
+    tokenize(files, folder / "store", tokenizer=tokenizer)
     entries = write_records(folder / "store", vocabulary=vocabulary, settings=settings)
     counts = entries["splits"]["train"]
     return [folder / shard["file"] for shard in counts["shards"]], counts

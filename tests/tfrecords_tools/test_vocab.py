@@ -5,7 +5,6 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,10 +16,8 @@ from bert_keras.text.tokenizer import WordPieceTokenizer, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS
 from tfrecords_tools import vocab as counting
 from tfrecords_tools.cli import main
-from tfrecords_tools.corpus import units
 from tfrecords_tools.vocab import (
     count_bert_words,
-    count_corpus,
     reserved_tokens,
     train_vocabulary,
     train_wordpiece,
@@ -55,26 +52,20 @@ def test_words_are_counted_as_the_tokenizer_divides_them(lowercase):
     }
 
 
-def counted(path, *, workers=1):
-    """Returns the counted words, and the notes."""
-    count, notes = partial(counting._count_unit, count_words=count_bert_words, lowercase=True), []
-    corpus = units([path], unit_bytes=counting.UNIT_BYTES)
-    return count_corpus(corpus, count, workers=workers, log=notes.append), notes
-
-
-def test_the_counts_do_not_depend_on_the_processes(tmp_path, monkeypatch):
+def test_the_vocabulary_does_not_depend_on_the_processes(tmp_path, monkeypatch):
     monkeypatch.setattr(counting, "UNIT_BYTES", 400)
     (tmp_path / "a").write_text("".join(f"word{n % 7} line{n} the\n\n" for n in range(500)))
-    words, remarks = counted(tmp_path / "a")
-    assert words["the"] == 500 and words["word3"] == 71 and remarks == []
-    assert counted(tmp_path / "a", workers=2) == (words, [])
+    vocabulary = train_vocabulary([tmp_path / "a"], size=100)
+    assert "the" in vocabulary.ids
+    assert train_vocabulary([tmp_path / "a"], size=100, workers=2) == vocabulary
 
 
 def test_rare_words_are_dropped(tmp_path, monkeypatch):
     monkeypatch.setattr(counting, "MAX_WORDS", 4)
-    (tmp_path / "b").write_text("a a a b b c d e\n")
-    words, (remark,) = counted(tmp_path / "b")
-    assert words == {"a": 3, "b": 2} and "dropped" in remark
+    (tmp_path / "b").write_text("aa aa aa bb bb cd de ef\n")
+    notes = []
+    tokens = train_vocabulary([tmp_path / "b"], size=60, log=notes.append).tokens
+    assert tokens[5:] == ("a", "b", "##a", "##b", "aa", "bb") and "3 rare words" in notes[0]
     monkeypatch.setattr(counting, "MAX_LEARNT_WORDS", 2)
     tokens = train_wordpiece(Counter({"abab": 5, "caca": 4, "dbdb": 4}), size=60).tokens
     assert {"abab", "caca"} < {*tokens} and "dbdb" not in tokens
