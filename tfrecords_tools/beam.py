@@ -48,13 +48,7 @@ from tfrecords_tools.instances import (
     text_at,
 )
 from tfrecords_tools.readers import Unit
-from tfrecords_tools.settings import (
-    MANIFEST,
-    BuildSettings,
-    Settings,
-    folder_files,
-    manifest_head,
-)
+from tfrecords_tools.settings import MANIFEST, BuildSettings, Settings, folder_files, manifest_head
 from tfrecords_tools.shards import WriteShard
 from tfrecords_tools.store import (
     Range,

@@ -13,12 +13,7 @@ from bert_keras.data.masking import REPLACEMENTS
 from bert_keras.errors import InputError, check, counted, printable, run_command, say
 from bert_keras.files import check_output, is_stdout, messages_beside, refuse_existing, write_text
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
-from tfrecords_tools.settings import (
-    LABEL_NAMES,
-    BuildSettings,
-    GoogleSettings,
-    vocabulary_of_files,
-)
+from tfrecords_tools.settings import LABEL_NAMES, BuildSettings, GoogleSettings, vocabulary_of_files
 
 PROGRAM = "bert-tfrecords"
 _EXAMPLES = """\

@@ -100,12 +100,9 @@ def test_the_schema_is_read_from_the_first_record(write, kind):
             schema_of(write("half.tfrecord", [record(**features | {name: None})]))
 
 
-def test_impossible_schemas_are_refused():
+def test_records_without_labels_do_not_depend_on_the_number_of_sequences():
     schemas = {PretrainingSchema(128, 0, has_labels=False, max_sequences=n) for n in (2, 8, 42)}
     assert [schema.max_sequences for schema in schemas] == [42]
-    for field, value in {"max_length": 4, "max_predictions": -1, "max_sequences": 0}.items():
-        with pytest.raises(InputError, match=f"{field} is {value}"):
-            PretrainingSchema(**{field: value})
 
 
 def test_other_files_are_refused(write, tmp_path):

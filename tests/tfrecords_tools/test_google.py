@@ -142,14 +142,6 @@ def test_records_equal_the_original(case, files, vocabulary, tmp_path):
         assert list(records_of(output)) == list(records_of(original))
 
 
-def test_batch_sizes_do_not_change_the_records(files, vocabulary, tmp_path, monkeypatch):
-    expected, _ = written(files, vocabulary, tmp_path / "a", mask_unit="word")
-    for name, size in (("BATCH_CHARACTERS", 3), ("BATCH_RECORDS", 7)):
-        monkeypatch.setattr(f"tfrecords_tools.google.{name}", size)
-    parts, _ = written(files, vocabulary, tmp_path / "b", mask_unit="word")
-    assert digest(parts) == digest(expected)
-
-
 def test_invalid_text_and_settings_are_refused(vocabulary, tmp_path):
     path = tmp_path / "text.txt"
     for text, found in (
