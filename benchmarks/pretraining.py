@@ -28,7 +28,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_keras.data.masking import Masker, MaskingPolicy
-from bert_keras.data.objectives import MASKED, DynamicMasking, Examples
+from bert_keras.data.objectives import MASKED, DynamicMasking, PretrainingExamples
 from bert_keras.data.records import Records
 from bert_keras.families import FAMILIES, presets
 from bert_keras.runs.objectives import evaluate_pretrainer
@@ -188,7 +188,7 @@ def relative_cost(changes: dict, **options) -> float:
     return sum(costs)
 
 
-def held_out(records: str, *, objective: Examples = MASKED):
+def held_out(records: str, *, objective: PretrainingExamples = MASKED):
     """Returns the held-out batches with one set of masks for all variants."""
     inputs = PretrainInputs(REFERENCE, records=records)
     masker = Masker(MaskingPolicy(), inputs.vocabulary)

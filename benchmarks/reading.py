@@ -10,9 +10,8 @@ import tensorflow as tf
 
 from bert_keras import BertPretrainer
 from bert_keras.data.objectives import masked_and_labelled
-from bert_keras.data.record_file import FLOATS, record_files
+from bert_keras.data.record_file import FLOATS, common_schema, feature_kind, record_files
 from bert_keras.data.records import BLOCK, FILES_AT_ONCE, SHUFFLE_BUFFER, Records
-from bert_keras.data.schema import common_schema, feature_kind
 from bert_keras.families import preset, presets
 from bert_keras.training.losses import pretraining_losses
 from bert_keras.training.optimizer import BertAdamW

@@ -54,8 +54,8 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.serving.limits import Limits as Limits
     from bert_keras.serving.server import running_server as running_server
     from bert_keras.serving.server import serve as serve
-    from bert_keras.text.encode import encode as encode
-    from bert_keras.text.encode import encode_masked as encode_masked
+    from bert_keras.text.packing import encode as encode
+    from bert_keras.text.packing import encode_masked as encode_masked
     from bert_keras.text.tokenizer import WordPieceTokenizer as WordPieceTokenizer
     from bert_keras.text.vocab import Vocabulary as Vocabulary
     from bert_keras.training.distiller import Distiller as Distiller
@@ -100,7 +100,7 @@ _NAMES = {
     "bert_keras.errors": "InputError",
     "bert_keras.text.vocab": "Vocabulary",
     "bert_keras.text.tokenizer": "WordPieceTokenizer",
-    "bert_keras.text.encode": "encode encode_masked",
+    "bert_keras.text.packing": "encode encode_masked",
     "bert_keras.data.preprocessor": "Preprocessor",
     "bert_keras.data.records": "pretraining_dataset",
     "bert_keras.data.objectives": "masked_and_labelled DynamicMasking",

@@ -12,20 +12,21 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_keras.data.parsing import RecordParser
-from bert_keras.data.record_file import read_records, record_files
-from bert_keras.data.schema import (
+from bert_keras.data.record_file import (
     LABEL_FEATURE,
     LABEL_POSITIONS_FEATURE,
     LABEL_WEIGHTS_FEATURE,
     WEIGHTS_FEATURE,
     PretrainingSchema,
     common_schema,
+    read_records,
+    record_files,
 )
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError
 from bert_keras.files import StrPath, file_sha256
 from bert_keras.text.fast_tokenizer import vocabulary_sha256
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.manifest import MANIFEST, read_manifest, shards_of
+from tfrecords_tools.settings import MANIFEST, read_manifest, shards_of
 
 BATCH = 1024  # records
 Features = dict[str, np.ndarray]
@@ -43,18 +44,14 @@ def check_records(
     files, num_records = every_file(records), 0
     for _, _, features in verified_batches(files, vocabulary=vocabulary, stage="check"):
         num_records += len(features["input_ids"])
-    paths = [records] if isinstance(records, (str, os.PathLike)) else records
-    first: dict[str, str] = {}  # file by its digest
     digests: dict[Path, dict[str, str]] = defaultdict(dict)  # by folder and name
     for file in files:
-        same = first.setdefault(digest := file_sha256(file), file)
-        check(same == file, f"{file} contains the same records as {same}; remove one of them")
-        digests[Path(file).parent][Path(file).name] = digest
-    num_manifests, schema = 0, common_schema(files)
+        digests[Path(file).parent][Path(file).name] = file_sha256(file)
+    paths = [records] if isinstance(records, (str, os.PathLike)) else records
+    whole, num_manifests = {Path(path) for path in paths if os.path.isdir(path)}, 0
     for folder, found in digests.items():
         if manifest := read_manifest(folder):
-            is_whole = folder in map(Path, filter(os.path.isdir, paths))
-            _compare(folder, manifest, schema, vocabulary, found, is_whole=is_whole)
+            _compare(folder, manifest, vocabulary, found, is_whole=folder in whole)
             num_manifests += 1
     return {"files": len(files), "records": num_records, "manifests": num_manifests}
 
@@ -62,23 +59,24 @@ def check_records(
 def _compare(
     folder: Path,
     manifest: Mapping[str, Any],
-    schema: PretrainingSchema,
     vocabulary: Vocabulary,
     found: Mapping[str, str],
     *,
     is_whole: bool,
 ) -> None:
     """Raises InputError if record files, digests by their names, differ from their manifest."""
-    path, shards = folder / MANIFEST, shards_of(manifest)
-    is_same = manifest["vocabulary"]["sha256"] == vocabulary_sha256(vocabulary)
-    check(is_same, f"{path} states another vocabulary than this one of {len(vocabulary)} tokens")
-    stated = PretrainingSchema(**manifest["schema"])
-    check(stated == schema, f"the records have {schema}, but {path} states {stated}")
-    for name in sorted(found.keys() | shards.keys() if is_whole else found):
-        check(name in found, f"{folder / name} is missing; write the records again")
-        check(name in shards, f"{folder / name} is not named in {MANIFEST}; remove it")
-        is_same = shards[name]["sha256"] == found[name]
-        check(is_same, f"{folder / name} was changed: its SHA-256 is not the one in {MANIFEST}")
+    path = folder / MANIFEST
+    if manifest["vocabulary"]["sha256"] != vocabulary_sha256(vocabulary):
+        raise InputError(
+            f"{path} states another vocabulary than this one of {len(vocabulary)} tokens"
+        )
+    stated = {name: shard["sha256"] for name, shard in shards_of(manifest).items()}
+    for name in sorted(found.keys() | stated.keys() if is_whole else found):
+        if found.get(name) != stated.get(name):
+            raise InputError(
+                f"{folder / name} is missing, was changed or does not belong to these records: its "
+                f"SHA-256 is {found.get(name)}, but {stated.get(name)} in {MANIFEST}"
+            )
 
 
 def every_file(records: StrPath | Sequence[StrPath]) -> list[str]:
@@ -97,7 +95,9 @@ def verified_batches(
     for file in tqdm(files, desc=stage, unit=" file", disable=not stage):
         first = 0
         for features in parsed_batches(file, schema=schema):
-            verify(features, file=file, first=first, vocabulary=vocabulary)
+            if found := first_problem(features, vocabulary):
+                row, problem = found
+                raise InputError(f"{file}, record {first + row + 1}: {problem}")
             yield file, first, features
             first += len(features["input_ids"])
 
@@ -115,12 +115,12 @@ def is_labelled(features: Features) -> np.ndarray:
     return features.get(LABEL_WEIGHTS_FEATURE, np.ones_like(labels)) > 0
 
 
-def verify(features: Features, *, file: str, first: int, vocabulary: Vocabulary) -> None:
-    """Raises InputError for the first wrong record of a batch, which `first` records precede."""
+def first_problem(features: Features, vocabulary: Vocabulary) -> tuple[int, str] | None:
+    """Returns the row and the problem of a wrong record of a batch, or None without one."""
     for problem, is_wrong in _problems(features, vocabulary):
         if is_wrong.any():
-            number = first + int(is_wrong.any(axis=1).argmax()) + 1
-            raise InputError(f"{file}, record {number}: {problem}")
+            return int(is_wrong.any(axis=1).argmax()), problem
+    return None
 
 
 def _problems(features: Features, vocabulary: Vocabulary) -> Iterator[Problem]:

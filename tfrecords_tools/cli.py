@@ -12,9 +12,7 @@ from bert_keras.data.masking import REPLACEMENTS
 from bert_keras.errors import InputError, counted, print_field, printable
 from bert_keras.files import check_output, is_stdout, messages_beside, refuse_existing, write_text
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
-from tfrecords_tools.manifest import vocabulary_of_files
-from tfrecords_tools.records.objectives import RECORD_OBJECTIVES
-from tfrecords_tools.settings import BuildSettings, GoogleSettings
+from tfrecords_tools.settings import BuildSettings, GoogleSettings, vocabulary_of_files
 
 PROGRAM = Program(
     "bert-tfrecords",
@@ -42,7 +40,7 @@ FLAGS = (
 )
 MODELS = ("wordpiece", "bpe", "unigram")
 SETTINGS = [each for each in fields(BuildSettings) if each.name != "lowercase"]  # --cased sets it
-CHOICES = {"objective": RECORD_OBJECTIVES, "replacement": REPLACEMENTS}
+CHOICES = {"objective": LABEL_NAMES, "replacement": REPLACEMENTS}
 
 
 def _build_options() -> Iterator[Argument]:
@@ -157,7 +155,7 @@ def _print_split(name: str, counts: dict, manifest: dict) -> None:
         f"{counts['pieces']:,} tokens"
     )
     if "labels_one" in counts:
-        label = RECORD_OBJECTIVES[manifest["settings"].get("objective", "nsp")].labels[1]
+        label = LABEL_NAMES[manifest["settings"].get("objective", "nsp")][1]
         summary += f"; {counts['labels_one'] / counts['sequences']:.1%} {label}"
     padding = 1 - counts["tokens"] / (counts["records"] * manifest["schema"]["max_length"])
     print_field(name, f"{summary}; {padding:.1%} padding")

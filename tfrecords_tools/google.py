@@ -1,8 +1,8 @@
 """Writes the records of the original writer, in its order, from text with one sentence a line.
 
 Each feature equals the output of google-research/bert `create_pretraining_data.py` for the same
-files, vocabulary, seed and options, with its known errors; the tokens of rare characters differ as
-described in `bert_keras.text.tokenizer`. Random numbers are drawn in the same order as there, so
+files, vocabulary, seed and options, with its known errors; only the tokens of rare characters
+differ, as `bert_keras.text.tokenizer` says. Random numbers are drawn in the same order as there, so
 one process does all the work. Memory holds 4 bytes a document, the longest line and document, and
 for each record 29 bytes and 8 more a prediction.
 """
@@ -19,46 +19,40 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from bert_keras.errors import check, counted
+from bert_keras.data.record_file import write_record_file
+from bert_keras.errors import InputError
 from bert_keras.files import utf8_error
 from bert_keras.text.packing import packed_texts
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.inputs.tables import TFDS
-from tfrecords_tools.inputs.text_files import format_of, grouped, open_text
-from tfrecords_tools.jobs import result_of, write_receipt
-from tfrecords_tools.manifest import split_summary
-from tfrecords_tools.records.layout import TRAIN, shard_file
-from tfrecords_tools.records.writer import write_record_file
-from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings
-from tfrecords_tools.text.store import TokenStore, TokenWriter, token_dtype
+from tfrecords_tools.instances import TRAIN, expect_records, shard_file
+from tfrecords_tools.readers import TFDS, file_format, grouped, open_text
+from tfrecords_tools.settings import NUM_SPECIALS, GoogleSettings, split_summary
+from tfrecords_tools.store import TokenStore, TokenWriter, expect_text, token_dtype
 
 MASK_RATE = 0.8
 KEEP_RATE = 0.5  # of the tokens that are not masked
-MAX_TRIES = 10  # attempts to draw a document other than that of A
+MAX_TRIES = 10  # attempts to draw another document than A's
 BATCH_CHARACTERS = 1 << 17  # characters that are tokenized at once
 BATCH_RECORDS = 1024  # encoded at once; their arrays fit a processor's cache
 
 
-def _tokenize(
-    files: Sequence[str], output: Path, vocabulary: Vocabulary, *, lowercase: bool
-) -> None:
+def tokenize(files: Sequence[str], output: Path, *, tokenizer: WordPieceTokenizer) -> None:
     """Writes the token store of all files, without carriage returns, as TensorFlow's GFile."""
     # Only a blank line ends a document; the end of a file does not.
-    tokenizer = WordPieceTokenizer(vocabulary, lowercase=lowercase)
     lines = chain.from_iterable(map(_lines, files))
     batches = grouped(lines, size_of=lambda text: len(text) + 1, most=BATCH_CHARACTERS)
-    with TokenWriter(output, dtype=token_dtype(len(vocabulary))) as writer:
+    with TokenWriter(output, dtype=token_dtype(len(tokenizer.vocabulary))) as writer:
         for texts in tqdm(batches, desc="tokenize", unit=" batch"):
             # A blank line counts as an empty sentence that starts a document.
             writer.add(*tokenizer.flat_ids(texts), np.array([not text for text in texts]))
-    names, has_text = ", ".join(files), writer.num_documents > 0
-    check(has_text, f"the corpus contains no text ({names}); expected one sentence per line")
+    expect_text(writer.num_documents)
 
 
 def _lines(path: str) -> Iterator[str]:
-    kind = "tfds" if path.startswith(TFDS) else format_of(path)
-    check(kind == "text", f"{path} is {kind}; GoogleSettings (--compat google) read a text")
+    kind = "tfds" if path.startswith(TFDS) else file_format(path)
+    if kind != "text":
+        raise InputError(f"{path} is {kind}; GoogleSettings (--compat google) need plain text")
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):
             line = line.replace(b"\r", b"")
@@ -131,26 +125,19 @@ def _sizes(count: int) -> list[tuple[int, range]]:
     return sizes
 
 
-def write_google(
-    files: Sequence[str], *, vocabulary: Vocabulary, settings: GoogleSettings, work: Path
+def write_records(
+    folder: Path, *, vocabulary: Vocabulary, settings: GoogleSettings
 ) -> dict[str, Any]:
-    """Writes the records alternately to the shards and returns the entries of the manifest.
+    """Writes records alternately to shards beside a token store; returns entries of the manifest.
 
-    `work` is the folder of the shards and of the token store, of 2 bytes a token.
+    `folder` is the token store that `tokenize` writes.
     """
-    if result_of(work / "store") is None:
-        _tokenize(files, work / "store", vocabulary, lowercase=settings.lowercase)
-        write_receipt(work / "store", {})
-    store, generator = TokenStore(work / "store"), FastRandom(settings.seed)
+    store, generator = TokenStore(folder), FastRandom(settings.seed)
     lists = [(name, "<i4", settings.max_predictions) for name in ("chosen", "new_ids")]
     row = np.dtype([*PAIR, ("num_chosen", "<i4"), *lists])
     rows = np.fromiter(_instances(store, vocabulary, settings, generator), row)
     order = generator.shuffled(len(rows))
-    check(
-        len(rows) >= settings.shards,
-        f"the corpus gives {counted(len(rows), 'record')}; expected at least one for each of "
-        f"{counted(settings.shards, 'shard')}: give more text, or write fewer shards",
-    )
+    expect_records([len(rows) >= settings.shards], split=TRAIN, num_shards=settings.shards)
     shards = []
     for number in tqdm(range(settings.shards), desc="write", unit=" file"):
         of_shard = order[number :: settings.shards]
@@ -158,7 +145,7 @@ def write_google(
             _features(rows[of_shard[start : start + BATCH_RECORDS]], store, vocabulary, settings)
             for start in range(0, len(of_shard), BATCH_RECORDS)
         )
-        output = work / shard_file(TRAIN, number, settings.shards)
+        output = folder.parent / shard_file(TRAIN, number, settings.shards)
         shards.append(write_record_file(output, batches))
     split = split_summary(
         shards,
@@ -179,17 +166,17 @@ def _instances(
         is_word_start = np.array([not token.startswith("##") for token in vocabulary.tokens])
     order = generator.shuffled(store.num_documents)
     for _ in range(settings.duplicates):
-        pairs = pairs_of(store, order, settings, generator=generator)
+        pairs = _pairs(store, order, settings, generator=generator)
         for number, pair in enumerate(pairs):
             if number % BATCH_RECORDS == 0:
                 store.release()  # each pair leaves some 64 kB of the store in memory
             num_tokens = pair.length_a + pair.length_b + NUM_SPECIALS
             num_predictions = max(1, round(num_tokens * settings.mask_rate))
             num_predictions = min(settings.max_predictions, num_predictions)
-            chosen = chosen_tokens(
+            chosen = _chosen_tokens(
                 store, pair, num_predictions, is_word_start=is_word_start, generator=generator
             )
-            new_ids = replacement_ids(len(chosen), generator, vocabulary.mask_id, len(vocabulary))
+            new_ids = _replacement_ids(len(chosen), generator, vocabulary.mask_id, len(vocabulary))
             empty = [0] * (settings.max_predictions - len(chosen))
             yield (*pair, len(chosen), chosen + empty, new_ids + empty)
 
@@ -225,13 +212,11 @@ def _features(
     }
 
 
-def pairs_of(
+def _pairs(
     store: TokenStore, order: Sequence[int], settings: GoogleSettings, *, generator: FastRandom
 ) -> Iterator[Pair]:
-    """Yields the pairs of the documents in `order`, each cut to the length of a record.
-
-    The caller draws the masks of a pair before it takes the next one: both use `generator`.
-    """
+    """Yields the pairs of the documents in `order`, each shortened to the length of a record."""
+    # The caller draws the masks of a pair before it takes the next pair: both use `generator`.
     limit = settings.max_length - NUM_SPECIALS
     for index in tqdm(range(len(order)), desc="draw", unit=" document", unit_scale=True):
         target = limit
@@ -251,7 +236,7 @@ def pairs_of(
             else:
                 is_random, start_b, end_b = False, starts[end_a], starts[after]
             pair = Pair(start_a, length_a, start_b, end_b - start_b, is_random)
-            yield _cut(pair, limit, generator)
+            yield _shorten(pair, limit, generator)
             first = after
 
 
@@ -271,7 +256,7 @@ def _random_next(
     return starts[0], starts[after]
 
 
-def _cut(pair: Pair, limit: int, generator: FastRandom) -> Pair:
+def _shorten(pair: Pair, limit: int, generator: FastRandom) -> Pair:
     """Removes tokens from the longer text, or from B, until both fit; draws the end for each."""
     start_a, length_a, start_b, length_b, is_random = pair
     random = generator.random
@@ -286,7 +271,7 @@ def _cut(pair: Pair, limit: int, generator: FastRandom) -> Pair:
     return Pair(start_a, length_a, start_b, length_b, is_random)
 
 
-def chosen_tokens(
+def _chosen_tokens(
     store: TokenStore,
     pair: Pair,
     num_predictions: int,
@@ -294,12 +279,10 @@ def chosen_tokens(
     is_word_start: np.ndarray | None,
     generator: FastRandom,
 ) -> list[int]:
-    """Chooses the tokens to predict; returns indices into A and B laid end to end.
-
-    `is_word_start`, bool [V], is False for "##" tokens: whole words are chosen if they fit. A word
-    continues across the [SEP]: where B was cut inside a word, its rest belongs to the last word of
-    A. None chooses each token by itself.
-    """
+    """Chooses the tokens to predict; returns indices into A and B laid end to end."""
+    # `is_word_start`, bool [V], is False for "##" tokens: whole words are chosen if they fit. A
+    # word continues across the [SEP]: if B was shortened inside a word, the rest of the word
+    # belongs to the last word of A.
     start_a, length_a, start_b, length_b, _ = pair
     if is_word_start is None:
         tokens = list(range(length_a + length_b))
@@ -321,8 +304,8 @@ def chosen_tokens(
     return chosen
 
 
-def replacement_ids(count: int, generator: FastRandom, mask_id: int, num_ids: int) -> list[int]:
-    """Draws the id that replaces each chosen token, of any token; -1 keeps the token."""
+def _replacement_ids(count: int, generator: FastRandom, mask_id: int, num_ids: int) -> list[int]:
+    """Draws the id that replaces each of `count` tokens, below `num_ids`; -1 keeps the token."""
     random, replacements = generator.random, []
     for _ in range(count):
         if random() < MASK_RATE:

@@ -3,20 +3,19 @@
 import os
 import textwrap
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice, zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from bert_keras.data.schema import LABEL_FEATURE, WEIGHTS_FEATURE, common_schema
-from bert_keras.errors import check, counted, printable
+from bert_keras.data.record_file import LABEL_FEATURE, WEIGHTS_FEATURE, common_schema
+from bert_keras.errors import counted, printable
 from bert_keras.files import StrPath, atomic_file
 from bert_keras.text.fast_tokenizer import readable_tokens
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.check import Features, every_file, is_labelled, verified_batches
-from tfrecords_tools.manifest import label_names
-from tfrecords_tools.records.objectives import NEXT_SENTENCE
+from tfrecords_tools.settings import NEXT_SENTENCE, label_names
 
 WIDTH = 100  # characters of a line
 PICTURES = (".png", ".svg", ".pdf")
@@ -25,28 +24,27 @@ PICTURES = (".png", ".svg", ".pdf")
 def record_texts(
     records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary, count: int, start: int = 1
 ) -> Iterator[str]:
-    """Yields the text of `count` records; a predicted token is printed as {input=original}.
+    """Yields the text of records; a predicted token is printed as {input=original}.
 
-    If the records are masked, the first text explains these marks. Records are numbered from 1 over
-    all files.
+    Args:
+        records: A folder, a glob pattern, a file, or a sequence of these. Masked records are
+            preceded by a text that explains the marks of their tokens.
+        vocabulary: The vocabulary of the records.
+        count: Number of records.
+        start: Number of the first record, from 1 over all files.
     """
-    files, labels = every_file(records), label_names(every_file(records)[0])
-
-    def texts() -> Iterator[str]:
-        num_preceding = 0
-        for file, first, features in verified_batches(files, vocabulary=vocabulary, stage=""):
-            size = len(features["input_ids"])
-            for row in range(max(start - 1 - num_preceding, 0), size):
-                record = {name: values[row] for name, values in features.items()}
-                text = record_text(record, vocabulary=vocabulary, labels=labels)
-                yield f"{printable(os.path.basename(file))}, record {first + row + 1}: {text}"
-            num_preceding += size
-        found = f"start is {start}, but the number of records is {num_preceding:,}"
-        check(num_preceding >= start, found)
-
-    legend = "{[MASK]=original} masked, {other=original} replaced, {original=original} kept"
-    has_masks = common_schema(files).max_predictions > 0
-    return chain([legend] * has_masks, islice(texts(), count))
+    files = every_file(records)
+    labels = label_names(files[0])
+    if common_schema(files).max_predictions:
+        yield "{[MASK]=original} masked, {other=original} replaced, {original=original} kept"
+    numbered = (
+        (file, first + row + 1, {name: values[row] for name, values in features.items()})
+        for file, first, features in verified_batches(files, vocabulary=vocabulary, stage="")
+        for row in range(len(features["input_ids"]))
+    )
+    for file, number, record in islice(numbered, start - 1, start - 1 + count):
+        text = record_text(record, vocabulary=vocabulary, labels=labels)
+        yield f"{printable(os.path.basename(file))}, record {number}: {text}"
 
 
 def record_text(

@@ -21,16 +21,22 @@ from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel, WhitespaceSpl
 from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 from tqdm import tqdm
 
-from bert_keras.errors import LARGEST_SIZE, InputError, check, check_name
+from bert_keras.errors import LARGEST_SIZE, InputError, check_name
 from bert_keras.files import StrPath
-from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS, rules_vocabulary
-from bert_keras.text.rules import byte_pair_rules, unigram_rules, unigram_steps
+from bert_keras.text.fast_tokenizer import (
+    ALBERT_SPECIALS,
+    byte_pair_rules,
+    rules_vocabulary,
+    unigram_rules,
+    unigram_steps,
+)
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.inputs.corpus import lines_of, units
-from tfrecords_tools.inputs.text_files import Unit, grouped, num_bytes_of
-from tfrecords_tools.jobs import Workers
-from tfrecords_tools.text.sentences import import_function, part_starts
+from tfrecords_tools.build import Workers
+from tfrecords_tools.corpus import lines_of, units
+from tfrecords_tools.readers import Unit, grouped, num_bytes_of
+from tfrecords_tools.store import expect_text
+from tfrecords_tools.tokens import import_function, part_starts
 
 UNIT_BYTES = 4 << 20
 MAX_WORDS = 1_000_000  # about 150 bytes each; with more, the rarest are dropped
@@ -66,27 +72,37 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     text_field: str = "text",
     log: Callable[[str], object] = lambda sentence: None,
 ) -> Vocabulary:
-    """Counts the words of a corpus and learns at most `size` tokens of a `model` in `MODELS`.
+    """Counts the words of a corpus and learns a vocabulary.
 
-    Byte-level BPE keeps case. `unused` tokens [unusedN] and the `segmenter`, "module:function" that
-    divides a word into parts whose limits no token crosses, are for WordPiece. `log` receives a
-    sentence about dropped words and about Hangul. Raises InputError if arguments do not fit each
-    other or the corpus has no text.
+    Args:
+        paths: Files, folders, glob patterns, URLs or TFDS names.
+        size: Maximum number of tokens.
+        model: A key of `MODELS`.
+        lowercase: Whether to lower-case words and strip accents; byte-level BPE keeps case.
+        unused: Number of tokens [unusedN], for WordPiece.
+        segmenter: "module:function" that divides a word into parts whose limits no token crosses,
+            for WordPiece.
+        workers: Number of processes.
+        text_field: Field of JSON, parquet and TFDS that contains the text.
+        log: Receives a sentence about dropped words and about Hangul.
+
+    Raises:
+        InputError: The arguments do not fit each other, or the corpus has no text.
     """
     check_name(model, MODELS, what="model")
-    words_of, learn, min_size = MODELS[model]
+    count_words, learn, min_size = MODELS[model]
     is_wordpiece = model == "wordpiece"
-    found = f"unused tokens and a segmenter do not fit the model {model}"
-    check(is_wordpiece or not (unused or segmenter), f"{found}; expected wordpiece")
-    check(
-        min_size + unused <= size <= LARGEST_SIZE,
-        f"size is {size}; expected {min_size + unused} to {LARGEST_SIZE} tokens for {model}"
-        + f" with {unused} unused tokens" * is_wordpiece,
-    )
+    if not is_wordpiece and (unused or segmenter):
+        raise InputError(f"unused tokens and a segmenter need the model wordpiece, not {model}")
+    if not min_size + unused <= size <= LARGEST_SIZE:
+        raise InputError(
+            f"size is {size}; expected {min_size + unused} to {LARGEST_SIZE} tokens for {model} "
+            f"with {unused} unused tokens"
+        )
     segment = import_function(segmenter) if segmenter else None
     corpus = units(paths, unit_bytes=UNIT_BYTES, text_field=text_field)
-    count = partial(_count_unit, words_of=words_of, lowercase=lowercase)
-    words = count_words(corpus, count, workers=workers, log=log)
+    count = partial(_count_unit, count_words=count_words, lowercase=lowercase)
+    words = _count_corpus(corpus, count, workers=workers, log=log)
     if not is_wordpiece:
         return learn(words, size=size, lowercase=lowercase)
     if lowercase and any(map(_JAMO.search, words)):
@@ -104,14 +120,14 @@ def train_vocabulary(  # noqa: PLR0913 - each argument is an option of the comma
     return learn(words, size=size, unused=unused)
 
 
-def count_words(
+def _count_corpus(
     corpus: Sequence[Unit],
     count: Callable[[Unit], Counter[str]],
     *,
-    workers: int = 1,
+    workers: int,
     log: Callable[[str], object],
 ) -> Counter[str]:
-    """Returns the words of a corpus; `count` returns those of a unit."""
+    """Counts the words of a corpus; `count` counts the words of a unit."""
     words, num_dropped = Counter(), 0
     total = sum(map(num_bytes_of, corpus))
     with (
@@ -124,20 +140,20 @@ def count_words(
                 num_dropped += len(words) - MAX_WORDS // 2
                 words = Counter(dict(words.most_common(MAX_WORDS // 2)))
             bar.update(num_bytes_of(unit))
-    check(words, "the corpus contains no text")
+    expect_text(len(words))
     if num_dropped:
         log(f"dropped {num_dropped:,} rare words")
     return words
 
 
-def _count_unit(unit: Unit, *, words_of: Callable, lowercase: bool) -> Counter[str]:
+def _count_unit(unit: Unit, *, count_words: Callable, lowercase: bool) -> Counter[str]:
     words = Counter()
     for lines in grouped(lines_of(unit), size_of=lambda line: len(line) + 1, most=UNIT_BYTES):
-        words.update(words_of(lines, lowercase=lowercase))
+        words.update(count_words(lines, lowercase=lowercase))
     return words
 
 
-def words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
+def count_bert_words(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
     """Counts the words that BERT's tokenizer finds in lines."""
     normalize = normalizer(lowercase=lowercase).normalize_str
     split, han = BertPreTokenizer().pre_tokenize_str, Counter()
@@ -157,14 +173,14 @@ def words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
     return _word_counts(chunks, words_in) + han
 
 
-def byte_words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
+def count_byte_words(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
     """Counts words with the preceding blank, written in byte-level letters; case is kept."""
     split = ByteLevel(add_prefix_space=False).pre_tokenize_str
     chunks = Counter(part for line in lines for part in re.findall("^[^ ]*| [^ ]*", line))
     return _word_counts(chunks, lambda chunk: [word for word, _ in split(chunk)])
 
 
-def plain_words_of(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
+def count_plain_words(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
     """Counts the words between blanks after the normalization that ALBERT applies."""
     steps = unigram_steps(lowercase=lowercase, keeps_accents=not lowercase)
     normalize = normalizers.Sequence(steps).normalize_str
@@ -323,7 +339,7 @@ def _shuffled_lines(words: Mapping[str, int]) -> Iterator[str]:
 # The function that counts words, the function that learns, and the smallest number of tokens,
 # without [unusedN] tokens.
 MODELS = {
-    "wordpiece": (words_of, train_wordpiece, len(SPECIAL_TOKENS) + 2),
-    "bpe": (byte_words_of, train_byte_pairs, len(BYTE_SPECIALS) + len(LETTERS) + 1),
-    "unigram": (plain_words_of, train_unigram, len(ALBERT_SPECIALS.tokens) + len(MARKS) + 2),
+    "wordpiece": (count_bert_words, train_wordpiece, len(SPECIAL_TOKENS) + 2),
+    "bpe": (count_byte_words, train_byte_pairs, len(BYTE_SPECIALS) + len(LETTERS) + 1),
+    "unigram": (count_plain_words, train_unigram, len(ALBERT_SPECIALS.tokens) + len(MARKS) + 2),
 }

@@ -14,8 +14,12 @@ from bert_keras.errors import check
 from bert_keras.families import FAMILIES
 from bert_keras.families.family import Family, KerasHub
 from bert_keras.kinds.known import KINDS
-from bert_keras.text.fast_tokenizer import is_uncased, rules_vocabulary
-from bert_keras.text.rules import byte_pair_rules, sentencepiece_rules
+from bert_keras.text.fast_tokenizer import (
+    byte_pair_rules,
+    is_uncased,
+    rules_vocabulary,
+    sentencepiece_rules,
+)
 from bert_keras.text.vocab import Vocabulary
 
 # Paths of variables in keras_hub, or of the layers that contain them, and our names. `{}` stands

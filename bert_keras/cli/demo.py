@@ -23,8 +23,8 @@ from bert_keras.runs.settings import pretrain_settings
 from bert_keras.serving.client import Client
 from bert_keras.serving.server import running_server
 from tfrecords_tools.build import build
-from tfrecords_tools.inputs.corpus import documents
-from tfrecords_tools.inputs.corpus import files as corpus_files
+from tfrecords_tools.corpus import documents
+from tfrecords_tools.corpus import files as corpus_files
 from tfrecords_tools.settings import BuildSettings
 from tfrecords_tools.vocab import train_vocabulary
 

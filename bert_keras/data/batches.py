@@ -1,7 +1,6 @@
 """Batches in a fixed order, which `fit` reads with every backend of Keras."""
 
 import contextlib
-import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -13,13 +12,15 @@ from keras import tree
 from bert_keras.data.encoded import Encoded
 from bert_keras.errors import InputError
 
+_reading_errors: list[InputError] = []  # raised while TensorFlow read batches
+
 
 class Batches(keras.utils.PyDataset):
-    """Batches in a fixed order, which can be read from any of them on.
+    """Batches in a fixed order; reading can start at any batch.
 
-    `read(first)` yields the batches from number `first` on, as NumPy arrays. `spec` is a batch of
-    `keras.KerasTensor` whose shapes have None where a size differs between batches. `num_batches`
-    is None if they have no end.
+    `read(first)` yields batch number `first` and all later batches as NumPy arrays. `spec` is a
+    batch of `keras.KerasTensor` whose shapes have None where a size differs between batches.
+    `num_batches` is None if they have no end.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Batches(keras.utils.PyDataset):
         return next(self._iterator)
 
     def skip(self, number: int) -> "Batches":
-        """Returns the batches from number `number` on."""
+        """Returns the batches without the first `number` of them."""
         left = None if self._num_batches is None else max(0, self._num_batches - number)
         return Batches(lambda first: self._read(number + first), spec=self._spec, num_batches=left)
 
@@ -58,8 +59,12 @@ class Batches(keras.utils.PyDataset):
         )
 
         def copies() -> Iterator:  # TensorFlow may write to the memory of the arrays
-            for batch in self:
-                yield tree.map_structure(np.array, batch)
+            try:
+                for batch in self:
+                    yield tree.map_structure(np.array, batch)
+            except InputError as error:
+                _reading_errors.append(error)
+                raise
 
         dataset = tf.data.Dataset.from_generator(copies, output_signature=signature)
         # If Keras does not know the number of batches, it runs one step too many and includes it in
@@ -105,11 +110,11 @@ def batches_of(
 
 @contextlib.contextmanager
 def input_errors() -> Iterator[None]:
-    """Raises an InputError that reading has raised within TensorFlow instead of its error."""
+    """Raises the InputError of a file that TensorFlow read, instead of TensorFlow's own error."""
+    _reading_errors.clear()
     try:
         yield
     except Exception as error:
-        found = re.search(r"InputError: (.+)", str(error))
-        if not found:
+        if isinstance(error, InputError) or not _reading_errors:
             raise
-        raise InputError(found[1]) from error
+        raise _reading_errors[0] from error

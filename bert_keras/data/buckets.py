@@ -27,8 +27,8 @@ def length_grouped_batches(
 ) -> Iterator[np.ndarray]:
     """Yields shuffled batches of row indices, int64 [B], without end, every row once an epoch.
 
-    The order of an epoch depends only on (`seed`, number of the epoch), so it is the same in each
-    run. `lengths`, int [N], are the numbers of tokens. The last batch of an epoch may be smaller.
+    The order of an epoch depends only on the seed and the number of the epoch. `lengths`, int [N],
+    are the numbers of tokens. The last batch of an epoch may be smaller.
     """
     for epoch in itertools.count():
         random = np.random.default_rng((seed, epoch))
@@ -43,10 +43,15 @@ def distinct_batches(
 ) -> Iterator[np.ndarray]:
     """Same as `length_grouped_batches`, but no two rows of a batch have a text in common.
 
-    `texts_NG` are the numbers of the texts of each row. A row that has a text in common with a
-    batch moves to a later one. Batches that this leaves incomplete get rows of the next pool, or
-    end the epoch incomplete. An epoch therefore has more batches if a text occurs in more rows than
-    there are batches.
+    A row that has a text in common with a batch moves to a later batch. Batches that this leaves
+    incomplete get rows of the next pool, or end the epoch incomplete. An epoch therefore has more
+    batches if a text occurs in more rows than there are batches.
+
+    Args:
+        lengths: Number of tokens of each row, int [N].
+        texts_NG: The numbers of the texts of each row.
+        batch_size: Most rows of a batch.
+        seed: Seed of the order.
     """
     for epoch in itertools.count():
         random = np.random.default_rng((seed, epoch))

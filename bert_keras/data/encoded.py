@@ -16,7 +16,7 @@ Ids = Sequence[Sequence[int]]  # the token ids of several texts
 
 
 class Encoded(abc.ABC):
-    """N encoded rows, of which an example may have several; `batch` builds padded arrays."""
+    """N encoded rows, one or more for each example; `batch` builds padded arrays."""
 
     lengths: np.ndarray  # int64 [N], the tokens of each row, special tokens included
 
@@ -95,5 +95,8 @@ class EncodedTexts(Encoded):
 def say_cut(*parts: Encoded, max_length: int) -> None:
     """Prints on stderr how many texts of all parts are cut, if there are any."""
     if num_cut := sum(each.num_cut for each in parts):
-        found = f"{num_cut:,} of {sum(map(len, parts)):,} texts have more than {max_length} tokens"
-        print(f"{found}; their ends were cut; a larger max_length keeps them", file=sys.stderr)
+        print(
+            f"{num_cut:,} of {sum(map(len, parts)):,} texts have more than {max_length} tokens; "
+            "their ends were cut; a larger max_length keeps them",
+            file=sys.stderr,
+        )

@@ -2,17 +2,16 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from bert_keras.errors import check, check_choice, check_least, check_name, check_range
-from bert_keras.fields import document_fields, setting
+from bert_keras.errors import check_choice, check_least, check_name, check_range
+from bert_keras.fields import setting
 from bert_keras.text.packing import span_indices
 from bert_keras.text.vocab import Vocabulary, is_unused
 
 UNITS = ("token", "word")
-
 # BERT paper, appendix C.2. A name gives the percentages of the chosen tokens that become [MASK],
 # stay unchanged, and become a random token.
 REPLACEMENTS = {
@@ -25,12 +24,6 @@ REPLACEMENTS = {
 }
 
 
-def check_unit(settings: Any, name: str) -> None:
-    """Raises InputError unless the field `name` is one of `UNITS`."""
-    check_choice(settings, name, UNITS)
-
-
-@document_fields
 @dataclass(frozen=True)
 class MaskingPolicy:
     """How many tokens are predicted, and what replaces them (BERT paper, section 3.1).
@@ -56,10 +49,13 @@ class MaskingPolicy:
         check_range(self, "more than 0, up to 1", "mask_rate")
         check_least(self, 1, "max_predictions")
         check_least(self, 1, "max_ngram", most=1_000)
-        check_unit(self, "unit")
-        shares = self.mask_share, self.random_share
-        is_valid = min(shares) >= 0 and sum(shares) <= 1
-        check(is_valid, f"mask_share and random_share are {shares}; expected 0 to 1 together")
+        check_choice(self, "unit", UNITS)
+        check_range(self, "a rate from 0 to 1", "mask_share", "random_share", "kept_share")
+
+    @property
+    def kept_share(self) -> float:
+        """The fraction of the predicted tokens that stay unchanged in the inputs."""
+        return 1 - (self.mask_share + self.random_share)
 
     def num_predictions(self, lengths: np.ndarray) -> np.ndarray:
         """Returns the number of tokens to predict in each sequence, int [B].
@@ -183,7 +179,6 @@ class Masker:
             for token, token_id in self.vocabulary.ids.items()
             if token not in self.vocabulary.specials.tokens and not is_unused(token)
         ]
-        check(token_ids, "the vocabulary has only special tokens; expected words")
         return np.array(token_ids, np.int32)
 
 
@@ -224,9 +219,9 @@ class WordIndices(NamedTuple):
 
 
 def group_words(candidates: np.ndarray, *, continues: np.ndarray) -> WordIndices:
-    """Groups the candidates, bool [B,T], into words; bool [B,T] says which continue one.
+    """Groups the candidates, bool [B,T], into words; `continues`, bool [B,T], joins tokens.
 
-    A token after one that is no candidate, such as [SEP], always begins a word.
+    A token after a token that is not a candidate, such as [SEP], always begins a word.
     """
     batch, length = candidates.shape
     after = np.zeros_like(candidates)
@@ -249,11 +244,19 @@ def choose_words(
 ) -> np.ndarray:
     """Chooses whole words at random, alone or as n-grams.
 
-    Words are drawn in random order until the quota of the row, int [B], is met. A drawn word is
-    chosen together with the n - 1 words that follow it. n is drawn with weights 1/n from the values
-    up to `max_ngram` that fit: the n words are adjacent, none of them is chosen yet, and together
-    they stay within the quota. A drawn word that does not fit alone is skipped. Returns the indices
-    of the chosen tokens in the flattened batch, int64, ascending.
+    Words are drawn in random order until the quota of the row is met. A drawn word is chosen
+    together with the n - 1 words that follow it. n is drawn with weights 1/n from the values up to
+    `max_ngram` that fit: the n words are adjacent, none of them is chosen yet, and together they
+    stay within the quota. A drawn word that does not fit alone is skipped.
+
+    Args:
+        words: The words of the batch.
+        quotas: How many tokens are chosen in each row, int [B].
+        max_ngram: Largest number of adjacent words that are chosen together.
+        generator: Source of all draws.
+
+    Returns:
+        The indices of the chosen tokens in the flattened batch, int64, ascending.
     """
     starts, ends, _, first = words
     is_chosen = np.zeros(len(starts), bool)

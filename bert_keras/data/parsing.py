@@ -5,8 +5,14 @@ from functools import cache
 
 import numpy as np
 
-from bert_keras.data.record_file import FLOATS, feature_head, packed_features, varint
-from bert_keras.data.schema import PretrainingSchema, feature_kind
+from bert_keras.data.record_file import (
+    FLOATS,
+    PretrainingSchema,
+    feature_head,
+    feature_kind,
+    packed_features,
+    varint,
+)
 from bert_keras.errors import InputError, counted
 
 _PREFIX = 16  # bytes of a feature that tell its name and its size
@@ -16,7 +22,7 @@ class RecordParser:
     """Parses records of one schema, whose integers are below `limits`, by default 2^31.
 
     The bytes before the values of a feature follow from its name and the size of its values. The
-    parser remembers them, and reads a record field by field only if it has others.
+    parser remembers them, and reads a record field by field only if its bytes differ.
     """
 
     def __init__(self, schema: PretrainingSchema, *, limits: Mapping[str, int] | None = None):
@@ -25,7 +31,7 @@ class RecordParser:
         self._seen: dict[bytes, tuple[bytes, str, int]] = {}
 
     def __call__(self, records: Sequence[tuple[str, bytes]]) -> dict[str, np.ndarray]:
-        """Returns the features, int32 or float32 [B, n], of records with the files that have them.
+        """Returns the features, int32 or float32 [B, n], of records, each with its file.
 
         Raises:
             InputError: A file has a record with other features or with a value out of range.
@@ -90,7 +96,7 @@ def _floats(values: list[bytes], length: int) -> np.ndarray | None:
 
 
 def _integers(values: list[bytes], length: int) -> np.ndarray | None:
-    """Returns rows of varints, [B, length]; None if a row has others or more of them."""
+    """Returns rows of varints, [B, length]; None if a row does not have `length` of them."""
     data = np.frombuffer(b"".join(values), np.uint8)
     last = np.flatnonzero(data < 128)  # byte of each varint
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))

@@ -17,7 +17,7 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
 from tqdm import tqdm
 
 from bert_keras.config import ModelMetadata
-from bert_keras.data.schema import PREDICTION_FEATURES
+from bert_keras.data.record_file import PREDICTION_FEATURES
 from bert_keras.errors import InputError, check, check_count
 from bert_keras.exporting.servable import (
     TEXT_SIGNATURE,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from bert_keras.config import BertConfig, ModelMetadata
-from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.data.record_file import SEQUENCE_FEATURES
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
 
 TEXT_SIGNATURE = "serving_default"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from bert_keras.config import ModelMetadata, numbered_labels
-from bert_keras.data.preprocessor import columns_of
 from bert_keras.errors import InputError, check_name, counted, listed, quoted
 from bert_keras.kinds.kind import Kind, class_ids, softmax
+from bert_keras.text.columns import columns_of
 
 if TYPE_CHECKING:
     from bert_keras.reports.evaluation import Findings

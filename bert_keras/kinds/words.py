@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_keras.data.encoded import Encoded
-from bert_keras.text.google_words import google_words, is_dropped
-from bert_keras.text.packing import joined, packed_texts
-from bert_keras.text.tokenizer import TextTokenizer
+from bert_keras.text.packing import flatten, packed_texts
+from bert_keras.text.tokenizer import TextTokenizer, google_words, is_dropped
 from bert_keras.text.vocab import Vocabulary
 
 OUTSIDE = "O"  # the tag of a word outside of all entities
@@ -94,7 +93,7 @@ def tokenized_units(
         spans = [(min(word.indices), max(word.indices) + 1) for row in words for word in row]
         return word_tokens(sentences, tokenizer), np.array(spans, np.int64).reshape(-1, 2)
     encoded = tokenizer.encode_batch(texts)
-    ids, counts = joined([each.ids for each in encoded])
+    ids, counts = flatten([each.ids for each in encoded])
     offsets_M2 = np.array([span for each in encoded for span in each.offsets], np.int64)
     offsets_M2 = offsets_M2.reshape(-1, 2)
     bounds = np.append(0, np.cumsum(counts))

@@ -13,8 +13,7 @@ import keras
 import numpy as np
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
-from bert_keras.data.preprocessor import is_text
-from bert_keras.data.schema import PACKING_FEATURES, SEQUENCE_FEATURES
+from bert_keras.data.record_file import PACKING_FEATURES, SEQUENCE_FEATURES
 from bert_keras.errors import (
     InputError,
     check,
@@ -28,6 +27,7 @@ from bert_keras.errors import (
 from bert_keras.files import json_object, refuse_existing, write_json
 from bert_keras.kinds.kind import Kind
 from bert_keras.layers.embeddings import SharedEmbeddings
+from bert_keras.text.columns import is_text
 
 if TYPE_CHECKING:
     from bert_keras.checkpoints.checkpoint import Checkpoint

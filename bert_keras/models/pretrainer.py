@@ -5,13 +5,13 @@ import numpy as np
 from keras import ops
 
 from bert_keras.config import BertConfig
-from bert_keras.data.preprocessor import columns_of, is_text
 from bert_keras.errors import InputError, check, quoted
 from bert_keras.kinds.masked_lm import MaskedLM, Pretraining, masked_tokens
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
 from bert_keras.layers.primitives import states_at
 from bert_keras.models.task_models import TaskModel
-from bert_keras.text.encode import checked_columns, encode_masked
+from bert_keras.text.columns import checked_columns, columns_of, is_text
+from bert_keras.text.packing import encode_masked
 
 
 class MaskedLMModel(TaskModel):

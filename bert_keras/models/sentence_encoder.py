@@ -11,14 +11,14 @@ from tqdm import tqdm
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.data.buckets import longest_first_batches
-from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.data.record_file import SEQUENCE_FEATURES
 from bert_keras.distribution.forward import compiled
 from bert_keras.errors import InputError, check, check_count, suggest_keyword_names
 from bert_keras.kinds.embedder import Embedder
 from bert_keras.layers.sentence import SentenceHead
 from bert_keras.models.task_models import TaskModel, flat_rows
 from bert_keras.models.text_inputs import TextInputs
-from bert_keras.text.encode import checked_columns
+from bert_keras.text.columns import checked_columns
 
 _DEFAULT = EmbeddingConfig()
 CHUNK_SIZE = 8_192  # texts that `encode` tokenizes together and sorts by length

@@ -12,7 +12,7 @@ import numpy as np
 from bert_keras.config import FINE_TUNING, WARMUP_RATIO, default_recipe, warn_high_rate
 from bert_keras.data.buckets import longest_first_batches
 from bert_keras.data.encoded import Encoded, say_cut
-from bert_keras.data.preprocessor import Preprocessor, columns_of, is_text
+from bert_keras.data.preprocessor import Preprocessor
 from bert_keras.errors import (
     InputError,
     check_argument,
@@ -35,6 +35,7 @@ from bert_keras.models.text_rows import (
     training_batches,
     weights_by_id,
 )
+from bert_keras.text.columns import columns_of, is_text
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 

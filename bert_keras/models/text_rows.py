@@ -11,9 +11,9 @@ import numpy as np
 from bert_keras.data.batches import Batches, batches_of
 from bert_keras.data.buckets import length_grouped_batches, longest_first_batches
 from bert_keras.data.encoded import Encoded, EncodedTexts
-from bert_keras.data.preprocessor import columns_of
 from bert_keras.errors import InputError, quoted
 from bert_keras.kinds.kind import Kind
+from bert_keras.text.columns import columns_of
 
 NO_TEXTS = "the texts are an empty list; expected at least one"
 

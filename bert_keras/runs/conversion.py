@@ -26,8 +26,7 @@ from bert_keras.files import refuse_existing
 from bert_keras.kinds.known import KINDS
 from bert_keras.models.loading import MODELS
 from bert_keras.models.replaced_tokens import generator_config, generator_size
-from bert_keras.text.google_words import google_words
-from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
+from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, google_words
 from bert_keras.text.vocab import Vocabulary, is_unused
 
 Tensors: TypeAlias = Mapping[str, StoredTensor]

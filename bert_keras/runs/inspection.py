@@ -18,8 +18,8 @@ from bert_keras.models.loading import MODELS
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 from bert_keras.reports.page import render
-from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import TextTokenizer, ids_with_masks
+from bert_keras.text.packing import ids_with_masks, pack
+from bert_keras.text.tokenizer import TextTokenizer
 from bert_keras.text.vocab import Vocabulary
 
 MAX_TOKENS = 128  # more tokens are unreadable; with BERT-base the page has 6 MB

@@ -66,7 +66,7 @@ def _token_counts(batches, vocab_size: int, *, stage: str) -> np.ndarray:
 class PretrainingObjective:
     """A pretraining objective: its training examples, model, losses and scores."""
 
-    examples: objectives.Examples  # converts records to inputs, targets and weights
+    examples: objectives.PretrainingExamples  # converts records to inputs, targets and weights
     model: type[TaskModel]  # takes a BertConfig; its call returns a dict of outputs
     losses: Callable[[], dict[str, keras.losses.Loss]]  # argument of `compile`, by output
     # Argument `weighted_metrics` of `compile`, by output.

@@ -7,9 +7,8 @@ from bert_keras.config import ModelMetadata
 from bert_keras.data.batches import Batches
 from bert_keras.data.masking import Masker
 from bert_keras.data.objectives import DynamicMasking
-from bert_keras.data.record_file import record_files
+from bert_keras.data.record_file import common_schema, record_files
 from bert_keras.data.records import PLAIN_IDS, Records
-from bert_keras.data.schema import common_schema
 from bert_keras.errors import check
 from bert_keras.families import preset
 from bert_keras.files import StrPath, file_sha256, json_object

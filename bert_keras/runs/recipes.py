@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bert_keras.config import FINE_TUNING, WARMUP_RATIO
-from bert_keras.data.masking import MaskingPolicy, check_unit, replacement_shares
+from bert_keras.data.masking import UNITS, MaskingPolicy, replacement_shares
 from bert_keras.errors import LARGEST_SIZE, check, check_choice, check_least, check_range
 from bert_keras.families import preset
 from bert_keras.fields import document_fields, setting
@@ -81,7 +81,7 @@ class PretrainRecipe:
         check_choice(self, "schedule", ("linear", "warmup-stable-decay"))
         check_choice(self, "objective", PRETRAINING_OBJECTIVES)
         check_choice(self, "initial_weights", ("normal", "local-attention"))
-        check_unit(self, "mask_unit")
+        check_choice(self, "mask_unit", UNITS)
         for name in ("num_warmup_steps", "last_step"):
             step = getattr(self, name)
             expected = f"0 or more, less than num_steps, {self.num_steps}"

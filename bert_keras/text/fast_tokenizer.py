@@ -1,8 +1,9 @@
-"""Tokenizes text by the rules of a tokenizer.json, with character offsets.
+"""Reads and builds the rules of a tokenizer.json, and tokenizes by them with character offsets.
 
 A tokenizer.json is a file of the library `tokenizers`. It holds the tokens, the normalization and
 the splitting of a byte-level BPE tokenizer (RoBERTa, ModernBERT) or a Unigram tokenizer (ALBERT,
-XLM-RoBERTa, KoBERT). The ids equal those of Hugging Face's tokenizers.
+XLM-RoBERTa, KoBERT). The ids equal the ids of Hugging Face's tokenizers. In the functions that
+build rules from SentencePiece, `model` is SentencePiece's ModelProto.
 """
 
 import hashlib
@@ -12,11 +13,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from tokenizers import Encoding, Tokenizer, decoders
-from tokenizers.processors import ByteLevel
+from tokenizers import (
+    AddedToken,
+    Encoding,
+    Regex,
+    Tokenizer,
+    decoders,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
+from tokenizers.models import BPE, Unigram
 
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError
 from bert_keras.files import StrPath, text_lines, write_text
 from bert_keras.text.tokenizer import (
     TextTokenizer,
@@ -44,6 +55,7 @@ SPECIALS = {
 }
 SPLITTERS = {"BPE": '"ByteLevel"', "Unigram": '"Metaspace"'}
 SUPPORTED = "known are WordPiece, byte-level BPE and SentencePiece's Unigram"
+EXCLUDED_SCORE = -100.0  # added to the score of a token that must never be chosen
 VOCABULARY_FILE, RULES_FILE = "vocab.txt", "tokenizer.json"
 
 
@@ -55,14 +67,11 @@ def vocabulary_in(folder: Path) -> Vocabulary | None:
 
 def records_vocabulary(records: StrPath) -> Vocabulary:
     """Returns the vocabulary in a folder of records; raises InputError without one."""
-    is_path = isinstance(records, (str, os.PathLike))
-    folder = Path(records if is_path else "")
-    is_folder = is_path and folder.is_dir()
-    check(is_folder, f"{records} is not a folder; expected one of bert-tfrecords build")
-    if (vocabulary := vocabulary_in(folder)) is None:
-        check(any(folder.glob("*.tfrecord")), f"{records} contains no records (*.tfrecord)")
-        found = f"{records} contains no vocab.txt and no tokenizer.json"
-        raise InputError(f"{found}; copy the vocabulary of the records there")
+    if (vocabulary := vocabulary_in(Path(records))) is None:
+        raise InputError(
+            f"{records} is not a folder of records with their vocab.txt or tokenizer.json; name "
+            "the folder that bert-tfrecords build wrote, or copy their vocabulary there"
+        )
     return vocabulary
 
 
@@ -96,20 +105,19 @@ def rules_vocabulary(rules: str, *, file: str | os.PathLike = RULES_FILE) -> Voc
     """Returns the vocabulary of the text of a tokenizer.json, which an error calls `file`.
 
     The rules are converted to the current format of `tokenizers`, because the files of published
-    models use older ones. Raises InputError if the text is damaged, or not of a tokenizer like
-    those of RoBERTa, ModernBERT, ALBERT, XLM-RoBERTa or KoBERT.
+    models use older ones. Raises InputError if the text is damaged, or if RoBERTa, ModernBERT,
+    ALBERT, XLM-RoBERTa and KoBERT have tokenizers of other kinds.
     """
     try:
         source, tokenizer = json.loads(rules), Tokenizer.from_str(rules)
+        kind, split = type(tokenizer.model).__name__, json.dumps(source.get("pre_tokenizer"))
+        is_nested = kind == "BPE" and '"pretokenizers"' in split
+        if kind not in SPECIALS or SPLITTERS[kind] not in split or is_nested:
+            raise ValueError(f"a {kind} tokenizer that splits by {split}")
+        if kind == "BPE" and not source["model"]["merges"]:
+            raise ValueError("it has no merges")
     except Exception as error:  # the only class that `tokenizers` raises
-        expected = "expected a tokenizer.json, or a vocab.txt"
-        raise InputError(f"{file} is damaged or of another kind ({error}); {expected}") from error
-    kind, split = type(tokenizer.model).__name__, json.dumps(source.get("pre_tokenizer"))
-    is_nested = kind == "BPE" and '"pretokenizers"' in split
-    if kind not in SPECIALS or SPLITTERS[kind] not in split or is_nested:
-        raise InputError(f"{file} is of a {kind} tokenizer that splits by {split}; {SUPPORTED}")
-    has_merges = kind != "BPE" or source["model"]["merges"]
-    check(has_merges, "the tokenizer has no merges; copy its files again")
+        raise InputError(f"{file} is damaged or of another kind ({error}); {SUPPORTED}") from error
     tokens = source["model"]["vocab"]
     ids = tokens if kind == "BPE" else {token: i for i, (token, _) in enumerate(tokens)}
     ids = ids | {token["content"]: token["id"] for token in source.get("added_tokens") or ()}
@@ -121,7 +129,7 @@ def rules_vocabulary(rules: str, *, file: str | os.PathLike = RULES_FILE) -> Voc
 def tokenizer_of(
     vocabulary: Vocabulary, *, lowercase: bool, shortens_first: bool = False
 ) -> TextTokenizer:
-    """Builds the tokenizer of a vocabulary, whose rules take no `lowercase`."""
+    """Builds the tokenizer of a vocabulary; `lowercase` is only for WordPiece."""
     vocabulary = replace(vocabulary, shortens_first=shortens_first)
     if vocabulary.rules:
         return FastTokenizer(vocabulary)
@@ -171,11 +179,11 @@ class FastTokenizer(TextTokenizer):
                 if (token_id := vocabulary.ids[token]) < len(tokens):
                     tokens[token_id][0] = f" {token}"
         self._tokenizer = Tokenizer.from_str(json.dumps(settings))
-        self._tokenizer.encode_special_tokens = True  # as text: "[SEP]" is no token in a text
+        self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is plain text
         if settings["model"]["type"] == "BPE":
             # The splitter may add a leading space, which must not be counted in offsets.
             splitter = settings["pre_tokenizer"]
-            self._tokenizer.post_processor = ByteLevel(
+            self._tokenizer.post_processor = processors.ByteLevel(
                 add_prefix_space=splitter["add_prefix_space"], trim_offsets=True
             )
 
@@ -205,3 +213,108 @@ class FastTokenizer(TextTokenizer):
         tokens = [self.vocabulary.tokens[token_id] for token_id in encoding.ids]
         offsets = [(start + num_removed, end + num_removed) for start, end in encoding.offsets]
         return TokenizedText(encoding.ids, tokens, offsets)
+
+
+def byte_pair_rules(model: BPE, *, prefixed: bool = False) -> str:
+    """Builds the tokenizer.json of a byte-level BPE, as RobertaTokenizer of transformers does."""
+    tokenizer = Tokenizer(model)
+    _, _, cls, sep, _ = tokens = ROBERTA_SPECIALS.tokens
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefixed)
+    tokenizer.decoder = decoders.ByteLevel()
+    ids = _add_specials(tokenizer, tokens)
+    tokenizer.post_processor = processors.RobertaProcessing(
+        (sep, ids[sep]), (cls, ids[cls]), add_prefix_space=prefixed
+    )
+    return tokenizer.to_str()
+
+
+def unigram_rules(model: Any, *, lowercase: bool, keeps_accents: bool) -> str:
+    """Builds the tokenizer.json of ALBERT's SentencePiece model, as transformers 4 does."""
+    steps = unigram_steps(lowercase=lowercase, keeps_accents=keeps_accents)
+    unigrams = _with_divided_commas(model)
+    return _unigram_text(unigrams, [*steps, *_normalization(model)], ALBERT_SPECIALS)
+
+
+def sentencepiece_rules(model: Any) -> str:
+    """Builds the tokenizer.json that tokenizes as SentencePiece does: KerasHub's ALBERT."""
+    tokens = [(each.piece, each.score) for each in model.pieces]
+    unigrams = Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False)
+    return _unigram_text(unigrams, _normalization(model), ALBERT_SPECIALS)
+
+
+def xlm_roberta_rules(model: Any) -> str:
+    """Builds the tokenizer.json of a SentencePiece Unigram model, as XLMRobertaTokenizer does.
+
+    The ids equal fairseq's ids: four special tokens precede the tokens of the model, except its
+    own first three, and <mask> follows them.
+    """
+    pad, unk, cls, sep, mask = XLM_ROBERTA_SPECIALS.tokens
+    tokens = [(token, 0.0) for token in (cls, pad, sep, unk)]
+    tokens += [(each.piece, each.score) for each in model.pieces[3:]]
+    unigrams = Unigram([*tokens, (mask, 0.0)], unk_id=3, byte_fallback=False)
+    return _unigram_text(unigrams, _normalization(model), XLM_ROBERTA_SPECIALS)
+
+
+def kobert_rules(model: Any) -> str:
+    """Builds the tokenizer.json of KoBERT's SentencePiece Unigram model.
+
+    KoBERTTokenizer (SKTBrain/KoBERT) drops accents with the normal form NFKD, which decomposes
+    Hangul, and SentencePiece composes it again. The library `tokenizers` needs NFC for this.
+    """
+    steps = [*unigram_steps(lowercase=False, keeps_accents=False), normalizers.NFC()]
+    unigrams = _with_divided_commas(model)
+    return _unigram_text(unigrams, [*steps, *_normalization(model)], KOBERT_SPECIALS)
+
+
+def _with_divided_commas(model) -> Unigram:
+    """Returns the tokens; a token that ends in a digit and a comma gets EXCLUDED_SCORE."""
+    # The tokenizers of ALBERT (tokenization.py of Lan et al.) and XLNet separate a comma from the
+    # digit before it. With this score, such a token is never chosen.
+    tokens = []
+    for each in model.pieces:
+        is_divided = each.piece.endswith(",") and each.piece[-2:-1].isdigit()
+        tokens.append((each.piece, each.score + (EXCLUDED_SCORE if is_divided else 0.0)))
+    return Unigram(tokens, unk_id=model.trainer_spec.unk_id, byte_fallback=False)
+
+
+def _normalization(model) -> list[normalizers.Normalizer]:
+    """Returns the normalization of SentencePiece itself."""
+    charsmap = model.normalizer_spec.precompiled_charsmap
+    steps: list[normalizers.Normalizer] = [normalizers.Replace(Regex(" {2,}"), " ")]
+    return [normalizers.Precompiled(charsmap), *steps] if charsmap else steps
+
+
+def _unigram_text(model: Unigram, steps: list[normalizers.Normalizer], specials: Specials) -> str:
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    space = pre_tokenizers.Metaspace(replacement=WORD_MARK, prepend_scheme="always")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), space])
+    tokenizer.decoder = decoders.Metaspace(replacement=WORD_MARK, prepend_scheme="always")
+    ids = _add_specials(tokenizer, specials.tokens)
+    _, _, cls, sep, _ = specials.tokens
+    separators, segment = " ".join(specials.num_separators * [f"{sep}:0"]), specials.second_segment
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{cls}:0 $A:0 {sep}:0",
+        pair=f"{cls}:0 $A:0 {separators} $B:{segment} {sep}:{segment}",
+        special_tokens=[(token, ids[token]) for token in (cls, sep)],
+    )
+    return tokenizer.to_str()
+
+
+def unigram_steps(*, lowercase: bool, keeps_accents: bool) -> list[normalizers.Normalizer]:
+    """Returns the normalization that ALBERT applies before SentencePiece normalizes."""
+    quotes = ("``", "''")
+    steps: list[normalizers.Normalizer] = [normalizers.Replace(each, '"') for each in quotes]
+    if not keeps_accents:
+        steps += [normalizers.NFKD(), normalizers.StripAccents()]
+    return [*steps, normalizers.Lowercase()] if lowercase else steps
+
+
+def _add_specials(tokenizer: Tokenizer, tokens: tuple[str, ...]) -> dict:
+    """Registers the special tokens and returns their ids; KeyError if one is not a token."""
+    vocabulary = tokenizer.get_vocab()
+    ids = {token: vocabulary[token] for token in tokens}
+    *others, mask = tokens
+    added = [AddedToken(token, special=True, normalized=False) for token in others]
+    tokenizer.add_special_tokens([*added, AddedToken(mask, special=True, lstrip=True)])
+    return ids

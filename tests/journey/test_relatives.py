@@ -17,8 +17,8 @@ from bert_keras.runs.finetune import finetune
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.serving.client import Client
 from bert_keras.serving.server import running_server
-from bert_keras.text.encode import encode
 from bert_keras.text.fast_tokenizer import tokenizer_of
+from bert_keras.text.packing import encode
 from tests.relatives import CHANGES, KINDS, KOREAN
 
 SETTINGS = {"batch_size": 24, "num_epochs": 12, "logs_per_epoch": 1, "dropout_rate": 0.0}

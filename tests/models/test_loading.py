@@ -21,7 +21,7 @@ from bert_keras.checkpoints.checkpoint import part
 from bert_keras.checkpoints.native import WEIGHTS, read_metadata
 from bert_keras.checkpoints.pretrained import save_model
 from bert_keras.config import BertConfig, ModelMetadata
-from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.data.record_file import SEQUENCE_FEATURES
 from bert_keras.errors import InputError
 from bert_keras.models.loading import load_model
 from bert_keras.text.tokenizer import WordPieceTokenizer

@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import pytest
 
+import bert_keras as models
 from bert_keras.checkpoints.tensors import named_weights
 from bert_keras.config import BertConfig, DenseModule, EmbeddingConfig
 from bert_keras.errors import InputError
-import bert_keras as models
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
 from tests.tensorflow_or_skip import tf

@@ -7,7 +7,7 @@ from keras import ops
 
 from bert_keras import BertClassifier
 from bert_keras.config import BertConfig
-from bert_keras.data.schema import SEQUENCE_FEATURES
+from bert_keras.data.record_file import SEQUENCE_FEATURES
 from bert_keras.errors import InputError
 from bert_keras.layers.attention import SelfAttention, attention_bias, packed_bias
 from bert_keras.layers.primitives import LayerNorm

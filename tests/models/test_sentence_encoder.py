@@ -16,7 +16,7 @@ from bert_keras.config import (
     NormalizeModule,
 )
 from bert_keras.errors import InputError
-from bert_keras.text.encode import encode
+from bert_keras.text.packing import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.tensorflow_or_skip import tf

@@ -8,7 +8,7 @@ import pytest
 from bert_keras.checkpoints.huggingface.tokenizer import read_rules
 from bert_keras.kinds.words import Sentence, word_tokens
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
-from bert_keras.text.tokenizer import ids_with_masks
+from bert_keras.text.packing import ids_with_masks
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 from tests.unicode_texts import TEXTS
 

@@ -16,7 +16,7 @@ from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.finetune import TaskRun, finetune
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import FinetuneRecipe
-from bert_keras.text.encode import encode
+from bert_keras.text.packing import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training.tensorboard import read_curves

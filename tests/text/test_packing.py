@@ -9,8 +9,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from bert_keras.errors import InputError
-from bert_keras.text.encode import encode, encode_masked
-from bert_keras.text.packing import pack, packed_texts, truncated_lengths
+from bert_keras.text.packing import encode, encode_masked, pack, packed_texts, truncated_lengths
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
@@ -69,10 +68,8 @@ def test_unusual_texts_exactly():
     assert batch["input_ids"].tolist() == [[CLS, 5, SEP, SEP]]
     assert batch["segment_ids"].tolist() == [[0, 0, 0, 1]]
     assert pack([], vocabulary=VOCABULARY, max_length=8)["input_ids"].shape[0] == 0
-    with pytest.raises(InputError, match="max_length is 3; expected a whole number, at least 4"):
+    with pytest.raises(InputError, match="max_length is 3"):
         pack([[5]], [[6]], vocabulary=VOCABULARY, max_length=3)
-    with pytest.raises(InputError, match="2 first and 1 second texts"):
-        pack([[5], [6]], [[6]], vocabulary=VOCABULARY, max_length=9)
 
 
 def test_random_batches_equal_row_by_row_packing():
@@ -101,15 +98,15 @@ def test_only_encode_masked_reads_mask_tokens():
 
 
 @pytest.mark.parametrize(
-    ("texts", "message"),
+    ("texts", "found"),
     [
-        (("red", None), "texts is 'red'; expected a list of strings"),
-        ((["red"], "house"), "texts is 'house'"),
-        ((["red"], 9), "texts is 9; expected a list of strings"),
-        ((["é", 7], None), r"text \[1\] is 7; expected a string"),
-        ((["é", "red \ud83d"], None), r"text \[1\] is 'red \\ud83d'; .* valid Unicode"),
+        (("red", None), "'red'"),
+        ((["red"], 9), "9"),
+        ((["red"], ["red", "house"]), r"\[1, 2\]"),
+        ((["é", 7], None), r"\[1\] is 7"),
+        ((["é", "red \ud83d"], None), r"\[1\] is 'red \\ud83d'"),
     ],
 )
-def test_other_texts_are_refused(texts, message):
-    with pytest.raises(InputError, match=message):
+def test_other_texts_are_refused(texts, found):
+    with pytest.raises(InputError, match=found):
         encode(TOKENIZER, *texts, max_length=9)

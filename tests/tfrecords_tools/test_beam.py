@@ -61,10 +61,10 @@ def test_records_equal_those_of_the_local_build(
     beam, corpus, vocabulary, tmp_path, monkeypatch, case
 ):
     changes, options, sentences = CASES[case]
-    monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
+    monkeypatch.setattr("tfrecords_tools.corpus.UNIT_BYTES", 500)
     if sentences:
-        monkeypatch.setattr("tfrecords_tools.records.layout.SENTENCES_PER_RANGE", sentences)
-        monkeypatch.setattr("tfrecords_tools.records.layout.RECORDS_PER_BUCKET", 30)
+        monkeypatch.setattr("tfrecords_tools.store.SENTENCES_PER_RANGE", sentences)
+        monkeypatch.setattr("tfrecords_tools.instances.RECORDS_PER_BUCKET", 30)
     settings = replace(SMALL, **changes)
     local.build(corpus, vocabulary=vocabulary, output=tmp_path / "local", settings=settings)
     manifest = built_on_beam(corpus, vocabulary, tmp_path / "beam", settings, options)

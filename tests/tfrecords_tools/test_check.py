@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
+from bert_keras.data.record_file import framed, serialized
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.build import build
-from tfrecords_tools.check import check_records, verify
-from tfrecords_tools.manifest import MANIFEST
-from tfrecords_tools.records.writer import framed, serialized
-from tfrecords_tools.settings import BuildSettings
+from tfrecords_tools.check import check_records, first_problem
+from tfrecords_tools.settings import MANIFEST, BuildSettings
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "a", "cat", "##s", "sat"))
 
@@ -66,22 +65,23 @@ def write(tmp_path):
         (features, {"masked_lm_weights": np.zeros(3, np.float32)}, "no position is predicted"),
         (features, {"input_mask": [1, 1, 1, 0, 1, 1, 1, 1, 0]}, "input_mask is not ones"),
         (features, {"segment_ids": [0, 0, 0, 0, 0, 1, 1, 2, 0]}, "a segment is neither"),
-        (features, {"input_ids": [5, 5, 4, 7, 3, 8, 1, 3, 0]}, r"does not start with \[CLS\]"),
+        (features, {"input_ids": [5, 5, 4, 7, 3, 8, 1, 3, 0]}, "does not start with [CLS]"),
         (features, {"next_sentence_labels": [2]}, "a label is neither 0 nor 1"),
         (packed, {"sequence_ids": [1, 1, 1, 1, 2, 2, 2, 2]}, "not 0 exactly at the padding"),
         (packed, {"sequence_ids": [1, 1, 1, 1, 3, 3, 3, 0]}, "do not count 1, 2, 3"),
         (packed, {"position_ids": [0, 1, 2, 3, 4, 5, 6, 0]}, "do not restart at 0"),
-        (packed, {"input_ids": [2, 5, 4, 3, 8, 8, 3, 0]}, r"does not start with \[CLS\]"),
-        (packed, {"next_sentence_positions": [0, 5, 0]}, r"is not the \[CLS\]"),
-        (packed, {"next_sentence_positions": [0, 99, 0]}, r"is not the \[CLS\]"),
+        (packed, {"input_ids": [2, 5, 4, 3, 8, 8, 3, 0]}, "does not start with [CLS]"),
+        (packed, {"next_sentence_positions": [0, 5, 0]}, "is not the [CLS]"),
+        (packed, {"next_sentence_positions": [0, 99, 0]}, "is not the [CLS]"),
         (packed, {"next_sentence_weights": np.float32([1, 0, 0])}, "labels do not match"),
     ],
 )
 def test_wrong_records_are_named(make, changes, message):
-    records = [make(), make(**changes)]  # after seven records of the file
+    records = [make(), make(**changes)]
     batch = {name: np.concatenate([each[name] for each in records]) for name in records[0]}
-    with pytest.raises(InputError, match=rf"a\.tfrecord, record 9: .*{message}"):
-        verify(batch, file="a.tfrecord", first=7, vocabulary=VOCABULARY)
+    row, found = first_problem(batch, VOCABULARY)
+    assert row == 1 and message in found
+    assert first_problem(make(), VOCABULARY) is None
 
 
 def test_a_wrong_record_of_a_file_is_named(write):
@@ -126,14 +126,13 @@ def restate(folder, old, new):
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (lambda f: rewrite(f, lambda data: data[:99]), f"{SECOND}.* damaged"),
-        (lambda f: rewrite(f, lambda data: data * 2), f"{SECOND} was changed"),
-        (lambda f: (f / SECOND).rename(f / "c.tfrecord"), "c.tfrecord is not named"),
-        (lambda f: copy(f, "c.tfrecord"), f"{FIRST} contains the same records as"),
-        (lambda f: (f / SECOND).unlink(), f"{SECOND} is missing"),
-        (lambda f: restate(f, b'"max_sequences": 1', b'"max_sequences": 2'), "states 40 positions"),
-        (lambda f: restate(f, b'"sha256": "', b'"sha256": "0'), "states another vocabulary"),
-        (lambda f: restate(f, b'"format": 2', b'"format": 3'), "is no manifest of the format 2"),
+        (lambda f: rewrite(f, lambda data: data[:99]), SECOND),
+        (lambda f: rewrite(f, lambda data: data * 2), SECOND),
+        (lambda f: (f / SECOND).rename(f / "c.tfrecord"), "c.tfrecord"),
+        (lambda f: copy(f, "c.tfrecord"), "c.tfrecord"),
+        (lambda f: (f / SECOND).unlink(), SECOND),
+        (lambda f: restate(f, b'"sha256": "', b'"sha256": "0'), "another vocabulary"),
+        (lambda f: restate(f, b'"format": 2', b'"format": 3'), "format 2"),
     ],
 )
 def test_differences_from_the_manifest_are_named(folder, vocabulary, harm, message):

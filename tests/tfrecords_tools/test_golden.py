@@ -37,8 +37,8 @@ def test_known_records(corpus, vocabulary, tmp_path, case):
 def test_the_number_of_workers_does_not_change_the_bytes(
     corpus, vocabulary, tmp_path, monkeypatch, workers
 ):
-    monkeypatch.setattr("tfrecords_tools.build.UNIT_BYTES", 500)
-    monkeypatch.setattr("tfrecords_tools.records.layout.SENTENCES_PER_RANGE", 20)
+    monkeypatch.setattr("tfrecords_tools.corpus.UNIT_BYTES", 500)
+    monkeypatch.setattr("tfrecords_tools.store.SENTENCES_PER_RANGE", 20)
     settings = BuildSettings(**SMALL, held_out_rate=0.3, shards=5)
     arguments = {"vocabulary": vocabulary, "settings": settings}
     first = build(corpus, output=tmp_path / "a", **arguments)

@@ -25,7 +25,12 @@ from bert_keras.config import ModelMetadata
 from bert_keras.errors import InputError, check, listed
 from bert_keras.files import json_object, write_json
 from bert_keras.text import fast_tokenizer
-from bert_keras.text.rules import byte_pair_rules, kobert_rules, unigram_rules, xlm_roberta_rules
+from bert_keras.text.fast_tokenizer import (
+    byte_pair_rules,
+    kobert_rules,
+    unigram_rules,
+    xlm_roberta_rules,
+)
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary, in_order_of_ids, seems_lowercase
 

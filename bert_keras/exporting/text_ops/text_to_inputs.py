@@ -24,7 +24,8 @@ from bert_keras.exporting.text_ops.words import (
     words_of,
 )
 from bert_keras.text.fast_tokenizer import vocabulary_from
-from bert_keras.text.tokenizer import MASK, MASK_PATTERN, MAX_WORD_CHARACTERS
+from bert_keras.text.packing import MASK, MASK_PATTERN
+from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
 from bert_keras.text.vocab import WORD_MARK
 
 _MAX_BYTES_PER_CHARACTER = 4  # in UTF-8

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_keras.text.google_words import is_alone, is_dropped
+from bert_keras.text.tokenizer import is_alone, is_dropped
 
 RaggedTensor: Any = tf.RaggedTensor  # the type checker's stubs lack its constructors
 _CAPITAL_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = map(ord, "Σσς")

@@ -9,7 +9,7 @@ from bert_keras import BertEncoder, BertSentenceEncoder
 from bert_keras.config import DenseModule, EmbeddingConfig, NormalizeModule
 from bert_keras.exporting.verify import run_requests
 from bert_keras.runs.export import export
-from bert_keras.text.encode import encode
+from bert_keras.text.packing import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.factories import tiny_config, with_noise

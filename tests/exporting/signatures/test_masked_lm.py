@@ -9,7 +9,7 @@ from bert_keras.exporting.signatures.masked_lm import NUM_TOKENS
 from bert_keras.exporting.verify import run_requests
 from bert_keras.kinds.kind import softmax
 from bert_keras.runs.export import export
-from bert_keras.text.encode import encode_masked
+from bert_keras.text.packing import encode_masked
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.factories import tiny_config, with_noise

@@ -11,7 +11,7 @@ from bert_keras.exporting.text_ops.text_to_inputs import WINDOWS_AT_ONCE, TextTo
 from bert_keras.exporting.verify import run_requests
 from bert_keras.kinds.kind import softmax
 from bert_keras.runs.export import export
-from bert_keras.text.encode import encode
+from bert_keras.text.packing import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.factories import assert_served, tiny_config, with_noise

@@ -17,9 +17,8 @@ from bert_keras.exporting.text_ops.text_to_inputs import MaskedTextToInputs, Tex
 from bert_keras.exporting.text_ops.unigrams import Unigrams
 from bert_keras.kinds.words import Sentence, tokenized_units, word_tokens
 from bert_keras.text.fast_tokenizer import FastTokenizer, rules_vocabulary, write_vocabulary
-from bert_keras.text.google_words import google_words
-from bert_keras.text.packing import pack
-from bert_keras.text.tokenizer import ids_with_masks
+from bert_keras.text.packing import ids_with_masks, pack
+from bert_keras.text.tokenizer import google_words
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 from tests.unicode_texts import CHARACTERS, TEXTS, characters_in_any_order, in_graphs
 

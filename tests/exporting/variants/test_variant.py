@@ -16,7 +16,7 @@ from bert_keras.exporting.verify import run_requests
 from bert_keras.layers.block import FeedForward
 from bert_keras.models.loading import load_model
 from bert_keras.runs.export import export
-from bert_keras.text.encode import encode
+from bert_keras.text.packing import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.exporting.variants.fine_tuned import SIZES, TEXTS, VOCABULARY, fine_tuned
 from tests.factories import tiny_config, with_noise

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from bert_keras.data.schema import PretrainingSchema
+from bert_keras.data.record_file import PretrainingSchema
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.records.examples import SpanTable
-from tfrecords_tools.records.shards import cut, features, filled_rows, sequences_of
+from tfrecords_tools.shards import record_features, sequences_of
+from tfrecords_tools.store import SpanTable
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *map(str, range(5, 50)), "##s"))
 TOKENS = np.arange(100, dtype=np.uint16) % 45 + 5
@@ -27,7 +27,7 @@ def test_features_of_several_pairs_in_a_record():
     tokens = np.concatenate(
         [TOKENS[s : s + n] for s, n in zip(sequences.starts, sequences.lengths, strict=True)]
     )
-    record = features(
+    record = record_features(
         sequences, tokens, schema=schema, vocabulary=VOCABULARY, masker=None, generator=generator
     )
     first = [2, 5, 3, 10, 3]
@@ -43,25 +43,28 @@ def test_features_of_several_pairs_in_a_record():
     assert record["next_sentence_labels"].tolist() == [[0, 1, 0] if is_turned else [1, 0, 0]]
 
 
-def test_cut_removes_tokens_at_both_ends_of_the_longer_text():
-    pairs = 1000
-    starts, sizes = np.array([100, 500] * pairs), np.array([100, 20] * pairs)
-    bounds, generator = np.arange(0, 2 * pairs + 1, 2), np.random.default_rng(1)
-    starts, lengths = cut(starts, sizes, bounds, max_length=63, generator=generator)
-    assert (lengths.reshape(-1, 2) == [40, 20]).all()
+def test_shortening_removes_tokens_at_both_ends_of_the_longer_text():
+    pairs = table(*[(0, [(100, 200), (500, 520)])] * 1000)
+    generator = np.random.default_rng(1)
+    sequences = sequences_of(pairs, schema=PretrainingSchema(63, 0), generator=generator)
+    starts = sequences.starts
+    assert (sequences.lengths.reshape(-1, 2) == [40, 20]).all()
     assert (starts[1::2] == 500).all()
     assert 110 < starts[::2].min() < starts[::2].max() < 150
     # 60 tokens are cut, each at the start with p = 1/2: five standard errors of the mean
-    assert starts[::2].mean() == pytest.approx(130, abs=5 * (60 / 4 / pairs) ** 0.5)
+    assert starts[::2].mean() == pytest.approx(130, abs=5 * (60 / 4 / 1000) ** 0.5)
 
 
-def filled(sizes, *, length=128, most=8, seed=1):
-    sizes = np.array(sizes)
-    generator = np.random.default_rng(seed)
-    return filled_rows(sizes, length=length, most=most, generator=generator)
+def filled(sizes, *, most=8, seed=1):
+    """Returns the order of sequences of these sizes, and the row and the column of each."""
+    spans = [(1000 * number, 1000 * number + size - 2) for number, size in enumerate(sizes)]
+    schema, generator = PretrainingSchema(128, 0, max_sequences=most), np.random.default_rng(seed)
+    alone = table(*((0, [span]) for span in spans))
+    sequences = sequences_of(alone, schema=schema, generator=generator)
+    return sequences.starts // 1000, sequences.rows, sequences.columns
 
 
-@pytest.mark.parametrize("most", [1, 2, 8])
+@pytest.mark.parametrize("most", [2, 8])
 def test_every_sequence_has_a_position_without_overlap(most):
     sizes = np.random.default_rng(0).integers(3, 129, 500)
     order, rows, columns = filled(sizes, most=most)

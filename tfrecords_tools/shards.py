@@ -1,4 +1,4 @@
-"""Writes the shards of a split: cuts, shuffles, packs and masks the instances of buckets."""
+"""Writes the shards of a split: shortens, shuffles, packs and masks instances of buckets."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,13 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_keras.data.masking import Masker
-from bert_keras.data.schema import PretrainingSchema
+from bert_keras.data.record_file import PretrainingSchema, write_record_file
 from bert_keras.text import packing
 from bert_keras.text.vocab import Vocabulary
-from tfrecords_tools.records.examples import SpanTable, read_bucket
-from tfrecords_tools.records.layout import Layout
-from tfrecords_tools.records.writer import write_record_file
-from tfrecords_tools.text.store import TokenStore
+from tfrecords_tools.instances import Layout
+from tfrecords_tools.store import SpanTable, TokenStore, read_bucket
 
 _BATCH_RECORDS = 1024  # masked and encoded at once; their arrays fit a processor's cache
 _RELEASE_INTERVAL = 512  # spans; each leaves some 64 kB of the store in memory
@@ -64,10 +62,10 @@ class WriteShard:
             sequences = sequences_of(
                 table, schema=schema, num_separators=layout.num_separators, generator=generator
             )
-            for batch in batches(sequences, num_rows=_BATCH_RECORDS):
-                yield features(
+            for batch in _split_batches(sequences, num_rows=_BATCH_RECORDS):
+                yield record_features(
                     batch,
-                    tokens_of(batch, store),
+                    read_tokens(batch, store),
                     schema=schema,
                     vocabulary=vocabulary,
                     masker=masker,
@@ -75,7 +73,7 @@ class WriteShard:
                 )
 
 
-def tokens_of(sequences: Sequences, store: TokenStore) -> np.ndarray:
+def read_tokens(sequences: Sequences, store: TokenStore) -> np.ndarray:
     """Returns the token ids of all spans, concatenated."""
     tokens = []
     for first in range(0, len(sequences.starts), _RELEASE_INTERVAL):
@@ -85,7 +83,7 @@ def tokens_of(sequences: Sequences, store: TokenStore) -> np.ndarray:
     return np.concatenate(tokens)
 
 
-def sizes_of(lengths: np.ndarray, bounds: np.ndarray, *, num_separators: int) -> np.ndarray:
+def _sequence_sizes(lengths: np.ndarray, bounds: np.ndarray, *, num_separators: int) -> np.ndarray:
     """Returns int64 [N]: the number of positions of each sequence, special tokens included."""
     return 2 - num_separators + np.add.reduceat(lengths + num_separators, bounds[:-1])
 
@@ -97,11 +95,18 @@ def sequences_of(
     generator: np.random.Generator,
     num_separators: int = 1,
 ) -> Sequences:
-    """Shuffles the instances of a bucket, cuts each until it fits, and distributes them."""
+    """Shuffles the instances of a bucket, shortens each until it fits, and distributes them.
+
+    Args:
+        table: The instances.
+        schema: The schema of the records.
+        generator: Source of all draws.
+        num_separators: Separator tokens between two texts.
+    """
     first_spans = np.flatnonzero(np.diff(table.instances, prepend=-1))
     order = generator.permutation(len(first_spans))
     spans, bounds = _reordered(np.append(first_spans, len(table.instances)), order)
-    starts, lengths = cut(
+    starts, lengths = _shorten_pairs(
         table.starts[spans],
         table.ends[spans] - table.starts[spans],
         bounds,
@@ -113,8 +118,8 @@ def sequences_of(
     if schema.max_sequences == 1:
         rows = np.arange(len(order))
         return Sequences(starts, lengths, bounds, labels, rows, np.zeros_like(rows))
-    order, rows, columns = filled_rows(
-        sizes_of(lengths, bounds, num_separators=num_separators),
+    order, rows, columns = _filled_rows(
+        _sequence_sizes(lengths, bounds, num_separators=num_separators),
         length=schema.max_length,
         most=schema.max_sequences,
         generator=generator,
@@ -123,7 +128,7 @@ def sequences_of(
     return Sequences(starts[spans], lengths[spans], bounds, labels[order], rows, columns)
 
 
-def cut(
+def _shorten_pairs(
     starts: np.ndarray,
     lengths: np.ndarray,
     bounds: np.ndarray,
@@ -132,11 +137,9 @@ def cut(
     generator: np.random.Generator,
     num_separators: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Shortens the pairs that are too long and returns the starts and lengths of all spans.
-
-    The longer text of a pair loses tokens at both ends, at random.
-    """
-    sizes = sizes_of(lengths, bounds, num_separators=num_separators)
+    """Shortens pairs that are too long; returns the starts and the lengths of all spans."""
+    # The longer text loses tokens at both ends, at random.
+    sizes = _sequence_sizes(lengths, bounds, num_separators=num_separators)
     long = bounds[:-1][sizes > max_length]
     pairs = np.stack([long, long + 1])
     shortened = np.stack(
@@ -148,7 +151,7 @@ def cut(
     return starts, lengths
 
 
-def batches(sequences: Sequences, *, num_rows: int) -> Iterator[Sequences]:
+def _split_batches(sequences: Sequences, *, num_rows: int) -> Iterator[Sequences]:
     """Yields the sequences of `num_rows` records at a time; rows and spans are counted from 0."""
     for row in range(0, sequences.num_rows, num_rows):
         start, end = np.searchsorted(sequences.rows, [row, row + num_rows])
@@ -163,7 +166,7 @@ def batches(sequences: Sequences, *, num_rows: int) -> Iterator[Sequences]:
         )
 
 
-def features(
+def record_features(
     sequences: Sequences,
     tokens: np.ndarray,
     *,
@@ -172,10 +175,16 @@ def features(
     masker: Masker | None,
     generator: np.random.Generator,
 ) -> dict[str, np.ndarray]:
-    """Returns the features of a batch of records; without a `masker` they are plain ids.
+    """Returns the features of a batch of records.
 
-    `tokens` are the ids of all spans, concatenated. Ids of at least the size of the vocabulary are
-    tokens that continue a word; see `tfrecords_tools.text.tokens`.
+    Args:
+        sequences: The sequences of the records.
+        tokens: The ids of all spans, concatenated, int [M]. An id of at least the size of the
+            vocabulary is a token that continues a word, as `tfrecords_tools.tokens` writes it.
+        schema: The schema of the records.
+        vocabulary: The vocabulary of the ids.
+        masker: Masks the records; None for plain ids.
+        generator: Source of all draws.
     """
     num_rows, size = sequences.num_rows, len(vocabulary)
     num_separators = vocabulary.specials.num_separators
@@ -239,12 +248,12 @@ def _reordered(bounds: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.nd
     return packing.span_indices(bounds[:-1][order], counts), np.append(starts, counts.sum())
 
 
-def filled_rows(
+def _filled_rows(
     sizes: np.ndarray, *, length: int, most: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns a random order of sequences and, in that order, the row and the column of each.
 
-    A row takes the largest remaining sequence, then repeatedly the largest one that fits, up to
+    A row takes the largest remaining sequence, then repeatedly the largest that still fits, up to
     `most` sequences.
     """
     of_size: list[list[int]] = [[] for _ in range(length + 1)]

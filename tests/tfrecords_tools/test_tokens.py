@@ -1,6 +1,4 @@
-"""Sentences become ids in a store; functions of the user split text; words of segmenters."""
-
-from itertools import pairwise
+"""Sentences become ids; functions of the user split text; words of segmenters."""
 
 import numpy as np
 import pytest
@@ -8,57 +6,10 @@ import pytest
 from bert_keras.errors import InputError
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tfrecords_tools.inputs.corpus import units
+from tests.tfrecords_tools.test_store import read
+from tfrecords_tools.corpus import units
 from tfrecords_tools.settings import BuildSettings
-from tfrecords_tools.text import store as stores
-from tfrecords_tools.text.sentences import continues, import_function
-from tfrecords_tools.text.store import TokenStore, TokenWriter, join_stores, token_dtype
-from tfrecords_tools.text.tokens import TokenizeUnit, cut_to_fit
-
-DTYPE = token_dtype(1000)
-CORPUS = [[[1, 2, 3], [4]], [[5, 6]], [[7], [8, 9], [999]]]
-
-
-def written(folder, documents):
-    with TokenWriter(folder, dtype=DTYPE) as writer:
-        for sentences in documents:
-            for number, sentence in enumerate(sentences):
-                ids, is_first = np.array(sentence, np.int32), np.array([number == 0])
-                writer.add(ids, np.array([len(sentence)]), is_first)
-    return folder
-
-
-def read(folder):
-    """Returns documents as lists of sentences of ids."""
-    store = TokenStore(folder)
-    documents = []
-    for number in range(store.num_documents):
-        first, last = store.documents(number, number + 1)
-        bounds = pairwise(store.sentences(first, last).tolist())
-        documents.append([np.frombuffer(store.tokens(*b), store.dtype).tolist() for b in bounds])
-    assert store.num_sentences == sum(map(len, documents))
-    return documents
-
-
-def test_a_store_is_read_as_it_was_written(tmp_path):
-    assert read(written(tmp_path / "a", CORPUS)) == CORPUS
-    assert read(written(tmp_path / "b", [[], [[], [1], []], [[]], [[2]]])) == [[[1]], [[2]]]
-    assert read(written(tmp_path / "c", [])) == []
-    store = TokenStore(tmp_path / "a")
-    ids = store.tokens_of_spans(np.array([7, 0, 3, 2]), np.array([3, 2, 0, 3]))
-    assert ids.tolist() == [8, 9, 999, 1, 2, 3, 4, 5] and ids.dtype == DTYPE
-    store.release()
-    assert store.tokens_of_spans(np.array([7]), np.array([1])).tolist() == [8]
-    assert (token_dtype(65_536), token_dtype(65_537)) == (np.uint16, np.uint32)
-
-
-@pytest.mark.parametrize("cut", [0, 1, 2, 3])
-def test_joined_stores_contain_all_documents(tmp_path, monkeypatch, cut):
-    monkeypatch.setattr(stores, "_COPY_SIZE", 3)
-    parts = [CORPUS[:cut], [], CORPUS[cut:], CORPUS]
-    folders = [written(tmp_path / str(n), part) for n, part in enumerate(parts)]
-    join_stores(folders, tmp_path / "whole")
-    assert read(tmp_path / "whole") == CORPUS * 2
+from tfrecords_tools.tokens import TokenizeUnit, continues, divide_long_sentences, import_function
 
 
 def tokenized(text, vocabulary, tmp_path, **changes):
@@ -87,9 +38,10 @@ def test_long_sentences_are_cut_and_counted(vocabulary, tmp_path):
     documents, result = tokenized(text, vocabulary, tmp_path, max_length=13, splitter="lines")
     assert [len(each.split()) for each in documents[0]] == [8, 8, 7, 4]
     assert result["counts"]["long_sentences_cut"] == 1
-    lengths, opens = cut_to_fit(np.array([3, 0, 25]), np.array([True, False, True]), longest=10)
+    long = np.array([3, 0, 25]), np.array([True, False, True])
+    lengths, is_first = divide_long_sentences(*long, longest=10)
     assert lengths.tolist() == [3, 0, 9, 8, 8]
-    assert opens.tolist() == [True, False, True, False, False]
+    assert is_first.tolist() == [True, False, True, False, False]
 
 
 @pytest.fixture

@@ -8,61 +8,55 @@ import glob
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from tqdm import tqdm
 
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError
 from bert_keras.files import StrPath, file_system, is_remote, open_file
-from tfrecords_tools.inputs import tables, text_files
-from tfrecords_tools.inputs.tables import TFDS
+from tfrecords_tools import readers
+from tfrecords_tools.readers import TFDS, FilePart, Unit
 
 _SKIPPED = (".", "_")  # prefixes of files and folders that other programs write
-_UNIT_BYTES = 1 << 20  # if one process reads the corpus; the step of its progress bar
-READERS: dict[str, Callable[[text_files.FilePart], Iterator[str]]] = {
-    "text": text_files.plain_text,
-    "wikiextractor": text_files.articles,
-    "jsonl": text_files.json_lines,
-    "parquet": tables.rows,
-    "tfds": tables.examples,
-}
+UNIT_BYTES = 1 << 20  # larger if a build has more than MAX_UNITS units
+MAX_UNITS = 1000
 
 
 def files(corpus: Sequence[StrPath]) -> list[str]:
-    """Returns all files of a corpus in their order, those of a folder or a glob sorted by path.
+    """Returns all files of a corpus in order; the files of a folder or a glob are sorted by path.
 
     In folders, names that begin with "." or "_" are skipped, because other programs write such
-    files. Names that begin with "tfds:" are returned unchanged. Raises InputError if there are no
-    files, or one does not exist or occurs twice.
+    files. Names that begin with "tfds:" are returned unchanged. Raises InputError if a file does
+    not exist or occurs twice.
     """
     paths: list[str] = []
     for name in [os.fspath(name) for name in corpus]:
         paths += [name] if name.startswith(TFDS) else _files_of(name)
-    check(paths, "the corpus is empty; name files, folders or globs")
     first: dict[str, str] = {}  # path by the file that it leads to
     for path in paths:
         file = path if is_remote(path) or path.startswith(TFDS) else os.path.realpath(path)
-        same = first.setdefault(file, path)
-        is_new = same is path
-        check(is_new, f"the corpus contains {path} twice (also as {same}); name each file once")
+        if (same := first.setdefault(file, path)) is not path:
+            raise InputError(
+                f"the corpus contains {path} twice (also as {same}); name each file once"
+            )
     return paths
 
 
 def _files_of(pattern: str) -> list[str]:
     """Returns the sorted files of each file and folder that a pattern matches."""
-    find = _remote_matches if is_remote(pattern) else _local_matches
-    paths: dict[str, None] = {}  # ** matches folders and the files in them
-    for match, found in find(pattern):
-        is_usable = found or match != pattern  # a glob may match empty folders
-        check(is_usable, f"{match} is a folder without files; expected text files in it")
-        paths |= dict.fromkeys(sorted(found))
-    problem = "matches no file" if glob.has_magic(pattern) else "does not exist"
-    check(paths, f"{pattern} {problem}; expected a file, a folder or a glob of text")
+    groups = _remote_matches(pattern) if is_remote(pattern) else _local_matches(pattern)
+    # With **, a pattern matches folders and the files in them.
+    paths = dict.fromkeys(path for group in groups for path in sorted(group))
+    if not paths:
+        raise InputError(
+            f"{pattern} does not exist or has no files; expected a file, a folder or a glob of text"
+        )
     return list(paths)
 
 
-def _local_matches(pattern: str) -> Iterator[tuple[str, list[str]]]:
+def _local_matches(pattern: str) -> Iterator[list[str]]:
+    """Yields the files of each file or folder that a pattern matches."""
     matches = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern, recursive=True))
     for match in matches:
         found = [match]
@@ -74,7 +68,7 @@ def _local_matches(pattern: str) -> Iterator[tuple[str, list[str]]]:
                 found += [os.path.join(folder, name) for name in names]
         elif not stat.S_ISREG(os.stat(match).st_mode):
             raise InputError(f"{match} is a pipe or a device, which cannot be read twice; copy it")
-        yield match, found
+        yield found
 
 
 def _raise(error: OSError) -> NoReturn:
@@ -82,23 +76,22 @@ def _raise(error: OSError) -> NoReturn:
     raise error
 
 
-def _remote_matches(pattern: str) -> Iterator[tuple[str, list[str]]]:
+def _remote_matches(pattern: str) -> Iterator[list[str]]:
     system, path = file_system(pattern)
     is_glob = glob.has_magic(path) and not system.exists(path)
     for match in sorted(system.glob(path)) if is_glob else [path] * system.exists(path):
         found = system.find(match) if system.isdir(match) else [match]
-        kept = [
+        yield [
             system.unstrip_protocol(file)
             for file in found
             if not any(name.startswith(_SKIPPED) for name in file[len(match) :].split("/"))
         ]
-        yield match, kept
 
 
 def size_of(path: str) -> int:
     """Returns the number of bytes of an input."""
     if path.startswith(TFDS):
-        return sum(map(size_of, tables.split_files(path)[1]))
+        return sum(map(size_of, readers.split_files(path)[1]))
     if is_remote(path):
         system, name = file_system(path)
         return system.size(name)
@@ -107,22 +100,25 @@ def size_of(path: str) -> int:
 
 def digest(path: str) -> dict[str, Any]:
     """Returns the entry of an input in the manifest: "path", "bytes" and "sha256"."""
-    with open_file(tables.split_files(path)[0] if path.startswith(TFDS) else path) as file:
+    with open_file(readers.split_files(path)[0] if path.startswith(TFDS) else path) as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     return {"path": path, "bytes": size_of(path), "sha256": sha256}
 
 
-def units(
-    corpus: Sequence[StrPath], *, unit_bytes: int, text_field: str = "text"
-) -> list[text_files.Unit]:
+def units(corpus: Sequence[StrPath], *, unit_bytes: int, text_field: str = "text") -> list[Unit]:
     """Divides a corpus into units of about `unit_bytes`, in a fixed order."""
-    parts: list[text_files.FilePart] = []
+    parts: list[FilePart] = []
     for path in files(corpus):
         with _named_errors(path):
             parts += _parts(path, unit_bytes=unit_bytes, text_field=text_field)
-    return list(
-        map(tuple, text_files.grouped(parts, size_of=lambda part: part.num_bytes, most=unit_bytes))
-    )
+    groups = readers.grouped(parts, size_of=lambda part: part.num_bytes, most=unit_bytes)
+    return list(map(tuple, groups))
+
+
+def build_units(paths: Sequence[str], *, text_field: str) -> list[Unit]:
+    """Divides the corpus of a build; the numbers of the units are part of the records' seeds."""
+    unit_bytes = max(UNIT_BYTES, sum(map(size_of, paths)) // MAX_UNITS)
+    return units(paths, unit_bytes=unit_bytes, text_field=text_field)
 
 
 @contextlib.contextmanager
@@ -137,27 +133,25 @@ def _named_errors(path: str) -> Iterator[None]:
         raise InputError(f"{path} cannot be read ({reason}); is it complete?") from error
 
 
-def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[text_files.FilePart]:
+def _parts(path: str, *, unit_bytes: int, text_field: str) -> Iterator[FilePart]:
     if path.startswith(TFDS):
-        return tables.example_parts(path, unit_bytes=unit_bytes, text_field=text_field)
-    size, kind = size_of(path), text_files.format_of(path)
+        return readers.example_parts(path, unit_bytes=unit_bytes, text_field=text_field)
+    size, kind = size_of(path), readers.file_format(path)
     if kind == "parquet":
-        return tables.row_group_parts(path, unit_bytes=unit_bytes, text_field=text_field)
-    step = max(1, size if text_files.compression_of(path) else unit_bytes)
+        return readers.row_group_parts(path, unit_bytes=unit_bytes, text_field=text_field)
+    step = max(1, size if readers.compression_of(path) else unit_bytes)
     return (
-        text_files.FilePart(
-            path, kind, start, min(start + step, size), min(step, size - start), text_field
-        )
+        FilePart(path, kind, start, min(start + step, size), min(step, size - start), text_field)
         for start in range(0, max(1, size), step)
     )
 
 
-def lines_of(unit: text_files.Unit) -> Iterator[str]:
+def lines_of(unit: Unit) -> Iterator[str]:
     """Yields the stripped lines of a unit, with one "" after each document and file."""
     for part in unit:
         is_in_document = False
         with _named_errors(part.path):
-            for line in READERS[part.kind](part):
+            for line in readers.READERS[part.kind](part):
                 if line or is_in_document:
                     yield line
                 is_in_document = bool(line)
@@ -168,7 +162,7 @@ def lines_of(unit: text_files.Unit) -> Iterator[str]:
 def documents(corpus: Sequence[StrPath], *, stage: str) -> Iterator[list[str]]:
     """Yields the list of lines of each document of a whole corpus, with a progress bar."""
     document: list[str] = []
-    for unit in tqdm(units(corpus, unit_bytes=_UNIT_BYTES), desc=stage, unit=" MB"):
+    for unit in tqdm(units(corpus, unit_bytes=UNIT_BYTES), desc=stage, unit=" MB"):
         for line in lines_of(unit):
             if line:
                 document.append(line)

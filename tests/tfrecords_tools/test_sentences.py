@@ -1,7 +1,7 @@
 import pytest
 
-from tfrecords_tools.text import sentences as module
-from tfrecords_tools.text.sentences import sentences, splitter
+from tfrecords_tools import tokens as module
+from tfrecords_tools.tokens import sentences, splitter
 
 SENTENCES = {
     "en": [

@@ -1,25 +1,40 @@
-"""Writes tokenized documents to plain files on disk and reads spans of them.
+"""Keeps tokenized documents and the spans of instances in files on disk.
 
-A store is a folder with three files:
+A token store is a folder with three files:
 
 - `tokens`: the token ids, uint16, or uint32 if the ids need it.
 - `sentences`: int64, the index of the first token of each sentence, and the number of tokens.
 - `documents`: int64, the index of the first sentence of each document, and the number of sentences.
+
+A file of buckets contains the index at which each bucket begins, and then the spans of all buckets,
+int64 [n,4]: number of the instance in the file, label, start and end in the store. Instances that
+are assigned to buckets independently and shuffled within each bucket are shuffled as a whole (Rao
+1961; Sandelius 1962), although they are never in memory together.
 """
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from mmap import MADV_DONTNEED, MADV_RANDOM, PROT_READ, mmap
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from bert_keras.errors import InputError
 from bert_keras.text.packing import span_indices
 
 FILES = ("tokens", "sentences", "documents")
 INDEX_DTYPE = np.dtype("<i8")
+SENTENCES_PER_RANGE = 20_000
 _COPY_SIZE = 1 << 20  # bytes, or indices
+
+
+def expect_text(num_documents: int) -> None:
+    """Raises InputError if a corpus contains no documents."""
+    if not num_documents:
+        raise InputError("the corpus contains no text; expected a paragraph or a sentence per line")
 
 
 def token_dtype(num_ids: int) -> np.dtype:
@@ -163,3 +178,87 @@ def join_stores(folders: Sequence[Path], output: Path) -> None:
                         indices += shift
                         out.write(indices.tobytes())
                         end = indices[-1]
+
+
+class Range(NamedTuple):
+    """Adjacent documents [first, last) of one unit, or sentences [start, end) of one document."""
+
+    unit: int
+    part: int  # number of the range within the unit
+    first: int
+    last: int
+    start: int
+    end: int
+
+
+def ranges_of(store: TokenStore, unit_documents: Iterable[int]) -> Iterator[Range]:
+    """Yields the ranges of all documents; each unit of the corpus has `unit_documents` of them."""
+    first = 0
+    for unit, count in enumerate(unit_documents):
+        for part, bounds in enumerate(_ranges(store, first, first + count)):
+            yield Range(unit, part, *bounds)
+        first += count
+
+
+def _ranges(store: TokenStore, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yields (first, last, start, end) of ranges of up to about `SENTENCES_PER_RANGE` sentences."""
+    # A longer document has ranges of its own.
+    range_start = None
+    starts = store.documents(first, last)
+    for number, (start, end) in enumerate(pairwise(starts), first):
+        if range_start is None:
+            first, range_start = number, start
+        if start - range_start >= SENTENCES_PER_RANGE or end - start > SENTENCES_PER_RANGE:
+            if number > first:
+                yield first, number, range_start, start
+            first, range_start = number, start
+        if end - start > SENTENCES_PER_RANGE:
+            for part in range(start, end, SENTENCES_PER_RANGE):
+                yield number, number + 1, part, min(part + SENTENCES_PER_RANGE, end)
+            range_start = None
+    if range_start is not None:
+        yield first, last, range_start, end
+
+
+def documents_of(store: TokenSource, documents: Range) -> Iterator[tuple[int, list[int]]]:
+    """Yields (number, bounds) of each document of a range, as objectives read them."""
+    starts = store.documents(documents.first, documents.last).tolist()
+    starts[0], starts[-1] = documents.start, documents.end
+    bounds = store.sentences(documents.start, documents.end).tolist()
+    for number, (start, end) in enumerate(pairwise(starts), documents.first):
+        yield number, bounds[start - documents.start : end - documents.start + 1]
+
+
+class SpanTable(NamedTuple):
+    """Spans of instances, int64 [n] each; the spans of an instance are adjacent."""
+
+    instances: np.ndarray  # 0, 1, ... in the order of the table
+    labels: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+
+def write_buckets(path: Path, tables: Sequence[np.ndarray]) -> list[int]:
+    """Writes the spans of each bucket, int64 [n,4], and returns their numbers."""
+    sizes = list(map(len, tables))
+    with path.open("wb") as file:
+        for array in (np.cumsum([0, *sizes]), *tables):
+            file.write(array.astype(INDEX_DTYPE).tobytes())
+    return sizes
+
+
+def read_bucket(paths: Iterable[Path], *, num_buckets: int, bucket: int) -> SpanTable:
+    """Returns the instances of one bucket from all files, in their order."""
+    tables, num_before = [np.empty((0, 4), INDEX_DTYPE)], 0
+    for path in paths:
+        with path.open("rb") as file:
+            file.seek(bucket * INDEX_DTYPE.itemsize)
+            start, end = np.fromfile(file, INDEX_DTYPE, 2).tolist()
+            file.seek(((num_buckets + 1) + start * 4) * INDEX_DTYPE.itemsize)
+            table = np.fromfile(file, INDEX_DTYPE, (end - start) * 4).reshape(-1, 4)
+        if len(table):
+            is_next = np.diff(table[:, 0], prepend=table[0, 0]) != 0
+            table[:, 0] = num_before + np.cumsum(is_next)
+            num_before = int(table[-1, 0]) + 1
+            tables.append(table)
+    return SpanTable(*np.concatenate(tables).T)

@@ -6,8 +6,8 @@ from pyarrow import parquet
 
 from bert_keras.errors import InputError
 from tests.tensorflow_or_skip import tf, tfds
-from tests.tfrecords_tools.inputs.test_corpus import read
-from tfrecords_tools.inputs.corpus import digest, units
+from tests.tfrecords_tools.test_corpus import read
+from tfrecords_tools.corpus import digest, units
 
 TEXTS = ["a\n\nb", None, " ", "c\r\nd", "\u00e9"]
 LINES = ["a", "b", "", "c", "d", "", "\u00e9", ""]
@@ -37,16 +37,15 @@ def test_rows_are_documents_for_every_kind_of_text(table, kind):
 
 def test_columns_without_text_and_damaged_files_are_refused(table):
     path = table(text=pa.array(["a"]), n=pa.array([1]))
-    with pytest.raises(InputError, match=r't\.parquet has no column "body", only x, text, n'):
-        read(path, text_field="body")
-    with pytest.raises(InputError, match=r"t\.parquet cannot be read"):
-        read(path, text_field="n")
+    for name in ("body", "n"):
+        with pytest.raises(InputError, match=r"t\.parquet"):
+            read(path, text_field=name)
     texts = [pa.py_buffer(b"\0\0\0\0\3\0\0\0\6\0\0\0"), pa.py_buffer(b"abcd\xe9f")]
     path = table(text=pa.Array.from_buffers(pa.string(), 2, [None, *texts]))
-    with pytest.raises(InputError, match=r"row 2 is not UTF-8 \(byte 0xe9 at column 2\)"):
+    with pytest.raises(InputError, match=r"row 2 .*0xe9 at column 2"):
         read(path)
     path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(InputError, match=r"t\.parquet cannot be read"):
+    with pytest.raises(InputError, match=r"t\.parquet"):
         read(path)
 
 
@@ -99,22 +98,21 @@ def test_parts_do_not_change_the_examples(data_dir):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "found"),
     [
-        ("two_splits", "has the splits train, test; name one"),
-        ("two_splits?split=dev", "Unknown split"),
-        ("two_splits?part=x", "is not the name of a dataset"),
-        ("wikipedia/20230601.en", "is not prepared in"),
+        ("two_splits", "train, test"),
+        ("two_splits?split=dev", "dev"),
+        ("wikipedia/20230601.en", "TFDS_DATA_DIR"),
     ],
 )
-def test_invalid_names_are_refused(data_dir, name, message):
-    with pytest.raises(InputError, match=message):
+def test_invalid_names_are_refused(data_dir, name, found):
+    with pytest.raises(InputError, match=found):
         read(f"tfds:{name}")
+    with pytest.raises(InputError, match="body"):
+        read("tfds:one_split", text_field="body")
 
 
 def test_digests_of_splits(data_dir):
-    with pytest.raises(InputError, match='has no feature "body", only number, text'):
-        read("tfds:one_split", text_field="body")
     path = "tfds:two_splits:1.2.0?split=test"
     entry = digest(path)
     assert entry["path"] == path and len(entry["sha256"]) == 64

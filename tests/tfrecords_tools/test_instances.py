@@ -3,7 +3,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from tfrecords_tools.records import objectives
+from tfrecords_tools import instances
 
 
 def documents(*sentence_lengths: list[int]):
@@ -34,7 +34,7 @@ def draws(corpus, *, max_length=128, short=0.1, seed=1, fills_records=False):
         )
         return bounds[first], bounds[last]
 
-    return objectives.PairChoices(random, max_length, short, other_text, fills_records)
+    return instances.PairChoices(random, max_length, short, other_text, fills_records)
 
 
 def instances_of(objective, corpus, **settings):
@@ -52,7 +52,7 @@ def positions(spans):
 def test_random_next_is_of_another_document_and_true_next_follows():
     corpus = many()
     bounds = {position for _, bounds in corpus for position in bounds}
-    for (text_a, text_b), label in instances_of(objectives.next_sentence, corpus):
+    for (text_a, text_b), label in instances_of(instances.next_sentence, corpus):
         assert {*text_a, *text_b} <= bounds
         assert text_a[0] < text_a[1]
         assert text_b[0] < text_b[1]
@@ -63,7 +63,7 @@ def test_random_next_is_of_another_document_and_true_next_follows():
         assert label or text_b[0] == text_a[1]
 
 
-@pytest.mark.parametrize("objective", [objectives.next_sentence, objectives.sentence_order])
+@pytest.mark.parametrize("objective", [instances.next_sentence, instances.sentence_order])
 def test_labels_are_balanced_to_the_pair(objective):
     for seed in range(8):
         labels = [label for _, label in instances_of(objective, many(seed), seed=seed)]
@@ -74,7 +74,7 @@ def test_labels_are_balanced_to_the_pair(objective):
 def test_sentence_order_pairs_adjacent_texts():
     corpus = many()
     used = set()
-    for (text_a, text_b), label in instances_of(objectives.sentence_order, corpus):
+    for (text_a, text_b), label in instances_of(instances.sentence_order, corpus):
         before, after = (text_b, text_a) if label else (text_a, text_b)
         assert before[1] == after[0]
         assert document_of(corpus, before[0]) == document_of(corpus, after[1] - 1)
@@ -84,18 +84,18 @@ def test_sentence_order_pairs_adjacent_texts():
 
 
 @pytest.mark.parametrize("fills_records", [False, True])
-@pytest.mark.parametrize("objective", [objectives.full_sentences, objectives.doc_sentences])
+@pytest.mark.parametrize("objective", [instances.full_sentences, instances.doc_sentences])
 def test_full_sentences_use_every_token_once_in_order(objective, fills_records):
     corpus = many(num_documents=200, most_sentences=9)
     bounds = {position for _, bounds in corpus for position in bounds}
     ends = {bounds[-1] for _, bounds in corpus}
-    instances = instances_of(objective, corpus, max_length=64, fills_records=fills_records)
-    spans = [span for instance in instances for span in instance.spans]
+    drawn = instances_of(objective, corpus, max_length=64, fills_records=fills_records)
+    spans = [span for instance in drawn for span in instance.spans]
     assert positions(spans) == list(range(corpus[-1][1][-1]))
-    for instance in instances:
+    for instance in drawn:
         assert 1 + sum(end - start + 1 for start, end in instance.spans) <= 64
         assert all(end in ends for _, end in instance.spans[:-1]), "a span ends inside a document"
-        assert objective is objectives.full_sentences or len(instance.spans) == 1
+        assert objective is instances.full_sentences or len(instance.spans) == 1
     assert {*sum(spans, ())} <= bounds or fills_records
-    if objective is objectives.full_sentences:
-        assert max(len(instance.spans) for instance in instances) > 1
+    if objective is instances.full_sentences:
+        assert max(len(instance.spans) for instance in drawn) > 1
