@@ -17,7 +17,7 @@ from jax.experimental.pallas import triton
 from bert_keras.layers.jax_ops import KERNEL_BLOCK, is_kept, key_of
 
 
-def draw(dropout) -> tuple[float, jax.Array]:
+def draw_dropout(dropout) -> tuple[float, jax.Array]:
     """Returns the rate of a dropout layer, and a new random key."""
     if not dropout.rate:
         return 0.0, jnp.zeros((2,), jnp.uint32)

@@ -16,7 +16,7 @@ from bert_keras.config import BertConfig
 from bert_keras.errors import check
 from bert_keras.layers import attention
 from bert_keras.layers.bilstm import BiLSTM
-from bert_keras.layers.block import EncoderBlock, recomputed
+from bert_keras.layers.block import EncoderBlock, call_recomputed
 from bert_keras.layers.embeddings import BertEmbeddings, SharedEmbeddings
 from bert_keras.layers.heads import Pooler, mean_state
 from bert_keras.layers.primitives import (
@@ -179,9 +179,10 @@ class BertEncoder(Pretrained):
         check(not is_symbolic, f"states needs arrays; {remedy}")
         if not self.built:
             self.build()
-        return self._states(inputs, self._contexts(inputs, in_blocks=False), training=training)
+        patterns = self._patterns(inputs, has_probabilities=True, training=training)
+        return self._states(inputs, patterns, training=training)
 
-    def _states(self, inputs: dict, contexts: dict, *, training: bool) -> EncoderStates:
+    def _states(self, inputs: dict, patterns: dict, *, training: bool) -> EncoderStates:
         hidden_BTD = self.embeddings(
             inputs["input_ids"],
             inputs["segment_ids"],
@@ -189,20 +190,17 @@ class BertEncoder(Pretrained):
             training=training,
         )
         hidden_states, attentions = [hidden_BTD], []
-        tokens, shape = None, ops.shape(hidden_BTD)
-        if self.skips_padding and not training and "sequence_ids" not in inputs:
-            tokens = attention.tokens_of(inputs["input_mask"])
+        tokens, shape = patterns[False].tokens, ops.shape(hidden_BTD)
+        if tokens is not None:
             hidden_XD = ops.reshape(hidden_BTD, (-1, shape[-1]))
             hidden_BTD = ops.take(hidden_XD, tokens.positions, axis=0)  # [X, D] from here on
         for index in range(self.config.num_layers):
             block = self.blocks[index % len(self.blocks)]
-            context = contexts[self.config.is_local(index)]
+            pattern = patterns[self.config.is_local(index)]
             if training and self.gradient_checkpointing:
-                hidden_BTD, attention_BNTT = recomputed(block, hidden_BTD, *context, training=True)
+                hidden_BTD, attention_BNTT = call_recomputed(block, hidden_BTD, pattern)
             else:
-                hidden_BTD, attention_BNTT = block(
-                    hidden_BTD, *context, tokens=tokens, training=training
-                )
+                hidden_BTD, attention_BNTT = block(hidden_BTD, pattern, training=training)
             hidden_states.append(hidden_BTD)
             attentions.append(attention_BNTT)
         if self.final_norm is not None:
@@ -222,45 +220,56 @@ class BertEncoder(Pretrained):
             pooled_BD = self.pooler(state_BD)
         return EncoderStates(tuple(hidden_states), tuple(attentions), hidden_BTD, pooled_BD)
 
-    def _contexts(
-        self, inputs: dict, *, in_blocks: bool, training: bool = False
-    ) -> dict[bool, tuple]:
-        """Returns bias and rotation of blocks with global (key False) or local (True) attention."""
-        # With `in_blocks`, local attention may be computed in blocks of tokens, and in training all
-        # attention in kernels that return no probabilities.
+    def _patterns(
+        self, inputs: dict, *, has_probabilities: bool, training: bool
+    ) -> dict[bool, attention.AttentionPattern]:
+        """Returns the patterns of blocks with global (key False) and local (True) attention.
+
+        With `has_probabilities`, all algorithms return the probabilities of all pairs of tokens.
+        """
         config, dtype = self.config, self.compute_dtype
-        length = ops.shape(inputs["input_ids"])[1]
-        if "sequence_ids" in inputs:
+        mask, length = inputs["input_mask"], ops.shape(inputs["input_ids"])[1]
+        is_packed, tokens, window = "sequence_ids" in inputs, None, config.local_window
+        if is_packed:
             bias = attention.packed_bias(inputs["sequence_ids"], dtype=dtype)
         else:
-            bias = attention.attention_bias(inputs["input_mask"], dtype=dtype)
-            if in_blocks and training and self._takes_kernels(length):
-                bias = bias[:, 0, 0]
+            bias = attention.padding_bias(mask, dtype=dtype)
+            if self.skips_padding and not training:
+                tokens = attention.find_tokens(mask)
         if config.is_causal:
             bias = bias + attention.causal_bias(length, dtype=dtype)
-        biases, bases = {False: bias}, {False: config.rotary_base}
-        if window := config.local_window:
-            biases[True] = (
-                attention.block_bias(
-                    inputs.get("sequence_ids", inputs["input_mask"]),
-                    window=window,
-                    is_packed="sequence_ids" in inputs,
-                    is_causal=config.is_causal,
-                    dtype=dtype,
-                )
-                if in_blocks and attention.pays_in_blocks(length, window=window)
-                else bias + attention.window_bias(length, window=window, dtype=dtype)
+        global_rotation, local_rotation = self._rotations(inputs, length)
+        pattern = attention.FullPattern(bias, global_rotation, tokens)
+        if not (has_probabilities or is_packed) and training and self._takes_kernels(length):
+            pattern = attention.KernelPattern(bias[:, 0, 0], global_rotation)
+        if not window:
+            return {False: pattern}
+        if has_probabilities or not attention.pays_in_blocks(length, window=window):
+            bias = bias + attention.window_bias(length, window=window, dtype=dtype)
+            local = attention.FullPattern(bias, local_rotation, tokens)
+        else:
+            bias = attention.block_bias(
+                inputs["sequence_ids"] if is_packed else mask,
+                window=window,
+                is_packed=is_packed,
+                is_causal=config.is_causal,
+                dtype=dtype,
             )
-            bases[True] = config.local_rotary_base or config.rotary_base
+            local = attention.BlockPattern(bias, local_rotation, tokens)
+        return {False: pattern, True: local}
+
+    def _rotations(self, inputs: dict, length) -> tuple:
+        """Returns the rotations of global and of local attention; None without them."""
+        config, positions = self.config, inputs.get("position_ids")
         if not config.is_rotary:
-            return {is_local: (bias,) for is_local, bias in biases.items()}
-        positions, head_size = inputs.get("position_ids"), config.hidden_size // config.num_heads
+            return None, None
         positions = ops.arange(length) if positions is None else positions
-        rotations = {
-            base: attention.rotation(positions, head_size=head_size, base=base)
-            for base in {*bases.values()}
-        }
-        return {is_local: (bias, rotations[bases[is_local]]) for is_local, bias in biases.items()}
+        head_size = config.hidden_size // config.num_heads
+        first = attention.rotation(positions, head_size=head_size, base=config.rotary_base)
+        if not config.local_window or config.local_rotary_base in (0, config.rotary_base):
+            return first, first
+        base = config.local_rotary_base
+        return first, attention.rotation(positions, head_size=head_size, base=base)
 
     def _takes_kernels(self, length) -> bool:
         config = self.config
@@ -270,8 +279,8 @@ class BertEncoder(Pretrained):
         return jax_ops.takes_kernels(length, head_size=head_size, dtype=self.compute_dtype)
 
     def call(self, inputs, training=False):
-        contexts = self._contexts(inputs, in_blocks=True, training=training)
-        states = self._states(inputs, contexts, training=training)
+        patterns = self._patterns(inputs, has_probabilities=False, training=training)
+        states = self._states(inputs, patterns, training=training)
         outputs = {"sequence_output": states.sequence_output}
         if self.pooler is not None:
             outputs["pooled_output"] = states.pooled_output
