@@ -62,18 +62,23 @@ def strategy_scope(name: str = "auto") -> AbstractContextManager:
         InputError: The name is unknown, or cannot be used here.
     """
     check_name(name, STRATEGIES, what="strategy")
-    if keras.config.backend() == "tensorflow":
+    backend, num_workers = keras.config.backend(), len(workers())
+    is_tensorflow = backend == "tensorflow"
+    devices = [] if is_tensorflow else keras.distribution.list_devices()
+    has_workers = name == "multiworker" or (num_workers > 1 and not is_tensorflow)
+    if has_workers and not (is_tensorflow and num_workers):
+        raise InputError(
+            f"TF_CONFIG names {num_workers} workers, and the backend is {backend}; multiworker "
+            "needs KERAS_BACKEND=tensorflow and, on every worker, its index in TF_CONFIG: "
+            '{"cluster": {"worker": ["HOST:PORT", ...]}, "task": {"type": "worker", "index": 0}}'
+        )
+    if name == "tpu" and not any(device.startswith("tpu") for device in devices):
+        raise InputError(
+            f"the backend {backend} finds no TPU; set KERAS_BACKEND=jax and install jax[tpu] on a "
+            "machine with TPUs"
+        )
+    if is_tensorflow:
         return named_strategy(name).scope()
-    if name == "multiworker" or len(workers()) > 1:
-        raise InputError(
-            "multiworker needs TensorFlow, because JAX trains on one machine; unset TF_CONFIG, or "
-            "set KERAS_BACKEND=tensorflow"
-        )
-    devices = keras.distribution.list_devices()
-    if name == "tpu" and not all(device.startswith("tpu") for device in devices):
-        raise InputError(
-            f"JAX finds no TPU, only {', '.join(devices)}; install jax[tpu] on a machine with TPUs"
-        )
     if name == "one" or len(devices) == 1:
         return contextlib.nullcontext()
     return keras.distribution.DataParallel(devices=devices).scope()
@@ -87,21 +92,10 @@ def named_strategy(name: str = "auto"):
     if name == "auto":
         name = "multiworker" if len(workers()) > 1 else "mirrored" if len(gpus) > 1 else "one"
     if name == "multiworker":
-        if not workers():
-            raise InputError(
-                "multiworker needs TF_CONFIG, which is not set; set it on every worker, with the "
-                'index of the worker: {"cluster": {"worker": ["HOST:PORT", ...]}, "task": {"type": '
-                '"worker", "index": 0}}'
-            )
         return _multiworker_strategy()
     if name == "mirrored":
         devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")
         return _mirrored_strategy(*(device.name for device in devices))
-    if name == "tpu":
-        raise InputError(
-            f"TensorFlow {tf.__version__} does not train on TPUs here; set KERAS_BACKEND=jax, or "
-            "call fit with TensorFlow 2.19.1, the last version with TPUs, on a TPU VM"
-        )
     return tf.distribute.get_strategy()
 
 

@@ -43,12 +43,6 @@ class SentenceLoss(GlobalLoss):
 
     def scores(self, y_true, y_pred):
         """Returns one target for each example, [B]."""
-        shape = None if y_true is None else tuple(y_true.shape)
-        if shape is None or shape[1:] not in ((), (1,)):
-            raise InputError(
-                f"{type(self).__name__} received targets of the shape {shape}; expected one number "
-                "for each example"
-            )
         return ops.reshape(ops.cast(y_true, widen(y_pred).dtype), (-1,))
 
 
