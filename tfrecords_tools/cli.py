@@ -12,7 +12,7 @@ from bert_keras.data.masking import REPLACEMENTS
 from bert_keras.errors import InputError, counted, print_field, printable
 from bert_keras.files import check_output, is_stdout, messages_beside, refuse_existing, write_text
 from bert_keras.text.fast_tokenizer import vocabulary_file, vocabulary_from
-from tfrecords_tools.settings import BuildSettings, GoogleSettings, vocabulary_of_files
+from tfrecords_tools.settings import LABEL_NAMES, BuildSettings, GoogleSettings, vocabulary_of_files
 
 PROGRAM = Program(
     "bert-tfrecords",

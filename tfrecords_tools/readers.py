@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
-from bert_keras.errors import InputError, import_tensorflow, quoted
+from bert_keras.errors import InputError, quoted, require
 from bert_keras.files import is_remote, open_file
 
 BLOCK = 1 << 18  # bytes read at once
@@ -320,7 +320,7 @@ def split_files(path: str) -> tuple[str, list[str]]:
 
 def _builder_and_split(path: str) -> tuple[Any, str]:
     """Returns the builder of a prepared dataset and the named split."""
-    import_tensorflow(what=path)
+    require("tensorflow", what=path)
     import tensorflow_datasets as tfds
 
     name, _, split = path.removeprefix(TFDS).partition("?split=")

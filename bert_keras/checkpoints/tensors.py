@@ -72,6 +72,17 @@ def stored_weight(weight: "keras.Variable") -> StoredTensor:
     return of_array(weight.shape, lambda: keras.ops.convert_to_numpy(weight))
 
 
+def named_weights(model: "keras.Model") -> "dict[str, keras.Variable]":
+    """Returns every weight by its public name, such as `encoder/layer_0/attention/query/kernel`.
+
+    The names do not change between releases, because checkpoints store them.
+    """
+    prefix = f"{model.path or model.name}/"  # the path if another model or scope built it
+    kind = getattr(model, "kind", None)
+    part = "encoder/" if kind and kind.model == "BertEncoder" else ""
+    return {part + weight.path.removeprefix(prefix): weight for weight in model.weights}
+
+
 def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
     """Returns the arrays of a .safetensors file by name."""
     path = existing_file(path)
@@ -117,14 +128,3 @@ def refuse_lfs_pointer(path: Path) -> None:
             raise InputError(
                 f"{path} is a Git LFS pointer, not the file itself; fetch it with git lfs pull"
             )
-
-
-def named_weights(model: "keras.Model") -> "dict[str, keras.Variable]":
-    """Returns every weight by its public name, such as `encoder/layer_0/attention/query/kernel`.
-
-    The names do not change between releases, because checkpoints store them.
-    """
-    prefix = f"{model.path or model.name}/"  # the path states where another model or scope built it
-    kind = getattr(model, "kind", None)
-    part = "encoder/" if kind and kind.model == "BertEncoder" else ""
-    return {part + weight.path.removeprefix(prefix): weight for weight in model.weights}

@@ -1,9 +1,8 @@
-"""Multi-head attention as one kernel for a GPU, under JAX.
+"""Multi-head attention as one kernel for a GPU, with JAX.
 
 XLA writes scores, probabilities and masks to memory and transposes the heads. This kernel keeps
-them in registers (Dao et al. 2022), and computes them again for the gradient.
-
-Import this module only if `jax_ops.takes_kernels` says so.
+them in registers (Dao et al. 2022), and computes them again for the gradient. Import this module
+only if `jax_ops.takes_kernels` returns True.
 """
 
 import math
@@ -11,11 +10,11 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from bert_keras.layers.jax_kernels import call, kept_elements
+from bert_keras.layers.jax_kernels import call_kernel, kept_elements
 from bert_keras.layers.jax_ops import KERNEL_BLOCK
 
 _BLOCK = KERNEL_BLOCK
@@ -67,7 +66,7 @@ def _attention_gradient(*refs, rate):
     own, scale, keep = block * _BLOCK, 1 / math.sqrt(head_size), 1 / (1 - rate)
 
     def gradients(row, column):
-        """Returns the queries, the upstream gradients, and those of the probabilities."""
+        """Returns queries, upstream gradients, probabilities and the gradients of scores."""
         rows, columns = pl.dslice(row, _BLOCK), pl.dslice(column, _BLOCK)
         query, upstream = query_ref[rows, :], upstream_ref[rows, :]
         context = out_ref[rows, :].astype(jnp.float32)
@@ -107,17 +106,24 @@ def _attention_gradient(*refs, rate):
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(5,))
-def attention(query, key, value, bias, random_key, rate: float):
+def attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    bias: Array,
+    random_key: Array,
+    rate: float,
+):
     """Computes multi-head attention, [B, T, N, H]; T is a multiple of 128.
 
-    `bias` [B, T] is added to the scores of all queries, `random_key` is that of `jax_ops.key_of`,
-    and `rate` is the dropout rate of the probabilities.
+    `bias` [B, T] is added to the scores of all queries, `jax_ops.key_of` returns `random_key`, and
+    `rate` is the dropout rate of the probabilities.
     """
     return _forward(query, key, value, bias, random_key, rate)[0]
 
 
 def _blocks(shape, rows):
-    """Returns blocks of the random key, of `rows` and of all tokens of a head, and of the bias."""
+    """Returns the blocks of the random key, of `rows` and all tokens of a head, and of the bias."""
     _, length, _, head_size = shape
     return (
         pl.BlockSpec((2,), lambda batch, head, block: (0,)),
@@ -132,11 +138,11 @@ def _forward(query, key, value, bias, random_key, rate):
     rows = 64 if length == _BLOCK else _BLOCK
     random, part, whole, line = _blocks(shape, rows)
     lse = pl.BlockSpec((None, None, rows), lambda b, head, block: (b, head, block))
-    context, lse = call(
+    context, lse = call_kernel(
         partial(_attention, rate=rate, size=64),
         "attention",
         grid=(batch, heads, length // rows),
-        inputs=[random, part, whole, whole, line],
+        in_specs=[random, part, whole, whole, line],
         outputs=[(part, (shape, query.dtype)), (lse, ((batch, heads, length), jnp.float32))],
         warps=4,
         stages=2,
@@ -150,11 +156,11 @@ def _backward(rate, kept, upstream):
     batch, length, heads, _ = shape = query.shape
     random, part, whole, line = _blocks(shape, _BLOCK)
     row = pl.BlockSpec((None, None, length), lambda b, head, block: (b, head, 0))
-    gradients = call(
+    gradients = call_kernel(
         partial(_attention_gradient, rate=rate),
         "attention_gradient",
         grid=(batch, heads, length // _BLOCK),
-        inputs=[random, whole, whole, whole, line, whole, whole, row],
+        in_specs=[random, whole, whole, whole, line, whole, whole, row],
         outputs=3 * [(part, (shape, query.dtype))],
         warps=8,
         stages=1,  # two, in blocks of 64: wrong gradients on an H100 with JAX 0.11.2

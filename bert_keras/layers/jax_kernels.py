@@ -1,24 +1,26 @@
-"""Kernels for a GPU under JAX: their call, dropout, and LayerNorm(residual + dropout(x)) as one.
+"""Kernels for a GPU with JAX: how they are called, and LayerNorm(residual + dropout(x)) as one.
 
-The gradient draws dropout again. On a processor, kernels run in the interpreter of Pallas, which is
-for tests. Import this module only if `jax_ops.takes_kernels` says so.
+The gradient draws dropout again. On a CPU, kernels run in Pallas' interpreter, which is for tests.
+Import this module only if `jax_ops.takes_kernels` returns True.
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from bert_keras.layers.jax_ops import KERNEL_BLOCK, is_kept, key_of
 
 
-def draw(dropout) -> tuple[float, jax.Array]:
-    """Returns the rate of a dropout layer, and a new random key."""
+def draw_dropout(dropout: Any) -> tuple[float, Array]:
+    """Returns the rate of a dropout layer and a new random key."""
     if not dropout.rate:
         return 0.0, jnp.zeros((2,), jnp.uint32)
     return dropout.rate, key_of(dropout.seed_generator.next())
@@ -28,29 +30,51 @@ def _uint32(value):
     return jnp.asarray(value).astype(jnp.uint32)
 
 
-def kept_elements(first_row, first_column, shape, *, width: int, key, rate: float):
-    """Returns which elements of a block of an array with rows of `width` elements are kept."""
+def kept_elements(
+    first_row: Any, first_column: Any, shape: tuple, *, width: int, key: Any, rate: float
+):
+    """Returns whether to keep each element of a block of an array.
+
+    Args:
+        first_row: The row of the array in which the block starts.
+        first_column: The column in which it starts.
+        shape: The shape of the block.
+        width: The number of columns of the array.
+        key: The two words of the random key.
+        rate: The dropout rate.
+    """
     rows = lax.broadcasted_iota(jnp.uint32, shape, 0) + _uint32(first_row)
     columns = lax.broadcasted_iota(jnp.uint32, shape, 1) + _uint32(first_column)
     return is_kept(rows * np.uint32(width) + columns, key, rate)
 
 
-def call(kernel, name, *, grid, inputs, outputs, warps, stages, arrays):  # noqa: PLR0913
-    """Calls a kernel; `outputs` are pairs of a block and of shape and dtype."""
+def call_kernel(
+    kernel: Callable, name: str, *, arrays: tuple, outputs: list, warps: int, stages: int, **options
+):
+    """Calls a kernel.
+
+    Args:
+        kernel: The function that computes a block.
+        name: The name of the kernel in profiles.
+        arrays: The inputs.
+        outputs: For each output its block, and its shape and dtype.
+        warps: The number of warps of a program.
+        stages: The number of stages of a loop.
+        **options: The options `grid` and `in_specs` of `pl.pallas_call`.
+    """
     return pl.pallas_call(
         kernel,
-        grid=grid,
-        in_specs=inputs,
         out_specs=[block for block, _ in outputs],
         out_shape=[jax.ShapeDtypeStruct(*array) for _, array in outputs],
         compiler_params=triton.CompilerParams(num_warps=warps, num_stages=stages),
         interpret=jax.default_backend() == "cpu",
         name=name,
+        **options,
     )(*arrays)
 
 
 def _columns(size, rows):
-    """Returns the columns of a block, a power of two, and which of them are used."""
+    """Returns the columns of a block, a power of two, and whether each of them is used."""
     width = 1 << (size - 1).bit_length()
     used = jnp.arange(width) < size
     return pl.dslice(0, width), used, jnp.broadcast_to(used, (rows, width))
@@ -122,10 +146,18 @@ def _norm_gradient(  # noqa: PLR0913 - one for each array
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(5, 6))
-def dropout_add_norm(x, residual, gamma, beta, random_key, rate: float, epsilon: float):
+def dropout_add_norm(
+    x: Array,
+    residual: Array,
+    gamma: Array,
+    beta: Array,
+    random_key: Array,
+    rate: float,
+    epsilon: float,
+):
     """Computes LayerNorm(residual + dropout(x)) of x and residual [X, D]; X is a multiple of 128.
 
-    `gamma` and `beta` are float32 [D], and `random_key` is that of `jax_ops.key_of`.
+    `gamma` and `beta` are float32 [D], and `jax_ops.key_of` returns `random_key`.
     """
     return _norm_forward(x, residual, gamma, beta, random_key, rate, epsilon)[0]
 
@@ -148,11 +180,11 @@ def _norm_forward(x, residual, gamma, beta, random_key, rate, epsilon):
     count, size = x.shape
     rows = _rows(size, elements=8192)
     random, block, line, stat = _norm_blocks(size, rows)
-    out, total, *stats = call(
+    out, total, *stats = call_kernel(
         partial(_norm, rate=rate, eps=epsilon),
         "dropout_add_norm",
         grid=(count // rows,),
-        inputs=[random, block, block, line, line],
+        in_specs=[random, block, block, line, line],
         outputs=2 * [(block, (x.shape, x.dtype))] + 2 * [(stat, ((count,), jnp.float32))],
         warps=8,
         stages=1,
@@ -168,11 +200,11 @@ def _norm_backward(rate, epsilon, kept, upstream):
     programs = math.gcd(count // rows, 512)
     random, block, line, stat = _norm_blocks(size, count // programs)
     sums = pl.BlockSpec((None, size), lambda block: (block, 0))
-    residual, x, gammas, betas = call(
+    residual, x, gammas, betas = call_kernel(
         partial(_norm_gradient, rate=rate, rows=rows),
         "dropout_add_norm_gradient",
         grid=(programs,),
-        inputs=[random, block, block, stat, stat, line],
+        in_specs=[random, block, block, stat, stat, line],
         outputs=2 * [(block, (upstream.shape, upstream.dtype))]
         + 2 * [(sums, ((programs, size), jnp.float32))],
         warps=8,

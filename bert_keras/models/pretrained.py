@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import keras
 import numpy as np
 
+from bert_keras.checkpoints.tensors import named_weights as named_weights
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
 from bert_keras.data.record_file import PACKING_FEATURES, SEQUENCE_FEATURES
 from bert_keras.errors import (

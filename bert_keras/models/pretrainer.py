@@ -1,11 +1,13 @@
-"""Defines the pretraining models: a masked-LM head, with or without a next-sentence head."""
+"""The pretraining models: a masked-LM head, with or without a next-sentence head."""
+
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
 from bert_keras.config import BertConfig
-from bert_keras.errors import InputError, check, quoted
+from bert_keras.errors import InputError, quoted
 from bert_keras.kinds.masked_lm import MaskedLM, Pretraining, masked_tokens
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
 from bert_keras.layers.primitives import states_at
@@ -30,8 +32,8 @@ class MaskedLMModel(TaskModel):
             name="masked_lm",
         )
 
-    def predict(self, x, *args, **kwargs):
-        """Returns `tokens` and `probabilities` of each [MASK] of texts; other inputs as Keras."""
+    def predict(self, x: Any, *args, **kwargs):
+        """Returns `tokens` and `probabilities` of each [MASK] in texts, other inputs as Keras."""
         if not is_text(x):
             return super().predict(x, *args, **kwargs)
         if self.tokenizer is None:
@@ -39,7 +41,8 @@ class MaskedLMModel(TaskModel):
         max_length, answers = self.stored_metadata(None).max_length, []
         (texts,), tokens = checked_columns(*columns_of(x)), self.tokenizer.vocabulary.tokens
         for text in texts:
-            check("[MASK]" in text, f"{quoted(text)} has no [MASK], the word to predict")
+            if "[MASK]" not in text:
+                raise InputError(f"{quoted(text)} has no [MASK], the word to predict")
             inputs = encode_masked(self.tokenizer, [text], max_length=max_length)
             logits_PV = self(inputs, training=False)["masked_lm"][0]
             answers.append(masked_tokens(np.asarray(ops.cast(logits_PV, "float32")), tokens))
@@ -78,10 +81,10 @@ class BertMaskedLM(MaskedLMModel):
         self.masked_lm = self.masked_lm_head()
         self.build()
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         return self.logits(self.encoder(inputs, training=training), inputs, training=training)
 
-    def logits(self, encoded, inputs, training=False):
+    def logits(self, encoded: dict, inputs: dict, training: bool = False):
         """Returns the logits for `encoded`, the outputs of the encoder for `inputs`."""
         positions, table = inputs["masked_lm_positions"], self.encoder.token_table
         return {"masked_lm": self.masked_lm(encoded["sequence_output"], positions, table)}
@@ -91,8 +94,8 @@ class BertMaskedLM(MaskedLMModel):
 class BertPretrainer(MaskedLMModel):
     """The encoder with the heads of pretraining: masked LM and next sentence.
 
-    Source: Devlin et al. 2018, section 3.1. A causal configuration raises an InputError, because
-    its `[CLS]` attends only to itself; use `BertMaskedLM` instead.
+    Source: Devlin et al. 2018, section 3.1. The configuration must not be causal, because its
+    `[CLS]` would attend only to itself.
 
     Args:
         config: The hyperparameters of the encoder.
@@ -100,13 +103,13 @@ class BertPretrainer(MaskedLMModel):
 
     Call arguments:
         inputs: The arrays that `BertEncoder` takes, and `masked_lm_positions` int [B, P]. If
-            several sequences share a row, also `next_sentence_positions` int [B, S], the positions
-            of their `[CLS]`.
+            several sequences share a row, also `next_sentence_positions` int [B, S], where their
+            `[CLS]` are.
 
     Returns:
         A dict: `masked_lm`, logits [B, P, V], and `next_sentence`, logits [B, 2] or, if several
-        sequences share a row, [B, S, 2]. Class 1 means that text B is a random one, as in the
-        training records.
+        sequences share a row, [B, S, 2]. Class 1 means that the second text is a random one, as in
+        the training records.
 
     Example:
 
@@ -118,10 +121,11 @@ class BertPretrainer(MaskedLMModel):
     kind = Pretraining
 
     def __init__(self, config: BertConfig, *, name: str = "pretrainer", **kwargs):
-        found = "the [CLS] of a causal encoder attends only to itself"
-        check(not config.is_causal, f"{found}; pretrain a BertMaskedLM")
-        found = f"pooling is {config.pooling}"
-        check(config.pooling == "cls", f"{found}; expected cls, which predicts the next sentence")
+        if config.is_causal or config.pooling != "cls":
+            raise InputError(
+                f"is_causal is {config.is_causal} and pooling is {config.pooling!r}; next-sentence "
+                "prediction needs False and 'cls': pretrain a BertMaskedLM instead"
+            )
         super().__init__(config, name=name, **kwargs)
         self.masked_lm = self.masked_lm_head()
         self.next_sentence = self.head(
@@ -129,10 +133,10 @@ class BertPretrainer(MaskedLMModel):
         )
         self.build()
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         return self.logits(self.encoder(inputs, training=training), inputs, training=training)
 
-    def logits(self, encoded, inputs, training=False):
+    def logits(self, encoded: dict, inputs: dict, training: bool = False):
         """Returns the logits for `encoded`, the outputs of the encoder for `inputs`."""
         hidden_BTD, table = encoded["sequence_output"], self.encoder.token_table
         if "next_sentence_positions" in inputs:

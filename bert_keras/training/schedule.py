@@ -1,9 +1,10 @@
-"""The learning rate at each step: a linear warmup, then a linear decay of all or the last steps."""
+"""The learning rate at each step: a linear warmup, then a linear decay, at once or at the end."""
 
 import keras
 from keras import ops
 
-from bert_keras.errors import check, suggest_keyword_names
+from bert_keras.errors import InputError, suggest_keyword_names
+from bert_keras.layers import Tensor
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -19,8 +20,8 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     Args:
         peak: The learning rate that the warmup approaches.
-        num_steps: Steps after which the rate is 0.
-        num_warmup_steps: Steps of the warmup, fewer than `num_steps`.
+        num_steps: The number of steps after which the rate is 0.
+        num_warmup_steps: The number of steps of the warmup, less than `num_steps`.
 
     Raises:
         InputError: `num_warmup_steps` is not below `num_steps`.
@@ -33,20 +34,22 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     """
 
     def __init__(self, peak: float, *, num_steps: int, num_warmup_steps: int):
-        found = f"num_warmup_steps is {num_warmup_steps} of num_steps {num_steps}"
-        check(0 <= num_warmup_steps < num_steps, f"{found}; expected fewer")
+        if not 0 <= num_warmup_steps < num_steps:
+            raise InputError(
+                f"num_warmup_steps is {num_warmup_steps}; expected fewer than num_steps {num_steps}"
+            )
         self.peak = peak
         self.num_steps = num_steps
         self.num_warmup_steps = num_warmup_steps
 
-    def __call__(self, step):
+    def __call__(self, step: Tensor):
         step = ops.cast(step, "float32")
         warmup = self.peak * step / max(1, self.num_warmup_steps)
         decay = self.peak * self._decay(1.0 - step / self.num_steps)
         return ops.where(step < self.num_warmup_steps, warmup, decay)
 
     def _decay(self, remaining):
-        """Returns the share of the peak when this share of all steps remains."""
+        """Returns the fraction of the peak when this fraction of all steps remains."""
         return ops.maximum(0.0, remaining)
 
     def get_config(self):
@@ -55,12 +58,12 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class WarmupStableDecay(LinearWarmupDecay):
-    """A learning rate with linear warmup that is constant until a linear decay over the last 20 %.
+    """A learning rate with linear warmup, a constant part, and linear decay over the last 20 %.
 
         step < num_warmup_steps:   peak x step / num_warmup_steps
         otherwise:                 peak x min(1, (1 - step / num_steps) / 0.2)
 
-    The arguments are those of `LinearWarmupDecay`.
+    It has the arguments of `LinearWarmupDecay`.
 
     Source: Hu et al. 2024, "MiniCPM", section 4; Haegele et al. 2024, "Scaling laws and
     compute-optimal training beyond fixed training durations", for linear decays of 20 %.

@@ -1,4 +1,4 @@
-"""Tasks with JAX where TensorFlow cannot be imported: the scores of TensorFlow, and commands."""
+"""Tasks and commands with JAX where TensorFlow cannot be imported."""
 
 import json
 
@@ -14,9 +14,9 @@ from bert_keras.models.loading import load_model
 from bert_keras.runs.finetune import TaskRun
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import tiny_config, tiny_vocabulary
-from tests.under_jax import needs_jax, without_tensorflow
+from tests.under_jax import without_tensorflow
 
-pytestmark = [*needs_jax, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 KILL = """
 import os
 from bert_keras.training.callbacks import ProgressBar
@@ -49,6 +49,7 @@ SETTINGS = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The data of each task, and a model of it with which the fine-tuning starts."""
+    pytest.importorskip("jax")
     folder = tmp_path_factory.mktemp("tasks")
     keras.utils.set_random_seed(0)
     tokenizer = WordPieceTokenizer(tiny_vocabulary())
