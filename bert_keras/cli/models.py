@@ -88,7 +88,11 @@ def inspect(options: argparse.Namespace) -> None:
 def export(options: argparse.Namespace) -> None:
     """Write a model as saved_models/NAME/VERSION and verify it with TF Serving's loader."""
     from bert_keras.exporting.version_folder import check_model_name, check_version, next_version
-    from bert_keras.serving.container_files import check_name, instructions, write_container_files
+    from bert_keras.serving.container_files import (
+        check_name_in_files,
+        instructions,
+        write_container_files,
+    )
 
     if options.accept_loss is not None:
         warn_renamed("--accept-loss", "--max-score-drop")
@@ -117,7 +121,7 @@ def export(options: argparse.Namespace) -> None:
     if (config := options.serving_config) is None:
         written = export_model()
     else:
-        check_name(options.name)
+        check_name_in_files(options.name)
         with atomic_folder(config) as new_folder:  # fails before the long export
             written = export_model()
             write_container_files(model_folder, new_folder)

@@ -50,7 +50,9 @@ def memory(process: subprocess.Popen) -> int:
 @pytest.fixture(scope="module")
 def server(folders, attack_keras):
     """A process that serves a classifier of texts, and its URL."""
-    assert attack_keras("bert-keras export classifier name --output .", folders).code == 0
+    line = "bert-keras export classifier name --output . --serving-config config"
+    assert attack_keras(line, folders).code == 0
+    assert "source: ../name" in (folders / "config" / "compose.yaml").read_text().replace('"', "")
     command = [sys.executable, "-m", "bert_keras.cli", "serve", "name", "--port", "0"]
     with subprocess.Popen(command, cwd=folders, stdout=subprocess.PIPE, text=True) as process:
         yield process, re.search(r"http://[\d.:]+", process.stdout.readline())[0]

@@ -136,13 +136,15 @@ def models(tmp_path_factory):
     (folder / "texty" / "1" / METADATA).parent.mkdir()
     (folder / "texty" / "1" / METADATA).write_text("{}")  # as if bert-keras had exported it
     odd(folder / "odd" / "1")
+    embedder(folder / "letters" / "1")
+    embedder(folder / "uncounted" / "1", has_counts=False)
     return folder
 
 
 @pytest.fixture(scope="session")
 def server_of(models):
-    """The URL of a server for a model folder, started when first asked for; no stall of a busy
-    machine reaches the time that its requests have."""
+    """The URL of a server for a model folder, started when first asked for. Its requests have an
+    hour, so that they succeed on a busy machine."""
     urls, limits = {}, Limits(seconds=3600)
     with contextlib.ExitStack() as stack:
 

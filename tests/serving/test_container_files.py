@@ -11,7 +11,6 @@ import yaml
 from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
-from bert_keras.cli import main
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.serving import container_files
 
@@ -32,6 +31,7 @@ def compose_service(files):
 
 def test_the_files_of_a_model_whose_name_and_path_have_special_characters(tmp_path):
     files = written_files(tmp_path / "my $aved models" / "2024.My_model", tmp_path / "files")
+    assert files.keys() == {*container_files.CONFIG_FILES, *container_files.CONTAINER_FILES}
     configs = text_format.Parse(files["models.config"], ModelServerConfig())
     (model,) = configs.model_config_list.config
     assert (model.name, model.base_path) == ("2024.My_model", "/models/2024.My_model")
@@ -69,26 +69,12 @@ def test_the_health_check_fails_unless_the_model_is_available(server_of, tmp_pat
     assert subprocess.run(["bash", "-c", command], timeout=20).returncode == code
 
 
-def test_the_command(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Path("model").mkdir()
-    Path("model", "bert_keras.json").touch()
+def test_instructions_of_an_export(tmp_path):
     embedding = {"embedding": [0.123456, *range(400)]}
     example = {"instance": {"question": "who's", "context": "é"}, "prediction": embedding}
-
-    def export(model, folder, **_):
-        (folder / METADATA).parent.mkdir(parents=True)
-        (folder / METADATA).write_text(json.dumps({"example": example}))
-        return folder
-
-    monkeypatch.setattr("bert_keras.exporting.export.export", export)
-    assert main(["export", "model", "sst2", "--serving-config", "serving/sst2"]) == 0
-    written = {path.name: path.read_text() for path in (tmp_path / "serving/sst2").iterdir()}
-    assert written.keys() == {*container_files.CONFIG_FILES, *container_files.CONTAINER_FILES}
-    assert compose_service(written)["volumes"][0]["source"] == "../../saved_models/sst2"
-    files, folder, *lines = capsys.readouterr().out.splitlines()
-    assert files.endswith("docker compose -f serving/sst2/compose.yaml up")
-    assert folder.split() == ["model", "saved_models/sst2/1"]
+    (tmp_path / "sst2" / "1" / METADATA).parent.mkdir(parents=True)
+    (tmp_path / "sst2" / "1" / METADATA).write_text(json.dumps({"example": example}))
+    lines = container_files.instructions(tmp_path / "sst2" / "1").splitlines()
     assert f":{container_files.IMAGE_VERSION}" in lines[1]
     body = json.dumps({"instances": [example["instance"]]}, ensure_ascii=False)
     assert shlex.split(lines[-3])[:3] == ["curl", "-d", body]

@@ -29,8 +29,7 @@ def limited(models):
 def test_a_too_large_body_is_refused(limited, send):
     zipped = gzip.compress(b"0" * 300_000)
     for body, headers in (ONE + b" " * 1000, {}), (zipped, {"Content-Encoding": "gzip"}):
-        response = send(limited, "POST", PATH, body, headers)
-        assert (response.status_code, "more than 1000" in response.json()["error"]) == (413, True)
+        assert send(limited, "POST", PATH, body, headers).status_code == 413
 
 
 def begun(url, body=b"", *, path=PATH, size=999):
@@ -53,7 +52,7 @@ def test_a_slow_body_times_out_while_other_requests_are_served(limited, send):
     with begun(limited, b"{") as slow:
         assert send(limited, "POST", PATH, ONE).status_code == 200
         answer = received(slow)
-    assert answer.startswith("HTTP/1.1 408 ") and "did not arrive within 4 s" in answer
+    assert answer.startswith("HTTP/1.1 408 ")
 
 
 def test_too_many_requests_and_too_many_bytes_are_refused(limited, send):

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bert_keras.serving import rest_api
 from bert_keras.serving.monitoring import METRICS_PATH
-from bert_keras.serving.requests import Call, Refusal, read_call, read_document, read_predict
-from bert_keras.serving.responses import json_bytes, predictions
+from bert_keras.serving.rest_api import Call, Refusal, read_call, read_document
 from bert_keras.serving.server import running_server
 from tests.factories import wait_for
 
@@ -64,7 +64,7 @@ def test_versions_are_loaded_and_unloaded_as_recorded(models, tmp_path, send):
         wait_for(lambda: states() == ["END", "AVAILABLE", "END"])
         check(AFTER_CORRUPT_V3, url, send)
         shutil.rmtree(folder / "3")
-        time.sleep(2)  # two looks at the folder
+        time.sleep(2)  # two checks of the folder
         check(AFTER_V3_REMOVED, url, send)
 
 
@@ -173,7 +173,7 @@ def test_the_metrics_of_prometheus(models, send):
 def tensors(signature_name="", **document):
     signatures = {"serving_default": {"x": "float"}, "two": {"ids": "int32", "text": "string"}}
     signatures |= {"flag": {"b": "bool"}, "half": {"h": "half"}}
-    _, arrays = read_predict({"signature_name": signature_name, **document}, signatures)
+    _, arrays = rest_api.read_predict({"signature_name": signature_name, **document}, signatures)
     return {name: (array.dtype.name, array.tolist()) for name, array in arrays.items()}
 
 
@@ -244,13 +244,15 @@ def test_parse_errors_are_reported_fast(body):
 
 
 def test_numbers_and_strings_of_responses():
+    def predictions(**outputs):
+        return rest_api.predict_response(outputs, by_row=True)["predictions"]
+
     many = np.random.default_rng(1).normal(size=1000).astype(np.float32)
-    assert np.float32(predictions({"y": many}, by_row=True)["predictions"]).tolist() == list(many)
+    assert np.float32(predictions(y=many)).tolist() == list(many)
     numbers, label = np.float32([1 / 3, np.nan]), np.array([b"no", b"\xff"], object)
-    outputs = predictions({"p": numbers, "label": label, "label_bytes": label}, by_row=True)
-    assert json_bytes(outputs).decode() == (
-        '{"predictions": [{"p": 0.333333343, "label": "no", "label_bytes": {"b64": "bm8="}}, '
-        '{"p": NaN, "label": "\ufffd", "label_bytes": {"b64": "/w=="}}]}'
+    rows = predictions(p=numbers, label=label, label_bytes=label)
+    assert rest_api.json_bytes(rows).decode() == (
+        '[{"p": 0.333333343, "label": "no", "label_bytes": {"b64": "bm8="}}, '
+        '{"p": NaN, "label": "\ufffd", "label_bytes": {"b64": "/w=="}}]'
     )
-    empty = {"p": np.zeros([0, 2]), "q": np.zeros([0])}
-    assert predictions(empty, by_row=True)["predictions"] == []
+    assert predictions(p=np.zeros([0, 2]), q=np.zeros([0])) == []

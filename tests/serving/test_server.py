@@ -27,7 +27,7 @@ def test_it_stops_cleanly_and_frees_the_port(models):
     threads = threading.active_count()
     with running_server(models / "half_plus_two") as url:
         port = urlsplit(url).port
-        with pytest.raises(InputError, match=f"port {port}: .*already in use"):
+        with pytest.raises(InputError, match=str(port)):
             serve(models / "half_plus_two", port=port)
     assert threading.active_count() <= threads + 1  # a worker of the thread pool may still idle
     with running_server(models / "half_plus_two", port=port) as url:
@@ -110,14 +110,12 @@ def test_it_finishes_running_requests_and_exits_quietly_on_a_signal(models, send
         assert "Traceback" not in process.stderr.read()
 
 
-def test_requests_that_still_run_at_the_end_are_answered(models, send, monkeypatch, caplog):
-    monkeypatch.setattr("bert_keras.serving.server._GRACE_SECONDS", 0.1)
-    monkeypatch.setattr("bert_keras.serving.batching._CLOSE_SECONDS", 0)
-    request = ("POST", "/v1/models/odd:predict")
-    body = '{"signature_name": "stuck", "instances": [1]}'
+def test_requests_that_still_run_at_the_end_are_answered(models, send, caplog):
+    limits = Limits(seconds=2, grace_seconds=0.1)
+    request = ("POST", "/v1/models/odd:predict", '{"signature_name": "stuck", "instances": [1]}')
     with ThreadPoolExecutor(4) as pool:
-        with running_server(models / "odd", limits=Limits(seconds=5)) as url:
-            running = [pool.submit(send, url, *request, body) for _ in range(4)]
+        with running_server(models / "odd", limits=limits) as url:
+            running = [pool.submit(send, url, *request) for _ in range(4)]
             time.sleep(0.5)
         for each in running:
             assert each.result(20).status_code == 503

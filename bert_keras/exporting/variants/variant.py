@@ -13,16 +13,16 @@ import tensorflow as tf
 from tensorflow.core.framework.attr_value_pb2 import AttrValue
 
 from bert_keras.distribution.numerics import processor_has_bfloat16
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError
 
 _LARGEST = 127
 _ZERO = 128
-_HIGHEST = 0.240376  # of u erfc(u)
+HIGHEST = 0.240376  # slightly more than the maximum of u erfc(u)
 _INTERVALS = 255.99  # just under 256, because a float32 product may be rounded up
 
 
 class Variant(abc.ABC):
-    """Replaces a float32 model in the graphs of an export; other attributes are the model's."""
+    """Replaces a float32 model in the graphs of an export, and has all attributes of the model."""
 
     stored: list  # the variables and resources that a SavedModel stores for these graphs
 
@@ -72,7 +72,7 @@ def dense_layers(block) -> list:
 
 
 class Float16(Variant):
-    """Stores the weights, but for `others`, as float16, which halves the size.
+    """Stores the weights except `others` as float16, which halves the size.
 
     The server casts the weights to float32 once, when it loads the model. With a cast before each
     matrix product, a short text took 1.6 times as long as with float32.
@@ -121,11 +121,11 @@ class Bfloat16(Float16):
     """
 
     def __init__(self, model):
-        check(
-            processor_has_bfloat16(),
-            "this processor does not multiply bfloat16, as processors with AVX512-BF16 or AMX do; "
-            "choose another variant",
-        )
+        if not processor_has_bfloat16():
+            raise InputError(
+                "this processor does not multiply bfloat16, as processors with AVX512-BF16 or AMX "
+                "do; choose another variant"
+            )
         layers = [layer for block in model.encoder.blocks for layer in dense_layers(block)]
         super().__init__(model, others=[weight for layer in layers for weight in layer.weights])
         self.calls = [(layer, _Bfloat16Dense(layer)) for layer in layers]
@@ -169,8 +169,8 @@ class Int8(Variant):
 
     The scheme is "vector-wise" quantization (Dettmers et al. 2022, LLM.int8(), section 2.1):
     weights are scaled by column, activations by token. TensorFlow's op `_QuantizedMatMul` (oneDNN)
-    takes unsigned activations, so they have a zero point, whose part of the product is subtracted
-    through the op's bias. Such ops can change: `largest_weight` tests it first.
+    takes unsigned activations. They therefore have a zero point, and the op's bias subtracts its
+    part of the product. A later TensorFlow can change the op, so `largest_weight` tests it first.
     """
 
     def __init__(self, model):
@@ -192,7 +192,7 @@ class Int8(Variant):
         others = [attention.output_dense]
         calls: list = [(each, _QuantizedDense(each, self.largest, dtype=dtype)) for each in heads]
         if feed_forward.activation == "gelu" and not feed_forward.is_gated:
-            calls.append((feed_forward, _QuantizedGelu(feed_forward, self.largest)))
+            calls.append((feed_forward, QuantizedGelu(feed_forward, self.largest)))
         else:
             others += [feed_forward.intermediate_dense, feed_forward.output_dense]
         return [*calls, *((layer, _QuantizedDense(layer, self.largest)) for layer in others)]
@@ -223,7 +223,7 @@ class _Kernel:
 
     def __call__(self, x_XD) -> tf.Tensor:
         """Returns (x - zero) @ kernel * factor, float32 [X,F], for x uint8 [X,D]."""
-        return _product(x_XD, self.variable, scales=self.scales, offsets=self.offsets)
+        return multiply_int8(x_XD, self.variable, scales=self.scales, offsets=self.offsets)
 
 
 class _QuantizedDense:
@@ -246,11 +246,11 @@ class _QuantizedDense:
         return tf.cast(product_XF, self.dtype)
 
 
-class _QuantizedGelu:
+class QuantizedGelu:
     """A feed-forward network with GELU, whose factors are part of the scales of the products.
 
     With u = -sqrt(1/2) z, gelu(z) = z / 2 * erfc(u) = -sqrt(1/2) u erfc(u). The second product
-    takes u erfc(u), which is never larger than `_HIGHEST`. [lowest value of a token, _HIGHEST]
+    takes u erfc(u), which is never larger than `HIGHEST`. [lowest value of a token, HIGHEST]
     becomes [0, 256) without fractions, so a number stands for the middle of its interval.
     """
 
@@ -260,21 +260,21 @@ class _QuantizedGelu:
         kernel = layer.output_dense.kernel.numpy()
         self.product = _Kernel(kernel, largest, factor=-factor / _INTERVALS, zero=-0.5)
         self.kernels = [*self.inner.kernels, self.product.variable]
-        self.highest = -_HIGHEST * _INTERVALS * self.product.sums
+        self.highest = -HIGHEST * _INTERVALS * self.product.sums
         self.bias = layer.output_dense.bias
 
     def __call__(self, hidden_XD, training=False):
         u_XF = self.inner(hidden_XD)
         values_XF = u_XF * tf.math.erfc(u_XF)
-        width_X1 = _HIGHEST - tf.reduce_min(values_XF, axis=-1, keepdims=True)
-        rounded_XF = tf.cast((_HIGHEST - values_XF) * (_INTERVALS / width_X1), tf.uint8)
+        width_X1 = HIGHEST - tf.reduce_min(values_XF, axis=-1, keepdims=True)
+        rounded_XF = tf.cast((HIGHEST - values_XF) * (_INTERVALS / width_X1), tf.uint8)
         bias_D = tf.constant(self.highest, tf.float32)
         if self.bias is not None:
             bias_D += self.bias
         return self.product(rounded_XF) * width_X1 + bias_D
 
 
-def _product(x_XD, kernel_DF, *, scales: np.ndarray, offsets: np.ndarray) -> tf.Tensor:
+def multiply_int8(x_XD, kernel_DF, *, scales: np.ndarray, offsets: np.ndarray) -> tf.Tensor:
     """Returns (x @ kernel) * scales + offsets, float32 [X,F], for x uint8 and kernel int8."""
     x_XD, kernel_DF = tf.bitcast(x_XD, tf.quint8), tf.bitcast(kernel_DF, tf.qint8)
     device = [x_XD, kernel_DF, tf.constant(offsets, tf.float32)]
@@ -304,8 +304,8 @@ def _types(dtypes) -> AttrValue:
     return AttrValue(list=AttrValue.ListValue(type=types))
 
 
-def largest_weight() -> int:
-    """Returns the largest weight that TensorFlow on this machine multiplies exactly: 127 or 64.
+def largest_weight(multiply: Callable[..., tf.Tensor] = multiply_int8) -> int:
+    """Returns the largest weight that `multiply` on this machine multiplies exactly: 127 or 64.
 
     x86 processors without VNNI add two products of 8 bits in 16 bits. With weights of 7 bits, the
     sum fits: 2 * 255 * 64 < 2^15.
@@ -317,7 +317,7 @@ def largest_weight() -> int:
         with tf.device("CPU:0"):
             kernel = tf.fill([size, size], tf.constant(weight, tf.int8))
             plain = {"scales": np.ones(size), "offsets": np.zeros(size)}
-            return tf.function(lambda: _product(x, kernel, **plain))().numpy()
+            return tf.function(lambda: multiply(x, kernel, **plain))().numpy()
 
     for weight in (_LARGEST, 64):
         if (product(weight) == size * 255 * weight).all():
