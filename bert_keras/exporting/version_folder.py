@@ -44,9 +44,8 @@ def next_version(folder: str | os.PathLike) -> int:
 
 
 def variant_of(folder: Path) -> str:
-    """Returns the variant that a version folder contains, or "" if its metadata names none."""
-    variant = _metadata(folder).get("variant")
-    return str(variant.get("name", "")) if isinstance(variant, dict) else ""
+    """Returns the variant that a version folder contains, or "" if it contains float32."""
+    return _metadata(folder).get("variant", {}).get("name", "")
 
 
 def file_digests(folder: Path) -> dict[str, str]:

@@ -6,7 +6,6 @@ import random
 import re
 import subprocess
 import sys
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +16,6 @@ import pytest
 pytestmark = pytest.mark.slow
 URL = "/v1/models/name"
 CONTROL = b'{"instances": ["the river was good ."]}'
-LONG = json.dumps({"instances": 50 * [60 * 1000 * "a"]}).encode()  # below the limit of a text
 VALUES = (
     *(None, True, -1, 2**64, 1e39, "", "good film", "a" * 70_000, "\0\ud83d\ude00", [], {}),
     *({"b64": "YQ=="}, {"b64": "?"}, {"text": "good"}, [["good"]], [1, "good"], {"texts": ["a"]}),
@@ -33,12 +31,8 @@ def body(random: random.Random) -> bytes:
         document = {"instances": random.choices(["good film", "bank", "", "a" * 999], k=3)}
     data = json.dumps(document).encode()
     at, deep = random.randrange(len(data)), random.choice([b"[", b'{"a":'])
-    changed = [
-        data[:at],
-        data[:at] + random.randbytes(4) + data[at:],
-        deep * random.randrange(50_000),
-    ]
-    return random.choice([*changed, *5 * [data]])
+    inserted = data[:at] + random.randbytes(4) + data[at:]
+    return random.choice([data[:at], inserted, deep * random.randrange(50_000), *5 * [data]])
 
 
 def memory(process: subprocess.Popen) -> int:
@@ -82,17 +76,6 @@ def test_random_requests_do_not_change_the_answers_to_others(send):
         assert (control.status_code, control.content) == (200, expected)
     print(f"server: {dict(statuses)}")
     assert max(statuses) < 500 and statuses[200] > 50
-
-
-def test_long_texts_do_not_hold_up_another_request(send):
-    send(LONG)
-    with ThreadPoolExecutor(2) as pool:
-        long, start = [pool.submit(send, LONG) for _ in range(2)], time.monotonic()
-        assert send(CONTROL).status_code == 200
-        seconds, is_busy = time.monotonic() - start, not all(each.done() for each in long)
-        statuses = [each.result().status_code for each in long]
-    print(f"a request beside two of {len(LONG)} bytes ({statuses}, {is_busy=}): {seconds:.2f} s")
-    assert {*statuses} <= {200, 413, 504} and seconds < 5
 
 
 def test_memory_after_many_requests(server, send):

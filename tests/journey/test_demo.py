@@ -85,14 +85,6 @@ def test_the_demo_runs_every_stage(demo, capsys):
     assert read_curves(re.search(r"tensorboard --logdir (\S+)", out)[1])
 
 
-def test_a_paragraph_of_several_topics_is_in_the_longest_one(tmp_path, monkeypatch):
-    shared, longer = "A paragraph of several topics.", "And one more of the longest topic."
-    pages = {"a": f"{shared}\n\nIt is in a.", "b": f"{shared}\n\n{longer}", "c": shared}
-    monkeypatch.setattr("pydoc_data.topics.topics", pages)
-    corpus = demo_module._write_language_reference(tmp_path / "corpus.txt").read_text()
-    assert corpus == f"It is in a.\n\n{shared}\n{longer}\n\n"
-
-
 @pytest.mark.slow
 def test_the_same_corpus_gives_the_same_results(demo):
     folder, first_out, _ = demo

@@ -37,14 +37,9 @@ def requests_of(texts):
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "has_pooler"),
-    [("embeddings", True), pytest.param("no_pooler", False, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize(("name", "has_pooler"), [("embeddings", True), ("no_pooler", False)])
 @pytest.mark.slow
-def test_vectors_of_a_batch_equal_the_vectors_of_each_text(
-    tmp_path, assert_frozen, name, has_pooler
-):
+def test_vectors_of_a_batch_equal_those_of_each_text(tmp_path, assert_frozen, name, has_pooler):
     model = with_noise(BertEncoder(dataclasses.replace(CONFIG, has_pooler=has_pooler)))
     folder = export(model, tmp_path / name / "1", tokenizer=TOKENIZER, max_length=12)
     assert_frozen(name, folder)
