@@ -39,7 +39,7 @@ def run_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]) ->
 def run_requests(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
     """Does the same as `run_in_fresh_process` in this process."""
     with loaded(folder) as run:
-        outputs = [to_arrays(run(**request)) for request in requests]
+        outputs = [to_arrays(run(each["signature"], each["inputs"])) for each in requests]
     return [{name: array.tolist() for name, array in each.items()} for each in outputs]
 
 

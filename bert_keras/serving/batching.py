@@ -203,8 +203,8 @@ class Batcher:
         if first.key is not None:
             num_free = first.max_rows - len(first.rows)
             for part in self._queue:
-                fits = part.key is not None and len(part.rows) <= num_free
-                if fits and part.key == first.key and not part.request.future.done():
+                fits = part.key == first.key and len(part.rows) <= num_free
+                if fits and not part.request.future.done():
                     num_free -= len(part.rows)
                     batch.append(part)
                 else:
@@ -220,11 +220,10 @@ class Batcher:
         try:
             self._run_model(batch)
         except Exception as error:  # an unexpected one must not end the thread
-            if isinstance(error, Refusal) and len(batch) > 1:
-                for part in batch:  # one by one, so that no request gets the error of another
-                    self._run([part])
-                return
             for part in batch:
+                if isinstance(error, Refusal) and len(batch) > 1:
+                    self._run([part])  # so that no request gets another request's error
+                    continue
                 with contextlib.suppress(InvalidStateError):  # the client has disconnected
                     part.request.future.set_exception(error)
 
@@ -256,7 +255,7 @@ def _concatenate(tensors: list[Tensors]) -> Tensors:
 
 
 def _lengths(array: np.ndarray) -> np.ndarray:
-    """Returns the estimated positions of each row of an array, int [R]; a scalar is one row."""
+    """Estimates the number of positions of each row of an array, int [R]; a scalar is one row."""
     array = np.atleast_1d(array)
     if array.dtype != object:
         return np.full(len(array), max(1, int(np.prod(array.shape[1:]))))

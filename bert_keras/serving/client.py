@@ -6,7 +6,7 @@ import json
 import random
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +15,12 @@ from bert_keras.errors import InputError, check_least, counted, quoted
 if TYPE_CHECKING:
     import httpx
 
-_BUSY = (429, 503)
-_MAX_WAIT_SECONDS = 60  # upper bound for the Retry-After header of a server
+_BUSY = (429, 503)  # HTTP statuses
 _URL = re.compile(r"(https?://[^?#]+/v1/models/[^:?#]+?)(?::predict)?/?")
 
 
 class UnavailableError(InputError):
     """No server responds or it is busy; another attempt may succeed after some seconds."""
-
-    def __init__(self, message: str, *, seconds: float | None = None):
-        super().__init__(message)
-        self.seconds = seconds
 
 
 class Client(contextlib.AbstractContextManager):
@@ -88,29 +83,22 @@ class Client(contextlib.AbstractContextManager):
             InputError: If the server rejects a request, with the server's message; if no server
                 responds in time; or if an instance has no prediction of its own.
         """
-        batches = self.batches(instances, signature_name=signature_name)
-        return [prediction for batch in batches for prediction in batch]
-
-    def batches(self, instances: Iterable, *, signature_name: str | None = None) -> Iterator[list]:
-        """Like `predict`, but yields the predictions of each request when its response arrives."""
         if isinstance(instances, (str, bytes, dict)):
             raise InputError(f"instances is a {type(instances).__name__}; expected a list")
         named = {} if signature_name is None else {"signature_name": signature_name}
-        remaining = iter(instances)
+        remaining, predictions = iter(instances), []
         while batch := list(islice(remaining, self.batch_size)):
             body = json.dumps({**named, "instances": batch}, default=_json_value)
-            yield self._send(body.encode(), len(batch))
+            predictions += self._send(body.encode(), len(batch))
+        return predictions
 
     def _send(self, body: bytes, num_instances: int) -> list:
         """Returns the predictions; while no server is available, it waits longer each time."""
-        pause = 0.25  # seconds
-        for _ in range(1, self.num_attempts):
+        for attempt in range(1, self.num_attempts):
             try:
                 return self._predictions(self._post(body), num_instances)
-            except UnavailableError as error:
-                wait = min(pause, 8) + random.random() / 4
-                time.sleep(wait if error.seconds is None else error.seconds)
-            pause *= 2
+            except UnavailableError:
+                time.sleep(min(2**attempt / 8, 8) + random.random() / 4)  # from 0.25 to 8.25 s
         return self._predictions(self._post(body), num_instances)
 
     def _post(self, body: bytes) -> "httpx.Response":
@@ -137,12 +125,8 @@ class Client(contextlib.AbstractContextManager):
         document = document if isinstance(document, dict) else {}
         if response.status_code != 200:
             reason = document.get("error") or response.reason_phrase
-            message = f"{self._url} returned {response.status_code}: {reason}"
-            if response.status_code not in _BUSY:
-                raise InputError(message)
-            seconds = response.headers.get("retry-after", "")  # or a date
-            seconds = min(float(seconds), _MAX_WAIT_SECONDS) if seconds.isdecimal() else None
-            raise UnavailableError(message, seconds=seconds)
+            error = UnavailableError if response.status_code in _BUSY else InputError
+            raise error(f"{self._url} returned {response.status_code}: {reason}")
         predictions = document.get("predictions")
         if not isinstance(predictions, list) or len(predictions) != num_instances:
             raise InputError(

@@ -144,8 +144,7 @@ class Versions:
                 raise InputError(f"{folder} cannot be served: {message}; export it again")
 
     def watch(self, *, seconds: float = 1.0) -> None:
-        """Starts a thread that checks the folder every `seconds` until `close`."""
-        # TF Serving's --file_system_poll_wait_seconds is 1 second by default.
+        """Starts a thread that checks the folder every `seconds`, by default as TF Serving."""
 
         def check_repeatedly() -> None:
             while not self._stopped.wait(seconds):
@@ -178,16 +177,16 @@ class Versions:
         version = self._versions[number] = _Version(number, files)
         try:
             batcher = self._load_folder(folder)
+        except LoadError as error:
+            version.state, version.error = "END", (error.code, str(error))
         except Exception as error:
-            code = error.code if isinstance(error, LoadError) else "UNKNOWN"
-            version.state, version.error = "END", (code, str(error))
-            if not isinstance(error, LoadError):
-                raise
-            return
-        if self._stopped.is_set():
-            batcher.close()
-            return
-        version.batcher, version.state = batcher, "AVAILABLE"
+            version.state, version.error = "END", ("UNKNOWN", str(error))
+            raise
+        else:
+            if self._stopped.is_set():
+                batcher.close()
+            else:
+                version.batcher, version.state = batcher, "AVAILABLE"
 
     def _unload(self, version: _Version) -> None:
         with self._changed:

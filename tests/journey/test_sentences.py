@@ -11,7 +11,6 @@ import pytest
 from bert_keras import BertSentenceEncoder
 from bert_keras.cli import main
 from bert_keras.models import BertEncoder
-from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import tiny_config, tiny_vocabulary
 
@@ -61,13 +60,6 @@ def scores_of(capsys, arguments):
     return json.loads(capsys.readouterr().out)
 
 
-def vectors(model, texts):
-    inputs = pack(
-        model.tokenizer.ids_batch(list(texts)), vocabulary=model.tokenizer.vocabulary, max_length=12
-    )
-    return model.predict_on_batch(inputs)
-
-
 def test_sentence_pairs(folder, capsys):
     files = {"train": "pairs-train.tsv", "dev": "pairs-dev.tsv"}
     assert main(command(folder, "sentence-pairs", output="pairs", **files)) == 0
@@ -88,7 +80,7 @@ def test_sentence_pairs(folder, capsys):
 
     loaded = BertSentenceEncoder.from_pretrained(model)
     pairs = [line.split("\t")[:2] for line in Path(dev).read_text().splitlines()[1:]]
-    first_NE, second_NE = (vectors(loaded, texts) for texts in zip(*pairs, strict=True))
+    first_NE, second_NE = (loaded.encode(list(texts)) for texts in zip(*pairs, strict=True))
     cosines = [float(cosine) for _, cosine in rows[1:]]
     np.testing.assert_allclose((first_NE * second_NE).sum(axis=1), cosines, rtol=0, atol=1e-5)
 
@@ -115,5 +107,5 @@ def test_retrieval(folder, capsys):
 
     loaded = BertSentenceEncoder.from_pretrained(model)
     query, passages = rankings[0]["query"], rankings[0]["passages"]
-    cosines = vectors(loaded, passages) @ vectors(loaded, [query])[0]
+    cosines = loaded.encode(passages) @ loaded.encode([query])[0]
     np.testing.assert_allclose(cosines, rankings[0]["cosines"], rtol=0, atol=1e-5)

@@ -11,7 +11,7 @@ from bert_keras.errors import InputError
 from bert_keras.serving.client import Client
 
 URL = "http://host:8501/proxied/v1/models/m/versions/3"
-BUSY = (503, '{"error": "come later"}', {"Retry-After": "0"})
+BUSY = (503, '{"error": "come later"}')
 
 
 def predict(url, instances, *, signature_name=None, **settings):
@@ -22,7 +22,7 @@ def predict(url, instances, *, signature_name=None, **settings):
 @pytest.fixture
 def answer(monkeypatch):
     """A function that lets a server give replies in turn, then doubled inputs, and returns the
-    list of its requests. A reply is (status, text, headers) or an exception."""
+    list of its requests. A reply is (status, text) or an exception."""
 
     def answer(*replies):
         def handle(request):
@@ -31,8 +31,8 @@ def answer(monkeypatch):
                 raise reply
             if reply is None:
                 doubled = [2 * each for each in requests[-1]["instances"]]
-                reply = (200, json.dumps({"predictions": doubled}), {})
-            return httpx.Response(reply[0], text=reply[1], headers=reply[2], request=request)
+                reply = (200, json.dumps({"predictions": doubled}))
+            return httpx.Response(reply[0], text=reply[1], request=request)
 
         requests, remaining = [], iter(replies)
         send = httpx.MockTransport(handle).handle_request
@@ -82,10 +82,9 @@ def test_many_instances_are_sent_in_bounded_requests(answer):
 
 
 def test_a_busy_server_and_a_lost_connection_are_retried(answer):
-    requests = answer(BUSY, (429, "{}", {"Retry-After": "0"}), httpx.ReadError(""))
-    start = time.monotonic()
+    requests, start = answer(BUSY, (429, "{}"), httpx.ReadError("")), time.monotonic()
     assert predict(URL, [1, 2]) == [2, 4]
-    assert time.monotonic() - start > 0.2
+    assert time.monotonic() - start > 0.25 + 0.5 + 1
     assert len(requests) == 4
 
 
@@ -95,12 +94,12 @@ def test_a_busy_server_and_a_lost_connection_are_retried(answer):
         (BUSY, 2, "come later"),
         (httpx.ReadError(""), 2, "ReadError"),
         (httpx.ReadTimeout(""), 1, "60 seconds"),
-        ((404, '{"error": "no such model"}', {}), 1, "no such model"),
-        ((500, "<html>", {}), 1, "Internal Server Error"),
-        ((301, "", {"Location": "/"}), 1, "Moved Permanently"),
-        ((200, "<html>hello", {}), 1, "<html>hello"),
-        ((200, "[1]", {}), 1, r"\[1\]"),
-        ((200, '{"predictions": [1, 2, 3]}', {}), 1, "1 instance"),
+        ((404, '{"error": "no such model"}'), 1, "no such model"),
+        ((500, "<html>"), 1, "Internal Server Error"),
+        ((301, ""), 1, "Moved Permanently"),
+        ((200, "<html>hello"), 1, "<html>hello"),
+        ((200, "[1]"), 1, r"\[1\]"),
+        ((200, '{"predictions": [1, 2, 3]}'), 1, "1 instance"),
     ],
 )
 def test_attempts_are_limited_and_rejected_requests_are_not_retried(answer, reply, attempts, found):

@@ -15,7 +15,7 @@ from bert_keras.exporting.version_folder import METADATA
 from bert_keras.serving import container_files
 
 IMAGE = f"tensorflow/serving:{container_files.IMAGE_VERSION}"
-SCHEMAS = Path(__file__).with_name("schemas")
+KSERVE_SCHEMA = Path(__file__).with_name("schemas") / "kserve.json"  # of the public documentation
 
 
 def written_files(model_folder, folder):
@@ -97,19 +97,9 @@ def test_the_script_for_vertex_builds_pushes_and_uploads_one_image(tmp_path):
     assert image in build and build.endswith(" ../saved models")
     assert push == f"docker push {image}"
     flags = dict(flag[2:].split("=") for flag in upload.split() if flag.startswith("--"))
-    container = {  # the fields of the API that the flags set
-        "imageUri": flags["container-image-uri"],
-        "ports": [{"containerPort": int(flags["container-ports"])}],
-        "healthRoute": flags["container-health-route"],
-        "predictRoute": flags["container-predict-route"],
-    }
-    jsonschema.validate(container, schema("vertex"))
-    assert flags["container-image-uri"] == image
-
-
-def schema(name):
-    """Loads a schema of the fields in the public documentation that its "source" names."""
-    return json.loads((SCHEMAS / f"{name}.json").read_text("utf-8"))
+    assert (flags["container-image-uri"], flags["container-ports"]) == (image, "8501")
+    assert flags["container-health-route"] == "/v1/models/2024.My_model"
+    assert flags["container-predict-route"] == "/v1/models/2024.My_model:predict"
 
 
 @pytest.mark.extra
@@ -117,6 +107,5 @@ def test_the_manifests_have_the_fields_of_compose_and_kserve(tmp_path):
     check_jsonschema = pytest.importorskip("check_jsonschema", reason="of the extra test")
     files = written_files(tmp_path / "saved_models" / "sst2", tmp_path / "files")
     builtin = Path(check_jsonschema.__file__).parent / "builtin_schemas/vendor/compose-spec.json"
-    compose = json.loads(builtin.read_text("utf-8"))
-    jsonschema.validate(yaml.safe_load(files["compose.yaml"]), compose)
-    jsonschema.validate(yaml.safe_load(files["kserve.yaml"]), schema("kserve"))
+    for file, path in ("compose.yaml", builtin), ("kserve.yaml", KSERVE_SCHEMA):
+        jsonschema.validate(yaml.safe_load(files[file]), json.loads(path.read_text("utf-8")))

@@ -16,7 +16,6 @@ from bert_keras.exporting.text_ops.words import (
     Points,
     RaggedTensor,
     TextTokens,
-    TextWords,
     merge_rows,
     num_before,
     previous,
@@ -147,20 +146,18 @@ class TextToInputs(tf.Module):
         """Returns the tokens of texts, string [B]; an [UNK] spans its whole word."""
         if self._rules_tokenizer is not None:
             return self._rules_tokenizer(text)
-        words = split_words(text, lowercase=self.lowercase)
+        words, source_indices, source = split_words(text, lowercase=self.lowercase)
         tokens, byte_starts, _ = self._wordpiece.tokenize_with_offsets(_word_strings(words))
         with tf.device("CPU:0"):
-            widths = utf8_widths(words.words.flat_values)
+            widths = utf8_widths(words.flat_values)
             bytes_before = tf.pad(tf.cumsum(widths), [[1, 0]])
-            word_bytes = tf.gather(bytes_before, words.words.values.row_starts())
+            word_bytes = tf.gather(bytes_before, words.values.row_starts())
             token_bytes = tf.gather(word_bytes, tokens.value_rowids()) + byte_starts.values
             starts = _lower_bounds(bytes_before, token_bytes)
             characters = RaggedTensor.from_row_starts(
-                words.source_indices.flat_values, starts, validate=False
+                source_indices.flat_values, starts, validate=False
             )
-            return TextTokens(
-                merge_rows(tokens, words.words.row_splits), *_spans(characters), words.source
-            )
+            return TextTokens(merge_rows(tokens, words.row_splits), *_spans(characters), source)
 
     def unit_tokens(self, text: tf.Tensor, *, unit: str) -> UnitTokens:
         """Returns the tokens of texts with the units of `downstream.ner.words.units_of`."""
@@ -192,24 +189,19 @@ class TextToInputs(tf.Module):
     def _word_tokens(self, text: tf.Tensor) -> UnitTokens:
         """Tokenizes each word by itself, as `downstream.ner.words.word_tokens` does."""
         if self._rules_tokenizer is None:
-            words = split_words(text, lowercase=self.lowercase)
+            words, indices, source = split_words(text, lowercase=self.lowercase)
             tokens = self._wordpiece.tokenize(_word_strings(words))
         else:
-            words = split_words(text, lowercase=False)
-            texts = tf.strings.unicode_encode(words.words.values, "UTF-8")
+            words, indices, source = split_words(text, lowercase=False)
+            texts = tf.strings.unicode_encode(words.values, "UTF-8")
             tokens = self._rules_tokenizer(" " + texts)
             num_missing = tf.cast(tokens.ids.row_lengths() == 0, tf.int64)
             unknown = tf.fill([tf.reduce_sum(num_missing)], self.vocabulary.unk_id)
             unknown = RaggedTensor.from_row_lengths(unknown, num_missing, validate=False)
             tokens: Any = tf.concat([tokens.ids, unknown], axis=1)
         with tf.device("CPU:0"):
-            return UnitTokens(
-                merge_rows(tokens, words.words.row_splits),
-                tokens.row_starts(),
-                words.words.row_splits,
-                *_spans(words.source_indices.values),
-                words.source,
-            )
+            splits, ids = words.row_splits, merge_rows(tokens, words.row_splits)
+            return UnitTokens(ids, tokens.row_starts(), splits, *_spans(indices.values), source)
 
 
 class MaskedTextToInputs(TextToInputs):
@@ -250,11 +242,10 @@ def in_batches(
     return {name: array.concat() for name, array in outputs.items()}
 
 
-def _word_strings(words: TextWords) -> tf.Tensor:
+def _word_strings(words: tf.RaggedTensor) -> tf.Tensor:
     """Returns the text of each word, string [W]; words that are too long become [UNK]."""
-    characters = words.words.values
-    is_long = characters.row_lengths() > MAX_WORD_CHARACTERS
-    return tf.where(is_long, "[UNK]", tf.strings.unicode_encode(characters, "UTF-8"))
+    is_long = words.values.row_lengths() > MAX_WORD_CHARACTERS
+    return tf.where(is_long, "[UNK]", tf.strings.unicode_encode(words.values, "UTF-8"))
 
 
 def _spans(indices: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -178,8 +178,7 @@ class Points(NamedTuple):
     def words(self, *, is_first: tf.Tensor, is_space: tf.Tensor) -> tf.RaggedTensor:
         """Groups the indices of code points into words, int64 [B,(words),(characters)].
 
-        `is_first`, bool [N], says where a word begins. A code point with `is_space` is not a part
-        of any word.
+        `is_first`, bool [N], is where a word begins. Where `is_space` is True, there is no word.
         """
         indices = tf.where(tf.logical_not(is_space))[:, 0]
         starts = tf.where(tf.gather(is_first, indices))[:, 0]
@@ -203,14 +202,6 @@ class Points(NamedTuple):
         return tf.cast(indices - tf.gather(self.splits, texts), tf.int32)
 
 
-class TextWords(NamedTuple):
-    """Normalized words of B texts."""
-
-    words: tf.RaggedTensor  # int32 [B,(words),(characters)], code points
-    source_indices: tf.RaggedTensor  # int64, same shape; the index in `source` of each character
-    source: Points  # all texts with a space after each
-
-
 class TextTokens(NamedTuple):
     """P tokens of B texts, with their positions in the texts."""
 
@@ -220,8 +211,14 @@ class TextTokens(NamedTuple):
     source: Points  # all texts with one more character after each
 
 
-def split_words(text: tf.Tensor, *, lowercase: bool) -> TextWords:
-    """Splits texts, string [B], into words; with `lowercase` in lower case and without accents."""
+def split_words(
+    text: tf.Tensor, *, lowercase: bool
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor, Points]:
+    """Splits texts, string [B], into words; with `lowercase` in lower case and without accents.
+
+    Returns the code points of the words, int32 [B,(words),(characters)], the index in the source of
+    each, int64 of the same shape, and the source: all texts with a space after each.
+    """
     with tf.device("CPU:0"):
         source = decode_points(text)
         points, dropped = source, DROPPED
@@ -237,7 +234,7 @@ def split_words(text: tf.Tensor, *, lowercase: bool) -> TextWords:
             characters.with_flat_values(tf.gather(each, characters.flat_values))
             for each in (points.values, points.source_indices)
         )
-        return TextWords(words, source_indices, source)
+        return words, source_indices, source
 
 
 def decode_points(text: tf.Tensor, *, end: str = " ") -> Points:

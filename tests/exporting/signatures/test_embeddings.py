@@ -10,12 +10,9 @@ from bert_keras.exporting.export import export
 from bert_keras.exporting.verify import run_requests
 from bert_keras.models import BertEncoder, BertSentenceEncoder
 from bert_keras.text.encode import encode
-from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.exporting.conftest import TOKENIZER, VOCABULARY
 from tests.factories import tiny_config, with_noise
 
-VOCABULARY = Vocabulary((*SPECIAL_TOKENS, "the", "cafe", "##s", "東", ".", "x", "[", "]"))
-TOKENIZER = WordPieceTokenizer(VOCABULARY, lowercase=True)
 CONFIG = tiny_config(vocab_size=len(VOCABULARY), max_positions=16)
 TEXTS = ["The cafés.", "", "x " * 40, "[MASK] 東x a\u200bb 😀"]
 
