@@ -71,7 +71,7 @@ def read_call(method: str, path: str) -> Call:
 
 
 def read_document(body: bytes) -> dict[str, Any]:
-    """Parses the JSON object of a body. Text after the object is ignored, as by TF Serving."""
+    """Parses the JSON object of a body. Text after the object is ignored, as in TF Serving."""
     if body.count(b",") + 4 * (body.count(b"{") + body.count(b"[")) > _MAX_VALUES:
         raise Refusal(f"The body has more than {_MAX_VALUES} values", status=413)
     try:
@@ -81,7 +81,7 @@ def read_document(body: bytes) -> dict[str, Any]:
     except RecursionError:
         raise Refusal("JSON Parse error: the values are nested too deeply") from None
     if not isinstance(document, dict):
-        raise Refusal(f"JSON Value: {_shown(document)} Is not object")
+        raise Refusal(f"JSON Value: {_as_json(document)} Is not object")
     return document
 
 
@@ -105,7 +105,7 @@ def read_predict(
     """
     name = document.get("signature_name") or DEFAULT_SIGNATURE
     if not isinstance(name, str) or name not in signatures:
-        raise Refusal(f"Serving signature name: {_shown(name)} not found in signature def")
+        raise Refusal(f"Serving signature name: {_as_json(name)} not found in signature def")
     if "instances" in document and "inputs" in document:
         raise Refusal("expecting only one of 'inputs' or 'instances' keys to exist")
     if "instances" in document:
@@ -118,16 +118,16 @@ def read_predict(
 def _read_rows(document: dict[str, Any], inputs: Mapping[str, str]) -> dict[str, np.ndarray]:
     rows = document["instances"]
     if not isinstance(rows, list):
-        raise Refusal(f"JSON Value: {_shown(document)} Expecting 'instances' to be an list/array")
+        raise Refusal(f"JSON Value: {_as_json(document)} Expecting 'instances' to be an list/array")
     if not rows:
-        raise Refusal(f"JSON Value: {_shown(document)} No values in 'instances' array")
+        raise Refusal(f"JSON Value: {_as_json(document)} No values in 'instances' array")
     if not _has_names(rows[0]):
         if len(inputs) > 1:
             raise Refusal(
                 "instances is a plain list, but expecting list of objects as multiple input "
                 "tensors required as per tensorinfo_map"
             )
-        return {name: _stacked(rows, dtype) for name, dtype in inputs.items()}
+        return {name: _read_items(rows, dtype) for name, dtype in inputs.items()}
     for number, row in enumerate(rows):
         if not _has_names(row):
             raise Refusal(f"Expecting object but got list at item {number} of input list")
@@ -138,10 +138,10 @@ def _read_rows(document: dict[str, Any], inputs: Mapping[str, str]) -> dict[str,
         if len(row) < len(inputs):
             raise Refusal(
                 f"Failed to process element: {number} of 'instances' list. JSON object: "
-                f"{_shown(row)} keys must be equal to: {','.join(inputs)}"
+                f"{_as_json(row)} keys must be equal to: {','.join(inputs)}"
             )
     columns = {name: [row[name] for row in rows] for name in inputs}
-    return {name: _stacked(columns[name], dtype, key=name) for name, dtype in inputs.items()}
+    return {name: _read_items(columns[name], dtype, key=name) for name, dtype in inputs.items()}
 
 
 def _read_columns(columns: object, inputs: Mapping[str, str]) -> dict[str, np.ndarray]:
@@ -150,7 +150,7 @@ def _read_columns(columns: object, inputs: Mapping[str, str]) -> dict[str, np.nd
     for name in inputs:
         if name not in columns:
             raise Refusal(f"Missing named input: {name} in 'inputs' object.")
-    return {name: _array(columns[name], dtype) for name, dtype in inputs.items()}
+    return {name: _read_array(columns[name], dtype) for name, dtype in inputs.items()}
 
 
 def _is_base64(value: object) -> bool:
@@ -170,15 +170,15 @@ def _row_error(number: int, message: object, *, key: str) -> Refusal:
     )
 
 
-def _stacked(items: list[Any], dtype: str, *, key: str = "") -> np.ndarray:
+def _read_items(items: list[Any], dtype: str, *, key: str = "") -> np.ndarray:
     """Returns the values of one input, one item for each row; all items have the same shape."""
     try:
-        return _array(items, dtype)
+        return _read_array(items, dtype)
     except Refusal:
         first = None
         for number, item in enumerate(items):  # finds the item that is wrong
             try:
-                array = _array(item, dtype)
+                array = _read_array(item, dtype)
                 first = array if first is None else first
                 if array.size != first.size:
                     raise Refusal(f"Expecting tensor size: {first.size} but got: {array.size}")
@@ -189,10 +189,10 @@ def _stacked(items: list[Any], dtype: str, *, key: str = "") -> np.ndarray:
         raise
 
 
-def _array(value: Any, dtype: str) -> np.ndarray:
+def _read_array(value: Any, dtype: str) -> np.ndarray:
     """Converts nested lists of one shape."""
     if dtype not in _DTYPES:
-        raise Refusal(f"Conversion of JSON Value: {_shown(value)} to type: {dtype}", status=501)
+        raise Refusal(f"Conversion of JSON Value: {_as_json(value)} to type: {dtype}", status=501)
     numpy_dtype, types = _DTYPES[dtype]
     try:
         array = np.array(value, object)  # ragged lists stay lists
@@ -214,7 +214,7 @@ def _array(value: Any, dtype: str) -> np.ndarray:
 
 def _type_error(value: object, dtype: str) -> Refusal:
     name = _TYPE_NAMES.get(type(value), str(value).replace("None", "Null"))
-    return Refusal(f"JSON Value: {_shown(value)} Type: {name} is not of expected type: {dtype}")
+    return Refusal(f"JSON Value: {_as_json(value)} Type: {name} is not of expected type: {dtype}")
 
 
 def string_bytes(value: str | dict[str, Any]) -> bytes:
@@ -229,10 +229,10 @@ def string_bytes(value: str | dict[str, Any]) -> bytes:
         raise Refusal("JSON Parse error: The surrogate pair in string is invalid.") from None
     except (TypeError, ValueError):  # binascii.Error is a ValueError
         raise Refusal("Unable to base64 decode") from None
-    raise Refusal(f"JSON Value: {_shown(value)} not formatted correctly for base64 data")
+    raise Refusal(f"JSON Value: {_as_json(value)} not formatted correctly for base64 data")
 
 
-def _shown(value: object) -> str:
+def _as_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)[:_SHOWN_LENGTH]
 
 

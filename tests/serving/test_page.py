@@ -40,7 +40,7 @@ def test_the_page_needs_no_other_files_and_may_run_only_its_own_script():
     assert re.search(r"script-src 'sha256-[\w+/]{43}=';", policy)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def page():
     with browser_page(width=900, height=700) as page:
         yield page
