@@ -43,7 +43,7 @@ _MAX_NUMBERS_INLINE = 1000  # elements of all output arrays
 def create_app(
     model_folder: str | os.PathLike, *, versions: Sequence[int], limits: Limits
 ) -> Starlette:
-    """Loads a model and returns its HTTP APIs; the arguments are those of `serve`."""
+    """Loads a model and returns its HTTP APIs; `serve` documents the arguments."""
     monitoring = Monitoring(Path(model_folder).resolve().name)
     load = partial(load_version, limits=limits, on_run=monitoring.count_run)
     served = Versions(model_folder, numbers=versions, load=load)

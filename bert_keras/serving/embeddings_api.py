@@ -75,7 +75,14 @@ def check_signatures(model: str, signatures: Mapping[str, Any]) -> None:
 def make_response(
     request: EmbeddingsRequest, embeddings: np.ndarray, num_tokens: np.ndarray, *, model: str
 ) -> dict[str, Any]:
-    """Returns the response for embeddings [num_texts, E] and counts [num_texts]."""
+    """Returns the body of a response.
+
+    Args:
+        request: The request.
+        embeddings: float32 [num_texts, E].
+        num_tokens: The number of tokens of each text, int32 [num_texts].
+        model: The name of the served model.
+    """
     if request.dimensions is not None:
         if request.dimensions > embeddings.shape[1]:
             raise Refusal(

@@ -35,9 +35,13 @@ _DTYPES: dict[str, tuple[Any, set[type]]] = {
 
 
 class Refusal(Exception):
-    """A request that the server rejects with an HTTP status and a message.
+    """A request that the server rejects.
 
-    An error of OpenAI's API also names the wrong parameter and has a code.
+    Args:
+        message: The message for the client.
+        status: The HTTP status of the response.
+        param: The wrong parameter, in OpenAI's API.
+        code: The name of the error, in OpenAI's API.
     """
 
     def __init__(

@@ -239,7 +239,7 @@ class Graphemes(tf.Module):
         self._values = _table_of_pairs(_pairs(_sequence([rules]).normalize_str))
 
     def __call__(self, points: word_ops.Points) -> word_ops.Points:
-        """Returns normalized texts; the source indices are those of `tokenizers`."""
+        """Returns normalized texts with the same source indices as `tokenizers`."""
         kinds = word_ops.look_up(_grapheme_kinds(), points.values)
         ends = points.splits[1:, None] - 1  # the space after each text
         kinds = tf.tensor_scatter_nd_update(kinds, ends, tf.fill(tf.shape(ends)[:1], _ALONE))

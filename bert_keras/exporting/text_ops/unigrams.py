@@ -31,7 +31,7 @@ class Unigrams(tf.Module):
     from one part to the next.
 
     Raises:
-        InputError: The vocabulary has other rules than those of ALBERT, XLM-RoBERTa and KoBERT.
+        InputError: The vocabulary has other rules than ALBERT, XLM-RoBERTa and KoBERT.
     """
 
     def __init__(self, vocabulary: Vocabulary):

@@ -1,7 +1,7 @@
 """Splits raw text into the same words as `bert_keras.text`, inside a TF graph.
 
 Most tensors are flat: they concatenate the elements of several texts. The graph contains Python's
-Unicode tables, so the result does not depend on those of a server or its locale.
+Unicode tables, so the result does not depend on a server's tables or locale.
 """
 
 import sys

@@ -31,7 +31,7 @@ _FLOAT32 = "float32"
 _SENTENCE_ENCODER = "BertSentenceEncoder"  # its signature takes single texts, its task pairs
 _BATCH_SIZE = 32
 _NUM_LONG_TEXTS, _LONG_LENGTH = 8, 128  # texts and tokens of the larger batch that is timed
-_NUM_ROUNDS = 20  # in each of which every model is timed once
+_NUM_ROUNDS = 20  # each round times every model once
 
 
 class Scoring(NamedTuple):
@@ -50,7 +50,7 @@ def export_variant(
     variant: str,
     max_score_drop: float,
 ) -> Path:
-    """Exports a variant and prints its size, time and score next to those of float32.
+    """Exports a variant and prints the size, time and score of the variant and of float32.
 
     Both models are exported and loaded as TF Serving loads them, and get the same requests at their
     signature `tensors`. The metadata of the variant stores the measurements.

@@ -4,7 +4,7 @@ import abc
 import contextlib
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -15,6 +15,7 @@ from tensorflow.core.framework.attr_value_pb2 import AttrValue
 from bert_keras.distribution.numerics import processor_has_bfloat16
 from bert_keras.errors import InputError
 
+Inputs = Mapping[str, tf.Tensor]  # int32 [B,T], or [B,C,T] of a multiple choice model
 _LARGEST = 127
 _ZERO = 128
 HIGHEST = 0.240376  # slightly more than the maximum of u erfc(u)
@@ -33,7 +34,7 @@ class Variant(abc.ABC):
         return getattr(self.model, name)
 
     @abc.abstractmethod
-    def __call__(self, inputs, training: bool = False):
+    def __call__(self, inputs: Inputs, training: bool = False) -> Any:
         """Adds the variant's ops to the graph that is being traced, and returns the outputs."""
 
 
@@ -51,7 +52,7 @@ def replaced_calls(calls: Iterable[tuple[keras.Layer, Callable]]) -> Iterator[No
 
 
 @contextlib.contextmanager
-def replaced_attributes(objects: Sequence, **attributes) -> Iterator[None]:
+def replaced_attributes(objects: Sequence, **attributes: Any) -> Iterator[None]:
     """Replaces attributes of objects while a graph is traced."""
     pairs = [(each, name) for each in objects for name in attributes]
     before = [getattr(*pair) for pair in pairs]
@@ -64,7 +65,7 @@ def replaced_attributes(objects: Sequence, **attributes) -> Iterator[None]:
             setattr(each, name, value)
 
 
-def dense_layers(block) -> list:
+def dense_layers(block: Any) -> list:
     """Returns the dense layers of a block of the encoder."""
     names = ("query", "key", "value", "output")
     of_attention = [getattr(block.attention, f"{name}_dense") for name in names]
@@ -78,14 +79,14 @@ class Float16(Variant):
     matrix product, a short text took 1.6 times as long as with float32.
     """
 
-    def __init__(self, model, *, others: Iterable[keras.Variable] = ()):
+    def __init__(self, model: keras.Model, *, others: Iterable[keras.Variable] = ()):
         super().__init__(model)
         others = {id(weight) for weight in others}
         self.read_weights = [weight for weight in model.weights if id(weight) not in others]
         self.resources = [_Float16Weight(each.numpy(), each.path) for each in self.read_weights]
         self.stored = [*self.resources, *(resource.variable for resource in self.resources)]
 
-    def __call__(self, inputs, training=False):
+    def __call__(self, inputs: Inputs, training: bool = False) -> Any:
         values = [resource.read() for resource in self.resources]
         mapping = [*zip(self.read_weights, values, strict=True)]
         with keras.StatelessScope(state_mapping=mapping):
@@ -95,7 +96,7 @@ class Float16(Variant):
 class _Float16Weight(tf.saved_model.experimental.TrackableResource):
     """A float32 resource that the initializer of a SavedModel fills from a float16 variable."""
 
-    def __init__(self, array, path: str):
+    def __init__(self, array: Any, path: str):
         super().__init__()
         self.variable = tf.Variable(array.astype("float16"), trainable=False)
         self.shape = array.shape
@@ -120,7 +121,7 @@ class Bfloat16(Float16):
     Products are added, and LayerNorms, embeddings and heads computed, in float32.
     """
 
-    def __init__(self, model):
+    def __init__(self, model: keras.Model):
         if not processor_has_bfloat16():
             raise InputError(
                 "this processor does not multiply bfloat16, as processors with AVX512-BF16 or AMX "
@@ -131,7 +132,7 @@ class Bfloat16(Float16):
         self.calls = [(layer, _Bfloat16Dense(layer)) for layer in layers]
         self.stored += [weight for _, dense in self.calls for weight in dense.weights]
 
-    def __call__(self, inputs, training=False):
+    def __call__(self, inputs: Inputs, training: bool = False) -> Any:
         blocks = self.model.encoder.blocks
         # In a post-norm block, the second LayerNorm computes the output of the encoder.
         norms = [block.feed_forward_norm for block in blocks]
@@ -150,14 +151,14 @@ class Bfloat16(Float16):
 class _Bfloat16Dense:
     """A dense layer that maps bfloat16 [X,D] to bfloat16 [X,F]."""
 
-    def __init__(self, layer):
+    def __init__(self, layer: keras.layers.Dense):
         self.weights = [
             tf.Variable(tf.cast(weight, tf.bfloat16), trainable=False)
             for weight in (layer.kernel, layer.bias)
             if weight is not None
         ]
 
-    def __call__(self, x_XD, training=False):
+    def __call__(self, x_XD: tf.Tensor, training: bool = False) -> tf.Tensor:
         kernel_DF, *bias_F = self.weights
         product_XF: Any = tf.matmul(x_XD, kernel_DF)
         # oneDNN fuses the product with a bias_add and a further operation, not with an addition.
@@ -173,7 +174,7 @@ class Int8(Variant):
     part of the product. A later TensorFlow can change the op, so `largest_weight` tests it first.
     """
 
-    def __init__(self, model):
+    def __init__(self, model: keras.Model):
         super().__init__(model)
         self.largest = largest_weight()
         self.has_bfloat16 = processor_has_bfloat16()
@@ -185,7 +186,7 @@ class Int8(Variant):
             *(kernel for _, call in self.calls for kernel in call.kernels),
         ]
 
-    def _calls(self, block) -> list:
+    def _calls(self, block: Any) -> list:
         attention, feed_forward = block.attention, block.feed_forward
         dtype = "bfloat16" if self.has_bfloat16 else "float32"
         heads = (attention.query_dense, attention.key_dense, attention.value_dense)
@@ -197,7 +198,7 @@ class Int8(Variant):
             others += [feed_forward.intermediate_dense, feed_forward.output_dense]
         return [*calls, *((layer, _QuantizedDense(layer, self.largest)) for layer in others)]
 
-    def __call__(self, inputs, training=False):
+    def __call__(self, inputs: Inputs, training: bool = False) -> Any:
         attentions = [block.attention for block in self.model.encoder.blocks]
         with contextlib.ExitStack() as stack:
             stack.enter_context(replaced_calls(self.calls))
@@ -221,7 +222,7 @@ class _Kernel:
         self.offsets = -zero * self.sums
         self.variable = tf.Variable(rounded, trainable=False)
 
-    def __call__(self, x_XD) -> tf.Tensor:
+    def __call__(self, x_XD: tf.Tensor) -> tf.Tensor:
         """Returns (x - zero) @ kernel * factor, float32 [X,F], for x uint8 [X,D]."""
         return multiply_int8(x_XD, self.variable, scales=self.scales, offsets=self.offsets)
 
@@ -229,13 +230,13 @@ class _Kernel:
 class _QuantizedDense:
     """A dense layer with an int8 kernel; maps float32 [X,D] to factor * outputs, [X,F]."""
 
-    def __init__(self, layer, largest: int, *, dtype: str = "float32", factor: float = 1):
+    def __init__(self, layer: Any, largest: int, *, dtype: str = "float32", factor: float = 1):
         kernel = layer.kernel.numpy()
         self.product = _Kernel(kernel, largest, factor=factor / _LARGEST, zero=_ZERO)
         self.kernels = [self.product.variable]
         self.dtype, self.bias, self.factor = dtype, layer.bias, factor
 
-    def __call__(self, x_XD, training=False):
+    def __call__(self, x_XD: tf.Tensor, training: bool = False) -> tf.Tensor:
         highest_X1 = tf.reduce_max(x_XD, axis=-1, keepdims=True)
         lowest_X1 = tf.reduce_min(x_XD, axis=-1, keepdims=True)
         largest_X1 = tf.maximum(highest_X1, -lowest_X1)
@@ -254,7 +255,7 @@ class QuantizedGelu:
     becomes [0, 256) without fractions, so a number stands for the middle of its interval.
     """
 
-    def __init__(self, layer, largest: int):
+    def __init__(self, layer: Any, largest: int):
         factor = -math.sqrt(0.5)
         self.inner = _QuantizedDense(layer.intermediate_dense, largest, factor=factor)
         kernel = layer.output_dense.kernel.numpy()
@@ -263,7 +264,7 @@ class QuantizedGelu:
         self.highest = -HIGHEST * _INTERVALS * self.product.sums
         self.bias = layer.output_dense.bias
 
-    def __call__(self, hidden_XD, training=False):
+    def __call__(self, hidden_XD: tf.Tensor, training: bool = False) -> tf.Tensor:
         u_XF = self.inner(hidden_XD)
         values_XF = u_XF * tf.math.erfc(u_XF)
         width_X1 = HIGHEST - tf.reduce_min(values_XF, axis=-1, keepdims=True)
@@ -274,8 +275,17 @@ class QuantizedGelu:
         return self.product(rounded_XF) * width_X1 + bias_D
 
 
-def multiply_int8(x_XD, kernel_DF, *, scales: np.ndarray, offsets: np.ndarray) -> tf.Tensor:
-    """Returns (x @ kernel) * scales + offsets, float32 [X,F], for x uint8 and kernel int8."""
+def multiply_int8(
+    x_XD: Any, kernel_DF: Any, *, scales: np.ndarray, offsets: np.ndarray
+) -> tf.Tensor:
+    """Returns (x @ kernel) * scales + offsets, float32 [X,F].
+
+    Args:
+        x_XD: uint8.
+        kernel_DF: int8.
+        scales: The scale of each column of the kernel, float [F].
+        offsets: The offset of each column of the product, float [F].
+    """
     x_XD, kernel_DF = tf.bitcast(x_XD, tf.quint8), tf.bitcast(kernel_DF, tf.qint8)
     device = [x_XD, kernel_DF, tf.constant(offsets, tf.float32)]
     # The smallest and largest value of the activations, then of each kernel column.
@@ -299,7 +309,7 @@ def multiply_int8(x_XD, kernel_DF, *, scales: np.ndarray, offsets: np.ndarray) -
     return operation.outputs[0]
 
 
-def _types(dtypes) -> AttrValue:
+def _types(dtypes: Sequence[tf.DType]) -> AttrValue:
     types = [dtype.as_datatype_enum for dtype in dtypes]
     return AttrValue(list=AttrValue.ListValue(type=types))
 
