@@ -54,11 +54,12 @@ def file_digests(folder: Path) -> dict[str, str]:
     return {name: file_sha256(folder / name) for name in sorted(names - {METADATA, LOCK})}
 
 
-def check_digests(folder: Path) -> None:
-    """Raises InputError if a file is not as the export wrote it; version 0.2 stored no digests."""
+def changed_file(folder: Path) -> str:
+    """Returns the first file that is not as the export wrote it, or ""; 0.2 stored no digests."""
     for name, digest in _metadata(folder).get("files", {}).items():
         if not (folder / name).is_file() or file_sha256(folder / name) != digest:
-            raise InputError(f"{name} is not the file that bert-keras export wrote; export again")
+            return name
+    return ""
 
 
 def _metadata(folder: Path) -> dict[str, Any]:

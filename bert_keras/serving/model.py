@@ -52,7 +52,7 @@ class ServedModel:
                 self._load(str(folder))
         except Exception as error:
             self.close()
-            raise _load_error(error) from error
+            raise _load_error(error, folder) from error
         if (folder / METADATA).is_file():
             self._row_shapes = {name: _row_shapes(self.signatures[name]) for name in self.inputs}
 
@@ -164,14 +164,15 @@ def _session_config() -> Any:
     return ConfigProto(graph_options=GraphOptions(rewrite_options=rewriting))
 
 
-def _load_error(error: Any) -> LoadError:
+def _load_error(error: Any, folder: Path) -> LoadError:
     from tensorflow import errors
     from tensorflow.core.protobuf import error_codes_pb2
 
     if isinstance(error, errors.OpError):
         code, message = error_codes_pb2.Code.Name(error.error_code), error.message
     else:
-        code, message = "NOT_FOUND" if "does not exist" in str(error) else "DATA_LOSS", str(error)
+        code = "DATA_LOSS" if (folder / "saved_model.pb").is_file() else "NOT_FOUND"
+        message = str(error)
     # The message of an op ends at the name of its node; Session.run adds text around both.
     text, node, _ = message.strip().partition("\n\t [[")
     return LoadError(code, text.splitlines()[-1 if node else 0] if text else code)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bert_keras.errors import InputError
-from bert_keras.exporting.version_folder import WARMUP, check_digests, is_version
+from bert_keras.exporting.version_folder import WARMUP, changed_file, is_version
 from bert_keras.files import check_exists
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
@@ -51,10 +51,8 @@ def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -
     In the first run of a signature, TensorFlow allocates memory and chooses kernels. Raises
     LoadError if a warm-up request fails, as in TF Serving, or if a file is not as it was exported.
     """
-    try:
-        check_digests(folder)
-    except InputError as error:
-        raise LoadError("DATA_LOSS", str(error)) from error
+    if name := changed_file(folder):
+        raise LoadError("DATA_LOSS", f"{name} is not the file that bert-keras export wrote")
     model = ServedModel(folder, seconds=limits.seconds)
     try:
         for request in warmup_requests(folder):
