@@ -1,6 +1,9 @@
 """Small SavedModels like those of the recorded responses of TF Serving, and servers for them."""
 
 import contextlib
+import os
+import subprocess
+import sys
 
 import httpx
 import pytest
@@ -154,6 +157,20 @@ def server_of(models):
             return urls[name]
 
         yield url_of
+
+
+@contextlib.contextmanager
+def served_by_command(*words):
+    """Runs `bert-keras serve` in a new process and yields the process and the URL."""
+    program = [sys.executable, "-m", "bert_keras.cli", "serve", *map(str, words), "--port", "0"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    with subprocess.Popen(program, env=environment, **pipes) as process:
+        try:
+            line = process.stdout.readline()
+            yield process, "/".join(line.split()[1].split("/")[:3])
+        finally:
+            process.kill()
 
 
 @pytest.fixture(scope="session")

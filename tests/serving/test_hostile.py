@@ -2,9 +2,13 @@
 
 import gzip
 import json
+import random
+import re
 import socket
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,6 +16,7 @@ import pytest
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.server import running_server
 from tests.factories import wait_for
+from tests.serving.conftest import served_by_command
 
 ODD = "/v1/models/odd:predict"
 PATH = "/v1/models/half_plus_two:predict"
@@ -126,3 +131,53 @@ def test_concurrent_requests_get_their_own_predictions_or_errors(server_of, send
             assert "negative" in answer["error"]
         else:
             assert answer["predictions"] == [2 * number - 100, 2 * number - 98]
+
+
+VALUES = (
+    *(None, True, -1, 2**64, 1e39, "", "hello", "a" * 70_000, "\0\ud83d\ude00", [], {}),
+    *({"b64": "YQ=="}, {"b64": "?"}, {"sentences": "a"}, [["a"]], [1, "a"], {"texts": ["a"]}),
+)
+
+
+def random_body(random):
+    """A request that may be valid, with bytes that are cut, inserted or changed."""
+    key = random.choice(["instances", "instances", "inputs", "signature_name", "model", "input"])
+    values = [random.choice(VALUES) for _ in range(random.randint(0, 3))]
+    document = {key: random.choice([values, values, *values]), **random.choice([{}, {"a": 1}])}
+    if random.random() < 0.4:
+        document = {"instances": random.choices(["hello world", "", "a" * 999], k=3)}
+    data = json.dumps(document).encode()
+    at, deep = random.randrange(len(data)), random.choice([b"[", b'{"a":'])
+    inserted = data[:at] + random.randbytes(4) + data[at:]
+    return random.choice([data[:at], inserted, deep * random.randrange(50_000), *5 * [data]])
+
+
+@pytest.mark.slow
+def test_random_requests_neither_change_other_answers_nor_fill_the_memory(models, send):
+    texty, statuses = "/v1/models/texty", Counter()
+
+    def answer(data=b'{"instances": ["hello world"]}', path=f"{texty}:predict", headers=None):
+        return send(url, "POST", path, data, headers)
+
+    def send_random(first):
+        for number in range(first, first + 500):
+            generator, headers = random.Random(number), None
+            data = random_body(generator)
+            if generator.random() < 0.2:
+                data, headers = gzip.compress(data), {"Content-Encoding": "gzip"}
+            paths = [*3 * [f"{texty}:predict"], f"{texty}:predic", f"{texty}/versions/9:predict"]
+            path = generator.choice([*paths, "/v1/embeddings"])
+            statuses[answer(data, path, headers).status_code] += 1
+            assert answer().content == expected
+
+    def memory():  # in kB
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status)[1])
+
+    with served_by_command(models / "texty") as (process, url), ThreadPoolExecutor(4) as pool:
+        expected = answer().content
+        send_random(0)
+        start = memory()
+        list(pool.map(send_random, range(0, 2000, 500)))
+        assert memory() < 1.1 * start
+    assert max(statuses) < 500 and statuses[200] > 250

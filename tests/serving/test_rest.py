@@ -113,9 +113,8 @@ def test_calls():
         "POST /v1/embeddings?api-version=1": Call("", None, "embeddings"),
     }.items():
         assert read_call(*line.split()) == call
-    for path in ("m:predict", "", "m/", "m/../m", f"m/versions/{2**63}"):
-        with pytest.raises(Refusal, match=r"^Malformed request: "):
-            read_call("GET", f"/v1/models/{path}")
+    with pytest.raises(Refusal, match=r"^Malformed request: "):
+        read_call("GET", f"/v1/models/m/versions/{2**63}")
 
 
 ONE = b'{"instances": [1.0]}'
@@ -156,16 +155,11 @@ def tensors(signature_name="", **document):
 
 
 def test_arrays_of_each_dtype():
-    for document, expected in (
-        ({"instances": [[[1]], [[2.5]]]}, {"x": ("float32", [[[1.0]], [[2.5]]])}),
-        ({"inputs": {"x": [[1.0]], "z": 1}}, {"x": ("float32", [[1.0]])}),
-        ({"signature_name": "flag", "inputs": [True]}, {"b": ("bool", [True])}),
-        (
-            {"signature_name": "two", "inputs": {"ids": [[-7]], "text": ["é", {"b64": "SGk"}]}},
-            {"ids": ("int32", [[-7]]), "text": ("object", ["é".encode(), b"Hi"])},
-        ),
-    ):
-        assert tensors(**document) == expected
+    assert tensors(instances=[[[1]], [[2.5]]]) == {"x": ("float32", [[[1.0]], [[2.5]]])}
+    assert tensors(inputs={"x": [[1.0]], "z": 1}) == {"x": ("float32", [[1.0]])}
+    assert tensors("flag", inputs=[True]) == {"b": ("bool", [True])}
+    expected = {"ids": ("int32", [[-7]]), "text": ("object", ["é".encode(), b"Hi"])}
+    assert tensors("two", inputs={"ids": [[-7]], "text": ["é", {"b64": "SGk"}]}) == expected
 
 
 @pytest.mark.parametrize(
