@@ -32,7 +32,7 @@ from bert_keras.data.buckets import longest_first_batches
 from bert_keras.downstream.squad.questions import read_questions
 from bert_keras.downstream.table import table_rows
 from bert_keras.errors import InputError
-from bert_keras.exporting.verify import loaded
+from bert_keras.exporting.verify import Run, loaded
 from bert_keras.serving.versions import chosen_versions
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import Vocabulary
@@ -93,9 +93,7 @@ def show_starts(model: Path, text: str, *, num_starts: int) -> None:
         )
 
 
-def in_process(
-    run: Callable[[dict], dict], texts: Sequence[str], *, num_clients: int, seconds: float
-) -> Latencies:
+def in_process(run: Run, texts: Sequence[str], *, num_clients: int, seconds: float) -> Latencies:
     """Runs batches of texts of similar length, in a mixed order; the clients are not needed."""
     rows = longest_first_batches(np.array([*map(len, texts)]), batch_size=SORTED_BATCH)
     batches = [[texts[row] for row in each] for each in rows]
@@ -104,7 +102,7 @@ def in_process(
     start = time.perf_counter()
     for batch in itertools.cycle(batches):
         before = time.perf_counter()
-        run({"signature": "serving_default", "inputs": {"text": np.array(batch, object)}})
+        run("serving_default", {"text": np.array(batch, object)})
         latencies.times += [time.perf_counter() - before] * len(batch)
         latencies.seconds = time.perf_counter() - start
         if latencies.seconds > seconds:

@@ -32,15 +32,15 @@ class Page:
     def __init__(self, to_browser: int, from_browser: int):
         self.write, self.read = os.fdopen(to_browser, "wb"), os.fdopen(from_browser, "rb")
         self.number, self.session = 0, {}
-        target = self._call("Target.createTarget", url="about:blank")["targetId"]
-        attached = self._call("Target.attachToTarget", targetId=target, flatten=True)
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self.session = {"sessionId": attached["sessionId"]}
 
     def open(self, url: str) -> None:
-        self._call("Page.navigate", url=url)
+        self.call("Page.navigate", url=url)
 
     def run(self, script: str):
-        reply = self._call("Runtime.evaluate", expression=script, returnByValue=True)
+        reply = self.call("Runtime.evaluate", expression=script, returnByValue=True)
         return reply["result"].get("value")
 
     def text(self) -> str:
@@ -54,7 +54,7 @@ class Page:
             time.sleep(0.2)
         return text
 
-    def _call(self, method: str, **parameters) -> dict:
+    def call(self, method: str, **parameters) -> dict:
         self.number += 1
         call = {"id": self.number, "method": method, "params": parameters, **self.session}
         self.write.write(json.dumps(call).encode() + b"\0")

@@ -76,11 +76,11 @@ def inspect(options: argparse.Namespace) -> None:
 def export(options: argparse.Namespace) -> None:
     """Write a model as saved_models/NAME/VERSION and verify it with TF Serving's loader."""
     from bert_keras.exporting.version_folder import check_model_name, check_version, next_version
-    from bert_keras.serving.container_files import check_name, instructions, write_container_files
+    from bert_keras.serving import container_files
 
     check_model_name(options.name)
     if options.serving_config:
-        check_name(options.name)
+        container_files.check_name_in_files(options.name)
     if options.variant and not options.data:
         raise InputError("--variant needs --data, labelled examples to score the variant on")
     model_folder = os.path.join(options.output, options.name)
@@ -96,11 +96,11 @@ def export(options: argparse.Namespace) -> None:
     with atomic_folder(config) if config else nullcontext() as folder:  # fails before the export
         written = export(options.model, path, **arguments)
         if folder:
-            write_container_files(model_folder, folder)
+            container_files.write_container_files(model_folder, folder)
     if config:
         print_field("compose", f"docker compose -f {quote(config)}/compose.yaml up")
     print_field("model", written)
-    print(printable(instructions(written)))
+    print(printable(container_files.instructions(written)))
 
 
 @command(

@@ -1,8 +1,7 @@
 """Builds an ASGI application that provides the HTTP APIs of the server for one model.
 
-A request passes these modules: `limits` reads its body, `requests` or `embeddings_api` reads the
-tensors in its JSON, `batching` and `model` compute the outputs, and `responses` or `embeddings_api`
-writes them as JSON.
+A request passes these modules: `limits` reads its body, `rest_api` or `embeddings_api` reads the
+tensors in its JSON, `batching` and `model` compute the outputs, and the same API writes them.
 """
 
 import asyncio
@@ -11,7 +10,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -25,25 +24,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from bert_keras.serving.embeddings_api import (
-    COUNTS,
-    check_signatures,
-    embeddings_response,
-    error_response,
-    read_embeddings_request,
-)
+from bert_keras.serving import embeddings_api, rest_api
+from bert_keras.serving.embeddings_api import COUNTS
 from bert_keras.serving.limits import BodyReader, Limits
 from bert_keras.serving.model import Tensors
 from bert_keras.serving.monitoring import METRICS_PATH, Monitoring
-from bert_keras.serving.requests import (
-    DEFAULT_SIGNATURE,
-    Call,
-    Refusal,
-    read_call,
-    read_document,
-    read_predict,
-)
-from bert_keras.serving.responses import json_bytes, metadata, predictions
+from bert_keras.serving.rest_api import DEFAULT_SIGNATURE, Call, Refusal, json_bytes
 from bert_keras.serving.versions import Versions, load_version
 
 _NOT_FOUND = "<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
@@ -55,10 +41,9 @@ _MAX_NUMBERS_INLINE = 1000  # elements of all output arrays
 
 
 def create_app(
-    model_folder: str | os.PathLike, *, versions: Sequence[int] = (), limits: Limits | None = None
+    model_folder: str | os.PathLike, *, versions: Sequence[int], limits: Limits
 ) -> Starlette:
-    """Loads a model and returns its HTTP APIs; the arguments are those of `serve`."""
-    limits = limits or Limits()
+    """Loads a model and returns its HTTP APIs; `serve` documents the arguments."""
     monitoring = Monitoring(Path(model_folder).resolve().name)
     load = partial(load_version, limits=limits, on_run=monitoring.count_run)
     served = Versions(model_folder, numbers=versions, load=load)
@@ -113,13 +98,14 @@ class _Server:
             return HTMLResponse("", status_code=400)
         start, call, status = time.perf_counter(), Call(""), 200
         try:
-            call = read_call(request.method, path)
+            call = rest_api.read_call(request.method, path)
             content = await self._content(request, call)
         except (Refusal, asyncio.CancelledError) as error:
             # uvicorn cancels the requests that still run at the end of its grace time.
             refusal = error if isinstance(error, Refusal) else Refusal(_SHUTDOWN, status=503)
-            status, is_openai = refusal.status, call.verb == "embeddings"
-            content = json_bytes(error_response(refusal) if is_openai else {"error": str(refusal)})
+            is_openai, status = call.verb == "embeddings", refusal.status
+            error = embeddings_api.make_error(refusal) if is_openai else str(refusal)
+            content = json_bytes({"error": error})
         self._monitoring.count_request(
             "" if call.model not in ("", self._versions.name) else self._versions.name,
             api=call.verb,
@@ -129,26 +115,18 @@ class _Server:
         return Response(content, status_code=status, media_type="application/json")
 
     async def _content(self, request: Request, call: Call) -> bytes:
-        if respond := {"predict": self._predict, "embeddings": self._embed}.get(call.verb):
-            return await self._in_time(request, partial(respond, call))
         if call.verb == "status":
-            document: dict[str, Any] = {"model_version_status": self._versions.statuses(call)}
-        else:
+            statuses = {"model_version_status": self._versions.statuses(call)}
+            return json_bytes(statuses, indent=2)
+        if call.verb == "metadata":
             with self._versions.serving(call) as (number, batcher):
                 signatures = batcher.model.signatures
-                document = metadata(call.model, version=number, signatures=signatures)
-        return json_bytes(document, indent=2)
-
-    async def _in_time(
-        self, request: Request, respond: Callable[[bytes], Awaitable[bytes]]
-    ) -> bytes:
-        """Returns the response body that `respond` computes, or raises Refusal after some time.
-
-        As in TF Serving, the request of a client that disconnects meanwhile runs to its end.
-        """
+            return json_bytes(rest_api.metadata_response(call.model, number, signatures), indent=2)
+        compute = self._predict if call.verb == "predict" else self._embed
+        # As in TF Serving, the request of a client that disconnects meanwhile runs to its end.
         async with self._body_reader.body(request) as body:
             try:
-                return await asyncio.wait_for(respond(body), self._seconds)
+                return await asyncio.wait_for(compute(call, body), self._seconds)
             except TimeoutError:
                 message = f"The request took more than {self._seconds:g} s"
                 raise Refusal(message, status=504) from None
@@ -157,38 +135,37 @@ class _Server:
         with self._versions.serving(call) as (_, batcher):
 
             def read():
-                document = read_document(body)
-                name, tensors = read_predict(document, batcher.model.inputs)
+                document = rest_api.read_document(body)
+                name, tensors = rest_api.read_predict(document, batcher.model.inputs)
                 return "instances" in document, batcher.prepare(name, tensors)
 
-            by_row, queued = await self._step(len(body) <= _MAX_BYTES_INLINE, read)
+            by_row, queued = await self._run_step(len(body) <= _MAX_BYTES_INLINE, read)
             outputs = await asyncio.wrap_future(batcher.submit(queued))
-        return await self._written(outputs, lambda: predictions(outputs, by_row=by_row))
+        return await self._write(outputs, lambda: rest_api.predict_response(outputs, by_row=by_row))
 
     async def _embed(self, call: Call, body: bytes) -> bytes:
         model, is_short = self._versions.name, len(body) <= _MAX_BYTES_INLINE
-        request = await self._step(is_short, lambda: read_embeddings_request(body, model))
+        request = await self._run_step(is_short, lambda: embeddings_api.read_request(body, model))
         with self._versions.serving(replace(call, model=model)) as (_, batcher):
-            check_signatures(model, batcher.model.signatures)
+            embeddings_api.check_signatures(model, batcher.model.signatures)
 
-            async def outputs_of(signature_name: str) -> Tensors:
+            async def run(signature_name: str) -> Tensors:
                 prepare = partial(batcher.prepare, signature_name, {"text": request.texts})
-                queued = await self._step(is_short, prepare)
+                queued = await self._run_step(is_short, prepare)
                 return await asyncio.wrap_future(batcher.submit(queued))
 
-            outputs, counts = await asyncio.gather(
-                outputs_of(DEFAULT_SIGNATURE), outputs_of(COUNTS)
-            )
+            outputs, counts = await asyncio.gather(run(DEFAULT_SIGNATURE), run(COUNTS))
         both = outputs["embedding"], counts[COUNTS]
-        return await self._written(
-            outputs, lambda: embeddings_response(request, *both, model=model)
+        return await self._write(
+            outputs, lambda: embeddings_api.make_response(request, *both, model=model)
         )
 
-    async def _written(self, outputs: Tensors, document: Callable[[], object]) -> bytes:
+    async def _write(self, outputs: Tensors, respond: Callable[[], object]) -> bytes:
         num_numbers = sum(array.size for array in outputs.values())
-        return await self._step(num_numbers <= _MAX_NUMBERS_INLINE, lambda: json_bytes(document()))
+        is_short = num_numbers <= _MAX_NUMBERS_INLINE
+        return await self._run_step(is_short, lambda: json_bytes(respond()))
 
-    async def _step(self, is_short: bool, step: Callable[[], Any]) -> Any:
+    async def _run_step(self, is_short: bool, step: Callable[[], Any]) -> Any:
         """Runs a step in the event loop, or in a thread if it would block the loop."""
         if is_short:
             return step()

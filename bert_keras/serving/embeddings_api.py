@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_keras.serving.requests import DEFAULT_SIGNATURE, Refusal, read_document, string_bytes
-from bert_keras.serving.responses import json_values
+from bert_keras.serving import rest_api
+from bert_keras.serving.rest_api import Refusal
 
 COUNTS = "num_tokens"  # the signature that counts the tokens of a text, and its output
 
@@ -28,9 +28,9 @@ class EmbeddingsRequest:
     is_base64: bool  # whether to encode the embeddings as base64 of little-endian float32 values
 
 
-def read_embeddings_request(body: bytes, model: str) -> EmbeddingsRequest:
-    """Parses a request to the served `model`. A parameter of the value null counts as missing."""
-    document = read_document(body)
+def read_request(body: bytes, model: str) -> EmbeddingsRequest:
+    """Parses a request to the served `model`. A parameter with the value null counts as missing."""
+    document = rest_api.read_document(body)
     texts, dimensions = document.get("input"), document.get("dimensions")
     texts = texts if isinstance(texts, list) else [texts]
     encoding = document.get("encoding_format")
@@ -56,13 +56,13 @@ def read_embeddings_request(body: bytes, model: str) -> EmbeddingsRequest:
             param="model",
             code="model_not_found",
         )
-    texts = np.array([string_bytes(str(text)) for text in texts], object)
+    texts = np.array([rest_api.string_bytes(str(text)) for text in texts], object)
     return EmbeddingsRequest(texts, dimensions, encoding == "base64")
 
 
 def check_signatures(model: str, signatures: Mapping[str, Any]) -> None:
     """Raises Refusal unless the SignatureDefs of a model embed texts and count their tokens."""
-    for name, output in ((DEFAULT_SIGNATURE, "embedding"), (COUNTS, COUNTS)):
+    for name, output in ((rest_api.DEFAULT_SIGNATURE, "embedding"), (COUNTS, COUNTS)):
         signature = signatures.get(name)
         if not signature or {*signature.inputs} != {"text"} or output not in signature.outputs:
             raise Refusal(
@@ -72,10 +72,17 @@ def check_signatures(model: str, signatures: Mapping[str, Any]) -> None:
             )
 
 
-def embeddings_response(
+def make_response(
     request: EmbeddingsRequest, embeddings: np.ndarray, num_tokens: np.ndarray, *, model: str
 ) -> dict[str, Any]:
-    """Returns the response for embeddings [num_texts, E] and counts [num_texts]."""
+    """Returns the body of a response.
+
+    Args:
+        request: The request.
+        embeddings: float32 [num_texts, E].
+        num_tokens: The number of tokens of each text, int32 [num_texts].
+        model: The name of the served model.
+    """
     if request.dimensions is not None:
         if request.dimensions > embeddings.shape[1]:
             raise Refusal(
@@ -93,14 +100,13 @@ def embeddings_response(
     if request.is_base64:
         rows = [base64.b64encode(row).decode() for row in embeddings.astype("<f4")]
     else:
-        rows = json_values("embedding", embeddings)
+        rows = rest_api.array_to_json("embedding", embeddings)
     data = [{"object": "embedding", "index": n, "embedding": row} for n, row in enumerate(rows)]
     usage = dict.fromkeys(("prompt_tokens", "total_tokens"), int(num_tokens.sum()))
     return {"object": "list", "data": data, "model": model, "usage": usage}
 
 
-def error_response(refusal: Refusal) -> dict[str, Any]:
-    """Returns the body of an error."""
+def make_error(refusal: Refusal) -> dict[str, Any]:
+    """Returns the value of "error" in a response."""
     kind = "invalid_request_error" if refusal.status < 500 else "server_error"
-    error = {"message": str(refusal), "type": kind, "param": refusal.param, "code": refusal.code}
-    return {"error": error}
+    return {"message": str(refusal), "type": kind, "param": refusal.param, "code": refusal.code}

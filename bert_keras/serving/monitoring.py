@@ -26,7 +26,7 @@ class Monitoring:
             f"{_PREFIX}request_count", "Requests.", ["model_name", "status"], registry=registry
         )
 
-        def histogram(name: str, text: str, *labels: str, buckets=_LATENCIES) -> Histogram:
+        def histogram(name: str, text: str, *labels: str, buckets: list = _LATENCIES) -> Histogram:
             labels = ("model_name", *labels)
             return Histogram(f"{_PREFIX}{name}", text, labels, buckets=buckets, registry=registry)
 
@@ -39,7 +39,14 @@ class Monitoring:
         self._batch_size = histogram(name, text, buckets=_BATCH_SIZES).labels(model_name)
 
     def count_request(self, model_name: str, *, api: str, status: int, seconds: float) -> None:
-        """Counts a request; `api` is the verb of its `Call`."""
+        """Counts a request.
+
+        Args:
+            model_name: The name of the requested model; "" if no model has this name.
+            api: The verb of its `Call`.
+            status: The HTTP status of the response.
+            seconds: The time from the request to the response.
+        """
         self._requests.labels(model_name, CODES.get(status, "UNKNOWN")).inc()
         if status == 200:
             self._latency.labels(model_name, api, "REST").observe(seconds * 1e6)

@@ -12,11 +12,9 @@ from urllib.parse import quote
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from bert_keras.errors import InputError, check, suggest_keyword_names
+from bert_keras.errors import InputError, suggest_keyword_names
 from bert_keras.serving.app import create_app
 from bert_keras.serving.limits import Limits
-
-_GRACE_SECONDS = 20  # for running requests; Kubernetes waits 30 from SIGTERM to SIGKILL
 
 
 class _Protocol(H11Protocol):
@@ -116,14 +114,16 @@ def _server(
     limits: Limits | None,
 ) -> Iterator[tuple[uvicorn.Server, socket.socket]]:
     """Yields a server and its socket, which exists before the long load of the model."""
-    check(0 <= port < 2**16, f"port is {port}; expected 1 to 65535, or 0 for a free one")
+    limits = limits or Limits()
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
+        if not 0 <= port < 2**16:
+            raise OSError("a port is a number up to 65535")
         listener = socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, TypeError) as error:  # TypeError: an invalid host name
         raise InputError(
-            f"cannot listen on {host}, port {port}: {str(error).partition(' (')[0]}; choose "
-            "another --host, or a --port from 1024 to 65535 that no other program uses"
+            f"cannot listen on {host}, port {port}: {error}; "
+            "choose another --host, or a --port from 1024 to 65535 that no other program uses"
         ) from None
     with listener:
         importlib.import_module("tensorflow")  # before the threads of the server use it
@@ -137,7 +137,7 @@ def _server(
             access_log=False,
             ws="none",
             lifespan="on",
-            timeout_graceful_shutdown=_GRACE_SECONDS,
+            timeout_graceful_shutdown=limits.grace_seconds,  # pyright: ignore[reportArgumentType]
         )
         yield uvicorn.Server(config), listener
 

@@ -66,7 +66,9 @@ def damaged(folders, attack, attack_keras):
     """Adds an interrupted build and an exported model to the folders."""
     (folders / "in").symlink_to(".")
     assert attack(BUILD, folders, change=80, is_killed=True).code == -signal.SIGKILL
-    assert attack_keras("bert-keras export classifier name --output .", folders).code == 0
+    line = "bert-keras export classifier name --output . --serving-config config"
+    assert attack_keras(line, folders).code == 0
+    assert (folders / "config" / "compose.yaml").is_file()
     return folders
 
 

@@ -203,7 +203,7 @@ def test_a_browser_shows_the_page_and_keys_select_maps_and_tokens(folders, tmp_p
     def press_key(name, code):
         for kind in ("keyDown", "keyUp"):
             key = {"key": name, "code": name, "windowsVirtualKeyCode": code}
-            page._call("Input.dispatchKeyEvent", type=kind, **key)
+            page.call("Input.dispatchKeyEvent", type=kind, **key)
 
     with browser_page(width=1200, height=900) as page:
         page.open(output.as_uri())

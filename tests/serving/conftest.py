@@ -1,6 +1,9 @@
 """Small SavedModels like those of the recorded responses of TF Serving, and servers for them."""
 
 import contextlib
+import os
+import subprocess
+import sys
 
 import httpx
 import pytest
@@ -136,13 +139,15 @@ def models(tmp_path_factory):
     (folder / "texty" / "1" / METADATA).parent.mkdir()
     (folder / "texty" / "1" / METADATA).write_text("{}")  # as if bert-keras had exported it
     odd(folder / "odd" / "1")
+    embedder(folder / "letters" / "1")
+    embedder(folder / "uncounted" / "1", has_counts=False)
     return folder
 
 
 @pytest.fixture(scope="session")
 def server_of(models):
-    """The URL of a server for a model folder, started when first asked for; no stall of a busy
-    machine reaches the time that its requests have."""
+    """The URL of a server for a model folder, started when first asked for. Its requests have an
+    hour, so that they succeed on a busy machine."""
     urls, limits = {}, Limits(seconds=3600)
     with contextlib.ExitStack() as stack:
 
@@ -152,6 +157,20 @@ def server_of(models):
             return urls[name]
 
         yield url_of
+
+
+@contextlib.contextmanager
+def served_by_command(*words):
+    """Runs `bert-keras serve` in a new process and yields the process and the URL."""
+    program = [sys.executable, "-m", "bert_keras.cli", "serve", *map(str, words), "--port", "0"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    with subprocess.Popen(program, env=environment, **pipes) as process:
+        try:
+            line = process.stdout.readline()
+            yield process, "/".join(line.split()[1].split("/")[:3])
+        finally:
+            process.kill()
 
 
 @pytest.fixture(scope="session")

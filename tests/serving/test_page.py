@@ -12,7 +12,7 @@ import tensorflow as tf
 from bert_keras.serving.app import page_response
 from bert_keras.serving.server import running_server
 from tests.browser import browser_page
-from tests.serving.conftest import embedder, save, spec
+from tests.serving.conftest import save, spec
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"}
 IN_BROWSER = pytest.mark.slow
@@ -51,22 +51,18 @@ def type_text(page, text, *, field="text"):
     while not page.run(f"document.getElementsByName({json.dumps(field)}).length"):
         time.sleep(0.05)
     page.run(f"document.getElementsByName({json.dumps(field)})[0].select()")
-    page._call("Input.insertText", text=text)
+    page.call("Input.insertText", text=text)
 
 
 def press_enter(page, *, shift=False):
     key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
     for kind in ("keyDown", "keyUp"):
-        page._call("Input.dispatchKeyEvent", type=kind, modifiers=8 if shift else 0, **key)
+        page.call("Input.dispatchKeyEvent", type=kind, modifiers=8 if shift else 0, **key)
 
 
 def submit(page, text, *, field="text"):
     type_text(page, text, field=field)
     press_enter(page)
-
-
-def marks(page):
-    return page.run("[...document.querySelectorAll('mark')].map(mark => mark.firstChild.data)")
 
 
 @IN_BROWSER
@@ -86,7 +82,7 @@ def test_a_classifier(tmp_path, page):
         page.wait_for("films", "version 7", "Enter sends")
         type_text(page, "nine")
         press_enter(page, shift=True)
-        page._call("Input.insertText", text="abcd")
+        page.call("Input.insertText", text="abcd")
         press_enter(page)
         page.wait_for("long", "75.0 %", "short <b>", "25.0 %", "Request and response")
         assert page.run("document.querySelector('.bars .chosen').textContent") == "long75.0 %"
@@ -142,7 +138,8 @@ def test_spans(tmp_path, page, fields, prediction, shown, marked):
             type_text(page, fields[name], field=name)
         submit(page, fields[last], field=last)
         page.wait_for(*shown)
-        assert marks(page) == marked
+        marks = "[...document.querySelectorAll('mark')].map(mark => mark.firstChild.data)"
+        assert page.run(marks) == marked
         text = page.run(
             "(text => { text.querySelectorAll('small').forEach(each => each.remove());"
             " return text.textContent; })(document.querySelector('.text').cloneNode(true))"
@@ -182,12 +179,10 @@ def test_pairs_versions_numbers_and_errors(tmp_path, page):
 
 
 @IN_BROWSER
-def test_the_embeddings_of_two_texts_are_compared(tmp_path, page):
-    embedder(tmp_path / "vectors" / "1")
-    with running_server(tmp_path / "vectors") as url:
-        page.open(f"{url}/")
-        page.wait_for("Second text")
-        type_text(page, "abcd <i>")
-        submit(page, "aad", field="second")
-        page.wait_for("Cosine similarity", "0.9037", "abcd <i>", "0.5, 0.5, 0.5, 0.5")
-        assert page.run("document.querySelector('.fill').style.width.slice(0, 4)") == "90.3"
+def test_the_embeddings_of_two_texts_are_compared(server_of, page):
+    page.open(f"{server_of('letters')}/")
+    page.wait_for("Second text")
+    type_text(page, "abcd <i>")
+    submit(page, "aad", field="second")
+    page.wait_for("Cosine similarity", "0.9037", "abcd <i>", "0.5, 0.5, 0.5, 0.5")
+    assert page.run("document.querySelector('.fill').style.width.slice(0, 4)") == "90.3"

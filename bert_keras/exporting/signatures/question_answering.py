@@ -71,7 +71,7 @@ def served_question_answering(
         end = source.after_marks(tf.gather(ends, tf.where(is_answer, best.last_tokens, 0)))
         end = tf.where(is_answer, end, start)
         return {
-            "answer": source.cut(start, end),
+            "answer": source.span_texts(start, end),
             "start": tf.where(is_answer, source.in_text(start, contexts), -1),
             "end": tf.where(is_answer, source.in_text(end, contexts), -1),
             "score": tf.cast(tf.maximum(best.scores, tf.float32.min), tf.float32),

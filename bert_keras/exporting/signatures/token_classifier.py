@@ -12,7 +12,7 @@ from bert_keras.exporting.servable import Exporter, ServableModel, tensor_specs,
 from bert_keras.exporting.text_ops.text_to_inputs import (
     TextRows,
     TextToInputs,
-    WordTokens,
+    UnitTokens,
     in_batches,
 )
 from bert_keras.exporting.text_ops.words import RaggedTensor, num_before, previous
@@ -70,8 +70,8 @@ def served_token_labels(
     return ServableModel(signatures, from_tensors)
 
 
-def word_rows(tokens: WordTokens, *, limit: int) -> tuple[TextRows, tf.Tensor, tf.Tensor]:
-    """Divides texts as `kinds.words.sentence_rows`, but keeps rows that label no word.
+def word_rows(tokens: UnitTokens, *, limit: int) -> tuple[TextRows, tf.Tensor, tf.Tensor]:
+    """Divides texts as `downstream.ner.words.sentence_rows`, but keeps rows that label no word.
 
     Returns the rows without special tokens, and for each word the row that predicts its label, and
     the position of its first token there, int64 [W].
@@ -94,7 +94,7 @@ def word_rows(tokens: WordTokens, *, limit: int) -> tuple[TextRows, tf.Tensor, t
 
 
 def entities(
-    label_ids: tf.Tensor, probabilities: tf.Tensor, *, tokens: WordTokens, labels: Sequence[str]
+    label_ids: tf.Tensor, probabilities: tf.Tensor, *, tokens: UnitTokens, labels: Sequence[str]
 ) -> dict[str, tf.Tensor]:
     """Returns the outputs of `serving_default`: the entities of B texts, at most E for each text.
 
@@ -121,7 +121,7 @@ def entities(
         return RaggedTensor.from_row_splits(values, splits, validate=False).to_tensor(filler)
 
     return {
-        "entities": padded(tokens.source.cut(start, end), ""),
+        "entities": padded(tokens.source.span_texts(start, end), ""),
         "labels": padded(tf.gather(names, tf.gather(kind, first)), ""),
         "starts": padded(tokens.source.in_text(start, text_ids), -1),
         "ends": padded(tokens.source.in_text(end, text_ids), -1),

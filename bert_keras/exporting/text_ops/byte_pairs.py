@@ -13,7 +13,7 @@ import tensorflow as tf
 from tokenizers.normalizers import NFC
 from tokenizers.pre_tokenizers import ByteLevel
 
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops import words as word_ops
 from bert_keras.exporting.text_ops.normalization import Composition
 from bert_keras.text.vocab import Vocabulary
@@ -38,14 +38,14 @@ class BytePairs(tf.Module):
     the offsets refer to the text with this space. Bytes that are not valid UTF-8 are dropped.
 
     Raises:
-        InputError: The rules of the vocabulary are not those of RoBERTa or ModernBERT.
+        InputError: The vocabulary has other rules than RoBERTa's and ModernBERT's.
     """
 
     def __init__(self, vocabulary: Vocabulary):
         super().__init__()
         rules = json.loads(vocabulary.rules)
         added = {e["content"]: e["id"] for e in rules["added_tokens"] if not e["special"]}
-        ids, merges = _checked(rules)
+        ids, merges = _ids_and_merges(rules)
         self.has_offsets = not rules["pre_tokenizer"]["add_prefix_space"]
         self._composition = Composition() if rules["normalizer"] else None
         self._byte_ids = np.array([ids.get(symbol, 0) for symbol in _byte_symbols()], np.int32)
@@ -56,26 +56,22 @@ class BytePairs(tf.Module):
         # Of the tokens that begin at the same character, the longest one is found.
         self._added_pattern = "|".join(map(re.escape, sorted(added, key=len, reverse=True)))
         if added:
-            added_ids = tf.constant([*added.values()], tf.int32)
-            self._added_ids = tf.lookup.StaticHashTable(
-                tf.lookup.KeyValueTensorInitializer(tf.constant([*added]), added_ids), _NONE
-            )
+            numbers = tf.constant([*added.values()], tf.int32)
+            self._added_ids = word_ops.lookup_table(tf.constant([*added]), numbers, default=_NONE)
         pairs = np.array([(ids[a], ids[b]) for a, b in merges], np.int64).reshape(-1, 2)
         self._merged = np.array([*(ids[a + b] for a, b in merges), 0], np.int32)
         ranks = np.arange(len(pairs), dtype=np.int32)
-        self._ranks = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(pairs @ [self._size, 1], ranks), _NO_MERGE
-        )
+        self._ranks = word_ops.lookup_table(pairs @ [self._size, 1], ranks, default=_NO_MERGE)
 
     def __call__(self, text: tf.Tensor) -> word_ops.TextTokens:
         with tf.device("CPU:0"):
-            source = word_ops.source_points(text, end="\n")
+            source = word_ops.decode_points(text, end="\n")
             if not self.has_offsets:
                 lacks_space = tf.gather(source.values, source.splits[:-1]) != _SPACE_POINT
                 lacks_space &= source.splits[1:] - source.splits[:-1] > 1  # it is not empty
-                source = word_ops.source_points(tf.where(lacks_space, " ", "") + text, end="\n")
+                source = word_ops.decode_points(tf.where(lacks_space, " ", "") + text, end="\n")
             points = self._composition(source) if self._composition else source
-            kinds = word_ops.looked_up(_kinds(), points.values)
+            kinds = word_ops.look_up(_kinds(), points.values)
             ends = points.splits[1:, None] - 1
             kinds = tf.tensor_scatter_nd_update(kinds, ends, tf.fill(tf.shape(ends)[:1], _END))
             ids = self._ids(points, kinds)
@@ -99,7 +95,7 @@ class BytePairs(tf.Module):
         """Returns token ids, int32 [B,(tokens)], of texts and the kinds of their characters."""
         added_ids, is_inside = self._added(points)
         is_added, is_end = added_ids != _NONE, kinds == _END
-        # The text ends before an added token, and another one begins after it.
+        # An added token divides its text into two, which are split into words separately.
         starts_word = _starts_word(
             tf.where(is_added, 0, points.values), tf.where(is_added, _END, kinds)
         ) & tf.logical_not(is_inside)
@@ -122,7 +118,7 @@ class BytePairs(tf.Module):
             ids, word_ids, nrows=num_words, validate=False
         )
         splits = tf.gather(word_ops.num_before(starts_word & tf.logical_not(is_end)), points.splits)
-        return word_ops.regrouped(of_words, splits)
+        return word_ops.merge_rows(of_words, splits)
 
     def _added(self, points: word_ops.Points) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the added token at each code point, or _NONE, and whether it began before."""
@@ -185,11 +181,11 @@ def _starts_word(points: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
 
 @cache
 def _kinds() -> word_ops.PointTable:
-    """Returns the kind of each character, which `tokenizers` leaves in a word with others of it."""
+    """Returns the kind of each character: `tokenizers` joins neighbors of one kind to a word."""
     split = ByteLevel(add_prefix_space=False).pre_tokenize_str
 
-    def of_block(block: str) -> np.ndarray:
-        block, kinds = word_ops.without_surrogates(block), np.full(len(block), _SPACE, np.int32)
+    def kinds_of(block: str) -> np.ndarray:
+        block, kinds = word_ops.replace_surrogates(block), np.full(len(block), _SPACE, np.int32)
         for kind, neighbor in ((_OTHER, "!"), (_LETTER, "a"), (_NUMBER, "1")):
             if len(split(neighbor + block)) == 1:
                 return np.full(len(block), kind, np.int32)
@@ -199,7 +195,7 @@ def _kinds() -> word_ops.PointTable:
             kinds[spans[is_joined, 0] // 3] = kind
         return kinds
 
-    return word_ops.table_of(of_block)
+    return word_ops.make_table(kinds_of)
 
 
 def _byte_symbols() -> list[str]:
@@ -209,7 +205,7 @@ def _byte_symbols() -> list[str]:
     return [chr(byte if byte in printable else next(others)) for byte in range(0x100)]
 
 
-def _checked(rules: dict) -> tuple[dict[str, int], list[tuple[str, str]]]:
+def _ids_and_merges(rules: dict) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """Returns the ids of the tokens, and the merges in order of their rank."""
     model, splitter = rules["model"], rules["pre_tokenizer"]
     ids, merges = model["vocab"], [tuple(pair) for pair in model["merges"]]
@@ -217,7 +213,7 @@ def _checked(rules: dict) -> tuple[dict[str, int], list[tuple[str, str]]]:
     # A step merges all occurrences of a word's lowest-ranked pair at once. This equals BPE only if
     # a merge never creates a pair of lower rank.
     ranks = {a + b: rank for rank, (a, b) in enumerate(merges)}
-    check(
+    if not (
         splitter["type"] == "ByteLevel"
         and splitter.get("use_regex", True)
         and not (added and splitter["add_prefix_space"])
@@ -227,8 +223,10 @@ def _checked(rules: dict) -> tuple[dict[str, int], list[tuple[str, str]]]:
         and all(NFC().normalize_str(e["content"]) == e["content"] * e["normalized"] for e in added)
         and ids.keys() >= {_byte_symbols()[byte] for byte in _UTF8_BYTES}
         and len(ranks) == len(merges)
-        and all(max(ranks.get(a, -1), ranks.get(b, -1)) < n for n, (a, b) in enumerate(merges)),
-        "the rules of the tokenizer are not those of RoBERTa or ModernBERT, the only ones of "
-        "byte-level BPE that an exported graph supports",
-    )
+        and all(max(ranks.get(a, -1), ranks.get(b, -1)) < n for n, (a, b) in enumerate(merges))
+    ):
+        raise InputError(
+            "the byte-level BPE tokenizer has other rules than RoBERTa's and ModernBERT's, and an "
+            "exported graph supports only these two"
+        )
     return ids, merges

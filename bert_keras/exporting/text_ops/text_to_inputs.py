@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
 from bert_keras.exporting.text_ops.unigrams import Unigrams
 from bert_keras.exporting.text_ops.words import (
@@ -16,12 +16,11 @@ from bert_keras.exporting.text_ops.words import (
     Points,
     RaggedTensor,
     TextTokens,
-    TextWords,
+    merge_rows,
     num_before,
     previous,
-    regrouped,
+    split_words,
     utf8_widths,
-    words_of,
 )
 from bert_keras.text.fast_tokenizer import vocabulary_from
 from bert_keras.text.packing import MASK, MASK_PATTERN
@@ -29,8 +28,7 @@ from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
 from bert_keras.text.vocab import WORD_MARK
 
 _MAX_BYTES_PER_CHARACTER = 4  # in UTF-8
-# The model evaluates at most this many rows at a time. The memory that a server needs for the
-# model is therefore independent of the length of a text.
+# The model computes this many rows at a time, so that a longer text does not need more memory.
 WINDOWS_AT_ONCE = 8
 
 
@@ -42,23 +40,25 @@ class TextRows(NamedTuple):
     lengths: list[tf.Tensor]  # int64 [N] for each of the one or two texts
 
 
-class WordTokens(NamedTuple):
-    """Tokens of the W words of B texts, with the words' positions in the texts."""
+class UnitTokens(NamedTuple):
+    """Tokens of the W units of B texts, with the positions of the units in the texts."""
 
     ids: tf.RaggedTensor  # int32 [B,(tokens)]
-    first_tokens: tf.Tensor  # int64 [W], the index of each word's first token
-    splits: tf.Tensor  # int64 [B+1], the index of each text's first word, then W
-    starts: tf.Tensor  # int64 [W], the index in `source` of each word's first character
+    first_tokens: tf.Tensor  # int64 [W], the index of each unit's first token
+    splits: tf.Tensor  # int64 [B+1], the index of each text's first unit, then W
+    starts: tf.Tensor  # int64 [W], the index in `source` of each unit's first character
     ends: tf.Tensor  # int64 [W], one more than the index of its last character
     source: Points  # all texts with a space after each
 
 
 class TextToInputs(tf.Module):
-    """Tokenizes and packs texts; the ids equal those of `bert_keras.text` followed by `pack`.
+    """Tokenizes and packs texts to the same ids as `bert_keras.text` and `pack`.
 
-    `write_vocabulary` wrote the file, which becomes an asset of a SavedModel. `lowercase` is for
-    WordPiece, because a tokenizer.json states this itself. `max_length` includes special tokens.
-    `shortens_first` is that of the vocabulary, which its file does not state.
+    Args:
+        vocabulary_file: A file of `write_vocabulary`, which becomes an asset of the SavedModel.
+        lowercase: Whether WordPiece texts become lower case; a tokenizer.json has its own rule.
+        max_length: Maximum number of tokens of a row, special tokens included.
+        shortens_first: The vocabulary's field `shortens_first`, which its file does not contain.
 
     Raises:
         InputError: The graph ops cannot follow the rules of the tokenizer.json.
@@ -83,16 +83,11 @@ class TextToInputs(tf.Module):
             is_unigram = self.vocabulary.specials.word_start == WORD_MARK
             self._rules_tokenizer = (Unigrams if is_unigram else BytePairs)(self.vocabulary)
             return
-        self._table = tf.lookup.StaticHashTable(
-            tf.lookup.TextFileInitializer(
-                os.fspath(vocabulary_file),
-                key_dtype=tf.string,
-                key_index=tf.lookup.TextFileIndex.WHOLE_LINE,
-                value_dtype=tf.int64,
-                value_index=tf.lookup.TextFileIndex.LINE_NUMBER,
-            ),
-            default_value=self.vocabulary.unk_id,
+        column = tf.lookup.TextFileIndex
+        lines = tf.lookup.TextFileInitializer(
+            os.fspath(vocabulary_file), tf.string, column.WHOLE_LINE, tf.int64, column.LINE_NUMBER
         )
+        self._table = tf.lookup.StaticHashTable(lines, self.vocabulary.unk_id)
         self._wordpiece = tf_text.WordpieceTokenizer(
             self._table,
             max_bytes_per_word=MAX_WORD_CHARACTERS * _MAX_BYTES_PER_CHARACTER,
@@ -142,35 +137,33 @@ class TextToInputs(tf.Module):
 
     def check_has_offsets(self) -> None:
         """Raises InputError if `tokens_with_offsets` cannot locate tokens in the source text."""
-        check(
-            getattr(self._rules_tokenizer, "has_offsets", True),
-            "the tokenizer puts a space before each text (add_prefix_space), and an exported graph "
-            "cannot locate the tokens of such a text; set it to false in tokenizer.json",
-        )
+        if not getattr(self._rules_tokenizer, "has_offsets", True):
+            raise InputError(
+                "the tokenizer puts a space before each text (add_prefix_space), so an exported "
+                "graph cannot locate its tokens; set add_prefix_space to false in tokenizer.json"
+            )
 
     def tokens_with_offsets(self, text: tf.Tensor) -> TextTokens:
         """Returns the tokens of texts, string [B]; an [UNK] spans its whole word."""
         if self._rules_tokenizer is not None:
             return self._rules_tokenizer(text)
-        words = words_of(text, lowercase=self.lowercase)
+        words, source_indices, source = split_words(text, lowercase=self.lowercase)
         tokens, byte_starts, _ = self._wordpiece.tokenize_with_offsets(_word_strings(words))
         with tf.device("CPU:0"):
-            widths = utf8_widths(words.words.flat_values)
+            widths = utf8_widths(words.flat_values)
             bytes_before = tf.pad(tf.cumsum(widths), [[1, 0]])
-            word_bytes = tf.gather(bytes_before, words.words.values.row_starts())
+            word_bytes = tf.gather(bytes_before, words.values.row_starts())
             token_bytes = tf.gather(word_bytes, tokens.value_rowids()) + byte_starts.values
             starts = _lower_bounds(bytes_before, token_bytes)
             characters = RaggedTensor.from_row_starts(
-                words.source_indices.flat_values, starts, validate=False
+                source_indices.flat_values, starts, validate=False
             )
-            return TextTokens(
-                regrouped(tokens, words.words.row_splits), *_spans(characters), words.source
-            )
+            return TextTokens(merge_rows(tokens, words.row_splits), *_spans(characters), source)
 
-    def unit_tokens(self, text: tf.Tensor, *, unit: str) -> WordTokens:
+    def unit_tokens(self, text: tf.Tensor, *, unit: str) -> UnitTokens:
         """Returns the tokens of texts with the units of `kinds.words.tokenized_units`."""
         if unit == "word":
-            return self.word_tokens(text)
+            return self._word_tokens(text)
         self.check_has_offsets()
         ids, starts, ends, source = self.tokens_with_offsets(text)
         with tf.device("CPU:0"):
@@ -185,7 +178,7 @@ class TextToInputs(tf.Module):
             with_text = tf.where(tf.gather(num_spaces, ends) - before < ends - starts)[:, 0]
             numbers, rows = tf.unique(tf.gather(num_before(is_first)[1:], with_text), tf.int64)
             first_tokens = tf.gather(tf.where(is_first)[:, 0], numbers - 1)
-            return WordTokens(
+            return UnitTokens(
                 ids,
                 first_tokens,
                 _lower_bounds(first_tokens, ids.row_splits),
@@ -194,39 +187,33 @@ class TextToInputs(tf.Module):
                 source,
             )
 
-    def word_tokens(self, text: tf.Tensor) -> WordTokens:
-        """Returns the tokens of each word of texts as `kinds.words.word_tokens`."""
+    def _word_tokens(self, text: tf.Tensor) -> UnitTokens:
+        """Tokenizes each word by itself, as `kinds.words.word_tokens` does."""
         if self._rules_tokenizer is None:
-            words = words_of(text, lowercase=self.lowercase)
+            words, indices, source = split_words(text, lowercase=self.lowercase)
             tokens = self._wordpiece.tokenize(_word_strings(words))
         else:
-            words = words_of(text, lowercase=False)
-            tokens = self._rules_tokenizer(
-                " " + tf.strings.unicode_encode(words.words.values, "UTF-8")
-            )
+            words, indices, source = split_words(text, lowercase=False)
+            texts = tf.strings.unicode_encode(words.values, "UTF-8")
+            tokens = self._rules_tokenizer(" " + texts)
             num_missing = tf.cast(tokens.ids.row_lengths() == 0, tf.int64)
             unknown = tf.fill([tf.reduce_sum(num_missing)], self.vocabulary.unk_id)
             unknown = RaggedTensor.from_row_lengths(unknown, num_missing, validate=False)
-            tokens = cast(tf.RaggedTensor, tf.concat([tokens.ids, unknown], axis=1))
+            tokens: Any = tf.concat([tokens.ids, unknown], axis=1)
         with tf.device("CPU:0"):
-            return WordTokens(
-                regrouped(tokens, words.words.row_splits),
-                tokens.row_starts(),
-                words.words.row_splits,
-                *_spans(words.source_indices.values),
-                words.source,
-            )
+            splits, ids = words.row_splits, merge_rows(tokens, words.row_splits)
+            return UnitTokens(ids, tokens.row_starts(), splits, *_spans(indices.values), source)
 
 
 class MaskedTextToInputs(TextToInputs):
-    """Same as `TextToInputs`, with "[MASK]" in texts as mask tokens, as `ids_with_masks`."""
+    """A `TextToInputs` that reads "[MASK]" in texts as the mask token, as `ids_with_masks` does."""
 
-    def tokens(self, text):
+    def tokens(self, text: tf.Tensor) -> tf.RaggedTensor:
         parts = tf.strings.split(tf.strings.regex_replace(text, MASK_PATTERN, MASK), MASK)
         tokens = super().tokens(parts.values)
         masks = tf.fill([tokens.nrows(), 1], self.vocabulary.mask_id)
         with_masks = tf.concat([masks, tokens], axis=1)
-        return regrouped(with_masks, parts.row_splits)[:, 1:]
+        return merge_rows(with_masks, parts.row_splits)[:, 1:]
 
 
 def in_batches(
@@ -256,11 +243,10 @@ def in_batches(
     return {name: array.concat() for name, array in outputs.items()}
 
 
-def _word_strings(words: TextWords) -> tf.Tensor:
+def _word_strings(words: tf.RaggedTensor) -> tf.Tensor:
     """Returns the text of each word, string [W]; words that are too long become [UNK]."""
-    characters = words.words.values
-    is_long = characters.row_lengths() > MAX_WORD_CHARACTERS
-    return tf.where(is_long, "[UNK]", tf.strings.unicode_encode(characters, "UTF-8"))
+    is_long = words.values.row_lengths() > MAX_WORD_CHARACTERS
+    return tf.where(is_long, "[UNK]", tf.strings.unicode_encode(words.values, "UTF-8"))
 
 
 def _spans(indices: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -270,7 +256,7 @@ def _spans(indices: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _lower_bounds(sorted_values: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Returns the same as `tf.searchsorted`, which refuses an empty tensor."""
+    """Does the same as `tf.searchsorted`, which refuses an empty tensor."""
     return tf.raw_ops.LowerBound(
         sorted_inputs=sorted_values[None], values=values[None], out_type=tf.int64
     )[0]

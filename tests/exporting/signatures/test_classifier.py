@@ -39,20 +39,18 @@ def test_a_moved_export_of_a_pair_model_equals_the_keras_model(model, tmp_path, 
     requests = [{"signature": name, "inputs": each} for name, each in of_signature.items()]
     model.metadata = dataclasses.replace(model.new_metadata(), labels=LABELS)
     model.preprocessor = Preprocessor(TOKENIZER, max_length=48)
-    assert_served(run_requests(moved, requests[:1])[0], model.predict((TEXTS, PAIRS)))
+    served = run_requests(moved, requests)
+    assert_served(served[0], model.predict((TEXTS, PAIRS)))
     assert np.ptp(probabilities[:, 0]) > 0.01
-    for outputs in run_requests(moved, requests):
+    for outputs in served:
         np.testing.assert_allclose(outputs["probabilities"], probabilities, atol=1e-5)
         assert outputs["label"] == [LABELS[index] for index in probabilities.argmax(axis=1)]
         assert outputs["labels"] == [list(LABELS)] * len(TEXTS)
 
 
-def test_signatures_of_a_text_model_are_frozen(model, tmp_path, assert_frozen):
-    assert_frozen("classifier", export(model, tmp_path / "texts" / "12"))
-
-
 @pytest.mark.slow
-def test_a_regression(tmp_path, assert_frozen):
+def test_a_text_model_and_a_regression(model, tmp_path, assert_frozen):
+    assert_frozen("classifier", export(model, tmp_path / "texts" / "12"))
     model = with_noise(BertClassifier(tiny_config(vocab_size=len(VOCABULARY)), num_labels=1))
     folder = export(model, tmp_path / "stars" / "1", labels=["stars"])
     assert_frozen("regression", folder)

@@ -12,13 +12,9 @@ from bert_keras.exporting.verify import run_requests
 from bert_keras.kinds.kind import softmax
 from bert_keras.runs.export import export
 from bert_keras.text.packing import encode
-from bert_keras.text.tokenizer import WordPieceTokenizer
-from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tests.exporting.conftest import TOKENIZER, VOCABULARY
 from tests.factories import assert_served, tiny_config, with_noise
 
-WORDS = "he she opens the cafe ##s door sings sleeps 東 , . [ ] mask ignore x"
-VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *WORDS.split()))
-TOKENIZER = WordPieceTokenizer(VOCABULARY, lowercase=True)
 MAX_LENGTH = 24
 
 

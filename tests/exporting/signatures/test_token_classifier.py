@@ -105,7 +105,4 @@ def test_entities_equal_those_of_evaluation(model, folder, assert_frozen):
     np.testing.assert_allclose(tensors["probabilities"], probabilities, atol=1e-5)
     assert tensors["label_ids"] == probabilities.argmax(axis=-1).tolist()
     assert tensors["label_names"] == [list(LABELS)] * 2
-
-
-def test_labels_without_prefixes_are_inside_tags():
     assert [*map(bio_tag, ("O", "B-X", "I-X", "PER", "B-"))] == ["O", "B-X", "I-X", "I-PER", "I-B-"]

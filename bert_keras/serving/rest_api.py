@@ -1,4 +1,4 @@
-"""Reads requests of TF Serving's REST API: the path, and one array for each input of a signature.
+"""Reads requests of TF Serving's REST API and writes its responses.
 
 The rules and the messages follow tensorflow_serving/model_servers/http_rest_api_util.cc and
 tensorflow_serving/util/json_tensor.cc. A string tensor is an object array of bytes.
@@ -35,9 +35,13 @@ _DTYPES: dict[str, tuple[Any, set[type]]] = {
 
 
 class Refusal(Exception):
-    """A request that the server rejects with an HTTP status and a message.
+    """A request that the server rejects.
 
-    An error of OpenAI's API also names the wrong parameter and has a code.
+    Args:
+        message: The message for the client.
+        status: The HTTP status of the response.
+        param: The wrong parameter, in OpenAI's API.
+        code: The name of the error, in OpenAI's API.
     """
 
     def __init__(
@@ -71,7 +75,7 @@ def read_call(method: str, path: str) -> Call:
 
 
 def read_document(body: bytes) -> dict[str, Any]:
-    """Parses the JSON object of a body. Text after the object is ignored, as by TF Serving."""
+    """Parses the JSON object of a body. Text after the object is ignored, as in TF Serving."""
     if body.count(b",") + 4 * (body.count(b"{") + body.count(b"[")) > _MAX_VALUES:
         raise Refusal(f"The body has more than {_MAX_VALUES} values", status=413)
     try:
@@ -81,7 +85,7 @@ def read_document(body: bytes) -> dict[str, Any]:
     except RecursionError:
         raise Refusal("JSON Parse error: the values are nested too deeply") from None
     if not isinstance(document, dict):
-        raise Refusal(f"JSON Value: {_shown(document)} Is not object")
+        raise Refusal(f"JSON Value: {_as_json(document)} Is not object")
     return document
 
 
@@ -105,7 +109,7 @@ def read_predict(
     """
     name = document.get("signature_name") or DEFAULT_SIGNATURE
     if not isinstance(name, str) or name not in signatures:
-        raise Refusal(f"Serving signature name: {_shown(name)} not found in signature def")
+        raise Refusal(f"Serving signature name: {_as_json(name)} not found in signature def")
     if "instances" in document and "inputs" in document:
         raise Refusal("expecting only one of 'inputs' or 'instances' keys to exist")
     if "instances" in document:
@@ -118,16 +122,16 @@ def read_predict(
 def _read_rows(document: dict[str, Any], inputs: Mapping[str, str]) -> dict[str, np.ndarray]:
     rows = document["instances"]
     if not isinstance(rows, list):
-        raise Refusal(f"JSON Value: {_shown(document)} Expecting 'instances' to be an list/array")
+        raise Refusal(f"JSON Value: {_as_json(document)} Expecting 'instances' to be an list/array")
     if not rows:
-        raise Refusal(f"JSON Value: {_shown(document)} No values in 'instances' array")
+        raise Refusal(f"JSON Value: {_as_json(document)} No values in 'instances' array")
     if not _has_names(rows[0]):
         if len(inputs) > 1:
             raise Refusal(
                 "instances is a plain list, but expecting list of objects as multiple input "
                 "tensors required as per tensorinfo_map"
             )
-        return {name: _stacked(rows, dtype) for name, dtype in inputs.items()}
+        return {name: _read_items(rows, dtype) for name, dtype in inputs.items()}
     for number, row in enumerate(rows):
         if not _has_names(row):
             raise Refusal(f"Expecting object but got list at item {number} of input list")
@@ -138,10 +142,10 @@ def _read_rows(document: dict[str, Any], inputs: Mapping[str, str]) -> dict[str,
         if len(row) < len(inputs):
             raise Refusal(
                 f"Failed to process element: {number} of 'instances' list. JSON object: "
-                f"{_shown(row)} keys must be equal to: {','.join(inputs)}"
+                f"{_as_json(row)} keys must be equal to: {','.join(inputs)}"
             )
     columns = {name: [row[name] for row in rows] for name in inputs}
-    return {name: _stacked(columns[name], dtype, key=name) for name, dtype in inputs.items()}
+    return {name: _read_items(columns[name], dtype, key=name) for name, dtype in inputs.items()}
 
 
 def _read_columns(columns: object, inputs: Mapping[str, str]) -> dict[str, np.ndarray]:
@@ -150,7 +154,7 @@ def _read_columns(columns: object, inputs: Mapping[str, str]) -> dict[str, np.nd
     for name in inputs:
         if name not in columns:
             raise Refusal(f"Missing named input: {name} in 'inputs' object.")
-    return {name: _array(columns[name], dtype) for name, dtype in inputs.items()}
+    return {name: _read_array(columns[name], dtype) for name, dtype in inputs.items()}
 
 
 def _is_base64(value: object) -> bool:
@@ -170,15 +174,15 @@ def _row_error(number: int, message: object, *, key: str) -> Refusal:
     )
 
 
-def _stacked(items: list[Any], dtype: str, *, key: str = "") -> np.ndarray:
+def _read_items(items: list[Any], dtype: str, *, key: str = "") -> np.ndarray:
     """Returns the values of one input, one item for each row; all items have the same shape."""
     try:
-        return _array(items, dtype)
+        return _read_array(items, dtype)
     except Refusal:
         first = None
         for number, item in enumerate(items):  # finds the item that is wrong
             try:
-                array = _array(item, dtype)
+                array = _read_array(item, dtype)
                 first = array if first is None else first
                 if array.size != first.size:
                     raise Refusal(f"Expecting tensor size: {first.size} but got: {array.size}")
@@ -189,10 +193,10 @@ def _stacked(items: list[Any], dtype: str, *, key: str = "") -> np.ndarray:
         raise
 
 
-def _array(value: Any, dtype: str) -> np.ndarray:
+def _read_array(value: Any, dtype: str) -> np.ndarray:
     """Converts nested lists of one shape."""
     if dtype not in _DTYPES:
-        raise Refusal(f"Conversion of JSON Value: {_shown(value)} to type: {dtype}", status=501)
+        raise Refusal(f"Conversion of JSON Value: {_as_json(value)} to type: {dtype}", status=501)
     numpy_dtype, types = _DTYPES[dtype]
     try:
         array = np.array(value, object)  # ragged lists stay lists
@@ -214,7 +218,7 @@ def _array(value: Any, dtype: str) -> np.ndarray:
 
 def _type_error(value: object, dtype: str) -> Refusal:
     name = _TYPE_NAMES.get(type(value), str(value).replace("None", "Null"))
-    return Refusal(f"JSON Value: {_shown(value)} Type: {name} is not of expected type: {dtype}")
+    return Refusal(f"JSON Value: {_as_json(value)} Type: {name} is not of expected type: {dtype}")
 
 
 def string_bytes(value: str | dict[str, Any]) -> bytes:
@@ -229,8 +233,65 @@ def string_bytes(value: str | dict[str, Any]) -> bytes:
         raise Refusal("JSON Parse error: The surrogate pair in string is invalid.") from None
     except (TypeError, ValueError):  # binascii.Error is a ValueError
         raise Refusal("Unable to base64 decode") from None
-    raise Refusal(f"JSON Value: {_shown(value)} not formatted correctly for base64 data")
+    raise Refusal(f"JSON Value: {_as_json(value)} not formatted correctly for base64 data")
 
 
-def _shown(value: object) -> str:
+def _as_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)[:_SHOWN_LENGTH]
+
+
+def json_bytes(document: object, *, indent: int | None = None) -> bytes:
+    """Serializes a document as JSON in UTF-8, with NaN and Infinity as TF Serving writes them."""
+    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    return text.encode("utf-8", "replace")  # a message may quote half of a surrogate pair
+
+
+def metadata_response(model: str, version: int, signatures: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the response to a metadata request, for SignatureDefs by name."""
+    from google.protobuf.json_format import MessageToDict
+
+    shown = {
+        name: MessageToDict(
+            signature, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+        )
+        for name, signature in signatures.items()
+    }
+    spec = {"name": model, "version": str(version), "signature_name": ""}
+    return {"model_spec": spec, "metadata": {"signature_def": {"signature_def": shown}}}
+
+
+def predict_response(outputs: Mapping[str, np.ndarray], *, by_row: bool) -> dict[str, Any]:
+    """Returns the response to a predict request, in which a single output has no name.
+
+    If `by_row`, it has one item for each row, otherwise one tensor for each output.
+    """
+    num_rows = None
+    for name, array in outputs.items() if by_row else ():
+        if array.ndim == 0:
+            raise Refusal(f"Tensor name: {name} has no shape information ")
+        if num_rows not in (None, len(array)):
+            found = f"Tensor name: {name} has inconsistent batch size: {len(array)}"
+            raise Refusal(f"{found} expecting: {num_rows}")
+        num_rows = len(array)
+    columns = {name: array_to_json(name, array) for name, array in outputs.items()}
+    if len(columns) == 1:
+        return {"predictions" if by_row else "outputs": next(iter(columns.values()))}
+    if not by_row:
+        return {"outputs": columns}
+    rows = zip(*columns.values(), strict=True)
+    return {"predictions": [dict(zip(columns, row, strict=True)) for row in rows]}
+
+
+def array_to_json(name: str, array: np.ndarray) -> Any:
+    """Converts an output to nested lists. If `name` is *_bytes, strings become {"b64": text}."""
+    if array.dtype == np.float32:  # nine digits identify a float32
+        values = [float(format(value, ".9g")) for value in array.ravel().tolist()]
+        return np.array(values).reshape(array.shape).tolist()
+    if array.dtype != object:
+        return array.tolist()
+    is_binary = name.endswith("_bytes")
+    values = [
+        {"b64": base64.b64encode(value).decode()} if is_binary else value.decode("utf-8", "replace")
+        for value in array.flat
+    ]
+    return np.array(values, object).reshape(array.shape).tolist()
