@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_keras.checkpoints import native
-from bert_keras.checkpoints.formats import format_of
+from bert_keras.checkpoints.formats import detect_format
 from bert_keras.checkpoints.hub import located
 from bert_keras.errors import check, counted
 
@@ -33,7 +33,7 @@ def answers(name: str, texts: Sequence[str]) -> Answers:
 def check_texts(name: str, texts: Sequence[str]) -> None:
     """Raises the errors of `answers` that need no Keras, for models whose files name the class."""
     folder = located(name)
-    if format_of(folder) is native:
+    if detect_format(folder) is native:
         metadata = native.read_metadata(folder)
         _num_texts(name, metadata.model, metadata.text_columns, count=len(texts))
     elif (folder / "1_Pooling").is_dir():  # of sentence-transformers

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from bert_keras.arguments import Parser, checked, one_of
-from bert_keras.checkpoints.formats import format_of
+from bert_keras.checkpoints.formats import detect_format
 from bert_keras.checkpoints.hub import located
 from bert_keras.distribution import PRECISIONS, STRATEGIES
 from bert_keras.downstream.names import task_names
@@ -168,7 +168,7 @@ def start_keras(
     """Finds the checkpoints of a command, then imports TensorFlow if it is Keras' backend."""
     for name in {"model", "pretrained", "teacher", "source"} & {*vars(options)}:
         if path := getattr(options, name):
-            format_of(located(path))
+            detect_format(located(path))
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     expected = f"set KERAS_BACKEND={' or '.join(backends)}"
     check(backend in backends, f"KERAS_BACKEND is {backend!r}; {expected}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from bert_keras.arguments import one_of
 from bert_keras.checkpoints import keras_hub_preset
-from bert_keras.checkpoints.formats import format_of, stored_config
+from bert_keras.checkpoints.formats import detect_format, stored_config
 from bert_keras.checkpoints.hub import located
 from bert_keras.cli.program import (
     DEVICES,
@@ -215,7 +215,7 @@ def finetune(options: argparse.Namespace) -> None:
     task, *_ = finetune_settings(options.task, options.recipe or "paper", **arguments)
     data = data or {name: file for name, file in values(options, "train", "dev").items() if file}
     files = check_files(task, data)
-    if format_of(located(options.pretrained)) is keras_hub_preset:
+    if detect_format(located(options.pretrained)) is keras_hub_preset:
         start_keras(options)  # before KerasHub computes the configuration
     task, recipe, teacher = finetune_settings(options.task, options.recipe, **arguments)
     config = stored_config(options.pretrained)
