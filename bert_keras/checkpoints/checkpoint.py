@@ -31,7 +31,7 @@ class Checkpoint:
     tensors: Mapping[str, StoredTensor]  # weights by their public names
     vocabulary: Vocabulary | None  # None if the checkpoint has no vocabulary
     state: TrainingState | None = None  # None if the checkpoint has no training state
-    unused: tuple[str, ...] = ()  # unused names in the file, which the caller allowed
+    unused: tuple[str, ...] = ()  # names in the file that the caller asked to ignore
     notes: tuple[str, ...] = ()  # one sentence for each difference from the source format
 
     @property
@@ -107,9 +107,8 @@ def our_tensors(
     names = defaultdict(list)
     for ours, theirs in table.items():
         names[theirs].append(ours)
-    unknown = [name for name in stored if name not in names]
-    if unknown:
-        raise InputError(f"the weights are not those of this model: {listed(unknown)} unexpected")
+    if unknown := [name for name in stored if name not in names]:
+        raise InputError(f"the weights do not fit the model: {listed(unknown)} unexpected")
     tensors = {}
     for theirs, ours in names.items():
         if theirs in stored:
@@ -146,7 +145,7 @@ def their_tensors(
     return {name: join_tensors(each) for name, each in parts.items()}
 
 
-# Key of a JSON file of another format that holds the metadata for which it has no field.
+# The key of our metadata in the JSON file of another format, which has no fields for them.
 EXTRA_KEY = "bert_keras"
 _TEXT_FIELDS = ("lowercase", "max_length", "shortens_first", "text_columns")
 _EXTRA_FIELDS = (*_TEXT_FIELDS, "labels", "problem_type", "task")
@@ -158,6 +157,6 @@ def extra_values(metadata: ModelMetadata) -> dict[str, Any]:
 
 
 def with_extra(metadata: ModelMetadata, extra: Mapping[str, Any]) -> ModelMetadata:
-    """Returns metadata with the fields that the value of EXTRA_KEY states."""
+    """Returns metadata with the fields in the value of EXTRA_KEY."""
     stated = {name: extra[name] for name in _EXTRA_FIELDS if name in extra}
     return ModelMetadata.from_dict({**metadata.to_dict(), **stated})

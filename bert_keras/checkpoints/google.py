@@ -59,7 +59,7 @@ ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"}
 WRITTEN_ACTIVATIONS = {ours: name for name, ours in ACTIVATIONS.items()}
 WRITTEN_ACTIVATIONS |= {"gelu": "gelu", "gelu_new": "gelu"}
 LAYER_NORM_EPSILON = 1e-12  # the value in tf.contrib.layers.layer_norm, which modeling.py calls
-# Fields of our config that are stored under EXTRA_KEY if they differ from Google's values.
+# Fields of BertConfig that are stored under EXTRA_KEY if they differ from Google's values.
 CHANGED = ("activation", "layer_norm_epsilon")
 OUTPUTS = {
     "masked_lm/output_bias": "cls/predictions/output_bias",
@@ -87,10 +87,7 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
-    """Reads a TF1 checkpoint; see `formats.FORMATS`.
-
-    If `ignore` contains STEP, the training state is not read.
-    """
+    """Reads a TF1 checkpoint, without the training state if `ignore` contains STEP."""
     prefix = _checkpoint_prefix(path)
     stored = _stored_variables(prefix)
     steps = {name: stored.pop(name) for name in [*stored] if name == STEP}
@@ -197,9 +194,8 @@ def read_config(path: Path) -> tuple[BertConfig, dict[str, Any]]:
     extra = values.pop(EXTRA_KEY, {})
     activation = values["hidden_act"]
     check_name(activation, ACTIVATIONS, what=f"hidden_act in {CONFIG}")
-    names = {key: field for key, field in HYPERPARAMETERS.items() if key not in OPTIONAL}
-    names |= {key: field for key, field in HYPERPARAMETERS.items() if key in values}
-    fields = {field: values[key] for key, field in names.items()}
+    keys = [key for key in HYPERPARAMETERS if key in values or key not in OPTIONAL]
+    fields = {HYPERPARAMETERS[key]: values[key] for key in keys}
     fields |= {"activation": ACTIVATIONS[activation], "layer_norm_epsilon": LAYER_NORM_EPSILON}
     fields |= {name: extra[name] for name in CHANGED if name in extra}
     return BertConfig(**fields), extra

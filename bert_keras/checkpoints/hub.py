@@ -12,7 +12,7 @@ from bert_keras.families import FAMILIES, hub_names
 from bert_keras.files import check_exists, near_path
 
 HUGGING_FACE, KAGGLE = "hf://", "kaggle://"
-# At most one slash, so that no longer path is asked for: "klue/bert-base@main".
+# A name such as "klue/bert-base@main" has at most one slash: longer paths are not downloaded.
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?(@[\w./-]+)?", re.ASCII)
 _PRESET = re.compile(r"(albert|bert|distil_bert|roberta)_\w+_(en|multi|zh)\w*", re.ASCII)
 _FILES = ("*.safetensors", "*.weights.h5", "*.json", "*.txt", "*.model", "*.spm", "*Dense/*.bin")
@@ -26,7 +26,7 @@ def is_name(path: str | os.PathLike) -> bool:
 
 
 def located(path: str | os.PathLike, *, revision: str | None = None) -> Path:
-    """Returns the path of a checkpoint, downloaded if it is a name; InputError if there is none."""
+    """Returns the path of a checkpoint, which is downloaded if `path` is a name."""
     if is_name(path):
         return downloaded(str(path), revision)
     if not os.path.exists(f"{os.fspath(path)}.index"):  # of a TF1 checkpoint

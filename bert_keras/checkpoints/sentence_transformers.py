@@ -182,16 +182,16 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
         tensors={n: tensor for n, tensor in tensors.items() if n.startswith("encoder/")},
     )
     notes = huggingface.write(encoder, folder)
-    settings: dict[str, Any] = {"max_seq_length": metadata.max_length, "do_lower_case": False}
-    write_json(folder / SENTENCES, settings)
+    lengths = {"max_seq_length": metadata.max_length, "do_lower_case": False}
+    write_json(folder / SENTENCES, lengths)
     size, num_dense = metadata.config.hidden_size, 0
-    configs = {TRANSFORMER: None, f"1_{POOLING}": _pooling_values(embedding, size)}
+    folders = {f"1_{POOLING}": _pooling_values(embedding, size)}
     sizes, activations = embedding.sizes(size), {v: k for k, v in ACTIVATIONS.items()}
     for index, module in enumerate(embedding.modules):
         if isinstance(module, NormalizeModule):
-            configs[f"{index + 2}_{NORMALIZE}"] = {}
+            folders[f"{index + 2}_{NORMALIZE}"] = {}
             continue
-        configs[name := f"{index + 2}_{DENSE}"] = {
+        folders[name := f"{index + 2}_{DENSE}"] = {
             "in_features": sizes[index],
             "out_features": module.units,
             "bias": module.has_bias,
@@ -207,13 +207,12 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
             metadata={"format": "pt"},
         )
     listed = []
-    for index, (name, values) in enumerate(configs.items()):
-        type_name = f"{LIBRARY}.models.{name.rpartition('_')[2]}"
-        path = name if index else ""
-        listed.append({"idx": index, "name": str(index), "path": path, "type": type_name})
-        if index:
-            write_json(folder / name / CONFIG, values)
+    for index, path in enumerate(["", *folders]):
+        kind = f"{LIBRARY}.models.{path.partition('_')[2] or TRANSFORMER}"
+        listed.append({"idx": index, "name": str(index), "path": path, "type": kind})
     write_json(folder / MODULES, listed)
+    for name, values in folders.items():
+        write_json(folder / name / CONFIG, values)
     settings = {
         "prompts": dict(embedding.prompts),
         "default_prompt_name": embedding.default_prompt_name,

@@ -154,7 +154,14 @@ def read_labels(values: Mapping[str, Any], count: int) -> tuple[str, ...]:
 def write_config(
     metadata: ModelMetadata, folder: Path, *, family: Family, vocabulary: Vocabulary | None
 ) -> None:
-    """Writes config.json."""
+    """Writes config.json.
+
+    Args:
+        metadata: The description of the model.
+        folder: The folder to write to.
+        family: The family of the model.
+        vocabulary: The vocabulary, None if the folder gets no tokenizer files.
+    """
     config = metadata.config
     activations = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
     extra = {"model": metadata.model, "text_columns": metadata.text_columns}
