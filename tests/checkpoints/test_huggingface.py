@@ -131,8 +131,7 @@ def test_written_files_and_keys(tmp_path):
 
 
 def test_old_weight_names_are_read(copy, tmp_path):
-    """Without `bert.`, as DataParallel names them, with gamma and beta, with buffers and the tied
-    table a second time."""
+    """Without `bert.`, from DataParallel, with gamma and beta, with buffers, with tied copies."""
     folder = copy("pretraining")
     arrays = tensors(folder)
     twice = arrays | {

@@ -83,7 +83,7 @@ def expected_config(config: BertConfig) -> BertConfig:
 
 
 def batch_of(config: BertConfig, **shape) -> dict[str, np.ndarray]:
-    """RoBERTa's padding has the id 1: the reference counts positions by it."""
+    """RoBERTa's padding has the id 1, which the reference leaves out when it counts positions."""
     batch = our_side.batch_of(config, **shape)
     if config.position_offset:
         batch["input_ids"] = np.where(batch["input_mask"], batch["input_ids"], 1)
@@ -94,13 +94,13 @@ def assert_equal(actual: dict, expected: dict, *, is_compared_BT) -> None:
     assert actual.keys() == expected.keys()
     for name in expected:
         ours, theirs = (at(is_compared_BT, name, each[name]) for each in (actual, expected))
-        # A logit rounds as the states that it sums up, which are about 1, also where they cancel.
+        # The rounding error of a logit depends on the states in its sum, which are about 1.
         apart = difference(ours, theirs, scale=max(1.0, np.abs(theirs).max()))
         assert apart.relative <= PRECISION and apart.margin <= 1, f"{name}: {apart}"
 
 
 def assert_equal_outputs(ours, reference, batch) -> None:
-    """Compares the tokens of texts: RoBERTa gives padding positions that no token reads."""
+    """Compares the tokens without padding, because RoBERTa also gives padding a position."""
     is_compared_BT = batch["input_mask"].astype(bool)
     if ours.stored_as == "BertMultipleChoice":
         batch = our_side.choices(batch, num_choices=2)
