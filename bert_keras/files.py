@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from bert_keras.errors import InputError
 
 StrPath = str | os.PathLike
-LOCK = ".lock"  # if a process is killed, the file remains, but its lock is released
+_LOCK = ".lock"  # if a process is killed, the file remains, but its lock is released
 
 
 def is_remote(path: StrPath) -> bool:
@@ -207,11 +207,11 @@ def _locked(lock: Path, *, output: StrPath) -> Iterator[None]:
 @contextlib.contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
     """Holds the lock of an existing folder; raises InputError if another process holds it."""
-    with _locked(folder / LOCK, output=folder):
+    with _locked(folder / _LOCK, output=folder):
         try:
             yield
         finally:
-            (folder / LOCK).unlink(missing_ok=True)
+            (folder / _LOCK).unlink(missing_ok=True)
 
 
 def is_stdout(path: StrPath) -> bool:
@@ -287,7 +287,7 @@ def atomic_folder(path: StrPath, *, replaces: Sequence[str] = ()) -> Iterator[Pa
         shutil.rmtree(new, ignore_errors=True)
 
     partial.mkdir(parents=True, exist_ok=True)
-    with _locked(partial / LOCK, output=path):
+    with _locked(partial / _LOCK, output=path):
         try:
             undo()
             refuse_existing(path, replaces=replaces)
@@ -318,7 +318,7 @@ def resumed_folder(path: StrPath) -> Iterator[tuple[Path, Path]]:
     partial = Path(f"{path}.partial")
     is_new = not partial.exists()
     partial.mkdir(parents=True, exist_ok=True)
-    with _locked(partial / LOCK, output=path):
+    with _locked(partial / _LOCK, output=path):
         try:
             yield partial / "work", partial / "result"
             refuse_existing(path)

@@ -171,8 +171,8 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 def weight_names(config: BertConfig) -> dict[str, str]:
     """Returns Google's names of the weights of a model, by public names.
 
-    transformers has the same names with dots, except for `OUTPUTS`. Sources: modeling.py,
-    run_pretraining.py, run_classifier.py and run_squad.py.
+    transformers has the same names with dots, except for the output layers of heads. Sources:
+    modeling.py, run_pretraining.py, run_classifier.py and run_squad.py.
     """
     names = {}
     for ours, theirs in FAMILIES["bert"].weight_names.items():

@@ -49,8 +49,8 @@ if TYPE_CHECKING:  # checkpoints are recognised before Keras is imported
 
 SAFETENSORS, TORCH, INDEX = "model.safetensors", "pytorch_model.bin", ".index.json"
 FILES = (SAFETENSORS, f"{SAFETENSORS}{INDEX}", TORCH, f"{TORCH}{INDEX}")  # in order of precedence
-# The model class of a folder by one of its weights; the first match decides. Where the weights of
-# several heads have the same names, the class in config.json decides.
+# The model class of a folder by one of its weights; the first match decides. Heads whose weights
+# are called alike are told apart by the class that config.json names.
 HEADS = {
     "masked_lm/output_bias": "BertMaskedLM",
     "replaced_token/dense/kernel": "BertDiscriminator",
@@ -59,7 +59,7 @@ HEADS = {
     "token_labels/dense/kernel": "BertTokenClassifier",
     "span/dense/kernel": "BertQuestionAnswering",
 }
-# Constants that older versions of transformers stored with the weights.
+# Values that older versions of transformers stored beside the weights.
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
