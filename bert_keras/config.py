@@ -1,21 +1,19 @@
-"""Defines what describes a model: its hyperparameters, its embeddings of texts, its metadata."""
+"""Defines the hyperparameters of a model, its embeddings of texts, and its metadata."""
 
 import dataclasses
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from bert_keras.errors import (
     LARGEST_SIZE,
     InputError,
-    check,
     check_choice,
     check_least,
     check_name,
     check_range,
     counted,
-    printable,
     suggest_keyword_names,
 )
 from bert_keras.fields import document_fields, setting
@@ -27,9 +25,9 @@ FINE_TUNING: dict[str, dict[str, Any]] = {
 }
 WARMUP_RATIO = 0.1  # fraction of the steps
 SINGLE = "single_label_classification"  # problem type of a classifier; "" means the same
-LARGEST_DEPTH = 1_000  # layers; a model of more takes minutes to build
+LARGEST_DEPTH = 1_000  # layers; it takes minutes to build a deeper model
 ACTIVATIONS = ("gelu", "gelu_tanh", "gelu_new", "relu", "silu", "tanh")
-# Values of the fields of BertConfig that are names.
+# Fields of BertConfig that are names, and their values.
 CHOICES = {
     "activation": ACTIVATIONS,
     "pooler_activation": ("tanh", "relu", "gelu", ""),
@@ -41,15 +39,17 @@ CHOICES = {
 
 
 def default_recipe(hidden_size: int) -> str:
-    """Returns the name of the fine-tuning recipe for a hidden size, of `fit` as of `finetune`."""
+    """Returns the name of the default recipe of `fit` and `finetune` for a hidden size."""
     return "paper" if hidden_size >= 768 else "small-models"
 
 
 def warn_high_rate(rate: float) -> None:
-    """Warns of a learning rate at which a fine-tuning destroys the weights."""
+    """Warns of a learning rate that destroys pretrained weights."""
     if rate > 0.01:
-        found = f"the learning rate {rate:g} destroys pretrained weights"
-        warnings.warn(f"{found}; BERT needs about 3e-5", stacklevel=3)
+        warnings.warn(
+            f"the learning rate {rate:g} destroys pretrained weights; BERT needs about 3e-5",
+            stacklevel=3,
+        )
 
 
 @suggest_keyword_names
@@ -58,8 +58,8 @@ def warn_high_rate(rate: float) -> None:
 class BertConfig:
     """The hyperparameters of an encoder.
 
-    The defaults are those of BERT-base, uncased (Devlin et al. 2018, section 3). The relatives of
-    BERT use the same encoder with other values: ALBERT (Lan et al. 2019) sets `embedding_size` and
+    The defaults describe BERT-base, uncased (Devlin et al. 2018, section 3). The relatives of BERT
+    use the same encoder with other values: ALBERT (Lan et al. 2019) sets `embedding_size` and
     `shares_layers`, RoBERTa (Liu et al. 2019) sets `position_offset`, DistilBERT (Sanh et al.
     2019) sets `num_segments=0` and `pooler_activation="relu"`, ELECTRA (Clark et al. 2020) sets
     `pooler_activation="gelu"`, and ModernBERT (Warner et al. 2024) sets the fields from
@@ -128,29 +128,24 @@ class BertConfig:
             if type(value) is not kind and not (kind is float and type(value) is int):
                 raise InputError(f"{each.name} is {value!r}; expected {kind.__name__}")
             if kind is int:
-                minimum = 0 if each.default == 0 or each.name == "num_segments" else 1
+                least = 0 if each.default == 0 or each.name == "num_segments" else 1
                 most = LARGEST_DEPTH if each.name == "num_layers" else LARGEST_SIZE
-                check_least(self, minimum, each.name, most=most)
+                check_least(self, least, each.name, most=most)
         for name, known in CHOICES.items():
             check_choice(self, name, known)
         check_range(self, "a rate in [0, 1)", "hidden_dropout_rate", "attention_dropout_rate")
         names = ("layer_norm_epsilon", "initializer_stddev", "rotary_base")
         check_range(self, "a number above 0", *names)
         check_range(self, "0 or a number above it", "masked_lm_epsilon", "local_rotary_base")
-        for is_valid, message in self._checks():
-            check(is_valid, message)
-
-    def _checks(self) -> Iterator[tuple[bool, str]]:
-        """Yields what must hold for values of the right types, and an error message."""
         size, heads = self.hidden_size, self.num_heads
-        yield self.vocab_size >= 5, f"vocab_size is {self.vocab_size}; expected at least 5"
-        yield size % heads == 0, f"hidden_size is {size}; expected a multiple of num_heads, {heads}"
-        is_even = size % 2 == 0 or not self.num_lstm_layers
-        yield is_even, f"hidden_size is {size}; expected an even number, for the halves of a BiLSTM"
-        window = self.local_window
-        yield window % 2 == 0, f"local_window is {window}; expected an even number"
-        is_even = size // heads % 2 == 0 or not self.is_rotary
-        yield is_even, f"hidden_size is {size}; expected heads of an even size"
+        if size % heads:
+            raise InputError(f"hidden_size is {size}; expected a multiple of num_heads, {heads}")
+        if size % 2 and self.num_lstm_layers:
+            raise InputError(f"hidden_size is {size}; expected an even number for a BiLSTM")
+        if size // heads % 2 and self.is_rotary:
+            raise InputError(f"hidden_size is {size}; expected heads of an even size")
+        if self.local_window % 2:
+            raise InputError(f"local_window is {self.local_window}; expected an even number")
 
     @property
     def is_rotary(self) -> bool:
@@ -165,7 +160,7 @@ class BertConfig:
     def has_attention_norm(self, index: int) -> bool:
         """Returns whether a block has a LayerNorm before or after its attention.
 
-        The first of a pre-norm encoder has none if it reads the LayerNorm of the embeddings.
+        The first block of a pre-norm encoder does not if it reads the LayerNorm of the embeddings.
         """
         reads_norm = index == 0 and not (self.shares_layers or self.embedding_size)
         return not (self.is_pre_norm and reads_norm)
@@ -175,7 +170,7 @@ class BertConfig:
         return self.local_window > 0 and index % self.global_every > 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields as JSON values, from `embedding_size` on if they are no defaults."""
+        """Returns the fields as JSON values; omits later fields that have their default value."""
         defaults = {each.name: each.default for each in dataclasses.fields(self)}
         values = {name: getattr(self, name) for name in defaults}
         always = [*defaults][: [*defaults].index("embedding_size")]
@@ -252,13 +247,12 @@ class EmbeddingConfig:
     similarity: str = setting("cosine", "one of SIMILARITIES, by which embeddings are compared")
 
     def __post_init__(self) -> None:
-        is_valid = isinstance(self.pooling, tuple) and len({*self.pooling}) == len(self.pooling) > 0
-        check(is_valid, f"pooling is {self.pooling!r}; expected a tuple of different names")
-        for name in self.pooling:
+        pooling = self.pooling
+        if not isinstance(pooling, tuple) or not pooling or len({*pooling}) < len(pooling):
+            raise InputError(f"pooling is {pooling!r}; expected a tuple of different names")
+        for name in pooling:
             check_name(name, TEXT_POOLINGS, what="pooling")
         check_name(self.similarity, SIMILARITIES, what="similarity")
-        are_texts = all(isinstance(each, str) for each in (*self.prompts, *self.prompts.values()))
-        check(are_texts, f"prompts is {self.prompts!r}; expected texts by their names")
         if self.default_prompt_name is not None:
             self.prompt(name=self.default_prompt_name)
 
@@ -267,11 +261,11 @@ class EmbeddingConfig:
 
         Args:
             text: The text itself.
-            name: The name of a prompt in `prompts`. Without both, the default prompt is returned,
-                or "" if there is none.
+            name: The name of a prompt in `prompts`. Without both arguments, the default prompt is
+                returned, or "" if there is none.
 
         Raises:
-            InputError: There is no such prompt, or both arguments are given.
+            InputError: `name` is unknown, or both arguments are given.
         """
         if text is not None and name is not None:
             raise InputError(f"the prompts {text!r} and {name!r} are given; expected one of them")
@@ -284,7 +278,7 @@ class EmbeddingConfig:
         return self.prompts[name]
 
     def sizes(self, hidden_size: int) -> list[int]:
-        """Returns the size of the pooled vector, then that of the output of each module."""
+        """Returns the size of the pooled vector, and then the size of each module's output."""
         sizes = [len(self.pooling) * hidden_size]
         for module in self.modules:
             sizes.append(module.units if isinstance(module, DenseModule) else sizes[-1])
@@ -300,9 +294,10 @@ class EmbeddingConfig:
         """The steps in order, such as "cls pooling, dense to 256 (tanh), scaled to length 1"."""
         steps = [f"{' and '.join(self.pooling)} pooling"]
         for module in self.modules:
-            is_dense = isinstance(module, DenseModule)
-            dense = f"dense to {module.units} ({module.activation})" if is_dense else ""
-            steps.append(dense or "scaled to length 1")
+            if isinstance(module, DenseModule):
+                steps.append(f"dense to {module.units} ({module.activation})")
+            else:
+                steps.append("scaled to length 1")
         return ", ".join(steps)
 
     def to_dict(self) -> dict[str, Any]:
@@ -316,16 +311,12 @@ class EmbeddingConfig:
         """Builds the configuration from the result of `to_dict`."""
         modules = [{**module} for module in values["modules"]]
         modules = tuple(MODULES[module.pop("kind")](**module) for module in modules)
-        fields = {**values, "pooling": tuple(values["pooling"]), "modules": modules}
-        found = "the pooling leaves out the prompt, as 0.2 could"
-        includes_prompt = fields.pop("includes_prompt", True)  # a field in 0.2
-        check(includes_prompt, f"{found}; compute the embeddings with 0.2")
-        return cls(**fields)
+        return cls(**{**values, "pooling": tuple(values["pooling"]), "modules": modules})
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelMetadata:
-    """What a checkpoint states about a model beside its weights and its vocabulary.
+    """The description of a model in a checkpoint, without the weights and the vocabulary.
 
     Raises:
         InputError: Fields contradict each other, or a value is impossible.
@@ -348,26 +339,23 @@ class ModelMetadata:
 
     def __post_init__(self) -> None:
         most = self.config.max_positions
-        found = f"max_length is {self.max_length}"
-        expected = f"the encoder reads texts of 3 to {most} tokens"
-        check(3 <= self.max_length <= most, f"{found}; {expected}")
+        if not 3 <= self.max_length <= most:
+            raise InputError(
+                f"max_length is {self.max_length}; the encoder reads texts of 3 to {most} tokens"
+            )
         are_texts = all(isinstance(label, str) and label for label in self.labels)
-        are_texts = are_texts and len({*self.labels}) == len(self.labels)
-        check(are_texts, f"the labels are {self.labels}; expected different texts")
-        odd = [label for label in self.labels if printable(label) != label]
-        check(not odd, f"the label {odd[:1]} has control characters; rename it")
+        if not are_texts or len({*self.labels}) < len(self.labels):
+            raise InputError(f"the labels are {self.labels}; expected different texts")
         if self.model == "BertSentenceEncoder":
             object.__setattr__(self, "embedding", self.embedding or EmbeddingConfig())
-        elif self.embedding is not None:
-            raise InputError(f"{self.model} has the embedding {self.embedding}; expected None")
 
     @property
     def tokenizer_settings(self) -> dict[str, bool]:
-        """The arguments of `tokenizer_of` beside the vocabulary."""
+        """The arguments of `tokenizer_of` except for the vocabulary."""
         return {"lowercase": self.lowercase, "shortens_first": self.shortens_first}
 
     def of_model(self, model: str, *, keeps_head: bool, **changes: Any) -> "ModelMetadata":
-        """Returns the metadata of another model class; labels and task only if it `keeps_head`."""
+        """Returns the metadata for a model class; labels and task only if it `keeps_head`."""
         fields: dict[str, Any] = {"embedding": None} if model != "BertSentenceEncoder" else {}
         if not keeps_head:
             fields |= {"labels": (), "text_columns": (), "problem_type": "", "task": {}}
@@ -393,9 +381,7 @@ class ModelMetadata:
             if "embedding" in values:
                 values["embedding"] = EmbeddingConfig.from_dict(values["embedding"])
             for name in ("text_columns", "labels"):
-                texts = values[name] = tuple(values.get(name, ()))
-                if not all(isinstance(text, str) for text in texts):
-                    raise TypeError(f"{name} is {texts!r}")
+                values[name] = tuple(values.get(name, ()))
             return cls(**values)
         except (TypeError, KeyError, AttributeError) as error:
             raise InputError(f"this is not the metadata of a model ({error!r})") from error
@@ -406,8 +392,8 @@ def numbered_labels(count: int) -> tuple[str, ...]:
     return tuple(f"LABEL_{index}" for index in range(count))
 
 
-# Slices of the sequence of hidden states. Index 0 is the output of the embedding layer, index i the
-# output of block i. "weighted-sum-all" excludes the embeddings: it is the paper's "all 12 layers".
+# Slices of the sequence of hidden states. Index 0 is the output of the embedding layer, and index i
+# is the output of block i. "weighted-sum-all" is the paper's "all 12 layers", without embeddings.
 LAYER_CHOICES = {
     "embeddings": slice(0, 1),
     "second-to-last": slice(-2, -1),
@@ -419,9 +405,10 @@ LAYER_CHOICES = {
 
 
 def feature_layers(name: str, *, num_layers: int) -> tuple[int, ...]:
-    """Returns the hidden states that a key of `LAYER_CHOICES` selects: 0 or i, as there."""
+    """Returns the indices of the hidden states that a key of `LAYER_CHOICES` selects."""
     check_name(name, LAYER_CHOICES, what="choice of layers")
     indices = tuple(range(num_layers + 1)[LAYER_CHOICES[name]])
-    found = f"layers is {name!r}, but the encoder has only {counted(num_layers, 'layer')}"
-    check(name == "embeddings" or 0 not in indices, found)
+    if name != "embeddings" and 0 in indices:
+        has = f"the encoder has only {counted(num_layers, 'layer')}"
+        raise InputError(f"layers is {name!r}, but {has}")
     return indices

@@ -16,13 +16,18 @@ from safetensors import safe_open
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState
 from bert_keras.checkpoints.tensors import StoredTensor, stored_tensors, write_tensors
 from bert_keras.config import BertConfig, ModelMetadata
-from bert_keras.errors import InputError
 from bert_keras.files import json_object, write_json
-from bert_keras.text.fast_tokenizer import vocabulary_in, write_vocabulary
+from bert_keras.text.fast_tokenizer import (
+    RULES_FILE,
+    VOCABULARY_FILE,
+    vocabulary_in,
+    write_vocabulary,
+)
 
 METADATA, WEIGHTS = "bert_keras.json", "weights.safetensors"
-# `ignore` leaves out the training state if it contains the name STEP.
+# If `ignore` contains STEP, the training state is not read.
 STATE, STEP = "training_state.safetensors", "global_step"
+FILES = (METADATA, WEIGHTS, STATE, VOCABULARY_FILE, RULES_FILE, "README.md")
 
 
 def recognises(path: Path) -> bool:
@@ -64,11 +69,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 
 def read_metadata(folder: str | os.PathLike) -> ModelMetadata:
     """Reads the metadata of a folder; raises InputError if they are missing or damaged."""
-    path = Path(folder) / METADATA
-    try:
-        return ModelMetadata.from_dict(json_object(path))
-    except InputError as error:
-        raise InputError(f"{path}: {error}; write the model again") from error
+    return ModelMetadata.from_dict(json_object(Path(folder) / METADATA))
 
 
 def _state(path: Path) -> TrainingState:

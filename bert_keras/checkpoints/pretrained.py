@@ -1,11 +1,9 @@
 """Builds models with the weights of checkpoints, and saves models."""
 
-import contextlib
 import dataclasses
 import os
-import shutil
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +15,6 @@ import numpy as np
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
 from bert_keras.checkpoints.formats import write_checkpoint
-from bert_keras.checkpoints.native import METADATA
 from bert_keras.checkpoints.tensors import (
     StoredTensor,
     named_weights,
@@ -200,25 +197,14 @@ def checkpoint_of_model(
     return Checkpoint(metadata=metadata, tensors=tensors, vocabulary=vocabulary, state=state)
 
 
-@contextlib.contextmanager
-def replaced_folder(path: str | os.PathLike) -> Iterator[Path]:
-    """Yields the name of a new folder, which takes the place of a model folder if it succeeds."""
-    path = Path(path)
-    check((path / METADATA).is_file(), f"{path} is no folder of a model; choose another name")
-    new = path.with_name(f".{path.name}.new")
-    shutil.rmtree(new, ignore_errors=True)
-    yield new
-    shutil.rmtree(path)
-    new.rename(path)
-
-
-def save_model(
+def save_model(  # noqa: PLR0913 - each argument after the metadata is optional
     model: keras.Model,
     folder: str | os.PathLike,
     *,
     metadata: ModelMetadata,
     vocabulary: Vocabulary | None,
     format: str = "bert-keras",
+    overwrite: bool = False,
     state: TrainingState | None = None,
     sections: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[str, ...]:
@@ -237,4 +223,4 @@ def save_model(
         numbered=metadata.labels == numbered_labels(len(metadata.labels)),
         sections=sections or {},
     )
-    return write_checkpoint(checkpoint, folder, format=format, readme=readme)
+    return write_checkpoint(checkpoint, folder, format=format, overwrite=overwrite, readme=readme)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bert_keras.checkpoints import native
-from bert_keras.checkpoints.formats import format_of
+from bert_keras.checkpoints.formats import detect_format
 from bert_keras.checkpoints.hub import located
 from bert_keras.errors import InputError
 from bert_keras.kinds.kind import Asked, Kind
@@ -29,7 +29,7 @@ def answers(name: str, texts: Sequence[str]) -> tuple[type[Kind], Asked]:
 def check_texts(name: str, texts: Sequence[str]) -> None:
     """Raises the errors of `answers` that need no Keras, for models whose files name the class."""
     folder = located(name)
-    if format_of(folder) is native:
+    if detect_format(folder) is native:
         metadata = native.read_metadata(folder)
         kind = KINDS.get(metadata.model, Kind)
         _columns(kind, texts, num_columns=len(metadata.text_columns), source=name)

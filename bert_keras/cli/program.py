@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from bert_keras.arguments import Program, checked, one_of, option
-from bert_keras.checkpoints.formats import format_of
+from bert_keras.checkpoints.formats import detect_format
 from bert_keras.checkpoints.hub import located
 from bert_keras.distribution import PRECISIONS, STRATEGIES
 from bert_keras.downstream.names import task_names
@@ -70,7 +70,7 @@ def start_keras(
     """Finds the checkpoints of a command, then imports TensorFlow if it is Keras' backend."""
     for name in {"model", "pretrained", "teacher"} & {*vars(options)}:
         if path := getattr(options, name):
-            format_of(located(path))
+            detect_format(located(path))
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     if backend not in backends:
         expected = f"set KERAS_BACKEND={' or '.join(backends)}"

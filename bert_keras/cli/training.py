@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_keras.arguments import checked, count, flag, one_of, option, required
 from bert_keras.checkpoints import keras_hub_preset
-from bert_keras.checkpoints.formats import format_of, stored_config
+from bert_keras.checkpoints.formats import detect_format, stored_config
 from bert_keras.checkpoints.hub import located
 from bert_keras.cli.program import (
     DEVICES,
@@ -206,7 +206,7 @@ def finetune(options: argparse.Namespace) -> None:
     is_study = options.seeds != 1 or options.learning_rates is not None
     if is_study:
         _refuse_changes_of_study(options, changes)
-    if format_of(located(options.pretrained)) is keras_hub_preset:
+    if detect_format(located(options.pretrained)) is keras_hub_preset:
         start_keras(options)  # before KerasHub computes the configuration
     models = values(options, "pretrained", "teacher")
     task, recipe, teacher = finetune_settings(

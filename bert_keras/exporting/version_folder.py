@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_keras.errors import InputError
-from bert_keras.files import LOCK, file_sha256, json_object, refuse_existing
+from bert_keras.files import file_sha256, json_object, refuse_existing
 
 METADATA = "assets.extra/bert_keras.json"
 WARMUP = "assets.extra/tf_serving_warmup_requests"
@@ -51,7 +51,7 @@ def variant_of(folder: Path) -> str:
 def file_digests(folder: Path) -> dict[str, str]:
     """Returns the SHA-256 of each file of a version folder, except METADATA, by its path."""
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    return {name: file_sha256(folder / name) for name in sorted(names - {METADATA, LOCK})}
+    return {name: file_sha256(folder / name) for name in sorted(names - {METADATA})}
 
 
 def changed_file(folder: Path) -> str:

@@ -58,7 +58,7 @@ FAMILY = Family(
         "masked_lm/output_bias": "predictions.bias",
         "next_sentence/dense": "sop_classifier.classifier",
     },
-    defaults={  # those of ALBERT-xxlarge
+    defaults={  # ALBERT-xxlarge
         "attention_probs_dropout_prob": 0.0,
         "embedding_size": 128,
         "hidden_act": "gelu_new",

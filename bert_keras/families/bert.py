@@ -1,7 +1,7 @@
 """BERT (Devlin et al. 2018) and the models that differ from it only in size or vocabulary.
 
-The sizes up to L-12_H-768 are those of Turc et al. 2019, and those of KLUE, KoBERT and the
-multilingual BERT those of Park et al. 2021, SKTBrain/KoBERT and google-research/bert.
+Sources of the sizes: Turc et al. 2019 (up to L-12_H-768), google-research/bert (multilingual),
+Park et al. 2021 (KLUE), SKTBrain/KoBERT.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ FAMILY = Family(
     kind="bert",
     presets={
         **_SIZES,
-        # Not published sizes: BERTs of the sizes of the same names that learn in fewer steps.
+        # Not published: the sizes of the same names, with changes that need fewer training steps.
         **{
             f"modern-{name}": dataclasses.replace(
                 _SIZES[name], norm_position="pre", position_kind="rotary"

@@ -29,7 +29,7 @@ FAMILY = Family(
         f"{_BLOCK}/feed_forward/intermediate": f"{_THEIR_BLOCK}.ffn.lin1",
         f"{_BLOCK}/feed_forward/output": f"{_THEIR_BLOCK}.ffn.lin2",
         f"{_BLOCK}/feed_forward_norm": f"{_THEIR_BLOCK}.output_layer_norm",
-        "encoder/pooler": "pre_classifier",  # of the classifier; it has ReLU
+        "encoder/pooler": "pre_classifier",  # belongs to the classifier, with ReLU
         "masked_lm/transform": "vocab_transform",
         "masked_lm/norm": "vocab_layer_norm",
         "masked_lm/decoder": "vocab_projector.weight",

@@ -1,6 +1,5 @@
 """Defines the base class of all models: their configuration, loading and saving."""
 
-import contextlib
 import dataclasses
 import functools
 import inspect
@@ -328,26 +327,29 @@ class Pretrained(ConfiguredModel):
             format: "bert-keras", "google", "huggingface" or "sentence-transformers".
             tokenizer: The tokenizer to save; by default the tokenizer of the checkpoint.
             labels: Names of the labels; by default those of the checkpoint.
-            overwrite: Whether to replace a folder of this package after the new one is complete.
+            overwrite: Whether to replace a folder that this method wrote as "bert-keras", after the
+                new one is complete.
 
         Returns:
             The path of the folder.
         """
-        from bert_keras.checkpoints.pretrained import replaced_folder, save_model
+        from bert_keras.checkpoints.pretrained import save_model
 
         if not self.built:
             self.build()
         tokenizer = tokenizer or self.tokenizer
         metadata = self.stored_metadata(tokenizer, labels=labels)
         vocabulary = None if tokenizer is None else tokenizer.vocabulary
-        replaces = overwrite and Path(path).exists()
-        if not replaces:
+        if not overwrite:
             refuse_existing(path, remedy="pass overwrite=True")
-        with replaced_folder(path) if replaces else contextlib.nullcontext(path) as folder:
-            notes = save_model(
-                self, folder, metadata=metadata, vocabulary=vocabulary, format=format
-            )
-        for note in notes:
+        for note in save_model(
+            self,
+            path,
+            metadata=metadata,
+            vocabulary=vocabulary,
+            format=format,
+            overwrite=overwrite,
+        ):
             print_field("note", note)
         return Path(path)
 

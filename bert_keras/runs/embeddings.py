@@ -28,8 +28,8 @@ def write_embeddings(
 ) -> tuple[int, int]:
     """Writes the embedding of each line of a text file; blank lines are skipped and counted.
 
-    The vectors are collected in the file OUTPUT.partial. If the run is stopped, the next call with
-    the same arguments continues it, and `output` gets the same bytes.
+    The vectors are collected in OUTPUT.partial. If the run is stopped, the next call with the same
+    arguments continues it, and `output` gets the same bytes.
 
     Args:
         texts: A UTF-8 file with one text per line.
@@ -63,15 +63,14 @@ def write_embeddings(
     for weight in encoder.weights:
         hashed.update(np.asarray(weight).tobytes())
     digest, chunk_bytes = hashed.digest(), CHUNK_TEXTS * 4 * size
-    partial = output.with_name(f"{output.name}.partial")  # the digest, and float32 vectors after it
-    with files.atomic_file(output) as unfinished:
-        with partial.open("a+b") as file:
+    with files.resumed_folder(output) as (work, result):
+        with work.open("a+b") as file:  # the digest, and float32 vectors after it
             file.seek(0)
             if len(found := file.read(len(digest))) < len(digest):
                 file.truncate(0)
                 file.write(found := digest)
             reason = "contains embeddings of other texts, another model or other options"
-            check(found == digest, f"{partial} {reason}; remove it or choose another output")
+            check(found == digest, f"{work.parent} {reason}; remove it or choose another output")
             num_done = (file.seek(0, os.SEEK_END) - len(digest)) // chunk_bytes
             file.truncate(len(digest) + num_done * chunk_bytes)
             num_chunks = -(-num_texts // CHUNK_TEXTS)
@@ -80,9 +79,8 @@ def write_embeddings(
                 vectors = encoder.encode(chunk, prompt=prompt_text, dimensions=dimensions)
                 file.write(vectors.astype("<f4").tobytes())
                 file.flush()
-        vectors = np.memmap(partial, "<f4", "r", len(digest), (num_texts, size))
-        _WRITERS[output.suffix](unfinished, vectors, texts)
-    partial.unlink()
+        vectors = np.memmap(work, "<f4", "r", len(digest), (num_texts, size))
+        _WRITERS[output.suffix](result, vectors, texts)
     return num_texts, size
 
 

@@ -12,7 +12,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin
 
 from bert_keras.checkpoints import native
-from bert_keras.checkpoints.formats import absolute_path, format_of, stored_config
+from bert_keras.checkpoints.formats import absolute_path, detect_format, stored_config
 from bert_keras.checkpoints.hub import located
 from bert_keras.config import ModelMetadata, default_recipe
 from bert_keras.downstream.catalog import named_task, task_of
@@ -199,7 +199,7 @@ def variant_examples(
 def check_examples(read: Callable, model: str, data: str, *, task: str | None, **settings) -> None:
     """Reads examples by a function above as a command will, unless that needs TensorFlow."""
     folder = located(model)
-    if is_tfds(data) or task in ZERO_SHOT or format_of(folder) is not native:
+    if is_tfds(data) or task in ZERO_SHOT or detect_format(folder) is not native:
         return
     metadata = native.read_metadata(folder)
     with contextlib.redirect_stderr(io.StringIO()):

@@ -93,10 +93,8 @@ def _write(output: Path, runs: list[dict], *, metric: str, num_planned: int) -> 
         "runs": runs,
         "runs_planned": num_planned,
     }
-    link = output / f".best.{os.getpid()}.part"
-    link.unlink(missing_ok=True)
-    link.symlink_to(best["folder"])
-    os.replace(link, output / "best")
+    (output / "best").unlink(missing_ok=True)
+    (output / "best").symlink_to(best["folder"])
     write_json(output / "study.json", outcome)
     lead = [
         f"Best run: {best['folder']}, {metric} {shown(best['scores'][metric])}; its model is "

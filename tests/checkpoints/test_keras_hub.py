@@ -138,7 +138,7 @@ def change(path: Path, **changes) -> None:
     path.write_text(json.dumps(values | {"config": values["config"] | changes}))
 
 
-def test_what_a_preset_says_of_a_model(folder):
+def test_a_preset_states_dtype_length_and_vocabulary(folder):
     change(folder / "task.json", activation="softmax")
     (note,) = open_checkpoint(folder).notes
     assert "softmax" in note
@@ -171,7 +171,6 @@ def test_models_without_counterpart():
         ("config.json", {"class_name": "GemmaBackbone"}),
         ("task.json", {"class_name": "GemmaCausalLM"}),
         ("tokenizer.json", {}),
-        ("metadata.json", {"bert_keras": {}}),
         ("model.weights.h5", None),
         ("task.weights.h5", None),
     ],

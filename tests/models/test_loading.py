@@ -111,8 +111,6 @@ def test_a_missing_head_is_new(pretrained, tmp_path, capsys):
             BertClassifier.from_pretrained(pretrained, labels=labels, new=new)
     with pytest.raises(InputError, match=r"labels has \['PER'\]; expected O, B-TYPE"):
         BertTokenClassifier.from_pretrained(pretrained, labels=("O", "PER"))
-    with pytest.raises(InputError, match="the model is None; expected a folder or a name"):
-        load_model(None)
     words = BertMaskedLM.from_pretrained(pretrained, has_pooler=False)
     words_folder = words.save_pretrained(tmp_path / "words")
     parts = {part(name) for name in BertPretrainer.from_pretrained(words_folder).load_report.new}

@@ -36,7 +36,7 @@ CASES = {
 }
 SIZE, DIMENSIONS, WEIGHTS = 48, (48, 16, 4), (1.0, 0.5, 0.25)
 RANKING = sentence_losses.MultipleNegativesRankingLoss
-# Our loss, the class and the arguments of theirs, the number of texts.
+# Our loss, their class and its arguments, the number of texts.
 THEIR_RANKING = "MultipleNegativesRankingLoss"
 BOTH = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
 DOT = {"scale": 0.5, "similarity_fct": "dot_score"}

@@ -75,9 +75,9 @@ def test_continued_training_equals_the_original_code():
     theirs = under(expected, "after/")
     assert set(ours) == set(theirs)
     for name, array in theirs.items():
-        # The softmax over keys does not depend on a key's bias: its gradient is 0 but for rounding
-        # noise of about 1e-8, which Adam (epsilon 1e-6, rate 0.01) scales to updates up to 1e-4.
+        # The softmax over keys does not depend on a key's bias. Its gradient is rounding noise of
+        # about 1e-8, which Adam (epsilon 1e-6, rate 0.01) scales to updates of up to 1e-4.
         most = 1e-4 if name.endswith("/key/bias") else 1e-5
         np.testing.assert_allclose(ours[name].read(), array, rtol=0, atol=most, err_msg=name)
     moved = [np.abs(after[name].read() - array).max() for name, array in before.items()]
-    assert np.median(moved) > 0.01  # a key's bias alone has no gradient but rounding
+    assert np.median(moved) > 0.01  # all weights except the keys' biases move

@@ -1,8 +1,8 @@
 """Random models of transformers with Korean and multilingual tokenizers: texts to outputs and back.
 
-The layouts are those of klue/bert-base, klue/roberta-base, bert-base-multilingual-cased,
-kobert-base-v1, xlm-roberta-base and multilingual-e5, whose small size is a BERT with more rows than
-XLM-RoBERTa's tokenizer has tokens.
+The folders have the files of klue/bert-base, klue/roberta-base, bert-base-multilingual-cased,
+kobert-base-v1, xlm-roberta-base and multilingual-e5. The small multilingual-e5 is a BERT with more
+rows than XLM-RoBERTa's tokenizer has tokens.
 """
 
 import json

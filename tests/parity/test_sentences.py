@@ -1,4 +1,4 @@
-"""Sentence encoders, their losses and scores, against those of sentence-transformers."""
+"""Sentence encoders, their losses and scores, against sentence-transformers."""
 
 import dataclasses
 

@@ -91,7 +91,7 @@ def test_a_stopped_run_continues(model, lines, tmp_path, monkeypatch):
     monkeypatch.setattr(BertSentenceEncoder, "encode", counted)
     with pytest.raises(SystemExit):
         write_embeddings(lines, output, model=model)
-    with (tmp_path / "vectors.npy.partial").open("ab") as partial:
+    with (tmp_path / "vectors.npy.partial" / "work").open("ab") as partial:
         partial.write(b"of a killed run")
     with pytest.raises(InputError, match="another model or other options"):
         write_embeddings(lines, output, model=model, dimensions=3)

@@ -38,7 +38,7 @@ from bert_keras.checkpoints.tensors import (
     write_tensors,
 )
 from bert_keras.config import BertConfig, ModelMetadata
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError
 from bert_keras.families import family_of
 from bert_keras.families.family import Family
 from bert_keras.files import json_object
@@ -108,23 +108,22 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     metadata, vocabulary, notes = checkpoint.metadata, checkpoint.vocabulary, ()
     config, model = metadata.config, metadata.model
     family = family_of(config, vocabulary)
-    if family is None:
-        raise InputError("huggingface cannot store such layers; keep the format bert-keras")
-    if model not in transformers_classes(family):
+    if family is None or model not in transformers_classes(family):
         raise InputError(
-            f"huggingface cannot store this {model} of {family.kind}; choose another format, or "
-            'write only the encoder: model="BertEncoder" (--model-class BertEncoder)'
+            f"huggingface cannot store this {model}{f' of {family.kind}' if family else ''}; keep "
+            'the format bert-keras, or write only the encoder: model="BertEncoder" (--model-class '
+            "BertEncoder)"
         )
     table = weight_names(family, model, config, is_bare=model == "BertEncoder")
     tensors = their_tensors(
         checkpoint.tensors, table, is_transposed=is_transposed, format="huggingface"
     )
     padding = family.fixed_values.get("pad_token_id")
-    check(
-        vocabulary is None or padding in (None, vocabulary.pad_id),
-        f"the id of padding is not {padding}, from which a {family.kind} counts positions; choose "
-        "another format for a model with this vocabulary",
-    )
+    if vocabulary is not None and padding not in (None, vocabulary.pad_id):
+        raise InputError(
+            f"the padding has the id {vocabulary.pad_id}, but a {family.kind} counts positions from"
+            f" {padding}; choose another format for a model with this vocabulary"
+        )
     write_config(metadata, folder, family=family, vocabulary=vocabulary)
     if vocabulary is not None:
         notes += write_tokenizer(metadata, vocabulary, folder)
@@ -135,7 +134,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     if has_pooler and not config.has_pooler:
         notes += (f"the model has no pooler: {class_name} starts with a random one",)
     if config.has_pooler and not has_pooler:
-        notes += (f"{class_name} has no pooler: transformers ignores that of this model",)
+        notes += (f"{class_name} has no pooler: transformers ignores this model's pooler",)
     head = (config.masked_lm_activation or config.activation, config.masked_lm_epsilon)
     theirs = "gelu" if family.has_gelu_head else config.activation
     theirs = family.traits.get("masked_lm_activation", theirs)
@@ -150,7 +149,14 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 def weight_names(
     family: Family, model: str, config: BertConfig, *, is_bare: bool = True
 ) -> dict[str, str]:
-    """Returns names in transformers by public names; unless `is_bare`, with `bert.` and so on."""
+    """Returns the names of weights in transformers by their public names.
+
+    Args:
+        family: The family of the model.
+        model: The name of our model class.
+        config: The configuration, for the number of blocks.
+        is_bare: Whether the names of the encoder's weights lack the prefix `bert.` and so on.
+    """
     prefix = "" if is_bare else f"{family.prefix or family.kind}."
     parts = ("encoder", "next_sentence", *KINDS[model].heads)
     names = {**KINDS[model].weight_names, **family.weight_names}
@@ -184,54 +190,45 @@ def _model_of(
     if "BertMaskedLM" in found:
         names = weight_names(family, "BertPretrainer", config)
         return "BertPretrainer" if names.get("next_sentence/dense/kernel") in weights else found[0]
-    classes = [transformers_classes(family)[model] for model in found]
-    check(
-        len(found) < 2 or named_model in found,
-        f"the head can belong to {', '.join(classes)}; name it in the architectures of {CONFIG}",
-    )
+    if len(found) > 1 and named_model not in found:
+        classes = ", ".join(transformers_classes(family)[model] for model in found)
+        raise InputError(f"the head can be of {classes}; name it in the architectures of {CONFIG}")
     return named_model if named_model in found else next(iter(found), "BertEncoder")
 
 
 def stored_weights(folder: Path) -> dict[str, StoredTensor]:
     """Returns the arrays of a folder under their names in the file."""
     file = next((file for file in FILES if (folder / file).is_file()), "")
-    check(
-        file,
-        f"{folder} has no {SAFETENSORS}; if it has weights of TensorFlow or Flax, load it in "
-        "transformers 4 and save it again",
-    )
+    if not file:
+        raise InputError(
+            f"{folder} has no {SAFETENSORS}; if it has weights of TensorFlow or Flax, load it in "
+            "transformers 4 and save it again"
+        )
     shards = [file]
     if file.endswith(INDEX):
         shards = sorted({*json_object(folder / file)["weight_map"].values()})
-    is_inside = all(Path(shard).name == shard for shard in shards)
-    check(is_inside, f"{folder / file} names files outside of its folder")
     read = _torch_tensors if file.startswith(TORCH) else stored_tensors
     return {name: tensor for shard in shards for name, tensor in read(folder / shard).items()}
 
 
 def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
-    """Reads a pytorch_model.bin, without running pickled code."""
-    try:
-        import torch
-    except ImportError as error:
-        raise InputError(
-            f"{path} needs PyTorch: pip install torch; or save it again as {SAFETENSORS} where it "
-            "was made"
-        ) from error
+    """Reads a pytorch_model.bin without running pickled code."""
     refuse_lfs_pointer(path)
     try:
+        import torch
+
         tensors = torch.load(path, map_location="cpu", weights_only=True)
         arrays = {name: tensor.detach().float().numpy() for name, tensor in tensors.items()}
-    except (pickle.UnpicklingError, RuntimeError, EOFError, AttributeError) as error:
+    except (ImportError, pickle.UnpicklingError, RuntimeError, EOFError, AttributeError) as error:
         raise InputError(
-            f"{path} is damaged, or contains other objects than dense tensors, which are never "
-            f"run; save it again as {SAFETENSORS} where it was made"
+            f"{path} cannot be read: it needs PyTorch (pip install torch) and may contain only "
+            f"dense tensors; save it again as {SAFETENSORS} where it was made"
         ) from error
     return {name: of_array(a.shape, lambda a=a: a) for name, a in arrays.items()}
 
 
 def _drop_copies(weights: dict[str, StoredTensor], family: Family, config: BertConfig) -> None:
-    """Removes buffers, and second copies of tied weights if they equal the first ones."""
+    """Removes buffers, and the copies of tied weights, which must be equal."""
     for name in BUFFERS:
         weights.pop(name, None)
     names = weight_names(family, "BertMaskedLM", config)
@@ -242,8 +239,8 @@ def _drop_copies(weights: dict[str, StoredTensor], family: Family, config: BertC
     for copy, first in copies.items():
         if copy in weights and copy != first:
             tensor = weights.pop(copy)
-            check(
-                np.array_equal(weights.setdefault(first, tensor).read(), tensor.read()),
-                f"{copy} and {first} differ, but the model has one weight for both; to use the "
-                f"second: ignore=({copy!r},)",
-            )
+            if not np.array_equal(weights.setdefault(first, tensor).read(), tensor.read()):
+                raise InputError(
+                    f"{copy} and {first} differ, but the model has one weight for both; to use the "
+                    f"second: ignore=({copy!r},)"
+                )

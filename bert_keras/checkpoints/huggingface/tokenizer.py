@@ -19,10 +19,10 @@ from tokenizers.models import BPE, WordPiece
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
-from bert_keras.checkpoints.huggingface.config import note_if_ignored
+from bert_keras.checkpoints.huggingface.config import check_fixed, note_if_ignored
 from bert_keras.checkpoints.tensors import refuse_lfs_pointer
 from bert_keras.config import ModelMetadata
-from bert_keras.errors import InputError, check, listed
+from bert_keras.errors import InputError, listed
 from bert_keras.files import json_object, write_json
 from bert_keras.text import fast_tokenizer
 from bert_keras.text.fast_tokenizer import (
@@ -67,7 +67,7 @@ class TextRules(NamedTuple):
 def read_tokenizer(
     folder: Path, *, tokenizer_class: str | None, ignore: Collection[str]
 ) -> TextRules:
-    """Reads the tokenizer of a folder; `tokenizer_class` is that of config.json."""
+    """Reads the tokenizer of a folder; config.json may name the `tokenizer_class`."""
     settings = json_object(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
     tokenizer = json_object(folder / TOKENIZER) if (folder / TOKENIZER).is_file() else {}
     lengths = (sentence_settings(folder).get("max_seq_length"), settings.get("model_max_length"))
@@ -83,11 +83,11 @@ def read_tokenizer(
             problems.append(("add_prefix_space", problem))
     elif (vocabulary := _vocabulary(folder, tokenizer)) is not None:
         stated = {settings.get("do_lower_case"), _part(tokenizer, "normalizer").get("lowercase")}
-        check(
-            len(stated - {None}) < 2,
-            f"do_lower_case of {SETTINGS} and lowercase of {TOKENIZER} differ; correct the one "
-            "that does not belong to the weights",
-        )
+        if len(stated - {None}) > 1:
+            raise InputError(
+                f"do_lower_case of {SETTINGS} and lowercase of {TOKENIZER} differ; correct the one "
+                "that does not belong to the weights"
+            )
         lowercase = bool(next(iter(stated - {None}), seems_lowercase(vocabulary)))
         problems = [*_wordpiece_problems(settings, tokenizer, tokenizer_class, lowercase)]
     else:
@@ -98,7 +98,7 @@ def read_tokenizer(
 
 
 def read_rules(folder: Path, settings: Mapping[str, Any]) -> str | None:
-    """Returns the rules of BPE or Unigram as the text of a tokenizer.json; None without them."""
+    """Returns the rules of BPE or Unigram as the text of a tokenizer.json, None for WordPiece."""
     if (folder / TOKENIZER).is_file():
         model = json_object(folder / TOKENIZER).get("model") or {}
         # Old files, such as RoBERTa's, do not state the type of the model.
@@ -140,12 +140,12 @@ def sentencepiece_model(path: Path):
     refuse_lfs_pointer(path)
     try:
         model.ParseFromString(path.read_bytes())
-    except DecodeError as error:
-        raise InputError(f"{path.name} is damaged ({error}); copy it again") from error
-    check(
-        model.HasField("normalizer_spec") and model.trainer_spec.model_type == UNIGRAM,
-        f"{path.name} is cut off after {len(model.pieces):,} pieces, or is not a Unigram model",
-    )
+        is_unigram = model.trainer_spec.model_type == UNIGRAM
+        is_valid = is_unigram and model.HasField("normalizer_spec")  # absent if the file is cut off
+    except DecodeError:
+        is_valid = False
+    if not is_valid:
+        raise InputError(f"{path.name} is damaged or not a Unigram model; copy it again")
     return model
 
 
@@ -156,15 +156,15 @@ def _vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> Vocabulary | None
         return vocabulary
     model = tokenizer.get("model") or {}
     kind = model.get("type", "WordPiece")
-    check(kind == "WordPiece", f"{TOKENIZER} is of a {kind} tokenizer; {fast_tokenizer.SUPPORTED}")
-    prefix = model.get("continuing_subword_prefix", "##")
-    check(prefix == "##", f"{TOKENIZER}: continuing_subword_prefix is {prefix!r}; expected '##'")
+    if kind != "WordPiece":
+        raise InputError(f"{TOKENIZER} has a {kind} tokenizer; {fast_tokenizer.SUPPORTED}")
+    check_fixed(model, {"continuing_subword_prefix": "##"}, file=TOKENIZER)
     tokens = in_order_of_ids(model["vocab"], file=TOKENIZER)
-    check(
-        vocabulary is None or vocabulary.tokens == tokens,
-        f"{VOCABULARY} and {TOKENIZER} have different tokens; remove the file that does not belong "
-        "to the weights",
-    )
+    if vocabulary is not None and vocabulary.tokens != tokens:
+        raise InputError(
+            f"{VOCABULARY} and {TOKENIZER} have different tokens; remove the file that does not "
+            "belong to the weights"
+        )
     return vocabulary or Vocabulary(tokens)
 
 
@@ -172,16 +172,13 @@ def _part(tokenizer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return tokenizer.get(name) or {}
 
 
-# Differences from our tokenizer: the name of the rule for `ignore`, and a description.
-Problems = Iterator[tuple[str, str]]
-
-
 def _wordpiece_problems(
     settings: Mapping[str, Any],
     tokenizer: Mapping[str, Any],
     tokenizer_class: str | None,
     lowercase: bool,
-) -> Problems:
+) -> Iterator[tuple[str, str]]:
+    """Yields differences from BERT's tokenizer: the name of a rule for `ignore`, and a sentence."""
     name = settings.get("tokenizer_class") or tokenizer_class
     if name not in (None, *CLASSES):
         problem = f"the tokenizer_class is {name}; expected one that splits as BERT's"
@@ -201,7 +198,8 @@ def _wordpiece_problems(
 
 def _token_problems(
     settings: Mapping[str, Any], tokenizer: Mapping[str, Any], vocabulary: Vocabulary
-) -> Problems:
+) -> Iterator[tuple[str, str]]:
+    """Yields special and added tokens that our tokenizer treats in another way, as above."""
     for role, token in zip(SPECIAL_ROLES, vocabulary.specials.tokens, strict=True):
         value = settings.get(role, token)
         value = value.get("content") if isinstance(value, dict) else value
@@ -211,7 +209,7 @@ def _token_problems(
     for token, each in added.items():
         if vocabulary.ids.get(token) != each["id"]:
             yield token, f"the added token {token} with id {each['id']} is not in the vocabulary"
-    # Special tokens are divided on purpose, and byte-level BPE divides no others.
+    # Special tokens are divided on purpose, and byte-level BPE does not divide other tokens.
     whole = [
         token
         for token, each in added.items()
@@ -223,7 +221,7 @@ def _token_problems(
 
 
 def sentence_settings(folder: Path) -> dict[str, Any]:
-    """Returns the values of sentence_bert_config.json or, in old versions, sentence_roberta_..."""
+    """Returns the values of sentence_bert_config.json, in old versions sentence_roberta_..."""
     return next(map(json_object, sorted(folder.glob(SENTENCES))), {})
 
 
