@@ -130,7 +130,7 @@ def predict(options: argparse.Namespace) -> None:
         as_json = json.dumps([answer for _, answer in found], indent=2, ensure_ascii=False)
         print(printable(as_json if options.json else "\n".join(lines(kind, found))))
         return
-    from bert_keras.downstream.glue import check_submission, submission_zip
+    from bert_keras.downstream.glue import check_submission, write_submission
     from bert_keras.runs.evaluate import model_predictions
 
     folder, file = os.path.split(os.path.abspath(options.output))
@@ -143,7 +143,7 @@ def predict(options: argparse.Namespace) -> None:
     counts = f"{len(result.examples):,} in {where}"
     say("predictions", counts, file=messages_beside(options.output))
     if options.submission:
-        submission_zip(folder, options.submission)
+        write_submission(folder, options.submission)
         say("submission", options.submission)
 
 

@@ -9,12 +9,12 @@ from bert_keras.downstream.classification import ClassificationTask, TextExample
 from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import fixed, needs_labels
 from bert_keras.downstream.tfds import PREFIX, is_tfds
-from bert_keras.errors import check, counted
+from bert_keras.errors import InputError, counted
 from bert_keras.files import StrPath, atomic_file, text_lines, write_text
 from bert_keras.kinds.classifier import LabelPrediction
 
 # The file of each split in the folder of a task. The split of TFDS has the same name without
-# ".tsv", with "validation" instead of "dev".
+# ".tsv", except that "dev" is "validation" there.
 FILES = {"train": "train.tsv", "dev": "dev.tsv", "test": "test.tsv"}
 MNLI_FILES = {
     "train": "train.tsv",
@@ -23,8 +23,8 @@ MNLI_FILES = {
     "test": "test_matched.tsv",
     "test_mismatched": "test_mismatched.tsv",
 }
-# MNLI's model predicts the diagnostic set. These are its paths in the GLUE folder, as the archives
-# of the GLUE site and download_glue_data.py create them.
+# MNLI's model predicts the diagnostic set. The archives of the GLUE site and download_glue_data.py
+# create one of these files.
 DIAGNOSTIC_FILES = ("../AX/diagnostic.tsv", "../AX/AX.tsv", "../diagnostic/diagnostic.tsv")
 DIAGNOSTIC_BUILDER = "glue/ax:test"
 
@@ -34,13 +34,13 @@ ENTAILED = ("entailment", "not_entailment")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GlueRow:
-    """One task of GLUE, or of another benchmark of texts in official files."""
+    """What is particular to one task of GLUE or of another benchmark with official files."""
 
     folder: str  # the folder of the task in the folder of the benchmark
     # The names of the texts in TFDS and Hugging Face, mapped to their columns in the files.
     texts: Mapping[str, str]
-    # The labels in data files and prediction files, in the order of the processors of
-    # google-research/bert and Hugging Face. A regression task has its column as the only label.
+    # The labels in data files and prediction files, in the order of google-research/bert. The only
+    # label of a regression task is its column.
     labels: tuple[str, ...] = ("0", "1")
     # Names in SCORES; the first chooses the best checkpoint.
     scores: tuple[str, ...] = ("accuracy",)
@@ -56,9 +56,8 @@ class GlueRow:
     has_broken_rows: bool = False
 
 
-# The scores are those of gluebenchmark.com/tasks. If a task has two, GLUE's average uses
-# their mean.
-ROWS: dict[str, GlueRow] = {
+# gluebenchmark.com/tasks lists the scores. GLUE averages the two scores of a task.
+GLUE_ROWS: dict[str, GlueRow] = {
     "cola": GlueRow(
         folder="CoLA",
         texts={"sentence": "sentence"},
@@ -129,9 +128,9 @@ NO_LABELS = ("-1", "-1.0")
 
 @dataclass(frozen=True, kw_only=True)
 class GlueTask(ClassificationTask):
-    """A task in the official files of a benchmark; its row names files, columns and labels.
+    """A task with official files; its row names files, columns and labels.
 
-    Texts of more than 128 tokens are cut, as run_classifier.py of google-research/bert does.
+    Texts are cut to 128 tokens, as in run_classifier.py of google-research/bert.
     """
 
     row: GlueRow = field(metadata={"is_fixed": True})
@@ -169,16 +168,19 @@ class GlueTask(ClassificationTask):
 
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
         """Reads rows in the order of the prediction file."""
-        is_builder, is_labelled = is_tfds(path), needs_labels(split)
-        columns = [name if is_builder else file for name, file in self.row.texts.items()]
-        label = "label" if is_builder else self.label_column
+        is_labelled = needs_labels(split)
+        columns, label_column, more = [*self.row.texts.values()], self.label_column, []
+        if is_tfds(path):
+            columns, label_column, more = [*self.row.texts], "label", ["idx"]
+        if is_labelled:
+            more.append(label_column)
         rows = table_rows(
             path,
-            columns=[*columns, *[label] * is_labelled, *["idx"] * is_builder],
+            columns=columns + more,
             headerless=self.row.headerless,
             skips_broken=is_labelled and self.row.has_broken_rows,
         )
-        if is_builder:
+        if is_tfds(path):
             rows = sorted(rows, key=lambda row: int(row[1]["idx"]))  # TFDS shuffles rows
         names = self.row.builder_labels or self.row.labels
         labels: dict[str | None, str | None] = dict(zip(names, self.row.labels, strict=True))
@@ -186,9 +188,9 @@ class GlueTask(ClassificationTask):
             labels |= dict.fromkeys(NO_LABELS)
         examples = []
         for location, values in rows:
-            texts, text = [values[column] for column in columns], values.get(label)
-            text = labels.get(text, text)
-            examples.append(self.example(texts, text, location=location, split=split))
+            texts, label = [values[column] for column in columns], values.get(label_column)
+            label = labels.get(label, label)
+            examples.append(self.example(texts, label, location=location, split=split))
         return examples
 
     def write_predictions(
@@ -202,7 +204,7 @@ class GlueTask(ClassificationTask):
         write_text(path, "index\tprediction\n" + "".join(rows))
 
 
-def tasks_of(rows: Mapping[str, GlueRow]) -> dict[str, GlueTask]:
+def make_tasks(rows: Mapping[str, GlueRow]) -> dict[str, GlueTask]:
     """Returns the task of each row, by its name."""
     return {
         name: GlueTask(
@@ -217,28 +219,37 @@ def tasks_of(rows: Mapping[str, GlueRow]) -> dict[str, GlueTask]:
     }
 
 
-GLUE_TASKS: dict[str, GlueTask] = tasks_of(ROWS)
+GLUE_TASKS: dict[str, GlueTask] = make_tasks(GLUE_ROWS)
+
+
+# Name of each file for GLUE's server -> its number of predictions
+SUBMISSION = {
+    name: number for task in GLUE_TASKS.values() for name, number in task.row.num_test_rows.items()
+}
 
 
 def check_submission(folder: StrPath, *, new: str = "") -> None:
     """Raises InputError if a folder, with a file `new`, lacks files that GLUE's server expects."""
-    files = [file for task in GLUE_TASKS.values() for file in task.row.num_test_rows]
-    missing = [each for each in files if each != new and not (Path(folder) / each).is_file()]
-    where = "MNLI-mm.tsv with --split test_mismatched, AX.tsv with --split ax"
-    check(not missing, f"{folder} has no {', '.join(missing)}; write them with predict ({where})")
+    missing = [each for each in SUBMISSION if each != new and not (Path(folder) / each).is_file()]
+    if missing:
+        raise InputError(
+            f"{folder} has no {', '.join(missing)}; write them with predict (MNLI-mm.tsv with "
+            "--split test_mismatched, AX.tsv with --split ax)"
+        )
 
 
-def submission_zip(folder: StrPath, path: StrPath) -> None:
+def write_submission(folder: StrPath, path: StrPath) -> None:
     """Packs the eleven prediction files of a folder, CoLA.tsv to AX.tsv, for GLUE's server.
 
     Raises InputError if a file is missing or has another number of predictions than its test set.
     """
     check_submission(folder)
-    files = {file: task for task in GLUE_TASKS.values() for file in task.row.num_test_rows}
-    for file, task in files.items():
-        found = counted(sum(1 for _ in text_lines(Path(folder) / file)) - 1, "prediction")
-        expected = counted(task.row.num_test_rows[file], "prediction")
-        check(found == expected, f"{Path(folder) / file} has {found}; expected {expected}")
+    for name, expected in SUBMISSION.items():
+        number = sum(1 for _ in text_lines(Path(folder) / name)) - 1  # without the header
+        if number != expected:
+            raise InputError(
+                f"{Path(folder) / name} has {counted(number, 'prediction')}; expected {expected:,}"
+            )
     with atomic_file(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in files:
-            archive.write(Path(folder) / file, file)
+        for name in SUBMISSION:
+            archive.write(Path(folder) / name, name)

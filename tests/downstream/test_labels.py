@@ -26,7 +26,7 @@ def test_classes_are_sorted_as_numbers_where_all_are_numbers():
 @pytest.mark.parametrize(("kind", "label"), [(ONE, "new"), (MANY, ("l00", "new"))])
 def test_errors_list_only_the_first_known_labels(kind, label):
     labels = [f"l{number:02}" for number in range(30)]
-    with pytest.raises(InputError, match=r"'new'; known: l00, .*, l19, and 10 more$"):
+    with pytest.raises(InputError, match=r"'new'; .*l19, and 10 more$"):
         kind.check(label, labels, location="f, line 2")
 
 

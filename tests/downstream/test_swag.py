@@ -67,15 +67,15 @@ def test_scores_and_prediction_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "message"),
+    ("row", "datum"),
     [
-        (ROWS[0][:-1] + "4", "line 2 has the label '4'; expected 0 to 3"),
-        ("0,v1,7,x,,She,gold,a,b,c,d,1", "line 2 has an empty sent1"),
-        ("0,v1,7,x,He,She,gold,a, ,c,d,1", "line 2 has an empty ending1"),
+        (ROWS[0][:-1] + "4", "'4'"),
+        ("0,v1,7,x,,She,gold,a,b,c,d,1", "sent1"),
+        ("0,v1,7,x,He,She,gold,a, ,c,d,1", "ending1"),
     ],
 )
-def test_errors_name_the_file_and_line(tmp_path, row, message):
-    with pytest.raises(InputError, match=message):
+def test_errors_name_the_file_and_line(tmp_path, row, datum):
+    with pytest.raises(InputError, match=f"line 2 .*{datum}"):
         SWAG_TASK.read(write(tmp_path / "val.csv", rows=[row]), split="dev")
 
 
@@ -84,5 +84,5 @@ def test_val_csv_is_preferred_to_dev_csv(tmp_path):
         (tmp_path / name).touch()
     names = {"train": "train.csv", "dev": "val.csv", "test": "test.jsonl"}
     assert SWAG_TASK.files(tmp_path) == {s: str(tmp_path / name) for s, name in names.items()}
-    with pytest.raises(InputError, match=r"max_length is 3; expected at least 4"):
+    with pytest.raises(InputError, match=r"max_length"):
         SwagTask(max_length=3)

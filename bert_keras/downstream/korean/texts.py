@@ -1,6 +1,6 @@
 """Defines the Korean tasks that predict a label or a number for one text or two."""
 
-from bert_keras.downstream.glue import PAIR, GlueRow, GlueTask, tasks_of
+from bert_keras.downstream.glue import PAIR, GlueRow, GlueTask, make_tasks
 
 
 def klue_files(name: str, *, suffix: str = ".json") -> dict[str, str]:
@@ -9,11 +9,11 @@ def klue_files(name: str, *, suffix: str = ".json") -> dict[str, str]:
 
 
 KORNLI_FILES = {"train": "multinli.train", "dev": "xnli.dev", "test": "xnli.test"}
-# Files, labels and scores of KLUE are those of KLUE-benchmark/KLUE-baseline (klue_baseline/data,
-# metrics/functional.py), with scores as fractions of 1. Files of KorNLI and KorSTS are those of
-# kakaobrain/kor-nlu-datasets; files of NSMC, and the scores of all three, are those of
+# Files, labels and scores of KLUE follow KLUE-benchmark/KLUE-baseline (klue_baseline/data,
+# metrics/functional.py), except that scores are fractions of 1. Files of KorNLI and KorSTS come
+# from kakaobrain/kor-nlu-datasets. Files of NSMC, and the scores of all three, follow
 # monologg/KoELECTRA (finetune/config, processor/seq_cls.py, src/utils.py).
-ROWS: dict[str, GlueRow] = {
+KOREAN_ROWS: dict[str, GlueRow] = {
     "klue-tc": GlueRow(
         folder="ynat-v1.1",
         texts={"title": "title"},
@@ -60,5 +60,4 @@ ROWS: dict[str, GlueRow] = {
     ),
 }
 
-
-KOREAN_TASKS: dict[str, GlueTask] = tasks_of(ROWS)
+KOREAN_TASKS: dict[str, GlueTask] = make_tasks(KOREAN_ROWS)

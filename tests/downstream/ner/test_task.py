@@ -68,7 +68,7 @@ def test_each_word_is_predicted_at_its_first_token(context):
 def test_labels_are_the_tags_of_the_training_sentences():
     assert NER_TASK.with_labels_of(SENTENCES).labels == LABELS
     assert TASK.with_labels_of(SENTENCES[1:]) is TASK
-    with pytest.raises(InputError, match="all tags of the training sentences are O"):
+    with pytest.raises(InputError):
         NER_TASK.with_labels_of([Sentence(("a",), ("O",), 0, 1)])
 
 
@@ -88,7 +88,7 @@ def test_files_may_have_documents_and_no_tags(tmp_path):
     (sentence,) = dataclasses.replace(TASK, context="document").read(path, split="test")
     assert (sentence.words, sentence.tags) == (("a", "\u00a0", "b"), None)
     assert sentence.document == 1
-    with pytest.raises(InputError, match="has no label"):
+    with pytest.raises(InputError):
         TASK.check_labels([sentence])
 
 
