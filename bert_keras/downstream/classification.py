@@ -73,20 +73,21 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
 
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
         """Reads the rows of a table; a label must be one of `labels` if these are set."""
-        label = {"label_column": (self.label_column,)} if needs_labels(split) else {}
-        columns = {"text_columns": self.text_columns, **label}
+        columns, is_labelled = {"text_columns": self.text_columns}, needs_labels(split)
+        if is_labelled:
+            columns["label_column"] = (self.label_column,)
         lists = (self.label_column,) if self.kind == "many" else ()
         # Texts to predict may be plain lines.
-        is_plain = Path(path).suffix == ".txt" and not label and len(self.text_columns) == 1
+        is_plain = Path(path).suffix == ".txt" and not is_labelled and len(self.text_columns) == 1
         headerless = self.text_columns if is_plain else ()
         examples = []
         rows = table_rows(path, columns=columns, headerless=headerless, lists=lists)
         for location, values in rows:
             texts = [values[column] for column in self.text_columns]
-            if label:
+            if is_labelled:
                 texts = [required_text(values, c, location=location) for c in self.text_columns]
-            label_text = values.get(self.label_column)
-            examples.append(self.example(texts, label_text, location=location, split=split))
+            label = values.get(self.label_column)
+            examples.append(self.example(texts, label, location=location, split=split))
         return examples
 
     def example(

@@ -49,9 +49,9 @@ class SentencePairsTask(SentenceTask[SentencePair, float]):
 
     def read(self, path: StrPath, *, split: str = "train") -> list[SentencePair]:
         """Reads pairs from a table; each row of "train" and "dev" must have a score."""
-        is_labelled = needs_labels(split)
-        score = {"score_column": (self.score_column,)} if is_labelled else {}
-        columns = {"text_columns": self.text_columns, **score}
+        columns, is_labelled = {"text_columns": self.text_columns}, needs_labels(split)
+        if is_labelled:
+            columns["score_column"] = (self.score_column,)
         pairs = []
         for location, values in table_rows(path, columns=columns):
             first, second = (required_text(values, c, location=location) for c in self.text_columns)

@@ -25,24 +25,25 @@ SENTENCES = [
 ]
 
 
-def test_targets_are_at_the_first_token_of_each_word():
-    inputs, label_ids, weights = TASK.encode(SENTENCES, TOKENIZER).batch(np.array([1, 0]))
-    tokens = [[VOCABULARY.tokens[number] for number in row] for row in inputs["input_ids"]]
-    texts = ["[CLS] d e [SEP] [PAD] [PAD]", "[CLS] a ##a b c [SEP]"]
-    assert tokens == [text.split() for text in texts]
-    assert label_ids.tolist() == [[0, 0, 1, 0, 0, 0], [0, 1, 0, 2, 0, 0]]
-    assert weights.tolist() == [[0, 1, 1, 0, 0, 0], [0, 1, 0, 1, 1, 0]]
-    assert label_ids.dtype == np.int32 and weights.dtype == np.float32
-
-
-def test_context_of_the_document_has_no_targets():
+@pytest.mark.parametrize(
+    ("context", "texts", "targets", "words"),
+    [
+        ("sentence", ["[CLS] a ##a b c [SEP]", "[CLS] d e [SEP] [PAD] [PAD]"],
+         [[0, 1, 0, 2, 0, 0], [0, 0, 1, 0, 0, 0]], [[0, 1, 0, 1, 1, 0], [0, 1, 1, 0, 0, 0]]),
+        ("document", ["[CLS] a ##a b c d e [SEP]"] * 2,
+         [[0, 1, 0, 2, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 1, 0]],
+         [[0, 1, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 1, 1, 0]]),
+    ],
+)  # fmt: skip
+def test_targets_are_at_the_first_token_of_each_word(context, texts, targets, words):
+    """The context from the document has no targets."""
     sentences = [dataclasses.replace(each, document=1) for each in SENTENCES]
-    task = dataclasses.replace(TASK, context="document")
+    task = dataclasses.replace(TASK, context=context)
     inputs, label_ids, weights = task.encode(sentences, TOKENIZER).batch(np.array([0, 1]))
     tokens = [[VOCABULARY.tokens[number] for number in row] for row in inputs["input_ids"]]
-    assert tokens == [["[CLS]", "a", "##a", "b", "c", "d", "e", "[SEP]"]] * 2
-    assert label_ids.tolist() == [[0, 1, 0, 2, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 1, 0]]
-    assert weights.tolist() == [[0, 1, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 1, 1, 0]]
+    assert tokens == [text.split() for text in texts]
+    assert label_ids.tolist() == targets and weights.tolist() == words
+    assert label_ids.dtype == np.int32 and weights.dtype == np.float32
 
 
 @pytest.mark.parametrize("context", ["sentence", "document"])

@@ -37,9 +37,7 @@ def test_files_in_the_format_of_squad_are_read(squad_file):
     "change",
     [
         {"id": 7},
-        {"question": None},
         {"answers": {"text": ["Lyon"], "answer_start": [0]}},
-        {"answers": [answer("Lyon", "0")]},
         {"answers": [answer("Lyon", 0)], "is_impossible": True},
     ],
 )
