@@ -191,7 +191,7 @@ def builders(glue_folder, tmp_path, monkeypatch):
 def test_official_files_and_builders_give_the_same_examples(glue_folder, builders, name):
     task = GLUE_TASKS[name]
     splits, files = task.files(f"tfds:glue/{name}"), task.files(glue_folder)
-    assert files == task.files(glue_folder / task.row.folder)
+    assert files == task.files(glue_folder / task.folder)
     assert splits.keys() == files.keys() >= {"train", "dev", "test"}
     for split, path in splits.items():
         examples = task.read(files[split], split=split)

@@ -100,9 +100,7 @@ class KlueMrcTask(SquadTask):
     score_of_one: ClassVar[str] = "rouge_w"
     id_name: ClassVar[str] = "guid"
     folder: ClassVar[str] = "klue-mrc-v1.1"
-    file_names: ClassVar[FileNames] = {
-        split: [file] for split, file in klue_files("klue-mrc").items()
-    }
+    file_names: ClassVar[FileNames] = klue_files("klue-mrc")
 
     def tuned(self, examples: Sequence[Question], predictions: Predictions) -> Self:
         return self

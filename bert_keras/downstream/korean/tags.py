@@ -49,9 +49,9 @@ class NaverNerTask(NerTask):
 
     folder: ClassVar[str] = "naver-ner"
     file_names: ClassVar[FileNames] = {
-        "train": ["train.tsv"],
-        "dev": ["test.tsv"],
-        "test": ["test.tsv"],
+        "train": ("train.tsv",),
+        "dev": ("test.tsv",),
+        "test": ("test.tsv",),
     }
 
     def sentences(self, path: StrPath) -> list[Sentence]:
@@ -92,9 +92,7 @@ class KlueNerTask(NerTask):
     word_separator: ClassVar[str] = ""
     column_separator: ClassVar[str] = "\t"
     folder: ClassVar[str] = "klue-ner-v1.1"
-    file_names: ClassVar[FileNames] = {
-        split: [file] for split, file in klue_files("klue-ner", suffix=".tsv").items()
-    }
+    file_names: ClassVar[FileNames] = klue_files("klue-ner", suffix=".tsv")
 
     def sentences(self, path: StrPath) -> list[Sentence]:
         """Reads one character and its tag on each line; the words of a sentence are its characters.
