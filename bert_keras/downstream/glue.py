@@ -76,15 +76,13 @@ class GlueTask(ClassificationTask):
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
         """Reads rows in the order of the prediction file."""
         is_labelled = needs_labels(split)
-        columns, label_column, more = self.file_columns, self.label_column, []
+        columns, label_column = self.file_columns or self.text_columns, self.label_column
         if is_tfds(path):
-            columns, label_column, more = self.text_columns, "label", ["idx"]
-        if is_labelled:
-            more.append(label_column)
-        columns = columns or self.text_columns
+            columns, label_column = self.text_columns, "label"
+        needed = [*columns, label_column] if is_labelled else [*columns]
         rows = table_rows(
             path,
-            columns=[*columns, *more],
+            columns=[*needed, "idx"] if is_tfds(path) else needed,
             headerless=self.headerless,
             skips_broken=is_labelled and self.has_broken_rows,
         )

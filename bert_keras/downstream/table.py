@@ -62,7 +62,7 @@ def table_rows(
             where = path if suffix in WITH_HEADER else location
             problem = f"{where} has no column {missing[0]!r}, only {', '.join(map(quoted, values))}"
             if settings:
-                options = " ".join(f"{setting}=NAME" for setting in settings)
+                options = " ".join(f"{setting}=NAME" for setting, each in settings.items() if each)
                 raise InputError(f"{problem}; name yours: --set {options} (changes= in Python)")
             raise InputError(f"{problem}; a table of your own needs the task classification")
         yield location, values

@@ -128,19 +128,19 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
 
     def encode_to_score(self, examples: Queries, tokenizer: TextTokenizer) -> EncodedCorpus:
         """Encodes each distinct text as a row; the rows have no loss."""
-        passages = dict.fromkeys(text for each in examples for text in each.passages)
-        corpus = {text: row for row, text in enumerate(passages)}
+        corpus = dict.fromkeys(text for each in examples for text in each.passages)
         queries = dict.fromkeys(each.query for each in examples)
-        queries = {text: row for row, text in enumerate(queries, start=len(corpus))}
-        texts = [self.passage_prompt + text for text in corpus]
-        texts += [self.query_prompt + text for text in queries]
+        passage_rows = {text: row for row, text in enumerate(corpus)}
+        query_rows = {text: row for row, text in enumerate(queries, start=len(corpus))}
+        groups = [[self.passage_prompt + text] for text in corpus]
+        groups += [[self.query_prompt + text] for text in queries]
         return self.encode_groups(
-            [[text] for text in texts],
+            groups,
             tokenizer,
             layout=EncodedCorpus,
             corpus=tuple(corpus),
-            query_rows=[queries[each.query] for each in examples],
-            passage_rows=[[corpus[text] for text in each.passages] for each in examples],
+            query_rows=[query_rows[each.query] for each in examples],
+            passage_rows=[[passage_rows[text] for text in each.passages] for each in examples],
         )
 
     def compare(
@@ -148,16 +148,15 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
     ) -> list[Ranking]:
         """Returns the ranking of each query."""
         num_passages = len(encoded.corpus)
-        indices, cosines = rank_passages(
-            units[num_passages:], units[:num_passages], most=self.cutoff
-        )
+        queries, passages = units[num_passages:], units[:num_passages]
+        indices, cosines = rank_passages(queries, passages, most=self.cutoff)
         return [
             Ranking(
                 tuple(encoded.corpus[index] for index in indices[query - num_passages]),
                 tuple(cosines[query - num_passages].tolist()),
-                tuple((units[passages] @ units[query]).tolist()),
+                tuple((units[rows] @ units[query]).tolist()),
             )
-            for query, passages in zip(encoded.query_rows, encoded.passage_rows, strict=True)
+            for query, rows in zip(encoded.query_rows, encoded.passage_rows, strict=True)
         ]
 
     def score(self, examples: Queries, predictions: Sequence[Ranking]) -> Scores:
