@@ -60,7 +60,7 @@ MISTYPED = {
     "evaluate mrpc --data .": "'mrpc' is a task",
     "evaluate mrpc --model m --data .": "--model is MODEL, the first argument",
     "export m name --to saved": "--to is --output here",
-    START: "ends in '.py'",
+    START: "is not a .tsv",
     START.replace(f"--train {__file__}", "train.csv"): "too many; example: bert-keras finetune",
     "serve --model_base_path m": "saved_models/NAME, the first argument",
     START.replace("--train", "--data"): "give it as --train",

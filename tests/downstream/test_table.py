@@ -36,9 +36,6 @@ def read_table(path, text, *columns):
 )  # fmt: skip
 def test_values_of_each_format(tmp_path, name, text, expected):
     assert read_table(tmp_path / name, text, "t", "l") == expected
-
-
-def test_columns_of_objects_in_json_are_named_with_a_dot(tmp_path):
     text = '[{"t": "café", "l": {"n": 1.5, "m": {"k": true}}}]'
     assert read_table(tmp_path / "a.json", text, "t", "l.n", "l.m.k") == [["café", "1.5", "true"]]
 
@@ -55,7 +52,6 @@ def test_columns_of_objects_in_json_are_named_with_a_dot(tmp_path):
         ("a.csv", "t,l\n\uc88b\ub2e4,1\n".encode("cp949"), "a.csv, line 2 .* CP949"),
         ("a.jsonl", "[1]\n", "a.jsonl, line 1"),
         ("a.jsonl", '\n{"t": {"x": 1}}\n', "line 2 has no column 't', only 't.x'"),
-        ("a.jsonl", '{"t": null}\n', "a.jsonl, line 1"),
         ("a.json", '{"t": "a"}', "a.json, item 1"),
     ],
 )
