@@ -119,7 +119,7 @@ def _predict_file(options: argparse.Namespace) -> None:
         raise InputError(f"--output {output} is the file of --data; name another file")
     check_examples(task_examples, **values(options, "model", *EXAMPLES))
     start_keras(options)
-    from bert_keras.downstream.glue import check_submission, submission_zip
+    from bert_keras.downstream.glue import check_submission, write_submission
     from bert_keras.runs.evaluate import model_predictions
 
     folder, file = os.path.split(os.path.abspath(output))
@@ -132,7 +132,7 @@ def _predict_file(options: argparse.Namespace) -> None:
     counts = f"{len(result.examples):,} in {place}{replaced}"
     print_field("predictions", counts, file=messages_beside(output))
     if options.submission:
-        submission_zip(folder, options.submission)
+        write_submission(folder, options.submission)
         print_field("submission", options.submission)
 
 

@@ -12,7 +12,7 @@ from bert_keras.data.encoded import EncodedTexts
 from bert_keras.downstream.scores import SCORES, majority_accuracy
 from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Outputs, Scores, Task, needs_labels
-from bert_keras.errors import check, check_choice, check_least
+from bert_keras.errors import InputError, check_choice, check_least
 from bert_keras.fields import setting
 from bert_keras.files import StrPath, write_text
 from bert_keras.kinds.classifier import LABEL_KINDS, Label, LabelPrediction, OneLabel
@@ -43,9 +43,10 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
 
     def __post_init__(self):
         num_texts = len(self.text_columns)
-        check(num_texts in (1, 2), f"text_columns has {num_texts} names; expected 1 or 2")
-        found = f"{self.label_column!r} is a text column and the label column"
-        check(self.label_column not in self.text_columns, f"{found}; name another one")
+        if num_texts not in (1, 2):
+            raise InputError(f"text_columns has {num_texts} names; expected 1 or 2")
+        if self.label_column in self.text_columns:
+            raise InputError(f"{self.label_column!r} is a text column and the label column")
         check_choice(self, "kind", LABEL_KINDS)
         check_least(self, 2 + num_texts, "max_length")
 
@@ -73,26 +74,34 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
 
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
         """Reads the rows of a table; a label must be one of `labels` if these are set."""
-        label = {"label_column": (self.label_column,)} if needs_labels(split) else {}
-        columns = {"text_columns": self.text_columns, **label}
+        columns, is_labelled = {"text_columns": self.text_columns}, needs_labels(split)
+        if is_labelled:
+            columns["label_column"] = (self.label_column,)
         lists = (self.label_column,) if self.kind == "many" else ()
         # Texts to predict may be plain lines.
-        is_plain = Path(path).suffix == ".txt" and not label and len(self.text_columns) == 1
+        is_plain = Path(path).suffix == ".txt" and not is_labelled and len(self.text_columns) == 1
         headerless = self.text_columns if is_plain else ()
         examples = []
         rows = table_rows(path, columns=columns, headerless=headerless, lists=lists)
         for location, values in rows:
             texts = [values[column] for column in self.text_columns]
-            if label:
+            if is_labelled:
                 texts = [required_text(values, c, location=location) for c in self.text_columns]
-            text = values.get(self.label_column)
-            examples.append(self.example(texts, text, location=location, split=split))
+            label = values.get(self.label_column)
+            examples.append(self.example(texts, label, location=location, split=split))
         return examples
 
     def example(
         self, texts: Iterable[str], label: str | None, *, location: str, split: str
     ) -> TextExample:
-        """Returns an example; only the splits "train" and "dev" require a label."""
+        """Returns the example of a row.
+
+        Args:
+            texts: One text or two.
+            label: The text of the label, or None; the splits "train" and "dev" require one.
+            location: Where the row was read, as "FILE, line N".
+            split: The name of the split.
+        """
         texts = tuple(texts)
         is_blank = not (label or "").strip() and self.kind != "many"
         if label is None or (is_blank and not needs_labels(split)):
@@ -104,7 +113,8 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
 
     def check_labels(self, examples: Examples) -> None:
         for each in examples:
-            check(each.label is not None, f"{each.location} has no label to score; use predict")
+            if each.label is None:
+                raise InputError(f"{each.location} has no label to score; use predict")
             self.label_kind.check(each.label, self.labels, location=each.location)
 
     def with_labels_of(self, examples: Examples) -> Self:
@@ -145,8 +155,8 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     ) -> None:
         """Writes a table with the label, the probability of each class and the texts of examples.
 
-        The columns of a .csv file are separated by commas, those of others by tabs. A line feed or
-        tab of a text is written as a space.
+        A .csv file has commas between its columns, other files have tabs. A line feed or tab of a
+        text becomes a space.
         """
         classes = self.labels if len(predictions[0].probabilities) else ()
         rows = [("index", "prediction", *classes, *self.text_columns)]

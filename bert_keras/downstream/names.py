@@ -1,6 +1,4 @@
-"""Lists the names of tasks and their settings; imports neither Keras nor TensorFlow."""
-
-import sys
+"""Lists the names of tasks; imports neither Keras nor TensorFlow."""
 
 # The names of `downstream.catalog.TASKS`.
 TASKS = {
@@ -36,10 +34,10 @@ TASKS = {
     "retrieval": "your table: embeddings of queries and passages",
 }
 
-# Tasks of `bert-keras evaluate` alone, which score pretrained models
+# Tasks that only `bert-keras evaluate` has, for pretrained models
 ZERO_SHOT = {"blimp": "BLiMP: the right one of two sentences, by models without fine-tuning"}
 
-# Name of the ecosystem -> name in `downstream.catalog.TASKS`
+# Name in Hugging Face's library -> name in `downstream.catalog.TASKS`
 ALIASES = {
     "text-classification": "classification",
     "token-classification": "ner",
@@ -49,6 +47,5 @@ ALIASES = {
 
 
 def task_names() -> list[str]:
-    """Returns the names of all tasks, with aliases and those that a program has added."""
-    catalog = sys.modules.get("bert_keras.downstream.catalog")
-    return [*dict.fromkeys([*TASKS, *(catalog.TASKS if catalog else ()), *ZERO_SHOT, *ALIASES])]
+    """Returns the names of all tasks and their aliases."""
+    return [*TASKS, *ZERO_SHOT, *ALIASES]

@@ -23,13 +23,6 @@ def test_classes_are_sorted_as_numbers_where_all_are_numbers():
     assert classes(["10", "9", "b"]) == ("10", "9", "b")
 
 
-@pytest.mark.parametrize(("kind", "label"), [(ONE, "new"), (MANY, ("l00", "new"))])
-def test_errors_list_only_the_first_known_labels(kind, label):
-    labels = [f"l{number:02}" for number in range(30)]
-    with pytest.raises(InputError, match=r"'new'; known: l00, .*, l19, and 10 more$"):
-        kind.check(label, labels, location="f, line 2")
-
-
 def test_equal_predictions_have_a_correlation_of_zero():
     for name in ("pearson", "spearman", "pearson_and_spearman"):
         assert SCORES[name]([1.0, 2.0, 3.0], [2.5, 2.5, 2.5]) == 0.0

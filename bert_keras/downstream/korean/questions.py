@@ -24,32 +24,32 @@ _KLUE_QUOTES = re.compile(r"['\"《》<>〈〉]\(\)‘’")
 def korquad_scores(questions: Sequence[Question], predictions: Predictions) -> Scores:
     """Returns the scores of KorQuAD's evaluate-v1.0.py, `exact_match` and `f1` of characters."""
 
-    def normalized(text: str) -> str:
+    def normalize(text: str) -> str:
         words = text.translate(_QUOTES_AS_SPACES).lower().translate(_WITHOUT_PUNCTUATION)
         return " ".join(words.split())
 
     return squad1_scores(
-        questions, predictions, normalized=normalized, units=lambda text: text.replace(" ", "")
+        questions, predictions, normalize=normalize, units=lambda text: text.replace(" ", "")
     )
 
 
 def klue_mrc_scores(questions: Sequence[Question], predictions: Predictions) -> Scores:
     """Returns the scores of KLUE-MRC, `rouge_w` and `exact_match`.
 
-    The rules are those of KLUE-benchmark/KLUE-baseline (metrics/utils.py). The right answer to a
-    question without answers is "".
+    As in KLUE-benchmark/KLUE-baseline (metrics/utils.py), the right answer to a question without
+    answers is "".
     """
     rouge = exact = 0.0
     for question, prediction in zip(questions, predictions, strict=True):
-        predicted = klue_normalized(prediction.text)
-        golds = [klue_normalized(answer.text) for answer in question.answers] or [""]
+        predicted = normalize_klue_answer(prediction.text)
+        golds = [normalize_klue_answer(answer.text) for answer in question.answers] or [""]
         rouge += max(rouge_w(predicted, gold) for gold in golds)
         exact += predicted in golds
     scores = {"rouge_w": rouge, "exact_match": exact}
     return {name: value / len(questions) for name, value in scores.items()}
 
 
-def klue_normalized(text: str) -> str:
+def normalize_klue_answer(text: str) -> str:
     """Returns a text in lower case without ASCII punctuation and extra white space."""
     text = _KLUE_QUOTES.sub(" ", text.lower()).translate(_WITHOUT_PUNCTUATION)
     return " ".join(text.split())
@@ -70,7 +70,7 @@ def rouge_w(predicted: str, gold: str) -> float:
 class KorquadTask(SquadTask):
     """KorQuAD 1.0, whose files have the format of SQuAD 1.1 and whose F1 counts characters.
 
-    The maximum length is that of monologg/KoELECTRA (finetune/config/korquad).
+    The maximum length comes from monologg/KoELECTRA (finetune/config/korquad).
     """
 
     version: str = fixed("1.1")
@@ -101,9 +101,7 @@ class KlueMrcTask(SquadTask):
     score_of_one: ClassVar[str] = "rouge_w"
     id_name: ClassVar[str] = "guid"
     folder: ClassVar[str] = "klue-mrc-v1.1"
-    file_names: ClassVar[FileNames] = {
-        split: [file] for split, file in klue_files("klue-mrc").items()
-    }
+    file_names: ClassVar[FileNames] = klue_files("klue-mrc")
 
     def tuned(self, examples: Sequence[Question], predictions: Predictions) -> Self:
         return self

@@ -49,29 +49,28 @@ class NaverNerTask(NerTask):
 
     folder: ClassVar[str] = "naver-ner"
     file_names: ClassVar[FileNames] = {
-        "train": ["train.tsv"],
-        "dev": ["test.tsv"],
-        "test": ["test.tsv"],
+        "train": ("train.tsv",),
+        "dev": ("test.tsv",),
+        "test": ("test.tsv",),
     }
 
     def sentences(self, path: StrPath) -> list[Sentence]:
-        """Reads on each line a sentence, a tab, and the tag of each of its words.
+        """Reads lines of a sentence, a tab, and a tag for each of its words.
 
-        Spaces separate words and tags. A tag such as PER-B becomes B-PER. This is the format of
-        monologg/KoELECTRA (finetune/data/naver-ner, processor/ner.py).
+        Spaces separate words and tags. A tag such as PER-B becomes B-PER. monologg/KoELECTRA has
+        this format (finetune/data/naver-ner, processor/ner.py).
         """
         sentences: list[Sentence] = []
         for line, text in enumerate(text_lines(path), start=1):
             if not text.strip():
                 continue
             words, *columns = (column.split() for column in text.split("\t"))
-            if len(columns) != 1 or len(words) != len(columns[0]):
-                expected = "expected a sentence, a tab, and a tag for each word"
-                raise InputError(f"{path}, line {line} is {quoted(text)}; {expected}")
-            tags = tuple(_REVERSED_TAG.sub(r"\2-\1", tag) for tag in columns[0])
-            if unknown := {*tags} - {*self.labels}:
-                expected = f"O, or TYPE-B or TYPE-I with TYPE of {', '.join(NAVER_TYPES)}"
-                raise InputError(f"{path}, line {line} has {unknown}; expected {expected}")
+            tags = tuple(_REVERSED_TAG.sub(r"\2-\1", tag) for tag in chain(*columns))
+            if len(columns) != 1 or len(words) != len(tags) or not {*tags} <= {*self.labels}:
+                raise InputError(
+                    f"{path}, line {line} is {quoted(text)}; expected words, a tab, and for each "
+                    f"word O, TYPE-B or TYPE-I, where TYPE is one of {', '.join(NAVER_TYPES)}"
+                )
             sentences.append(Sentence(tuple(words), tags, 0, line))
         return sentences
 
@@ -81,9 +80,9 @@ class KlueNerTask(NerTask):
     """KLUE's named entity recognition: entities of characters.
 
     As in KLUE-benchmark/KLUE-baseline (data/klue_ner.py, models/named_entity_recognition.py), a
-    token learns the tag of its first character, and its predicted tag applies to its first
-    character, with I- at its other characters. Unlike there, an [UNK] does not change what the
-    other tokens of its word learn, [CLS] and [SEP] learn nothing, and long sentences are not cut.
+    token learns the tag of its first character. Its predicted tag applies to its first character,
+    and with I- to its other characters. Unlike there, an [UNK] does not change the targets of the
+    other tokens of its word, [CLS] and [SEP] have no targets, and long sentences are not cut.
     """
 
     context: str = fixed("sentence")
@@ -93,16 +92,14 @@ class KlueNerTask(NerTask):
     word_separator: ClassVar[str] = ""
     column_separator: ClassVar[str] = "\t"
     folder: ClassVar[str] = "klue-ner-v1.1"
-    file_names: ClassVar[FileNames] = {
-        split: [file] for split, file in klue_files("klue-ner", suffix=".tsv").items()
-    }
+    file_names: ClassVar[FileNames] = klue_files("klue-ner", suffix=".tsv")
 
     def sentences(self, path: StrPath) -> list[Sentence]:
         """Reads one character and its tag on each line; the words of a sentence are its characters.
 
         Lines that start with ## are comments: the sentence with marked entities, and the
-        description of the file. An empty line, or a tab alone, ends a sentence. This is the format
-        of KLUE-benchmark/KLUE-baseline (data/klue_ner.py).
+        description of the file. An empty line, or a tab alone, ends a sentence.
+        KLUE-benchmark/KLUE-baseline reads this format (data/klue_ner.py).
         """
         sentences: list[Sentence] = []
         rows: list[tuple[str, str]] = []
@@ -110,8 +107,10 @@ class KlueNerTask(NerTask):
             if text.strip("\t") and not text.startswith("##"):
                 character, _, tag = text.partition("\t")
                 if len(character) != 1 or tag not in self.labels:
-                    expected = f"expected a character, a tab and one of {', '.join(self.labels)}"
-                    raise InputError(f"{path}, line {line} is {quoted(text)}; {expected}")
+                    raise InputError(
+                        f"{path}, line {line} is {quoted(text)}; expected a character, a tab and "
+                        f"one of {', '.join(self.labels)}"
+                    )
                 rows.append((character, tag))
             elif rows and not text.startswith("##"):
                 characters, tags = zip(*rows, strict=True)
@@ -166,11 +165,11 @@ def _character_tags(sentence: Sentence, token_tags: Tags, spans: np.ndarray) -> 
 def klue_ner_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Scores:
     """Returns the scores of KLUE-NER.
 
-    The rules are those of KLUE-benchmark/KLUE-baseline (metrics/functional.py). It also counts the
-    [CLS] and [SEP] of each sentence, whose tag is O; here both are always right. Spaces have no
-    tag. `character_macro_f1` is the mean F1 of the 13 tags, O included, where a tag that neither
-    occurs nor is predicted counts as 1. `entity_macro_f1` is the mean F1 of the types of entities
-    that occur or are predicted. An entity starts with B-; see `strict_tags`.
+    It follows KLUE-benchmark/KLUE-baseline (metrics/functional.py), which also counts the [CLS] and
+    [SEP] of each sentence, whose tag is O; here both are always right. Spaces have no tag.
+    `character_macro_f1` is the mean F1 of the 13 tags, O included; the F1 of a tag that neither
+    occurs nor is predicted is 1. `entity_macro_f1` is the mean F1 of the types of entities that
+    occur or are predicted. An entity starts with B-; see `strict_tags`.
     """
     from sklearn.metrics import f1_score
 
@@ -186,9 +185,9 @@ def klue_ner_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Scores:
 
 
 def strict_tags(tags: Sequence[str]) -> list[str]:
-    """Replaces each I- tag that continues no entity by O.
+    """Replaces each I- tag that does not continue an entity by O.
 
-    Entities then are those of seqeval's mode "strict" with the scheme IOB2.
+    The entities are then the same as in seqeval's mode "strict" with the scheme IOB2.
     """
     result, kind = [], ""
     for tag in tags:

@@ -11,7 +11,7 @@ from bert_keras.downstream.scores import SCORES
 from bert_keras.downstream.sentences.task import SentenceTask
 from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Scores, needs_labels
-from bert_keras.errors import check, check_range
+from bert_keras.errors import InputError, check_range
 from bert_keras.fields import setting
 from bert_keras.files import StrPath, write_text
 from bert_keras.kinds.classifier import Number
@@ -44,22 +44,22 @@ class SentencePairsTask(SentenceTask[SentencePair, float]):
 
     def __post_init__(self):
         super().__post_init__()
-        check(len(self.text_columns) == 2, f"text_columns is {self.text_columns}; expected 2 names")
+        if len(self.text_columns) != 2:
+            raise InputError(f"text_columns is {self.text_columns}; expected 2 names")
         check_range(self, "a number above 0", "max_score")
 
     def read(self, path: StrPath, *, split: str = "train") -> list[SentencePair]:
         """Reads pairs from a table; each row of "train" and "dev" must have a score."""
-        is_labelled = needs_labels(split)
-        score = {"score_column": (self.score_column,)} if is_labelled else {}
-        columns = {"text_columns": self.text_columns, **score}
+        columns, is_labelled = {"text_columns": self.text_columns}, needs_labels(split)
+        if is_labelled:
+            columns["score_column"] = (self.score_column,)
         pairs = []
         for location, values in table_rows(path, columns=columns):
             first, second = (required_text(values, c, location=location) for c in self.text_columns)
             text = values.get(self.score_column, "")
             score = Number().read(text, location=location) if text or is_labelled else None
-            is_valid = self.loss != "cosine" or abs(score or 0) <= self.max_score
-            remedy = "set max_score to the score of equal texts"
-            check(is_valid, f"{location} has the score {score}, above max_score; {remedy}")
+            if self.loss == "cosine" and abs(score or 0) > self.max_score:
+                raise InputError(f"{location} has the score {score}; set max_score to the largest")
             pairs.append(SentencePair((first, second), score, location))
         return pairs
 
@@ -67,9 +67,9 @@ class SentencePairsTask(SentenceTask[SentencePair, float]):
         """Encodes the pairs; a batch has inputs of shape [B, 2, T]."""
         scores = np.array([each.score or 0.0 for each in examples], np.float32)
         targets = scores / np.float32(self.max_score)
-        return self.encoded([each.texts for each in examples], tokenizer, targets=targets)
+        return self.encode_groups([each.texts for each in examples], tokenizer, targets=targets)
 
-    def compared(self, examples: Pairs, encoded: Encoded, units: np.ndarray) -> list[float]:
+    def compare(self, examples: Pairs, encoded: Encoded, units: np.ndarray) -> list[float]:
         return (units[:, 0] * units[:, 1]).sum(axis=1).tolist()
 
     def score(self, examples: Pairs, predictions: Sequence[float]) -> Scores:

@@ -38,7 +38,7 @@ class Ranking:
 
     passages: tuple[str, ...]  # the nearest first
     cosines: tuple[float, ...]  # of `passages`
-    example_cosines: tuple[float, ...]  # of the `passages` of the example
+    example_cosines: tuple[float, ...]  # of the example's own passages
 
 
 Queries = Sequence[QueryExample]
@@ -96,7 +96,7 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
         check_least(self, 1, "cutoff")
 
     def embedding(self, source: ModelMetadata) -> EmbeddingConfig:
-        """Returns the embedding of the model, whose prompts are those of the task."""
+        """Returns the model's embedding with the prompts of the task."""
         embedding = super().embedding(source)
         prompts = {"query": self.query_prompt, "document": self.passage_prompt}
         if not any(prompts.values()):
@@ -109,7 +109,7 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
         settings = {
             "query_column": (self.query_column,),
             "positive_column": (self.positive_column,),
-            **({"negative_columns": self.negative_columns} if self.negative_columns else {}),
+            "negative_columns": self.negative_columns,
         }
         columns = [*chain(*settings.values())]
         examples = []
@@ -125,38 +125,39 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
             for each in examples
         ]
         targets = np.zeros(len(examples), np.float32)
-        return self.encoded(groups, tokenizer, targets=targets, layout=DistinctTexts)
+        return self.encode_groups(groups, tokenizer, targets=targets, layout=DistinctTexts)
 
     def encode_to_score(self, examples: Queries, tokenizer: TextTokenizer) -> EncodedCorpus:
         """Encodes each distinct text as a row; the rows have no loss."""
-        passages = dict.fromkeys(text for each in examples for text in each.passages)
-        corpus = {text: row for row, text in enumerate(passages)}
+        corpus = dict.fromkeys(text for each in examples for text in each.passages)
         queries = dict.fromkeys(each.query for each in examples)
-        queries = {text: row for row, text in enumerate(queries, start=len(corpus))}
-        texts = [self.passage_prompt + text for text in corpus]
-        texts += [self.query_prompt + text for text in queries]
-        return self.encoded(
-            [[text] for text in texts],
+        passage_rows = {text: row for row, text in enumerate(corpus)}
+        query_rows = {text: row for row, text in enumerate(queries, start=len(corpus))}
+        groups = [[self.passage_prompt + text] for text in corpus]
+        groups += [[self.query_prompt + text] for text in queries]
+        return self.encode_groups(
+            groups,
             tokenizer,
             layout=EncodedCorpus,
             corpus=tuple(corpus),
-            query_rows=[queries[each.query] for each in examples],
-            passage_rows=[[corpus[text] for text in each.passages] for each in examples],
+            query_rows=[query_rows[each.query] for each in examples],
+            passage_rows=[[passage_rows[text] for text in each.passages] for each in examples],
         )
 
-    def compared(
+    def compare(
         self, examples: Queries, encoded: EncodedCorpus, units: np.ndarray
     ) -> list[Ranking]:
         """Returns the ranking of each query."""
         num_passages = len(encoded.corpus)
-        indices, cosines = ranked(units[num_passages:], units[:num_passages], most=self.cutoff)
+        queries, passages = units[num_passages:], units[:num_passages]
+        indices, cosines = rank_passages(queries, passages, most=self.cutoff)
         return [
             Ranking(
                 tuple(encoded.corpus[index] for index in indices[query - num_passages]),
                 tuple(cosines[query - num_passages].tolist()),
-                tuple((units[passages] @ units[query]).tolist()),
+                tuple((units[rows] @ units[query]).tolist()),
             )
-            for query, passages in zip(encoded.query_rows, encoded.passage_rows, strict=True)
+            for query, rows in zip(encoded.query_rows, encoded.passage_rows, strict=True)
         ]
 
     def score(self, examples: Queries, predictions: Sequence[Ranking]) -> Scores:
@@ -214,16 +215,23 @@ def relevant_passages(examples: Queries) -> dict[str, set[str]]:
     return relevant
 
 
-def ranked(
-    queries_QE: np.ndarray, passages_PE: np.ndarray, *, most: int
+def rank_passages(
+    queries_QE: np.ndarray, passages_PE: np.ndarray, *, most: int, max_cosines: int = MAX_COSINES
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the indices and the cosines [Q, K] of the `most` nearest unit vectors of each query.
+    """Returns the `most` nearest passages of each query; equal cosines keep the passages' order.
 
-    Passages with equal cosines are in the order of their indices.
+    Args:
+        queries_QE: Q unit vectors, float.
+        passages_PE: P unit vectors, float.
+        most: The number of passages of a query.
+        max_cosines: How many cosines are in memory at once.
+
+    Returns:
+        The indices of the K passages, int [Q, K], and their cosines [Q, K]; K is at most P.
     """
     most = min(most, len(passages_PE))
     indices_QK, cosines_QK = [], []
-    step = max(1, MAX_COSINES // len(passages_PE))
+    step = max(1, max_cosines // len(passages_PE))
     for start in range(0, len(queries_QE), step):
         cosines_SP = queries_QE[start : start + step] @ passages_PE.T
         kth_S1 = -np.partition(-cosines_SP, most - 1, axis=1)[:, most - 1 : most]

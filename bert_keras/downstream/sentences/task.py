@@ -11,14 +11,14 @@ import numpy as np
 from bert_keras.config import EmbeddingConfig, ModelMetadata
 from bert_keras.data.encoded import Encoded, EncodedTexts
 from bert_keras.downstream.task import Example, Outputs, Prediction, Task
-from bert_keras.errors import InputError, check, check_choice, check_least
+from bert_keras.errors import InputError, check_choice, check_least
 from bert_keras.fields import setting
 from bert_keras.text.tokenizer import TextTokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceTask(Task[Example, Encoded, Prediction]):
-    """A task whose examples are groups of texts, and whose scores are those of their cosines."""
+    """A task whose examples are groups of texts; it scores the cosines of their embeddings."""
 
     max_length: int = setting(128, "maximum number of tokens of a text; the rest is cut")
     loss: str = field(metadata={"help": "name of the loss"})
@@ -34,9 +34,6 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
         check_least(self, 3, "max_length")
         check_least(self, 0, "truncate_dim")
         check_choice(self, "loss", self.losses)
-        sizes = {size for size in self.dimensions if size > 0}
-        is_valid = len(sizes) == len(self.dimensions)
-        check(is_valid, f"dimensions are {self.dimensions}; expected numbers above 0, each once")
 
     def compile_arguments(self) -> dict:
         from bert_keras.training.sentence_losses import LOSSES, MatryoshkaLoss
@@ -47,18 +44,22 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
         return {"loss": loss}
 
     def embedding(self, source: ModelMetadata) -> EmbeddingConfig:
-        """Returns the embedding of the model: that of the checkpoint with the task's pooling."""
+        """Returns the checkpoint's embedding with the task's pooling."""
         embedding = source.embedding or EmbeddingConfig()
         embedding = dataclasses.replace(
             embedding, pooling=self.pooling or embedding.pooling, default_prompt_name=None
         )
-        size = embedding.sizes(source.config.hidden_size)[-1]
-        if self.dimensions and max(self.dimensions) != size:
-            found = f"the largest of dimensions is {max(self.dimensions)}"
-            raise InputError(f"{found}; expected {size}, the size of the embeddings")
+        size, largest = (
+            embedding.sizes(source.config.hidden_size)[-1],
+            max(self.dimensions, default=0),
+        )
+        if largest not in (0, size):
+            raise InputError(
+                f"dimensions start at {largest}; expected {size}, the embedding's size"
+            )
         return embedding
 
-    def encoded(
+    def encode_groups(
         self,
         groups: Sequence[Sequence[str]],
         tokenizer: TextTokenizer,
@@ -66,7 +67,14 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
         layout: type[EncodedTexts] = EncodedTexts,
         **fields: Any,
     ) -> Any:
-        """Encodes N groups of G texts as `layout`; equal texts are tokenized once."""
+        """Encodes N groups of G texts; equal texts are tokenized once.
+
+        Args:
+            groups: The texts of each group.
+            tokenizer: The tokenizer of the model.
+            layout: The class of the rows.
+            **fields: Further fields of `layout`.
+        """
         texts = [text for group in groups for text in group]
         distinct = list(dict.fromkeys(texts))
         ids = dict(zip(distinct, tokenizer.ids_batch(distinct), strict=True))
@@ -79,21 +87,25 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
         )
 
     @abc.abstractmethod
-    def compared(
+    def compare(
         self, examples: Sequence[Example], encoded: Any, units: np.ndarray
     ) -> Sequence[Prediction]:
         """Returns the predictions from the rows of `encode_to_score` and their embeddings.
 
-        The embeddings are divided by their norms, [N, (G,) E].
+        Args:
+            examples: The examples.
+            encoded: Their rows, as `encode_to_score` returns them.
+            units: The embeddings of the rows, divided by their norms, float [N, E] or [N, G, E].
         """
 
     def predictions(
         self, examples: Sequence[Example], encoded: Encoded, outputs: Outputs
     ) -> Sequence[Prediction]:
         vectors = np.asarray(outputs)
-        size, wanted = vectors.shape[-1], self.truncate_dim
-        check(wanted <= size, f"truncate_dim is {wanted}, but embeddings have {size} values")
-        vectors = vectors[..., : wanted or size]
+        size = vectors.shape[-1]
+        if self.truncate_dim > size:
+            raise InputError(f"truncate_dim is {self.truncate_dim}; embeddings have {size} values")
+        vectors = vectors[..., : self.truncate_dim or size]
         norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
         units = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
-        return self.compared(examples, encoded, units)
+        return self.compare(examples, encoded, units)

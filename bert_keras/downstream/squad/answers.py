@@ -15,7 +15,7 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 # scripts differ in small details. These are kept, including the order of additions.
 
 
-def normalized(text: str) -> str:
+def normalize_answer(text: str) -> str:
     """Returns a text in lower case, without ASCII punctuation, articles and extra white space."""
     words = text.lower().translate(_WITHOUT_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", words).split())
@@ -25,14 +25,14 @@ def squad1_scores(
     questions: Sequence[Question],
     predictions: Sequence[Prediction],
     *,
-    normalized: Callable[[str], str] = normalized,
+    normalize: Callable[[str], str] = normalize_answer,
     units: Callable[[str], Sequence[str]] = str.split,
 ) -> dict[str, float]:
-    """Returns `exact_match` and `f1` of SQuAD 1.1, which counts `units` of `normalized` answers."""
+    """Returns `exact_match` and `f1` of SQuAD 1.1, which counts `units` of normalized answers."""
     exact = f1 = 0
     for question, prediction in zip(questions, predictions, strict=True):
-        predicted = normalized(prediction.text)
-        golds = [normalized(answer.text) for answer in question.answers]
+        predicted = normalize(prediction.text)
+        golds = [normalize(answer.text) for answer in question.answers]
         exact += predicted in golds
         f1 += max(_f1(units(gold), units(predicted)) for gold in golds)
     return {"exact_match": exact / len(questions), "f1": f1 / len(questions)}
@@ -86,8 +86,8 @@ def best_threshold(
 
 
 def _exact_and_f1(question: Question, prediction: Prediction) -> tuple[int, float]:
-    golds = [gold for answer in question.answers if (gold := normalized(answer.text))] or [""]
-    predicted = normalized(prediction.text)
+    golds = [gold for answer in question.answers if (gold := normalize_answer(answer.text))] or [""]
+    predicted = normalize_answer(prediction.text)
     exact = int(predicted in golds)
     if not predicted:
         return exact, float(exact)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bert_keras.downstream.table import json_values
+from bert_keras.downstream.table import parse_json
 from bert_keras.downstream.tfds import is_tfds, tfds_rows
 from bert_keras.errors import InputError, check, listed, quoted
 from bert_keras.files import existing_file
@@ -56,7 +56,7 @@ def _json_rows(path: str) -> Iterator[tuple[str, Any, Any, Any]]:
     """Yields the location, the context, the object and the answers of each item of "qas"."""
     is_table = path.endswith((".csv", ".tsv"))
     check(not is_table, f"{path} is a table; expected JSON as in SQuAD, or another task")
-    values = json_values(existing_file(path).read_bytes(), location=path)
+    values = parse_json(existing_file(path).read_bytes(), location=path)
     for i, article in enumerate(values["data"]):
         for j, paragraph in enumerate(article["paragraphs"]):
             for k, fields in enumerate(paragraph["qas"]):

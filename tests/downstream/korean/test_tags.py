@@ -38,19 +38,15 @@ def test_the_tags_of_naver_are_reversed(korean_folder):
 
 
 @pytest.mark.parametrize(
-    ("task", "text", "message"),
-    [
-        (KLUE, "가\tB-XX\n", r"line 1 is '가\\tB-XX'; expected a character, a tab and one of B-PS"),
-        (KLUE, "## c\n가\tO\n나나\tO\n", r"line 3 is '나나\\tO'; expected a character"),
-        (KLUE, "## c\n\n", "a.tsv contains no sentence"),
-        (NAVER, "가 나\tO\n", "line 1 .* a tag for each word"),
-        (NAVER, "가\tPER-X\n", "line 1 has {'PER-X'}; expected O, or TYPE-B or TYPE-I with"),
-        (NAVER, "", "a.tsv contains no sentence"),
-    ],
+    ("task", "text"),
+    [(KLUE, "가\tB-XX"), (KLUE, "나나\tO"), (NAVER, "가 나\tO"), (NAVER, "가\tPER-X")],
 )
-def test_errors_name_the_file_and_the_line(tmp_path, task, text, message):
+def test_errors_name_the_file_and_the_line(tmp_path, task, text):
     (tmp_path / "a.tsv").write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=r"a\.tsv, line 1 "):
+        task.read(tmp_path / "a.tsv")
+    (tmp_path / "a.tsv").write_text("\n")
+    with pytest.raises(InputError, match=r"a\.tsv"):
         task.read(tmp_path / "a.tsv")
 
 

@@ -31,7 +31,7 @@ def random_sentence(random: np.random.Generator) -> Sentence:
 
 
 RANDOM = np.random.default_rng(0)
-SENTENCES = [random_sentence(RANDOM) for _ in range(20)]
+SENTENCES = [random_sentence(RANDOM) for _ in range(500)]  # several batches
 ENCODED = TASK.encode(SENTENCES, TOKENIZER)
 
 
@@ -39,14 +39,6 @@ def new(task=TASK, seed=1):
     keras.utils.set_random_seed(seed)
     options = {"layers": task.layers, "lstm_units": task.lstm_units}
     return BertFeatureTagger(CONFIG, num_labels=3, **options)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small_batches():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(features, "BATCH_SIZE", 8)
-        patch.setattr(features, "ROWS_AT_ONCE", 16)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -52,24 +52,18 @@ def test_parts_of_speech_are_entities_of_one_word(tmp_path):
     assert POS_TASK.with_labels_of(sentences).labels == ("O", "B-NOUN", "B-VERB")
     scores = POS_TASK.score(sentences, [("B-NOUN", "B-NOUN"), ("B-VERB",)])
     assert POS_TASK.metric == "accuracy" and scores["accuracy"] == pytest.approx(2 / 3)
-    with pytest.raises(InputError, match="the task pos takes any tags"):
+    with pytest.raises(InputError, match="'NOUN'"):
         NER_TASK.read(path)
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a O\nb\n", "line 2 has 1 column and line 1 has 2"),
-        ("a NN O\n\nNew York NN O\n", "line 3 has 4 columns and line 1 has 3"),
-        ("a B-\n", "line 1 ends in 'B-'; expected the tag"),
-        ("-DOCSTART- O\n\n", "contains no sentence"),
-    ],
+    ("text", "line"),
+    [("a O\nb\n", 2), ("a NN O\n\nNew York NN O\n", 3), ("a B-\n", 1), ("-DOCSTART- O\n\n", None)],
 )
-def test_invalid_files_are_refused(tmp_path, text, message):
+def test_invalid_files_are_refused(tmp_path, text, line):
     path = file_of(tmp_path, text)
-    with pytest.raises(InputError, match=message) as error:
+    with pytest.raises(InputError, match=f"{path}, line {line}" if line else f"{path}"):
         NER_TASK.read(path)
-    assert str(error.value).startswith(str(path))
 
 
 @pytest.fixture

@@ -25,24 +25,25 @@ SENTENCES = [
 ]
 
 
-def test_targets_are_at_the_first_token_of_each_word():
-    inputs, label_ids, weights = TASK.encode(SENTENCES, TOKENIZER).batch(np.array([1, 0]))
-    tokens = [[VOCABULARY.tokens[number] for number in row] for row in inputs["input_ids"]]
-    texts = ["[CLS] d e [SEP] [PAD] [PAD]", "[CLS] a ##a b c [SEP]"]
-    assert tokens == [text.split() for text in texts]
-    assert label_ids.tolist() == [[0, 0, 1, 0, 0, 0], [0, 1, 0, 2, 0, 0]]
-    assert weights.tolist() == [[0, 1, 1, 0, 0, 0], [0, 1, 0, 1, 1, 0]]
-    assert label_ids.dtype == np.int32 and weights.dtype == np.float32
-
-
-def test_context_of_the_document_has_no_targets():
+@pytest.mark.parametrize(
+    ("context", "texts", "targets", "words"),
+    [
+        ("sentence", ["[CLS] a ##a b c [SEP]", "[CLS] d e [SEP] [PAD] [PAD]"],
+         [[0, 1, 0, 2, 0, 0], [0, 0, 1, 0, 0, 0]], [[0, 1, 0, 1, 1, 0], [0, 1, 1, 0, 0, 0]]),
+        ("document", ["[CLS] a ##a b c d e [SEP]"] * 2,
+         [[0, 1, 0, 2, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 1, 0]],
+         [[0, 1, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 1, 1, 0]]),
+    ],
+)  # fmt: skip
+def test_targets_are_at_the_first_token_of_each_word(context, texts, targets, words):
+    """The context from the document has no targets."""
     sentences = [dataclasses.replace(each, document=1) for each in SENTENCES]
-    task = dataclasses.replace(TASK, context="document")
+    task = dataclasses.replace(TASK, context=context)
     inputs, label_ids, weights = task.encode(sentences, TOKENIZER).batch(np.array([0, 1]))
     tokens = [[VOCABULARY.tokens[number] for number in row] for row in inputs["input_ids"]]
-    assert tokens == [["[CLS]", "a", "##a", "b", "c", "d", "e", "[SEP]"]] * 2
-    assert label_ids.tolist() == [[0, 1, 0, 2, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 1, 0]]
-    assert weights.tolist() == [[0, 1, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 1, 1, 0]]
+    assert tokens == [text.split() for text in texts]
+    assert label_ids.tolist() == targets and weights.tolist() == words
+    assert label_ids.dtype == np.int32 and weights.dtype == np.float32
 
 
 @pytest.mark.parametrize("context", ["sentence", "document"])
@@ -68,7 +69,7 @@ def test_each_word_is_predicted_at_its_first_token(context):
 def test_labels_are_the_tags_of_the_training_sentences():
     assert NER_TASK.with_labels_of(SENTENCES).labels == LABELS
     assert TASK.with_labels_of(SENTENCES[1:]) is TASK
-    with pytest.raises(InputError, match="all tags of the training sentences are O"):
+    with pytest.raises(InputError):
         NER_TASK.with_labels_of([Sentence(("a",), ("O",), 0, 1)])
 
 
@@ -88,7 +89,7 @@ def test_files_may_have_documents_and_no_tags(tmp_path):
     (sentence,) = dataclasses.replace(TASK, context="document").read(path, split="test")
     assert (sentence.words, sentence.tags) == (("a", "\u00a0", "b"), None)
     assert sentence.document == 1
-    with pytest.raises(InputError, match="has no label"):
+    with pytest.raises(InputError):
         TASK.check_labels([sentence])
 
 

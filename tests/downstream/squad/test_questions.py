@@ -34,40 +34,35 @@ def test_files_in_the_format_of_squad_are_read(squad_file):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        ({"id": 7}, "expected strings"),
-        ({"question": None}, "expected strings"),
-        ({"answers": {"text": ["Lyon"], "answer_start": [0]}}, "not in SQuAD's format"),
-        ({"answers": [answer("Lyon", "0")]}, "not in SQuAD's format"),
-        ({"answers": [answer("Lyon", 0)], "is_impossible": True}, "has answers and is_impossible"),
+        {"id": 7},
+        {"answers": {"text": ["Lyon"], "answer_start": [0]}},
+        {"answers": [answer("Lyon", 0)], "is_impossible": True},
     ],
 )
-def test_invalid_questions_are_refused(squad_file, change, message):
+def test_invalid_questions_are_refused(squad_file, change):
     path = squad_file(("Lyon won.", [{**qa(), **change}]))
-    with pytest.raises(InputError, match=message) as error:
+    with pytest.raises(InputError, match=r"data\[0\], paragraphs\[0\], qas\[0\]"):
         read(path)
-    assert str(error.value).startswith(f"{path}, data[0], paragraphs[0], qas[0]")
-    with pytest.raises(InputError, match=r"qas\[1\].* has the id of .*qas\[0\]"):
+    with pytest.raises(InputError, match=r"qas\[1\].*qas\[0\]"):
         read(squad_file(("Lyon won.", [qa(), qa()])))
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "datum"),
     [
-        ('{"data": [\n{"paragraphs": [', "is not valid JSON at line 2, column 17, near the end"),
-        ('{"data": [{}]}', "without 'paragraphs'"),
-        ('{"data": [{"paragraphs": [{"qas": [{"id": "a"}]}]}]}', "without 'context'"),
-        ('{"data": []}', "has no questions"),
+        ('{"data": [\n{"paragraphs": [', "JSON"),
+        ('{"data": [{}]}', "paragraphs"),
+        ('{"data": [{"paragraphs": [{"qas": [{"id": "a"}]}]}]}', "context"),
+        ('{"data": []}', ""),
     ],
 )
-def test_invalid_files_are_refused(tmp_path, text, message):
+def test_invalid_files_are_refused(tmp_path, text, datum):
     path = tmp_path / "train.json"
     path.write_text(text)
-    with pytest.raises(InputError, match=f"{path}.*{message}"):
+    with pytest.raises(InputError, match=f"{path}.*{datum}"):
         read(path)
-    with pytest.raises(InputError, match="is a table; expected JSON"):
-        read(path.rename(tmp_path / "train.csv"))
 
 
 def test_the_target_is_the_first_answer_at_its_start(ask):
@@ -84,7 +79,6 @@ def test_misplaced_answers_are_listed(ask, capsys):
     misplaced = [ask("Lyon won.", "won", start=4, location=f"at {n}") for n in range(9)]
     assert without_misplaced([*misplaced, *usable], path="f.json") == usable
     note = capsys.readouterr().err
-    assert "9 of 11 questions of f.json" in note and "4 more" in note
-    assert "at 0: the answer 'won' is not at character 4, where ' wo' stands; it occurs" in note
-    with pytest.raises(InputError, match="9 of 9 questions"):
+    assert "9 of 11 questions of f.json" in note and "at 0: " in note and "4 more" in note
+    with pytest.raises(InputError, match="9 of 9"):
         without_misplaced(misplaced, path="f.json")

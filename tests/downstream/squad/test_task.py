@@ -17,12 +17,10 @@ def qa(identity, *answers, **fields):
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [("version", "3"), ("stride", 0), ("max_length", 64),
-     ("num_best", 1)],
-)  # fmt: skip
+    ("field", "value"), [("version", "3"), ("stride", 0), ("max_length", 64), ("num_best", 1)]
+)
 def test_invalid_settings_are_refused(field, value):
-    with pytest.raises(InputError, match=f"{field} is"):
+    with pytest.raises(InputError, match=field):
         dataclasses.replace(SQUAD2, **{field: value})
 
 
@@ -34,7 +32,7 @@ def test_files_of_a_folder_are_found(tmp_path):
         "dev": str(tmp_path / "dev-v1.1.json"),
         "test": str(tmp_path / "test.json"),
     }
-    with pytest.raises(InputError, match=r"has no train-v2.0.json or train.json"):
+    with pytest.raises(InputError, match=r"train-v2.0.json"):
         SQUAD2.files(tmp_path)
 
 
@@ -54,7 +52,7 @@ def test_questions_of_test_files_need_no_answers(squad_file):
     path = squad_file(("Lyon won.", [{"id": "1", "question": "who?"}]), name="test.json")
     (question,) = SQUAD1.read(path, split="test")
     for task in (SQUAD1, SQUAD2):
-        with pytest.raises(InputError, match=r"\(id 1\) has no answers"):
+        with pytest.raises(InputError, match=r"id 1"):
             task.check_labels([question])
 
 
