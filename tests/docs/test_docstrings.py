@@ -12,15 +12,14 @@ import pytest
 import bert_keras
 from bert_keras.models.pretrained import Pretrained
 
-NAMES = {name: getattr(bert_keras, name) for name in bert_keras.__all__}
-METHODS = {"from_pretrained": Pretrained.from_pretrained, "model.export": Pretrained.export}
-OBJECTS = NAMES | METHODS
-USED = NAMES | {"asyncio": asyncio, "Path": Path, "dataclasses": dataclasses, "np": np}
+OBJECTS = {name: getattr(bert_keras, name) for name in bert_keras.__all__}
+OBJECTS |= {"from_pretrained": Pretrained.from_pretrained, "model.export": Pretrained.export}
+USED = OBJECTS | {"asyncio": asyncio, "Path": Path, "dataclasses": dataclasses, "np": np}
 SLOW = {
     *("TaskRun", "finetune", "pretrain", "export", "model.export"),
     *("serve", "running_server", "Client", "read_curves"),
 }
-WITHOUT = {"encode_masked"}  # its example is that of BertMaskedLM
+WITHOUT = {"encode_masked"}  # BertMaskedLM has its example
 
 
 def documentation(name: str) -> str:
@@ -32,21 +31,28 @@ def documentation(name: str) -> str:
 
 
 def example(name: str) -> str:
-    blocks = re.findall(r"```python\n(.*?)```", documentation(name), re.S)
+    text = inspect.getdoc(OBJECTS[name]) or ""
+    if name in bert_keras._CONSTANTS:  # their docstrings follow their annotations
+        source = inspect.getsource(bert_keras)
+        text = inspect.cleandoc(re.search(rf'    {name}: [^\n]*\n    """(.*?)"""', source, re.S)[1])
+    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
     assert blocks, f"{name} has no example"
     return "\n".join(blocks)
 
 
-def marked(name: str):
-    return pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
+NAMED = [
+    pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
+    for name in OBJECTS
+    if name not in WITHOUT
+]
 
 
-@pytest.mark.parametrize("name", [marked(name) for name in OBJECTS if name not in WITHOUT])
+@pytest.mark.parametrize("name", NAMED)
 def test_the_example_runs(name, folder, monkeypatch):
     Path("film-critic").rename("films")  # as the quickstart writes it
     if name == "serve":
         monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: None)
-    if name == "BertTokenClassifier":  # its `fit` is that of BertClassifier, whose steps are traced
+    if name == "BertTokenClassifier":  # BertClassifier traces the same steps
         monkeypatch.setattr("keras.Model.run_eagerly", property(lambda _: True, lambda *_: None))
     exec(compile(example(name), name, "exec"), dict(USED))
 
