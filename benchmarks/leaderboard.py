@@ -26,7 +26,7 @@ from pretraining import held_out
 from bert_keras.data.objectives import MASKED_AND_LABELLED
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.runs.evaluate import evaluate
-from bert_keras.runs.objectives import evaluate_pretrainer, named_objective
+from bert_keras.runs.pretraining_tasks import evaluate_pretrainer, pretraining_task
 from bert_keras.text.vocab import Vocabulary
 
 TASKS = {"sst2": "SST-2", "mnli": "MNLI"}  # the folder of each task
@@ -93,8 +93,8 @@ def held_out_scores(model: Path, records: str) -> list[float | None]:
     has_labels = metadata["model"] == BertPretrainer.stored_as
     kind = BertPretrainer if has_labels else BertMaskedLM
     batches = held_out(records, objective=MASKED_AND_LABELLED)
-    objective = named_objective("bert" if has_labels else "masked-lm")
-    scores = evaluate_pretrainer(kind.from_pretrained(model), batches, objective=objective)
+    task = pretraining_task("bert" if has_labels else "masked-lm")
+    scores = evaluate_pretrainer(kind.from_pretrained(model), batches, task=task)
     loss = scores["held_out_masked_lm_loss"]
     vocabulary = Vocabulary.from_file(Path(records, "vocab.txt"))
     accuracy = 100 * scores["held_out_next_sentence_accuracy"] if has_labels else None

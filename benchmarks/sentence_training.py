@@ -36,7 +36,7 @@ from bert_keras.data.encoded import Encoded
 from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.catalog import named_task
 from bert_keras.downstream.table import table_rows
-from bert_keras.runs.finetune import TaskRun
+from bert_keras.runs.task_run import TaskRun
 from bert_keras.training.schedule import LinearWarmupDecay
 
 TASKS = {"stsb": "sentence-pairs", "mnli": "retrieval"}

@@ -36,9 +36,10 @@ from train_batches import synthetic_batches
 
 from bert_keras.config import ModelMetadata
 from bert_keras.families import preset
-from bert_keras.runs.objectives import named_objective
+from bert_keras.runs.named_recipes import PRETRAIN
 from bert_keras.runs.pretrain import compiled_pretrainer
-from bert_keras.runs.recipes import PRETRAIN, PretrainRecipe
+from bert_keras.runs.pretraining_tasks import pretraining_task
+from bert_keras.runs.recipes import PretrainRecipe
 
 TOPOLOGY = "v5e:2x2"
 # Tokens of the records for which a recipe is meant, if not 128.
@@ -51,25 +52,27 @@ HEADS = ("batch x length", "arguments GiB", "temporary GiB", "total GiB", "TFLOP
 
 def pretrainer(recipe: PretrainRecipe, length: int) -> keras.Model:
     """Returns the compiled model of a recipe, as `pretrain` makes it."""
-    objective = named_objective(
+    task = pretraining_task(
         recipe.objective, has_labels=not recipe.size.startswith(("roberta", "distil"))
     )
     config = preset(
         recipe.size,
         hidden_dropout_rate=recipe.dropout_rate,
         attention_dropout_rate=recipe.dropout_rate,
-        has_pooler=objective.model.reads_pooled_output,
+        has_pooler=task.model.reads_pooled_output,
     )
-    task = {"generator_size": recipe.generator_size} if recipe.objective == "replaced-token" else {}
+    settings = (
+        {"generator_size": recipe.generator_size} if recipe.objective == "replaced-token" else {}
+    )
     metadata = ModelMetadata(
-        model=objective.model.stored_as,
+        model=task.model.stored_as,
         config=config,
         lowercase=True,
         max_length=length,
-        task=task,
+        task=settings,
     )
     inputs = SimpleNamespace(
-        recipe=recipe, metadata=metadata, objective=objective, starting_point=None, teacher=None
+        recipe=recipe, metadata=metadata, task=task, starting_point=None, teacher=None
     )
     return compiled_pretrainer(inputs)
 

@@ -22,7 +22,7 @@ from bert_keras.cli.tasks import CHANGES
 from bert_keras.errors import check, printable, say
 from bert_keras.files import atomic_folder, messages_beside, refuse_existing, text_lines
 from bert_keras.renamed import warn_renamed
-from bert_keras.runs.settings import check_examples, variant_examples
+from bert_keras.runs.task_data import check_examples, variant_examples
 
 FORMATS = ("bert-keras", "google", "huggingface", "sentence-transformers")
 VARIANTS = ("float16", "bfloat16", "int8")

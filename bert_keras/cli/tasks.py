@@ -22,7 +22,7 @@ from bert_keras.cli.program import (
 from bert_keras.downstream.names import task_names
 from bert_keras.errors import InputError, check, printable, say
 from bert_keras.files import check_no_table, check_output, messages_beside, refuse_existing
-from bert_keras.runs.settings import check_examples, task_examples
+from bert_keras.runs.task_data import check_examples, task_examples
 
 TASKS = "name of a task, see bert-keras list tasks"
 TASK_NAME = one_of(task_names, what="task")
@@ -71,7 +71,7 @@ def _choose_split(options: argparse.Namespace, default: str) -> None:
 def evaluate(options: argparse.Namespace) -> None:
     """Score a model on labelled examples with the task's metrics."""
     _choose_split(options, "dev")
-    check_examples(task_examples, is_scored=True, **values(options, "model", *EXAMPLES))
+    check_examples(task_examples, **values(options, "model", *EXAMPLES))
     start_keras(options)
     from bert_keras.runs.evaluate import evaluate
 

@@ -1,6 +1,7 @@
 """Defines the commands that train: demo, pretrain, finetune and reproduce."""
 
 import argparse
+import dataclasses
 import os
 from contextlib import nullcontext
 from pathlib import Path
@@ -28,15 +29,10 @@ from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.scales import SCALES
 from bert_keras.families import preset
 from bert_keras.files import check_no_file
+from bert_keras.runs.named_recipes import FINETUNE, PRETRAIN
 from bert_keras.runs.outcome import check_run, finished_scores
-from bert_keras.runs.recipes import FINETUNE, PRETRAIN
-from bert_keras.runs.settings import (
-    check_files,
-    described,
-    finetune_claim,
-    finetune_settings,
-    pretrain_settings,
-)
+from bert_keras.runs.settings import described, finetune_settings, pretrain_settings
+from bert_keras.runs.task_data import TaskData, needs_tensorflow, read_task_data
 from bert_keras.text.fast_tokenizer import records_vocabulary
 from tfrecords_tools.inputs.corpus import files as corpus_files
 
@@ -151,7 +147,8 @@ def pretrain(options: argparse.Namespace) -> None:
     recipe, teacher = pretrain_settings(options.recipe, teacher=options.teacher, changes=changes)
     records_vocabulary(options.records)
     if not options.dry_run and "TF_CONFIG" not in os.environ:  # only the first worker writes
-        check_run(options.output, recipe=recipe, records=os.path.realpath(options.records))
+        settings = {**dataclasses.asdict(recipe), "records": os.path.realpath(options.records)}
+        check_run(options.output, settings)
     start_keras(options)
     from bert_keras.runs.pretrain import forecast, pretrain
 
@@ -214,16 +211,18 @@ def finetune(options: argparse.Namespace) -> None:
     # The size of the checkpoint, which may be downloaded, chooses the recipe after other checks.
     task, *_ = finetune_settings(options.task, options.recipe or "paper", **arguments)
     data = data or {name: file for name, file in values(options, "train", "dev").items() if file}
-    files = check_files(task, data)
+    if not needs_tensorflow(data):
+        data = read_task_data(task, data)
     if format_of(located(options.pretrained)) is keras_hub_preset:
         start_keras(options)  # before KerasHub computes the configuration
     task, recipe, teacher = finetune_settings(options.task, options.recipe, **arguments)
     config = stored_config(options.pretrained)
     task.check_encoder(config)
     finished = None
-    if files and not is_study and "TF_CONFIG" not in os.environ:  # only the first worker writes
-        claim = {"pretrained": options.pretrained, "files": files}
-        check_run(options.output, **finetune_claim(task, recipe, teacher, **claim))
+    is_worker = "TF_CONFIG" in os.environ  # only the first worker writes
+    if isinstance(data, TaskData) and not is_study and not is_worker:
+        settings = data.run_settings(recipe, teacher, pretrained=options.pretrained)
+        check_run(options.output, settings)
         finished = finished_scores(Path(options.output))
     rates = (recipe.learning_rate,) if rates is None else rates or recipe.learning_rates
     if not finished:

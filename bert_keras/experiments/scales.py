@@ -3,16 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from bert_keras.errors import check
+from bert_keras.errors import check_name
 from bert_keras.experiments.experiments import EXPERIMENTS, Arm, Experiment
-from bert_keras.runs.recipes import (
-    LAPTOP_TASKS,
-    PAPER,
-    PRETRAIN,
-    TAGGER,
-    FinetuneRecipe,
-    PretrainRecipe,
-)
+from bert_keras.runs.named_recipes import LAPTOP_TASKS, PAPER, PRETRAIN, TAGGER
+from bert_keras.runs.recipes import FinetuneRecipe, PretrainRecipe
 from bert_keras.runs.settings import with_changes
 
 
@@ -54,8 +48,7 @@ class Scale:
 
     def experiment(self, experiment: Experiment) -> Experiment:
         """Returns an experiment with the arms of this scale; InputError if it is not included."""
-        known = f"choose one of {', '.join(self.tables)}, or another scale"
-        check(experiment.name in self.tables, f"this scale has no {experiment.name}; {known}")
+        check_name(experiment.name, self.tables, what="table of this scale")
         arms = (*experiment.arms, *self.added_arms.get(experiment.name, ()))
         return replace(experiment, arms=arms)
 

@@ -42,7 +42,8 @@ from bert_keras.files import StrPath, atomic_folder, write_json
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.renamed import accepts_former_names
-from bert_keras.runs.settings import Changes, variant_examples
+from bert_keras.runs.settings import Changes
+from bert_keras.runs.task_data import variant_examples
 from bert_keras.text.fast_tokenizer import write_vocabulary
 from bert_keras.text.packing import pack
 from bert_keras.text.tokenizer import TextTokenizer

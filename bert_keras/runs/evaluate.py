@@ -10,12 +10,13 @@ from bert_keras.downstream.minimal_pairs import log_likelihoods, pair_scores, re
 from bert_keras.downstream.names import ZERO_SHOT
 from bert_keras.downstream.task import Task
 from bert_keras.downstream.tfds import is_tfds
-from bert_keras.errors import InputError, answers_typos, check, say
+from bert_keras.errors import InputError, answers_typos, say
 from bert_keras.files import StrPath, check_exists, check_output
 from bert_keras.models import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.reports.evaluation import evaluation_page
-from bert_keras.runs.settings import Changes, task_examples
+from bert_keras.runs.settings import Changes, with_changes
+from bert_keras.runs.task_data import task_examples
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,12 @@ def evaluate(
 
     Args:
         model: A model or its folder.
-        data: A file of the task, or a folder of its official files or `tfds:NAME`, whose `split` is
-            read.
+        data: A file of the task, or a folder of its official files or `tfds:NAME` from which
+            `split` is read.
         task: The name of the task; None takes the task on which the model was fine-tuned. "blimp"
             scores a pretrained model on the minimal pairs of a file, or of all files of a folder.
         split: The split of a folder or of `tfds:NAME`.
-        report: The HTML page with scores and errors to write; None writes none.
+        report: The HTML page with scores and errors to write; None writes no page.
         changes: New values of settings of the task, such as `{"max_length": 64}`.
 
     Returns:
@@ -73,7 +74,7 @@ def evaluate(
     if report is not None:
         check_output(report, suffix=".html")
     if task in ZERO_SHOT:
-        check(not changes, f"the task {task} has no settings; omit changes (--set)")
+        with_changes(changes=changes)  # InputError, because this task has no settings
         examples = read_pairs(data)
         loaded = model if isinstance(model, Pretrained) else load_model(model)
         found = log_likelihoods(loaded, [text for pair in examples for text in pair.texts])
@@ -103,6 +104,14 @@ def model_predictions(
     """Prepares the predictions of a fine-tuned model for the examples of `data`; see `evaluate`.
 
     Examples of the split "dev" must have labels; those of "test" need none.
+
+    Args:
+        model: A model or its folder.
+        data: A file of the task, or a folder or `tfds:NAME` from which `split` is read.
+        task: The name of the task; None takes the task on which the model was fine-tuned.
+        split: The split.
+        changes: New values of settings of the task.
+        batch_size: Rows of a batch.
     """
     if not is_tfds(data):
         check_exists(data, expected="data to read")
@@ -114,13 +123,16 @@ def model_predictions(
             f"{source} contains no vocabulary; copy its vocab.txt or tokenizer.json there, or save "
             "it with model.save_pretrained(folder, tokenizer=...)"
         )
-    settings = {"task": task, "split": split, "changes": changes}
-    known, examples = task_examples(metadata, data, source=source, **settings)
-    embedding, wanted = getattr(loaded, "embedding", None), getattr(known, "pooling", ())
-    if wanted and embedding is not None:
-        ours, theirs = ",".join(wanted), ",".join(embedding.pooling)
-        found = f"pooling is {ours}, but {source} has {theirs} pooling"
-        check(ours == theirs, f"{found}; use pooling={theirs}")
+    known, examples = task_examples(
+        metadata, data, source=source, task=task, split=split, changes=changes
+    )
+    embedding, pooling = getattr(loaded, "embedding", None), getattr(known, "pooling", ())
+    if pooling and embedding is not None and (*pooling,) != (*embedding.pooling,):
+        theirs = ",".join(embedding.pooling)
+        raise InputError(
+            f"pooling is {','.join(pooling)}, but {source} has {theirs} pooling; use "
+            f"pooling={theirs}"
+        )
 
     def predict() -> Sequence:
         encoded = known.encode_to_score(examples, tokenizer)

@@ -1,23 +1,32 @@
 """Checks a recipe, records and a starting point together and builds the inputs of a pretraining."""
 
+import dataclasses
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
-from bert_keras.config import ModelMetadata
+from bert_keras.checkpoints.checkpoint import TextCheckpoint, TrainingState
+from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
+from bert_keras.checkpoints.pretrained import missing_parts
+from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.data.batches import Batches
 from bert_keras.data.masking import Masker
 from bert_keras.data.objectives import DynamicMasking
 from bert_keras.data.record_file import record_files
 from bert_keras.data.records import PLAIN_IDS, Records
 from bert_keras.data.schema import common_schema
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.families import preset
 from bert_keras.files import StrPath, file_sha256, json_object
 from bert_keras.models.replaced_tokens import generator_size
-from bert_keras.runs.distillation import Distillation, open_teacher
-from bert_keras.runs.objectives import named_objective
+from bert_keras.runs.distillation import (
+    Distillation,
+    check_fit,
+    check_same_vocabulary,
+    open_teacher,
+)
+from bert_keras.runs.pretraining_tasks import pretraining_task
 from bert_keras.runs.recipes import PretrainRecipe
-from bert_keras.runs.starting_point import open_starting_point
 from bert_keras.text.fast_tokenizer import (
     BYTE_SPACE,
     records_vocabulary,
@@ -27,13 +36,43 @@ from bert_keras.text.fast_tokenizer import (
 from bert_keras.text.vocab import Vocabulary, seems_lowercase
 
 MANIFEST = "manifest.json"  # of bert-tfrecords build
+NSP_PARTS = {"pooler", "next_sentence"}  # a run that adds only these continues at its step
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartingPoint:
+    """The checkpoint from which a pretraining starts."""
+
+    path: str  # absolute
+    checkpoint: TextCheckpoint
+    config: BertConfig  # the checkpoint's configuration with the dropout rates of the recipe
+    new: tuple[str, ...]  # parts that the checkpoint lacks and that get fresh weights
+    state: TrainingState | None  # None if the checkpoint has none, or lacks more than NSP_PARTS
+
+    @property
+    def step(self) -> int:
+        """The step of the training state, 0 without one."""
+        return self.state.step if self.state else 0
+
+    def __str__(self) -> str:
+        """Returns the rows that are appended to the table of a load report."""
+        stored, config = self.checkpoint.state, self.config
+        training = "step 0: the checkpoint has no training state"
+        if self.state:
+            training = f"step {self.step:,}, with the state of the optimizer"
+        elif stored:
+            lacking = ", ".join(self.new)
+            training = f"step 0: the training state of step {stored.step:,} lacks {lacking}"
+        size = f"{config.num_layers} layers, hidden size {config.hidden_size}"
+        return f"{'size':<12}that of the checkpoint: {size}\n{'training':<12}{training}"
 
 
 class PretrainInputs:
     """The inputs of a pretraining, read and checked; see `pretrain` for arguments and errors.
 
-    `masking` is None for records that are masked already, `starting_point` and `teacher` without
-    one. `tokens_per_example` is the mean number without padding in the first thousand records.
+    `masking` is None for records that are masked already, `starting_point` and `teacher` are None
+    without one. `tokens_per_example` is the mean number of tokens without padding in the first
+    thousand records.
     """
 
     def __init__(
@@ -41,31 +80,23 @@ class PretrainInputs:
         recipe: PretrainRecipe,
         *,
         records: StrPath,
-        start: StrPath | None = None,
-        distillation: Distillation | None = None,
+        pretrained: StrPath | None = None,
+        teacher: Distillation | None = None,
     ):
         vocabulary, records = records_vocabulary(records), Path(records)
         self.recipe, self.records, self.vocabulary = recipe, records, vocabulary
         self.files = record_files(records)
         self.held_out_files = sorted(map(str, records.glob("held-out*.tfrecord")))
         self.schema = common_schema([*self.files, *self.held_out_files])
-        self.objective = named_objective(recipe.objective, has_labels=self.schema.has_labels)
+        self.task = pretraining_task(recipe.objective, has_labels=self.schema.has_labels)
         self.masking = self._masking()
         lowercase, self.starting_point = _lowercase(records, vocabulary), None
-        if start is not None:
-            self.starting_point = open_starting_point(
-                start,
-                recipe=recipe,
-                objective=self.objective,
-                vocabulary=vocabulary,
-                max_length=self.schema.max_length,
-                lowercase=lowercase,
-            )
+        if pretrained is not None:
+            self.starting_point = self._open_starting_point(pretrained, lowercase)
         self.metadata = self._metadata(lowercase)
         self.teacher = None
-        if distillation is not None:
-            check(not self.metadata.task, f"the objective {recipe.objective} has no distillation")
-            self.teacher = open_teacher(distillation, student=self.metadata, vocabulary=vocabulary)
+        if teacher is not None:
+            self.teacher = open_teacher(teacher, student=self.metadata, vocabulary=vocabulary)
         self._training, self._held_out = Records(self.files, vocab_size=len(vocabulary)), None
         if self.held_out_files:
             self._held_out = Records(self.held_out_files, vocab_size=len(vocabulary))
@@ -74,9 +105,51 @@ class PretrainInputs:
         inputs, *_ = self._batches(self._training, batch_size=size)[0]
         self.tokens_per_example = float(inputs["input_mask"].sum(axis=1).mean())
 
+    def _open_starting_point(self, path: StrPath, lowercase: bool | None) -> StartingPoint:
+        """Opens the checkpoint from which the run starts, and checks that it fits.
+
+        `lowercase` is the letter case of the records, None if it is unknown.
+        """
+        recipe, checkpoint, Model = self.recipe, open_text_checkpoint(path), self.task.model
+        metadata, config = checkpoint.metadata, checkpoint.metadata.config
+        check_same_vocabulary(checkpoint, self.vocabulary, source=path)
+        positions, stored = config.max_positions, metadata.lowercase
+        needed = {
+            "max_positions": (positions, max(positions, self.schema.max_length)),
+            "lowercase": (stored, stored if lowercase is None else lowercase),
+            "is_causal": (config.is_causal, self.task.is_causal),
+            "num_lstm_layers": (config.num_lstm_layers, 0),
+        }
+        remedy = (
+            f"for these records and the objective {recipe.objective}, choose another checkpoint"
+        )
+        check_fit(needed, source=str(path), remedy=remedy)
+        config = dataclasses.replace(
+            config,
+            hidden_dropout_rate=recipe.dropout_rate,
+            attention_dropout_rate=recipe.dropout_rate,
+            has_pooler=Model.reads_pooled_output or config.has_pooler,
+        )
+        metadata = dataclasses.replace(metadata, config=config)
+        new = tuple(missing_parts(checkpoint, heads=Model.heads, metadata=metadata))
+        start = StartingPoint(
+            path=absolute_path(path),
+            checkpoint=checkpoint,
+            config=config,
+            new=new,
+            state=checkpoint.state if NSP_PARTS.issuperset(new) else None,
+        )
+        if start.step >= recipe.end:
+            raise InputError(
+                f"{path} has a training state of step {start.step:,}, but the run ends at step "
+                f"{recipe.end:,}; raise num_steps, or start from a checkpoint without training "
+                "state"
+            )
+        return start
+
     def _metadata(self, lowercase: bool | None) -> ModelMetadata:
         recipe, start = self.recipe, self.starting_point
-        model, task = self.objective.model, {}
+        model, task = self.task.model, {}
         if "generator" in model.heads:
             task = {"generator_size": recipe.generator_size}
             if start is not None and "generator" not in start.new:
@@ -92,7 +165,7 @@ class PretrainInputs:
                 attention_dropout_rate=recipe.dropout_rate,
                 initializer_stddev=recipe.initializer_stddev,
                 has_pooler=model.reads_pooled_output,
-                is_causal=self.objective.is_causal,
+                is_causal=self.task.is_causal,
             )
         return ModelMetadata(
             model=model.stored_as,
@@ -130,30 +203,32 @@ class PretrainInputs:
 
     def baselines(self) -> dict[str, float]:
         """Scores models without context on the held-out records, or without them on the others."""
-        if self.objective.baselines is None:
+        if self.task.baselines is None:
             return {}
         training, held_out = (
             self._batches(records, batch_size=1024, drop_remainder=False)
             for records in (self._training, self._held_out or self._training)
         )
-        return self.objective.baselines(training, held_out, vocab_size=len(self.vocabulary))
+        return self.task.baselines(training, held_out, vocab_size=len(self.vocabulary))
 
     def _batches(self, records: Records, **options) -> Batches:
-        examples = self.objective.examples
+        examples = self.task.examples
         return records.batches(masking=self.masking, objective=examples, **options)
 
     def _masking(self) -> DynamicMasking | None:
         recipe, is_masked = self.recipe, bool(self.schema.max_predictions)
-        if is_masked or not self.objective.examples.reads_masks:
-            changes = recipe.masking_changes()
-            reason = f"the records are masked already; use {PLAIN_IDS}"
-            reason = reason if is_masked else f"the objective {recipe.objective} masks no tokens"
-            check(not changes, f"the recipe changes {', '.join(changes)}, but {reason}")
+        if is_masked or not self.task.examples.reads_masks:
+            if changes := recipe.masking_changes():
+                reason = f"the objective {recipe.objective} masks no tokens"
+                if is_masked:
+                    reason = f"the records are masked already; use {PLAIN_IDS}"
+                raise InputError(f"the recipe changes {', '.join(changes)}, but {reason}")
             return None
-        has_starts = self.vocabulary.specials.word_start != BYTE_SPACE
-        found = "mask_unit is word, but records of byte-level BPE do not mark the first word"
-        remedy = "write records with bert-tfrecords build --mask-unit word"
-        check(recipe.mask_unit != "word" or has_starts, f"{found} of a line; {remedy}")
+        if recipe.mask_unit == "word" and self.vocabulary.specials.word_start == BYTE_SPACE:
+            raise InputError(
+                "mask_unit is word, but records of byte-level BPE do not mark the first word of a "
+                "line; write records with bert-tfrecords build --mask-unit word"
+            )
         policy = recipe.masking_policy(max_length=self.schema.max_length)
         return DynamicMasking(Masker(policy, self.vocabulary), seed=recipe.seed)
 
@@ -164,8 +239,9 @@ def _lowercase(records: Path, vocabulary: Vocabulary) -> bool | None:
     if not manifest.is_file():
         return None
     values = json_object(manifest)
-    is_theirs = values["vocabulary"]["sha256"] == vocabulary_sha256(vocabulary)
-    found = f"{records / vocabulary_file(vocabulary)[0]} is not the vocabulary of the records"
-    remedy = "copy the one that they were written with there"
-    check(is_theirs, f"{found}: its SHA-256 is not the one in manifest.json; {remedy}")
+    if values["vocabulary"]["sha256"] != vocabulary_sha256(vocabulary):
+        raise InputError(
+            f"{records / vocabulary_file(vocabulary)[0]} is not the vocabulary of the records: its "
+            "SHA-256 is not the one in manifest.json; copy their vocabulary there"
+        )
     return values["settings"]["lowercase"]

@@ -12,7 +12,7 @@ from bert_keras.downstream.classification import TABLE_TASKS, TextExample
 from bert_keras.downstream.glue import GLUE_TASKS, submission_zip
 from bert_keras.downstream.labels import LabelPrediction
 from bert_keras.errors import InputError
-from bert_keras.runs.settings import data_files
+from bert_keras.runs.task_data import data_files
 
 # Every official file format with two or three rows per file.
 BOM = "\ufeff"

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from bert_keras.experiments.scales import Phase, Scale, Tuning
-from bert_keras.runs.recipes import PRETRAIN, TAGGER, FinetuneRecipe
+from bert_keras.runs.named_recipes import PRETRAIN, TAGGER
+from bert_keras.runs.recipes import FinetuneRecipe
 
 WORDS = [f"{a}{b}" for a in ("ba", "de", "fi", "go") for b in ("lu", "mi", "no", "ra", "su")]
 PRETRAINING = dataclasses.replace(

@@ -4,8 +4,7 @@ import json
 import math
 
 from bert_keras.experiments.experiments import EXPERIMENTS
-from bert_keras.experiments.page import Results, Score, write_page
-from bert_keras.experiments.run import score_of
+from bert_keras.experiments.run import Results, Score, score_of, write_page
 
 TABLE = EXPERIMENTS["c2"]
 MNLI = TABLE.columns[0]

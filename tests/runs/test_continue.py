@@ -140,7 +140,7 @@ def test_missing_heads_start_with_random_weights(
 ):
     start = tmp_path / "start"
     write_checkpoint(checkpoint_of(model, step=step), start, format="bert-keras")
-    model_of_run = compiled_pretrainer(PretrainInputs(RECIPE, records=records, start=start))
+    model_of_run = compiled_pretrainer(PretrainInputs(RECIPE, records=records, pretrained=start))
     *_, new, found, _, training = capsys.readouterr().out.splitlines()
     assert new == "new         masked_lm (5), next_sentence (2)"
     assert (found, training) == (f"unused      {unused}", f"training    step 0: the {why}")
@@ -237,7 +237,7 @@ def test_without_a_manifest_the_casing_is_that_of_the_checkpoint(records, tmp_pa
     (records / "manifest.json").unlink()
     start = tmp_path / "cased"
     write_checkpoint(checkpoint_of("BertPretrainer", lowercase=False), start, format="bert-keras")
-    assert not PretrainInputs(RECIPE, records=records, start=start).metadata.lowercase
+    assert not PretrainInputs(RECIPE, records=records, pretrained=start).metadata.lowercase
 
 
 def test_changed_records_are_refused(finished_run, tmp_path):

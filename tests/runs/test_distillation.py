@@ -12,9 +12,10 @@ from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder, BertMaskedLM, load_model
 from bert_keras.runs.distillation import Distillation
-from bert_keras.runs.finetune import TaskRun, finetune
+from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import FinetuneRecipe
+from bert_keras.runs.task_run import TaskRun
 from bert_keras.text.encode import encode
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
@@ -85,7 +86,7 @@ def test_unsuitable_teachers_of_pretraining_are_refused(folder, tmp_path):
         start = folder / "student"
         with pytest.raises(InputError) as error:
             PretrainInputs(
-                RECIPE, records=folder / "records", start=start, distillation=distillation
+                RECIPE, records=folder / "records", pretrained=start, teacher=distillation
             )
         return str(error.value)
 
@@ -95,7 +96,7 @@ def test_unsuitable_teachers_of_pretraining_are_refused(folder, tmp_path):
     assert f"{wide} has hidden_size=24" in refusal(wide)
     start, distillation = folder / "student", Distillation.of_pretraining(wide)
     distillation = dataclasses.replace(distillation, alpha_cosine=0.0)
-    arguments = {"records": folder / "records", "start": start, "distillation": distillation}
+    arguments = {"records": folder / "records", "pretrained": start, "teacher": distillation}
     assert PretrainInputs(RECIPE, **arguments).teacher.checkpoint.metadata.config.hidden_size == 24
     other = WordPieceTokenizer(Vocabulary((*VOCABULARY.tokens[:-1], "other")))
     cased = WordPieceTokenizer(VOCABULARY, lowercase=False)

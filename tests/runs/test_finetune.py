@@ -13,8 +13,9 @@ from bert_keras.config import BertConfig, EmbeddingConfig
 from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertEncoder, load_model
-from bert_keras.runs.finetune import TaskRun, finetune
+from bert_keras.runs.finetune import finetune
 from bert_keras.runs.recipes import FinetuneRecipe
+from bert_keras.runs.task_run import TaskRun
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 

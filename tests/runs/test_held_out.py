@@ -5,7 +5,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-
 from bert_keras.runs.objectives import baselines
 
 VOCAB_SIZE, MASK = 7, 6

@@ -3,13 +3,12 @@ import math
 import pytest
 from tensorflow.python.framework import config
 
-from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
 from bert_keras.families import preset
+from bert_keras.runs.named_recipes import GPU_FLOPS_PER_SECOND, PRETRAIN
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
-from bert_keras.runs.recipes import GPU_FLOPS_PER_SECOND, PRETRAIN
-from bert_keras.runs.settings import check_files, named_recipe, pretrain_settings, task_recipes
+from bert_keras.runs.settings import named_recipe, pretrain_settings, task_recipes
 from bert_keras.training.performance import flops_per_example
 from tests.runs.test_runs import records  # noqa: F401
 
@@ -49,11 +48,6 @@ def test_impossible_values_are_refused(recipes, name, changes):
 def test_another_number_of_steps_scales_their_parts(recipe, changes, expected):
     found, _ = pretrain_settings(recipe, teacher=None, changes=changes)
     assert (found.num_steps, found.num_warmup_steps, found.last_step) == expected
-
-
-@pytest.mark.parametrize("data", ["tfds:none", {"train": "tfds:none:train"}])
-def test_data_of_tfds_are_not_read_for_the_first_checks(data):
-    check_files(named_task("ner"), data)
 
 
 def test_max_predictions_suffice_for_every_length():

@@ -12,10 +12,11 @@ from bert_keras.downstream.catalog import named_task
 from bert_keras.errors import InputError
 from bert_keras.models import load_model
 from bert_keras.runs.evaluate import evaluate
-from bert_keras.runs.finetune import TaskRun, finetune
+from bert_keras.runs.finetune import finetune
 from bert_keras.runs.pretrain import compiled_pretrainer, pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import FinetuneRecipe, PretrainRecipe
+from bert_keras.runs.task_run import TaskRun
 from bert_keras.training.optimizer import Muon
 from bert_keras.training.tensorboard import read_curves
 from tests.factories import stopped_by_sigterm, write_records

@@ -26,7 +26,7 @@ class FakeRun:
     def __call__(self, recipe, output):
         if recipe.learning_rate in self.diverging:
             raise DivergedError("the training loss is nan at step 3")
-        with claimed_output(output, recipe=recipe):
+        with claimed_output(output, dataclasses.asdict(recipe)):
             if (scores := read_scores(output)) is not None:
                 return scores
             if len(self.finished) == self.interrupted_at:
