@@ -131,16 +131,16 @@ def predict(options: argparse.Namespace) -> None:
         print(printable(as_json if options.json else "\n".join(lines(found))))
         return
     from bert_keras.downstream.glue import check_submission, submission_zip
-    from bert_keras.runs.evaluate import model_predictions
+    from bert_keras.runs.evaluate import predict_examples
 
     folder, file = os.path.split(os.path.abspath(options.output))
     if options.submission:
         check_submission(folder, new=file)
-    result = model_predictions(options.model, **values(options, *EXAMPLES))
+    task, examples, predicted = predict_examples(options.model, **values(options, *EXAMPLES))
     replaced = " (replaced)" if os.path.isfile(options.output) else ""
-    result.write(options.output)
+    task.write_predictions(options.output, examples, predicted)
     where = {"-": "the standard output"}.get(options.output, f"{options.output}{replaced}")
-    counts = f"{len(result.examples):,} in {where}"
+    counts = f"{len(examples):,} in {where}"
     say("predictions", counts, file=messages_beside(options.output))
     if options.submission:
         submission_zip(folder, options.submission)

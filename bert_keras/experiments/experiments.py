@@ -79,8 +79,8 @@ class Experiment:
                 missing.append(f"{column.name} is omitted: {error}")
         corpus = sorted(map(str, folder.glob("corpus/*.txt")))
         if not files or not corpus:
-            reasons = missing if corpus else ["corpus/*.txt is missing", *missing]
-            raise InputError(f"{data} has no data for {self.title}: {'; '.join(reasons)}")
+            missing = missing if corpus else ["corpus/*.txt is missing", *missing]
+            raise InputError(f"{data} has no data for {self.title}: {'; '.join(missing)}")
         return corpus, files, missing
 
 

@@ -22,6 +22,7 @@ from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.settings import with_changes
 from bert_keras.runs.study import study
+from bert_keras.runs.task_data import read_task_data
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
@@ -47,14 +48,9 @@ class Score:
     learning_rate: float
     diverged: int  # number of runs that diverged
 
-    @property
-    def mean(self) -> float:
-        """The mean over the seeds."""
-        return statistics.mean(self.seeds)
-
     def __str__(self) -> str:
         deviation = f" ± {statistics.stdev(self.seeds):.1f}" if len(self.seeds) > 1 else ""
-        return f"{self.mean:.1f}{deviation}"
+        return f"{statistics.mean(self.seeds):.1f}{deviation}"
 
 
 @dataclass(kw_only=True)
@@ -77,26 +73,24 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
 
     Raises:
         InputError: The scale is not for this experiment, `data` has no corpus or no task, a task
-            cannot read its files, TF_CONFIG names several workers, or `output` contains another
-            experiment or one with another corpus.
+            cannot read its files, TF_CONFIG names several workers, or `output` contains an
+            experiment with other settings or another corpus.
     """
     check_one_machine()
     experiment = scale.experiment(experiment)
     corpus, files, missing = experiment.inputs(data)
     columns = tuple(column for column in experiment.columns if column.name in files)
     for column in columns:  # reports invalid files before hours of pretraining
-        task = named_task(column.task)
-        task = task.with_labels_of(task.read(files[column.name]["train"], split="train"))
-        task.read(files[column.name]["dev"], split="dev")
-    results = Results(
-        experiment=experiment,
-        columns=columns,
-        remarks=(f"Scale: {scale.note}", *missing, *scale.remarks(experiment)),
-        steps={arm.name: scale.step(arm) for arm in experiment.arms},
-    )
-    digests = {os.path.relpath(file, data): file_sha256(file) for file in corpus}
-    source = {"table": experiment.name, "data": os.path.realpath(data)}
-    settings = {"files": digests, **source, **dataclasses.asdict(scale)}
+        read_task_data(named_task(column.task), files[column.name])
+    remarks = (f"Scale: {scale.note}", *missing, *scale.remarks(experiment))
+    steps = {arm.name: scale.step(arm) for arm in experiment.arms}
+    results = Results(experiment=experiment, columns=columns, remarks=remarks, steps=steps)
+    settings = {
+        "files": {os.path.relpath(file, data): file_sha256(file) for file in corpus},
+        "table": experiment.name,
+        "data": os.path.realpath(data),
+        **dataclasses.asdict(scale),
+    }
     with claimed_output(output, settings) as folder:
         print(*missing, sep="\n", file=sys.stderr)
         _fill(results, Runs(folder, scale, corpus), files=files)
@@ -104,7 +98,7 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
 
 
 def plan(experiment: Experiment, scale: Scale, *, data: StrPath) -> str:
-    """Returns a table of the stages of `reproduce` and their steps; see there for errors."""
+    """Returns a table of the stages of `reproduce`, which has the same errors, and their steps."""
     experiment = scale.experiment(experiment)
     _, files, missing = experiment.inputs(data)
     rows: list[list[str]] = []
@@ -237,12 +231,9 @@ def write_page(output: Path, results: Results) -> None:
     ]
     header = ["arm", "task", "learning rate", "score of each seed"]
     is_published = any(arm.published for arm in experiment.arms)
+    notes = [SCORES, PUBLISHED] if is_published else [SCORES]
     sections = [
-        Section(
-            heading="Scores",
-            notes=[SCORES, PUBLISHED] if is_published else [SCORES],
-            table=_score_table(results),
-        ),
+        Section(heading="Scores", notes=notes, table=_score_table(results)),
         Section(heading="Pretraining", notes=[PRETRAINING], table=_pretraining_table(results)),
         Section(heading="Seeds", table=Table(header, seeds)),
     ]

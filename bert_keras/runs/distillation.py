@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint, part
+from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint
 from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.config import ModelMetadata
 from bert_keras.downstream.task import fixed
@@ -70,37 +70,22 @@ def open_teacher(
     """Opens the checkpoint of a teacher.
 
     Raises:
-        InputError: The teacher lacks a head of the student, has another vocabulary, letter case,
-            attention direction or other labels, has fewer positions than the student's texts need,
-            or, with `alpha_cosine`, has another hidden size.
+        InputError: The teacher has another vocabulary, letter case, attention direction or other
+            labels.
     """
-    from bert_keras.models import MODELS
-
-    path = distillation.teacher
-    checkpoint = open_text_checkpoint(path)
+    checkpoint, source = open_text_checkpoint(distillation.teacher), distillation.teacher
     metadata, config = checkpoint.metadata, checkpoint.metadata.config
-    missing = sorted({*MODELS[student.model].heads} - {*map(part, checkpoint.tensors)})
-    if missing:
-        raise InputError(
-            f"the teacher {path} is a {metadata.model} without {', '.join(missing)}, which the "
-            f"student, a {student.model}, needs; choose a teacher of the same task"
-        )
-    source = f"the teacher {path}"
     check_same_vocabulary(checkpoint, vocabulary, source=source)
     needed = {
         "lowercase": (metadata.lowercase, student.lowercase),
         "is_causal": (config.is_causal, student.config.is_causal),
         "labels": (metadata.labels, student.labels),
-        "max_positions": (config.max_positions, max(config.max_positions, student.max_length)),
     }
-    if distillation.alpha_cosine:  # compares hidden states
-        needed["hidden_size"] = (config.hidden_size, student.config.hidden_size)
-    remedy = "choose another teacher (alpha_cosine=0 allows another hidden size)"
-    check_fit(needed, source=source, remedy=remedy)
+    check_fit(needed, source=source, remedy="choose another teacher")
     return Teacher(checkpoint, distillation)
 
 
-def check_fit(needed: Mapping[str, tuple[Any, Any]], *, source: str, remedy: str) -> None:
+def check_fit(needed: Mapping[str, tuple[Any, Any]], *, source: StrPath, remedy: str) -> None:
     """Raises InputError unless a checkpoint has the values that a run needs.
 
     `needed` has the value of the checkpoint and the value that the run needs, by name.
@@ -114,15 +99,14 @@ def check_same_vocabulary(
     checkpoint: TextCheckpoint, expected: Vocabulary, *, source: StrPath
 ) -> None:
     """Raises InputError, which names the first different line, for another vocabulary."""
-    actual = checkpoint.vocabulary
-    if actual == expected:
+    ours = checkpoint.vocabulary
+    if ours == expected:
         return
-    pairs = zip(actual.tokens, expected.tokens, strict=False)
-    differing = (line for line, (left, right) in enumerate(pairs, start=1) if left != right)
-    line = next(differing, min(len(actual), len(expected)) + 1)
-    where = f"at line {line} of {len(actual):,} and {len(expected):,}"
-    if actual.tokens == expected.tokens:
-        where = "only in the rules of tokenizer.json"
-    raise InputError(
-        f"the vocabulary of {source} differs from the vocabulary of this run {where}; use the same"
-    )
+    if ours.tokens == expected.tokens:
+        place = "only in the rules of tokenizer.json"
+    else:
+        pairs = zip(ours.tokens, expected.tokens, strict=False)
+        differing = (line for line, (left, right) in enumerate(pairs, start=1) if left != right)
+        line = next(differing, min(len(ours), len(expected)) + 1)
+        place = f"at line {line} of {len(ours):,} and {len(expected):,}"
+    raise InputError(f"the vocabularies of {source} and of this run differ {place}; use the same")

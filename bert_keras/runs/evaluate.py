@@ -1,8 +1,7 @@
-"""Scores a model on the examples of a task, and writes its predictions."""
+"""Scores a model on the examples of a task, and predicts them."""
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from bert_keras.data.encoded import say_cut
 from bert_keras.downstream.batches import Predictor
@@ -17,19 +16,6 @@ from bert_keras.models.pretrained import Pretrained
 from bert_keras.reports.evaluation import evaluation_page
 from bert_keras.runs.settings import Changes, with_changes
 from bert_keras.runs.task_data import task_examples
-
-
-@dataclass(frozen=True)
-class TaskPredictions:
-    """A task, examples of it and a function that computes their predictions."""
-
-    task: Task
-    examples: Sequence
-    predict: Callable[[], Sequence]  # returns one prediction for each example
-
-    def write(self, path: StrPath) -> None:
-        """Writes the prediction file of the task."""
-        self.task.write_predictions(path, self.examples, self.predict())
 
 
 @answers_typos
@@ -74,17 +60,15 @@ def evaluate(
     if report is not None:
         check_output(report, suffix=".html")
     if task in ZERO_SHOT:
-        with_changes(changes=changes)  # InputError, because this task has no settings
-        examples = read_pairs(data)
+        with_changes(changes=changes)  # InputError for any change: the task has no settings
+        known, examples = task, read_pairs(data)
         loaded = model if isinstance(model, Pretrained) else load_model(model)
         found = log_likelihoods(loaded, [text for pair in examples for text in pair.texts])
         predicted = [good - bad for good, bad in zip(found[::2], found[1::2], strict=True)]
-        scores, known = pair_scores(examples, predicted), task
+        scores = pair_scores(examples, predicted)
     else:
-        result = model_predictions(model, task=task, data=data, split=split, changes=changes)
-        known, examples = result.task, result.examples
-        known.check_labels(examples)
-        predicted = result.predict()
+        options = {"task": task, "split": split, "changes": changes}
+        known, examples, predicted = predict_examples(model, data, **options, is_scored=True)
         scores = known.score(examples, predicted)
     say("examples", f"{len(examples):,}", file=sys.stderr)
     if report is not None:
@@ -92,26 +76,13 @@ def evaluate(
     return scores
 
 
-def model_predictions(
-    model: StrPath | Pretrained,
-    *,
-    data: StrPath,
-    task: str | None = None,
-    split: str = "dev",
-    changes: Changes = (),
-    batch_size: int = 32,
-) -> TaskPredictions:
-    """Prepares the predictions of a fine-tuned model for the examples of `data`; see `evaluate`.
+def predict_examples(
+    model: StrPath | Pretrained, data: StrPath, *, is_scored: bool = False, **options
+) -> tuple[Task, Sequence, Sequence]:
+    """Returns the task of a fine-tuned model, the examples of `data` and their predictions.
 
-    Examples of the split "dev" must have labels; those of "test" need none.
-
-    Args:
-        model: A model or its folder.
-        data: A file of the task, or a folder or `tfds:NAME` from which `split` is read.
-        task: The name of the task; None takes the task on which the model was fine-tuned.
-        split: The split.
-        changes: New values of settings of the task.
-        batch_size: Rows of a batch.
+    With `is_scored`, every example must have a label; otherwise examples of the split "test" need
+    none. `options` are the `task`, `split` and `changes` of `evaluate`.
     """
     if not is_tfds(data):
         check_exists(data, expected="data to read")
@@ -119,25 +90,14 @@ def model_predictions(
     source = "the model" if isinstance(model, Pretrained) else model
     metadata, tokenizer = loaded.metadata, loaded.tokenizer
     if metadata is None or tokenizer is None:
-        raise InputError(
-            f"{source} contains no vocabulary; copy its vocab.txt or tokenizer.json there, or save "
-            "it with model.save_pretrained(folder, tokenizer=...)"
-        )
-    known, examples = task_examples(
-        metadata, data, source=source, task=task, split=split, changes=changes
-    )
-    embedding, pooling = getattr(loaded, "embedding", None), getattr(known, "pooling", ())
-    if pooling and embedding is not None and (*pooling,) != (*embedding.pooling,):
-        theirs = ",".join(embedding.pooling)
-        raise InputError(
-            f"pooling is {','.join(pooling)}, but {source} has {theirs} pooling; use "
-            f"pooling={theirs}"
-        )
-
-    def predict() -> Sequence:
-        encoded = known.encode_to_score(examples, tokenizer)
-        say_cut(encoded, max_length=known.max_length)
-        outputs, _ = Predictor(loaded)(encoded, batch_size=batch_size)
-        return known.predictions(examples, encoded, outputs)
-
-    return TaskPredictions(known, examples, predict)
+        raise InputError(f"{source} has no vocabulary; add vocab.txt or set model.tokenizer")
+    task, examples = task_examples(metadata, data, source=source, **options)
+    if is_scored:
+        task.check_labels(examples)
+    pooling, embedding = getattr(task, "pooling", ()), getattr(loaded, "embedding", None)
+    if pooling and embedding is not None and pooling != embedding.pooling:
+        raise InputError(f"{source} has other pooling; use pooling={','.join(embedding.pooling)}")
+    encoded = task.encode_to_score(examples, tokenizer)
+    say_cut(encoded, max_length=task.max_length)
+    outputs, _ = Predictor(loaded)(encoded)
+    return task, examples, task.predictions(examples, encoded, outputs)

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,19 +93,15 @@ def finetune(
         task, recipe, pretrained=pretrained, teacher=teacher, changes=changes
     )
     data = data if isinstance(data, TaskData) else read_task_data(task, data)
-    new_run = partial(
-        TaskRun,
-        *(task, recipe),
-        pretrained=pretrained,
-        data=data,
-        teacher=distillation,
-        features=Path(output) / "features" if features is None else features,
-    )
-    run = None if read_scores(Path(output)) else new_run()  # before a folder is made
     settings = data.run_settings(recipe, distillation, pretrained=pretrained)
+    run = None
+    if read_scores(Path(output)) is None:  # the run reports errors before a folder is made
+        features = Path(output) / "features" if features is None else features
+        inputs = {"pretrained": pretrained, "data": data, "teacher": distillation}
+        run = TaskRun(task, recipe, **inputs, features=features)
     with claimed_output(output, settings) as folder:
-        scores = finished_scores(folder) or _train(run or new_run(), folder)
-    return RunResult(scores, folder / MODEL)
+        scores = finished_scores(folder) if run is None else _train(run, folder)
+    return RunResult(scores or {}, folder / MODEL)
 
 
 def _train(run: TaskRun, output: Path) -> dict:

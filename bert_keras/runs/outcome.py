@@ -94,8 +94,8 @@ def _check_same(output: Path, settings: Mapping[str, Any]) -> None:
             changes.append(name.replace("files.", "the file ") if is_file else values)
     if changes:
         raise InputError(
-            f"{output} contains a run with other settings or files: {listed(changes, most=4)}; use "
-            "the earlier ones to continue it, or choose another output folder for a new run"
+            f"{output} contains a run with other settings or files: {listed(changes, most=4)}; to "
+            "continue it, use the earlier ones; for a new run, choose another output folder"
         )
 
 
@@ -127,8 +127,7 @@ def read_scores(output: Path) -> dict | None:
 def finished_scores(output: Path) -> dict | None:
     """Returns the scores as `read_scores` does, and prints that a finished run is not repeated."""
     if (scores := read_scores(output)) is not None:
-        remedy = "to train again, choose another output folder or delete this one"
-        say("complete", f"{output}; nothing was trained; {remedy}")
+        say("complete", f"{output}; nothing was trained; delete it to train again")
     return scores
 
 

@@ -110,9 +110,7 @@ def pretrain(
         settings |= {"start": starting_point.path, "start_step": str(starting_point.step)}
     if blimp is not None:
         if not issubclass(inputs.task.model, MaskedLMModel):
-            raise InputError(
-                f"the objective {recipe.objective} trains no language model; omit --blimp (blimp=)"
-            )
+            raise InputError(f"{recipe.objective} trains no language model; omit --blimp (blimp=)")
         read_pairs(blimp)  # reports invalid files before the training
         settings["blimp"] = os.path.realpath(blimp)
     teaching = {"distillation": dataclasses.asdict(distillation)} if distillation else {}
@@ -190,12 +188,10 @@ def _blimp_scores(model: TaskModel, inputs: PretrainInputs, blimp: StrPath) -> d
 
 def _flops_per_example(inputs: PretrainInputs, model: TaskModel) -> int:
     """Counts the operations of model and teacher's forward pass; 0 without predictions."""
-    # Of several encoders, the last one predicts the masked tokens; other heads are not counted.
-    features, targets, *_ = inputs.sample_batch()
-    if "masked_lm" not in targets:
+    sizes = inputs.schema.max_length, inputs.num_predictions
+    if not inputs.num_predictions:
         return 0
-    sizes = features["input_ids"].shape[1], targets["masked_lm"].shape[1]
-    *others, encoder = model.encoders
+    *others, encoder = model.encoders  # the last one predicts the masked tokens
     flops = flops_per_example(encoder.config, *sizes)
     flops += sum(flops_per_example(each.config, sizes[0], 0) for each in others)
     if inputs.teacher is not None:
@@ -296,21 +292,19 @@ def _step_seconds(model: keras.Model, batches: Batches) -> list[float]:
 
 
 def _memory() -> str:
-    if peak := _peak_of_accelerator():
-        return f"at most {readable_size(peak)} on each device"
-    unit = 1 if sys.platform == "darwin" else 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return f"at most {readable_size(peak)} in this process"
-
-
-def _peak_of_accelerator() -> int:
-    """Returns the peak of the bytes in use on the first GPU or TPU, 0 without them."""
+    """Returns the largest memory in use on a GPU or TPU, or without them in this process."""
+    peak, where = 0, "on each device"
     if keras.config.backend() == "jax":
         import jax
 
-        return (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0)
-    import tensorflow as tf
+        peak = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0)
+    else:
+        import tensorflow as tf
 
-    gpus = tf.config.list_logical_devices("GPU")
-    info = tf.config.experimental.get_memory_info
-    return info(gpus[0].name.removeprefix("/device:"))["peak"] if gpus else 0
+        for gpu in tf.config.list_logical_devices("GPU")[:1]:
+            name = gpu.name.removeprefix("/device:")
+            peak = tf.config.experimental.get_memory_info(name)["peak"]
+    if not peak:
+        unit, where = 1 if sys.platform == "darwin" else 1024, "in this process"
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return f"at most {readable_size(peak)} {where}"

@@ -4,6 +4,7 @@ import dataclasses
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bert_keras.checkpoints.checkpoint import TextCheckpoint, TrainingState
 from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
@@ -33,21 +34,24 @@ from bert_keras.text.fast_tokenizer import (
     vocabulary_file,
     vocabulary_sha256,
 )
-from bert_keras.text.vocab import Vocabulary, seems_lowercase
+from bert_keras.text.vocab import seems_lowercase
 
 MANIFEST = "manifest.json"  # of bert-tfrecords build
 NSP_PARTS = {"pooler", "next_sentence"}  # a run that adds only these continues at its step
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class StartingPoint:
     """The checkpoint from which a pretraining starts."""
 
     path: str  # absolute
     checkpoint: TextCheckpoint
-    config: BertConfig  # the checkpoint's configuration with the dropout rates of the recipe
     new: tuple[str, ...]  # parts that the checkpoint lacks and that get fresh weights
-    state: TrainingState | None  # None if the checkpoint has none, or lacks more than NSP_PARTS
+
+    @property
+    def state(self) -> TrainingState | None:
+        """The training state; None if there is none, or if the checkpoint lacks other parts."""
+        return self.checkpoint.state if NSP_PARTS.issuperset(self.new) else None
 
     @property
     def step(self) -> int:
@@ -56,7 +60,7 @@ class StartingPoint:
 
     def __str__(self) -> str:
         """Returns the rows that are appended to the table of a load report."""
-        stored, config = self.checkpoint.state, self.config
+        stored, config = self.checkpoint.state, self.checkpoint.metadata.config
         training = "step 0: the checkpoint has no training state"
         if self.state:
             training = f"step {self.step:,}, with the state of the optimizer"
@@ -70,9 +74,8 @@ class StartingPoint:
 class PretrainInputs:
     """The inputs of a pretraining, read and checked; see `pretrain` for arguments and errors.
 
-    `masking` is None for records that are masked already, `starting_point` and `teacher` are None
-    without one. `tokens_per_example` is the mean number of tokens without padding in the first
-    thousand records.
+    `masking` is None for records that are masked already. `tokens_per_example` is the mean number
+    of tokens without padding in the first thousand records.
     """
 
     def __init__(
@@ -90,10 +93,8 @@ class PretrainInputs:
         self.schema = common_schema([*self.files, *self.held_out_files])
         self.task = pretraining_task(recipe.objective, has_labels=self.schema.has_labels)
         self.masking = self._masking()
-        lowercase, self.starting_point = _lowercase(records, vocabulary), None
-        if pretrained is not None:
-            self.starting_point = self._open_starting_point(pretrained, lowercase)
-        self.metadata = self._metadata(lowercase)
+        self.starting_point = None if pretrained is None else self._open_start(pretrained)
+        self.metadata = self._metadata()
         self.teacher = None
         if teacher is not None:
             self.teacher = open_teacher(teacher, student=self.metadata, vocabulary=vocabulary)
@@ -102,78 +103,100 @@ class PretrainInputs:
             self._held_out = Records(self.held_out_files, vocab_size=len(vocabulary))
         # Counting reads all files, so a damaged file is found before the training.
         size = min(1000, self._training.num_records)
-        inputs, *_ = self._batches(self._training, batch_size=size)[0]
+        inputs, targets, _ = self._batches(self._training, batch_size=size)[0]
         self.tokens_per_example = float(inputs["input_mask"].sum(axis=1).mean())
+        self.num_predictions = targets["masked_lm"].shape[1] if "masked_lm" in targets else 0
 
-    def _open_starting_point(self, path: StrPath, lowercase: bool | None) -> StartingPoint:
-        """Opens the checkpoint from which the run starts, and checks that it fits.
+    def _masking(self) -> DynamicMasking | None:
+        recipe, is_masked = self.recipe, bool(self.schema.max_predictions)
+        if is_masked or not self.task.examples.reads_masks:
+            if changes := recipe.masking_changes():
+                raise InputError(
+                    f"{', '.join(changes)} of the recipe has no effect: the objective must mask "
+                    f"tokens, and the records must be {PLAIN_IDS}"
+                )
+            return None
+        if recipe.mask_unit == "word" and self.vocabulary.specials.word_start == BYTE_SPACE:
+            raise InputError(
+                "mask_unit is word, but byte-level BPE does not mark the first word of a line; "
+                "write records with bert-tfrecords build --mask-unit word"
+            )
+        policy = recipe.masking_policy(max_length=self.schema.max_length)
+        return DynamicMasking(Masker(policy, self.vocabulary), seed=recipe.seed)
 
-        `lowercase` is the letter case of the records, None if it is unknown.
-        """
-        recipe, checkpoint, Model = self.recipe, open_text_checkpoint(path), self.task.model
-        metadata, config = checkpoint.metadata, checkpoint.metadata.config
+    def _open_start(self, path: StrPath) -> StartingPoint:
+        checkpoint, end = open_text_checkpoint(path), self.recipe.end
+        metadata, lowercase = checkpoint.metadata, self._lowercase()
         check_same_vocabulary(checkpoint, self.vocabulary, source=path)
-        positions, stored = config.max_positions, metadata.lowercase
         needed = {
-            "max_positions": (positions, max(positions, self.schema.max_length)),
-            "lowercase": (stored, stored if lowercase is None else lowercase),
-            "is_causal": (config.is_causal, self.task.is_causal),
-            "num_lstm_layers": (config.num_lstm_layers, 0),
+            "lowercase": (
+                metadata.lowercase,
+                metadata.lowercase if lowercase is None else lowercase,
+            ),
+            "is_causal": (metadata.config.is_causal, self.task.is_causal),
+            "num_lstm_layers": (metadata.config.num_lstm_layers, 0),
         }
-        remedy = (
-            f"for these records and the objective {recipe.objective}, choose another checkpoint"
-        )
-        check_fit(needed, source=str(path), remedy=remedy)
-        config = dataclasses.replace(
-            config,
-            hidden_dropout_rate=recipe.dropout_rate,
-            attention_dropout_rate=recipe.dropout_rate,
-            has_pooler=Model.reads_pooled_output or config.has_pooler,
-        )
-        metadata = dataclasses.replace(metadata, config=config)
-        new = tuple(missing_parts(checkpoint, heads=Model.heads, metadata=metadata))
-        start = StartingPoint(
-            path=absolute_path(path),
-            checkpoint=checkpoint,
-            config=config,
-            new=new,
-            state=checkpoint.state if NSP_PARTS.issuperset(new) else None,
-        )
-        if start.step >= recipe.end:
+        check_fit(needed, source=path, remedy="choose another checkpoint, records or objective")
+        metadata = dataclasses.replace(metadata, config=self._changed(metadata.config))
+        new = missing_parts(checkpoint, heads=self.task.model.heads, metadata=metadata)
+        start = StartingPoint(absolute_path(path), checkpoint, tuple(new))
+        if start.step >= end:
             raise InputError(
                 f"{path} has a training state of step {start.step:,}, but the run ends at step "
-                f"{recipe.end:,}; raise num_steps, or start from a checkpoint without training "
-                "state"
+                f"{end:,}; raise num_steps"
             )
         return start
 
-    def _metadata(self, lowercase: bool | None) -> ModelMetadata:
-        recipe, start = self.recipe, self.starting_point
-        model, task = self.task.model, {}
-        if "generator" in model.heads:
+    def _metadata(self) -> ModelMetadata:
+        recipe, start, Model, task = self.recipe, self.starting_point, self.task.model, {}
+        if "generator" in Model.heads:
             task = {"generator_size": recipe.generator_size}
             if start is not None and "generator" not in start.new:
                 task = {"generator_size": generator_size(start.checkpoint.metadata)}
         if start is not None:
-            config, lowercase = start.config, start.checkpoint.metadata.lowercase
+            config, lowercase = (
+                start.checkpoint.metadata.config,
+                start.checkpoint.metadata.lowercase,
+            )
         else:
+            lowercase = self._lowercase()
             lowercase = seems_lowercase(self.vocabulary) if lowercase is None else lowercase
             config = preset(
                 recipe.size,
                 vocab_size=len(self.vocabulary),
-                hidden_dropout_rate=recipe.dropout_rate,
-                attention_dropout_rate=recipe.dropout_rate,
                 initializer_stddev=recipe.initializer_stddev,
-                has_pooler=model.reads_pooled_output,
+                has_pooler=False,
                 is_causal=self.task.is_causal,
             )
         return ModelMetadata(
-            model=model.stored_as,
-            config=config,
+            model=Model.stored_as,
+            config=self._changed(config),
             lowercase=lowercase,
             max_length=self.schema.max_length,
             task=task,
         )
+
+    def _changed(self, config: BertConfig) -> BertConfig:
+        """Returns a configuration with the recipe's dropout rate, and a pooler if it is needed."""
+        return dataclasses.replace(
+            config,
+            hidden_dropout_rate=self.recipe.dropout_rate,
+            attention_dropout_rate=self.recipe.dropout_rate,
+            has_pooler=config.has_pooler or self.task.model.reads_pooled_output,
+        )
+
+    def _lowercase(self) -> bool | None:
+        """Returns `lowercase` of the records' manifest, None without a manifest."""
+        manifest = self.records / MANIFEST
+        if not manifest.is_file():
+            return None
+        values = json_object(manifest)
+        if values["vocabulary"]["sha256"] != vocabulary_sha256(self.vocabulary):
+            file = self.records / vocabulary_file(self.vocabulary)[0]
+            raise InputError(
+                f"{file} has another SHA-256 than in manifest.json; copy the right file"
+            )
+        return values["settings"]["lowercase"]
 
     def file_states(self) -> dict[str, int | str]:
         """Returns the sizes of the record files, and the digests of vocabulary and manifest."""
@@ -197,51 +220,15 @@ class PretrainInputs:
         size = max(1, self.recipe.batch_size // self.recipe.gradient_accumulation_steps)
         return self._batches(self._held_out, batch_size=size, drop_remainder=False)
 
-    def sample_batch(self):
-        """Returns a batch of four training records."""
-        return self._batches(self._training, batch_size=4, repeat=True)[0]
-
     def baselines(self) -> dict[str, float]:
-        """Scores models without context on the held-out records, or without them on the others."""
+        """Scores models without context on the held-out records."""
         if self.task.baselines is None:
             return {}
         training, held_out = (
             self._batches(records, batch_size=1024, drop_remainder=False)
-            for records in (self._training, self._held_out or self._training)
+            for records in (self._training, self._held_out)
         )
         return self.task.baselines(training, held_out, vocab_size=len(self.vocabulary))
 
-    def _batches(self, records: Records, **options) -> Batches:
-        examples = self.task.examples
-        return records.batches(masking=self.masking, objective=examples, **options)
-
-    def _masking(self) -> DynamicMasking | None:
-        recipe, is_masked = self.recipe, bool(self.schema.max_predictions)
-        if is_masked or not self.task.examples.reads_masks:
-            if changes := recipe.masking_changes():
-                reason = f"the objective {recipe.objective} masks no tokens"
-                if is_masked:
-                    reason = f"the records are masked already; use {PLAIN_IDS}"
-                raise InputError(f"the recipe changes {', '.join(changes)}, but {reason}")
-            return None
-        if recipe.mask_unit == "word" and self.vocabulary.specials.word_start == BYTE_SPACE:
-            raise InputError(
-                "mask_unit is word, but records of byte-level BPE do not mark the first word of a "
-                "line; write records with bert-tfrecords build --mask-unit word"
-            )
-        policy = recipe.masking_policy(max_length=self.schema.max_length)
-        return DynamicMasking(Masker(policy, self.vocabulary), seed=recipe.seed)
-
-
-def _lowercase(records: Path, vocabulary: Vocabulary) -> bool | None:
-    """Returns `lowercase` of the records' manifest, or None if there is no manifest."""
-    manifest = records / MANIFEST
-    if not manifest.is_file():
-        return None
-    values = json_object(manifest)
-    if values["vocabulary"]["sha256"] != vocabulary_sha256(vocabulary):
-        raise InputError(
-            f"{records / vocabulary_file(vocabulary)[0]} is not the vocabulary of the records: its "
-            "SHA-256 is not the one in manifest.json; copy their vocabulary there"
-        )
-    return values["settings"]["lowercase"]
+    def _batches(self, records: Records, **options: Any) -> Batches:
+        return records.batches(masking=self.masking, objective=self.task.examples, **options)

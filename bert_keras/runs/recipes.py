@@ -84,8 +84,10 @@ class PretrainRecipe:
         after_first_part = self.first_steps + 1 if self.last_step else 0
         for name, least in (("num_warmup_steps", 0), ("last_step", after_first_part)):
             if not least <= (step := getattr(self, name)) < self.num_steps:
-                most = self.num_steps - 1
-                raise InputError(f"{name} is {step}; expected {least:,} to {most:,}")
+                raise InputError(
+                    f"{name} is {step}; expected {least:,} or more, and less than num_steps, "
+                    f"{self.num_steps:,}"
+                )
         self.masking_policy(max_length=1)
 
     @property

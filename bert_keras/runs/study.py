@@ -53,19 +53,18 @@ def study(
         for rate in dict.fromkeys(learning_rates)
         for seed in range(1, seeds + 1)
     ]
-    runs: list[dict] = []
-    summary = ""
-    for number, run_recipe in enumerate(planned, start=1):
-        folder = f"lr-{run_recipe.learning_rate:g}/seed-{run_recipe.seed}"
+    runs, summary = [], ""
+    for number, each in enumerate(planned, start=1):
+        folder = f"lr-{each.learning_rate:g}/seed-{each.seed}"
         print(f"run {number} of {len(planned)}: {folder}", file=sys.stderr, flush=True)
         scores, reason = {}, ""
         try:
-            scores = run(run_recipe, output / folder)
+            scores = run(each, output / folder)
         except DivergedError as error:
             reason = error.reason
-        values = {"learning_rate": run_recipe.learning_rate, "seed": run_recipe.seed}
+        values = {"learning_rate": each.learning_rate, "seed": each.seed}
         runs.append({"folder": folder, **values, "scores": scores, "diverged": reason})
-        if any(each["scores"] for each in runs):
+        if any(one["scores"] for one in runs):
             summary = _write(output, runs, metric=metric, num_planned=len(planned))
     if not summary:
         raise InputError(
@@ -93,22 +92,16 @@ def _write(output: Path, runs: list[dict], *, metric: str, num_planned: int) -> 
         }
         for rate, values in scores.items()
     ]
-    outcome = {
-        "metric": metric,
-        "best_run": best["folder"],
-        "best_learning_rate": best_rate,
-        "learning_rates": rates,
-        "runs": runs,
-        "runs_planned": num_planned,
-    }
+    outcome = {"metric": metric, "best_run": best["folder"], "best_learning_rate": best_rate}
+    outcome |= {"learning_rates": rates, "runs": runs, "runs_planned": num_planned}
     link = output / f".best.{os.getpid()}.part"
     link.unlink(missing_ok=True)
     link.symlink_to(best["folder"])
     os.replace(link, output / "best")
     write_json(output / "study.json", outcome)
+    score = shown(best["scores"][metric])
     lead = [
-        f"Best run: {best['folder']}, {metric} {shown(best['scores'][metric])}; its model is "
-        "best/model.",
+        f"Best run: {best['folder']}, {metric} {score}; its model is best/model.",
         f"Best median: learning rate {best_rate:g}.",
     ]
     if len(runs) < num_planned:

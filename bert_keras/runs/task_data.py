@@ -66,8 +66,7 @@ def read_task_data(task: Task, data: StrPath | Mapping[str, StrPath]) -> TaskDat
     if "dev" in files:
         dev = task.read(files["dev"], split="dev")
         if Path(files["dev"]).resolve() == Path(files["train"]).resolve():
-            is_same = "the dev file is the training file, so the scores are on training data"
-            say("dev", is_same, file=sys.stderr)
+            say("dev", "is the training file: the scores are on training data", file=sys.stderr)
     else:
         train, dev = divided(train)
         counts = f"{len(dev):,} of the {len(train) + len(dev):,} examples of {files['train']}"
@@ -118,18 +117,18 @@ def task_examples(
     data: StrPath,
     *,
     source: StrPath,
-    task: str | None,
-    split: str,
-    changes: Changes,
+    task: str | None = None,
+    split: str = "dev",
+    changes: Changes = (),
 ) -> tuple[Task, Sequence]:
     """Returns the task of a model, with the changes, and the examples of `data`.
 
     Args:
         metadata: The metadata of the model.
-        data: A file, or a folder or `tfds:NAME` from which `split` is read.
+        data: A file of the task, a folder or `tfds:NAME`.
         source: The name of the model in errors.
         task: The name of the task; None takes the task on which the model was fine-tuned.
-        split: The split.
+        split: The split of a folder or of `tfds:NAME`.
         changes: New values of settings of the task.
     """
     (known,) = with_changes(task_of(metadata, name=task, source=source), changes=changes)
@@ -138,27 +137,25 @@ def task_examples(
 
 
 def variant_examples(
-    metadata: ModelMetadata, data: StrPath, *, task: str | None, changes: Changes, **settings: Any
+    metadata: ModelMetadata, data: StrPath, **settings: Any
 ) -> tuple[Task, Sequence]:
     """Returns `task_examples` that score an export; embeddings are scored on sentence pairs."""
-    task = task or (None if metadata.embedding is None else SENTENCE_PAIRS_TASK.name)
-    changes = {"max_length": metadata.max_length, **changes_by_field(changes)}  # as the export cuts
-    settings |= {"task": task, "changes": changes, "split": "dev"}
+    changes = changes_by_field(settings["changes"])
+    settings["changes"] = {"max_length": metadata.max_length, **changes}  # as the export cuts
+    if metadata.embedding is not None:
+        settings["task"] = settings["task"] or SENTENCE_PAIRS_TASK.name
     known, examples = task_examples(metadata, data, **settings)
     known.check_labels(examples)
     return known, examples
 
 
-def check_examples(
-    read: Callable, model: str, data: str, *, task: str | None, **settings: Any
-) -> None:
-    """Reads examples by `read`, a function above, unless a command needs TensorFlow for it.
+def check_examples(read: Callable, model: str, data: str, **settings: Any) -> None:
+    """Reads examples by `read`, a function above, unless this needs TensorFlow.
 
     The command reads them again, and prints its notes on them then.
     """
     folder = located(model)
-    if is_tfds(data) or task in ZERO_SHOT or format_of(folder) is not native:
+    if is_tfds(data) or settings["task"] in ZERO_SHOT or format_of(folder) is not native:
         return
-    metadata = native.read_metadata(folder)
     with contextlib.redirect_stderr(io.StringIO()):
-        read(metadata, data, source=model, task=task, **settings)
+        read(native.read_metadata(folder), data, source=model, **settings)

@@ -21,7 +21,7 @@ from bert_keras.downstream.task import Outputs, Task
 from bert_keras.errors import InputError, check_unused, say
 from bert_keras.files import StrPath
 from bert_keras.models import MODELS
-from bert_keras.runs.distillation import Distillation, Teacher, open_teacher
+from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.settings import finetune_settings
 from bert_keras.runs.task_data import TaskData, read_task_data
@@ -29,6 +29,7 @@ from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 
 FEW_STEPS = 100
+MORE_STEPS = "try --batch-size 8 --epochs 8 (batch_size=8, num_epochs=8)"
 
 
 class TaskRun:
@@ -73,17 +74,23 @@ class TaskRun:
         self.checkpoint = open_text_checkpoint(pretrained)
         self._check_settings(task)
         data = data if isinstance(data, TaskData) else read_task_data(task, data)
-        self.task, self.files = data.task, data.files
-        self.examples = _evenly_spaced(data.train, most=self.recipe.max_train_examples)
-        self.dev_examples = data.dev
-        self._encode()
+        self.task, self.files, self.dev_examples = data.task, data.files, data.dev
+        number = min(self.recipe.max_train_examples or len(data.train), len(data.train))
+        self.examples = [data.train[i * len(data.train) // number] for i in range(number)]
+        tokenizer = self.checkpoint.tokenizer
+        self._encoded = self.task.encode(self.examples, tokenizer)
+        self._dev_encoded = self.task.encode_to_score(self.dev_examples, tokenizer)
+        say_cut(self._encoded, self._dev_encoded, max_length=self.task.max_length)
         self.steps_per_epoch = self._count_steps()
         self.num_steps = self.recipe.num_epochs * self.steps_per_epoch
         if self.num_steps < FEW_STEPS:
-            remedy = "try --batch-size 8 --epochs 8 (batch_size=8, num_epochs=8)"
-            say("steps", f"only {self.num_steps} training steps; {remedy}", file=sys.stderr)
-        self.metadata = self._new_metadata()
-        self.teacher = self._open_teacher()
+            say("steps", f"only {self.num_steps} training steps; {MORE_STEPS}", file=sys.stderr)
+        self.metadata, self.teacher = self._new_metadata(), None
+        if self.distillation is not None:
+            vocabulary = self.checkpoint.vocabulary
+            self.teacher = open_teacher(
+                self.distillation, student=self.metadata, vocabulary=vocabulary
+            )
         keras.utils.set_random_seed(self.recipe.seed)
         self.model = self._build_model()
         self.trained = self._compile_trained()
@@ -101,19 +108,12 @@ class TaskRun:
         if self.distillation is not None and not has_logits:
             raise InputError(f"{task.name} trains no encoder with logits; leave teacher out")
 
-    def _encode(self) -> None:
-        """Encodes the training and the dev examples."""
-        tokenizer = self.checkpoint.tokenizer
-        self._encoded = self.task.encode(self.examples, tokenizer)
-        self._dev_encoded = self.task.encode_to_score(self.dev_examples, tokenizer)
-        say_cut(self._encoded, self._dev_encoded, max_length=self.task.max_length)
-
     def _count_steps(self) -> int:
         """Returns the number of steps that read every row once, in the first epoch."""
         recipe = self.recipe
         batches = self._encoded.shuffled_batches(batch_size=recipe.batch_size, seed=recipe.seed)
-        num_read = enumerate(accumulate(map(len, batches)), start=1)
-        return next(step for step, number in num_read if number == len(self._encoded))
+        num_rows = enumerate(accumulate(map(len, batches)), start=1)
+        return next(step for step, number in num_rows if number == len(self._encoded))
 
     def _new_metadata(self) -> ModelMetadata:
         task, recipe, source = self.task, self.recipe, self.checkpoint.metadata
@@ -136,12 +136,6 @@ class TaskRun:
             task=task.settings(),
             embedding=task.embedding(source),
         )
-
-    def _open_teacher(self) -> Teacher | None:
-        if self.distillation is None:
-            return None
-        vocabulary = self.checkpoint.vocabulary
-        return open_teacher(self.distillation, student=self.metadata, vocabulary=vocabulary)
 
     def _build_model(self) -> keras.Model:
         """Builds the model with the weights of the checkpoint, or with random ones."""
@@ -228,23 +222,15 @@ class TaskRun:
     def scores(
         self, predictions: Sequence | None = None, *, loss: float | None = None
     ) -> dict[str, float]:
-        """Returns the scores of the dev examples, and `loss` if the dev rows have one.
+        """Returns the scores of the dev predictions, and the loss if the dev rows have one.
 
-        Args:
-            predictions: The predictions; None computes them and the loss.
-            loss: The loss.
+        Without `predictions`, they and the loss are computed.
         """
         if predictions is None:
             outputs, loss = self.dev_outputs()
             predictions = self.dev_predictions(outputs)
         losses = {} if loss is None else {"loss": loss}
         return {**self.task.score(self.dev_examples, predictions), **losses}
-
-
-def _evenly_spaced(examples: Sequence, *, most: int) -> list:
-    """Returns at most `most` examples, or all examples if it is 0."""
-    number = min(most or len(examples), len(examples))
-    return [examples[index * len(examples) // number] for index in range(number)]
 
 
 def _compile_arguments(task: Task) -> dict[str, Any]:
