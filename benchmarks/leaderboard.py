@@ -102,7 +102,7 @@ def held_out_scores(model: Path, records: str) -> list[float | None]:
 
 
 def measure(arguments: argparse.Namespace, seed: int) -> list[float | None]:
-    """Trains and scores one seed; returns the values of `COLUMNS`, None for what is missing."""
+    """Trains and scores one seed; returns the values of `COLUMNS`, None for missing values."""
     output = arguments.output if seed == 1 else f"{arguments.output}-seed-{seed}"
     hours = pretrain(arguments, output=output, seed=seed)
     values = [hours, *held_out_scores(Path(output, "model"), arguments.records)]
@@ -118,7 +118,7 @@ def measure(arguments: argparse.Namespace, seed: int) -> list[float | None]:
 
 
 def print_row(arguments: argparse.Namespace, seed: str, values: list[float | None]) -> None:
-    """Prints a row of the table, with a dash for what is missing."""
+    """Prints a row of the table, with a dash for missing values."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
     )

