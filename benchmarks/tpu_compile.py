@@ -36,10 +36,9 @@ from train_batches import synthetic_batches
 
 from bert_keras.config import ModelMetadata
 from bert_keras.families import preset
-from bert_keras.runs.named_recipes import PRETRAIN
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretraining_tasks import pretraining_task
-from bert_keras.runs.recipes import PretrainRecipe
+from bert_keras.runs.recipes import PRETRAIN, PretrainRecipe
 
 TOPOLOGY = "v5e:2x2"
 # Tokens of the records for which a recipe is meant, if not 128.

@@ -126,8 +126,7 @@ _NAMES = {
     "bert_keras.training.sentence_losses": "CoSENTLoss CosineSimilarityLoss MatryoshkaLoss "
     "MultipleNegativesRankingLoss",
     "bert_keras.downstream.catalog": "tasks",
-    "bert_keras.runs.recipes": "PretrainRecipe FinetuneRecipe",
-    "bert_keras.runs.named_recipes": "recipes",
+    "bert_keras.runs.recipes": "recipes PretrainRecipe FinetuneRecipe",
     "bert_keras.runs.outcome": "RunResult",
     "bert_keras.runs.task_run": "TaskRun",
     "bert_keras.runs.finetune": "finetune",

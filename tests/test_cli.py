@@ -18,7 +18,7 @@ from bert_keras.downstream.catalog import TASKS
 from bert_keras.downstream.names import ALIASES, ZERO_SHOT
 from bert_keras.errors import InputError
 from bert_keras.models import BertPretrainer
-from bert_keras.runs import named_recipes
+from bert_keras.runs import recipes
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import random_model, tiny_config, tiny_vocabulary
 
@@ -94,8 +94,8 @@ def test_names_are_listed(capsys):
     assert main(["list", "tasks"]) == 0
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
     assert names == [*TASKS, *ZERO_SHOT, *ALIASES]
-    known = {f"pretrain {each}" for each in named_recipes.PRETRAIN}
-    known |= {f"finetune {each}" for each in named_recipes.FINETUNE}
+    known = {f"pretrain {each}" for each in recipes.PRETRAIN}
+    known |= {f"finetune {each}" for each in recipes.FINETUNE}
     assert {*MEASURED} <= known
     for what, words in (
         ("recipes", "pretrain electra-tiny"),

@@ -29,8 +29,8 @@ from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.scales import SCALES
 from bert_keras.families import preset
 from bert_keras.files import check_no_file
-from bert_keras.runs.named_recipes import FINETUNE, PRETRAIN
 from bert_keras.runs.outcome import check_run, finished_scores
+from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 from bert_keras.runs.settings import described, finetune_settings, pretrain_settings
 from bert_keras.runs.task_data import TaskData, needs_tensorflow, read_task_data
 from bert_keras.text.fast_tokenizer import records_vocabulary

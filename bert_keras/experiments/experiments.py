@@ -38,10 +38,8 @@ class ScoreColumn:
 
     def files(self, data: Path) -> dict[str, str]:
         """Returns the files, as `Task.files` does, of the first of `folders` that exists."""
-        for folder in self.folders:
-            if (data / folder).is_dir():
-                return named_task(self.task).files(data / folder)
-        raise InputError(f"{data} has no folder {' or '.join(self.folders)}")
+        existing = (data / folder for folder in self.folders if (data / folder).is_dir())
+        return named_task(self.task).files(next(existing, data / self.folders[0]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,8 +68,12 @@ class Results:
 def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: StrPath) -> Results:
     """Runs an experiment. A second call with the same arguments continues an interrupted one.
 
-    `data` is a folder with corpus/*.txt and folders of tasks, `output` the folder for all runs,
-    report.html and report.md. The report is rewritten after each cell of the table.
+    Args:
+        experiment: The experiment.
+        scale: The sizes and recipes of its runs.
+        data: A folder with corpus/*.txt and folders of tasks.
+        output: The folder for all runs, report.html and report.md. The report is rewritten after
+            each cell of the table.
 
     Raises:
         InputError: The scale is not for this experiment, `data` has no corpus or no task, a task
@@ -178,7 +182,14 @@ class Runs:
         return models, scores
 
     def score(self, arm: Arm, column: ScoreColumn, *, model: Path, files: dict[str, str]) -> Score:
-        """Fine-tunes a model on the task of a cell, as a study, and returns its score."""
+        """Fine-tunes a model on the task of a cell, as a study, and returns its score.
+
+        Args:
+            arm: The row of the cell.
+            column: The column of the cell.
+            model: The folder of the pretrained model.
+            files: The files of the task.
+        """
         folder = self.folder / "finetune" / slug(arm.name) / slug(column.name)
         task, recipe = cell_task(self.scale, arm, column)
 

@@ -5,8 +5,14 @@ from dataclasses import dataclass, field, replace
 
 from bert_keras.errors import check_name
 from bert_keras.experiments.experiments import EXPERIMENTS, Arm, Experiment
-from bert_keras.runs.named_recipes import LAPTOP_TASKS, PAPER, PRETRAIN, TAGGER
-from bert_keras.runs.recipes import FinetuneRecipe, PretrainRecipe
+from bert_keras.runs.recipes import (
+    LAPTOP_TASKS,
+    PAPER,
+    PRETRAIN,
+    TAGGER,
+    FinetuneRecipe,
+    PretrainRecipe,
+)
 from bert_keras.runs.settings import with_changes
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from bert_keras.data.encoded import say_cut
 from bert_keras.downstream.batches import Predictor
@@ -77,12 +78,15 @@ def evaluate(
 
 
 def predict_examples(
-    model: StrPath | Pretrained, data: StrPath, *, is_scored: bool = False, **options
+    model: StrPath | Pretrained, data: StrPath, *, is_scored: bool = False, **options: Any
 ) -> tuple[Task, Sequence, Sequence]:
     """Returns the task of a fine-tuned model, the examples of `data` and their predictions.
 
-    With `is_scored`, every example must have a label; otherwise examples of the split "test" need
-    none. `options` are the `task`, `split` and `changes` of `evaluate`.
+    Args:
+        model: A model or its folder.
+        data: As in `evaluate`.
+        is_scored: Whether every example must have a label; otherwise only examples of "dev".
+        **options: The `task`, `split` and `changes` of `evaluate`.
     """
     if not is_tfds(data):
         check_exists(data, expected="data to read")

@@ -157,8 +157,7 @@ def _train(
             scores |= evaluate_pretrainer(model, held_out, task=inputs.task)
         if not is_chief():
             return {}
-        if held_out is not None:
-            scores |= inputs.baselines()
+        scores |= inputs.baselines()
     if blimp is not None:
         scores |= _blimp_scores(model, inputs, blimp)
     save_model(

@@ -221,8 +221,8 @@ class PretrainInputs:
         return self._batches(self._held_out, batch_size=size, drop_remainder=False)
 
     def baselines(self) -> dict[str, float]:
-        """Scores models without context on the held-out records."""
-        if self.task.baselines is None:
+        """Scores models without context on the held-out records, if there are any."""
+        if self.task.baselines is None or self._held_out is None:
             return {}
         training, held_out = (
             self._batches(records, batch_size=1024, drop_remainder=False)

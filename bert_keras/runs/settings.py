@@ -14,8 +14,7 @@ from bert_keras.errors import InputError, check_name, say
 from bert_keras.fields import field_comments
 from bert_keras.files import StrPath
 from bert_keras.runs.distillation import Distillation
-from bert_keras.runs.named_recipes import FINETUNE, PRETRAIN
-from bert_keras.runs.recipes import FinetuneRecipe, PretrainRecipe
+from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe, PretrainRecipe
 
 Changes = Mapping[str, Any] | Iterable[str]  # see `with_changes`
 OPTIONS = {"epochs": "num_epochs", "steps": "num_steps"}  # options of the commands -> fields

@@ -150,9 +150,15 @@ def variant_examples(
 
 
 def check_examples(read: Callable, model: str, data: str, **settings: Any) -> None:
-    """Reads examples by `read`, a function above, unless this needs TensorFlow.
+    """Reads the examples of a command before TensorFlow loads, unless this needs TensorFlow.
 
     The command reads them again, and prints its notes on them then.
+
+    Args:
+        read: `task_examples` or `variant_examples`.
+        model: The model of the command.
+        data: The data of the command.
+        **settings: Other arguments of `read`.
     """
     folder = located(model)
     if is_tfds(data) or settings["task"] in ZERO_SHOT or format_of(folder) is not native:

@@ -14,7 +14,7 @@ import bert_keras
 from bert_keras.cli import main
 from bert_keras.downstream.catalog import named_task
 from bert_keras.runs.distillation import Distillation
-from bert_keras.runs.named_recipes import PRETRAIN
+from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.runs.settings import task_recipes, with_changes
 
 ROOT = Path(__file__).parents[2]

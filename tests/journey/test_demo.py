@@ -15,7 +15,7 @@ from bert_keras.cli import demo as demo_module
 from bert_keras.cli import main
 from bert_keras.families import presets
 from bert_keras.models import load_model
-from bert_keras.runs.named_recipes import FINETUNE, PRETRAIN
+from bert_keras.runs.recipes import FINETUNE, PRETRAIN
 from bert_keras.serving.server import running_server
 from bert_keras.training.tensorboard import read_curves
 from tfrecords_tools.cli import main as bert_tfrecords

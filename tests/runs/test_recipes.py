@@ -5,9 +5,9 @@ from tensorflow.python.framework import config
 
 from bert_keras.errors import InputError
 from bert_keras.families import preset
-from bert_keras.runs.named_recipes import GPU_FLOPS_PER_SECOND, PRETRAIN
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
+from bert_keras.runs.recipes import GPU_FLOPS_PER_SECOND, PRETRAIN
 from bert_keras.runs.settings import named_recipe, pretrain_settings, task_recipes
 from bert_keras.training.performance import flops_per_example
 from tests.runs.test_runs import records  # noqa: F401

@@ -5,8 +5,8 @@ import pytest
 
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer, load_model
-from bert_keras.runs.named_recipes import PRETRAIN
 from bert_keras.runs.pretrain import pretrain
+from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.runs.settings import named_recipe
 from tests.factories import tiny_vocabulary, write_records
 

@@ -8,9 +8,9 @@ import pytest
 
 from bert_keras.errors import InputError
 from bert_keras.models import BertMaskedLM, BertPretrainer, load_model
-from bert_keras.runs.named_recipes import PRETRAIN
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.pretrain_inputs import PretrainInputs
+from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.runs.settings import named_recipe
 from bert_keras.text.packing import pack
 from tfrecords_tools.build import build

@@ -12,9 +12,9 @@ from bert_keras.models import (
     BertReplacedTokenPretrainer,
     load_model,
 )
-from bert_keras.runs.named_recipes import PRETRAIN
 from bert_keras.runs.pretrain import compiled_pretrainer
 from bert_keras.runs.pretrain_inputs import PretrainInputs
+from bert_keras.runs.recipes import PRETRAIN
 from bert_keras.runs.settings import named_recipe
 from tests.factories import tiny_vocabulary, write_records
 
