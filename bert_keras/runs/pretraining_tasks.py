@@ -66,7 +66,7 @@ def _token_counts(batches: Iterable[tuple], vocab_size: int, *, stage: str) -> n
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingTask:
-    """What a pretraining learns: its examples, model, losses and scores."""
+    """The task of a pretraining: its training examples, model, losses and scores."""
 
     examples: objectives.Examples  # converts records to inputs, targets and weights
     model: type[TaskModel]  # takes a BertConfig; its call returns a dict of outputs

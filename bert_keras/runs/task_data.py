@@ -5,7 +5,6 @@ import dataclasses
 import io
 import os
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from bert_keras.downstream.names import ZERO_SHOT
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
 from bert_keras.downstream.task import Task, examples_file
 from bert_keras.downstream.tfds import is_tfds
-from bert_keras.errors import InputError, check_name, counted, listed, say
+from bert_keras.errors import InputError, check_name, counted, listed
 from bert_keras.files import StrPath, file_sha256
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.recipes import FinetuneRecipe
@@ -39,6 +38,7 @@ class TaskData:
     files: Mapping[str, str]  # the file of each split
     train: Sequence
     dev: Sequence
+    notes: Sequence[tuple[str, str]]  # names and texts for `say`, when the training starts
 
     def run_settings(
         self, recipe: FinetuneRecipe, distillation: Distillation | None, *, pretrained: StrPath
@@ -64,14 +64,17 @@ def read_task_data(task: Task, data: StrPath | Mapping[str, StrPath]) -> TaskDat
     train = task.read(files["train"], split="train")
     task = task.with_labels_of(train)
     if "dev" in files:
-        dev = task.read(files["dev"], split="dev")
+        dev, notes = task.read(files["dev"], split="dev"), []
         if Path(files["dev"]).resolve() == Path(files["train"]).resolve():
-            say("dev", "is the training file: the scores are on training data", file=sys.stderr)
+            notes = [("dev", "is the training file: the scores are on training data")]
     else:
-        train, dev = divided(train)
+        train, dev, single = divided(train)
         counts = f"{len(dev):,} of the {len(train) + len(dev):,} examples of {files['train']}"
-        say("dev", f"{counts}; the others are trained", file=sys.stderr)
-    return TaskData(task, files, train, dev)
+        notes = [("dev", f"{counts}; the others are trained")]
+        if single:
+            names = listed([*map(repr, sorted(single))], most=5, mark=", ")
+            notes.append(("labels", f"{names}: a single row, which is trained and not scored"))
+    return TaskData(task, files, train, dev, notes)
 
 
 def data_files(task: Task, data: StrPath | Mapping[str, StrPath]) -> dict[str, str]:
@@ -87,10 +90,11 @@ def needs_tensorflow(data: StrPath | Mapping[str, StrPath]) -> bool:
     return any(map(is_tfds, data.values() if isinstance(data, Mapping) else [data]))
 
 
-def divided(examples: Sequence) -> tuple[list, list]:
+def divided(examples: Sequence) -> tuple[list, list, set[str]]:
     """Divides examples into nine tenths and a random tenth, each label in proportion.
 
-    Examples with the same passage stay together, and a class with one example is not held out.
+    Examples with the same passage stay together. Also returns the labels of a single example, which
+    is not held out.
     """
     keys = [getattr(each, "context", number) for number, each in enumerate(examples)]
     pairs = [*zip(keys, examples, strict=True)]
@@ -104,12 +108,9 @@ def divided(examples: Sequence) -> tuple[list, list]:
             f"{counted(len(labels), 'example')} or passages are too few to hold out a tenth; "
             f"expected {LEAST_EXAMPLES}, or --dev FILE (data={{'dev': FILE}})"
         )
-    if single:
-        names = listed([*map(repr, sorted(single))], most=5, mark=", ")
-        say("labels", f"{names}: a single row, which is trained and not scored", file=sys.stderr)
     held_out = {*order[len(order) % 10 // 2 :: 10]}
     train = [each for key, each in pairs if key not in held_out]
-    return train, [each for key, each in pairs if key in held_out]
+    return train, [each for key, each in pairs if key in held_out], single
 
 
 def task_examples(

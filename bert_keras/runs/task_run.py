@@ -74,6 +74,8 @@ class TaskRun:
         self.checkpoint = open_text_checkpoint(pretrained)
         self._check_settings(task)
         data = data if isinstance(data, TaskData) else read_task_data(task, data)
+        for name, note in data.notes:
+            say(name, note, file=sys.stderr)
         self.task, self.files, self.dev_examples = data.task, data.files, data.dev
         number = min(self.recipe.max_train_examples or len(data.train), len(data.train))
         self.examples = [data.train[i * len(data.train) // number] for i in range(number)]
