@@ -1,4 +1,4 @@
-"""Measures reading records: with TensorFlow, in NumPy, and what `fit` takes."""
+"""Measures reading records: with TensorFlow, in NumPy, and in `fit`."""
 
 import argparse
 import statistics

@@ -2,9 +2,9 @@
 
 `bert-keras serve` runs an exported BERT with random weights in its own process. Clients in this
 process send one text a request and send the next after the response. The texts are the sentences of
-SST-2 and, as long texts, the passages of SQuAD. With sentences, two others take turns with it: the
-same SavedModel in this process, in batches of similar length, which is about the most that a server
-can reach; and the same in the simplest server, serving_naive.py.
+SST-2 and, as long texts, the passages of SQuAD. With sentences, two other programs take turns with
+it: the same SavedModel in this process, in batches of similar length, which is about the most that
+a server can reach; and the same model in the simplest server, serving_naive.py.
 
     python benchmarks/serving.py DATA               # base: its start, then under load
     python benchmarks/serving.py DATA --minutes 10  # its memory, 16 clients

@@ -44,13 +44,12 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.models.task_models import BertTokenClassifier as BertTokenClassifier
     from bert_keras.runs.conversion import convert as convert
     from bert_keras.runs.evaluate import evaluate as evaluate
-    from bert_keras.runs.export import export as export
-    from bert_keras.runs.finetune import TaskRun as TaskRun
     from bert_keras.runs.finetune import finetune as finetune
     from bert_keras.runs.outcome import RunResult as RunResult
     from bert_keras.runs.pretrain import pretrain as pretrain
     from bert_keras.runs.recipes import FinetuneRecipe as FinetuneRecipe
     from bert_keras.runs.recipes import PretrainRecipe as PretrainRecipe
+    from bert_keras.runs.task_run import TaskRun as TaskRun
     from bert_keras.serving.client import Client as Client
     from bert_keras.serving.limits import Limits as Limits
     from bert_keras.serving.server import running_server as running_server
@@ -123,7 +122,8 @@ _NAMES = {
     "bert_keras.downstream.catalog": "tasks",
     "bert_keras.runs.recipes": "recipes PretrainRecipe FinetuneRecipe",
     "bert_keras.runs.outcome": "RunResult",
-    "bert_keras.runs.finetune": "TaskRun finetune",
+    "bert_keras.runs.task_run": "TaskRun",
+    "bert_keras.runs.finetune": "finetune",
     "bert_keras.runs.pretrain": "pretrain",
     "bert_keras.runs.evaluate": "evaluate",
     "bert_keras.runs.conversion": "convert",

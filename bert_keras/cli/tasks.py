@@ -21,7 +21,7 @@ from bert_keras.cli.program import (
 )
 from bert_keras.errors import InputError, print_field, printable
 from bert_keras.files import check_no_table, check_output, messages_beside, refuse_existing
-from bert_keras.runs.settings import check_examples, task_examples
+from bert_keras.runs.task_data import check_examples, task_examples
 
 TASK = option("--task", "TASK", f"{TASKS} (default: the task of the model)", type=TASK_NAME)
 DATA = "file of the task, or a folder or tfds:NAME from which --split is read"
@@ -51,7 +51,7 @@ def _check_text(text: str) -> None:
 )
 def evaluate(options: argparse.Namespace) -> None:
     """Score a model on labelled examples with the task's metrics."""
-    check_examples(task_examples, is_scored=True, **values(options, "model", *EXAMPLES))
+    check_examples(task_examples, **values(options, "model", *EXAMPLES))
     start_keras(options)
     from bert_keras.runs.evaluate import evaluate
 
@@ -120,16 +120,16 @@ def _predict_file(options: argparse.Namespace) -> None:
     check_examples(task_examples, **values(options, "model", *EXAMPLES))
     start_keras(options)
     from bert_keras.downstream.glue import check_submission, write_submission
-    from bert_keras.runs.evaluate import model_predictions
+    from bert_keras.runs.evaluate import predict_examples
 
     folder, file = os.path.split(os.path.abspath(output))
     if options.submission:
         check_submission(folder, new=file)
-    result = model_predictions(options.model, **values(options, *EXAMPLES))
+    task, examples, predicted = predict_examples(options.model, **values(options, *EXAMPLES))
     place = "the standard output" if output == "-" else output
     replaced = " (replaced)" if os.path.isfile(output) else ""
-    result.write(output)
-    counts = f"{len(result.examples):,} in {place}{replaced}"
+    task.write_predictions(output, examples, predicted)
+    counts = f"{len(examples):,} in {place}{replaced}"
     print_field("predictions", counts, file=messages_beside(output))
     if options.submission:
         write_submission(folder, options.submission)

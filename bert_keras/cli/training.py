@@ -1,6 +1,7 @@
 """Defines the commands that train: demo, pretrain, finetune and reproduce."""
 
 import argparse
+import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from shlex import quote
@@ -28,13 +29,8 @@ from bert_keras.files import StrPath, check_exists, check_no_file
 from bert_keras.kinds.known import KINDS
 from bert_keras.runs.outcome import check_run
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe
-from bert_keras.runs.settings import (
-    check_files,
-    described,
-    finetune_claim,
-    finetune_settings,
-    pretrain_settings,
-)
+from bert_keras.runs.settings import described, finetune_settings, pretrain_settings
+from bert_keras.runs.task_data import TaskData, needs_tensorflow, read_task_data
 from bert_keras.text.fast_tokenizer import records_vocabulary
 from tfrecords_tools.corpus import files as corpus_files
 
@@ -156,7 +152,8 @@ def pretrain(options: argparse.Namespace) -> None:
     if options.blimp:
         check_exists(options.blimp, expected="a folder of .jsonl files")
     if not options.dry_run and "TF_CONFIG" not in os.environ:  # only the first worker writes
-        check_run(options.output, recipe=recipe, records=os.path.realpath(options.records))
+        settings = {**dataclasses.asdict(recipe), "records": os.path.realpath(options.records)}
+        check_run(options.output, settings)
     start_keras(options)
     from bert_keras.runs.pretrain import forecast, pretrain
 
@@ -212,12 +209,14 @@ def finetune(options: argparse.Namespace) -> None:
     task, recipe, teacher = finetune_settings(
         options.task, options.recipe, **models, changes=changes
     )
-    files = check_files(task, data)
+    if not needs_tensorflow(data):
+        data = read_task_data(task, data)
     config = stored_config(options.pretrained)
     task.check_encoder(config)
-    if files and not is_study and "TF_CONFIG" not in os.environ:  # only the first worker writes
-        claim = {"pretrained": options.pretrained, "files": files}
-        check_run(options.output, **finetune_claim(task, recipe, teacher, **claim))
+    is_worker = "TF_CONFIG" in os.environ  # only the first worker writes
+    if isinstance(data, TaskData) and not is_study and not is_worker:
+        settings = data.run_settings(recipe, teacher, pretrained=options.pretrained)
+        check_run(options.output, settings)
     start_keras(options)
     from bert_keras.runs.finetune import finetune
 

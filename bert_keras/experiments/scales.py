@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from bert_keras.errors import check
+from bert_keras.errors import check_name
 from bert_keras.experiments.experiments import EXPERIMENTS, Arm, Experiment
 from bert_keras.runs.recipes import (
     LAPTOP_TASKS,
@@ -47,15 +47,14 @@ class Scale:
     duplicates: int = 5  # see BuildSettings
     held_out_rate: float = 0.01  # see BuildSettings
     seed: int = 1  # seed of the records
-    # Changes of recipes that replace those of an arm, such as smaller sizes.
+    # Changes of recipes that replace changes of an arm, such as smaller sizes.
     stand_ins: dict[str, str] = field(default_factory=dict)
     tables: tuple[str, ...] = ("table5", "table6", "c1", "c2", "labels")  # names of experiments
     added_arms: dict[str, tuple[Arm, ...]] = field(default_factory=dict)  # by experiment
 
     def experiment(self, experiment: Experiment) -> Experiment:
         """Returns an experiment with the arms of this scale; InputError if it is not included."""
-        known = f"choose one of {', '.join(self.tables)}, or another scale"
-        check(experiment.name in self.tables, f"this scale has no {experiment.name}; {known}")
+        check_name(experiment.name, self.tables, what="table of this scale")
         arms = (*experiment.arms, *self.added_arms.get(experiment.name, ()))
         return replace(experiment, arms=arms)
 

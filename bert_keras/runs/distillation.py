@@ -1,17 +1,17 @@
-"""Configures knowledge distillation and checks that a teacher fits its student."""
+"""Configures knowledge distillation and checks that checkpoints fit a run."""
 
 import dataclasses
-import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bert_keras.checkpoints.checkpoint import Checkpoint, part
+from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint
 from bert_keras.checkpoints.formats import absolute_path, open_text_checkpoint
 from bert_keras.config import ModelMetadata
 from bert_keras.downstream.task import fixed
-from bert_keras.errors import check, check_range, print_field
+from bert_keras.errors import InputError, check_range, print_field
 from bert_keras.fields import setting
-from bert_keras.kinds.known import KINDS
+from bert_keras.files import StrPath
 from bert_keras.text.vocab import Vocabulary
 
 if TYPE_CHECKING:  # both import Keras
@@ -34,14 +34,14 @@ class Distillation:
         check_range(self, "0 or a number above it", "alpha_soft", "alpha_labels", "alpha_cosine")
 
     @classmethod
-    def of_pretraining(cls, teacher: str | os.PathLike) -> "Distillation":
+    def of_pretraining(cls, teacher: StrPath) -> "Distillation":
         """Returns the settings of DistilBERT's pretraining (the README of its code)."""
         weights = {"alpha_soft": 5.0, "alpha_labels": 2.0, "alpha_cosine": 1.0}
         return cls(teacher=absolute_path(teacher), **weights)
 
     @classmethod
-    def of_task(cls, teacher: str | os.PathLike) -> "Distillation":
-        """Returns those of its fine-tuning (run_squad_w_distillation.py of its code)."""
+    def of_task(cls, teacher: StrPath) -> "Distillation":
+        """Returns the settings of its fine-tuning (run_squad_w_distillation.py of its code)."""
         weights = {"alpha_soft": 0.5, "alpha_labels": 0.5, "alpha_cosine": 0.0}
         return cls(teacher=absolute_path(teacher), **weights)
 
@@ -71,34 +71,43 @@ def open_teacher(
     """Opens the checkpoint of a teacher.
 
     Raises:
-        InputError: The teacher lacks a head of the student, has another vocabulary, letter case,
-            attention direction or other labels, has fewer positions than the student's texts need,
-            or, with `alpha_cosine`, has another hidden size.
+        InputError: The teacher has another vocabulary, letter case, attention direction or other
+            labels.
     """
-    from bert_keras.runs.starting_point import check_vocabulary
-
-    path = distillation.teacher
-    checkpoint = open_text_checkpoint(path)
+    checkpoint, source = open_text_checkpoint(distillation.teacher), distillation.teacher
     metadata, config = checkpoint.metadata, checkpoint.metadata.config
-    missing = sorted({*KINDS[student.model].heads} - {*map(part, checkpoint.tensors)})
-    found = f"the teacher {path} is a {metadata.model} without {', '.join(missing)}"
-    needed = f"which the student, a {student.model}, needs; choose a teacher of the same task"
-    check(not missing, f"{found}, {needed}")
-    check_vocabulary(checkpoint, vocabulary, source=f"the teacher {path}", of="the student")
-    pairs = {
+    check_same_vocabulary(checkpoint, vocabulary, source=source)
+    needed = {
         "lowercase": (metadata.lowercase, student.lowercase),
         "is_causal": (config.is_causal, student.config.is_causal),
         "labels": (metadata.labels, student.labels),
     }
-    if distillation.alpha_cosine:  # compares hidden states
-        pairs["hidden_size"] = (config.hidden_size, student.config.hidden_size)
-    for name, (teacher_value, student_value) in pairs.items():
-        found = f"the teacher {path} has {name}={teacher_value}"
-        remedy = "choose another teacher" + ", or set alpha_cosine=0" * (name == "hidden_size")
-        expected = f"but the student has {name}={student_value}"
-        check(teacher_value == student_value, f"{found}, {expected}; {remedy}")
-    found = f"the teacher {path} has {config.max_positions} positions"
-    expected = f"texts have up to {student.max_length} tokens"
-    remedy = "choose another teacher or a smaller max_length"
-    check(config.max_positions >= student.max_length, f"{found}, but {expected}; {remedy}")
+    check_fit(needed, source=source, remedy="choose another teacher")
     return Teacher(checkpoint, distillation)
+
+
+def check_fit(needed: Mapping[str, tuple[Any, Any]], *, source: StrPath, remedy: str) -> None:
+    """Raises InputError unless a checkpoint has the values that a run needs.
+
+    `needed` has the value of the checkpoint and the value that the run needs, by name.
+    """
+    for name, (actual, expected) in needed.items():
+        if actual != expected:
+            raise InputError(f"{source} has {name}={actual}; expected {expected}; {remedy}")
+
+
+def check_same_vocabulary(
+    checkpoint: TextCheckpoint, expected: Vocabulary, *, source: StrPath
+) -> None:
+    """Raises InputError, which names the first different line, for another vocabulary."""
+    ours = checkpoint.vocabulary
+    if ours == expected:
+        return
+    if ours.tokens == expected.tokens:
+        place = "only in the rules of tokenizer.json"
+    else:
+        pairs = zip(ours.tokens, expected.tokens, strict=False)
+        differing = (line for line, (left, right) in enumerate(pairs, start=1) if left != right)
+        line = next(differing, min(len(ours), len(expected)) + 1)
+        place = f"at line {line} of {len(ours):,} and {len(expected):,}"
+    raise InputError(f"the vocabularies of {source} and of this run differ {place}; use the same")

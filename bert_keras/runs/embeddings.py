@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_keras import files
-from bert_keras.errors import check, counted
+from bert_keras.errors import InputError, counted
 from bert_keras.models.sentence_encoder import BertSentenceEncoder
 
 CHUNK_TEXTS = 512  # texts that are encoded together; a stopped run repeats at most one chunk
@@ -38,7 +38,7 @@ def write_embeddings(
             and `vector`.
         model: A folder of sentence-transformers, or a checkpoint of any format.
         dimensions: The number of values to keep, as in `BertSentenceEncoder.encode`.
-        prompt: The name of a prompt of the model; None takes the default.
+        prompt: The name of a prompt of the model; None takes the default prompt.
 
     Returns:
         The number of embeddings and their size E.
@@ -48,15 +48,14 @@ def write_embeddings(
     files.refuse_existing(output)
     files.check_no_table(texts)
     is_blank = Counter(not text.strip() for text in files.text_lines(texts))
-    check(num_texts := is_blank[False], f"{texts} has no text; expected one on each line")
+    if not (num_texts := is_blank[False]):
+        raise InputError(f"{texts} has no text; expected one on each line")
     if is_blank[True]:
         print(f"skipped {counted(is_blank[True], 'blank line')} of {texts}", file=sys.stderr)
     encoder = BertSentenceEncoder.from_pretrained(model)
     size = encoder.embedding_size if dimensions is None else dimensions
-    check(
-        1 <= size <= encoder.embedding_size,
-        f"dimensions is {size}; expected 1 to {encoder.embedding_size}, the model's size",
-    )
+    if not 1 <= size <= encoder.embedding_size:
+        raise InputError(f"dimensions is {size}; expected 1 to {encoder.embedding_size}")
     prompt_text = encoder.embedding.prompt(name=prompt)
     arguments = repr((files.file_sha256(texts), encoder.metadata, prompt_text, size))
     hashed = hashlib.sha256(arguments.encode())
@@ -68,9 +67,12 @@ def write_embeddings(
             file.seek(0)
             if len(found := file.read(len(digest))) < len(digest):
                 file.truncate(0)
-                file.write(found := digest)
-            reason = "contains embeddings of other texts, another model or other options"
-            check(found == digest, f"{work.parent} {reason}; remove it or choose another output")
+                file.write(digest)
+            elif found != digest:
+                raise InputError(
+                    f"{work.parent} contains embeddings of other texts, another model or other "
+                    "options; remove it or choose another output"
+                )
             num_done = (file.seek(0, os.SEEK_END) - len(digest)) // chunk_bytes
             file.truncate(len(digest) + num_done * chunk_bytes)
             num_chunks = -(-num_texts // CHUNK_TEXTS)

@@ -1,8 +1,8 @@
-"""Scores a model on the examples of a task, and writes its predictions."""
+"""Scores a model on the examples of a task, and predicts them."""
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
 from bert_keras.data.encoded import say_cut
 from bert_keras.downstream.batches import Predictor
@@ -15,25 +15,13 @@ from bert_keras.downstream.minimal_pairs import (
 from bert_keras.downstream.names import ZERO_SHOT
 from bert_keras.downstream.task import Task
 from bert_keras.downstream.tfds import is_tfds
-from bert_keras.errors import InputError, check, print_field, suggest_keyword_names
+from bert_keras.errors import InputError, print_field, suggest_keyword_names
 from bert_keras.files import StrPath, check_exists, check_output
 from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.reports.evaluation import evaluation_page
-from bert_keras.runs.settings import Changes, task_examples
-
-
-@dataclass(frozen=True)
-class TaskPredictions:
-    """A task, examples of it and a function that computes their predictions."""
-
-    task: Task
-    examples: Sequence
-    predict: Callable[[], Sequence]  # returns one prediction for each example
-
-    def write(self, path: StrPath) -> None:
-        """Writes the prediction file of the task."""
-        self.task.write_predictions(path, self.examples, self.predict())
+from bert_keras.runs.settings import Changes, with_changes
+from bert_keras.runs.task_data import task_examples
 
 
 @suggest_keyword_names
@@ -52,12 +40,12 @@ def evaluate(
 
     Args:
         model: A model or its folder.
-        data: A file of the task, or a folder of its official files or `tfds:NAME`, whose `split` is
-            read.
+        data: A file of the task, or a folder of its official files or `tfds:NAME` from which
+            `split` is read.
         task: The name of the task; None takes the task on which the model was fine-tuned. "blimp"
             scores a pretrained model on the minimal pairs of a file, or of all files of a folder.
         split: The split of a folder or of `tfds:NAME`.
-        report: The HTML page with scores and errors to write; None writes none.
+        report: The HTML page with scores and errors to write; None writes no page.
         changes: New values of settings of the task, such as `{"max_length": 64}`.
 
     Returns:
@@ -78,18 +66,16 @@ def evaluate(
     if report is not None:
         check_output(report, suffix=".html")
     if task in ZERO_SHOT:
-        check(not changes, f"the task {task} has no settings; omit changes (--set)")
-        examples = read_pairs(data)
+        with_changes(changes=changes)  # InputError for any change: the task has no settings
+        name, examples, findings = str(task), read_pairs(data), pair_findings
         loaded = model if isinstance(model, Pretrained) else load_model(model)
         found = log_likelihoods(loaded, [text for pair in examples for text in pair.texts])
         predicted = [good - bad for good, bad in zip(found[::2], found[1::2], strict=True)]
-        scores, name, findings = pair_scores(examples, predicted), task, pair_findings
+        scores = pair_scores(examples, predicted)
     else:
-        result = model_predictions(model, task=task, data=data, split=split, changes=changes)
-        known, examples = result.task, result.examples
+        options = {"task": task, "split": split, "changes": changes}
+        known, examples, predicted = predict_examples(model, data, **options, is_scored=True)
         name, findings = known.name, known.findings
-        known.check_labels(examples)
-        predicted = result.predict()
         scores = known.score(examples, predicted)
     print_field("examples", f"{len(examples):,}", file=sys.stderr)
     if report is not None:
@@ -98,18 +84,16 @@ def evaluate(
     return scores
 
 
-def model_predictions(
-    model: StrPath | Pretrained,
-    *,
-    data: StrPath,
-    task: str | None = None,
-    split: str = "dev",
-    changes: Changes = (),
-    batch_size: int = 32,
-) -> TaskPredictions:
-    """Prepares the predictions of a fine-tuned model for the examples of `data`; see `evaluate`.
+def predict_examples(
+    model: StrPath | Pretrained, data: StrPath, *, is_scored: bool = False, **options: Any
+) -> tuple[Task, Sequence, Sequence]:
+    """Returns the task of a fine-tuned model, the examples of `data` and their predictions.
 
-    Examples of the split "dev" must have labels; those of "test" need none.
+    Args:
+        model: A model or its folder.
+        data: As in `evaluate`.
+        is_scored: Whether every example must have a label; otherwise only examples of "dev".
+        **options: The `task`, `split` and `changes` of `evaluate`.
     """
     if not is_tfds(data):
         check_exists(data, expected="data to read")
@@ -117,22 +101,14 @@ def model_predictions(
     source = "the model" if isinstance(model, Pretrained) else model
     metadata, tokenizer = loaded.metadata, loaded.tokenizer
     if metadata is None or tokenizer is None:
-        raise InputError(
-            f"{source} contains no vocabulary; copy its vocab.txt or tokenizer.json there, or save "
-            "it with model.save_pretrained(folder, tokenizer=...)"
-        )
-    settings = {"task": task, "split": split, "changes": changes}
-    known, examples = task_examples(metadata, data, source=source, **settings)
-    embedding, wanted = getattr(loaded, "embedding", None), getattr(known, "pooling", ())
-    if wanted and embedding is not None:
-        ours, theirs = ",".join(wanted), ",".join(embedding.pooling)
-        found = f"pooling is {ours}, but {source} has {theirs} pooling"
-        check(ours == theirs, f"{found}; use pooling={theirs}")
-
-    def predict() -> Sequence:
-        encoded = known.encode_to_score(examples, tokenizer)
-        say_cut(encoded, max_length=known.max_length)
-        outputs, _ = Predictor(loaded)(encoded, batch_size=batch_size)
-        return known.predictions(examples, encoded, outputs)
-
-    return TaskPredictions(known, examples, predict)
+        raise InputError(f"{source} has no vocabulary; add vocab.txt or set model.tokenizer")
+    task, examples = task_examples(metadata, data, source=source, **options)
+    if is_scored:
+        task.check_labels(examples)
+    pooling, embedding = getattr(task, "pooling", ()), getattr(loaded, "embedding", None)
+    if pooling and embedding is not None and pooling != embedding.pooling:
+        raise InputError(f"{source} has other pooling; use pooling={','.join(embedding.pooling)}")
+    encoded = task.encode_to_score(examples, tokenizer)
+    say_cut(encoded, max_length=task.max_length)
+    outputs, _ = Predictor(loaded)(encoded)
+    return task, examples, task.predictions(examples, encoded, outputs)

@@ -1,23 +1,22 @@
 """Recipes: the hyperparameters of pretraining and fine-tuning runs, and named sets of them."""
 
-import dataclasses
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bert_keras.config import FINE_TUNING, WARMUP_RATIO
 from bert_keras.data.masking import UNITS, MaskingPolicy, replacement_shares
-from bert_keras.errors import LARGEST_SIZE, check, check_choice, check_least, check_range
+from bert_keras.errors import LARGEST_SIZE, InputError, check_choice, check_least, check_range
 from bert_keras.families import preset
 from bert_keras.fields import document_fields, setting
 
-# Name in recipes -> `runs.objectives.PretrainingObjective`, or "module:attribute", which is
-# imported on first use.
-PRETRAINING_OBJECTIVES: dict[str, Any] = {
-    "bert": "bert_keras.runs.objectives:BERT",
-    "masked-lm": "bert_keras.runs.objectives:MASKED_LM",
-    "left-to-right": "bert_keras.runs.objectives:LEFT_TO_RIGHT",
-    "replaced-token": "bert_keras.runs.objectives:REPLACED_TOKEN",
+# Value of `objective` in recipes -> `runs.pretraining_tasks.PretrainingTask`, or
+# "module:attribute", which is imported on first use.
+PRETRAINING_TASKS: dict[str, Any] = {
+    "bert": "bert_keras.runs.pretraining_tasks:BERT",
+    "masked-lm": "bert_keras.runs.pretraining_tasks:MASKED_LM",
+    "left-to-right": "bert_keras.runs.pretraining_tasks:LEFT_TO_RIGHT",
+    "replaced-token": "bert_keras.runs.pretraining_tasks:REPLACED_TOKEN",
 }
 
 
@@ -68,9 +67,9 @@ class PretrainRecipe:
 
     def __post_init__(self):
         preset(self.size)
-        intervals = ("steps_per_log", "logs_per_checkpoint", "keep_checkpoints")
         check_least(self, 1, "batch_size", most=LARGEST_SIZE)
-        check_least(self, 1, "num_steps", "gradient_accumulation_steps", *intervals)
+        check_least(self, 1, "num_steps", "gradient_accumulation_steps", "steps_per_log")
+        check_least(self, 1, "logs_per_checkpoint", "keep_checkpoints")
         check_least(self, 0, "max_skipped")
         check_range(self, "0 to 4294967295", "seed")
         check_range(self, "a rate in [0, 1)", "dropout_rate", "beta_2", "first_share")
@@ -79,16 +78,13 @@ class PretrainRecipe:
         check_range(self, "0 or a number above it", "weight_decay_rate", "max_gradient_norm")
         check_choice(self, "optimizer", ("adamw", "muon"))
         check_choice(self, "schedule", ("linear", "warmup-stable-decay"))
-        check_choice(self, "objective", PRETRAINING_OBJECTIVES)
+        check_choice(self, "objective", PRETRAINING_TASKS)
         check_choice(self, "initial_weights", ("normal", "local-attention"))
         check_choice(self, "mask_unit", UNITS)
-        for name in ("num_warmup_steps", "last_step"):
-            step = getattr(self, name)
-            expected = f"0 or more, less than num_steps, {self.num_steps}"
-            check(0 <= step < self.num_steps, f"{name} is {step}; expected {expected}")
-        is_later = not 0 < self.last_step <= self.first_steps
-        expected = f"more than the first part, {self.first_steps} steps (first_share)"
-        check(is_later, f"last_step is {self.last_step}; expected {expected}")
+        after_first_part = self.first_steps + 1 if self.last_step else 0
+        for name, least in (("num_warmup_steps", 0), ("last_step", after_first_part)):
+            if not least <= (step := getattr(self, name)) < self.num_steps:
+                raise InputError(f"{name} is {step}; expected {least:,} or more, below num_steps")
         self.masking_policy(max_length=1)
 
     @property
@@ -200,17 +196,14 @@ LAPTOP = PretrainRecipe(
     steps_per_log=100,
 )
 
-_LOCAL_START: dict[str, Any] = {
-    "optimizer": "adamw",
-    "bias_correction": True,
-    "initial_weights": "local-attention",
-}
+_LOCAL_START: dict[str, Any] = {"optimizer": "adamw", "initial_weights": "local-attention"}
+_LOCAL_START["bias_correction"] = True
 
 
 def _laptop(num_steps: int, **changes) -> PretrainRecipe:
     """Returns `LAPTOP` with other settings and a warmup of 5 % of the steps."""
     warmup = num_steps // 20
-    return dataclasses.replace(LAPTOP, num_steps=num_steps, num_warmup_steps=warmup, **changes)
+    return replace(LAPTOP, num_steps=num_steps, num_warmup_steps=warmup, **changes)
 
 
 GPU_FLOPS_PER_SECOND = 84e12  # 27 % of the 312 TFLOP/s in bfloat16 of an A100
@@ -235,7 +228,7 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     ),
     # The steps fill an hour and a day of a GPU that computes GPU_FLOPS_PER_SECOND, with records of
     # 128 tokens and 30,522 tokens in the vocabulary. Batch size and learning rate of gpu-day are
-    # close to those of Geiping and Goldstein 2022.
+    # close to the values of Geiping and Goldstein 2022.
     "gpu-hour": _laptop(
         13_400,
         size="modern-medium",
@@ -253,10 +246,10 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         gradient_accumulation_steps=32,
     ),
     # paper-512 starts from the model of paper-128, which includes the training state.
-    "paper-128": dataclasses.replace(PAPER_BASE, last_step=900_000),
+    "paper-128": replace(PAPER_BASE, last_step=900_000),
     "paper-512": PAPER_BASE,
     # Used with --from, whose size replaces this one, on the text of a domain. Learning rate, batch
-    # size and least number of steps are those in the README of google-research/bert for this.
+    # size and smallest number of steps are from the README of google-research/bert.
     "continue": PretrainRecipe(
         size="base",
         batch_size=32,
@@ -280,11 +273,9 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         steps_per_log=10,
     ),
     # For records of plain ids and --objective full-sentences (docs/how-to/pretrain-variants.md).
-    "roberta-tiny": dataclasses.replace(TINY_HOUR, size="roberta-tiny"),
+    "roberta-tiny": replace(TINY_HOUR, size="roberta-tiny"),
     # For records of plain ids and --objective sop (docs/how-to/pretrain-variants.md).
-    "albert-tiny": dataclasses.replace(
-        TINY_HOUR, size="albert-tiny", mask_unit="word", max_ngram=3
-    ),
+    "albert-tiny": replace(TINY_HOUR, size="albert-tiny", mask_unit="word", max_ngram=3),
     # For records of plain ids (docs/how-to/pretrain-variants.md). As in Clark et al. 2020, the
     # generator reads [MASK] at every masked position. A smaller generator learns too late
     # (docs/benchmarks/archive/pretraining.md).
@@ -312,8 +303,8 @@ PAPER = FinetuneRecipe(**FINE_TUNING["paper"])
 # Section 5.3 does not describe the training of its BiLSTM. These values suit fresh weights.
 TAGGER = FinetuneRecipe(batch_size=32, num_epochs=10, **_HIGH_RATES)
 
-# Reimers and Gurevych 2019, section 4.2; batch size, epochs and warmup are also those of
-# sentence-transformers' training_stsbenchmark.py.
+# Reimers and Gurevych 2019, section 4.2; training_stsbenchmark.py of sentence-transformers has the
+# same batch size, epochs and warmup.
 SENTENCE_PAIRS = FinetuneRecipe(
     batch_size=16, num_epochs=4, learning_rate=2e-5, bias_correction=True
 )
@@ -328,31 +319,30 @@ KLUE = FinetuneRecipe(
     batch_size=32, num_epochs=4, learning_rate=5e-5, weight_decay_rate=0.0, bias_correction=True
 )
 # finetune/config/TASK/koelectra-base-v3.json of monologg/KoELECTRA, with the same AdamW.
-KOELECTRA = dataclasses.replace(KLUE, num_epochs=10, warmup_ratio=0.0)
+KOELECTRA = replace(KLUE, num_epochs=10, warmup_ratio=0.0)
 
 # Recipe name -> task name -> recipe. "" applies to every task that is not listed.
 FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
     "paper": {
         "": PAPER,
-        "squad1": dataclasses.replace(PAPER, learning_rate=5e-5),  # section 4.2
-        "squad2": dataclasses.replace(  # section 4.3
-            PAPER, learning_rate=5e-5, num_epochs=2, batch_size=48
-        ),
-        "swag": dataclasses.replace(PAPER, learning_rate=2e-5, batch_size=16),  # section 4.4
+        "squad1": replace(PAPER, learning_rate=5e-5),  # section 4.2
+        # section 4.3
+        "squad2": replace(PAPER, learning_rate=5e-5, num_epochs=2, batch_size=48),
+        "swag": replace(PAPER, learning_rate=2e-5, batch_size=16),  # section 4.4
         "ner-features": TAGGER,
         **EMBEDDINGS,
         "klue-tc": KLUE,
         "klue-sts": KLUE,
-        "klue-nli": dataclasses.replace(KLUE, num_epochs=5),
-        "klue-mrc": dataclasses.replace(
+        "klue-nli": replace(KLUE, num_epochs=5),
+        "klue-mrc": replace(
             KLUE, num_epochs=5, batch_size=16, learning_rate=3e-5, warmup_ratio=0.0
         ),
-        "klue-ner": dataclasses.replace(KLUE, num_epochs=3, warmup_ratio=0.0),
+        "klue-ner": replace(KLUE, num_epochs=3, warmup_ratio=0.0),
         "nsmc": KOELECTRA,
-        "kornli": dataclasses.replace(KOELECTRA, num_epochs=15, batch_size=64),
+        "kornli": replace(KOELECTRA, num_epochs=15, batch_size=64),
         "korsts": KOELECTRA,
-        "naver-ner": dataclasses.replace(KOELECTRA, num_epochs=20),
-        "korquad": dataclasses.replace(KOELECTRA, num_epochs=7, batch_size=8),
+        "naver-ner": replace(KOELECTRA, num_epochs=20),
+        "korquad": replace(KOELECTRA, num_epochs=7, batch_size=8),
     },
     "small-models": {"": SMALL_MODELS, "ner-features": TAGGER, **EMBEDDINGS},
     "laptop": {"": LAPTOP_TASKS, "ner-features": TAGGER},

@@ -11,7 +11,7 @@ from bert_keras.data.masking import Masker, MaskingPolicy
 from bert_keras.data.objectives import replaced_tokens
 from bert_keras.families import preset
 from bert_keras.models.replaced_tokens import drawn_ids, generator_config
-from bert_keras.runs.objectives import named_objective
+from bert_keras.runs.pretraining_tasks import pretraining_task
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_keras.training.optimizer import BertAdamW
 from tests.tensorflow_or_skip import tf
@@ -21,7 +21,7 @@ CONFIG = BertConfig(
     vocab_size=40, hidden_size=16, num_layers=1, num_heads=4, max_positions=12, has_pooler=False,
     hidden_dropout_rate=0.0, attention_dropout_rate=0.0, initializer_stddev=0.2,
 )  # fmt: skip
-OBJECTIVE = named_objective("replaced-token")
+OBJECTIVE = pretraining_task("replaced-token")
 
 
 def examples(*, rows: int = 16, length: int = 12):

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_keras.runs.objectives import baselines
+from bert_keras.runs.pretraining_tasks import baselines
 
 VOCAB_SIZE, MASK = 7, 6
 

@@ -11,7 +11,7 @@ from bert_keras.cli import main
 from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.catalog import task_of
 from bert_keras.models.loading import load_model
-from bert_keras.runs.finetune import TaskRun
+from bert_keras.runs.task_run import TaskRun
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import tiny_config, tiny_vocabulary
 from tests.under_jax import without_tensorflow

@@ -76,7 +76,7 @@ def test_a_run_writes_a_discriminator_that_fine_tunes(run, tmp_path, capsys):
 def test_a_generator_of_the_starting_point_keeps_its_size(run, records):
     changed = recipe("generator_size=1.0")
     for folder, size in ((run / "model", 0.5), (None, 1.0)):
-        inputs = PretrainInputs(changed, records=records, start=folder)
+        inputs = PretrainInputs(changed, records=records, pretrained=folder)
         assert inputs.metadata.task == {"generator_size": size}
 
 

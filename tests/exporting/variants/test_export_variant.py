@@ -17,7 +17,7 @@ from bert_keras.exporting.variants.export_variant import (
 from bert_keras.exporting.verify import loaded, run_requests
 from bert_keras.exporting.version_folder import METADATA
 from bert_keras.models.loading import load_model
-from bert_keras.runs.evaluate import model_predictions
+from bert_keras.runs.evaluate import predict_examples
 from bert_keras.runs.export import export
 from tests.exporting.variants.fine_tuned import fine_tuned
 
@@ -87,14 +87,13 @@ def test_models_without_a_scoring_task_are_refused(tmp_path, run):
 def test_an_export_has_the_score_of_its_model(tmp_path, name, not_verified):
     model, data = fine_tuned(name, tmp_path, seed=6)
     written = export(model, tmp_path / "name" / "1")
-    predictions = model_predictions(model, task=name, data=data)
-    task, examples = predictions.task, predictions.examples
+    task, examples, predicted = predict_examples(model, data, task=name)
     encoded = task.encode(examples, load_model(model).tokenizer)
     scored = Scoring(task, examples, encoded)
     with loaded(written) as run:
         actual = measure_score(run, scored)
         times = measure_seconds({"model": run}, scored)
-    expected = 100 * task.score(examples, predictions.predict())[task.metric]
+    expected = 100 * task.score(examples, predicted)[task.metric]
     assert 0 < abs(expected) < 100
     assert actual == pytest.approx(expected, abs=1e-3)
     assert [*times["model"]] == [f"1 x {int(np.median(encoded.lengths))} tokens", "8 x 16 tokens"]

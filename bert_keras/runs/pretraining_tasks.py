@@ -1,7 +1,7 @@
-"""Defines the pretraining objectives and scores models on held-out records."""
+"""Defines the pretraining tasks and scores models on held-out records."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -17,12 +17,14 @@ from bert_keras.distribution.model import GlobalBatchModel
 from bert_keras.models.pretrainer import BertMaskedLM, BertPretrainer
 from bert_keras.models.replaced_tokens import BertReplacedTokenPretrainer
 from bert_keras.models.task_models import TaskModel
-from bert_keras.runs.recipes import PRETRAINING_OBJECTIVES
+from bert_keras.runs.recipes import PRETRAINING_TASKS
 from bert_keras.training.loop import for_devices
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 
 
-def baselines(training, held_out, *, vocab_size: int) -> dict[str, float]:
+def baselines(
+    training: Iterable[tuple], held_out: Iterable[tuple], *, vocab_size: int
+) -> dict[str, float]:
     """Scores two models that use no context on the masked tokens of held-out batches.
 
     The unigram model predicts the frequencies (plus one) of the masked tokens of `training`, or,
@@ -47,7 +49,7 @@ def baselines(training, held_out, *, vocab_size: int) -> dict[str, float]:
     }
 
 
-def _token_counts(batches, vocab_size: int, *, stage: str) -> np.ndarray:
+def _token_counts(batches: Iterable[tuple], vocab_size: int, *, stage: str) -> np.ndarray:
     """Counts masked tokens, the input tokens there, and those that are both, float64 [3, V]."""
     counts = np.zeros((3, vocab_size))
     for inputs, targets, weights in tqdm(
@@ -63,8 +65,8 @@ def _token_counts(batches, vocab_size: int, *, stage: str) -> np.ndarray:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainingObjective:
-    """A pretraining objective: its training examples, model, losses and scores."""
+class PretrainingTask:
+    """The task of a pretraining: its training examples, model, losses and scores."""
 
     examples: objectives.PretrainingExamples  # converts records to inputs, targets and weights
     model: type[TaskModel]  # takes a BertConfig; its call returns a dict of outputs
@@ -73,20 +75,20 @@ class PretrainingObjective:
     metrics: Callable[[], dict[str, list[keras.metrics.Metric]]]
     loss_weights: Mapping[str, float] | None = None  # argument of `compile`; None for 1
     # Scores models without context. Called with the training data set, the evaluation data set and
-    # `vocab_size`. None if the objective has no comparable baseline.
+    # `vocab_size`. None if the task has no comparable baseline.
     baselines: Callable[..., dict[str, float]] | None = None
     is_causal: bool = False  # whether each token attends to earlier tokens only
-    without_labels: str = ""  # objective that replaces this one for records without labels
+    without_labels: str = ""  # name of the task that replaces this one for records without labels
 
 
-MASKED_LM = PretrainingObjective(
+MASKED_LM = PretrainingTask(
     examples=objectives.MASKED,
     model=BertMaskedLM,
     losses=partial(pretraining_losses, ["masked_lm"]),
     metrics=partial(pretraining_metrics, ["masked_lm"]),
     baselines=baselines,
 )
-BERT = PretrainingObjective(
+BERT = PretrainingTask(
     examples=objectives.MASKED_AND_LABELLED,
     model=BertPretrainer,
     losses=pretraining_losses,
@@ -95,7 +97,7 @@ BERT = PretrainingObjective(
     without_labels="masked-lm",
 )
 LEFT_TO_RIGHT = dataclasses.replace(MASKED_LM, examples=objectives.NEXT_TOKENS, is_causal=True)
-REPLACED_TOKEN = PretrainingObjective(
+REPLACED_TOKEN = PretrainingTask(
     examples=objectives.REPLACED_TOKENS,
     model=BertReplacedTokenPretrainer,
     losses=partial(pretraining_losses, ["masked_lm", "replaced_token"]),
@@ -106,19 +108,19 @@ REPLACED_TOKEN = PretrainingObjective(
 )
 
 
-def named_objective(name: str, *, has_labels: bool = True) -> PretrainingObjective:
-    """Returns the objective that a recipe names, or for records without labels its replacement."""
-    row = PRETRAINING_OBJECTIVES[name]
-    if isinstance(row, str):
-        module, _, attribute = row.partition(":")
-        row = getattr(import_module(module), attribute)
-    if row.without_labels and not has_labels:
-        return named_objective(row.without_labels)
-    return row
+def pretraining_task(objective: str, *, has_labels: bool = True) -> PretrainingTask:
+    """Returns the task of an `objective` in recipes, or its replacement for unlabelled records."""
+    task = PRETRAINING_TASKS[objective]
+    if isinstance(task, str):
+        module, _, attribute = task.partition(":")
+        task = getattr(import_module(module), attribute)
+    if task.without_labels and not has_labels:
+        return pretraining_task(task.without_labels)
+    return task
 
 
 def evaluate_pretrainer(
-    model: TaskModel, held_out: Batches, *, objective: PretrainingObjective
+    model: TaskModel, held_out: Batches, *, task: PretrainingTask
 ) -> dict[str, float]:
     """Scores a pretrained model on finite batches with the losses and metrics of training.
 
@@ -126,7 +128,7 @@ def evaluate_pretrainer(
     of batches. With several workers, all of them must call this function. Returns losses in nats
     and accuracies, with the number of predictions and examples.
     """
-    losses, metrics = objective.losses(), objective.metrics()
+    losses, metrics = task.losses(), task.metrics()
     functions = {name: global_loss(loss).call for name, loss in losses.items()}
     means = {n: keras.metrics.MeanMetricWrapper(f, name="mean") for n, f in functions.items()}
     scored = _Scored(model)
