@@ -148,7 +148,7 @@ class PretrainInputs:
 
     def _metadata(self) -> ModelMetadata:
         recipe, start, Model, task = self.recipe, self.starting_point, self.task.model, {}
-        if "generator" in Model.heads:
+        if "generator" in Model.kind.heads:
             task = {"generator_size": recipe.generator_size}
             if start is not None and "generator" not in start.new:
                 task = {"generator_size": generator_size(start.checkpoint.metadata)}
@@ -168,7 +168,7 @@ class PretrainInputs:
                 is_causal=self.task.is_causal,
             )
         return ModelMetadata(
-            model=Model.stored_as,
+            model=Model.kind.model,
             config=self._changed(config),
             lowercase=lowercase,
             max_length=self.schema.max_length,

@@ -20,6 +20,7 @@ from bert_keras.downstream.batches import Predictor
 from bert_keras.downstream.task import Outputs, Task
 from bert_keras.errors import InputError, check_unused, print_field
 from bert_keras.files import StrPath
+from bert_keras.kinds.known import KINDS
 from bert_keras.models.loading import MODELS
 from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.recipes import FinetuneRecipe
@@ -105,7 +106,7 @@ class TaskRun:
         task.check_encoder(source.config)
         if task.freezes_encoder:
             unused += ["num_lstm_layers", "layerwise_lr_decay"]
-        if not MODELS[task.model].reads_pooled_output:
+        if not KINDS[task.model].reads_pooled_output:
             unused.append("classifier_pooling")
         check_unused(self.recipe, *unused, reason=f"on the task {task.name}")
         has_logits = not task.freezes_encoder and task.embedding(source) is None
@@ -121,7 +122,7 @@ class TaskRun:
 
     def _new_metadata(self) -> ModelMetadata:
         task, recipe, source = self.task, self.recipe, self.checkpoint.metadata
-        reads_pooler = MODELS[task.model].reads_pooled_output
+        reads_pooler = KINDS[task.model].reads_pooled_output
         return ModelMetadata(
             model=task.model,
             config=dataclasses.replace(
@@ -157,7 +158,7 @@ class TaskRun:
     def _new_parts(self) -> set[str]:
         """Returns the parts with fresh weights: absent ones, heads of other tasks or labels."""
         metadata, checkpoint = self.metadata, self.checkpoint
-        heads = MODELS[metadata.model].heads
+        heads = KINDS[metadata.model].heads
         new = {*missing_parts(checkpoint, heads=heads, metadata=metadata)}
         names = ("name", "text_columns")
         old_task, new_task = (
