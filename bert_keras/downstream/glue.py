@@ -44,7 +44,7 @@ class GlueTask(ClassificationTask):
     folder: str = fixed()
     file_names: FileNames = field(default_factory=lambda: FILES, metadata={"is_fixed": True})
     kind: str = fixed("one")
-    text_columns: tuple[str, ...] = fixed()  # in TFDS and Hugging Face
+    text_columns: tuple[str, ...] = fixed(PAIR)  # in TFDS and Hugging Face
     file_columns: tuple[str, ...] = fixed(())  # in the files, if these differ from `text_columns`
     label_column: str = fixed("label")
     # The labels in data files and prediction files, in the order of google-research/bert. The only
@@ -133,7 +133,6 @@ GLUE_TASKS: dict[str, GlueTask] = {
         GlueTask(
             name="mrpc",
             folder="MRPC",
-            text_columns=PAIR,
             file_columns=("#1 String", "#2 String"),
             label_column="Quality",
             builder_labels=("not_equivalent", "equivalent"),
@@ -143,7 +142,6 @@ GLUE_TASKS: dict[str, GlueTask] = {
         GlueTask(
             name="stsb",
             folder="STS-B",
-            text_columns=PAIR,
             label_column="score",
             kind="number",
             labels=("score",),
@@ -181,14 +179,12 @@ GLUE_TASKS: dict[str, GlueTask] = {
         GlueTask(
             name="rte",
             folder="RTE",
-            text_columns=PAIR,
             labels=ENTAILED,
             submission={"RTE.tsv": 3_000},
         ),
         GlueTask(
             name="wnli",
             folder="WNLI",
-            text_columns=PAIR,
             builder_labels=("not_entailment", "entailment"),
             submission={"WNLI.tsv": 146},
         ),

@@ -44,8 +44,6 @@ class SentencePairsTask(SentenceTask[SentencePair, float]):
 
     def __post_init__(self):
         super().__post_init__()
-        if len(self.text_columns) != 2:
-            raise InputError(f"text_columns is {self.text_columns}; expected 2 names")
         check_range(self, "a number above 0", "max_score")
 
     def read(self, path: StrPath, *, split: str = "train") -> list[SentencePair]:

@@ -49,14 +49,9 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
         embedding = dataclasses.replace(
             embedding, pooling=self.pooling or embedding.pooling, default_prompt_name=None
         )
-        size, largest = (
-            embedding.sizes(source.config.hidden_size)[-1],
-            max(self.dimensions, default=0),
-        )
-        if largest not in (0, size):
-            raise InputError(
-                f"dimensions start at {largest}; expected {size}, the embedding's size"
-            )
+        size = embedding.sizes(source.config.hidden_size)[-1]
+        if self.dimensions and max(self.dimensions) != size:
+            raise InputError(f"dimensions are {self.dimensions}; the largest must be {size}")
         return embedding
 
     def encode_groups(
