@@ -58,9 +58,8 @@ class OneLabel:
         if all(map(_NUMBER.fullmatch, classes)):
             classes.sort(key=float)
         if len(classes) < 2:
-            raise InputError(
-                f"{file} has {len(classes)} labels in the column {column!r}; expected at least 2"
-            )
+            found = f"only the label {classes[0]!r}" if classes else "no label"
+            raise InputError(f"{file} has {found} in the column {column!r}; expected at least 2")
         if len(names) >= 20 and len(classes) >= 0.9 * len(names):
             raise InputError(
                 f"{file} has {len(classes):,} labels in {len(labels):,} rows of the column "
