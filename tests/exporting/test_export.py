@@ -17,7 +17,7 @@ from bert_keras.exporting import version_folder
 from bert_keras.exporting.export import export
 from bert_keras.exporting.servable import checked_tensors, tensor_specs, traced
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-from bert_keras.exporting.verify import run_requests
+from bert_keras.exporting.verify import run_in_fresh_process, run_requests
 from bert_keras.models import (
     BertClassifier,
     BertEncoder,
@@ -44,7 +44,8 @@ CONFIG = tiny_config(num_layers=1)
 
 
 @pytest.mark.slow
-def test_an_export_stores_an_example_of_a_fresh_process(tmp_path, verified_in_fresh_process):
+def test_an_export_stores_an_example_of_a_fresh_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(export_module, "run_in_fresh_process", run_in_fresh_process)
     BertPretrainer(CONFIG).save_pretrained(tmp_path / "model", tokenizer=TOKENIZER)
     written = export(tmp_path / "model", tmp_path / "name" / "1")
     example = json.loads((written / version_folder.METADATA).read_text("utf-8"))["example"]
