@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from bert_keras.exporting import export as export_module
-from bert_keras.exporting.verify import run_in_fresh_process, run_requests
+from bert_keras.exporting.verify import run_requests
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 
@@ -44,12 +44,6 @@ def without_verification(patch):
 def not_verified(monkeypatch):
     """Writes an export without running its samples, because other tests do."""
     without_verification(monkeypatch)
-
-
-@pytest.fixture
-def verified_in_fresh_process(monkeypatch):
-    """Runs the samples of an export in a fresh process, as users do."""
-    monkeypatch.setattr(export_module, "run_in_fresh_process", run_in_fresh_process)
 
 
 @pytest.fixture

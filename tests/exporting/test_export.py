@@ -44,7 +44,8 @@ CONFIG = tiny_config(num_layers=1)
 
 
 @pytest.mark.slow
-def test_an_export_stores_an_example_of_a_fresh_process(tmp_path, verified_in_fresh_process):
+def test_an_export_stores_an_example_of_a_fresh_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(export_module, "run_in_fresh_process", run_in_fresh_process)
     BertPretrainer(CONFIG).save_pretrained(tmp_path / "model", tokenizer=TOKENIZER)
     written = export(tmp_path / "model", tmp_path / "name" / "1")
     example = json.loads((written / version_folder.METADATA).read_text("utf-8"))["example"]

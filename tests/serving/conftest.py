@@ -104,6 +104,7 @@ def odd(folder):
         "strict": (strict, spec("x", tf.float32, None)),
         "centred": (lambda x: {"y": x - tf.reduce_mean(x)}, spec("x", tf.float32, None)),
         "words": (words, spec("text", tf.string, None)),
+        "number": (lambda text: {"y": tf.strings.to_number(text)}, spec("text", tf.string, None)),
     }
     save(folder, signatures)
 

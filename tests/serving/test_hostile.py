@@ -109,6 +109,12 @@ def test_slow_requests_end_and_delay_others_only_until_then(second, send):
     assert time.monotonic() - start < 6
 
 
+def test_an_op_whose_message_is_not_utf8(server_of, send):
+    body = b'{"signature_name": "number", "instances": [{"b64": "bv8="}]}'
+    response = send(server_of("odd"), "POST", ODD, body)
+    assert response.status_code == 400 and "n\ufffd" in response.json()["error"]
+
+
 @pytest.mark.slow
 def test_concurrent_requests_get_their_own_predictions_or_errors(server_of, send):
     """The rows of `bytes` share runs; those of `centred` depend on each other and must not."""

@@ -4,18 +4,15 @@ import contextlib
 import shutil
 import time
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.exporting.export import write_warmup
 from bert_keras.exporting.version_folder import WARMUP
 from bert_keras.serving.limits import Limits
-from bert_keras.serving.model import LoadError, ServedModel
+from bert_keras.serving.model import LoadError
 from bert_keras.serving.rest_api import Call, Refusal
 from bert_keras.serving.versions import Versions, load_version
 from tests.factories import wait_for
-from tests.serving.conftest import save, spec
 
 LATEST = Call("demo")
 
@@ -115,16 +112,6 @@ def test_the_watch_goes_on_after_a_bug_and_while_the_folder_is_away(folder, capl
     assert "cannot check" in record.message and record.exc_info
     status = versions.statuses(Call("demo", 2))[0]["status"]
     assert status == {"error_code": "UNKNOWN", "error_message": "a bug"}
-
-
-def test_an_op_whose_message_is_not_utf8(tmp_path):
-    texts = spec("text", tf.string, None)
-    save(tmp_path / "1", {"number": (lambda text: {"number": tf.strings.to_number(text)}, texts)})
-    with contextlib.closing(ServedModel(tmp_path / "1")) as model:
-        with pytest.raises(Refusal, match="could not correctly convert string: n\ufffd") as refusal:
-            model.predict("number", {"text": np.array([b"n\xff"], object)})
-        assert refusal.value.status == 400
-        assert model.predict("number", {"text": np.array([b"2"], object)})["number"].tolist() == [2]
 
 
 @pytest.mark.parametrize(

@@ -57,11 +57,13 @@ class BytePairs(tf.Module):
         self._added_pattern = "|".join(map(re.escape, sorted(added, key=len, reverse=True)))
         if added:
             numbers = tf.constant([*added.values()], tf.int32)
-            self._added_ids = word_ops.lookup_table(tf.constant([*added]), numbers, default=_NONE)
+            self._added_ids = word_ops.make_hash_table(
+                tf.constant([*added]), numbers, default=_NONE
+            )
         pairs = np.array([(ids[a], ids[b]) for a, b in merges], np.int64).reshape(-1, 2)
         self._merged = np.array([*(ids[a + b] for a, b in merges), 0], np.int32)
         ranks = np.arange(len(pairs), dtype=np.int32)
-        self._ranks = word_ops.lookup_table(pairs @ [self._size, 1], ranks, default=_NO_MERGE)
+        self._ranks = word_ops.make_hash_table(pairs @ [self._size, 1], ranks, default=_NO_MERGE)
 
     def __call__(self, text: tf.Tensor) -> word_ops.TextTokens:
         with tf.device("CPU:0"):

@@ -175,7 +175,7 @@ def _table_of_pairs(values: dict[str, str]) -> tf.lookup.StaticHashTable:
     """Returns a table from first * _POINTS + second of two code points to a third, or _NONE."""
     pairs = np.array([[*map(ord, pair)] for pair in values], np.int64).reshape(-1, 2)
     points = np.array([*map(ord, values.values())], np.int32)
-    return word_ops.lookup_table(pairs @ [_POINTS, 1], points, default=_NONE)
+    return word_ops.make_hash_table(pairs @ [_POINTS, 1], points, default=_NONE)
 
 
 def _sources(growth: tf.Tensor) -> tf.Tensor:
@@ -236,7 +236,7 @@ class Graphemes(tf.Module):
     def __init__(self, rules: dict):
         super().__init__()
         self._replacements = _replacements([rules])
-        self._values = _table_of_pairs(_pairs(_sequence([rules]).normalize_str))
+        self._values = _table_of_pairs(_letters_with_marks(_sequence([rules]).normalize_str))
 
     def __call__(self, points: word_ops.Points) -> word_ops.Points:
         """Returns normalized texts with the same source indices as `tokenizers`."""
@@ -275,7 +275,7 @@ class Graphemes(tf.Module):
         return normal._replace(source_indices=tf.gather(points.source_indices, sources))
 
 
-def _pairs(normalize: Callable[[str], str]) -> dict[str, str]:
+def _letters_with_marks(normalize: Callable[[str], str]) -> dict[str, str]:
     """Returns the entries of two characters, a letter and a mark, whose letter has no entry."""
     pairs = [*_compositions()]
     # A mark may be written as another character, such as U+0340 for the grave accent.

@@ -158,7 +158,7 @@ class TextToInputs(tf.Module):
             characters = RaggedTensor.from_row_starts(
                 source_indices.flat_values, starts, validate=False
             )
-            return TextTokens(merge_rows(tokens, words.row_splits), *_spans(characters), source)
+            return TextTokens(merge_rows(tokens, words.row_splits), *_bounds_of(characters), source)
 
     def unit_tokens(self, text: tf.Tensor, *, unit: str) -> UnitTokens:
         """Returns the tokens of texts with the units of `kinds.words.tokenized_units`."""
@@ -202,7 +202,7 @@ class TextToInputs(tf.Module):
             tokens: Any = tf.concat([tokens.ids, unknown], axis=1)
         with tf.device("CPU:0"):
             splits, ids = words.row_splits, merge_rows(tokens, words.row_splits)
-            return UnitTokens(ids, tokens.row_starts(), splits, *_spans(indices.values), source)
+            return UnitTokens(ids, tokens.row_starts(), splits, *_bounds_of(indices.values), source)
 
 
 class MaskedTextToInputs(TextToInputs):
@@ -249,7 +249,7 @@ def _word_strings(words: tf.RaggedTensor) -> tf.Tensor:
     return tf.where(is_long, "[UNK]", tf.strings.unicode_encode(words.values, "UTF-8"))
 
 
-def _spans(indices: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _bounds_of(indices: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the smallest index in each row, and the largest plus 1."""
     values, rows = indices.values, indices.value_rowids()
     return tf.math.segment_min(values, rows), tf.math.segment_max(values, rows) + 1

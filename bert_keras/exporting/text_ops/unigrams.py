@@ -102,7 +102,7 @@ class _Tree(tf.Module):
             self.tokens, self.scores = tf.constant(numbers), tf.constant(scores)
         steps = {states[p[:-1]] * _POINTS + ord(p[-1]): n for p, n in states.items() if p}
         keys, values = np.array([*steps], np.int64), np.array([*steps.values()], np.int32)
-        self._steps = word_ops.lookup_table(keys, values, default=_NONE)
+        self._steps = word_ops.make_hash_table(keys, values, default=_NONE)
 
     def step(self, states: tf.Tensor, letters: tf.Tensor) -> tf.Tensor:
         """Returns the state after each state and letter, int32 [N]; _NONE if there is none."""

@@ -90,7 +90,7 @@ def make_table(values_of: Callable[[str], Sequence[int] | np.ndarray]) -> PointT
     return PointTable(block_indices.reshape(-1).astype(np.int32) * BLOCK, distinct.reshape(-1))
 
 
-def lookup_table(keys: Any, values: Any, *, default: int) -> tf.lookup.StaticHashTable:
+def make_hash_table(keys: Any, values: Any, *, default: int) -> tf.lookup.StaticHashTable:
     """Returns a table from each key to its value, and from any other key to `default`."""
     return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), default)
 

@@ -75,9 +75,6 @@ def test_labels_and_their_probabilities(problem_type, names, row):
     served = classifier_outputs(LABELS, problem_type=problem_type)(LOGITS)
     assert [each.decode() for each in served["label"].numpy()] == names
     np.testing.assert_allclose(served["probabilities"][0], row, atol=1e-6)
-
-
-def test_one_label_without_a_problem_type_is_a_regression():
-    for problem_type in ("regression", ""):
-        outputs = classifier_outputs(["similarity"], problem_type=problem_type)(LOGITS[:, :1])
+    for kind in ("regression", ""):  # one label without a problem type is a regression
+        outputs = classifier_outputs(["similarity"], problem_type=kind)(LOGITS[:, :1])
         assert list(outputs) == ["score"] and outputs["score"].numpy().tolist() == [2.0, -3.0, 1.0]
