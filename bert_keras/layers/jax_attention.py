@@ -114,10 +114,15 @@ def attention(
     random_key: Array,
     rate: float,
 ):
-    """Computes multi-head attention, [B, T, N, H]; T is a multiple of 128.
+    """Computes the context [B, T, N, H] of multi-head attention.
 
-    `bias` [B, T] is added to the scores of all queries, `jax_ops.key_of` returns `random_key`, and
-    `rate` is the dropout rate of the probabilities.
+    Args:
+        query: [B, T, N, H], where T is a multiple of 128.
+        key: [B, T, N, H].
+        value: [B, T, N, H].
+        bias: [B, T], which is added to the scores of all queries.
+        random_key: The result of `jax_ops.key_of`.
+        rate: The dropout rate of the probabilities.
     """
     return _forward(query, key, value, bias, random_key, rate)[0]
 

@@ -155,9 +155,16 @@ def dropout_add_norm(
     rate: float,
     epsilon: float,
 ):
-    """Computes LayerNorm(residual + dropout(x)) of x and residual [X, D]; X is a multiple of 128.
+    """Computes LayerNorm(residual + dropout(x)), [X, D].
 
-    `gamma` and `beta` are float32 [D], and `jax_ops.key_of` returns `random_key`.
+    Args:
+        x: [X, D], where X is a multiple of 128.
+        residual: [X, D].
+        gamma: Float32 [D].
+        beta: Float32 [D].
+        random_key: The result of `jax_ops.key_of`.
+        rate: The dropout rate.
+        epsilon: The number that LayerNorm adds to the variance.
     """
     return _norm_forward(x, residual, gamma, beta, random_key, rate, epsilon)[0]
 
