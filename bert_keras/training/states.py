@@ -88,20 +88,17 @@ class TrainingCheckpoints(keras.callbacks.Callback):
                 print(f"WARNING: {path} is damaged ({damaged}); it is ignored", file=sys.stderr)
                 continue
             with np.load(path) as arrays:
-                if {*arrays.files} != {*self.variables, "lowest_loss"}:
-                    raise _other_weights(path)
-                for name, variable in self.variables.items():
+                is_same = {*arrays.files} == {*self.variables, "lowest_loss"}
+                for name, variable in self.variables.items() if is_same else ():
                     value = arrays[name]
-                    if value.shape != tuple(variable.shape):
-                        raise _other_weights(path)
-                    variable.assign(value)
+                    if is_same := is_same and value.shape == tuple(variable.shape):
+                        variable.assign(value)
+                if not is_same:
+                    raise _unusable(path, "has other weights than the model of this run")
                 self.lowest_loss = float(arrays["lowest_loss"])
             return self.step
         if steps:
-            raise InputError(
-                f"no saved state in {self.folder} can be read; choose another output folder to "
-                "train anew"
-            )
+            raise _unusable(self.folder, "has no state that can be read")
         return self.step
 
     @property
@@ -155,11 +152,8 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         raise SystemExit(128 + signal.SIGTERM)
 
 
-def _other_weights(path: Path) -> InputError:
-    return InputError(
-        f"{path} has other weights than the model of this run; choose another output folder to "
-        "train anew"
-    )
+def _unusable(path: Path, reason: str) -> InputError:
+    return InputError(f"{path} {reason}; choose another output folder to train anew")
 
 
 class Guard(keras.callbacks.Callback):
