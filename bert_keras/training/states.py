@@ -76,7 +76,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         Raises:
             InputError: The state belongs to another model, or no state can be read.
         """
-        steps = saved_steps(self.folder)
+        steps, other = saved_steps(self.folder), "has other weights than the model of this run"
         for step in reversed(steps):
             path = self.folder / f"step-{step}.npz"
             try:
@@ -88,13 +88,13 @@ class TrainingCheckpoints(keras.callbacks.Callback):
                 print(f"WARNING: {path} is damaged ({damaged}); it is ignored", file=sys.stderr)
                 continue
             with np.load(path) as arrays:
-                is_same = {*arrays.files} == {*self.variables, "lowest_loss"}
-                for name, variable in self.variables.items() if is_same else ():
+                if {*arrays.files} != {*self.variables, "lowest_loss"}:
+                    raise _unusable(path, other)
+                for name, variable in self.variables.items():
                     value = arrays[name]
-                    if is_same := is_same and value.shape == tuple(variable.shape):
-                        variable.assign(value)
-                if not is_same:
-                    raise _unusable(path, "has other weights than the model of this run")
+                    if value.shape != tuple(variable.shape):
+                        raise _unusable(path, other)
+                    variable.assign(value)
                 self.lowest_loss = float(arrays["lowest_loss"])
             return self.step
         if steps:
