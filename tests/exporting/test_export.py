@@ -26,7 +26,7 @@ from bert_keras.exporting import export as export_module
 from bert_keras.exporting import version_folder
 from bert_keras.exporting.servable import checked_tensors, tensor_specs, traced
 from bert_keras.exporting.text_ops.text_to_inputs import TextToInputs
-from bert_keras.exporting.verify import run_requests
+from bert_keras.exporting.verify import run_in_fresh_process, run_requests
 from bert_keras.runs.export import export
 from bert_keras.serving.container_files import instructions
 from bert_keras.serving.limits import Limits
