@@ -12,8 +12,8 @@ from bert_keras.checkpoints.formats import format_of, stored_config
 from bert_keras.checkpoints.hub import located
 from bert_keras.cli.program import (
     DEVICES,
+    TASK_HELP,
     TASK_NAME,
-    TASKS,
     command,
     devices,
     print_table,
@@ -173,7 +173,7 @@ def pretrain(options: argparse.Namespace) -> None:
 
 
 @command(
-    option("task", "TASK", TASKS, type=TASK_NAME),
+    option("task", "TASK", TASK_HELP, type=TASK_NAME),
     HELP,
     "data, model and output",
     option("--train", "FILE", "training file: .csv, .tsv, .txt, .json, .jsonl, or CoNLL for ner"),
