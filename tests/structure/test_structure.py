@@ -46,7 +46,7 @@ def module_of(path: Path) -> str:
 
 
 def imports_of(path: Path):
-    """Every module that `path` imports, but for those of `ON_CALL`."""
+    """Every module that `path` imports, except the modules of `ON_CALL`."""
     on_call = ON_CALL.get(module_of(path), ()) if path.is_relative_to(ROOT) else ()
     yield from (name for name in all_imports_of(path) if name not in on_call)
 
