@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from importlib.metadata import version
 from itertools import takewhile
 from typing import Any, NoReturn
@@ -16,7 +15,7 @@ from typing import Any, NoReturn
 from bert_keras.errors import InputError, check_name, printable, suggest_name
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # EFBIG: the file is too large, as on FAT
-# The arguments of `add_argument`, or the heading of the options that follow.
+# The arguments of `Parser.add_argument`, or the heading of the options that follow.
 Argument = tuple[tuple[str, ...], dict[str, Any]] | str
 Run = Callable[[argparse.Namespace], None]
 
@@ -38,8 +37,10 @@ def option(names: str, metavar: str, help: str, default: Any = None, **details: 
     if default not in (None, []):
         help += f" (default: {default})"
         details.setdefault("type", type(default))
-    if isinstance(details.get("choices", (0,))[0], str):
-        details["type"] = one_of(partial(tuple, details.pop("choices")), what=names.strip("-"))
+    choices = details.get("choices", ())
+    if choices and isinstance(choices[0], str):
+        del details["choices"]
+        details["type"] = one_of(lambda: choices, what=names.strip("-"))
     return tuple(names.split()), {"metavar": metavar, "help": help, "default": default, **details}
 
 

@@ -37,8 +37,8 @@ def check(is_valid: object, message: str) -> None:
         raise InputError(message)
 
 
-# Names in transformers, google-research/bert and elsewhere -> our names, of which some are known in
-# each place. Other names are found because they are similar.
+# Names used by transformers and other programs, in lower case with underscores -> our names, which
+# differ between commands and functions.
 OTHER_NAMES = {
     "lr": "learning_rate",
     "num_train_epochs": "epochs num_epochs",
@@ -56,7 +56,7 @@ OTHER_NAMES = {
     "trainer": "finetune pretrain",
     "bertmodel": "bertencoder",
 }
-_FEW = 8  # names, all of which an error lists
+_FEW = 8  # an error lists so many names
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
@@ -83,7 +83,7 @@ def check_name(name: object, known: Iterable[object], *, what: str) -> None:
 
 
 def check_argument(name: str, known: Iterable[str], *, function: str) -> None:
-    """Raises InputError, with the name to use, if an argument is not one of the `known`."""
+    """Raises InputError, with the closest name, if an argument is not one of the `known`."""
     others = ("self", "kwargs", "config_changes")
     names = [each for each in known if each not in others]
     check_name(name, names, what=f"argument of {function}")
@@ -151,14 +151,14 @@ def check_choice(settings: Any, name: str, known: Iterable[str]) -> None:
 
 
 def check_unused(settings: Any, *names: str, reason: str) -> None:
-    """Raises InputError if fields that have no effect for a `reason` differ from their default."""
+    """Raises InputError if fields without effect, for a `reason`, differ from their default."""
     for name in names:
         if (value := getattr(settings, name)) != getattr(type(settings), name):
             raise InputError(f"{name}={value} has no effect {reason}; leave it out")
 
 
 def counted(number: int, unit: str) -> str:
-    """Returns a number with its unit, which is plural unless the number is 1, as "1,024 steps"."""
+    """Returns a number with its unit, in the plural unless the number is 1: "1,024 steps"."""
     return f"{number:,} {unit}{'s' * (number != 1)}"
 
 
@@ -174,8 +174,8 @@ def listed(problems: list[str], *, most: int = 50, mark: str = "; ") -> str:
     return mark.join([*problems[:most], *more])
 
 
-# Characters that a terminal obeys instead of showing: control characters except line feed and tab,
-# and marks of the writing direction; and halves of surrogate pairs, which have no UTF-8.
+# Characters that a terminal obeys and does not show, except line feed and tab; marks of the writing
+# direction; halves of surrogate pairs, which UTF-8 cannot encode.
 _NOT_PRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 

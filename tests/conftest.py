@@ -45,7 +45,7 @@ def pytest_configure(config):
 
 
 def pytest_runtest_setup():
-    """Separates the sums of each test's strategies; those of one process would collide."""
+    """Separates the sums of each test's strategies, which would collide in one process."""
     if HAS_TENSORFLOW:
         import tensorflow as tf
 
@@ -159,7 +159,7 @@ def multilingual_tokens() -> list[str]:
 
 
 def modern_tokenizer(lines: list[str]):
-    """Returns a tokenizer in the layout of ModernBERT's, which comes from that of GPT-NeoX: bytes
+    """Returns a tokenizer in the layout of ModernBERT's, which comes from GPT-NeoX: bytes
     that occur in no text have no token, and runs of spaces are added tokens."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()

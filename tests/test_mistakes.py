@@ -17,17 +17,8 @@ from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import random_model, tiny_vocabulary, write_records
 
 TABLE = "text\tlabel\ngood film\tpos\nbad film\tneg\n"
-ANSWER = {"text": "good", "answer_start": 14}
-CONLL = "the O\n\nriver B-LOC\nbank I-LOC\n"
-
-
-def squad(**fields):
-    """A file with one question of SQuAD."""
-    question = {"id": "q1", "question": "was it good", **fields}
-    paragraph = {"context": "the river was good", "qas": [question]}
-    return json.dumps({"data": [{"title": "", "paragraphs": [paragraph]}]})
-
-
+QUESTION = {"id": "q1", "question": "was it good", "answers": []}
+PARAGRAPH = {"context": "the river was good", "qas": [QUESTION]}
 FILES = {
     "exported/1/saved_model.pb": "",
     "train.tsv": TABLE,
@@ -42,11 +33,8 @@ FILES = {
     "words.txt": "the film\nwas good\n",
     "blank.txt": " \n",
     "numbers.tsv": "text\tlabel\ngood film\t1.5\nbad film\tmany\n",
-    "train.conll": CONLL,
     "one-column.conll": "the\nriver\n",
-    "squad.json": squad(answers=[ANSWER]),
-    "no-answers.json": squad(answers=[]),
-    "pairs.tsv": "query\tpositive\ngood film\tbad film\n",
+    "no-answers.json": json.dumps({"data": [{"title": "", "paragraphs": [PARAGRAPH]}]}),
     "text.py": "",
     "full/mine": "",
     "run/recipe.json": '{"task": {"max_length": 11}}',
@@ -99,7 +87,7 @@ FINETUNE = (
     "--recipe demo --max-length 12"
 )
 SST2 = "finetune sst2 --from pretrainer --output new --max-length 9"
-NER = "finetune ner --from pretrainer --train train.conll --output new"
+NER = "finetune ner --from pretrainer --output new"
 SQUAD = "finetune squad1 --from pretrainer --train no-answers.json --output new"
 PRETRAIN = "pretrain demo --records records --output new"
 EVALUATE = "evaluate classifier --task classification --data train.tsv --set max_length=12"
@@ -119,7 +107,6 @@ MISTAKES = {
     FINETUNE + " --max-length 17": "17",
     FINETUNE + " --strategy multiworker": "TF_CONFIG",
     PRETRAIN + " --set size=huge": "huge",
-    PRETRAIN + " --set optimizer=adamm": "adamm",
     # Outputs
     PRETRAIN + " --output full": "full exists",
     PRETRAIN + " --output text.py": "text.py is a file",
@@ -196,7 +183,6 @@ EARLY = {  # answered without TensorFlow
     FINETUNE + " --learning-rate 30": "learning_rate is 30.0; expected more than 0, up to 1",
     FINETUNE + " --batch-size 0": "expected a whole number, at least 1, not '0'",
     FINETUNE + " --precision float8": "float8",
-    EXPORT + " --variant int9": "int9",
     EXPORT + " --variant int8": "--variant needs --data",
     EXPORT: "set KERAS_BACKEND=tensorflow",
     "serve saved/damaged --port TAKEN": "TAKEN",

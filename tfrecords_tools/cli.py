@@ -60,9 +60,7 @@ def _build_options() -> Iterator[Argument]:
 @command(
     CORPUS,
     required("-o --output", "FILE", "vocab.txt for wordpiece, otherwise tokenizer.json, to write"),
-    option(
-        "--model-type", "|".join(MODELS), "for BERT, RoBERTa, ALBERT", "wordpiece", choices=MODELS
-    ),
+    option("--model-type", "NAME", ", ".join(MODELS), "wordpiece", choices=MODELS),
     option("--size", "N", "maximum number of tokens", 30000),
     option("--unused", "N", "tokens [unusedN] for later (default: 100 for wordpiece)", type=int),
     option("--segmenter", "NAME", "function that finds morphemes in words, as module:function"),
@@ -107,12 +105,7 @@ def vocab(options: argparse.Namespace) -> None:
     *_build_options(),
     option("--compat", "google", "write records as google-research/bert", choices=("google",)),
     *FLAGS,
-    option(
-        "--beam",
-        "OPTION",
-        "run on Apache Beam, with its options after it",
-        nargs=argparse.REMAINDER,
-    ),
+    option("--beam", "OPTION", "run on Apache Beam; its options follow", nargs=argparse.REMAINDER),
     examples="  bert-tfrecords build corpus.txt --vocab vocab.txt --output records",
 )
 def build(options: argparse.Namespace) -> None:

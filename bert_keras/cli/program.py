@@ -37,7 +37,7 @@ TASK_NAME = one_of(task_names, what="task")
 
 MODEL_HELP = "OUTPUT/model of a run, or a checkpoint (bert-keras list models)"
 MODEL = option("model", "MODEL", MODEL_HELP, type=checked(_check_model))
-TASKS = "name of a task, see bert-keras list tasks"
+TASK_HELP = "name of a task, see bert-keras list tasks"
 STRATEGY = "auto for all GPUs, one, mirrored, multiworker or tpu"
 DEVICES = (
     option("--strategy", "NAME", STRATEGY, "auto", choices=(*STRATEGIES,)),

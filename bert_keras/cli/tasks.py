@@ -12,8 +12,8 @@ from bert_keras.cli.program import (
     FILE,
     MODEL,
     PAGE,
+    TASK_HELP,
     TASK_NAME,
-    TASKS,
     command,
     print_table,
     start_keras,
@@ -23,7 +23,7 @@ from bert_keras.errors import InputError, print_field, printable
 from bert_keras.files import check_no_table, check_output, messages_beside, refuse_existing
 from bert_keras.runs.task_data import check_examples, task_examples
 
-TASK = option("--task", "TASK", f"{TASKS} (default: the task of the model)", type=TASK_NAME)
+TASK = option("--task", "TASK", f"{TASK_HELP} (default: the task of the model)", type=TASK_NAME)
 DATA = "file of the task, or a folder or tfds:NAME from which --split is read"
 EXAMPLES = ("data", "task", "split", "changes")  # arguments of `evaluate`
 VECTORS = checked(partial(check_output, suffix=(".npy", ".parquet")))

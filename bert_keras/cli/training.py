@@ -13,8 +13,8 @@ from bert_keras.checkpoints.formats import detect_format, stored_config
 from bert_keras.checkpoints.hub import located
 from bert_keras.cli.program import (
     DEVICES,
+    TASK_HELP,
     TASK_NAME,
-    TASKS,
     command,
     devices,
     print_table,
@@ -169,7 +169,7 @@ def pretrain(options: argparse.Namespace) -> None:
 
 
 @command(
-    option("task", "TASK", TASKS, type=TASK_NAME),
+    option("task", "TASK", TASK_HELP, type=TASK_NAME),
     HELP,
     "data, model and output",
     option("--train", "FILE", "training file: .csv, .tsv, .txt, .json, .jsonl, or CoNLL for ner"),
