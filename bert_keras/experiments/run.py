@@ -141,7 +141,7 @@ def _fill(results: Results, runs: "Runs", *, files: Mapping[str, dict[str, str]]
 @dataclass(frozen=True)
 class Runs:
     """The folder of an experiment: vocab.txt, records-LENGTH, pretrain/MODEL/LENGTH-STEP and
-    finetune/ARM/COLUMN. Its methods return existing results and compute missing ones.
+    finetune/ARM/COLUMN. Its methods return existing results and compute missing results.
     """
 
     folder: Path

@@ -110,4 +110,4 @@ def check_same_vocabulary(
         differing = (line for line, (left, right) in enumerate(pairs, start=1) if left != right)
         line = next(differing, min(len(ours), len(expected)) + 1)
         place = f"at line {line} of {len(ours):,} and {len(expected):,}"
-    raise InputError(f"the vocabularies of {source} and of this run differ {place}; use the same")
+    raise InputError(f"the vocabulary of {source} differs from the run's {place}; use the same one")

@@ -10,16 +10,8 @@ from bert_keras.distribution.strategy import is_chief
 from bert_keras.downstream.task import Task
 from bert_keras.errors import suggest_keyword_names
 from bert_keras.files import StrPath
+from bert_keras.runs import outcome
 from bert_keras.runs.distillation import Distillation
-from bert_keras.runs.outcome import (
-    MODEL,
-    RunResult,
-    claimed_output,
-    finished_scores,
-    model_folder,
-    read_scores,
-    write_scores,
-)
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.settings import finetune_settings
 from bert_keras.runs.task_data import TaskData, read_task_data
@@ -43,7 +35,7 @@ def finetune(
     teacher: StrPath | Distillation | None = None,
     features: StrPath | None = None,
     **changes: Any,
-) -> RunResult:
+) -> outcome.RunResult:
     """Fine-tunes a checkpoint on a task, scores the dev examples after every epoch, keeps the best.
 
     `bert-keras finetune` calls this function. A second call with the same arguments continues an
@@ -55,7 +47,7 @@ def finetune(
             from the training examples.
         recipe: The hyperparameters, or the name of a recipe: "paper", "small-models", "laptop" for
             models of `laptop-10min`, or "demo". None means "small-models" for hidden sizes under
-            768, and "paper" for larger ones.
+            768, and "paper" for larger sizes.
         pretrained: A checkpoint of any format. A model of the same task and labels keeps its head.
         data: A folder with the task's official files, a TFDS builder as `tfds:NAME`, or the paths
             of the files "train" and "dev". Without "dev", a tenth of the training examples is
@@ -95,13 +87,13 @@ def finetune(
     data = data if isinstance(data, TaskData) else read_task_data(task, data)
     settings = data.run_settings(recipe, distillation, pretrained=pretrained)
     run = None
-    if read_scores(Path(output)) is None:  # the run reports errors before a folder is made
+    if outcome.read_scores(Path(output)) is None:  # the run reports errors before a folder is made
         features = Path(output) / "features" if features is None else features
         inputs = {"pretrained": pretrained, "data": data, "teacher": distillation}
         run = TaskRun(task, recipe, **inputs, features=features)
-    with claimed_output(output, settings) as folder:
-        scores = finished_scores(folder) if run is None else _train(run, folder)
-    return RunResult(scores or {}, folder / MODEL)
+    with outcome.claimed_output(output, settings) as folder:
+        scores = outcome.finished_scores(folder) if run is None else _train(run, folder)
+    return outcome.RunResult(scores or {}, folder / outcome.MODEL)
 
 
 def _train(run: TaskRun, output: Path) -> dict:
@@ -138,7 +130,7 @@ def _train(run: TaskRun, output: Path) -> dict:
         "dev_rows": len(run.dev_examples),
     }
     _save_best(run, output, scores)
-    return write_scores(output, scores)
+    return outcome.write_scores(output, scores)
 
 
 def _score_best(run: TaskRun, output: Path) -> dict[str, float]:
@@ -161,7 +153,7 @@ def _save_best(run: TaskRun, output: Path, scores: dict) -> None:
     hyperparameters = dataclasses.asdict(run.recipe)
     save_model(
         run.model,
-        model_folder(output),
+        outcome.model_folder(output),
         metadata=run.metadata,
         vocabulary=run.checkpoint.vocabulary,
         sections={

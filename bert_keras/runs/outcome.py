@@ -100,7 +100,7 @@ def _check_same(output: Path, settings: Mapping[str, Any]) -> None:
     if changes:
         raise InputError(
             f"{output} contains a run with other settings or files: {listed(changes, most=4)}; to "
-            "continue it, use the earlier ones; for a new run, choose another output folder"
+            "continue it, restore them; for a new run, choose another output folder"
         )
 
 

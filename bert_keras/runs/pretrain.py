@@ -190,7 +190,7 @@ def _flops_per_example(inputs: PretrainInputs, model: TaskModel) -> int:
     sizes = inputs.schema.max_length, inputs.num_predictions
     if not inputs.num_predictions:
         return 0
-    *others, encoder = model.encoders  # the last one predicts the masked tokens
+    *others, encoder = model.encoders  # the last encoder predicts masked tokens
     flops = flops_per_example(encoder.config, *sizes)
     flops += sum(flops_per_example(each.config, sizes[0], 0) for each in others)
     if inputs.teacher is not None:
@@ -272,7 +272,7 @@ def forecast(recipe: PretrainRecipe, **sources: Any) -> str:
 
 
 def _step_seconds(model: keras.Model, batches: Batches) -> list[float]:
-    """Returns the seconds of the first step, with tracing, and of `MEASURED_STEPS` later ones."""
+    """Returns the seconds of the first step, with tracing, and of `MEASURED_STEPS` later steps."""
     times = []
 
     def measure(batch, logs):

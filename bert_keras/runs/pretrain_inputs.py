@@ -199,9 +199,8 @@ class PretrainInputs:
 
     def file_states(self) -> dict[str, int | str]:
         """Returns the sizes of the record files, and the digests of vocabulary and manifest."""
-        sizes = {
-            Path(file).name: os.path.getsize(file) for file in (*self.files, *self.held_out_files)
-        }
+        files = (*self.files, *self.held_out_files)
+        sizes = {Path(file).name: os.path.getsize(file) for file in files}
         small = (self.records / name for name in (vocabulary_file(self.vocabulary)[0], MANIFEST))
         return sizes | {path.name: file_sha256(path) for path in small if path.is_file()}
 

@@ -52,9 +52,8 @@ def baselines(
 def _token_counts(batches: Iterable[tuple], vocab_size: int, *, stage: str) -> np.ndarray:
     """Counts masked tokens, the input tokens there, and those that are both, float64 [3, V]."""
     counts = np.zeros((3, vocab_size))
-    for inputs, targets, weights in tqdm(
-        batches, desc=stage, unit=" batches", leave=False, disable=None
-    ):
+    bar = tqdm(batches, desc=stage, unit=" batches", leave=False, disable=None)
+    for inputs, targets, weights in bar:
         is_used, positions = weights["masked_lm"] > 0, inputs["masked_lm_positions"]
         input_ids = np.take_along_axis(inputs["input_ids"], positions, axis=1)[is_used]
         target_ids = targets["masked_lm"][is_used]

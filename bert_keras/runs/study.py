@@ -29,7 +29,7 @@ def study(
     """Runs a recipe with each learning rate and the seeds 1 to `seeds`; returns a summary as text.
 
     A second call with the same arguments continues an interrupted study. A run that diverges ranks
-    below all others. After every run `output` contains study.json, report.html, report.md and
+    below all other runs. After every run `output` contains study.json, report.html, report.md and
     `best`, a symbolic link to the folder of the best run, such as lr-3e-05/seed-1.
 
     Args:

@@ -70,7 +70,7 @@ def read_task_data(task: Task, data: StrPath | Mapping[str, StrPath]) -> TaskDat
     else:
         train, dev, single = divided(train)
         counts = f"{len(dev):,} of the {len(train) + len(dev):,} examples of {files['train']}"
-        notes = [("dev", f"{counts}; the others are trained")]
+        notes = [("dev", f"{counts}; the other examples are trained")]
         if single:
             names = listed([*map(repr, sorted(single))], most=5, mark=", ")
             notes.append(("labels", f"{names}: a single row, which is trained and not scored"))

@@ -143,7 +143,7 @@ class TaskRun:
         )
 
     def _build_model(self) -> keras.Model:
-        """Builds the model with the weights of the checkpoint, or with random ones."""
+        """Builds the model with the weights of the checkpoint or with random weights."""
         Model, metadata = MODELS[self.task.model], self.metadata
         if self.recipe.initial_weights == "random":
             model = Model.from_metadata(metadata)
@@ -156,7 +156,7 @@ class TaskRun:
         return model
 
     def _new_parts(self) -> set[str]:
-        """Returns the parts with fresh weights: absent ones, heads of other tasks or labels."""
+        """Returns the parts with fresh weights: absent parts, heads of other tasks or labels."""
         metadata, checkpoint = self.metadata, self.checkpoint
         heads = KINDS[metadata.model].heads
         new = {*missing_parts(checkpoint, heads=heads, metadata=metadata)}

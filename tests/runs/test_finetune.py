@@ -107,7 +107,7 @@ def test_a_run_continues_after_an_interruption_at_any_stage(run, tmp_path, monke
     assert (bars[0].n, bars[0].total) == (16, 16)  # rows
     with pytest.raises(InputError, match="text_columns"):
         continue_run("two")
-    interrupt_at("write_scores")
+    interrupt_at("outcome.write_scores")
     assert (folder / "model").is_dir()
     result = continue_run("one")
     assert result.scores["steps"] == 6 and len(bars) == 1  # nothing was trained again
