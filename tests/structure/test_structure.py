@@ -52,7 +52,7 @@ def imports_of(path: Path):
 
 def all_imports_of(path: Path):
     """Every module that `path` imports; `from package import module` imports `package.module`."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in executed_nodes(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}, line {node.lineno}: a relative import"
             names = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -62,6 +62,14 @@ def all_imports_of(path: Path):
                 yield node.module
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
+
+
+def executed_nodes(tree: ast.AST):
+    """Walks a tree without the blocks that only a type checker reads."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)):
+            yield node
+            yield from executed_nodes(node)
 
 
 def is_module(name: str) -> bool:
