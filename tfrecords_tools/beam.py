@@ -39,14 +39,7 @@ from bert_keras.files import StrPath, file_system, open_file
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import text_entries
 from tfrecords_tools.corpus import build_units, digest, files
-from tfrecords_tools.instances import (
-    Layout,
-    expect_records,
-    instances_of,
-    layouts_of,
-    shard_file,
-    text_at,
-)
+from tfrecords_tools.instances import Layout, expect_records, instances_of, layouts_of, shard_file
 from tfrecords_tools.readers import Unit
 from tfrecords_tools.settings import MANIFEST, BuildSettings, Settings, folder_files, manifest_head
 from tfrecords_tools.shards import WriteShard
@@ -299,7 +292,7 @@ def requested_spans(
     for requests in map(pickle.loads, keyed[1]["requests"]):
         spans: dict[ShardKey, list[Span]] = defaultdict(list)
         for split, key, text in requests:
-            start, end = text if len(text) == 2 else text_at(source, *text)
+            start, end = text if len(text) == 2 else source.text_at(*text)
             shard = key[0] // len(plan.layouts[split].shards[0])
             spans[split, shard].append((key, source.tokens(start, end)))
         yield from ((key, pickle.dumps(each)) for key, each in spans.items())

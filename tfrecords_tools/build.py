@@ -77,7 +77,7 @@ def build(
         workers: Number of processes; it does not change the records.
 
     Raises:
-        InputError: The arguments are not usable, or differ from those of an interrupted call.
+        InputError: The arguments are not usable, or an interrupted call had other arguments.
     """
     if is_remote(output):
         raise InputError(

@@ -14,7 +14,6 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple, cast
@@ -309,7 +308,7 @@ class FindInstances:
         generator = np.random.default_rng(self.layout.seeds_of_range(self.documents))
         random = Random(int(generator.integers(2**62)))
         instances = instances_of(
-            self.layout, self.documents, store, random=random, text_at=partial(text_at, store)
+            self.layout, self.documents, store, random=random, text_at=store.text_at
         )
         flat: list[int] = []
         for number, (spans, label) in enumerate(instances):
@@ -340,8 +339,7 @@ def instances_of(
         documents: The range.
         store: The tokens of the range.
         random: Source of all draws.
-        text_at: Called with a document, a fraction and a number of tokens, returns the text of
-            another document, as the function `text_at` of a store does.
+        text_at: Returns a text of another document, as `TokenSource.text_at` does.
     """
     split, settings = layout.split, layout.settings
     split_documents = [
@@ -364,18 +362,3 @@ def instances_of(
     )
     for _ in range(layout.num_passes):
         yield from INSTANCES[settings.objective](split_documents, pair_choices)
-
-
-def text_at(store: TokenSource, document: int, fraction: float, num_tokens: int) -> TextSpan:
-    """Returns the span of one or more sentences of a document.
-
-    Args:
-        store: The tokens of the document.
-        document: The number of the document.
-        fraction: The fraction of the document's sentences that precede the text.
-        num_tokens: The tokens that the text reaches, unless the document ends before.
-    """
-    start, end = store.documents(document, document + 1)
-    starts = store.sentences(start + int(fraction * (end - start)), end)
-    last = min(bisect_left(starts, starts[0] + num_tokens, 1), len(starts) - 1)
-    return starts[0], starts[last]

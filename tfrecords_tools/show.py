@@ -130,7 +130,7 @@ def record_histograms(
 
 
 def _values(features: Features, vocabulary: Vocabulary) -> dict[tuple[str, str], np.ndarray]:
-    """Returns the values of a batch by the title of their histogram and what is counted."""
+    """Returns the values of a batch by (title, of) of their histogram."""
     ids = features["input_ids"]
     values = {("tokens in a record", "records"): features["input_mask"].sum(axis=1)}
     if "sequence_ids" in features:

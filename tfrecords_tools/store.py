@@ -14,6 +14,7 @@ are assigned to buckets independently and shuffled within each bucket are shuffl
 
 import os
 import shutil
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from mmap import MADV_DONTNEED, MADV_RANDOM, PROT_READ, mmap
@@ -119,6 +120,17 @@ class TokenSource:
     def sentences(self, first: int, last: int) -> memoryview:
         """Returns the first tokens of the sentences `first` to `last`, or to the end."""
         return self._sentences[first - self._first_sentence : last - self._first_sentence + 1]
+
+    def text_at(self, document: int, fraction: float, num_tokens: int) -> tuple[int, int]:
+        """Returns the first token and the end of sentences of a document with `num_tokens` tokens.
+
+        A `fraction` of the document's sentences precedes the text, which is shorter if the document
+        ends.
+        """
+        start, end = self.documents(document, document + 1)
+        starts = self.sentences(start + int(fraction * (end - start)), end)
+        last = min(bisect_left(starts, starts[0] + num_tokens, 1), len(starts) - 1)
+        return starts[0], starts[last]
 
     def tokens(self, start: int, end: int) -> bytes:
         """Returns the token ids from `start` to `end - 1` as bytes of `dtype`."""

@@ -91,7 +91,7 @@ def next_tokens(features: dict) -> tuple[dict, dict, dict]:
     """Returns (inputs, targets, weights) of left-to-right language modelling.
 
     The target of each position except the last is the next token. Its weight is 1 if both tokens
-    belong to the same sequence, else 0. The names are those of masked language modelling.
+    belong to the same sequence, else 0. The names are the same as for `masked`.
     """
     inputs = _inputs(features)
     positions, _ = record_file.PREDICTION_FEATURES

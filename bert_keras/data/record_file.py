@@ -1,6 +1,6 @@
 """Defines the features of a pretraining record, and reads and writes files without TensorFlow.
 
-The names are those of google-research/bert `create_pretraining_data.py`, whose files can be used
+The names come from google-research/bert `create_pretraining_data.py`, whose files can be used
 unchanged. `next_sentence_labels` is 1 for a random second text and 0 for the actual next text.
 A file is a TFRecord file (tensorflow/core/lib/io/record_writer.h) of `tf.train.Example`s in the
 wire format of protobuf. Features are sorted by name, so equal features give equal bytes.
@@ -115,7 +115,10 @@ def schema_of(path: StrPath) -> PretrainingSchema:
         features = packed_features(next(read_records(path), b""))
     except ValueError:
         features = {}
-    counts = {name: _num_values(name, *feature) for name, feature in features.items()}
+    counts = {}  # of values, 0 for another kind of values
+    for name, (kind, values) in features.items():
+        numbers = len(values) // 4 if kind == FLOATS else sum(byte < 128 for byte in values)
+        counts[name] = numbers if kind == feature_kind(name) else 0
     schema = _nearest_schema(counts)
     wrong = [
         f"{name} ({counts.get(name, 0)}, not {length})"
@@ -128,12 +131,6 @@ def schema_of(path: StrPath) -> PretrainingSchema:
             f"{', '.join(wrong)}; write the records again"
         )
     return schema
-
-
-def _num_values(name: str, kind: int, values: bytes) -> int:
-    if kind != feature_kind(name):
-        return 0
-    return len(values) // 4 if kind == FLOATS else sum(byte < 128 for byte in values)
 
 
 def _nearest_schema(counts: Mapping[str, int]) -> PretrainingSchema:

@@ -1,7 +1,7 @@
 """Encodes texts, and packs token ids into padded rows of `[CLS] A [SEP] B [SEP]`.
 
-The special tokens are those of the vocabulary: RoBERTa's rows are `<s> A </s></s> B </s>`, and all
-their tokens have segment id 0.
+The vocabulary gives the special tokens: RoBERTa's rows are `<s> A </s></s> B </s>`, and all their
+tokens have segment id 0.
 """
 
 import re
@@ -125,11 +125,17 @@ def flatten(texts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
 def truncated_lengths(
     length_a: Any, length_b: Any, *, limit: int, shortens_first: bool = False
 ) -> tuple[Any, Any]:
-    """Returns the lengths of texts A and B, integers or arrays, cut to `limit` tokens together.
+    """Returns the lengths of texts A and B that fit `limit` tokens together.
 
     Tokens are removed one at a time from the longer text, and from B if both are equally long
-    (google-research/bert `truncate_seq_pair`). With `shortens_first`, A has the smaller half unless
-    it is the longer text ("longest_first" of `tokenizers`, and so of transformers).
+    (google-research/bert `truncate_seq_pair`).
+
+    Args:
+        length_a: The tokens of A, an integer or an array.
+        length_b: The tokens of B.
+        limit: Maximum number of tokens of both.
+        shortens_first: Whether A has the smaller half unless it is the longer text, as with
+            "longest_first" of `tokenizers` and transformers.
     """
     gains = length_a > length_b if shortens_first else 1
     truncated_a = np.minimum(length_a, np.maximum(limit - length_b, (limit + gains) // 2))

@@ -267,9 +267,9 @@ class WordCache:
 class _ExceptionalCharacters:
     """Finds characters that `tokenizers` treats differently from Google's tokenizer.
 
-    Each new character is given to both tokenizers once, and the result is cached. The differing
-    characters are those of private use, which `tokenizers` drops; U+2B820 to U+2B91F, which it does
-    not treat as CJK; and some hundreds that differ between its Unicode tables and Python's.
+    Each new character is given to both tokenizers once, and the result is cached. The library drops
+    characters of private use, does not treat U+2B820 to U+2B91F as CJK, and has other Unicode
+    tables than Python for some hundred characters.
     """
 
     def __init__(self, *, lowercase: bool):

@@ -169,11 +169,10 @@ def in_order_of_ids(ids: Mapping[str, int], *, file: str) -> tuple[str, ...]:
 
 
 def seems_lowercase(vocabulary: Vocabulary | None) -> bool:
-    """Estimates from the vocabulary whether a tokenizer lower-cases text.
+    """Estimates from the vocabulary whether a tokenizer lower-cases text; True without one.
 
-    It does if no token has a capital letter or a Hangul syllable, which a tokenizer that
-    lower-cases decomposes, and if there is no vocabulary. Tokens in brackets, such as [MASK] and
-    the <S> of Google's Chinese model, do not count.
+    A tokenizer that lower-cases also decomposes Hangul, so its tokens have neither capital letters
+    nor Hangul syllables. Tokens in brackets, such as [MASK] and <S>, do not count.
     """
     tokens = () if vocabulary is None else vocabulary.tokens
     return all(
