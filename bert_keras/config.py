@@ -138,12 +138,13 @@ class BertConfig:
         check_range(self, "a number above 0", *names)
         check_range(self, "0 or a number above it", "masked_lm_epsilon", "local_rotary_base")
         size, heads = self.hidden_size, self.num_heads
-        if size % heads:
-            raise InputError(f"hidden_size is {size}; expected a multiple of num_heads, {heads}")
+        unit = 2 * heads if self.is_rotary else heads  # rotary positions rotate pairs of values
+        if size % unit:
+            raise InputError(
+                f"hidden_size is {size}; expected a multiple of {unit}, as num_heads is {heads}"
+            )
         if size % 2 and self.num_lstm_layers:
             raise InputError(f"hidden_size is {size}; expected an even number for a BiLSTM")
-        if size // heads % 2 and self.is_rotary:
-            raise InputError(f"hidden_size is {size}; expected heads of an even size")
         if self.local_window % 2:
             raise InputError(f"local_window is {self.local_window}; expected an even number")
 

@@ -280,7 +280,8 @@ def atomic_folder(path: StrPath, *, replaces: Sequence[str] = ()) -> Iterator[Pa
     partial = path.with_name(f".{path.name}.part")
     new, old = partial / "new", partial / "old"
 
-    def undo() -> None:
+    def tidy_up() -> None:
+        """Moves the old folder back if `path` is absent, and deletes the rest."""
         if old.exists() and not path.exists():
             os.replace(old, path)
         shutil.rmtree(old, ignore_errors=True)
@@ -289,7 +290,7 @@ def atomic_folder(path: StrPath, *, replaces: Sequence[str] = ()) -> Iterator[Pa
     partial.mkdir(parents=True, exist_ok=True)
     with _locked(partial / _LOCK, output=path):
         try:
-            undo()
+            tidy_up()
             refuse_existing(path, replaces=replaces)
             new.mkdir()
             yield new
@@ -298,7 +299,7 @@ def atomic_folder(path: StrPath, *, replaces: Sequence[str] = ()) -> Iterator[Pa
                 os.replace(path, old)
             os.replace(new, path)
         finally:
-            undo()
+            tidy_up()
             shutil.rmtree(partial, ignore_errors=True)
 
 

@@ -66,9 +66,6 @@ def _from_hugging_face(name: str, revision: str | None) -> Path:
                 )
             snapshot_download(name, revision=folder.name, allow_patterns="pytorch_model*.bin")
         return folder
-    except errors.GatedRepoError as error:
-        where = f"https://huggingface.co/{name}"
-        raise InputError(f"{name} is gated: accept its terms at {where}, set HF_TOKEN") from error
     except errors.RevisionNotFoundError as error:
         raise InputError(f"{name} has no revision {revision} on Hugging Face") from error
     except errors.LocalEntryNotFoundError as error:
@@ -80,7 +77,8 @@ def _from_hugging_face(name: str, revision: str | None) -> Path:
     except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
         raise InputError(
             f"{name} is neither a folder here nor a public model of Hugging Face (private: set "
-            f"HF_TOKEN){_suggestion(name)}"
+            f"HF_TOKEN; gated: also accept its terms at https://huggingface.co/{name})"
+            f"{_suggestion(name)}"
         ) from error
 
 

@@ -82,8 +82,8 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     embedding = _read_embedding(path, modules)
     tensors = dict(checkpoint.tensors)
     for index, folder in enumerate(folder for kind, folder in modules if kind == DENSE):
-        stored = huggingface.stored_weights(folder)
-        tensors |= our_tensors(stored, _dense_names(index), is_transposed=_is_transposed)
+        stored, names = huggingface.stored_weights(folder), _dense_names(index)
+        tensors |= our_tensors(stored, names, is_transposed=huggingface.is_transposed)
     return replace(
         checkpoint,
         metadata=checkpoint.metadata.of_model(
@@ -163,10 +163,6 @@ def _dense_names(index: int) -> dict[str, str]:
     return {f"sentence/dense_{index}/{ours}": theirs for ours, theirs in names.items()}
 
 
-def _is_transposed(name: str) -> bool:
-    return name.endswith("/kernel")
-
-
 def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     """Writes the files of transformers and of each module; see `formats.FORMATS`."""
     metadata, tensors = checkpoint.metadata, checkpoint.tensors
@@ -203,7 +199,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
         (folder / name).mkdir()
         write_tensors(
             folder / name / huggingface.SAFETENSORS,
-            their_tensors(own, names, is_transposed=_is_transposed, format=LIBRARY),
+            their_tensors(own, names, is_transposed=huggingface.is_transposed, format=LIBRARY),
             metadata={"format": "pt"},
         )
     listed = []

@@ -82,7 +82,8 @@ def read_tokenizer(
             problem = f"add_prefix_space is {stated} in {SETTINGS} and {used} in {TOKENIZER}"
             problems.append(("add_prefix_space", problem))
     elif (vocabulary := _vocabulary(folder, tokenizer)) is not None:
-        stated = {settings.get("do_lower_case"), _part(tokenizer, "normalizer").get("lowercase")}
+        normalizer_values = tokenizer.get("normalizer") or {}
+        stated = {settings.get("do_lower_case"), normalizer_values.get("lowercase")}
         if len(stated - {None}) > 1:
             raise InputError(
                 f"do_lower_case of {SETTINGS} and lowercase of {TOKENIZER} differ; correct the one "
@@ -168,10 +169,6 @@ def _vocabulary(folder: Path, tokenizer: Mapping[str, Any]) -> Vocabulary | None
     return vocabulary or Vocabulary(tokens)
 
 
-def _part(tokenizer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return tokenizer.get(name) or {}
-
-
 def _wordpiece_problems(
     settings: Mapping[str, Any],
     tokenizer: Mapping[str, Any],
@@ -186,7 +183,7 @@ def _wordpiece_problems(
     parts = [(settings, {"tokenize_chinese_chars": True, "do_basic_tokenize": True})]
     if tokenizer:
         for part, kind in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
-            values = _part(tokenizer, part)
+            values = tokenizer.get(part) or {}
             if values.get("type") != kind:
                 yield part, f"{TOKENIZER}: {part} is {values.get('type')}; expected {kind}"
             parts.append((values, {"clean_text": True, "handle_chinese_chars": True}))
