@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from bert_keras.exporting.text_ops.text_to_inputs import MaskedTextToInputs, TextToInputs
 from bert_keras.exporting.text_ops.words import split_words
-from bert_keras.text.packing import encode, encode_masked
-from bert_keras.text.tokenizer import WordPieceTokenizer, google_words, ids_with_masks
+from bert_keras.text.packing import encode, encode_masked, ids_with_masks
+from bert_keras.text.tokenizer import WordPieceTokenizer, google_words
 from tests.factories import letter_vocabulary
 from tests.multilingual_texts import DECOMPOSED, SENTENCES
 from tests.unicode_texts import TEXTS as UNICODE_TEXTS
