@@ -94,7 +94,7 @@ def verified_batches(
     schema = common_schema(files)
     for file in tqdm(files, desc=stage, unit=" file", disable=not stage):
         first = 0
-        for features in parsed_batches(file, schema=schema):
+        for features in parsed_batches(file, schema=schema, vocab_size=len(vocabulary)):
             if found := first_problem(features, vocabulary):
                 row, problem = found
                 raise InputError(f"{file}, record {first + row + 1}: {problem}")
@@ -102,9 +102,9 @@ def verified_batches(
             first += len(features["input_ids"])
 
 
-def parsed_batches(file: str, *, schema: PretrainingSchema) -> Iterator[Features]:
+def parsed_batches(file: str, *, schema: PretrainingSchema, vocab_size: int) -> Iterator[Features]:
     """Yields the features of a file, arrays [B,n], in the order of the file."""
-    parse, records = RecordParser(schema), read_records(file)
+    parse, records = RecordParser(schema, limits=schema.limits(vocab_size)), read_records(file)
     while batch := [(file, record) for record in islice(records, BATCH)]:
         yield parse(batch)
 
@@ -124,27 +124,18 @@ def first_problem(features: Features, vocabulary: Vocabulary) -> tuple[int, str]
 
 
 def _problems(features: Features, vocabulary: Vocabulary) -> Iterator[Problem]:
-    size = len(vocabulary)
-    outside = f"an id is outside the vocabulary of {size} tokens; is it the right one?"
-    ids, mask, segments = (features[n] for n in ("input_ids", "input_mask", "segment_ids"))
-    yield outside, (ids < 0) | (ids >= size)
+    ids, mask = features["input_ids"], features["input_mask"]
     is_real = np.arange(ids.shape[1]) < mask.sum(axis=1, keepdims=True)
     yield "input_mask is not ones and then zeros", mask != is_real
-    yield "a segment is neither 0 nor 1", (segments != 0) & (segments != 1)
     without_cls = "the sequence does not start with [CLS]; is this the right vocabulary?"
     yield without_cls, ids[:, :1] != vocabulary.cls_id
     if WEIGHTS_FEATURE in features:
-        labels = features["masked_lm_ids"]
-        yield outside, (labels < 0) | (labels >= size)
         positions, is_counted = features["masked_lm_positions"], features[WEIGHTS_FEATURE] > 0
         ends = np.where(is_counted, mask.sum(axis=1, keepdims=True), mask.shape[1])
         distinct = np.where(is_counted, positions, -1 - np.arange(positions.shape[1]))
-        yield "a masked position is outside the sequence", (positions < 0) | (positions >= ends)
+        yield "a masked position is outside the sequence", positions >= ends
         yield "a position is masked twice", np.diff(np.sort(distinct, axis=1), axis=1) == 0
         yield "no position is predicted", is_counted.sum(axis=1, keepdims=True) == 0
-    if LABEL_FEATURE in features:
-        labels = features[LABEL_FEATURE]
-        yield "a label is neither 0 nor 1", (labels != 0) & (labels != 1)
     if "sequence_ids" in features:
         yield from _packing_problems(features, vocabulary)
 
@@ -166,7 +157,7 @@ def _packing_problems(features: Features, vocabulary: Vocabulary) -> Iterator[Pr
         number = 1 + np.arange(is_counted.shape[1])
         is_wrong = is_counted != (number <= sequences.max(axis=1, keepdims=True))
         yield "the labels do not match the sequences", is_wrong
-        positions = np.clip(features[LABEL_POSITIONS_FEATURE], 0, column[-1])
+        positions = features[LABEL_POSITIONS_FEATURE]
         started = np.take_along_axis(np.where(is_start, sequences, 0), positions, axis=1)
         is_wrong = is_counted & (started != number)
         yield "the position of a label is not the [CLS] of its sequence", is_wrong

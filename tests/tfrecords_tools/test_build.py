@@ -28,7 +28,8 @@ def records_of(files, vocabulary):
     """Yields (label, tokens of A, tokens of B) with the masked tokens restored."""
     files = every_file(files)
     for file in files:
-        for batch in parsed_batches(file, schema=common_schema(files)):
+        schema, vocab_size = common_schema(files), len(vocabulary)
+        for batch in parsed_batches(file, schema=schema, vocab_size=vocab_size):
             for row in range(len(batch["input_ids"])):
                 ids = batch["input_ids"][row].copy()
                 counted = batch["masked_lm_weights"][row] > 0

@@ -46,7 +46,8 @@ def built(corpus, vocabulary, settings):
     assert vocabulary_in(folder) == vocabulary
     check_records(folder, vocabulary=vocabulary)  # against the manifest too
     files = every_file(folder)
-    batches = [b for file in files for b in parsed_batches(file, schema=common_schema(files))]
+    options = {"schema": common_schema(files), "vocab_size": len(vocabulary)}
+    batches = [batch for file in files for batch in parsed_batches(file, **options)]
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
