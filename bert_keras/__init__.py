@@ -62,7 +62,7 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.text.encode import encode_masked as encode_masked
     from bert_keras.text.tokenizer import WordPieceTokenizer as WordPieceTokenizer
     from bert_keras.text.vocab import Vocabulary as Vocabulary
-    from bert_keras.training.distiller import Distiller as Distiller
+    from bert_keras.models.distiller import Distiller as Distiller
     from bert_keras.training.losses import pretraining_losses as pretraining_losses
     from bert_keras.training.losses import pretraining_metrics as pretraining_metrics
     from bert_keras.training.optimizer import BertAdamW as BertAdamW
@@ -121,7 +121,7 @@ _NAMES = {
     "bert_keras.training.tensorboard": "read_curves",
     "bert_keras.training.optimizer": "BertAdamW",
     "bert_keras.training.schedule": "LinearWarmupDecay",
-    "bert_keras.training.distiller": "Distiller",
+    "bert_keras.models.distiller": "Distiller",
     "bert_keras.training.losses": "pretraining_losses pretraining_metrics",
     "bert_keras.training.sentence_losses": "CoSENTLoss CosineSimilarityLoss MatryoshkaLoss "
     "MultipleNegativesRankingLoss",

@@ -72,6 +72,16 @@ def stored_weight(weight: "keras.Variable") -> StoredTensor:
     return of_array(weight.shape, lambda: keras.ops.convert_to_numpy(weight))
 
 
+def named_weights(model: "keras.Model") -> "dict[str, keras.Variable]":
+    """Returns every weight by its public name, such as `encoder/layer_0/attention/query/kernel`.
+
+    The names do not change between releases, because checkpoints store them.
+    """
+    prefix = f"{model.path or model.name}/"  # the path if another model or scope built it
+    part = "encoder/" if getattr(model, "stored_as", "") == "BertEncoder" else ""
+    return {part + weight.path.removeprefix(prefix): weight for weight in model.weights}
+
+
 def stored_tensors(path: str | os.PathLike) -> dict[str, StoredTensor]:
     """Returns the arrays of a .safetensors file by name."""
     path = existing_file(path)

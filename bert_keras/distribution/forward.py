@@ -9,8 +9,12 @@ def compiled(function: Callable, model: keras.Model, *, names: Collection[str] =
     """Compiles a function that calls a model without dropout and changes no weights.
 
     With TensorFlow, one trace serves batches of every size and length. JAX compiles each shape. The
-    result reads the current weights. `names` are those of the inputs if the function has one
-    argument, a dict of int32 [B, T].
+    result reads the current weights.
+
+    Args:
+        function: The function, which takes arrays or structures of arrays.
+        model: The model that it calls.
+        names: The keys of its argument, if that is one dict of int32 arrays [B, T].
     """
     if keras.config.backend() == "tensorflow":
         import tensorflow as tf

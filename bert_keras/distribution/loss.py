@@ -1,4 +1,4 @@
-"""Losses whose mean is that of the global batch, on any number of replicas and in any parts."""
+"""Losses whose mean is taken over the global batch, on any number of replicas and in parts."""
 
 import math
 from dataclasses import dataclass
@@ -26,9 +26,10 @@ class PartWeight:
 class GlobalLoss(keras.losses.Loss):
     """A loss that is divided by the weight of the global batch.
 
-    Keras divides the loss of each replica by its own weight, so that predictions on replicas with
-    fewer of them count more. Here the weights are first added over all replicas. Subclasses define
-    `call`, which returns one number for each element, [B, ...]. All values are float32.
+    Keras divides the loss of each replica by the replica's own weight, so a prediction counts more
+    on a replica with few predictions. Here the weights are first added over all replicas.
+    Subclasses define `call`, which returns one number for each element, [B, ...]. All values are
+    float32.
 
     With the `reduction` "sum", the sum is not divided. With "mean_with_sample_weight", the weight
     is the sum of the sample weights, if there are any. Otherwise it is the number of rows, and all
@@ -40,14 +41,15 @@ class GlobalLoss(keras.losses.Loss):
     needs_whole_batch = False  # whether the loss of a row depends on other rows
 
     def sum(self, y_true, y_pred, sample_weight=None):
-        """Returns the weighted sum of losses or, where rows count, of the mean loss of each."""
+        """Returns the weighted sum of the losses of elements or, if rows count, of rows."""
         losses = ops.cast(self.call(y_true, y_pred), "float32")
         if sample_weight is not None:
             weights, rank = ops.cast(sample_weight, "float32"), len(losses.shape)
-            if 0 < len(weights.shape) < rank:  # weights [B] would broadcast in losses [B, B]
+            # Weights [B] would broadcast in losses [B, B]; a loss that is one number takes none.
+            if 0 < len(weights.shape) < rank or (rank == 0 and weights.shape):
                 raise InputError(
-                    f"the sample weights have the shape {tuple(weights.shape)}; expected "
-                    f"{rank} dimensions, those of the losses, {tuple(losses.shape)}"
+                    f"the sample weights have the shape {tuple(weights.shape)}; expected the shape "
+                    f"of the losses, {tuple(losses.shape)}"
                 )
             # Weights [B, 1] would broadcast losses [B] to [B, B].
             losses *= ops.squeeze(weights, -1) if len(weights.shape) > rank else weights
@@ -55,12 +57,6 @@ class GlobalLoss(keras.losses.Loss):
         if self.reduction == "sum" or self._counts_weights(sample_weight):
             return total
         return ops.divide_no_nan(total, ops.cast(math.prod(ops.shape(losses)[1:]), "float32"))
-
-    def weight(self, num_rows, sample_weight=None):
-        """Returns the weight of `num_rows` rows, their part of the divisor of the mean."""
-        if self._counts_weights(sample_weight):
-            return ops.sum(ops.cast(sample_weight, "float32"))
-        return ops.cast(num_rows, "float32")
 
     def divisor(self, num_rows, sample_weight=None):
         """Returns the number by which the sum over the global batch is divided.
@@ -71,7 +67,11 @@ class GlobalLoss(keras.losses.Loss):
         """
         if self.reduction == "sum":
             return 1.0
-        return sum_over_replicas(self.weight(num_rows, sample_weight)) + self.epsilon
+        if self._counts_weights(sample_weight):
+            weight = ops.sum(ops.cast(sample_weight, "float32"))
+        else:
+            weight = ops.cast(num_rows, "float32")
+        return sum_over_replicas(weight) + self.epsilon
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         if is_part := isinstance(sample_weight, PartWeight):
@@ -87,8 +87,8 @@ class GlobalLoss(keras.losses.Loss):
             divisor *= num_replicas()
         loss = ops.divide_no_nan(self.sum(*rows), divisor)
         if not is_part and num_replicas() > 1:
-            # Keras logs the mean of the losses of all replicas, weighted with their rows. With an
-            # equal value on all replicas, the mean is right for any numbers of rows.
+            # Keras logs the mean of all replicas' losses, weighted with their rows. With an equal
+            # value on all replicas, the mean is right for any numbers of rows.
             loss += ops.stop_gradient(sum_over_replicas(loss) / num_replicas() - loss)
         return loss
 
@@ -98,7 +98,7 @@ class GlobalLoss(keras.losses.Loss):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class GlobalMean(GlobalLoss):
-    """The loss `loss` of Keras, divided by the weight of the global batch.
+    """A loss of Keras, divided by the weight of the global batch.
 
     Args:
         loss: A loss object, such as `keras.losses.MeanSquaredError()`.
@@ -126,5 +126,5 @@ class GlobalMean(GlobalLoss):
 
 
 def global_loss(loss: keras.losses.Loss) -> GlobalLoss:
-    """Returns the loss itself if it is a GlobalLoss, otherwise a GlobalMean of it."""
+    """Returns the loss if it is a GlobalLoss, otherwise a GlobalMean of it."""
     return loss if isinstance(loss, GlobalLoss) else GlobalMean(loss)

@@ -5,16 +5,15 @@ from keras import ops
 
 from bert_keras.distribution.loss import GlobalLoss, PartWeight
 from bert_keras.distribution.replicas import sum_over_replicas
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 
 
 class GlobalBatchModel(keras.Model):
     """A keras.Model whose `compile` also takes `gradient_accumulation_steps`.
 
-    With more than one, each replica splits its batch into that many parts and processes one after
-    another. Only the activations of one part are in memory, and for a `GlobalLoss` the update is
-    the same. (The mean of any other loss is that over equal parts, as in Keras' optimizers.) A loss
-    that compares the rows of a batch is refused.
+    With more than one, each replica splits its batch into that many parts and processes one part
+    after the other. Only the activations of one part are in memory, and for a `GlobalLoss` the
+    update is the same. Any other loss is the mean over the parts, as in Keras' optimizers.
     """
 
     gradient_accumulation_steps = 1
@@ -40,18 +39,17 @@ class GlobalBatchModel(keras.Model):
                 batch. More than 1 needs the TensorFlow backend.
             **kwargs: Other arguments of `keras.Model.compile`.
         """
-        is_possible = gradient_accumulation_steps == 1 or keras.config.backend() == "tensorflow"
-        check(
-            gradient_accumulation_steps >= 1 and is_possible,
-            f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected 1 or, with "
-            "the TensorFlow backend, more",
-        )
-        compares = [getattr(each, "needs_whole_batch", False) for each in keras.tree.flatten(loss)]
-        check(
-            gradient_accumulation_steps == 1 or not any(compares),
-            "the loss compares the rows of a batch, which gradient_accumulation_steps divides; "
-            "leave it out, and reduce batch_size or max_length to save memory",
-        )
+        if gradient_accumulation_steps != 1:
+            if gradient_accumulation_steps < 1 or keras.config.backend() != "tensorflow":
+                raise InputError(
+                    f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected 1 or, "
+                    "with the TensorFlow backend, more"
+                )
+            if any(getattr(each, "needs_whole_batch", False) for each in keras.tree.flatten(loss)):
+                raise InputError(
+                    "the loss compares the rows of a batch, which gradient_accumulation_steps "
+                    "divides; leave it out, and reduce batch_size or max_length to save memory"
+                )
         if not isinstance(optimizer, str) and hasattr(optimizer, "dynamic_loss_scale"):
             optimizer.dynamic_loss_scale |= self.compute_dtype == "float16"
             kwargs["auto_scale_loss"] = False
@@ -85,7 +83,7 @@ class GlobalBatchModel(keras.Model):
         divisors = self._divisors(_num_rows(x), weight)
 
         def part_gradients(part):
-            x_, y_, weight_ = part_of((x, y, weight), part, num_parts)
+            x_, y_, weight_ = _slice_part((x, y, weight), part, num_parts)
             weights = {
                 name: _entry(weight_, name)
                 if each is None
@@ -99,10 +97,10 @@ class GlobalBatchModel(keras.Model):
             self.compute_metrics(x_, y_, y_pred, sample_weight=weight_)
             return loss, tape.gradient(scaled, self.trainable_variables)
 
-        return _accumulated(part_gradients, num_parts, self.trainable_variables)
+        return _accumulate(part_gradients, num_parts, self.trainable_variables)
 
     def _divisors(self, num_rows, weight) -> dict:
-        """Returns by output, or None for a single one, the divisor of a GlobalLoss, else None."""
+        """Returns the divisor of each output's GlobalLoss; None for other losses."""
         names = next((each for each in (self.loss, weight) if isinstance(each, dict)), (None,))
         losses = {name: _entry(self.loss, name) for name in names}
         return {
@@ -116,7 +114,7 @@ class GlobalBatchModel(keras.Model):
         """Builds losses, metrics and optimizer before the first step, for batches of 0."""
         # Replaces a private method of Keras 3.15, which under a strategy of tf.distribute reads a
         # batch first. This changes the order of shuffled data, and fails with several workers. On
-        # one device it leaves them to the first step, which is then traced twice.
+        # one device it builds them in the first step, which is then traced twice.
         import tensorflow as tf
 
         if iterator is not None:
@@ -126,8 +124,8 @@ class GlobalBatchModel(keras.Model):
             self._symbolic_build(data_batch=data_batch)
 
 
-def part_of(structure, part, num_parts: int):
-    """Returns one part of every tensor: rows / `num_parts`, rounded up, or what is left."""
+def _slice_part(structure, part, num_parts: int):
+    """Returns rows / `num_parts` rows of every tensor, rounded up; the last part may have fewer."""
     import tensorflow as tf
 
     def rows(tensor):
@@ -139,7 +137,7 @@ def part_of(structure, part, num_parts: int):
     return tf.nest.map_structure(lambda each: None if each is None else rows(each), structure)
 
 
-def _accumulated(part_gradients, num_parts: int, variables):
+def _accumulate(part_gradients, num_parts: int, variables):
     """Returns the sum of the losses and of the gradients, which `part_gradients(part)` returns."""
     import tensorflow as tf
 

@@ -8,8 +8,8 @@ import keras
 from bert_keras.distribution import PRECISIONS
 from bert_keras.errors import check_name
 
-# The smallest hidden size for which "auto" selects bfloat16 on a processor; see "bfloat16" in
-# docs/benchmarks/archive/pretraining.md.
+# The smallest hidden size for which "auto" selects bfloat16 on a processor: see
+# docs/benchmarks/archive/pretraining.md, "bfloat16".
 PROCESSOR_SIZE = 256
 PROCESSORS = Path("/proc/cpuinfo")  # of Linux
 
@@ -54,9 +54,10 @@ def processor_has_bfloat16() -> bool:
 
 
 def add_in_one_order() -> None:
-    """Makes sums on CPUs deterministic, at no measurable cost, before TensorFlow computes anything.
+    """Makes sums on CPUs deterministic, at no measurable cost.
 
-    On GPUs, TF_DETERMINISTIC_OPS would make TensorFlow reject some operations and Keras reject XLA.
+    Call it before TensorFlow computes anything. On GPUs, TF_DETERMINISTIC_OPS would make TensorFlow
+    reject some operations and Keras reject XLA.
     """
     import tensorflow as tf
 

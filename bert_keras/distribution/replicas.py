@@ -1,6 +1,6 @@
 """Adds up and concatenates tensors over the replicas of tf.distribute.
 
-With one replica nothing changes, nor under JAX, whose arrays have the rows of all devices.
+With one replica, and with JAX, whose arrays have the rows of all devices, nothing changes.
 """
 
 import keras
@@ -23,17 +23,17 @@ def num_replicas() -> int:
 
 
 def sum_over_replicas(tensors):
-    """Adds tensors, any structure whose shapes are equal on all replicas, over the replicas."""
+    """Adds a structure of tensors, whose shapes are equal on all replicas, over the replicas."""
     context = _replica_context()
     return tensors if context is None else context.all_reduce("SUM", tensors)
 
 
 def concatenated_over_replicas(tensors: list) -> list:
-    """Concatenates floats of all replicas along the first axis, in the order of the replicas.
+    """Concatenates the float tensors of all replicas along the first axis, in their order.
 
     Unlike `ReplicaContext.all_gather`, it also works on the logical devices of one CPU. The tensors
-    of a replica have equal numbers of rows, also 0. The gradient of a replica's rows is the sum of
-    the gradients over all replicas.
+    of a replica have equal numbers of rows, which may be 0. The gradient of a replica's rows is the
+    sum of the gradients over all replicas.
     """
     context = _replica_context()
     if context is None:

@@ -1,4 +1,4 @@
-"""Selects the devices of a run and reads TF_CONFIG."""
+"""Selects the devices of a run, and reads TF_CONFIG."""
 
 import contextlib
 import functools
@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 import keras
 
 from bert_keras.distribution import STRATEGIES
-from bert_keras.errors import check, check_name
+from bert_keras.errors import InputError, check_name
 
 
 def workers() -> list[str]:
@@ -19,8 +19,12 @@ def workers() -> list[str]:
 
 
 def check_one_machine() -> None:
-    """Raises InputError if TF_CONFIG names several workers, of which only the first has scores."""
-    check(len(workers()) < 2, "several runs in a row train on one machine; unset TF_CONFIG")
+    """Raises InputError if TF_CONFIG names several workers."""
+    if len(workers()) > 1:
+        raise InputError(
+            "TF_CONFIG names several workers, but this command trains several models one after "
+            "another and works on one machine only; unset TF_CONFIG"
+        )
 
 
 def is_chief() -> bool:
@@ -58,18 +62,23 @@ def strategy_scope(name: str = "auto") -> AbstractContextManager:
         InputError: The name is unknown, or cannot be used here.
     """
     check_name(name, STRATEGIES, what="strategy")
-    if keras.config.backend() == "tensorflow":
+    backend, num_workers = keras.config.backend(), len(workers())
+    is_tensorflow = backend == "tensorflow"
+    devices = [] if is_tensorflow else keras.distribution.list_devices()
+    has_workers = name == "multiworker" or (num_workers > 1 and not is_tensorflow)
+    if has_workers and not (is_tensorflow and num_workers):
+        raise InputError(
+            f"TF_CONFIG names {num_workers} workers, and the backend is {backend}; multiworker "
+            "needs KERAS_BACKEND=tensorflow and, on every worker, its index in TF_CONFIG: "
+            '{"cluster": {"worker": ["HOST:PORT", ...]}, "task": {"type": "worker", "index": 0}}'
+        )
+    if name == "tpu" and not any(device.startswith("tpu") for device in devices):
+        raise InputError(
+            f"the backend {backend} finds no TPU; set KERAS_BACKEND=jax and install jax[tpu] on a "
+            "machine with TPUs"
+        )
+    if is_tensorflow:
         return named_strategy(name).scope()
-    check(
-        name != "multiworker" and len(workers()) < 2,
-        "multiworker needs TensorFlow: JAX trains on one machine; unset TF_CONFIG, or set "
-        "KERAS_BACKEND=tensorflow",
-    )
-    devices = keras.distribution.list_devices()
-    check(
-        name != "tpu" or all(device.startswith("tpu") for device in devices),
-        f"JAX finds no TPU, only {', '.join(devices)}; install jax[tpu] on a machine with TPUs",
-    )
     if name == "one" or len(devices) == 1:
         return contextlib.nullcontext()
     return keras.distribution.DataParallel(devices=devices).scope()
@@ -83,27 +92,15 @@ def named_strategy(name: str = "auto"):
     if name == "auto":
         name = "multiworker" if len(workers()) > 1 else "mirrored" if len(gpus) > 1 else "one"
     if name == "multiworker":
-        check(
-            workers(),
-            "multiworker needs TF_CONFIG, which is not set; set it on every worker, with the index "
-            'of the worker, as in {"cluster": {"worker": ["HOST:PORT", ...]}, "task": {"type": '
-            '"worker", "index": 0}}',
-        )
-        return _multiworker()
+        return _multiworker_strategy()
     if name == "mirrored":
         devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")
-        return _mirrored(*(device.name for device in devices))
-    check(
-        name != "tpu",
-        f"TensorFlow {tf.__version__} does not train on TPUs here; set KERAS_BACKEND=jax, or call "
-        "fit with TensorFlow 2.19.1, the last one with TPUs, on a TPU VM",
-    )
+        return _mirrored_strategy(*(device.name for device in devices))
     return tf.distribute.get_strategy()
 
 
-def _multiworker():
-    """Returns the strategy for several workers, with which Keras 3.15 can train."""
-    # `fit` reduces scalar logs along their first axis (keras-team/keras, issue 20585).
+def _multiworker_strategy():
+    # Keras' `fit` reduces scalar logs along their first axis (keras-team/keras, issue 20585).
     import tensorflow as tf
 
     class Workers(tf.distribute.MultiWorkerMirroredStrategy):
@@ -115,7 +112,7 @@ def _multiworker():
 
 
 @functools.cache  # the sums of a second strategy of the same devices would collide with its own
-def _mirrored(*devices: str):
+def _mirrored_strategy(*devices: str):
     import tensorflow as tf
 
     return tf.distribute.MirroredStrategy(devices)

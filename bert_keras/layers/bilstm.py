@@ -27,13 +27,10 @@ class BiLSTM(BertLayer):
     def __init__(self, units: int, *, num_layers: int, dropout_rate: float, **kwargs):
         super().__init__(**kwargs)
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+        options = {"return_sequences": True, "dtype": self.dtype_policy, "name": "lstm"}
         self.directions = [
             keras.layers.Bidirectional(
-                keras.layers.LSTM(
-                    units, return_sequences=True, dtype=self.dtype_policy, name="lstm"
-                ),
-                dtype=self.dtype_policy,
-                name=f"layer_{index}",
+                keras.layers.LSTM(units, **options), dtype=self.dtype_policy, name=f"layer_{index}"
             )
             for index in range(num_layers)
         ]
@@ -56,7 +53,7 @@ class LayerMix(BertLayer):
     """Learned weighted sum of K encoder layers, [B, W, K, D] to [B, W, D]; initially their mean.
 
     It is scale x sum_k softmax(layer_logits)_k x layer k, as in ELMo (Peters et al. 2018, equation
-    1), because Devlin et al. 2018 do not specify how they weight layers.
+    1). Devlin et al. 2018 do not specify how they weight layers.
     """
 
     def build(self, features_shape):

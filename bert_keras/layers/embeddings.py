@@ -1,9 +1,9 @@
-"""Sum of token, position and segment embeddings, which another encoder can share."""
+"""The sum of token, position and segment embeddings, which another encoder can share."""
 
 import keras
 from keras import ops
 
-from bert_keras.layers.primitives import BertLayer, Dropout, LayerNorm, projection
+from bert_keras.layers.primitives import IS_JAX, BertLayer, Dropout, LayerNorm, projection
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -12,9 +12,21 @@ class BertEmbeddings(BertLayer):
 
     Source: Devlin et al. 2018, section 3, "Input/Output Representations".
 
-    The arguments are fields of `BertConfig`, and whether there is a position table, which an
-    encoder with rotary positions lacks. Dropout precedes the projection of tables of the size E to
-    the hidden size D (Lan et al. 2019, section 3.1).
+    If the tables have another size E than the hidden states, a projection to D follows dropout (Lan
+    et al. 2019, section 3.1).
+
+    Args:
+        vocab_size: The rows V of the token table.
+        hidden_size: The size D of the output.
+        max_positions: The rows of the position table, without `position_offset`.
+        num_segments: The rows of the segment table; 0 for no segments.
+        dropout_rate: The dropout rate of the sum.
+        layer_norm_epsilon: The number that LayerNorm adds to the variance.
+        initializer_stddev: The standard deviation of the initial tables and projection.
+        embedding_size: The size E of the tables; 0 means D, without a projection.
+        position_offset: The row of the first position in the position table.
+        has_positions: Whether there is a position table; rotary positions need none.
+        has_biases: Whether LayerNorm and the projection have a bias.
 
     Call arguments:
         input_ids: Int [B, T].
@@ -84,7 +96,7 @@ class BertEmbeddings(BertLayer):
         return self.projection(sum_BTE) if self.embedding_size else sum_BTE
 
     def unprojected(self, input_ids, segment_ids, position_ids=None, training=False):
-        """Returns the output before the projection, [B, T, E]."""
+        """Returns the output before the projection, [B, T, E]; see `call`."""
         sum_BTE = ops.take(self.token_table, _integers(input_ids), axis=0)
         if self.has_positions:
             sum_BTE = sum_BTE + self._positions(input_ids, position_ids)
@@ -107,14 +119,14 @@ class BertEmbeddings(BertLayer):
         if position_ids is not None:
             return ops.take(self.position_table, _integers(position_ids) + first, axis=0)
         length = ops.shape(input_ids)[1]
-        if keras.config.backend() == "jax" and not isinstance(length, int):
-            # A symbolic length, for which JAX would state the rows of a slice as a minimum.
+        if IS_JAX and not isinstance(length, int):
+            # JAX would state the rows of a slice of a symbolic length as a minimum.
             return ops.take(self.position_table, first + ops.arange(length), axis=0)
         return self.position_table[first : first + length]
 
 
 def _integers(ids):
-    """Casts what is no integer to int32, as Keras' Embedding does: its placeholders are floats."""
+    """Casts non-integer ids to int32, as keras.layers.Embedding does."""
     return ids if "int" in keras.backend.standardize_dtype(ids.dtype) else ops.cast(ids, "int32")
 
 
@@ -122,8 +134,8 @@ def _integers(ids):
 class SharedEmbeddings(keras.layers.Layer):
     """The embeddings of another encoder, with a projection of its own if the hidden size differs.
 
-    Call arguments and returned value are those of BertEmbeddings. Keras cannot serialize
-    this layer by itself, because a copy would no longer share the tables.
+    It is called as BertEmbeddings. Keras cannot serialize this layer alone, because a copy would no
+    longer share the tables.
 
     Args:
         source: The embeddings of the other encoder, which must be built.
@@ -140,12 +152,9 @@ class SharedEmbeddings(keras.layers.Layer):
     def build(self, input_ids_shape=None, segment_ids_shape=None, position_ids_shape=None):
         size = self.token_table.shape[-1]
         if size != self.hidden_size:
+            has_bias, units = self.source.has_biases, self.hidden_size
             self.projection = projection(
-                self,
-                "projection",
-                inputs=size,
-                units=self.hidden_size,
-                has_bias=self.source.has_biases,
+                self, "projection", inputs=size, units=units, has_bias=has_bias
             )
         self.built = True
 

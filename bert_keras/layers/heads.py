@@ -41,7 +41,7 @@ class Pooler(keras.layers.Dense):
 
 
 def mean_state(hidden_BTD, input_mask_BT):
-    """Returns the mean hidden state [B, D] of the tokens; 0 for a row that is padding."""
+    """Returns the mean hidden state [B, D] of the tokens; 0 for a row of padding."""
     mask_BT = ops.cast(ops.cast(input_mask_BT, "bool"), "float32")
     weights_BT = mask_BT / ops.maximum(ops.sum(mask_BT, axis=1, keepdims=True), 1.0)
     return ops.einsum("bt,btd->bd", ops.cast(weights_BT, hidden_BTD.dtype), hidden_BTD)
@@ -51,11 +51,13 @@ def mean_state(hidden_BTD, input_mask_BT):
 class ClassificationHead(primitives.BertLayer):
     """Classification head: dropout and one dense layer (Devlin et al. 2018, section 4.1).
 
-    Maps [B, D] to logits [B, num_labels].
+    Maps [B, D] to logits [B, num_labels] in the dtype of the weights. The next-sentence head has
+    two labels and no dropout, the head of multiple choice (section 4.4) has one label.
 
-    The next-sentence head of pretraining has two labels and no dropout. The head of multiple choice
-    (section 4.4) has one label. The logits have the dtype of the weights, which is float32 under a
-    mixed policy.
+    Args:
+        num_labels: The number of labels.
+        dropout_rate: The dropout rate of the inputs.
+        initializer_stddev: The standard deviation of the initial kernel.
     """
 
     def __init__(
@@ -80,9 +82,17 @@ class ClassificationHead(primitives.BertLayer):
 class TokenLabelsHead(ClassificationHead):
     """Applies ClassificationHead to every token (Devlin et al. 2018, section 5.3).
 
-    Maps [B, T, D] to logits [B, T, num_labels]. With an activation, one of
-    `bert_keras.config.ACTIVATIONS`, a dense layer with it precedes dropout and logits, and also a
-    LayerNorm unless `layer_norm_epsilon` is 0, as in ModernBERT.
+    Maps [B, T, D] to logits [B, T, num_labels]. In ModernBERT, a dense layer, an activation and a
+    LayerNorm precede dropout.
+
+    Args:
+        num_labels: The number of labels.
+        dropout_rate: The dropout rate before the logits.
+        initializer_stddev: The standard deviation of the initial kernels.
+        activation: One of `bert_keras.config.ACTIVATIONS`; "" omits the first dense layer and
+            LayerNorm.
+        layer_norm_epsilon: The number that LayerNorm adds to the variance; 0 omits LayerNorm.
+        has_biases: Whether the first dense layer and LayerNorm have a bias.
     """
 
     def __init__(
@@ -132,11 +142,12 @@ class TokenLabelsHead(ClassificationHead):
 class SpanHead(TokenLabelsHead):
     """Start and end logits of each token for question answering, without dropout.
 
-    Source: Devlin et al. 2018, section 4.2.
+    Maps [B, T, D] to {"start": [B, T], "end": [B, T]}, also for padding. The start vector and the
+    end vector of the paper (Devlin et al. 2018, section 4.2) are the columns of one kernel.
 
-    Maps [B, T, D] to {"start": [B, T], "end": [B, T]} in the dtype of the weights. The paper's
-    start vector S and end vector E are the columns of one kernel. Padding gets logits like any
-    other token.
+    Args:
+        initializer_stddev: The standard deviation of the initial kernels.
+        **kwargs: Other arguments of TokenLabelsHead.
     """
 
     def __init__(self, *, initializer_stddev: float, **kwargs):
@@ -149,10 +160,13 @@ class SpanHead(TokenLabelsHead):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class ReplacedTokenHead(TokenLabelsHead):
-    """Logit of each token that it was replaced: dense layer, activation, dense layer.
+    """Logit that each token was replaced: dense layer, activation, dense layer, without dropout.
 
-    Maps [B, T, D] to [B, T] in the dtype of the weights. Source: Clark et al. 2020 and its code,
-    which has no dropout in this head.
+    Maps [B, T, D] to [B, T]. Source: Clark et al. 2020 and its code.
+
+    Args:
+        activation: One of `bert_keras.config.ACTIVATIONS`.
+        initializer_stddev: The standard deviation of the initial kernels.
     """
 
     def __init__(self, *, activation: str, initializer_stddev: float, **kwargs):
@@ -174,12 +188,21 @@ class MaskedLMHead(primitives.BertLayer):
     """Masked-LM head: dense layer, activation, LayerNorm, product with embeddings, bias (A.1).
 
     The head first gathers the P masked positions and computes only their logits. This is the
-    largest single saving of a pretraining step. The arguments are fields of `BertConfig`.
+    largest single saving of a pretraining step.
+
+    Args:
+        vocab_size: The vocabulary size V.
+        activation: One of `bert_keras.config.ACTIVATIONS`.
+        layer_norm_epsilon: The number that LayerNorm adds to the variance.
+        initializer_stddev: The standard deviation of the initial kernels.
+        has_biases: Whether the dense layer and LayerNorm have a bias.
+        ties_decoder: Whether the last product takes the token embedding table; otherwise the head
+            has its own `decoder`.
 
     Call arguments:
         hidden: Hidden states [B, T, D].
         positions: Int [B, P].
-        token_table: [V, E]; the dense layer maps D to E.
+        token_table: The token embedding table [V, E]; the dense layer maps D to E.
 
     Returns:
         Logits [B, P, V] in the dtype of the weights.
@@ -234,7 +257,7 @@ class MaskedLMHead(primitives.BertLayer):
 @ops.custom_gradient
 def _scores(masked_XE, table_VE):
     """Returns the product of each state with each row of the table."""
-    # The default gradient would be that of the transposed table, to be transposed again.
+    # The default gradient belongs to the transposed table, and would be transposed again.
 
     def gradients(grad_XV):
         return ops.matmul(grad_XV, table_VE), ops.matmul(ops.transpose(grad_XV), masked_XE)

@@ -1,7 +1,8 @@
-"""Defines what layers share: a base class, projection, GELU, LayerNorm, dropout and gathering."""
+"""Parts that layers share: a base class, projection, GELU, LayerNorm, dropout and gathering."""
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
@@ -22,9 +23,24 @@ class BertLayer(keras.layers.Layer):
 
 
 def projection(
-    layer, name: str, *, inputs: int, units: int, has_bias: bool = True, dtype=None
+    layer: keras.layers.Layer,
+    name: str,
+    *,
+    inputs: int,
+    units: int,
+    has_bias: bool = True,
+    dtype: Any = None,
 ) -> keras.layers.Dense:
-    """Builds a dense layer with the `initializer_stddev`, truncated, and the policy of `layer`."""
+    """Builds a dense layer inside of `layer`, with its `initializer_stddev` and dtype policy.
+
+    Args:
+        layer: The layer that has the attribute `initializer_stddev`.
+        name: The name of the dense layer.
+        inputs: The size of its inputs.
+        units: The size of its outputs.
+        has_bias: Whether it has a bias.
+        dtype: Its dtype or dtype policy, if not the policy of `layer`.
+    """
     dense = keras.layers.Dense(
         units,
         use_bias=has_bias,
@@ -58,7 +74,7 @@ def activate(x, *, activation: str, training: bool = False):
 
 @ops.custom_gradient
 def _gelu(x):
-    """Computes GELU, with a gradient of fewer passes over memory than that of `ops.gelu`."""
+    """Computes GELU, with a gradient that needs fewer passes over memory than in `ops.gelu`."""
     # With u = -x / sqrt(2), gelu(x) is x erfc(u) / 2, and its derivative is
     # erfc(u) / 2 - u exp(-u^2) / sqrt(pi).
     u = x * -math.sqrt(0.5)
@@ -75,8 +91,7 @@ def _gelu(x):
 class LayerNorm(keras.layers.LayerNormalization):
     """LayerNorm over the last axis (Ba et al. 2016), computed in float32 or wider.
 
-    Its weights are `gamma` and, unless `center` is False, `beta`. It needs one pass over memory
-    less than Keras' own layer.
+    It needs one pass over memory less than Keras' own layer.
     """
 
     def call(self, inputs):
@@ -94,7 +109,7 @@ class LayerNorm(keras.layers.LayerNormalization):
 class Dropout(keras.layers.Dropout):
     """Dropout that draws 16 random bits for each value, in half the time of Keras' own layer.
 
-    The rate is rounded to a multiple of 1/65536. Under JAX, see `jax_ops.dropped`.
+    The rate is rounded to a multiple of 1/65536. With JAX, `jax_ops.drop` computes it.
     """
 
     def call(self, inputs, training=False):
@@ -103,7 +118,7 @@ class Dropout(keras.layers.Dropout):
         if self.rate == 1:
             return ops.zeros_like(inputs)
         if IS_JAX:
-            return jax_ops.dropped(inputs, self.seed_generator.next(), self.rate)
+            return jax_ops.drop(inputs, self.seed_generator.next(), self.rate)
         *rows, last = ops.shape(inputs)
         num_dropped, num_pairs = min(round(self.rate * 2**16), 2**16 - 1), (last + 1) // 2
         # A last axis of 1, because Keras cannot split a last axis of unknown size.

@@ -1,9 +1,6 @@
-"""Defines the encoder: embeddings, a stack of blocks, an optional BiLSTM, and a pooler.
+"""The encoder: embeddings, a stack of blocks, an optional BiLSTM, and a pooler.
 
-Letters of tensor shapes: B batch size, T sequence length in tokens, D hidden size, E embedding
-size, N attention heads, H size of a head, F intermediate size, P masked positions, V vocabulary
-size, C choices, W windows or words, K layers, L labels, S sequences in a row. X is the product of
-two or three of these, such as B x T.
+`bert_keras.layers` explains the letters of tensor shapes.
 """
 
 from collections.abc import Mapping
@@ -13,7 +10,7 @@ import keras
 from keras import ops
 
 from bert_keras.config import BertConfig
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.layers import attention
 from bert_keras.layers.bilstm import BiLSTM
 from bert_keras.layers.block import EncoderBlock, call_recomputed
@@ -35,7 +32,7 @@ if IS_JAX:
 class EncoderStates(NamedTuple):
     """All intermediate and final outputs of the encoder."""
 
-    # num_layers + 1 tensors [B, T, D]: the output of the embeddings, then that of each block. In a
+    # num_layers + 1 tensors [B, T, D]: the outputs of the embeddings and of each block. In a
     # pre-norm encoder, the last tensor is the output of the final LayerNorm.
     hidden_states: tuple
     attentions: tuple  # num_layers tensors [B, N, T, T] of probabilities; each row sums to 1
@@ -51,12 +48,13 @@ class BertEncoder(Pretrained):
     The pooler reads the hidden state of `[CLS]`, of the last token in a causal encoder, or with
     `pooling="mean"` the mean of all hidden states. If the attribute `gradient_checkpointing` is
     True, training keeps only the inputs of each block in memory and computes the block again for
-    the gradient. This saves memory and takes a third more time. With `skips_padding`, predictions
-    compute the tokens alone, as exported models do; the states of padding have no meaning then.
+    the gradient. This saves memory and takes a third more time. If the attribute `skips_padding` is
+    True, predictions compute only the tokens, as in exported models, and the states of padding have
+    no meaning.
 
     Args:
         config: The hyperparameters.
-        embeddings: The embeddings, if they are those of another encoder; by default new ones.
+        embeddings: The embeddings of another encoder; by default the encoder has its own.
         name: The name of the Keras model.
 
     Call arguments:
@@ -92,7 +90,31 @@ class BertEncoder(Pretrained):
     ):
         super().__init__(name=name, **kwargs)
         self.config = config
-        self.embeddings = embeddings or BertEmbeddings(
+        self.embeddings = embeddings or self._new_embeddings()
+        count = 1 if config.shares_layers else config.num_layers
+        self.blocks = [self._new_block(index) for index in range(count)]
+        self.final_norm: Any = None
+        if config.is_pre_norm:
+            self.final_norm = LayerNorm(
+                epsilon=config.layer_norm_epsilon,
+                center=config.has_biases,
+                dtype=self.dtype_policy,
+                name="final_norm",
+            )
+        self.bilstm: Any = None
+        if config.num_lstm_layers:
+            self.bilstm = BiLSTM(
+                config.hidden_size // 2,
+                num_layers=config.num_lstm_layers,
+                dropout_rate=config.hidden_dropout_rate,
+                dtype=self.dtype_policy,
+                name="bilstm",
+            )
+        self.pooler: Any = self._new_pooler() if config.has_pooler else None
+
+    def _new_embeddings(self) -> BertEmbeddings:
+        config = self.config
+        return BertEmbeddings(
             config.vocab_size,
             config.hidden_size,
             max_positions=config.max_positions,
@@ -107,39 +129,8 @@ class BertEncoder(Pretrained):
             dtype=self.dtype_policy,
             name="embeddings",
         )
-        count = 1 if config.shares_layers else config.num_layers
-        self.blocks = [self._block(index) for index in range(count)]
-        self.final_norm = None
-        if config.is_pre_norm:
-            self.final_norm = LayerNorm(
-                epsilon=config.layer_norm_epsilon,
-                center=config.has_biases,
-                dtype=self.dtype_policy,
-                name="final_norm",
-            )
-        self.bilstm = None
-        if config.num_lstm_layers:
-            self.bilstm = BiLSTM(
-                config.hidden_size // 2,
-                num_layers=config.num_lstm_layers,
-                dropout_rate=config.hidden_dropout_rate,
-                dtype=self.dtype_policy,
-                name="bilstm",
-            )
-        self.pooler: Any = None
-        if config.has_pooler:
-            initializer = keras.initializers.TruncatedNormal(stddev=config.initializer_stddev)
-            self.pooler = Pooler(
-                config.hidden_size,
-                activation=activation_function(config.pooler_activation or config.activation),
-                use_bias=config.has_biases,
-                kernel_initializer=initializer,
-                layer_norm_epsilon=config.layer_norm_epsilon if config.has_head_norm else 0.0,
-                dtype=self.dtype_policy,
-                name="pooler",
-            )
 
-    def _block(self, index: int) -> EncoderBlock:
+    def _new_block(self, index: int) -> EncoderBlock:
         config = self.config
         return EncoderBlock(
             config.num_heads,
@@ -157,6 +148,18 @@ class BertEncoder(Pretrained):
             name=f"layer_{index}",
         )
 
+    def _new_pooler(self) -> Pooler:
+        config = self.config
+        return Pooler(
+            config.hidden_size,
+            activation=activation_function(config.pooler_activation or config.activation),
+            use_bias=config.has_biases,
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=config.initializer_stddev),
+            layer_norm_epsilon=config.layer_norm_epsilon if config.has_head_norm else 0.0,
+            dtype=self.dtype_policy,
+            name="pooler",
+        )
+
     def build(self, input_shape=None):
         self.embeddings.build()
         for layer in (*self.blocks, self.final_norm, self.bilstm):
@@ -169,14 +172,13 @@ class BertEncoder(Pretrained):
     def states(self, inputs: dict, training: bool = False) -> EncoderStates:
         """Returns the hidden states and the attention probabilities of every layer.
 
-        Blocks with local attention compute all T x T probabilities here, of which those outside the
-        window are 0. A call of the encoder computes only the window; the hidden states are equal.
+        Blocks with local attention compute all T x T probabilities here, which are 0 outside of the
+        window. A call of the encoder computes only the window; the hidden states are equal.
         """
         check_inputs(inputs, self.config)
         inputs = named_inputs(inputs)
-        remedy = "in a functional model, call it in the `call` of a layer of yours"
-        is_symbolic = isinstance(inputs["input_ids"], keras.KerasTensor)
-        check(not is_symbolic, f"states needs arrays; {remedy}")
+        if isinstance(inputs["input_ids"], keras.KerasTensor):
+            raise InputError("states needs arrays: call it inside the call() of your own layer")
         if not self.built:
             self.build()
         patterns = self._patterns(inputs, has_probabilities=True, training=training)
@@ -210,15 +212,17 @@ class BertEncoder(Pretrained):
         if self.bilstm is not None:
             is_real_BT = ops.cast(inputs["input_mask"], "bool")
             hidden_BTD = self.bilstm(hidden_BTD, is_real_BT, training=training)
-        pooled_BD = None
-        if self.pooler is not None:
-            state_BD = hidden_BTD[:, 0]
-            if self.config.pooling == "mean":
-                state_BD = mean_state(hidden_BTD, inputs["input_mask"])
-            elif self.config.is_causal:  # only the last token attends to the whole row
-                state_BD = states_at(hidden_BTD, last_positions(inputs["input_mask"]))
-            pooled_BD = self.pooler(state_BD)
+        pooled_BD = None if self.pooler is None else self._pooled(hidden_BTD, inputs["input_mask"])
         return EncoderStates(tuple(hidden_states), tuple(attentions), hidden_BTD, pooled_BD)
+
+    def _pooled(self, hidden_BTD, input_mask_BT):
+        if self.config.pooling == "mean":
+            state_BD = mean_state(hidden_BTD, input_mask_BT)
+        elif self.config.is_causal:  # only the last token attends to the whole row
+            state_BD = states_at(hidden_BTD, last_positions(input_mask_BT))
+        else:
+            state_BD = hidden_BTD[:, 0]
+        return self.pooler(state_BD)
 
     def _patterns(
         self, inputs: dict, *, has_probabilities: bool, training: bool

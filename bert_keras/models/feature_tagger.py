@@ -1,4 +1,4 @@
-"""Defines the feature-based tagger (Devlin et al. 2018, 5.3): a BiLSTM on a frozen encoder."""
+"""The feature-based tagger (Devlin et al. 2018, section 5.3): a BiLSTM on a frozen encoder."""
 
 import dataclasses
 from typing import Any
@@ -22,7 +22,13 @@ NUM_LSTM_LAYERS = 2  # "a two-layer 768-dimensional BiLSTM" (Devlin et al. 2018,
 class WordTagger(GlobalBatchModel, ConfiguredModel):
     """The trained part of a `BertFeatureTagger`: combines layers, then a BiLSTM and a dense layer.
 
-    Dropout acts before each layer of the BiLSTM and before the dense layer.
+    Args:
+        config: The hyperparameters of the encoder.
+        num_labels: The number of labels.
+        layers: The choice of layers, a key of `LAYER_CHOICES`.
+        lstm_units: The units of each direction of the BiLSTM.
+        dropout_rate: Dropout before each layer of the BiLSTM and before the dense layer.
+        name: The name of the Keras model.
 
     Call arguments:
         inputs: A dict of `features` float [B, W, K, D], the hidden states of the first subword of
@@ -104,8 +110,8 @@ class BertFeatureTagger(TaskModel):
         config: The hyperparameters of the encoder.
         num_labels: The number of labels.
         layers: The choice of layers, a key of `LAYER_CHOICES`, such as "concat-last-four".
-        lstm_units: The units of each direction of the BiLSTM. The paper's "768-dimensional" does
-            not state whether this is 768 or 384.
+        lstm_units: The units of each direction of the BiLSTM. The paper's "768-dimensional" may
+            mean 768 or 384.
         dropout_rate: Dropout of the tagger; None takes `config.hidden_dropout_rate`.
         name: The name of the Keras model.
 
@@ -174,7 +180,6 @@ class BertFeatureTagger(TaskModel):
         return super().from_metadata(metadata, **settings, **options)
 
     def new_metadata(self):
-        """Returns the metadata of a model that was not loaded from a checkpoint."""
         return dataclasses.replace(super().new_metadata(), task=self._settings())
 
     def get_config(self):

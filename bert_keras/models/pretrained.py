@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import keras
 import numpy as np
 
+from bert_keras.checkpoints.tensors import named_weights as named_weights
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata, numbered_labels
 from bert_keras.data.preprocessor import is_text
 from bert_keras.data.schema import PACKING_FEATURES, SEQUENCE_FEATURES
@@ -419,16 +420,6 @@ def _freeze(model: keras.Model, frozen: Collection[str], path: str = ".") -> Non
             _freeze(layer, frozen, inner)
         else:
             layer.trainable = inner not in frozen
-
-
-def named_weights(model: keras.Model) -> dict[str, keras.Variable]:
-    """Returns every weight by its public name, such as `encoder/layer_0/attention/query/kernel`.
-
-    The names do not change between releases, because checkpoints store them.
-    """
-    prefix = f"{model.path or model.name}/"  # the path states where another model or scope built it
-    part = "encoder/" if getattr(model, "stored_as", "") == "BertEncoder" else ""
-    return {part + weight.path.removeprefix(prefix): weight for weight in model.weights}
 
 
 def _names(argument: str, names: Collection[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Defines the pretraining models: a masked-LM head, with or without a next-sentence head."""
+"""The pretraining models: a masked-LM head, with or without a next-sentence head."""
 
 import keras
 import numpy as np
@@ -6,7 +6,7 @@ from keras import ops
 
 from bert_keras.config import BertConfig
 from bert_keras.data.preprocessor import columns_of, is_text
-from bert_keras.errors import InputError, check, quoted
+from bert_keras.errors import InputError, quoted
 from bert_keras.layers.heads import ClassificationHead, MaskedLMHead
 from bert_keras.layers.primitives import states_at
 from bert_keras.models.task_models import TaskModel
@@ -32,7 +32,7 @@ class MaskedLMModel(TaskModel):
         )
 
     def predict(self, x, *args, **kwargs):
-        """Returns `tokens` and `probabilities` of each [MASK] of texts; other inputs as Keras."""
+        """Returns `tokens` and `probabilities` of each [MASK] in texts, other inputs as Keras."""
         if not is_text(x):
             return super().predict(x, *args, **kwargs)
         if self.tokenizer is None:
@@ -40,14 +40,15 @@ class MaskedLMModel(TaskModel):
         max_length, answers = self.stored_metadata(None).max_length, []
         (texts,), tokens = checked_columns(*columns_of(x)), self.tokenizer.vocabulary.tokens
         for text in texts:
-            check("[MASK]" in text, f"{quoted(text)} has no [MASK], the word to predict")
+            if "[MASK]" not in text:
+                raise InputError(f"{quoted(text)} has no [MASK], the word to predict")
             inputs = encode_masked(self.tokenizer, [text], max_length=max_length)
             logits_PV = self(inputs, training=False)["masked_lm"][0, :, : len(tokens)]
             probabilities_PV = np.asarray(ops.softmax(ops.cast(logits_PV, "float32")))
-            ids_PK = np.argsort(-probabilities_PV)[:, :NUM_TOKENS]
-            best_PK = np.take_along_axis(probabilities_PV, ids_PK, axis=1)
-            names = [[tokens[each] for each in ids] for ids in ids_PK]
-            answers.append({"tokens": names, "probabilities": best_PK.tolist()})
+            ids_P5 = np.argsort(-probabilities_PV)[:, :NUM_TOKENS]
+            best_P5 = np.take_along_axis(probabilities_PV, ids_P5, axis=1)
+            names = [[tokens[each] for each in ids] for ids in ids_P5]
+            answers.append({"tokens": names, "probabilities": best_P5.tolist()})
         return answers
 
 
@@ -97,8 +98,8 @@ class BertMaskedLM(MaskedLMModel):
 class BertPretrainer(MaskedLMModel):
     """The encoder with the heads of pretraining: masked LM and next sentence.
 
-    Source: Devlin et al. 2018, section 3.1. A causal configuration raises an InputError, because
-    its `[CLS]` attends only to itself; use `BertMaskedLM` instead.
+    Source: Devlin et al. 2018, section 3.1. The configuration must not be causal, because its
+    `[CLS]` would attend only to itself.
 
     Args:
         config: The hyperparameters of the encoder.
@@ -106,13 +107,13 @@ class BertPretrainer(MaskedLMModel):
 
     Call arguments:
         inputs: The arrays that `BertEncoder` takes, and `masked_lm_positions` int [B, P]. If
-            several sequences share a row, also `next_sentence_positions` int [B, S], the positions
-            of their `[CLS]`.
+            several sequences share a row, also `next_sentence_positions` int [B, S], where their
+            `[CLS]` are.
 
     Returns:
         A dict: `masked_lm`, logits [B, P, V], and `next_sentence`, logits [B, 2] or, if several
-        sequences share a row, [B, S, 2]. Class 1 means that text B is a random one, as in the
-        training records.
+        sequences share a row, [B, S, 2]. Class 1 means that the second text is a random one, as in
+        the training records.
 
     Example:
 
@@ -126,10 +127,11 @@ class BertPretrainer(MaskedLMModel):
     reads_pooled_output = True
 
     def __init__(self, config: BertConfig, *, name: str = "pretrainer", **kwargs):
-        found = "the [CLS] of a causal encoder attends only to itself"
-        check(not config.is_causal, f"{found}; pretrain a BertMaskedLM")
-        found = f"pooling is {config.pooling}"
-        check(config.pooling == "cls", f"{found}; expected cls, which predicts the next sentence")
+        if config.is_causal or config.pooling != "cls":
+            raise InputError(
+                f"is_causal is {config.is_causal} and pooling is {config.pooling!r}; next-sentence "
+                "prediction needs False and 'cls': pretrain a BertMaskedLM instead"
+            )
         super().__init__(config, name=name, **kwargs)
         self.masked_lm = self.masked_lm_head()
         self.next_sentence = self.head(

@@ -14,7 +14,7 @@ from bert_keras.text.vocab import Vocabulary
 
 if TYPE_CHECKING:  # both import Keras
     from bert_keras.models.task_models import TaskModel
-    from bert_keras.training.distiller import Distiller
+    from bert_keras.models.distiller import Distiller
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Teacher:
 
     def teach(self, student: "TaskModel", *, metadata: ModelMetadata) -> "Distiller":
         """Loads the teacher and combines it with the student into a Distiller, not yet compiled."""
-        from bert_keras.training.distiller import Distiller
+        from bert_keras.models.distiller import Distiller
 
         settings = dataclasses.asdict(self.distillation)
         path = settings.pop("teacher")

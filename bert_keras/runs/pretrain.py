@@ -33,7 +33,7 @@ from bert_keras.runs.recipes import FORMER_NAMES, PretrainRecipe
 from bert_keras.runs.settings import first_part, pretrain_settings
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.training.callbacks import FitSettings, wait_for
-from bert_keras.training.distiller import Distiller
+from bert_keras.models.distiller import Distiller
 from bert_keras.training.loop import fit_resumable, for_devices
 from bert_keras.training.optimizer import OPTIMIZERS
 from bert_keras.training.performance import flops_per_example

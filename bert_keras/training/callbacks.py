@@ -14,7 +14,7 @@ from bert_keras.training.tensorboard import EventFile
 class FitSettings:
     """Settings of `fit_resumable`: the length of the training, the saved states and the logs."""
 
-    stage: str  # name of the run on the progress bar
+    stage: str  # the name of the run on the progress bar
     output: Path  # folder for checkpoints/ and logs/
     num_steps: int  # step of the optimizer at which the run ends
     steps_per_epoch: int  # steps of a Keras epoch; the last epoch may be shorter
@@ -29,7 +29,7 @@ class FitSettings:
 
 
 def tag(log_name: str) -> str:
-    """Returns the TensorBoard tag of a Keras log: "accuracy/masked_lm" of "masked_lm_accuracy".
+    """Returns the TensorBoard tag of a Keras log: "masked_lm_accuracy" -> "accuracy/masked_lm".
 
     A log name with a slash is already a tag; only its prefix "val_" is removed.
     """
@@ -43,8 +43,8 @@ def tag(log_name: str) -> str:
 class TensorBoardLog(keras.callbacks.Callback):
     """Writes `points_per_epoch` points per epoch to TensorBoard.
 
-    The value of a point is the mean over the steps since the preceding point, at the step of the
-    optimizer. logs/train contains loss/*, accuracy/*, optimizer/learning_rate, speed/* and
+    A point is the mean over the steps since the preceding point, at the step of the optimizer.
+    logs/train contains loss/*, accuracy/*, optimizer/learning_rate, speed/* and
     optimizer/gradient_norm (of the last step, before clipping). logs/held_out contains loss/* and
     accuracy/* or score/*. Values that preceding callbacks add to the logs are written too.
     """
@@ -87,19 +87,15 @@ class TensorBoardLog(keras.callbacks.Callback):
             self._write("held_out", held_out)
 
     def _speed(self) -> dict[str, float]:
-        """Returns the speed without the first step, which may include tracing or an evaluation."""
+        # The first step may include tracing or an evaluation.
         if self.num_steps < 2:
             return {}
         steps_per_second = (self.num_steps - 1) / (self.end - self.start)
         examples = steps_per_second * self.settings.batch_size
-        speed = {
-            "speed/examples_per_second": examples,
-            "speed/tokens_per_second": examples * self.settings.tokens_per_example,
-        }
+        per_example = {"examples": 1, "tokens": self.settings.tokens_per_example}
         if self.settings.flops_per_example:
-            flops = examples * self.settings.flops_per_example
-            speed["speed/model_flops_per_second"] = flops
-        return speed
+            per_example["model_flops"] = self.settings.flops_per_example
+        return {f"speed/{unit}_per_second": examples * n for unit, n in per_example.items()}
 
     def on_train_end(self, logs=None):
         for file in self.files.values():
@@ -119,8 +115,7 @@ def wait_for(logs: dict | None) -> None:
 
 
 def synchronize(model: keras.Model) -> None:
-    """Gives the variables of a model their current values, which Keras' JAX trainer keeps from them
-    within an epoch."""
+    """Updates the variables of a model within an epoch, where Keras' JAX trainer does not."""
     if keras.config.backend() == "jax":
         model.jax_state_sync()
 

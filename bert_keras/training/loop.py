@@ -1,4 +1,4 @@
-"""Trains with `model.fit` such that an interrupted run can continue, with its logs and states."""
+"""Trains with `model.fit` such that an interrupted run can continue."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_keras.data.batches import Batches
 from bert_keras.distribution.strategy import is_chief, num_devices
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.training.callbacks import FitSettings, ProgressBar, TensorBoardLog
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.states import Guard, TrainingCheckpoints
@@ -22,26 +22,30 @@ def fit_resumable(
     evaluations: Evaluations | None = None,
     board: Sequence[keras.callbacks.Callback] = (),
 ) -> int:
-    """Trains with `model.fit` from the newest saved state; returns the step from which it did.
+    """Trains with `model.fit` from the newest saved state, and returns its step.
 
     Without a saved state the training starts at the step of the optimizer, which is greater than 0
     if the state of another run was loaded into it.
 
-    `make_batches` creates batches without end, the same ones on each call. `held_out` is scored
-    whenever the state is saved, `evaluations` after every epoch; the callbacks of `board` add
-    values to the logs of an epoch.
+    Args:
+        model: The compiled model.
+        make_batches: Creates the same endless batches on each call.
+        settings: The length of the training, the saved states and the logs.
+        held_out: Batches that are scored whenever the state is saved.
+        evaluations: The callback that scores the model after every epoch.
+        board: Callbacks that add values to the logs of an epoch.
 
     Raises:
         InputError: The saved state does not belong to this run, the training diverges, or several
             devices of JAX cannot compute the loss.
     """
-    losses = keras.tree.flatten(model.loss)
-    check(
-        keras.config.backend() == "tensorflow"
-        or num_devices() == 1
-        or not any(getattr(loss, "needs_whole_batch", False) for loss in losses),
-        "with JAX, a loss that compares the rows of a batch needs one device; use the strategy one",
-    )
+    if keras.config.backend() != "tensorflow" and num_devices() > 1:
+        losses = keras.tree.flatten(model.loss)
+        if any(getattr(loss, "needs_whole_batch", False) for loss in losses):
+            raise InputError(
+                "with JAX, a loss that compares the rows of a batch needs one device; use the "
+                "strategy one"
+            )
     model.optimizer.build(model.trainable_variables)
     checkpoints = TrainingCheckpoints(
         model,
@@ -92,8 +96,8 @@ def for_devices(batches: Batches):
     """Returns batches as `fit` and `evaluate` read them with the current strategy.
 
     Each of several workers reads all data and takes its rows of every batch, so that a batch is the
-    same as on a single device. The devices of JAX take equal numbers of rows, for which a batch may
-    get copies of its first rows, with the weight 0.
+    same as on a single device. The devices of JAX take equal numbers of rows, so a batch may get
+    copies of its first rows, with the weight 0.
     """
     if keras.config.backend() == "tensorflow":
         import tensorflow as tf
@@ -104,14 +108,14 @@ def for_devices(batches: Batches):
     if (devices := num_devices()) == 1:
         return batches.for_fit()
 
-    def padded(first: int):
-        return (_padded(batch, multiple=devices) for batch in batches.skip(first))
+    def padded_batches(first: int):
+        return (_pad_batch(batch, multiple=devices) for batch in batches.skip(first))
 
-    return Batches(padded, spec=None, num_batches=batches.num_batches).for_fit()
+    return Batches(padded_batches, spec=None, num_batches=batches.num_batches).for_fit()
 
 
-def _padded(batch: tuple, *, multiple: int) -> tuple:
-    """Adds copies of the first rows, and weights with which they leave the mean loss unchanged."""
+def _pad_batch(batch: tuple, *, multiple: int) -> tuple:
+    """Adds copies of the first rows, with weights that leave the mean loss unchanged."""
     inputs, targets, *weights = batch
     num_rows = len(keras.tree.flatten(inputs)[0])
     rows = np.arange(num_rows + -num_rows % multiple)

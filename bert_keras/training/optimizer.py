@@ -10,8 +10,7 @@ import numpy as np
 from keras import ops
 
 from bert_keras.distribution.replicas import sum_over_replicas
-from bert_keras.errors import answers_typos, check
-from bert_keras.renamed import accepts_former_names
+from bert_keras.errors import InputError, answers_typos
 
 _HYPERPARAMETERS = (
     *("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction"),
@@ -34,8 +33,8 @@ class BertAdamW(keras.optimizers.Optimizer):
        disables this). For callbacks, variables keep the norms before the scaling: `gradient_norm`,
        a float32 scalar, and `gradient_norms`, float32 [number of weights].
     3. If the global norm is not finite, all replicas leave weights and averages unchanged. The step
-       still counts, because `iterations` is the position in the data. `skipped` counts such steps,
-       and `last_skipped` is the newest of them (counted from 0).
+       still counts, because `iterations` is the position in the data. `skipped` is the number of
+       such steps, and `last_skipped` the newest one (counted from 0).
     4. It updates the weights. Biases and LayerNorm's gamma and beta have no weight decay. The
        learning rate of layer l of L is multiplied by `layerwise_lr_decay` to the power of L - l,
        where the embeddings are layer 0. The learning rate of the heads is not changed (Sun et al.
@@ -53,8 +52,8 @@ class BertAdamW(keras.optimizers.Optimizer):
         beta_2: The decay rate of the velocity v, the average of the squared gradients.
         epsilon: Is added to the square root of the velocity.
         bias_correction: Whether to divide m by 1 - beta_1^t and v by 1 - beta_2^t at step t, as
-            the papers of Adam and AdamW do. Without it the first steps are up to six times as
-            long.
+            the papers of Adam and AdamW do. Without it the first steps are up to six times
+            larger.
         max_gradient_norm: The largest global norm of the gradients of a step; 0 for no limit.
         layerwise_lr_decay: The factor of the learning rate from one layer to the layer below.
         dynamic_loss_scale: Whether to scale the loss, for float16.
@@ -67,7 +66,6 @@ class BertAdamW(keras.optimizers.Optimizer):
     ```
     """
 
-    @accepts_former_names(layer_rate_decay="layerwise_lr_decay")
     @answers_typos
     def __init__(  # noqa: PLR0913 - hyperparameters, as in Keras' optimizers
         self,
@@ -97,15 +95,17 @@ class BertAdamW(keras.optimizers.Optimizer):
         if self.built:
             return
         # The factor 0.999 of an average is 1 in bfloat16, and small squares are 0 in float16.
-        narrow = {variable.dtype for variable in var_list} & {"bfloat16", "float16"}
-        names = ", ".join(narrow)
-        check(not narrow, f"the weights are {names}; use a policy mixed_*, which keeps float32")
+        if narrow := {variable.dtype for variable in var_list} & {"bfloat16", "float16"}:
+            raise InputError(
+                f"the weights are {', '.join(narrow)}; use a policy mixed_*, which keeps float32"
+            )
         paths = [variable.path for variable in var_list]
-        check(
-            self.layerwise_lr_decay == 1 or any(map(encoder_layer, paths)),
-            f"layerwise_lr_decay is {self.layerwise_lr_decay}, but the optimizer received "
-            "no weight of an encoder layer; leave it out",
-        )
+        is_layerwise = self.layerwise_lr_decay != 1 or isinstance(self, Muon)
+        if is_layerwise and not any(map(encoder_layer, paths)):
+            raise InputError(
+                f"{self.name} received no weight of an encoder layer; use BertAdamW without "
+                "layerwise_lr_decay"
+            )
         super().build(var_list)
         self.momentums, self.velocities = [], []
         for variable in var_list:
@@ -141,10 +141,12 @@ class BertAdamW(keras.optimizers.Optimizer):
         if trainable_variables is None:
             trainable_variables = self._trainable_variables
         self.build(trainable_variables)
-        unknown = [each.path for each in trainable_variables if each.path not in self._paths]
-        check(not unknown, f"the optimizer lacks {', '.join(unknown)}; compile the model again")
+        if unknown := {each.path for each in trainable_variables} - {*self._paths}:
+            raise InputError(
+                f"the optimizer lacks {', '.join(sorted(unknown))}; compile the model again"
+            )
         variables = [v for g, v in zip(grads, trainable_variables, strict=True) if g is not None]
-        grads = sum_over_replicas([_dense(grad) for grad in grads if grad is not None])
+        grads = sum_over_replicas([_to_dense(grad) for grad in grads if grad is not None])
         if self.dynamic_loss_scale:
             grads = [g / ops.cast(self.loss_scale, g.dtype) for g in grads]
         norm = self._store_norms(grads, variables)
@@ -152,13 +154,13 @@ class BertAdamW(keras.optimizers.Optimizer):
         limit = self.max_gradient_norm
         scale = limit * ops.minimum(1.0 / norm, 1.0 / limit) if limit else 1.0
         scale = ops.where(is_finite, scale, 0.0)
-        grads = [_scaled(grad, ops.cast(scale, grad.dtype)) for grad in grads]
+        grads = [_scale(grad, ops.cast(scale, grad.dtype)) for grad in grads]
         self._update(grads, variables, ops.cast(is_finite, "float32"))
         self._count_skipped(is_finite)
         if self.dynamic_loss_scale:
             self._adjust_loss_scale(is_finite)
-        # The sum is 1. It needs the gradients, because at the end of the data TensorFlow runs what
-        # needs no data before it notices that there is none.
+        # Always adds 1, but depends on the gradients so that TensorFlow does not count a step after
+        # the data end.
         counts = [ops.cast(each, self.iterations.dtype) for each in (is_finite, ~is_finite)]
         self.iterations.assign_add(sum(counts))
 
@@ -169,8 +171,7 @@ class BertAdamW(keras.optimizers.Optimizer):
     def _update(self, grads, variables, gain) -> None:
         """Updates the weights and the averages; a `gain` of 0 skips this, with gradients of 0."""
         # A conditional would add a third to the nodes of the graph and to the time of the first
-        # step. Tracing time grows with the number of operations, so what all weights share is
-        # computed once.
+        # step. For the same reason, values that all weights share are computed once.
         rate = gain * self.learning_rate
         dtypes = dict.fromkeys(variable.dtype for variable in variables)
         updates = {dtype: self._weight_update(ops.cast(gain, dtype)) for dtype in dtypes}
@@ -179,7 +180,7 @@ class BertAdamW(keras.optimizers.Optimizer):
             updates[variable.dtype](grad, variable, layer_rate)
 
     def _weight_update(self, gain) -> Callable:
-        """Returns the function that updates a weight, with what all weights of a dtype share."""
+        """Returns the function that updates a weight of a dtype."""
         if self.bias_correction:
             step = ops.cast(self.iterations + 1, gain.dtype)
             powers = [ops.cast(beta, gain.dtype) ** step for beta in (self.beta_1, self.beta_2)]
@@ -273,7 +274,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         }
 
 
-def _dense(gradient):
+def _to_dense(gradient):
     """Adds up the repeated rows in TensorFlow's sparse gradient of a lookup table."""
     if not hasattr(gradient, "indices"):
         return gradient
@@ -282,8 +283,8 @@ def _dense(gradient):
     return tf.convert_to_tensor(gradient)
 
 
-# TensorFlow has operations for the next two that take less than half of the time, because they
-# read each gradient once.
+# For the next two functions, TensorFlow has operations that read each gradient once, in less than
+# half of the time.
 def _sums_of_squares(gradients):
     if keras.config.backend() != "tensorflow":
         return ops.stack([ops.sum(ops.square(gradient)) for gradient in gradients])
@@ -292,7 +293,7 @@ def _sums_of_squares(gradients):
     return 2 * tf.stack([tf.nn.l2_loss(gradient) for gradient in gradients])
 
 
-def _scaled(gradient, scale):
+def _scale(gradient, scale):
     """Returns gradient * scale, and 0 for a scale of 0 even if the gradient is not finite."""
     if keras.config.backend() != "tensorflow":
         return ops.where(scale == 0, 0, gradient * scale)
@@ -302,29 +303,29 @@ def _scaled(gradient, scale):
 
 
 def is_exempt(path: str) -> bool:
-    """Returns whether a weight has no decay: `.../bias`, `.../output_bias`, `gamma`, `beta`."""
+    """Returns whether a weight has no decay: a bias, or LayerNorm's gamma or beta."""
     return path.rsplit("/", 1)[-1].endswith(("bias", "gamma", "beta"))
 
 
 def layer_rates(paths: Sequence[str], *, decay: float) -> list[float]:
     """Returns the factor of each weight's learning rate; each encoder has its own layers."""
     layers = list(map(encoder_layer, paths))
-    tops = {encoder: layer + 1 for encoder, layer in sorted(filter(None, layers))}
+    counts = {encoder: index + 1 for encoder, index in sorted(filter(None, layers))}
 
     def rate(path, layer):
         if layer is not None:
             encoder, index = layer
-            return decay ** (tops[encoder] - 1 - index)
+            return decay ** (counts[encoder] - 1 - index)
         encoder, embeddings, _ = path.rpartition("embeddings/")
-        return decay ** tops.get(encoder, 0) if embeddings else 1.0
+        return decay ** counts.get(encoder, 0) if embeddings else 1.0
 
     return list(map(rate, paths, layers))
 
 
 def encoder_layer(path: str) -> tuple[str, int] | None:
-    """Returns the path of the encoder and the index of the layer of a weight; None for others.
+    """Returns the path of the encoder and the index of the layer of a weight; None outside of them.
 
-    A block is known by its sublayers, because a BiLSTM also has layers called "layer_0".
+    The sublayers identify a block, because a BiLSTM also has layers called "layer_0".
     """
     match = re.match(r"(|.*/)layer_(\d+)/(?:attention|feed_forward)(?:_norm)?/", path)
     return (match[1], int(match[2])) if match else None
@@ -337,10 +338,10 @@ class Muon(BertAdamW):
         m = 0.95 m + 0.05 g          u = 0.05 g + 0.95 m
         w = w - rate (0.2 sqrt(max(rows, columns)) orthogonal(u) + decay w)
 
-    `orthogonal` approximates the nearest matrix with orthonormal rows or columns. The factor gives
-    the update the size that an update of AdamW has, so that both use the same learning rate and
-    weight decay. The embeddings, the heads, the biases and the weights of LayerNorm are updated as
-    in `BertAdamW`. The matrices need no velocity, so the state is smaller than that of AdamW.
+    `orthogonal` approximates the nearest matrix with orthonormal rows or columns. The factor makes
+    the update as large as an update of AdamW, so that both use the same learning rate and weight
+    decay. The embeddings, the heads, the biases and the weights of LayerNorm are updated as in
+    `BertAdamW`. The matrices need no velocity, so the state is smaller.
 
     Sources: Jordan 2024, "Muon: an optimizer for hidden layers in neural networks", and its code;
     Liu et al. 2025, "Muon is scalable for LLM training", section 2.2, for the factor.
@@ -348,11 +349,6 @@ class Muon(BertAdamW):
 
     def __init__(self, learning_rate=1e-3, *, name: str = "muon", **kwargs):
         super().__init__(learning_rate, name=name, **kwargs)
-
-    def build(self, var_list):
-        has_matrices = not all(map(self._has_velocity, var_list))
-        check(has_matrices, "Muon received no matrix of an encoder layer; use BertAdamW")
-        super().build(var_list)
 
     def _has_velocity(self, variable):
         return len(variable.shape) != 2 or encoder_layer(variable.path) is None
@@ -383,13 +379,13 @@ class Muon(BertAdamW):
 
 
 def orthogonal(matrices):
-    """Approximates the nearest matrix with orthonormal rows of each matrix.
+    """Approximates, for each matrix, the nearest matrix with orthonormal rows.
 
     Five steps of a Newton-Schulz iteration move the singular values of U S V^T close to 1. Jordan
     2024 found that the result trains as well as U V^T itself. Each step multiplies X by a
     polynomial of X X^T. If X is long, multiplying the small polynomials first halves the time. If
-    it is nearly square, that gains nothing and is less exact. The matrices, float32
-    [N, rows, columns], have at most as many rows as columns.
+    it is nearly square, that gains nothing and is less exact. The shape is float32
+    [matrices, rows, columns], with at most as many rows as columns.
     """
     x = matrices / (ops.norm(matrices, axis=(1, 2), keepdims=True) + 1e-7)
     if x.shape[2] < 2 * x.shape[1]:

@@ -1,9 +1,9 @@
-"""The learning rate at each step: a linear warmup, then a linear decay of all or the last steps."""
+"""The learning rate at each step: a linear warmup, then a linear decay, at once or at the end."""
 
 import keras
 from keras import ops
 
-from bert_keras.errors import answers_typos, check
+from bert_keras.errors import InputError, answers_typos
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -19,8 +19,8 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     Args:
         peak: The learning rate that the warmup approaches.
-        num_steps: Steps after which the rate is 0.
-        num_warmup_steps: Steps of the warmup, fewer than `num_steps`.
+        num_steps: The number of steps after which the rate is 0.
+        num_warmup_steps: The number of steps of the warmup, less than `num_steps`.
 
     Raises:
         InputError: `num_warmup_steps` is not below `num_steps`.
@@ -33,8 +33,10 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
     """
 
     def __init__(self, peak: float, *, num_steps: int, num_warmup_steps: int):
-        found = f"num_warmup_steps is {num_warmup_steps} of num_steps {num_steps}"
-        check(0 <= num_warmup_steps < num_steps, f"{found}; expected fewer")
+        if not 0 <= num_warmup_steps < num_steps:
+            raise InputError(
+                f"num_warmup_steps is {num_warmup_steps}; expected fewer than num_steps {num_steps}"
+            )
         self.peak = peak
         self.num_steps = num_steps
         self.num_warmup_steps = num_warmup_steps
@@ -46,7 +48,7 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         return ops.where(step < self.num_warmup_steps, warmup, decay)
 
     def _decay(self, remaining):
-        """Returns the share of the peak when this share of all steps remains."""
+        """Returns the fraction of the peak when this fraction of all steps remains."""
         return ops.maximum(0.0, remaining)
 
     def get_config(self):
@@ -55,7 +57,7 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class WarmupStableDecay(LinearWarmupDecay):
-    """A learning rate with linear warmup that is constant until a linear decay over the last 20 %.
+    """A learning rate with linear warmup, a constant part, and linear decay over the last 20 %.
 
         step < num_warmup_steps:   peak x step / num_warmup_steps
         otherwise:                 peak x min(1, (1 - step / num_steps) / 0.2)

@@ -1,7 +1,7 @@
 """The losses of sentence embeddings.
 
 All read `y_pred` [B, G, E], the embeddings of the G texts of each of B examples, and compute in
-float32 or wider. Other shape letters: N negatives of an example, C candidates.
+float32 or wider.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from bert_keras.distribution.loss import GlobalLoss
-from bert_keras.errors import check, check_name
+from bert_keras.errors import InputError, check_name
 
 SIMILARITIES = ("cosine", "dot")
 DIRECTIONS = ("query_to_document", "both")
@@ -25,34 +25,28 @@ class SentenceLoss(GlobalLoss):
 
     arguments: tuple[str, ...] = ()  # constructor arguments that are also attributes
     texts = ""  # the texts of an example, as an error message names them
-    num_texts = (2, 2)  # the fewest and the most texts of an example; None for any number
+    num_texts = (2, 2)  # the least and the largest number of texts of an example; None: no limit
 
     def get_config(self):
         return {**super().get_config(), **{name: getattr(self, name) for name in self.arguments}}
 
     def columns(self, y_pred):
         """Returns the embeddings of each text in float32 or wider, [G, B, E]."""
-        shape, (fewest, most) = tuple(y_pred.shape), self.num_texts
+        shape, (least, most) = tuple(y_pred.shape), self.num_texts
         size = shape[1] if len(shape) == 3 else 0
-        check(
-            size is None or fewest <= size <= (most or size),
-            f"{type(self).__name__} received embeddings of the shape {shape}; expected [examples, "
-            f"texts, size], the texts of an example being {self.texts}",
-        )
-        return ops.moveaxis(widened(y_pred), 1, 0)
+        if size is not None and not least <= size <= (most or size):
+            raise InputError(
+                f"{type(self).__name__} received embeddings of the shape {shape}; expected "
+                f"[examples, texts, size], and for each example {self.texts}"
+            )
+        return ops.moveaxis(widen(y_pred), 1, 0)
 
     def scores(self, y_true, y_pred):
         """Returns one target for each example, [B]."""
-        shape = None if y_true is None else tuple(y_true.shape)
-        check(
-            shape is not None and shape[1:] in ((), (1,)),
-            f"{type(self).__name__} received targets of the shape {shape}; expected one number for "
-            "each example",
-        )
-        return ops.reshape(ops.cast(y_true, widened(y_pred).dtype), (-1,))
+        return ops.reshape(ops.cast(y_true, widen(y_pred).dtype), (-1,))
 
 
-def widened(values):
+def widen(values):
     """Converts floats narrower than float32 to float32."""
     return ops.cast(values, keras.backend.result_type(values.dtype, "float32"))
 
@@ -72,9 +66,9 @@ def cosine(a, b):
 class MultipleNegativesRankingLoss(SentenceLoss):
     """The cross-entropy of finding a query's document among all documents of the global batch.
 
-    The texts of an example are a query, its document and any number of hard negatives. The
-    candidates of a query are the documents and the hard negatives of all examples, on all replicas.
-    The logits are `scale` x similarity. The targets are not read, so `fit` needs none.
+    The texts of an example are a query, its document and any number of hard negatives. The C
+    candidates of a query are the documents and hard negatives of all examples, on all replicas. The
+    logits are `scale` x similarity. The targets are not read, so `fit` needs none.
 
     Args:
         scale: Multiplies the similarities; 1 / temperature.
@@ -135,11 +129,11 @@ class MultipleNegativesRankingLoss(SentenceLoss):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class CoSENTLoss(SentenceLoss):
-    """Penalises each two pairs of texts whose cosines are in the wrong order.
+    """Penalises pairs of examples whose cosines are in the wrong order.
 
-    The target of a pair is its similarity on any scale. The loss is log(1 + the sum of
-    exp(scale x (cosine of i - cosine of j)) over all examples i and j of the global batch with
-    target of i < target of j). It is one number for the batch, so it takes no sample weights.
+    An example is two texts, and its target is their similarity on any scale. The loss is log(1 +
+    the sum of exp(scale x (cosine of i - cosine of j)) over all examples i and j of the global
+    batch with target of i < target of j). It is one number, so it takes no sample weights.
 
     Args:
         scale: Multiplies the differences of cosines.
@@ -172,10 +166,6 @@ class CoSENTLoss(SentenceLoss):
         is_lower_BB = scores_B[:, None] < scores_B[None, :]
         penalties_X = ops.reshape(ops.where(is_lower_BB, differences_BB, -float("inf")), (-1,))
         return ops.logsumexp(ops.concatenate([ops.zeros_like(logits_B[:1]), penalties_X]))
-
-    def sum(self, y_true, y_pred, sample_weight=None):
-        check(sample_weight is None, "CoSENTLoss compares examples and takes no sample weights")
-        return super().sum(y_true, y_pred)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -237,16 +227,11 @@ class MatryoshkaLoss(SentenceLoss):
         super().__init__(name=name, reduction=loss.reduction)
         self.loss, self.dimensions = loss, tuple(dimensions)
         self.weights = tuple([1.0] * len(self.dimensions) if weights is None else weights)
-        check(
-            len(self.weights) == len(self.dimensions) > 0 and min(self.dimensions) > 0,
-            f"dimensions is {self.dimensions} and weights {self.weights}; expected one or more "
-            "sizes and a weight for each",
-        )
         self.needs_whole_batch = loss.needs_whole_batch
 
     def get_config(self):
         config = {**super().get_config(), "loss": keras.losses.serialize(self.loss)}
-        del config["reduction"]  # that of the loss
+        del config["reduction"]  # the inner loss has it
         return config
 
     @classmethod
@@ -256,8 +241,9 @@ class MatryoshkaLoss(SentenceLoss):
 
     def sum(self, y_true, y_pred, sample_weight=None):
         size, largest = y_pred.shape[-1], max(self.dimensions)
-        check(largest <= size, f"a dimension is {largest}; the size of the embeddings is {size}")
-        vectors = widened(y_pred)
+        if largest > size:
+            raise InputError(f"a dimension is {largest}; the size of the embeddings is {size}")
+        vectors = widen(y_pred)
         return sum(
             weight * self.loss.sum(y_true, unit(vectors[..., :dimension]), sample_weight)
             for dimension, weight in zip(self.dimensions, self.weights, strict=True)

@@ -16,15 +16,14 @@ import keras
 import numpy as np
 
 from bert_keras.checkpoints.checkpoint import TrainingState, part
-from bert_keras.checkpoints.tensors import stored_weight
+from bert_keras.checkpoints.tensors import named_weights, stored_weight
 from bert_keras.distribution.strategy import is_chief
-from bert_keras.errors import InputError, check, counted
+from bert_keras.errors import InputError, counted
 from bert_keras.files import StrPath, atomic_file
 from bert_keras.layers.block import seed_states
-from bert_keras.models.pretrained import named_weights
 from bert_keras.training.callbacks import synchronize
 
-MAX_LOSS_RATIO = 2.0  # ratio of the loss to the lowest loss at which the run stops
+MAX_LOSS_RATIO = 2.0  # a run stops if its loss exceeds its lowest loss by this factor
 
 
 def write_arrays(path: StrPath, variables: Mapping[str, keras.Variable], **numbers: float) -> None:
@@ -48,8 +47,14 @@ class TrainingCheckpoints(keras.callbacks.Callback):
 
     A state is a file step-N.npz with plain arrays by name: the weights, the optimizer with its
     step, the random state of dropout, and the lowest loss of an epoch. It does not depend on the
-    backend. The position in the data is the optimizer's step: data sets are deterministic for a
-    seed, so a resumed run skips the batches that it has read. The `keep` newest states are kept.
+    backend. The position in the data is the optimizer's step: the order of the data follows from
+    the seed, so a resumed run skips the batches that it has read.
+
+    Args:
+        model: The compiled model, whose optimizer is built.
+        folder: The folder of the states.
+        epochs_per_save: The number of Keras epochs between two states.
+        keep: The number of newest states to keep.
     """
 
     def __init__(self, model: keras.Model, folder: Path, *, epochs_per_save: int, keep: int):
@@ -69,9 +74,9 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         """Loads the newest state that can be read, if any; returns the optimizer's step.
 
         Raises:
-            InputError: The state is of another model, or none of the states can be read.
+            InputError: The state belongs to another model, or no state can be read.
         """
-        steps, restart = saved_steps(self.folder), "choose another output folder to train anew"
+        steps = saved_steps(self.folder)
         for step in reversed(steps):
             path = self.folder / f"step-{step}.npz"
             try:
@@ -82,16 +87,22 @@ class TrainingCheckpoints(keras.callbacks.Callback):
             if damaged is not None:
                 print(f"WARNING: {path} is damaged ({damaged}); it is ignored", file=sys.stderr)
                 continue
-            other = f"{path} has other weights than the model of this run; {restart}"
             with np.load(path) as arrays:
-                check({*arrays.files} == {*self.variables, "lowest_loss"}, other)
+                shapes = {name: tuple(each.shape) for name, each in self.variables.items()}
+                if {name: arrays[name].shape for name in arrays} != shapes | {"lowest_loss": ()}:
+                    raise InputError(
+                        f"{path} has other weights than the model of this run; choose another "
+                        "output folder to train anew"
+                    )
                 for name, variable in self.variables.items():
-                    value = arrays[name]
-                    check(value.shape == tuple(variable.shape), other)
-                    variable.assign(value)
+                    variable.assign(arrays[name])
                 self.lowest_loss = float(arrays["lowest_loss"])
             return self.step
-        check(not steps, f"no saved state in {self.folder} can be read; {restart}")
+        if steps:
+            raise InputError(
+                f"no saved state in {self.folder} can be read; choose another output folder to "
+                "train anew"
+            )
         return self.step
 
     @property
@@ -149,9 +160,9 @@ class Guard(keras.callbacks.Callback):
     """Stops `fit` with InputError after non-finite gradients or an exploding loss.
 
     At the end of every Keras epoch it checks whether more than `max_skipped` steps of the epoch had
-    gradients that are not finite, and whether the mean loss is over twice the lowest of all earlier
-    epochs. A step with non-finite gradients changes no weight (see `BertAdamW`), so the state
-    is saved and the same run can continue after it. After an exploding loss it is not saved.
+    non-finite gradients, and whether the mean loss is over twice the lowest mean loss of an earlier
+    epoch. A step with non-finite gradients changes no weight (see `BertAdamW`), so the state is
+    saved and the same run can continue after it. After an exploding loss the state is not saved.
     """
 
     def __init__(self, checkpoints: TrainingCheckpoints, *, max_skipped: int):
@@ -174,17 +185,17 @@ class Guard(keras.callbacks.Callback):
                 "is saved: continue with the same command, or start again in another output "
                 "folder, with a lower learning_rate or max_skipped above 0"
             )
-        check(
-            not loss > MAX_LOSS_RATIO * lowest,
-            f"the loss has exploded: its mean over the steps up to {checkpoints.step:,} is "
-            f"{loss:.4g}, its lowest mean was {lowest:.4g}; this state is not saved: start again "
-            "in another output folder, with a lower learning_rate or a longer warmup",
-        )
+        if loss > MAX_LOSS_RATIO * lowest:
+            raise InputError(
+                f"the loss has exploded: its mean over the steps up to {checkpoints.step:,} is "
+                f"{loss:.4g}, its lowest mean was {lowest:.4g}; this state is not saved: start "
+                "again in another output folder, with a lower learning_rate or a longer warmup"
+            )
         checkpoints.lowest_loss = min(loss, lowest) if math.isfinite(loss) else lowest
 
 
 def training_state(model: keras.Model) -> TrainingState:
-    """Returns the training state of a model with a BertAdamW, for other runs.
+    """Returns the training state of a model with a BertAdamW, from which another run can start.
 
     The arrays are read lazily, so they must be written before the next step. Weights that are not
     trained, such as the pooler of a masked-LM model, have no averages.
@@ -200,13 +211,12 @@ def training_state(model: keras.Model) -> TrainingState:
 def load_training_state(
     model: keras.Model, state: TrainingState, *, new: Collection[str] = ()
 ) -> None:
-    """Loads a training state into the BertAdamW of a model, but not averages of frozen weights.
+    """Loads a training state into the BertAdamW of a model, without averages of frozen weights.
 
     The parts `new` (pooler, heads) keep their own averages.
 
     Raises:
-        InputError: An average is missing or has another shape. The error names all such averages,
-            and nothing is changed.
+        InputError: Averages are missing or have another shape; nothing is changed.
     """
     stored = {"momentum": state.momentums, "velocity": state.velocities}
     pairs: dict[str, tuple[keras.Variable, Any]] = {
@@ -220,7 +230,8 @@ def load_training_state(
         for average, (variable, found) in pairs.items()
         if found is None or found.shape != tuple(variable.shape)
     ]
-    check(not problems, f"the training state does not fit the model: {'; '.join(problems)}")
+    if problems:
+        raise InputError(f"the training state does not fit the model: {'; '.join(problems)}")
     for variable, found in pairs.values():
         variable.assign(found.read())
     model.optimizer.iterations.assign(state.step)

@@ -1,4 +1,4 @@
-"""Event files of TensorBoard: norms and settings; reads the curves."""
+"""Writes event files of TensorBoard, with norms and settings, and reads their curves."""
 
 import contextlib
 import math
@@ -77,23 +77,21 @@ class NormsByLayer(keras.callbacks.Callback):
 def write_hyperparameters(logs: str | os.PathLike, hyperparameters: Mapping[str, object]) -> None:
     """Writes the hyperparameters of a run that has ended for TensorBoard's HParams plugin.
 
-    Its metrics are the last points of the curves beside them in OUTPUT/logs, which are those of the
-    held-out data if there are any.
+    Its metrics are the last points of the curves in the same folder of OUTPUT/logs: held_out if it
+    exists, otherwise train.
     """
     from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 
-    texts = {
-        name: value if isinstance(value, bool | int | float | str) else str(value)
-        for name, value in hyperparameters.items()
-    }
+    simple = bool | int | float | str
+    values = {n: v if isinstance(v, simple) else str(v) for n, v in hyperparameters.items()}
     held_out = Path(logs, "held_out")
     folder = held_out if held_out.is_dir() else Path(logs, "train")
     with contextlib.closing(EventFile(folder)) as file:
-        file.write(summary=hparams_pb(texts), step=0)
+        file.write(summary=hparams_pb(values), step=0)
 
 
 def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:
-    """Reads every scalar of all event files in a folder and its subfolders.
+    """Reads the scalars of all event files in a folder and its subfolders.
 
     An interrupted run logs the steps after its last saved state twice; the newer value is kept.
 

@@ -9,7 +9,7 @@ from keras import ops
 
 from bert_keras.distribution.loss import GlobalLoss, GlobalMean, global_loss
 from bert_keras.distribution.model import GlobalBatchModel
-from bert_keras.errors import InputError, check
+from bert_keras.errors import InputError
 from bert_keras.models.pretrained import named_inputs
 from bert_keras.models.task_models import TaskModel
 from bert_keras.training.losses import MaskedLMLoss, cosine_distance, soft_divergence
@@ -25,8 +25,8 @@ CLASS_LOSSES = (
 class Distiller(GlobalBatchModel):
     """A Keras model that trains a student on labels and on the predictions of a teacher.
 
-    Compile and fit it instead of the student, whose weights it shares. The teacher
-    runs without dropout and does not change. The loss is the sum over the outputs of
+    Compile and fit it instead of the student, whose weights it shares. The teacher runs without
+    dropout and does not change. The loss is the sum over the outputs of
 
         alpha_labels x loss of the labels + alpha_soft x divergence from the teacher
 
@@ -68,7 +68,7 @@ class Distiller(GlobalBatchModel):
     ):
         # Public weight names omit the model's name, so the student and the Distiller share them.
         super().__init__(name=student.name, dtype=student.dtype_policy)
-        _refuse_other_outputs(student, teacher, compares_states=alpha_cosine > 0)
+        _check_outputs(student, teacher, compares_states=alpha_cosine > 0)
         self.student, self.config = student, student.config
         self.__dict__["teacher"] = teacher  # Keras must not track, train or save it
         self.temperature = temperature
@@ -78,7 +78,7 @@ class Distiller(GlobalBatchModel):
 
     @property
     def non_trainable_variables(self):
-        """Those of the student, and with JAX the teacher's, which would become constants."""
+        """The student's and, with JAX, the teacher's variables, which would become constants."""
         ours, is_jax = super().non_trainable_variables, keras.config.backend() == "jax"
         return [*ours, *self.teacher.variables] if is_jax else ours
 
@@ -154,7 +154,7 @@ class Distiller(GlobalBatchModel):
         return super().compute_metrics(x, *map(self._of_student, (y, y_pred, sample_weight)))
 
     def _expanded(self, x, y, weight):
-        """Returns targets and weights for every part of the loss; for the cosine, the mask."""
+        """Returns targets and weights for every part of the loss; the mask for the cosine."""
         if isinstance(y, dict) and {*map(self._soft, self._distances)} <= y.keys():
             return y, weight
         y, weight = map(self._named, (y, weight))
@@ -169,7 +169,7 @@ class Distiller(GlobalBatchModel):
         return {name: structure[name] if is_dict else structure for name in self._distances}
 
     def _of_student(self, structure):
-        """Returns the part of a structure that belongs to the student, in the student's form."""
+        """Returns the student's part of targets, outputs or weights, in the student's form."""
         if not isinstance(structure, dict):
             return structure
         named = self._named(structure)
@@ -179,7 +179,7 @@ class Distiller(GlobalBatchModel):
 
 
 class _ComputedLoss(GlobalLoss):
-    """The loss of each element is the output of the model; the divisor is that of `like`."""
+    """Takes the output of the model as the loss of each element; divides as the loss `like`."""
 
     def __init__(self, like: GlobalLoss | None = None):
         super().__init__(reduction="mean_with_sample_weight" if like is None else like.reduction)
@@ -194,19 +194,23 @@ def _two_classes(logits):
     return ops.stack([logits, ops.zeros_like(logits)], axis=-1)
 
 
-def _refuse_other_outputs(student, teacher, *, compares_states: bool) -> None:
-    kinds = [model.stored_as for model in (student, teacher)]
-    missing = sorted({*student.heads} - {*teacher.heads})
-    found = f"the student is a {kinds[0]}, the teacher a {kinds[1]} without {', '.join(missing)}"
-    check(not missing, f"{found}; expected a teacher with all outputs of the student")
-    check(
-        hasattr(student, "logits") or not compares_states,
-        f"a {kinds[0]} has no output of hidden states, which alpha_cosine compares; set it to 0",
-    )
+def _check_outputs(student: TaskModel, teacher: TaskModel, *, compares_states: bool) -> None:
+    if missing := sorted({*student.heads} - {*teacher.heads}):
+        raise InputError(
+            f"the student is a {student.stored_as}, the teacher a {teacher.stored_as} without "
+            f"{', '.join(missing)}; expected a teacher with all outputs of the student"
+        )
+    if compares_states and not hasattr(student, "logits"):
+        raise InputError(
+            f"a {student.stored_as} does not return hidden states, which alpha_cosine compares; "
+            "set it to 0"
+        )
     names = ["vocab_size"] if "masked_lm" in student.heads else []
     names += ["hidden_size"] if compares_states else []
     sizes = {"num_labels": [getattr(model, "num_labels", 0) for model in (student, teacher)]}
     sizes |= {name: [getattr(m.config, name) for m in (student, teacher)] for name in names}
     for name, (size, expected) in sizes.items():
-        found = f"{name} of the student is {size}, of the teacher {expected}"
-        check(size == expected, f"{found}; expected the same")
+        if size != expected:
+            raise InputError(
+                f"{name} of the student is {size}, of the teacher {expected}; expected equal ones"
+            )

@@ -10,7 +10,7 @@ import tensorflow as tf
 from bert_keras.config import BertConfig
 from bert_keras.errors import InputError
 from bert_keras.models import BertClassifier, BertMaskedLM, BertPretrainer, BertQuestionAnswering
-from bert_keras.training.distiller import Distiller
+from bert_keras.models.distiller import Distiller
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
 from tests.distribution.test_global_batch import assert_same, mirrored
