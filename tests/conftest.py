@@ -27,6 +27,10 @@ os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")  # as `bert-keras` has it on 
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # the same
 
 
+if os.environ.get("KERAS_BACKEND") == "jax":  # for tests of several devices
+    os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+
+
 def pytest_configure(config):
     """Loads TensorFlow with four logical CPUs, except in the process that distributes tests."""
     if getattr(config.option, "numprocesses", None) or not HAS_TENSORFLOW:

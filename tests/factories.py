@@ -196,6 +196,26 @@ def add_noise(model, *, stddev: float):
         weight.assign(weight + keras.random.normal(weight.shape, stddev=stddev, seed=generator))
 
 
+def value_and_gradient(function, x):
+    """Returns the NumPy arrays of function(x) and of the gradient of its sum, on every backend."""
+    import keras
+
+    x = keras.ops.convert_to_tensor(x)
+    if keras.config.backend() == "jax":
+        import jax
+
+        y, pullback = jax.vjp(function, x)
+        (gradient,) = pullback(keras.ops.ones_like(y))
+    else:
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        gradient = tape.gradient(y, x)
+    return np.asarray(y), np.asarray(gradient)
+
+
 def assert_served(served: dict, answers: list[dict]) -> None:
     """Checks that a SavedModel gives the answers of `predict`; lists of both end in padding."""
     assert {*served} == {*answers[0]}

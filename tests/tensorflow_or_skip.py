@@ -1,6 +1,7 @@
-"""TensorFlow, TFDS and KerasHub; without them, a test that uses them is skipped."""
+"""TensorFlow, TFDS and KerasHub; without them or with JAX, a test that uses them is skipped."""
 
 import importlib
+import os
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ class _Absent:
 
 
 def _module(name: str) -> Any:
+    if os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow":
+        return _Absent("the TensorFlow backend")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:

@@ -163,12 +163,12 @@ def test_incompatible_models_are_refused():
     )
     three, two = (BertClassifier(STUDENT, num_labels=count) for count in (3, 2))
     for student, teacher, alpha_cosine, message in (
-        (pretrainer, words, 0.0, "the teacher a BertMaskedLM without next_sentence"),
-        (words, pretrainer, 0.0, "the loss is 'mae'"),
-        (words, other, 0.0, "vocab_size of the student is 50, of the teacher 60"),
-        (words, wide, 1.0, "hidden_size of the student is 16, of the teacher 24"),
-        (three, two, 0.0, "num_labels of the student is 3, of the teacher 2"),
-        (spans, spans, 1.0, "BertQuestionAnswering has no output of hidden states"),
+        (pretrainer, words, 0.0, "next_sentence"),
+        (words, pretrainer, 0.0, "mae"),
+        (words, other, 0.0, "vocab_size"),
+        (words, wide, 1.0, "hidden_size"),
+        (three, two, 0.0, "num_labels"),
+        (spans, spans, 1.0, "BertQuestionAnswering"),
     ):
         with pytest.raises(InputError, match=message):
             Distiller(student, teacher, alpha_cosine=alpha_cosine).compile(loss="mae")

@@ -13,9 +13,9 @@ from bert_keras.models import BertEncoder, load_model
 from bert_keras.runs.finetune import TaskRun
 from bert_keras.text.tokenizer import WordPieceTokenizer
 from tests.factories import tiny_config, tiny_vocabulary
-from tests.under_jax import needs_jax, without_tensorflow
+from tests.under_jax import without_tensorflow
 
-pytestmark = [*needs_jax, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 KILL = """
 import os
 from bert_keras.training.callbacks import ProgressBar
@@ -48,6 +48,7 @@ SETTINGS = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The data of each task, and a model of it with which the fine-tuning starts."""
+    pytest.importorskip("jax")
     folder = tmp_path_factory.mktemp("tasks")
     keras.utils.set_random_seed(0)
     tokenizer = WordPieceTokenizer(tiny_vocabulary())

@@ -3,12 +3,11 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_keras.errors import InputError
 from bert_keras.training.optimizer import BertAdamW, Muon, layer_rates
 from bert_keras.training.schedule import LinearWarmupDecay, WarmupStableDecay
-from tests.distribution.test_global_batch import mirrored
+from tests.tensorflow_or_skip import tf
 
 
 def variables():
@@ -171,12 +170,12 @@ def test_each_layer_has_its_learning_rate():
 def test_other_weights_than_those_of_build_are_refused():
     optimizer, weights = BertAdamW(0.1), variables()
     optimizer.build(weights[:2])
-    with pytest.raises(ValueError, match=r"compile the model again"):
+    with pytest.raises(InputError, match="gamma, output_bias, token"):
         optimizer.apply([keras.ops.ones_like(weight) for weight in weights], weights)
 
 
 def test_an_infinite_gradient_of_one_replica_skips_the_step_on_all_replicas():
-    strategy = mirrored(2)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
         weight = keras.Variable(np.ones(3, "float32"), name="kernel")
         optimizer = BertAdamW(0.1, dynamic_loss_scale=True)
@@ -212,16 +211,21 @@ def test_an_infinite_gradient_of_one_replica_skips_the_step_on_all_replicas():
     assert moved_again[0] == moved_again[1] and moved_again[0][0] < moved[0][0]
 
 
-def test_the_scale_changes_no_update_and_is_doubled_after_finite_steps(monkeypatch):
-    monkeypatch.setattr("bert_keras.training.optimizer._STEPS_TO_DOUBLE", 3)
+def scaled_gradient(optimizer, *values):
+    return keras.ops.convert_to_tensor(values, "float32") * optimizer.scale_loss(keras.ops.ones(()))
+
+
+def test_the_scale_changes_no_update_and_is_doubled_after_2000_finite_steps():
     weights = [keras.Variable(np.ones(3, "float32"), name="kernel") for _ in range(2)]
     scaled, plain = BertAdamW(0.1, dynamic_loss_scale=True), BertAdamW(0.1)
     for optimizer, weight in zip((scaled, plain), weights, strict=True):
         optimizer.build([weight])
-        for _ in range(4):
-            optimizer.apply(
-                [tf.constant([1.0, 2, 3]) * optimizer.scale_loss(tf.ones(()))], [weight]
-            )
+        optimizer.apply([scaled_gradient(optimizer, 1, 2, 3)], [weight])
+        if optimizer is scaled:
+            (steps,) = [each for each in scaled.variables if each.name == "finite_steps"]
+            steps.assign(1998)
+        for _ in range(3):
+            optimizer.apply([scaled_gradient(optimizer, 1, 2, 3)], [weight])
     np.testing.assert_allclose(weights[0], weights[1], rtol=1e-6)
     assert float(scaled.loss_scale) == 2.0**16
 
@@ -232,8 +236,8 @@ def test_steps_that_no_scale_makes_finite_are_skipped_and_counted():
     optimizer.build([weight])
     optimizer.loss_scale.assign(2.0)
     for bad_value in (0.0, np.nan, np.inf, 0.0, np.nan):
-        optimizer.apply([tf.constant([1.0, 2, 3 + bad_value])], [weight])
-    assert np.isfinite(weight.numpy()).all()
+        optimizer.apply([keras.ops.convert_to_tensor([1.0, 2, 3 + bad_value])], [weight])
+    assert np.isfinite(keras.ops.convert_to_numpy(weight)).all()
     # Of three such steps the first halved the scale to 1.
     counts = optimizer.iterations, optimizer.skipped, optimizer.last_skipped
     assert [int(each) for each in counts] == [5, 2, 4]
@@ -250,5 +254,5 @@ def test_steps_that_no_scale_makes_finite_are_skipped_and_counted():
 def test_learning_rates_of_100_steps(schedule, num_warmup_steps, rates):
     rate = schedule(2.0, num_steps=100, num_warmup_steps=num_warmup_steps)
     assert {step: float(rate(step)) for step in rates} == pytest.approx(rates, abs=1e-6)
-    with pytest.raises(InputError, match="num_warmup_steps is 4 of num_steps 4; expected fewer"):
+    with pytest.raises(InputError):
         schedule(2.0, num_steps=4, num_warmup_steps=4)
