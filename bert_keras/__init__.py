@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.exporting.export import export as export
     from bert_keras.families import preset as preset
     from bert_keras.models import load_model as load_model
+    from bert_keras.models.distiller import Distiller as Distiller
     from bert_keras.models.encoder import BertEncoder as BertEncoder
     from bert_keras.models.feature_tagger import BertFeatureTagger as BertFeatureTagger
     from bert_keras.models.pretrainer import BertMaskedLM as BertMaskedLM
@@ -62,7 +63,6 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.text.encode import encode_masked as encode_masked
     from bert_keras.text.tokenizer import WordPieceTokenizer as WordPieceTokenizer
     from bert_keras.text.vocab import Vocabulary as Vocabulary
-    from bert_keras.models.distiller import Distiller as Distiller
     from bert_keras.training.losses import pretraining_losses as pretraining_losses
     from bert_keras.training.losses import pretraining_metrics as pretraining_metrics
     from bert_keras.training.optimizer import BertAdamW as BertAdamW
@@ -110,6 +110,7 @@ _NAMES = {
     "bert_keras.data.objectives": "masked_and_labelled DynamicMasking",
     "bert_keras.data.masking": "Masker MaskingPolicy",
     "bert_keras.models.encoder": "BertEncoder",
+    "bert_keras.models.distiller": "Distiller",
     "bert_keras.models.pretrainer": "BertPretrainer BertMaskedLM",
     "bert_keras.models.replaced_tokens": "BertDiscriminator BertReplacedTokenPretrainer",
     "bert_keras.models.task_models": "BertClassifier BertTokenClassifier "
@@ -121,7 +122,6 @@ _NAMES = {
     "bert_keras.training.tensorboard": "read_curves",
     "bert_keras.training.optimizer": "BertAdamW",
     "bert_keras.training.schedule": "LinearWarmupDecay",
-    "bert_keras.models.distiller": "Distiller",
     "bert_keras.training.losses": "pretraining_losses pretraining_metrics",
     "bert_keras.training.sentence_losses": "CoSENTLoss CosineSimilarityLoss MatryoshkaLoss "
     "MultipleNegativesRankingLoss",

@@ -13,14 +13,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_keras.layers.primitives import (
-    IS_JAX,
-    PADDING_SCORE,
-    BertLayer,
-    Dropout,
-    projection,
-    softmax,
-)
+from bert_keras.layers.primitives import IS_JAX, PADDING_SCORE, BertLayer, Dropout, softmax
 
 # A window's bias is lower than the bias of padding, so that padding attends to padding nearby.
 FAR_SCORE = 2 * PADDING_SCORE
@@ -216,8 +209,7 @@ class SelfAttention(BertLayer):
     def build(self, hidden_shape):
         size = hidden_shape[-1]
         for name in ("query", "key", "value", "output"):
-            dense = projection(self, name, inputs=size, units=size, has_bias=self.has_biases)
-            setattr(self, f"{name}_dense", dense)
+            setattr(self, f"{name}_dense", self._dense(name, size, size))
         self.built = True
 
     def call(self, hidden, pattern: AttentionPattern, training=False):

@@ -8,14 +8,7 @@ import keras
 from keras import ops
 
 from bert_keras.layers.attention import AttentionPattern, KernelPattern, SelfAttention
-from bert_keras.layers.primitives import (
-    IS_JAX,
-    BertLayer,
-    Dropout,
-    LayerNorm,
-    activate,
-    projection,
-)
+from bert_keras.layers.primitives import IS_JAX, BertLayer, Dropout, activate
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -56,12 +49,8 @@ class FeedForward(BertLayer):
     def build(self, hidden_shape):
         size, inner = hidden_shape[-1], self.intermediate_size
         units = 2 * inner if self.is_gated else inner
-        self.intermediate_dense = projection(
-            self, "intermediate", inputs=size, units=units, has_bias=self.has_biases
-        )
-        self.output_dense = projection(
-            self, "output", inputs=inner, units=size, has_bias=self.has_biases
-        )
+        self.intermediate_dense = self._dense("intermediate", size, units)
+        self.output_dense = self._dense("output", inner, size)
         self.built = True
 
     def call(self, hidden, training=False):
@@ -119,13 +108,8 @@ class EncoderBlock(BertLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-
-        def norm(name: str):
-            return LayerNorm(
-                epsilon=layer_norm_epsilon, center=has_biases, dtype=self.dtype_policy, name=name
-            )
-
         self.is_pre_norm = is_pre_norm
+        self.has_biases = has_biases
         self.attention = SelfAttention(
             num_heads,
             dropout_rate=attention_dropout_rate,
@@ -134,7 +118,9 @@ class EncoderBlock(BertLayer):
             dtype=self.dtype_policy,
             name="attention",
         )
-        self.attention_norm: Any = norm("attention_norm") if has_attention_norm else None
+        self.attention_norm: Any = None
+        if has_attention_norm:
+            self.attention_norm = self._norm("attention_norm", epsilon=layer_norm_epsilon)
         self.feed_forward = FeedForward(
             intermediate_size,
             activation=activation,
@@ -144,7 +130,7 @@ class EncoderBlock(BertLayer):
             dtype=self.dtype_policy,
             name="feed_forward",
         )
-        self.feed_forward_norm = norm("feed_forward_norm")
+        self.feed_forward_norm = self._norm("feed_forward_norm", epsilon=layer_norm_epsilon)
         self.dropout = Dropout(hidden_dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, hidden_shape):
@@ -162,8 +148,8 @@ class EncoderBlock(BertLayer):
 
     def _post_norm(self, hidden_XD, pattern, *, training):
         context_XD, attention_BNTT = self.attention(hidden_XD, pattern, training=training)
-        in_kernel = isinstance(pattern, KernelPattern)
-        add = partial(self._add_in_kernel if in_kernel else self._add, training=training)
+        is_kernel = isinstance(pattern, KernelPattern)
+        add = partial(self._add_in_kernel if is_kernel else self._add, training=training)
         hidden_XD = add(context_XD, hidden_XD, self.attention_norm)
         output_XD = self.feed_forward(hidden_XD, training=training)
         return add(output_XD, hidden_XD, self.feed_forward_norm), attention_BNTT

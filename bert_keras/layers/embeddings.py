@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from bert_keras.layers.primitives import IS_JAX, BertLayer, Dropout, LayerNorm, projection
+from bert_keras.layers.primitives import IS_JAX, BertLayer, Dropout
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -63,9 +63,7 @@ class BertEmbeddings(BertLayer):
         self.position_offset = position_offset
         self.has_positions = has_positions
         self.has_biases = has_biases
-        self.norm = LayerNorm(
-            epsilon=layer_norm_epsilon, center=has_biases, dtype=self.dtype_policy, name="norm"
-        )
+        self.norm = self._norm("norm", epsilon=layer_norm_epsilon)
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_ids_shape=None, segment_ids_shape=None, position_ids_shape=None):
@@ -86,9 +84,7 @@ class BertEmbeddings(BertLayer):
             self.segment_table = table("segment", self.num_segments)
         self.norm.build((None, None, size))
         if self.embedding_size:
-            self.projection = projection(
-                self, "projection", inputs=size, units=self.hidden_size, has_bias=self.has_biases
-            )
+            self.projection = self._dense("projection", size, self.hidden_size)
         self.built = True
 
     def call(self, input_ids, segment_ids, position_ids=None, training=False):
@@ -131,7 +127,7 @@ def _integers(ids):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class SharedEmbeddings(keras.layers.Layer):
+class SharedEmbeddings(BertLayer):
     """The embeddings of another encoder, with a projection of its own if the hidden size differs.
 
     It is called as BertEmbeddings. Keras cannot serialize this layer alone, because a copy would no
@@ -146,16 +142,13 @@ class SharedEmbeddings(keras.layers.Layer):
         super().__init__(**kwargs)
         self.source = source
         self.hidden_size = hidden_size
-        self.initializer_stddev = source.initializer_stddev
+        self.initializer_stddev, self.has_biases = source.initializer_stddev, source.has_biases
         self.projection = None
 
     def build(self, input_ids_shape=None, segment_ids_shape=None, position_ids_shape=None):
         size = self.token_table.shape[-1]
         if size != self.hidden_size:
-            has_bias, units = self.source.has_biases, self.hidden_size
-            self.projection = projection(
-                self, "projection", inputs=size, units=units, has_bias=has_bias
-            )
+            self.projection = self._dense("projection", size, self.hidden_size)
         self.built = True
 
     def call(self, input_ids, segment_ids, position_ids=None, training=False):

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from bert_keras.layers import primitives
+from bert_keras.layers.primitives import BertLayer, Dropout, LayerNorm, activate, states_at
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -25,7 +25,7 @@ class Pooler(keras.layers.Dense):
         self.norm = None
         if layer_norm_epsilon:
             options = {"center": self.use_bias, "dtype": self.dtype_policy, "name": "norm"}
-            self.norm = primitives.LayerNorm(epsilon=layer_norm_epsilon, **options)
+            self.norm = LayerNorm(epsilon=layer_norm_epsilon, **options)
 
     def build(self, input_shape):  # as Dense names it
         super().build(input_shape)
@@ -48,7 +48,7 @@ def mean_state(hidden_BTD, input_mask_BT):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class ClassificationHead(primitives.BertLayer):
+class ClassificationHead(BertLayer):
     """Classification head: dropout and one dense layer (Devlin et al. 2018, section 4.1).
 
     Maps [B, D] to logits [B, num_labels] in the dtype of the weights. The next-sentence head has
@@ -66,12 +66,11 @@ class ClassificationHead(primitives.BertLayer):
         super().__init__(**kwargs)
         self.num_labels = num_labels
         self.initializer_stddev = initializer_stddev
-        self.dropout = primitives.Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, pooled_shape):
-        self.dense = primitives.projection(
-            self, "dense", inputs=pooled_shape[-1], units=self.num_labels, dtype=self.variable_dtype
-        )
+        size, dtype = pooled_shape[-1], self.variable_dtype
+        self.dense = self._dense("dense", size, self.num_labels, has_bias=True, dtype=dtype)
         self.built = True
 
     def call(self, pooled, training=False):
@@ -113,16 +112,12 @@ class TokenLabelsHead(ClassificationHead):
         self.has_biases = has_biases
         self.norm = None
         if activation and layer_norm_epsilon:
-            self.norm = primitives.LayerNorm(
-                epsilon=layer_norm_epsilon, center=has_biases, dtype=self.dtype_policy, name="norm"
-            )
+            self.norm = self._norm("norm", epsilon=layer_norm_epsilon)
 
     def build(self, hidden_shape):
         size = hidden_shape[-1]
         if self.activation:
-            self.transform = primitives.projection(
-                self, "transform", inputs=size, units=size, has_bias=self.has_biases
-            )
+            self.transform = self._dense("transform", size, size)
         if self.norm is not None:
             self.norm.build((None, size))
         super().build(hidden_shape)
@@ -131,7 +126,7 @@ class TokenLabelsHead(ClassificationHead):
         length, size = ops.shape(hidden)[1], hidden.shape[-1]
         states_XD = ops.reshape(hidden, (-1, size))
         if self.activation:
-            states_XD = primitives.activate(self.transform(states_XD), activation=self.activation)
+            states_XD = activate(self.transform(states_XD), activation=self.activation)
         if self.norm is not None:
             states_XD = self.norm(states_XD)
         logits_XL = super().call(states_XD, training=training)
@@ -184,7 +179,7 @@ class ReplacedTokenHead(TokenLabelsHead):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class MaskedLMHead(primitives.BertLayer):
+class MaskedLMHead(BertLayer):
     """Masked-LM head: dense layer, activation, LayerNorm, product with embeddings, bias (A.1).
 
     The head first gathers the P masked positions and computes only their logits. This is the
@@ -225,15 +220,11 @@ class MaskedLMHead(primitives.BertLayer):
         self.vocab_size = vocab_size
         self.activation = activation
         self.initializer_stddev = initializer_stddev
-        self.norm = primitives.LayerNorm(
-            epsilon=layer_norm_epsilon, center=has_biases, dtype=self.dtype_policy, name="norm"
-        )
+        self.norm = self._norm("norm", epsilon=layer_norm_epsilon)
 
     def build(self, hidden_shape, positions_shape, token_table_shape):
         size = token_table_shape[-1]
-        self.transform = primitives.projection(
-            self, "transform", inputs=hidden_shape[-1], units=size, has_bias=self.has_biases
-        )
+        self.transform = self._dense("transform", hidden_shape[-1], size)
         self.norm.build((None, size))
         if not self.ties_decoder:
             initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_stddev)
@@ -246,8 +237,8 @@ class MaskedLMHead(primitives.BertLayer):
         self.built = True
 
     def call(self, hidden, positions, token_table):
-        masked_XE = self.transform(primitives.states_at(hidden, positions))
-        masked_XE = self.norm(primitives.activate(masked_XE, activation=self.activation))
+        masked_XE = self.transform(states_at(hidden, positions))
+        masked_XE = self.norm(activate(masked_XE, activation=self.activation))
         table_VE = ops.cast(token_table if self.ties_decoder else self.decoder, masked_XE.dtype)
         logits_XV = _scores(masked_XE, table_VE)
         logits_XV = ops.cast(logits_XV, self.variable_dtype) + self.output_bias

@@ -1,9 +1,8 @@
-"""Multi-head attention as one kernel for a GPU, under JAX.
+"""Multi-head attention as one kernel for a GPU, with JAX.
 
 XLA writes scores, probabilities and masks to memory and transposes the heads. This kernel keeps
-them in registers (Dao et al. 2022), and computes them again for the gradient.
-
-Import this module only if `jax_ops.takes_kernels` says so.
+them in registers (Dao et al. 2022), and computes them again for the gradient. Import this module
+only if `jax_ops.takes_kernels` returns True.
 """
 
 import math
@@ -67,7 +66,7 @@ def _attention_gradient(*refs, rate):
     own, scale, keep = block * _BLOCK, 1 / math.sqrt(head_size), 1 / (1 - rate)
 
     def gradients(row, column):
-        """Returns the queries, the upstream gradients, and those of the probabilities."""
+        """Returns queries, upstream gradients, probabilities and the gradients of scores."""
         rows, columns = pl.dslice(row, _BLOCK), pl.dslice(column, _BLOCK)
         query, upstream = query_ref[rows, :], upstream_ref[rows, :]
         context = out_ref[rows, :].astype(jnp.float32)
@@ -110,14 +109,14 @@ def _attention_gradient(*refs, rate):
 def attention(query, key, value, bias, random_key, rate: float):
     """Computes multi-head attention, [B, T, N, H]; T is a multiple of 128.
 
-    `bias` [B, T] is added to the scores of all queries, `random_key` is that of `jax_ops.key_of`,
-    and `rate` is the dropout rate of the probabilities.
+    `bias` [B, T] is added to the scores of all queries, `jax_ops.key_of` returns `random_key`, and
+    `rate` is the dropout rate of the probabilities.
     """
     return _forward(query, key, value, bias, random_key, rate)[0]
 
 
 def _blocks(shape, rows):
-    """Returns blocks of the random key, of `rows` and of all tokens of a head, and of the bias."""
+    """Returns the blocks of the random key, of `rows` and all tokens of a head, and of the bias."""
     _, length, _, head_size = shape
     return (
         pl.BlockSpec((2,), lambda batch, head, block: (0,)),

@@ -1,7 +1,7 @@
-"""Kernels for a GPU under JAX: their call, dropout, and LayerNorm(residual + dropout(x)) as one.
+"""Kernels for a GPU with JAX: how they are called, and LayerNorm(residual + dropout(x)) as one.
 
-The gradient draws dropout again. On a processor, kernels run in the interpreter of Pallas, which is
-for tests. Import this module only if `jax_ops.takes_kernels` says so.
+The gradient draws dropout again. On a CPU, kernels run in Pallas' interpreter, which is for tests.
+Import this module only if `jax_ops.takes_kernels` returns True.
 """
 
 import math
@@ -18,7 +18,7 @@ from bert_keras.layers.jax_ops import KERNEL_BLOCK, is_kept, key_of
 
 
 def draw_dropout(dropout) -> tuple[float, jax.Array]:
-    """Returns the rate of a dropout layer, and a new random key."""
+    """Returns the rate of a dropout layer and a new random key."""
     if not dropout.rate:
         return 0.0, jnp.zeros((2,), jnp.uint32)
     return dropout.rate, key_of(dropout.seed_generator.next())
@@ -29,14 +29,14 @@ def _uint32(value):
 
 
 def kept_elements(first_row, first_column, shape, *, width: int, key, rate: float):
-    """Returns which elements of a block of an array with rows of `width` elements are kept."""
+    """Returns whether to keep each element of a block of an array with rows of `width`."""
     rows = lax.broadcasted_iota(jnp.uint32, shape, 0) + _uint32(first_row)
     columns = lax.broadcasted_iota(jnp.uint32, shape, 1) + _uint32(first_column)
     return is_kept(rows * np.uint32(width) + columns, key, rate)
 
 
 def call(kernel, name, *, grid, inputs, outputs, warps, stages, arrays):  # noqa: PLR0913
-    """Calls a kernel; `outputs` are pairs of a block and of shape and dtype."""
+    """Calls a kernel; `outputs` are pairs of a block and the shape and dtype of the array."""
     return pl.pallas_call(
         kernel,
         grid=grid,
@@ -50,7 +50,7 @@ def call(kernel, name, *, grid, inputs, outputs, warps, stages, arrays):  # noqa
 
 
 def _columns(size, rows):
-    """Returns the columns of a block, a power of two, and which of them are used."""
+    """Returns the columns of a block, a power of two, and whether each of them is used."""
     width = 1 << (size - 1).bit_length()
     used = jnp.arange(width) < size
     return pl.dslice(0, width), used, jnp.broadcast_to(used, (rows, width))
@@ -125,7 +125,7 @@ def _norm_gradient(  # noqa: PLR0913 - one for each array
 def dropout_add_norm(x, residual, gamma, beta, random_key, rate: float, epsilon: float):
     """Computes LayerNorm(residual + dropout(x)) of x and residual [X, D]; X is a multiple of 128.
 
-    `gamma` and `beta` are float32 [D], and `random_key` is that of `jax_ops.key_of`.
+    `gamma` and `beta` are float32 [D], and `jax_ops.key_of` returns `random_key`.
     """
     return _norm_forward(x, residual, gamma, beta, random_key, rate, epsilon)[0]
 

@@ -18,7 +18,7 @@ KERNEL_BLOCK = 128  # tokens; the kernels compute lengths that are multiples of 
 
 
 def takes_kernels(length: int, *, head_size: int, dtype: str) -> bool:
-    """Returns whether `jax_kernels` computes sequences of a length: on one NVIDIA GPU."""
+    """Returns whether the kernels can compute rows of a length: only on one NVIDIA GPU."""
     return (
         jax.default_backend() == "gpu"
         and keras.distribution.distribution() is None

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import keras
 from keras import ops
@@ -15,41 +14,33 @@ PADDING_SCORE = -10_000.0
 
 
 class BertLayer(keras.layers.Layer):
-    """A layer whose arguments Keras records for `get_config`, under every dtype policy."""
+    """A layer whose arguments Keras records for `get_config`, under every dtype policy.
+
+    Subclasses with weights set `initializer_stddev`, and `has_biases` if they can lack biases.
+    """
+
+    initializer_stddev: float
+    has_biases = True
 
     def __new__(cls, *args, dtype=None, **kwargs):
         # Keras records only numbers and strings; its `get_config` adds the dtype policy itself.
         return super().__new__(cls, *args, **kwargs)
 
+    def _dense(self, name: str, inputs: int, units: int, *, has_bias=None, dtype=None):
+        """Builds a dense layer that maps `inputs` to `units`."""
+        dense = keras.layers.Dense(
+            units,
+            use_bias=self.has_biases if has_bias is None else has_bias,
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_stddev),
+            dtype=dtype or self.dtype_policy,
+            name=name,
+        )
+        dense.build((None, inputs))
+        return dense
 
-def projection(
-    layer: keras.layers.Layer,
-    name: str,
-    *,
-    inputs: int,
-    units: int,
-    has_bias: bool = True,
-    dtype: Any = None,
-) -> keras.layers.Dense:
-    """Builds a dense layer inside of `layer`, with its `initializer_stddev` and dtype policy.
-
-    Args:
-        layer: The layer that has the attribute `initializer_stddev`.
-        name: The name of the dense layer.
-        inputs: The size of its inputs.
-        units: The size of its outputs.
-        has_bias: Whether it has a bias.
-        dtype: Its dtype or dtype policy, if not the policy of `layer`.
-    """
-    dense = keras.layers.Dense(
-        units,
-        use_bias=has_bias,
-        kernel_initializer=keras.initializers.TruncatedNormal(stddev=layer.initializer_stddev),
-        dtype=dtype or layer.dtype_policy,
-        name=name,
-    )
-    dense.build((None, inputs))
-    return dense
+    def _norm(self, name: str, *, epsilon: float):
+        has_bias, dtype = self.has_biases, self.dtype_policy
+        return LayerNorm(epsilon=epsilon, center=has_bias, dtype=dtype, name=name)
 
 
 def activation_function(name: str) -> Callable:

@@ -7,14 +7,14 @@ import keras
 from keras import ops
 
 from bert_keras.config import DenseModule, EmbeddingConfig
-from bert_keras.layers.primitives import activate, projection, states_at
+from bert_keras.layers.primitives import BertLayer, activate, states_at
 
 _LEAST_COUNT = 1e-9  # of the tokens of a mean, as in sentence-transformers
 _LEAST_NORM = 1e-12  # as in torch.nn.functional.normalize
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-class SentenceHead(keras.layers.Layer):
+class SentenceHead(BertLayer):
     """Computes embeddings from hidden states as `EmbeddingConfig` says.
 
     Maps [B, T, D] to [B, E] in float32 or wider.
@@ -41,14 +41,8 @@ class SentenceHead(keras.layers.Layer):
         self.dense_layers = []
         for size, module in zip(sizes, self.embedding.modules, strict=False):
             if isinstance(module, DenseModule):
-                layer = projection(
-                    self,
-                    f"dense_{len(self.dense_layers)}",
-                    inputs=size,
-                    units=module.units,
-                    has_bias=module.has_bias,
-                    dtype=self.variable_dtype,
-                )
+                name, dtype = f"dense_{len(self.dense_layers)}", self.variable_dtype
+                layer = self._dense(name, size, module.units, has_bias=module.has_bias, dtype=dtype)
                 self.dense_layers.append(layer)
         self.built = True
 

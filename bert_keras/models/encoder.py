@@ -231,9 +231,9 @@ class BertEncoder(Pretrained):
 
         With `has_probabilities`, all algorithms return the probabilities of all pairs of tokens.
         """
-        config, dtype = self.config, self.compute_dtype
+        config, dtype, window = self.config, self.compute_dtype, self.config.local_window
         mask, length = inputs["input_mask"], ops.shape(inputs["input_ids"])[1]
-        is_packed, tokens, window = "sequence_ids" in inputs, None, config.local_window
+        is_packed, tokens = "sequence_ids" in inputs, None
         if is_packed:
             bias = attention.packed_bias(inputs["sequence_ids"], dtype=dtype)
         else:
@@ -242,16 +242,12 @@ class BertEncoder(Pretrained):
                 tokens = attention.find_tokens(mask)
         if config.is_causal:
             bias = bias + attention.causal_bias(length, dtype=dtype)
-        global_rotation, local_rotation = self._rotations(inputs, length)
-        pattern = attention.FullPattern(bias, global_rotation, tokens)
-        if not (has_probabilities or is_packed) and training and self._takes_kernels(length):
-            pattern = attention.KernelPattern(bias[:, 0, 0], global_rotation)
-        if not window:
-            return {False: pattern}
-        if has_probabilities or not attention.pays_in_blocks(length, window=window):
+        rotation, local_rotation = self._rotations(inputs, length)
+        pattern = attention.FullPattern(bias, rotation, tokens)
+        if window and (has_probabilities or not attention.pays_in_blocks(length, window=window)):
             bias = bias + attention.window_bias(length, window=window, dtype=dtype)
-            local = attention.FullPattern(bias, local_rotation, tokens)
-        else:
+            return {False: pattern, True: attention.FullPattern(bias, local_rotation, tokens)}
+        if window:
             bias = attention.block_bias(
                 inputs["sequence_ids"] if is_packed else mask,
                 window=window,
@@ -259,8 +255,13 @@ class BertEncoder(Pretrained):
                 is_causal=config.is_causal,
                 dtype=dtype,
             )
-            local = attention.BlockPattern(bias, local_rotation, tokens)
-        return {False: pattern, True: local}
+            return {False: pattern, True: attention.BlockPattern(bias, local_rotation, tokens)}
+        can_use_kernel = IS_JAX and training and not (has_probabilities or config.is_causal)
+        if can_use_kernel and not is_packed:
+            head_size = config.hidden_size // config.num_heads
+            if jax_ops.takes_kernels(length, head_size=head_size, dtype=dtype):
+                pattern = attention.KernelPattern(bias[:, 0, 0], rotation)
+        return {False: pattern}
 
     def _rotations(self, inputs: dict, length) -> tuple:
         """Returns the rotations of global and of local attention; None without them."""
@@ -274,13 +275,6 @@ class BertEncoder(Pretrained):
             return first, first
         base = config.local_rotary_base
         return first, attention.rotation(positions, head_size=head_size, base=base)
-
-    def _takes_kernels(self, length) -> bool:
-        config = self.config
-        if not IS_JAX or config.is_causal or config.local_window:
-            return False
-        head_size = config.hidden_size // config.num_heads
-        return jax_ops.takes_kernels(length, head_size=head_size, dtype=self.compute_dtype)
 
     def call(self, inputs, training=False):
         patterns = self._patterns(inputs, has_probabilities=False, training=training)

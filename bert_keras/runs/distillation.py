@@ -13,8 +13,8 @@ from bert_keras.errors import check, check_range, say
 from bert_keras.text.vocab import Vocabulary
 
 if TYPE_CHECKING:  # both import Keras
-    from bert_keras.models.task_models import TaskModel
     from bert_keras.models.distiller import Distiller
+    from bert_keras.models.task_models import TaskModel
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from bert_keras.distribution.strategy import check_one_machine, is_chief, num_de
 from bert_keras.downstream.minimal_pairs import read_pairs
 from bert_keras.errors import answers_typos, check, counted
 from bert_keras.files import StrPath, readable_size
+from bert_keras.models.distiller import Distiller
 from bert_keras.models.initial_weights import start_with_local_attention
 from bert_keras.models.pretrainer import MaskedLMModel
 from bert_keras.models.task_models import TaskModel
@@ -33,7 +34,6 @@ from bert_keras.runs.recipes import FORMER_NAMES, PretrainRecipe
 from bert_keras.runs.settings import first_part, pretrain_settings
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.training.callbacks import FitSettings, wait_for
-from bert_keras.models.distiller import Distiller
 from bert_keras.training.loop import fit_resumable, for_devices
 from bert_keras.training.optimizer import OPTIMIZERS
 from bert_keras.training.performance import flops_per_example

@@ -354,13 +354,13 @@ class Muon(BertAdamW):
         return len(variable.shape) != 2 or encoder_layer(variable.path) is None
 
     def _update(self, grads, variables, gain):
-        others, matrices = [], defaultdict(list)
+        vectors, matrices = [], defaultdict(list)
         for grad, variable in zip(grads, variables, strict=True):
             if self._has_velocity(variable):
-                others.append((grad, variable))
+                vectors.append((grad, variable))
             else:
                 matrices[tuple(sorted(variable.shape))].append((grad, variable))
-        super()._update([grad for grad, _ in others], [variable for _, variable in others], gain)
+        super()._update([grad for grad, _ in vectors], [each for _, each in vectors], gain)
         rate = gain * self.learning_rate
         for shape, pairs in matrices.items():  # one product for all matrices of a shape
             averages = ops.stack([_in_shape(self._average(g, v, gain), shape) for g, v in pairs])

@@ -62,7 +62,7 @@ class WarmupStableDecay(LinearWarmupDecay):
         step < num_warmup_steps:   peak x step / num_warmup_steps
         otherwise:                 peak x min(1, (1 - step / num_steps) / 0.2)
 
-    The arguments are those of `LinearWarmupDecay`.
+    It has the arguments of `LinearWarmupDecay`.
 
     Source: Hu et al. 2024, "MiniCPM", section 4; Haegele et al. 2024, "Scaling laws and
     compute-optimal training beyond fixed training durations", for linear decays of 20 %.
