@@ -121,7 +121,8 @@ class BertAdamW(keras.optimizers.Optimizer):
         self.skipped = self.add_variable((), dtype="int", name="skipped")
         self.last_skipped = self.add_variable((), dtype="int", name="last_skipped")
         self._decay_rates = [
-            0.0 if is_exempt(variable.path) else self.weight_decay_rate for variable in var_list
+            0.0 if path.endswith(("bias", "gamma", "beta")) else self.weight_decay_rate
+            for path in paths
         ]
         self._paths = paths
         self._rate_factors = layer_rates(paths, decay=self.layerwise_lr_decay)
@@ -300,11 +301,6 @@ def _scale(gradient, scale):
     import tensorflow as tf
 
     return tf.math.multiply_no_nan(gradient, scale)
-
-
-def is_exempt(path: str) -> bool:
-    """Returns whether a weight has no decay: a bias, or LayerNorm's gamma or beta."""
-    return path.rsplit("/", 1)[-1].endswith(("bias", "gamma", "beta"))
 
 
 def layer_rates(paths: Sequence[str], *, decay: float) -> list[float]:

@@ -88,14 +88,13 @@ class TrainingCheckpoints(keras.callbacks.Callback):
                 print(f"WARNING: {path} is damaged ({damaged}); it is ignored", file=sys.stderr)
                 continue
             with np.load(path) as arrays:
-                shapes = {name: tuple(each.shape) for name, each in self.variables.items()}
-                if {name: arrays[name].shape for name in arrays} != shapes | {"lowest_loss": ()}:
-                    raise InputError(
-                        f"{path} has other weights than the model of this run; choose another "
-                        "output folder to train anew"
-                    )
+                if {*arrays.files} != {*self.variables, "lowest_loss"}:
+                    raise _other_weights(path)
                 for name, variable in self.variables.items():
-                    variable.assign(arrays[name])
+                    value = arrays[name]
+                    if value.shape != tuple(variable.shape):
+                        raise _other_weights(path)
+                    variable.assign(value)
                 self.lowest_loss = float(arrays["lowest_loss"])
             return self.step
         if steps:
@@ -154,6 +153,13 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         synchronize(self.model)
         self.save()
         raise SystemExit(128 + signal.SIGTERM)
+
+
+def _other_weights(path: Path) -> InputError:
+    return InputError(
+        f"{path} has other weights than the model of this run; choose another output folder to "
+        "train anew"
+    )
 
 
 class Guard(keras.callbacks.Callback):

@@ -6,7 +6,8 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,30 +49,28 @@ class EventFile:
         self._file.write(self._event(wall_time=time.time(), **fields).SerializeToString())
 
 
-def norms_by_layer(paths: Iterable[str], norms: Iterable[float]) -> dict[str, float]:
-    """Returns the norm of each layer: "embeddings", "layer_NN", "pooler" or "heads"."""
-    squares: dict[str, float] = {}
-    for path, norm in zip(paths, norms, strict=True):
-        part = re.search(r"(?:^|/)encoder/([^/]+)", path)
-        layer = re.fullmatch(r"layer_(\d+)", part[1]) if part else None
-        name = f"layer_{int(layer[1]):02d}" if layer else part[1] if part else "heads"
-        squares[name] = squares.get(name, 0.0) + float(norm) ** 2
-    return {name: math.sqrt(square) for name, square in squares.items()}
-
-
 class NormsByLayer(keras.callbacks.Callback):
-    """Adds weight_norm/LAYER and gradient_norm/LAYER, before clipping, to the logs of an epoch."""
+    """Adds weight_norm/LAYER and gradient_norm/LAYER, before clipping, to the logs of an epoch.
+
+    LAYER is "embeddings", "layer_NN", "pooler" or "heads".
+    """
 
     def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
         weights = self.model.trainable_variables
-        paths = [weight.path for weight in weights]
         vectors = (ops.ravel(ops.cast(weight, "float32")) for weight in weights)
         weight_norms = ops.stack([*map(ops.norm, vectors)])
         gradient_norms = self.model.optimizer.gradient_norms
         for kind, norms in (("weight", weight_norms), ("gradient", gradient_norms)):
-            norms = ops.convert_to_numpy(norms)
-            by_layer = norms_by_layer(paths, norms)
-            logs |= {f"{kind}_norm/{layer}": norm for layer, norm in by_layer.items()}
+            squares: dict[str, float] = defaultdict(float)
+            for weight, norm in zip(weights, ops.convert_to_numpy(norms), strict=True):
+                squares[_layer_name(weight.path)] += float(norm) ** 2
+            logs |= {f"{kind}_norm/{name}": math.sqrt(each) for name, each in squares.items()}
+
+
+def _layer_name(path: str) -> str:
+    part = re.search(r"(?:^|/)encoder/([^/]+)", path)
+    layer = re.fullmatch(r"layer_(\d+)", part[1]) if part else None
+    return f"layer_{int(layer[1]):02d}" if layer else part[1] if part else "heads"
 
 
 def write_hyperparameters(logs: str | os.PathLike, hyperparameters: Mapping[str, object]) -> None:

@@ -81,7 +81,7 @@ def test_draws_are_uniform_and_belong_to_the_row():
 
 def test_the_discriminator_reads_the_drawn_tokens(monkeypatch):
     """All other tokens are the original ones, and a drawn token may be the original one."""
-    ids, (inputs, targets, weights) = examples(rows=64)
+    ids, (inputs, targets, weights) = examples(rows=128)
     model, read = new_model(), []
     call = type(model.encoder).call
 
@@ -98,7 +98,7 @@ def test_the_discriminator_reads_the_drawn_tokens(monkeypatch):
     np.testing.assert_array_equal(read, [inputs["input_ids"], expected])
     np.testing.assert_array_equal(outputs["replaced_token"][..., 1], expected != ids)
     assert 0 < np.sum(expected != ids) < weights["masked_lm"].sum()
-    logits, mask = outputs["replaced_token"][..., 0].numpy(), inputs["input_mask"]
+    logits, mask = np.asarray(outputs["replaced_token"][..., 0]), inputs["input_mask"]
     loss = OBJECTIVE.losses()["replaced_token"](
         targets["replaced_token"], outputs["replaced_token"], weights["replaced_token"]
     )

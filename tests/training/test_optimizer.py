@@ -87,7 +87,7 @@ def test_a_step_whose_norm_is_not_finite_changes_no_weight_and_no_average(kind, 
     matrix._path = "encoder/layer_0/attention/query/kernel"
     weights = [*variables(), matrix]
     optimizer = kind(1e-2, max_gradient_norm=limit)
-    gradients = [keras.ops.ones_like(weight) for weight in weights]
+    gradients = [keras.ops.ones(weight.shape) for weight in weights]
     optimizer.apply(gradients, weights)
     averages = [*optimizer.momentums, *optimizer.velocities]
     state = [*weights, *(each for each in averages if each is not None)]
@@ -171,7 +171,7 @@ def test_other_weights_than_those_of_build_are_refused():
     optimizer, weights = BertAdamW(0.1), variables()
     optimizer.build(weights[:2])
     with pytest.raises(InputError, match="gamma, output_bias, token"):
-        optimizer.apply([keras.ops.ones_like(weight) for weight in weights], weights)
+        optimizer.apply([keras.ops.ones(weight.shape) for weight in weights], weights)
 
 
 def test_an_infinite_gradient_of_one_replica_skips_the_step_on_all_replicas():
