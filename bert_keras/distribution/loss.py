@@ -13,6 +13,7 @@ from bert_keras.distribution.replicas import (
     sum_over_replicas,
 )
 from bert_keras.errors import InputError
+from bert_keras.layers import Tensor
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class GlobalLoss(keras.losses.Loss):
     epsilon = 0.0  # is added to the weight
     needs_whole_batch = False  # whether the loss of a row depends on other rows
 
-    def sum(self, y_true, y_pred, sample_weight=None):
+    def sum(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None):
         """Returns the weighted sum of the losses of elements or, if rows count, of rows."""
         losses = ops.cast(self.call(y_true, y_pred), "float32")
         if sample_weight is not None:
@@ -58,7 +59,7 @@ class GlobalLoss(keras.losses.Loss):
             return total
         return ops.divide_no_nan(total, ops.cast(math.prod(ops.shape(losses)[1:]), "float32"))
 
-    def divisor(self, num_rows, sample_weight=None):
+    def divisor(self, num_rows: Any, sample_weight: Tensor = None):
         """Returns the number by which the sum over the global batch is divided.
 
         Args:
@@ -73,7 +74,7 @@ class GlobalLoss(keras.losses.Loss):
             weight = ops.cast(num_rows, "float32")
         return sum_over_replicas(weight) + self.epsilon
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
+    def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None):
         if is_part := isinstance(sample_weight, PartWeight):
             sample_weight, divisor = sample_weight.weight, sample_weight.divisor
         else:
@@ -114,14 +115,14 @@ class GlobalMean(GlobalLoss):
         super().__init__(name=loss.name, reduction=loss.reduction)
         self.loss = loss
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor):
         return self.loss.call(*(ops.convert_to_tensor(y, self.dtype) for y in (y_true, y_pred)))
 
     def get_config(self):
         return {"loss": keras.losses.serialize(self.loss)}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict):
         return cls(keras.losses.deserialize(config["loss"]))
 
 

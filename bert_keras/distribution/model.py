@@ -1,5 +1,7 @@
 """A keras.Model that can compute the gradients of a batch in parts."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -20,9 +22,9 @@ class GlobalBatchModel(keras.Model):
 
     def compile(
         self,
-        optimizer="rmsprop",
-        loss=None,
-        loss_weights=None,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        loss_weights: Any = None,
         *,
         gradient_accumulation_steps: int = 1,
         **kwargs,
@@ -61,7 +63,7 @@ class GlobalBatchModel(keras.Model):
         parts = {"gradient_accumulation_steps": self.gradient_accumulation_steps} if config else {}
         return config | parts
 
-    def compile_from_config(self, config):
+    def compile_from_config(self, config: dict):
         self.compile(**keras.saving.deserialize_keras_object(config))
         self.optimizer.build(self.trainable_variables)
 

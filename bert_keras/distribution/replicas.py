@@ -3,6 +3,8 @@
 With one replica, and with JAX, whose arrays have the rows of all devices, nothing changes.
 """
 
+from typing import Any
+
 import keras
 
 
@@ -22,7 +24,7 @@ def num_replicas() -> int:
     return 1 if context is None else context.num_replicas_in_sync
 
 
-def sum_over_replicas(tensors):
+def sum_over_replicas(tensors: Any):
     """Adds a structure of tensors, whose shapes are equal on all replicas, over the replicas."""
     context = _replica_context()
     return tensors if context is None else context.all_reduce("SUM", tensors)

@@ -9,3 +9,7 @@ Letters of tensor shapes, here and in the models, losses and exported functions:
     V  vocabulary size         Q  tokens of a block             G  texts of an example
     P  masked positions        K  encoder layers                X  a product, such as B x T
 """
+
+from typing import Any
+
+Tensor = Any  # of the backend, or a NumPy array

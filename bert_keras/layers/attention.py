@@ -13,6 +13,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from bert_keras.layers import Tensor
 from bert_keras.layers.primitives import IS_JAX, PADDING_SCORE, BertLayer, Dropout, softmax
 
 # A window's bias is lower than the bias of padding, so that padding attends to padding nearby.
@@ -50,7 +51,7 @@ class KernelPattern(AttentionPattern):
     """Training with `jax_attention`, which returns no probabilities. The bias is [B, T]."""
 
 
-def find_tokens(input_mask_BT) -> Tokens:
+def find_tokens(input_mask_BT: Tensor) -> Tokens:
     """Finds the tokens of a batch; a row of padding has one, so that each row has a state."""
     is_first_T = ops.arange(ops.shape(input_mask_BT)[1]) == 0
     is_token = ops.reshape(ops.logical_or(input_mask_BT > 0, is_first_T), (-1,))
@@ -58,13 +59,13 @@ def find_tokens(input_mask_BT) -> Tokens:
     return Tokens(positions, ops.cumsum(ops.cast(is_token, "int32")) - 1)
 
 
-def padding_bias(input_mask_BT, *, dtype: str):
+def padding_bias(input_mask_BT: Tensor, *, dtype: str):
     """Returns the bias [B, 1, 1, T] that excludes padding, where the mask [B, T] is 0."""
     is_real_B11T = ops.expand_dims(ops.cast(input_mask_BT, dtype), (1, 2))
     return (1.0 - is_real_B11T) * PADDING_SCORE
 
 
-def packed_bias(sequence_ids_BT, *, dtype: str):
+def packed_bias(sequence_ids_BT: Tensor, *, dtype: str):
     """Returns the bias [B, 1, T, T] for several sequences in one row: each attends to itself.
 
     The sequences [B, T] count from 1. Padding, 0, attends to padding, so that rows sum to 1.
@@ -73,26 +74,26 @@ def packed_bias(sequence_ids_BT, *, dtype: str):
     return (1.0 - ops.cast(same, dtype)) * PADDING_SCORE
 
 
-def causal_bias(length, *, dtype: str):
+def causal_bias(length: Any, *, dtype: str):
     """Returns the bias [1, 1, T, T] with which a token attends to itself and to earlier ones."""
     positions_T = ops.arange(length)
     is_later_TT = ops.less(ops.expand_dims(positions_T, 1), positions_T)
     return ops.expand_dims(ops.cast(is_later_TT, dtype), (0, 1)) * PADDING_SCORE
 
 
-def window_bias(length, *, window: int, dtype: str):
+def window_bias(length: Any, *, window: int, dtype: str):
     """Returns the bias [1, 1, T, T] that excludes tokens over `window` / 2 tokens away."""
     positions_T = ops.arange(length)
     is_far_TT = ops.abs(ops.expand_dims(positions_T, 1) - positions_T) > window // 2
     return ops.expand_dims(ops.cast(is_far_TT, dtype), (0, 1)) * FAR_SCORE
 
 
-def pays_in_blocks(length, *, window: int) -> bool:
+def pays_in_blocks(length: Any, *, window: int) -> bool:
     """Returns whether blocks have fewer scores than the masked form, or the length is unknown."""
     return not isinstance(length, int) or length > 3 * max(window // 2, _LEAST_BLOCK)
 
 
-def block_bias(tokens_BT, *, window: int, is_packed: bool, is_causal: bool, dtype: str):
+def block_bias(tokens_BT: Tensor, *, window: int, is_packed: bool, is_causal: bool, dtype: str):
     """Returns the bias [M, B, 1, Q, 3 x Q] of local attention in blocks.
 
     It has the values of the masked form: the sum of `window_bias` and of the biases of padding,
@@ -125,7 +126,7 @@ def block_bias(tokens_BT, *, window: int, is_packed: bool, is_causal: bool, dtyp
     return ops.expand_dims(bias, 2)
 
 
-def split_blocks(x_BTNH, size, count):
+def split_blocks(x_BTNH: Tensor, size: Any, count: Any):
     """Divides T positions into `count` blocks of `size`, padded with 0: [M, B, N, Q, H].
 
     Blocks are the first axis, because TensorFlow slices only the first axis without a copy.
@@ -136,7 +137,7 @@ def split_blocks(x_BTNH, size, count):
     return ops.transpose(x_BMQNH, (1, 0, 3, 2, 4))
 
 
-def split_blocks_with_neighbours(x_BTNH, size, count):
+def split_blocks_with_neighbours(x_BTNH: Tensor, size: Any, count: Any):
     """Same as `split_blocks`, but joins each block with its two neighbours: [M, B, N, 3 x Q, H]."""
     length = ops.shape(x_BTNH)[1]
     end = (count + 1) * size - length
@@ -145,7 +146,7 @@ def split_blocks_with_neighbours(x_BTNH, size, count):
     return ops.concatenate([x_MBNQH[:-2], x_MBNQH[1:-1], x_MBNQH[2:]], axis=3)
 
 
-def rotation(positions, *, head_size: int, base: float):
+def rotation(positions: Any, *, head_size: int, base: float):
     """Returns the factors with which `rotate` rotates pairs at positions [T] or [B, T].
 
     The angle of pair i of n = head_size / 2 at position p is p / base^(i/n). The factors are
@@ -159,7 +160,7 @@ def rotation(positions, *, head_size: int, base: float):
     return ops.concatenate([cosines, cosines, -sines, sines], axis=-1)
 
 
-def rotate(x_BTNH, factors):
+def rotate(x_BTNH: Tensor, factors: Tensor):
     """Rotates each pair (i, i + H/2) of the last axis, in float32 or wider."""
     x = ops.cast(x_BTNH, keras.backend.result_type(x_BTNH.dtype, "float32"))
     cosines, sines = ops.split(ops.cast(factors, x.dtype), 2, axis=-1)
@@ -206,13 +207,13 @@ class SelfAttention(BertLayer):
         self.score_dtype = None  # of scores, softmax and probabilities; None: float32 or wider
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, hidden_shape):
+    def build(self, hidden_shape: tuple):
         size = hidden_shape[-1]
         for name in ("query", "key", "value", "output"):
             setattr(self, f"{name}_dense", self._dense(name, size, size))
         self.built = True
 
-    def call(self, hidden, pattern: AttentionPattern, training=False):
+    def call(self, hidden: Tensor, pattern: AttentionPattern, training: bool = False):
         if isinstance(pattern, KernelPattern):
             return self._attend_in_kernel(hidden, pattern), None
         is_local = isinstance(pattern, BlockPattern)

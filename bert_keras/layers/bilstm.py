@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from bert_keras.layers import Tensor
 from bert_keras.layers.primitives import BertLayer, Dropout, softmax
 
 
@@ -35,13 +36,13 @@ class BiLSTM(BertLayer):
             for index in range(num_layers)
         ]
 
-    def build(self, vectors_shape, word_mask_shape=None):
+    def build(self, vectors_shape: tuple):
         for layer in self.directions:
             layer.build(vectors_shape)
             vectors_shape = layer.compute_output_shape(vectors_shape)
         self.built = True
 
-    def call(self, vectors, word_mask, training=False):
+    def call(self, vectors: Tensor, word_mask: Tensor, training: bool = False):
         for layer in self.directions:
             vectors = layer(self.dropout(vectors, training=training), mask=word_mask)
         # The product drops Keras' own mask, which no later layer needs.
@@ -56,7 +57,7 @@ class LayerMix(BertLayer):
     1). Devlin et al. 2018 do not specify how they weight layers.
     """
 
-    def build(self, features_shape):
+    def build(self, features_shape: tuple):
         count = features_shape[-2]
         self.layer_logits = self.add_weight(
             name="layer_logits", shape=(count,), initializer="zeros"
@@ -64,6 +65,6 @@ class LayerMix(BertLayer):
         self.scale = self.add_weight(name="scale", shape=(), initializer="ones")
         self.built = True
 
-    def call(self, features):
+    def call(self, features: Tensor):
         weights_K1 = ops.expand_dims(softmax(self.layer_logits) * self.scale, axis=-1)
         return ops.sum(features * weights_K1, axis=-2)

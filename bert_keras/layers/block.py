@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_keras.layers import Tensor
 from bert_keras.layers.attention import AttentionPattern, KernelPattern, SelfAttention
 from bert_keras.layers.primitives import IS_JAX, BertLayer, Dropout, activate
 
@@ -46,14 +47,14 @@ class FeedForward(BertLayer):
         self.activation = activation
         self.initializer_stddev = initializer_stddev
 
-    def build(self, hidden_shape):
+    def build(self, hidden_shape: tuple):
         size, inner = hidden_shape[-1], self.intermediate_size
         units = 2 * inner if self.is_gated else inner
         self.intermediate_dense = self._dense("intermediate", size, units)
         self.output_dense = self._dense("output", inner, size)
         self.built = True
 
-    def call(self, hidden, training=False):
+    def call(self, hidden: Tensor, training: bool = False):
         activated = partial(activate, activation=self.activation, training=training)
         hidden_XF = self.intermediate_dense(hidden)
         if not self.is_gated:
@@ -133,13 +134,13 @@ class EncoderBlock(BertLayer):
         self.feed_forward_norm = self._norm("feed_forward_norm", epsilon=layer_norm_epsilon)
         self.dropout = Dropout(hidden_dropout_rate, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, hidden_shape):
+    def build(self, hidden_shape: tuple):
         norms = [self.attention_norm] if self.attention_norm else []
         for layer in (self.attention, *norms, self.feed_forward, self.feed_forward_norm):
             layer.build(hidden_shape)
         self.built = True
 
-    def call(self, hidden, pattern: AttentionPattern, training=False):
+    def call(self, hidden: Tensor, pattern: AttentionPattern, training: bool = False):
         # X = B x T. With two dimensions a dense layer and the following residual are fused.
         hidden_XD = ops.reshape(hidden, (-1, hidden.shape[-1]))
         call = self._pre_norm if self.is_pre_norm else self._post_norm
@@ -181,7 +182,7 @@ def seed_states(layer: keras.layers.Layer) -> list[keras.Variable]:
 _MOST_DRAWS = 8  # more random draws than any dropout of a block makes in one call
 
 
-def call_recomputed(block: EncoderBlock, hidden, pattern: AttentionPattern):
+def call_recomputed(block: EncoderBlock, hidden: Tensor, pattern: AttentionPattern):
     """Calls a block in training and computes it again for the gradient, which saves memory.
 
     Dropout draws the same numbers both times. From the second step on, they differ from those that

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from bert_keras.layers import Tensor
 from bert_keras.layers.primitives import IS_JAX, BertLayer, Dropout
 
 
@@ -66,7 +67,7 @@ class BertEmbeddings(BertLayer):
         self.norm = self._norm("norm", epsilon=layer_norm_epsilon)
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, input_ids_shape=None, segment_ids_shape=None, position_ids_shape=None):
+    def build(self, input_shape: tuple | None = None):
         size = self.embedding_size or self.hidden_size
 
         def table(name: str, rows: int):
@@ -87,11 +88,23 @@ class BertEmbeddings(BertLayer):
             self.projection = self._dense("projection", size, self.hidden_size)
         self.built = True
 
-    def call(self, input_ids, segment_ids, position_ids=None, training=False):
+    def call(
+        self,
+        input_ids: Tensor,
+        segment_ids: Tensor,
+        position_ids: Tensor = None,
+        training: bool = False,
+    ):
         sum_BTE = self.unprojected(input_ids, segment_ids, position_ids, training=training)
         return self.projection(sum_BTE) if self.embedding_size else sum_BTE
 
-    def unprojected(self, input_ids, segment_ids, position_ids=None, training=False):
+    def unprojected(
+        self,
+        input_ids: Tensor,
+        segment_ids: Tensor,
+        position_ids: Tensor = None,
+        training: bool = False,
+    ):
         """Returns the output before the projection, [B, T, E]; see `call`."""
         sum_BTE = ops.take(self.token_table, _integers(input_ids), axis=0)
         if self.has_positions:
@@ -145,13 +158,19 @@ class SharedEmbeddings(BertLayer):
         self.initializer_stddev, self.has_biases = source.initializer_stddev, source.has_biases
         self.projection = None
 
-    def build(self, input_ids_shape=None, segment_ids_shape=None, position_ids_shape=None):
+    def build(self, input_shape: tuple | None = None):
         size = self.token_table.shape[-1]
         if size != self.hidden_size:
             self.projection = self._dense("projection", size, self.hidden_size)
         self.built = True
 
-    def call(self, input_ids, segment_ids, position_ids=None, training=False):
+    def call(
+        self,
+        input_ids: Tensor,
+        segment_ids: Tensor,
+        position_ids: Tensor = None,
+        training: bool = False,
+    ):
         sum_BTE = self.source.unprojected(input_ids, segment_ids, position_ids, training=training)
         return sum_BTE if self.projection is None else self.projection(sum_BTE)
 

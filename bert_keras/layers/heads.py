@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from bert_keras.layers import Tensor
 from bert_keras.layers.primitives import BertLayer, Dropout, LayerNorm, activate, states_at
 
 
@@ -27,12 +28,12 @@ class Pooler(keras.layers.Dense):
             options = {"center": self.use_bias, "dtype": self.dtype_policy, "name": "norm"}
             self.norm = LayerNorm(epsilon=layer_norm_epsilon, **options)
 
-    def build(self, input_shape):  # as Dense names it
+    def build(self, input_shape: tuple):  # as Dense names it
         super().build(input_shape)
         if self.norm is not None:
             self.norm.build((None, self.units))
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor, training: bool | None = None):
         pooled = super().call(inputs, training=training)
         return pooled if self.norm is None else self.norm(pooled)
 
@@ -40,7 +41,7 @@ class Pooler(keras.layers.Dense):
         return super().get_config() | {"layer_norm_epsilon": self.layer_norm_epsilon}
 
 
-def mean_state(hidden_BTD, input_mask_BT):
+def mean_state(hidden_BTD: Tensor, input_mask_BT: Tensor):
     """Returns the mean hidden state [B, D] of the tokens; 0 for a row of padding."""
     mask_BT = ops.cast(ops.cast(input_mask_BT, "bool"), "float32")
     weights_BT = mask_BT / ops.maximum(ops.sum(mask_BT, axis=1, keepdims=True), 1.0)
@@ -68,12 +69,12 @@ class ClassificationHead(BertLayer):
         self.initializer_stddev = initializer_stddev
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, pooled_shape):
+    def build(self, pooled_shape: tuple):
         size, dtype = pooled_shape[-1], self.variable_dtype
         self.dense = self._dense("dense", size, self.num_labels, has_bias=True, dtype=dtype)
         self.built = True
 
-    def call(self, pooled, training=False):
+    def call(self, pooled: Tensor, training: bool = False):
         return self.dense(self.dropout(pooled, training=training))
 
 
@@ -114,7 +115,7 @@ class TokenLabelsHead(ClassificationHead):
         if activation and layer_norm_epsilon:
             self.norm = self._norm("norm", epsilon=layer_norm_epsilon)
 
-    def build(self, hidden_shape):
+    def build(self, hidden_shape: tuple):
         size = hidden_shape[-1]
         if self.activation:
             self.transform = self._dense("transform", size, size)
@@ -122,7 +123,7 @@ class TokenLabelsHead(ClassificationHead):
             self.norm.build((None, size))
         super().build(hidden_shape)
 
-    def call(self, hidden, training=False):
+    def call(self, hidden: Tensor, training: bool = False):
         length, size = ops.shape(hidden)[1], hidden.shape[-1]
         states_XD = ops.reshape(hidden, (-1, size))
         if self.activation:
@@ -148,7 +149,7 @@ class SpanHead(TokenLabelsHead):
     def __init__(self, *, initializer_stddev: float, **kwargs):
         super().__init__(2, dropout_rate=0.0, initializer_stddev=initializer_stddev, **kwargs)
 
-    def call(self, hidden, training=False):
+    def call(self, hidden: Tensor, training: bool = False):
         logits_BT2 = super().call(hidden, training=training)
         return {"start": logits_BT2[:, :, 0], "end": logits_BT2[:, :, 1]}
 
@@ -174,7 +175,7 @@ class ReplacedTokenHead(TokenLabelsHead):
             **kwargs,
         )
 
-    def call(self, hidden, training=False):
+    def call(self, hidden: Tensor, training: bool = False):
         return super().call(hidden, training=training)[:, :, 0]
 
 
@@ -222,7 +223,7 @@ class MaskedLMHead(BertLayer):
         self.initializer_stddev = initializer_stddev
         self.norm = self._norm("norm", epsilon=layer_norm_epsilon)
 
-    def build(self, hidden_shape, positions_shape, token_table_shape):
+    def build(self, hidden_shape: tuple, positions_shape: tuple, token_table_shape: tuple):
         size = token_table_shape[-1]
         self.transform = self._dense("transform", hidden_shape[-1], size)
         self.norm.build((None, size))
@@ -236,7 +237,7 @@ class MaskedLMHead(BertLayer):
         )
         self.built = True
 
-    def call(self, hidden, positions, token_table):
+    def call(self, hidden: Tensor, positions: Tensor, token_table: Tensor):
         masked_XE = self.transform(states_at(hidden, positions))
         masked_XE = self.norm(activate(masked_XE, activation=self.activation))
         table_VE = ops.cast(token_table if self.ties_decoder else self.decoder, masked_XE.dtype)

@@ -10,11 +10,11 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from bert_keras.layers.jax_kernels import call, kept_elements
+from bert_keras.layers.jax_kernels import call_kernel, kept_elements
 from bert_keras.layers.jax_ops import KERNEL_BLOCK
 
 _BLOCK = KERNEL_BLOCK
@@ -106,11 +106,23 @@ def _attention_gradient(*refs, rate):
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(5,))
-def attention(query, key, value, bias, random_key, rate: float):
-    """Computes multi-head attention, [B, T, N, H]; T is a multiple of 128.
+def attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    bias: Array,
+    random_key: Array,
+    rate: float,
+):
+    """Computes the context [B, T, N, H] of multi-head attention.
 
-    `bias` [B, T] is added to the scores of all queries, `jax_ops.key_of` returns `random_key`, and
-    `rate` is the dropout rate of the probabilities.
+    Args:
+        query: [B, T, N, H], where T is a multiple of 128.
+        key: [B, T, N, H].
+        value: [B, T, N, H].
+        bias: [B, T], which is added to the scores of all queries.
+        random_key: The result of `jax_ops.key_of`.
+        rate: The dropout rate of the probabilities.
     """
     return _forward(query, key, value, bias, random_key, rate)[0]
 
@@ -131,11 +143,11 @@ def _forward(query, key, value, bias, random_key, rate):
     rows = 64 if length == _BLOCK else _BLOCK
     random, part, whole, line = _blocks(shape, rows)
     lse = pl.BlockSpec((None, None, rows), lambda b, head, block: (b, head, block))
-    context, lse = call(
+    context, lse = call_kernel(
         partial(_attention, rate=rate, size=64),
         "attention",
         grid=(batch, heads, length // rows),
-        inputs=[random, part, whole, whole, line],
+        in_specs=[random, part, whole, whole, line],
         outputs=[(part, (shape, query.dtype)), (lse, ((batch, heads, length), jnp.float32))],
         warps=4,
         stages=2,
@@ -149,11 +161,11 @@ def _backward(rate, kept, upstream):
     batch, length, heads, _ = shape = query.shape
     random, part, whole, line = _blocks(shape, _BLOCK)
     row = pl.BlockSpec((None, None, length), lambda b, head, block: (b, head, 0))
-    gradients = call(
+    gradients = call_kernel(
         partial(_attention_gradient, rate=rate),
         "attention_gradient",
         grid=(batch, heads, length // _BLOCK),
-        inputs=[random, whole, whole, whole, line, whole, whole, row],
+        in_specs=[random, whole, whole, whole, line, whole, whole, row],
         outputs=3 * [(part, (shape, query.dtype))],
         warps=8,
         stages=1,  # two, in blocks of 64: wrong gradients on an H100 with JAX 0.11.2

@@ -5,19 +5,21 @@ Import this module only if `jax_ops.takes_kernels` returns True.
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from bert_keras.layers.jax_ops import KERNEL_BLOCK, is_kept, key_of
 
 
-def draw_dropout(dropout) -> tuple[float, jax.Array]:
+def draw_dropout(dropout: Any) -> tuple[float, Array]:
     """Returns the rate of a dropout layer and a new random key."""
     if not dropout.rate:
         return 0.0, jnp.zeros((2,), jnp.uint32)
@@ -28,24 +30,46 @@ def _uint32(value):
     return jnp.asarray(value).astype(jnp.uint32)
 
 
-def kept_elements(first_row, first_column, shape, *, width: int, key, rate: float):
-    """Returns whether to keep each element of a block of an array with rows of `width`."""
+def kept_elements(
+    first_row: Any, first_column: Any, shape: tuple, *, width: int, key: Any, rate: float
+):
+    """Returns whether to keep each element of a block of an array.
+
+    Args:
+        first_row: The row of the array in which the block starts.
+        first_column: The column in which it starts.
+        shape: The shape of the block.
+        width: The number of columns of the array.
+        key: The two words of the random key.
+        rate: The dropout rate.
+    """
     rows = lax.broadcasted_iota(jnp.uint32, shape, 0) + _uint32(first_row)
     columns = lax.broadcasted_iota(jnp.uint32, shape, 1) + _uint32(first_column)
     return is_kept(rows * np.uint32(width) + columns, key, rate)
 
 
-def call(kernel, name, *, grid, inputs, outputs, warps, stages, arrays):  # noqa: PLR0913
-    """Calls a kernel; `outputs` are pairs of a block and the shape and dtype of the array."""
+def call_kernel(
+    kernel: Callable, name: str, *, arrays: tuple, outputs: list, warps: int, stages: int, **options
+):
+    """Calls a kernel.
+
+    Args:
+        kernel: The function that computes a block.
+        name: The name of the kernel in profiles.
+        arrays: The inputs.
+        outputs: For each output its block, and its shape and dtype.
+        warps: The number of warps of a program.
+        stages: The number of stages of a loop.
+        **options: The options `grid` and `in_specs` of `pl.pallas_call`.
+    """
     return pl.pallas_call(
         kernel,
-        grid=grid,
-        in_specs=inputs,
         out_specs=[block for block, _ in outputs],
         out_shape=[jax.ShapeDtypeStruct(*array) for _, array in outputs],
         compiler_params=triton.CompilerParams(num_warps=warps, num_stages=stages),
         interpret=jax.default_backend() == "cpu",
         name=name,
+        **options,
     )(*arrays)
 
 
@@ -122,10 +146,25 @@ def _norm_gradient(  # noqa: PLR0913 - one for each array
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(5, 6))
-def dropout_add_norm(x, residual, gamma, beta, random_key, rate: float, epsilon: float):
-    """Computes LayerNorm(residual + dropout(x)) of x and residual [X, D]; X is a multiple of 128.
+def dropout_add_norm(
+    x: Array,
+    residual: Array,
+    gamma: Array,
+    beta: Array,
+    random_key: Array,
+    rate: float,
+    epsilon: float,
+):
+    """Computes LayerNorm(residual + dropout(x)), [X, D].
 
-    `gamma` and `beta` are float32 [D], and `jax_ops.key_of` returns `random_key`.
+    Args:
+        x: [X, D], where X is a multiple of 128.
+        residual: [X, D].
+        gamma: Float32 [D].
+        beta: Float32 [D].
+        random_key: The result of `jax_ops.key_of`.
+        rate: The dropout rate.
+        epsilon: The number that LayerNorm adds to the variance.
     """
     return _norm_forward(x, residual, gamma, beta, random_key, rate, epsilon)[0]
 
@@ -148,11 +187,11 @@ def _norm_forward(x, residual, gamma, beta, random_key, rate, epsilon):
     count, size = x.shape
     rows = _rows(size, elements=8192)
     random, block, line, stat = _norm_blocks(size, rows)
-    out, total, *stats = call(
+    out, total, *stats = call_kernel(
         partial(_norm, rate=rate, eps=epsilon),
         "dropout_add_norm",
         grid=(count // rows,),
-        inputs=[random, block, block, line, line],
+        in_specs=[random, block, block, line, line],
         outputs=2 * [(block, (x.shape, x.dtype))] + 2 * [(stat, ((count,), jnp.float32))],
         warps=8,
         stages=1,
@@ -168,11 +207,11 @@ def _norm_backward(rate, epsilon, kept, upstream):
     programs = math.gcd(count // rows, 512)
     random, block, line, stat = _norm_blocks(size, count // programs)
     sums = pl.BlockSpec((None, size), lambda block: (block, 0))
-    residual, x, gammas, betas = call(
+    residual, x, gammas, betas = call_kernel(
         partial(_norm_gradient, rate=rate, rows=rows),
         "dropout_add_norm_gradient",
         grid=(programs,),
-        inputs=[random, block, block, stat, stat, line],
+        in_specs=[random, block, block, stat, stat, line],
         outputs=2 * [(block, (upstream.shape, upstream.dtype))]
         + 2 * [(sums, ((programs, size), jnp.float32))],
         warps=8,

@@ -4,12 +4,13 @@ Import this module only if `keras.backend.backend()` is "jax".
 """
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 # Two multiplications and two shifts of "prospector32" (Wellons 2018), with a key before each.
 _STEP, _FIRST, _SECOND = np.uint32(0x9E3779B9), np.uint32(0x21F0AAAD), np.uint32(0x735A2D97)
@@ -28,7 +29,7 @@ def takes_kernels(length: int, *, head_size: int, dtype: str) -> bool:
     )
 
 
-def key_of(seed):
+def key_of(seed: Array):
     """Returns two independent words, uint32 [2], for the seed of one draw, uint32 [2]."""
 
     def mix(word):
@@ -41,7 +42,7 @@ def key_of(seed):
     return jnp.stack([first, mix(first ^ (layer + _STEP))])
 
 
-def is_kept(index, key, rate: float):
+def is_kept(index: Array, key: Any, rate: float):
     """Returns whether the value at each index, uint32, is kept, with the probability 1 - rate.
 
     It hashes the index in ten integer operations, which fuse with the operations that read the
@@ -53,7 +54,7 @@ def is_kept(index, key, rate: float):
     return bits >= np.uint32(min(round(rate * 2**32), 2**32 - 1))
 
 
-def drop(inputs, seed, rate: float):
+def drop(inputs: Array, seed: Array, rate: float):
     """Applies dropout; `seed`, uint32 [2], is new for each draw. Draws repeat after 2^32 values."""
     index, stride = jnp.zeros(inputs.shape, jnp.uint32), 1
     for axis in reversed(range(inputs.ndim)):
@@ -65,7 +66,7 @@ def drop(inputs, seed, rate: float):
 
 
 @jax.custom_vjp
-def gelu(x):
+def gelu(x: Array):
     """Computes GELU of bfloat16 or float16 in float32. Only x is kept for the gradient."""
     wide = _widen(x)
     return (wide * _probability(wide)).astype(x.dtype)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
+from bert_keras.layers import Tensor
+
 if IS_JAX := keras.backend.backend() == "jax":
     from bert_keras.layers import jax_ops
 
@@ -49,12 +51,12 @@ def activation_function(name: str) -> Callable:
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-def gelu_tanh(x):
+def gelu_tanh(x: Tensor):
     """Computes GELU in the approximation that has a tanh."""
     return ops.gelu(x, approximate=True)
 
 
-def activate(x, *, activation: str, training: bool = False):
+def activate(x: Tensor, *, activation: str, training: bool = False):
     """Applies one of `bert_keras.config.ACTIVATIONS` to a tensor of any shape."""
     if activation == "gelu" and training and IS_JAX and x.dtype.itemsize == 2:
         return jax_ops.gelu(x)
@@ -85,7 +87,7 @@ class LayerNorm(keras.layers.LayerNormalization):
     It needs one pass over memory less than Keras' own layer.
     """
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor):
         x = ops.cast(inputs, keras.backend.result_type(inputs.dtype, "float32"))
         centred = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
@@ -103,7 +105,7 @@ class Dropout(keras.layers.Dropout):
     The rate is rounded to a multiple of 1/65536. With JAX, `jax_ops.drop` computes it.
     """
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Tensor, training: bool = False):
         if not training or self.noise_shape or not self.rate:
             return super().call(inputs, training=training)
         if self.rate == 1:
@@ -123,12 +125,12 @@ class Dropout(keras.layers.Dropout):
         return inputs * (is_kept * (2**16 / (2**16 - num_dropped)))
 
 
-def softmax(scores):
+def softmax(scores: Tensor):
     """Softmax over the last axis; `ops.softmax` warns if that axis has one position."""
     return 1.0 + 0.0 * scores if scores.shape[-1] == 1 else ops.softmax(scores)
 
 
-def states_at(hidden_BTD, positions_BP):
+def states_at(hidden_BTD: Tensor, positions_BP: Tensor):
     """Gathers the hidden states [X, D] at positions [B, P], X = B x P in row-major order."""
     batch, length, _ = ops.shape(hidden_BTD)
     first_row_B1 = ops.expand_dims(ops.arange(batch, dtype="int32") * length, axis=1)
@@ -136,7 +138,7 @@ def states_at(hidden_BTD, positions_BP):
     return ops.take(ops.reshape(hidden_BTD, (-1, hidden_BTD.shape[-1])), rows_X, axis=0)
 
 
-def last_positions(input_mask_BT):
+def last_positions(input_mask_BT: Tensor):
     """Returns the position of the last token, int32 [B, 1]; 0 for a row of padding."""
     positions_T = ops.arange(ops.shape(input_mask_BT)[1], dtype="int32")
     is_real_BT = ops.cast(ops.cast(input_mask_BT, "bool"), "int32")

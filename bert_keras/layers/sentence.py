@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from bert_keras.config import DenseModule, EmbeddingConfig
+from bert_keras.layers import Tensor
 from bert_keras.layers.primitives import BertLayer, activate, states_at
 
 _LEAST_COUNT = 1e-9  # of the tokens of a mean, as in sentence-transformers
@@ -36,7 +37,7 @@ class SentenceHead(BertLayer):
         self.embedding = embedding
         self.initializer_stddev = initializer_stddev
 
-    def build(self, hidden_shape, input_mask_shape=None):
+    def build(self, hidden_shape: tuple):
         sizes = self.embedding.sizes(hidden_shape[-1])
         self.dense_layers = []
         for size, module in zip(sizes, self.embedding.modules, strict=False):
@@ -46,7 +47,7 @@ class SentenceHead(BertLayer):
                 self.dense_layers.append(layer)
         self.built = True
 
-    def call(self, hidden, input_mask):
+    def call(self, hidden: Tensor, input_mask: Tensor):
         dtype = keras.backend.result_type(hidden.dtype, "float32")
         vector_BE = pool(ops.cast(hidden, dtype), input_mask, modes=self.embedding.pooling)
         dense_layers = iter(self.dense_layers)
@@ -64,7 +65,7 @@ class SentenceHead(BertLayer):
         return {**super().get_config(), **config, "initializer_stddev": self.initializer_stddev}
 
 
-def pool(hidden_BTD, input_mask_BT, *, modes: Sequence[str]):
+def pool(hidden_BTD: Tensor, input_mask_BT: Tensor, *, modes: Sequence[str]):
     """Returns the vectors [B, len(modes) x D] of some modes of `EmbeddingConfig.pooling`."""
     is_real_BT = ops.cast(input_mask_BT, "bool")
     weights_BT = ops.cast(is_real_BT, hidden_BTD.dtype)
@@ -85,7 +86,7 @@ def pool(hidden_BTD, input_mask_BT, *, modes: Sequence[str]):
     return vectors[0] if len(vectors) == 1 else ops.concatenate(vectors, axis=-1)
 
 
-def normalize(vector_BE):
+def normalize(vector_BE: Tensor):
     """Scales each vector to length 1; the vector 0 and its gradient stay finite."""
     squares_B1 = ops.sum(ops.square(vector_BE), axis=-1, keepdims=True)
     return vector_BE / ops.sqrt(ops.maximum(squares_B1, _LEAST_NORM**2))

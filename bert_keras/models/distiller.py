@@ -4,12 +4,15 @@ Sources: Hinton et al. 2015, "Distilling the Knowledge in a Neural Network"; San
 "DistilBERT", section 3.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from bert_keras.distribution.loss import GlobalLoss, GlobalMean, global_loss
 from bert_keras.distribution.model import GlobalBatchModel
 from bert_keras.errors import InputError
+from bert_keras.layers import Tensor
 from bert_keras.models.pretrained import named_inputs
 from bert_keras.models.task_models import TaskModel
 from bert_keras.training.losses import MaskedLMLoss, cosine_distance, soft_divergence
@@ -82,7 +85,9 @@ class Distiller(GlobalBatchModel):
         ours, is_jax = super().non_trainable_variables, keras.config.backend() == "jax"
         return [*ours, *self.teacher.variables] if is_jax else ours
 
-    def compile(self, optimizer="rmsprop", loss=None, loss_weights=None, **kwargs):
+    def compile(
+        self, optimizer: Any = "rmsprop", loss: Any = None, loss_weights: Any = None, **kwargs
+    ):
         """Configures the training as the student's `compile`; `loss` is the loss of the labels.
 
         Raises:
@@ -118,7 +123,7 @@ class Distiller(GlobalBatchModel):
             return kind.call
         raise InputError(f"the loss is {kind!r}, which has no divergence from a teacher")
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         """Returns the outputs of the student and, of each element, its divergence."""
         students, states = self._named_outputs(self.student, inputs, training=training)
         teachers, teachers_states = keras.tree.map_structure(
@@ -146,11 +151,18 @@ class Distiller(GlobalBatchModel):
         x, y, weight = keras.utils.unpack_x_y_sample_weight(data)
         return super().train_step(*state, (x, *self._expanded(x, y, weight)))
 
-    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Tensor = None,
+        sample_weight: Tensor = None,
+        training: bool = True,
+    ):
         y, sample_weight = self._expanded(x, y, sample_weight)
         return super().compute_loss(x, y, y_pred, sample_weight, training)
 
-    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+    def compute_metrics(self, x: Any, y: Any, y_pred: Tensor, sample_weight: Tensor = None):
         return super().compute_metrics(x, *map(self._of_student, (y, y_pred, sample_weight)))
 
     def _expanded(self, x, y, weight):

@@ -160,7 +160,7 @@ class BertEncoder(Pretrained):
             name="pooler",
         )
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: tuple | None = None):
         self.embeddings.build()
         for layer in (*self.blocks, self.final_norm, self.bilstm):
             if layer is not None:
@@ -276,7 +276,7 @@ class BertEncoder(Pretrained):
         base = config.local_rotary_base
         return first, attention.rotation(positions, head_size=head_size, base=base)
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         patterns = self._patterns(inputs, has_probabilities=False, training=training)
         states = self._states(inputs, patterns, training=training)
         outputs = {"sequence_output": states.sequence_output}
@@ -284,7 +284,7 @@ class BertEncoder(Pretrained):
             outputs["pooled_output"] = states.pooled_output
         return outputs
 
-    def predict(self, x, *args, **kwargs):
+    def predict(self, x: Any, *args, **kwargs):
         """Returns outputs as `keras.Model.predict` does."""
         if isinstance(x, (Mapping, list, tuple, str)):
             check_inputs(x, self.config)

@@ -9,6 +9,7 @@ from keras import ops
 from bert_keras.config import BertConfig, ModelMetadata, feature_layers
 from bert_keras.distribution.model import GlobalBatchModel
 from bert_keras.errors import check_count
+from bert_keras.layers import Tensor
 from bert_keras.layers.bilstm import BiLSTM, LayerMix
 from bert_keras.layers.heads import TokenLabelsHead
 from bert_keras.layers.primitives import states_at
@@ -80,7 +81,7 @@ class WordTagger(GlobalBatchModel, ConfiguredModel):
             name="token_labels",
         )
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: tuple | None = None):
         if self.layer_mix is not None:
             num_layers = len(self.feature_layers)
             self.layer_mix.build((None, None, num_layers, self.config.hidden_size))
@@ -88,7 +89,7 @@ class WordTagger(GlobalBatchModel, ConfiguredModel):
         self.token_labels.build((None, None, 2 * self.lstm_units))
         self.built = True
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         features_BWKD, word_mask_BW = inputs["features"], inputs["word_mask"]
         if self.layer_mix is not None:
             vectors_BWD = self.layer_mix(features_BWKD)
@@ -169,7 +170,7 @@ class BertFeatureTagger(TaskModel):
         hidden_states = self.encoder.states(inputs, training=False).hidden_states
         return features_at(hidden_states, inputs["word_positions"], self.tagger.feature_layers)
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         word_mask_BW = ops.greater(inputs["word_positions"], 0)
         features = {"features": self.features(inputs), "word_mask": word_mask_BW}
         return self.tagger(features, training=training)
@@ -189,7 +190,7 @@ class BertFeatureTagger(TaskModel):
         return {"layers": self.tagger.layer_choice, "lstm_units": self.tagger.lstm_units}
 
 
-def features_at(hidden_states, positions_BW, indices):
+def features_at(hidden_states: Any, positions_BW: Tensor, indices: Any):
     """Returns the hidden states [B, W, K, D] of K layers at W positions of each sequence."""
     batch, words = ops.shape(positions_BW)
     layers_BTX = ops.concatenate([hidden_states[index] for index in indices], axis=-1)

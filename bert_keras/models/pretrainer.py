@@ -1,5 +1,7 @@
 """The pretraining models: a masked-LM head, with or without a next-sentence head."""
 
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -31,7 +33,7 @@ class MaskedLMModel(TaskModel):
             name="masked_lm",
         )
 
-    def predict(self, x, *args, **kwargs):
+    def predict(self, x: Any, *args, **kwargs):
         """Returns `tokens` and `probabilities` of each [MASK] in texts, other inputs as Keras."""
         if not is_text(x):
             return super().predict(x, *args, **kwargs)
@@ -85,10 +87,10 @@ class BertMaskedLM(MaskedLMModel):
         self.masked_lm = self.masked_lm_head()
         self.build()
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         return self.logits(self.encoder(inputs, training=training), inputs, training=training)
 
-    def logits(self, encoded, inputs, training=False):
+    def logits(self, encoded: dict, inputs: dict, training: bool = False):
         """Returns the logits for `encoded`, the outputs of the encoder for `inputs`."""
         positions, table = inputs["masked_lm_positions"], self.encoder.token_table
         return {"masked_lm": self.masked_lm(encoded["sequence_output"], positions, table)}
@@ -139,10 +141,10 @@ class BertPretrainer(MaskedLMModel):
         )
         self.build()
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         return self.logits(self.encoder(inputs, training=training), inputs, training=training)
 
-    def logits(self, encoded, inputs, training=False):
+    def logits(self, encoded: dict, inputs: dict, training: bool = False):
         """Returns the logits for `encoded`, the outputs of the encoder for `inputs`."""
         hidden_BTD, table = encoded["sequence_output"], self.encoder.token_table
         if "next_sentence_positions" in inputs:

@@ -8,6 +8,7 @@ from keras import ops
 
 from bert_keras.config import BertConfig, ModelMetadata
 from bert_keras.errors import InputError
+from bert_keras.layers import Tensor
 from bert_keras.layers.embeddings import SharedEmbeddings
 from bert_keras.layers.heads import ReplacedTokenHead
 from bert_keras.models.pretrainer import BertMaskedLM
@@ -45,7 +46,7 @@ class BertDiscriminator(TaskModel):
         )
         self.build()
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         hidden_BTD = self.encoder(inputs, training=training)["sequence_output"]
         return {"replaced_token": self.replaced_token(hidden_BTD)}
 
@@ -101,7 +102,7 @@ class BertReplacedTokenPretrainer(TaskModel):
         )
         self.build()
 
-    def build(self, input_shape=None):
+    def build(self, input_shape: tuple | None = None):
         self.encoder.build()
         self.replaced_token.build((None, None, self.config.hidden_size))
         config, dtype = generator_config(self.config, self.generator_size), self.dtype_policy
@@ -115,7 +116,7 @@ class BertReplacedTokenPretrainer(TaskModel):
     def encoders(self):
         return [self.encoder, self.generator.encoder]
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: dict, training: bool = False):
         logits_BPV = self.generator(inputs, training=training)["masked_lm"]
         ids_BP = drawn_ids(logits_BPV, inputs["sampling_draws"])
         length = ops.shape(inputs["input_ids"])[1]
@@ -169,7 +170,7 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
     )
 
 
-def drawn_ids(logits_BPV, draws_BP):
+def drawn_ids(logits_BPV: Tensor, draws_BP: Tensor):
     """Draws one token for each position from the distribution softmax(logits).
 
     It is the token at which the cumulative probability exceeds (draw + 1/2) / 2^24. So equal logits

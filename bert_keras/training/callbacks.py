@@ -55,10 +55,10 @@ class TensorBoardLog(keras.callbacks.Callback):
         self.steps_per_point = -(-settings.steps_per_epoch // settings.points_per_epoch)
         self.files: dict[str, EventFile] = {}
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None):
         self.num_steps = 0  # since the last point
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict | None = None):
         is_last = batch + 1 == self.params["steps"] or self.model.stop_training
         is_point = is_last or (batch + 1) % self.steps_per_point == 0
         self.num_steps += 1
@@ -73,7 +73,7 @@ class TensorBoardLog(keras.callbacks.Callback):
             self.model.reset_metrics()
             self.num_steps = 0
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict | None = None):
         self._write_point(logs or {})
 
     def _write_point(self, logs: dict) -> None:
@@ -97,7 +97,7 @@ class TensorBoardLog(keras.callbacks.Callback):
             per_example["model_flops"] = self.settings.flops_per_example
         return {f"speed/{unit}_per_second": examples * n for unit, n in per_example.items()}
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict | None = None):
         for file in self.files.values():
             file.close()
         self.files.clear()
@@ -135,7 +135,7 @@ class ProgressBar(keras.callbacks.Callback):
             initial=self._examples(first_step),
         )
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict | None = None):
         self.step += 1
         self.bar.update(self._examples(self.step) - self.bar.n)
 
@@ -147,7 +147,7 @@ class ProgressBar(keras.callbacks.Callback):
         epochs, steps = divmod(step, settings.steps_per_epoch)
         return epochs * settings.examples_per_epoch + steps * settings.batch_size
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict | None = None):
         values = {
             name.replace("masked_lm", "mlm").replace("next_sentence", "nsp"): f"{value:.3f}"
             for name, value in (logs or {}).items()

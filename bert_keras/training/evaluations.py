@@ -82,7 +82,7 @@ class Evaluations(keras.callbacks.Callback):
         if len(self.history) < num_epochs:
             raise _missing(self.folder / HISTORY)
 
-    def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
+    def on_epoch_end(self, epoch: int, logs: dict):  # Keras always passes logs
         scores, step = dict(self.evaluate()), int(self.model.optimizer.iterations.numpy())
         losses = {"training": logs["loss"]}
         if "loss" in scores:

@@ -137,7 +137,7 @@ class StopAfter(keras.callbacks.Callback):
         super().__init__()
         self.steps_left = num_steps
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict | None = None):
         self.steps_left -= 1
         if not self.steps_left:
             self.model.stop_training = True

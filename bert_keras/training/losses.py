@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from bert_keras.distribution.loss import GlobalLoss, GlobalMean
+from bert_keras.layers import Tensor
 
 OUTPUTS = ("masked_lm", "next_sentence")
 
@@ -24,7 +25,7 @@ class MaskedLMLoss(GlobalLoss):
     def __init__(self, name: str = "masked_lm_loss", **kwargs):
         super().__init__(name=name, **{"reduction": "mean_with_sample_weight", **kwargs})
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor):
         logits_XV = ops.reshape(ops.cast(y_pred, self.dtype), (-1, y_pred.shape[-1]))
         return ops.reshape(_cross_entropy(logits_XV, ops.reshape(y_true, (-1,))), ops.shape(y_true))
 
@@ -43,7 +44,7 @@ class ReplacedTokenLoss(GlobalLoss):
     def __init__(self, name: str = "replaced_token_loss", **kwargs):
         super().__init__(name=name, **{"reduction": "mean_with_sample_weight", **kwargs})
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor):
         logits_BT, is_replaced_BT = _unstack(y_pred)
         return ops.softplus(logits_BT) - is_replaced_BT * logits_BT
 
@@ -54,14 +55,14 @@ def _unstack(y_pred):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-def is_detected(y_true, y_pred):
+def is_detected(y_true: Tensor, y_pred: Tensor):
     """Returns whether a discriminator is right about each token; see ReplacedTokenLoss."""
     logits_BT, is_replaced_BT = _unstack(y_pred)
     return (logits_BT > 0) == (is_replaced_BT > 0)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-def is_replaced(y_true, y_pred):
+def is_replaced(y_true: Tensor, y_pred: Tensor):
     """Returns whether each token was replaced; see ReplacedTokenLoss."""
     return _unstack(y_pred)[1]
 
@@ -103,7 +104,7 @@ def _tokens(logits_XV, targets_X):
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
-def is_best(y_true, y_pred):
+def is_best(y_true: Tensor, y_pred: Tensor):
     """Returns whether the logit of the target int [...] is the highest of its logits [..., V]."""
     # With TensorFlow, `ops.argmax` takes ten times as long as `ops.max`.
     logits_XV = ops.reshape(y_pred, (-1, y_pred.shape[-1]))
@@ -112,7 +113,7 @@ def is_best(y_true, y_pred):
     return ops.reshape(best_X, ops.shape(y_true))
 
 
-def soft_divergence(teacher, student, *, temperature: float):
+def soft_divergence(teacher: Tensor, student: Tensor, *, temperature: float):
     """Returns the KL divergence between the softmax of the teacher's and the student's logits.
 
     The logits [..., V] are divided by `temperature`. The divergence, float32 [...], is multiplied
@@ -126,7 +127,7 @@ def soft_divergence(teacher, student, *, temperature: float):
     return temperature**2 * ops.sum(ops.exp(teacher) * (teacher - student), axis=-1)
 
 
-def cosine_distance(teacher, student):
+def cosine_distance(teacher: Tensor, student: Tensor):
     """Returns 1 - the cosine between vectors [..., D], as [...] in float32."""
     teacher, student = (ops.cast(vectors, "float32") for vectors in (teacher, student))
     squares = [ops.sum(ops.square(each), axis=-1) + 1e-12 for each in (teacher, student)]

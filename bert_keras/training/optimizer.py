@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import keras
 import numpy as np
@@ -11,6 +12,7 @@ from keras import ops
 
 from bert_keras.distribution.replicas import sum_over_replicas
 from bert_keras.errors import InputError, answers_typos
+from bert_keras.layers import Tensor
 
 _HYPERPARAMETERS = (
     *("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction"),
@@ -69,7 +71,7 @@ class BertAdamW(keras.optimizers.Optimizer):
     @answers_typos
     def __init__(  # noqa: PLR0913 - hyperparameters, as in Keras' optimizers
         self,
-        learning_rate=1e-4,
+        learning_rate: Any = 1e-4,
         *,
         weight_decay_rate: float = 0.01,
         beta_1: float = 0.9,
@@ -91,7 +93,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         self.layerwise_lr_decay = layerwise_lr_decay
         self.dynamic_loss_scale = dynamic_loss_scale
 
-    def build(self, var_list):
+    def build(self, var_list: list):
         if self.built:
             return
         # The factor 0.999 of an average is 1 in bfloat16, and small squares are 0 in float16.
@@ -131,10 +133,10 @@ class BertAdamW(keras.optimizers.Optimizer):
             self.loss_scale = self.add_variable((), initial, dtype="float32", name="loss_scale")
             self._finite_steps = self.add_variable((), dtype="int", name="finite_steps")
 
-    def scale_loss(self, loss):
+    def scale_loss(self, loss: Tensor):
         return loss * ops.cast(self.loss_scale, loss.dtype) if self.dynamic_loss_scale else loss
 
-    def apply(self, grads, trainable_variables=None):
+    def apply(self, grads: list, trainable_variables: Any = None):
         """Updates the weights; weights with the gradient `None` are not changed.
 
         Under tf.distribute it must be called in replica context.
@@ -343,7 +345,7 @@ class Muon(BertAdamW):
     Liu et al. 2025, "Muon is scalable for LLM training", section 2.2, for the factor.
     """
 
-    def __init__(self, learning_rate=1e-3, *, name: str = "muon", **kwargs):
+    def __init__(self, learning_rate: Any = 1e-3, *, name: str = "muon", **kwargs):
         super().__init__(learning_rate, name=name, **kwargs)
 
     def _has_velocity(self, variable):
@@ -374,7 +376,7 @@ class Muon(BertAdamW):
         return 0.05 * grad + 0.95 * m
 
 
-def orthogonal(matrices):
+def orthogonal(matrices: Tensor):
     """Approximates, for each matrix, the nearest matrix with orthonormal rows.
 
     Five steps of a Newton-Schulz iteration move the singular values of U S V^T close to 1. Jordan

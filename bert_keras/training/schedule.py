@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from bert_keras.errors import InputError, answers_typos
+from bert_keras.layers import Tensor
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -41,7 +42,7 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.num_steps = num_steps
         self.num_warmup_steps = num_warmup_steps
 
-    def __call__(self, step):
+    def __call__(self, step: Tensor):
         step = ops.cast(step, "float32")
         warmup = self.peak * step / max(1, self.num_warmup_steps)
         decay = self.peak * self._decay(1.0 - step / self.num_steps)

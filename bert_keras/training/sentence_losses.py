@@ -11,6 +11,7 @@ from keras import ops
 
 from bert_keras.distribution.loss import GlobalLoss
 from bert_keras.errors import InputError, check_name
+from bert_keras.layers import Tensor
 
 SIMILARITIES = ("cosine", "dot")
 DIRECTIONS = ("query_to_document", "both")
@@ -30,7 +31,7 @@ class SentenceLoss(GlobalLoss):
     def get_config(self):
         return {**super().get_config(), **{name: getattr(self, name) for name in self.arguments}}
 
-    def columns(self, y_pred):
+    def columns(self, y_pred: Tensor):
         """Returns the embeddings of each text in float32 or wider, [G, B, E]."""
         shape, (least, most) = tuple(y_pred.shape), self.num_texts
         size = shape[1] if len(shape) == 3 else 0
@@ -41,23 +42,23 @@ class SentenceLoss(GlobalLoss):
             )
         return ops.moveaxis(widen(y_pred), 1, 0)
 
-    def scores(self, y_true, y_pred):
+    def scores(self, y_true: Tensor, y_pred: Tensor):
         """Returns one target for each example, [B]."""
         return ops.reshape(ops.cast(y_true, widen(y_pred).dtype), (-1,))
 
 
-def widen(values):
+def widen(values: Tensor):
     """Converts floats narrower than float32 to float32."""
     return ops.cast(values, keras.backend.result_type(values.dtype, "float32"))
 
 
-def unit(vectors):
+def unit(vectors: Tensor):
     """Normalises vectors [..., E] to length 1; vectors shorter than 1e-12 are divided by 1e-12."""
     squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
     return vectors * ops.rsqrt(ops.maximum(squares, 1e-24))  # has a gradient at 0
 
 
-def cosine(a, b):
+def cosine(a: Tensor, b: Tensor):
     """Returns the cosine of vectors [..., E], as [...]."""
     return ops.sum(unit(a) * unit(b), axis=-1)
 
@@ -110,7 +111,7 @@ class MultipleNegativesRankingLoss(SentenceLoss):
         check_name(directions, DIRECTIONS, what="directions")
         self.scale, self.similarity, self.directions = scale, similarity, directions
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor):
         columns_GBE = self.columns(y_pred)
         if self.similarity == "cosine":
             columns_GBE = unit(columns_GBE)
@@ -159,7 +160,7 @@ class CoSENTLoss(SentenceLoss):
         super().__init__(name=name, **{"reduction": "sum", **kwargs})
         self.scale = scale
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor):
         logits_B = self.scale * cosine(*ops.unstack(self.columns(y_pred), 2))
         scores_B = self.scores(y_true, y_pred)
         differences_BB = logits_B[:, None] - logits_B[None, :]
@@ -187,7 +188,7 @@ class CosineSimilarityLoss(SentenceLoss):
     def __init__(self, *, name: str = "cosine_similarity_loss", **kwargs):
         super().__init__(name=name, **kwargs)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor):
         cosines_B = cosine(*ops.unstack(self.columns(y_pred), 2))
         return ops.square(cosines_B - self.scores(y_true, y_pred))
 
@@ -235,11 +236,11 @@ class MatryoshkaLoss(SentenceLoss):
         return config
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict):
         arguments = {**config}
         return cls(keras.losses.deserialize(arguments.pop("loss")), **arguments)
 
-    def sum(self, y_true, y_pred, sample_weight=None):
+    def sum(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None):
         size, largest = y_pred.shape[-1], max(self.dimensions)
         if largest > size:
             raise InputError(f"a dimension is {largest}; the size of the embeddings is {size}")

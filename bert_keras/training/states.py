@@ -137,13 +137,13 @@ class TrainingCheckpoints(keras.callbacks.Callback):
             if is_main:
                 signal.signal(signal.SIGTERM, previous)
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict | None = None):
         # In the last step of an epoch or of the run, on_epoch_end handles the signal.
         is_last = batch + 1 == self.params["steps"] or self.model.stop_training
         if self.is_terminated and not is_last:
             self._end()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict | None = None):
         if (epoch + 1) % self.epochs_per_save == 0:
             self.save()
         if self.is_terminated:
@@ -175,10 +175,10 @@ class Guard(keras.callbacks.Callback):
         super().__init__()
         self.checkpoints, self.max_skipped = checkpoints, max_skipped
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict | None = None):
         self.num_skipped = int(self.model.optimizer.skipped.numpy())
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict | None = None):
         optimizer, checkpoints = self.model.optimizer, self.checkpoints
         loss, lowest = (logs or {}).get("loss", math.nan), checkpoints.lowest_loss
         skipped = int(optimizer.skipped.numpy()) - self.num_skipped

@@ -55,7 +55,7 @@ class NormsByLayer(keras.callbacks.Callback):
     LAYER is "embeddings", "layer_NN", "pooler" or "heads".
     """
 
-    def on_epoch_end(self, epoch, logs: dict):  # Keras always passes logs
+    def on_epoch_end(self, epoch: int, logs: dict):  # Keras always passes logs
         weights = self.model.trainable_variables
         vectors = (ops.ravel(ops.cast(weight, "float32")) for weight in weights)
         weight_norms = ops.stack([*map(ops.norm, vectors)])

@@ -192,7 +192,7 @@ def test_invalid_first_steps_are_refused_before_anything_is_written(
 def test_the_first_steps_need_one_machine(records, tmp_path, monkeypatch):
     cluster = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
-    with pytest.raises(InputError, match="several runs in a row train on one machine"):
+    with pytest.raises(InputError, match="TF_CONFIG"):
         pretrain(RECIPE, records=records, output=tmp_path / "run", first_share=0.5)
 
 

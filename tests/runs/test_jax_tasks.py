@@ -1,4 +1,4 @@
-"""Tasks with JAX where TensorFlow cannot be imported: the scores of TensorFlow, and commands."""
+"""Tasks and commands with JAX where TensorFlow cannot be imported."""
 
 import json
 

@@ -175,7 +175,8 @@ def test_other_weights_than_those_of_build_are_refused():
 
 
 def test_an_infinite_gradient_of_one_replica_skips_the_step_on_all_replicas():
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    reduction = tf.distribute.ReductionToOneDevice()
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops=reduction)
     with strategy.scope():
         weight = keras.Variable(np.ones(3, "float32"), name="kernel")
         optimizer = BertAdamW(0.1, dynamic_loss_scale=True)
