@@ -48,7 +48,7 @@ class BlockPattern(AttentionPattern):
 
 
 class KernelPattern(AttentionPattern):
-    """Training with `jax_attention`, which returns no probabilities. The bias is [B, T]."""
+    """Training with `jax_kernels`, which returns no probabilities. The bias is [B, T]."""
 
 
 def find_tokens(input_mask_BT: Tensor) -> Tokens:
@@ -256,8 +256,7 @@ class SelfAttention(BertLayer):
         return context_BTD[:, :length], attention
 
     def _attend_in_kernel(self, hidden, pattern):
-        from bert_keras.layers.jax_attention import attention
-        from bert_keras.layers.jax_kernels import draw_dropout
+        from bert_keras.layers.jax_kernels import attention, draw_dropout
 
         heads = self._heads(hidden, (-1, pattern.bias.shape[-1]), pattern)
         query_BTNH, key_BTNH, value_BTNH = (ops.cast(x, self.compute_dtype) for x in heads)

@@ -14,8 +14,7 @@ if keras.config.backend() == "jax":
     import jax.numpy as jnp
 
     from bert_keras.layers import jax_ops
-    from bert_keras.layers.jax_attention import attention
-    from bert_keras.layers.jax_kernels import dropout_add_norm
+    from bert_keras.layers.jax_kernels import attention, dropout_add_norm
 
     KEY = jnp.array([5, 77], jnp.uint32)
 
