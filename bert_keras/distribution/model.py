@@ -41,17 +41,14 @@ class GlobalBatchModel(keras.Model):
                 batch. More than 1 needs the TensorFlow backend.
             **kwargs: Other arguments of `keras.Model.compile`.
         """
-        if gradient_accumulation_steps != 1:
-            if gradient_accumulation_steps < 1 or keras.config.backend() != "tensorflow":
-                raise InputError(
-                    f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected 1 or, "
-                    "with the TensorFlow backend, more"
-                )
-            if any(getattr(each, "needs_whole_batch", False) for each in keras.tree.flatten(loss)):
-                raise InputError(
-                    "the loss compares the rows of a batch, which gradient_accumulation_steps "
-                    "divides; leave it out, and reduce batch_size or max_length to save memory"
-                )
+        compares = [getattr(each, "needs_whole_batch", False) for each in keras.tree.flatten(loss)]
+        has_parts = gradient_accumulation_steps != 1
+        if has_parts and (any(compares) or keras.config.backend() != "tensorflow"):
+            raise InputError(
+                f"gradient_accumulation_steps is {gradient_accumulation_steps}, which needs the "
+                "TensorFlow backend and a loss that does not compare the rows of a batch; leave it "
+                "out, and reduce batch_size or max_length to save memory"
+            )
         if not isinstance(optimizer, str) and hasattr(optimizer, "dynamic_loss_scale"):
             optimizer.dynamic_loss_scale |= self.compute_dtype == "float16"
             kwargs["auto_scale_loss"] = False

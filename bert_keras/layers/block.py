@@ -1,4 +1,4 @@
-"""A transformer block: self-attention and a feed-forward network; its recomputation."""
+"""A transformer block, which can be computed again for the gradient."""
 
 from contextlib import nullcontext
 from functools import partial
@@ -17,10 +17,8 @@ class FeedForward(BertLayer):
     """The feed-forward network of a block: a dense layer, an activation and a dense layer.
 
     Maps [X, D] to [X, D]. A gated network computes output(activation(gate) * value), where gate
-    and value are the halves of the outputs of the first dense layer (Shazeer 2020).
-
-    The inputs have two dimensions, so that each dense layer is one matrix product with its bias and
-    activation.
+    and value are the halves of the outputs of the first dense layer (Shazeer 2020). The inputs have
+    two dimensions, so that each dense layer is one matrix product with its bias and activation.
 
     Args:
         intermediate_size: The size F between the two dense layers.
@@ -111,13 +109,10 @@ class EncoderBlock(BertLayer):
         super().__init__(**kwargs)
         self.is_pre_norm = is_pre_norm
         self.has_biases = has_biases
+        options: dict[str, Any] = {"initializer_stddev": initializer_stddev}
+        options |= {"has_biases": has_biases, "dtype": self.dtype_policy}
         self.attention = SelfAttention(
-            num_heads,
-            dropout_rate=attention_dropout_rate,
-            initializer_stddev=initializer_stddev,
-            has_biases=has_biases,
-            dtype=self.dtype_policy,
-            name="attention",
+            num_heads, dropout_rate=attention_dropout_rate, name="attention", **options
         )
         self.attention_norm: Any = None
         if has_attention_norm:
@@ -125,11 +120,9 @@ class EncoderBlock(BertLayer):
         self.feed_forward = FeedForward(
             intermediate_size,
             activation=activation,
-            initializer_stddev=initializer_stddev,
             is_gated=is_gated,
-            has_biases=has_biases,
-            dtype=self.dtype_policy,
             name="feed_forward",
+            **options,
         )
         self.feed_forward_norm = self._norm("feed_forward_norm", epsilon=layer_norm_epsilon)
         self.dropout = Dropout(hidden_dropout_rate, dtype=self.dtype_policy, name="dropout")

@@ -76,7 +76,7 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         Raises:
             InputError: The state belongs to another model, or no state can be read.
         """
-        steps = saved_steps(self.folder)
+        steps, other = saved_steps(self.folder), "has other weights than the model of this run"
         for step in reversed(steps):
             path = self.folder / f"step-{step}.npz"
             try:
@@ -89,19 +89,16 @@ class TrainingCheckpoints(keras.callbacks.Callback):
                 continue
             with np.load(path) as arrays:
                 if {*arrays.files} != {*self.variables, "lowest_loss"}:
-                    raise _other_weights(path)
+                    raise _unusable(path, other)
                 for name, variable in self.variables.items():
                     value = arrays[name]
                     if value.shape != tuple(variable.shape):
-                        raise _other_weights(path)
+                        raise _unusable(path, other)
                     variable.assign(value)
                 self.lowest_loss = float(arrays["lowest_loss"])
             return self.step
         if steps:
-            raise InputError(
-                f"no saved state in {self.folder} can be read; choose another output folder to "
-                "train anew"
-            )
+            raise _unusable(self.folder, "has no state that can be read")
         return self.step
 
     @property
@@ -155,11 +152,8 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         raise SystemExit(128 + signal.SIGTERM)
 
 
-def _other_weights(path: Path) -> InputError:
-    return InputError(
-        f"{path} has other weights than the model of this run; choose another output folder to "
-        "train anew"
-    )
+def _unusable(path: Path, reason: str) -> InputError:
+    return InputError(f"{path} {reason}; choose another output folder to train anew")
 
 
 class Guard(keras.callbacks.Callback):

@@ -55,11 +55,10 @@ def test_loss_and_gradient_equal_those_of_keras():
         np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("label", [-1, 7])
-def test_labels_out_of_range_have_a_loss_of_nan(label):
-    labels, logits = np.array([[3, label]]), np.zeros((1, 2, 7), "float32")
-    assert np.isnan(MaskedLMLoss().call(labels, logits)).tolist() == [[False, True]]
-    assert np.asarray(is_best(labels, logits)).tolist() == [[True, False]]
+def test_labels_out_of_range_have_a_loss_of_nan():
+    labels, logits = np.array([[3, -1, 7]]), np.zeros((1, 3, 7), "float32")
+    assert np.isnan(MaskedLMLoss().call(labels, logits)).tolist() == [[False, True, True]]
+    assert np.asarray(is_best(labels, logits)).tolist() == [[True, False, False]]
 
 
 def test_no_tensor_has_an_axis_that_int32_cannot_index():
