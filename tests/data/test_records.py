@@ -19,7 +19,7 @@ from bert_keras.data.records import Records, pretraining_dataset
 from bert_keras.data.schema import PretrainingSchema, schema_of
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-from tests.tensorflow_or_skip import tf
+from tests.tensorflow_or_skip import needs_tensorflow, tf
 from tfrecords_tools.records.writer import framed, serialized
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *"abcdefghijklmnopqrstuvwxyz"))
@@ -298,6 +298,7 @@ def test_a_later_record_with_other_features_is_refused(write, changes, problem):
             batches[0]
 
 
+@needs_tensorflow
 def test_a_data_set_for_fit_has_a_cardinality_and_no_autotuning(files):
     for drop, count in ((True, 30 // 4), (False, -(-30 // 4))):
         dataset = pretraining_dataset(files, batch_size=4, drop_remainder=drop)
@@ -406,6 +407,7 @@ def test_records_that_do_not_fit_each_other_or_the_objective_are_refused(plain, 
             batches_of(files, **options)
 
 
+@needs_tensorflow
 def test_tensorflow_cannot_write_to_the_memory_of_a_batch():
     memory = np.zeros(4_096, "int32")
     array = memory[-memory.ctypes.data % 64 // 4 :][:1_024]  # TensorFlow shares aligned memory
