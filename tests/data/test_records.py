@@ -19,12 +19,7 @@ from bert_keras.data.record_file import PretrainingSchema, framed, schema_of, se
 from bert_keras.data.records import Records, pretraining_dataset
 from bert_keras.errors import InputError
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
-<<<<<<< ours
-from tests.tensorflow_or_skip import tf
-=======
 from tests.tensorflow_or_skip import needs_tensorflow, tf
-from tfrecords_tools.records.writer import framed, serialized
->>>>>>> theirs
 
 VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *"abcdefghijklmnopqrstuvwxyz"))
 PLAIN = {

@@ -31,11 +31,7 @@ def documentation(name: str) -> str:
 
 
 def example(name: str) -> str:
-    text = inspect.getdoc(OBJECTS[name]) or ""
-    if name in bert_keras._CONSTANTS:  # their docstrings follow their annotations
-        source = inspect.getsource(bert_keras)
-        text = inspect.cleandoc(re.search(rf'    {name}: [^\n]*\n    """(.*?)"""', source, re.S)[1])
-    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
+    blocks = re.findall(r"```python\n(.*?)```", documentation(name), re.S)
     assert blocks, f"{name} has no example"
     return "\n".join(blocks)
 
