@@ -12,8 +12,7 @@ from bert_keras import BertPretrainer
 from bert_keras.cli import main
 from bert_keras.cli.listing import MEASURED
 from bert_keras.cli.program import command_parser
-from bert_keras.downstream.catalog import TASKS
-from bert_keras.downstream.names import ALIASES, ZERO_SHOT
+from bert_keras.downstream.catalog import ALIASES, TASKS, ZERO_SHOT
 from bert_keras.errors import InputError
 from bert_keras.runs import recipes
 from bert_keras.text.tokenizer import WordPieceTokenizer

@@ -11,7 +11,7 @@ from bert_keras.cli.program import MODEL, PAGE, command, start_keras, values
 from bert_keras.cli.tasks import CHANGES
 from bert_keras.errors import InputError, print_field, printable
 from bert_keras.files import atomic_folder, messages_beside, refuse_existing, text_lines
-from bert_keras.runs.task_data import check_examples, variant_examples
+from bert_keras.runs.settings import check_examples, variant_examples
 
 FORMATS = ("bert-keras", "google", "huggingface", "sentence-transformers")
 OF_EXPORT = ("num_texts", "variant", "max_score_drop")  # arguments of `export`

@@ -12,7 +12,7 @@ from bert_keras.arguments import Program, checked, one_of, option
 from bert_keras.checkpoints.formats import detect_format
 from bert_keras.checkpoints.hub import located
 from bert_keras.distribution import PRECISIONS, STRATEGIES
-from bert_keras.downstream.names import task_names
+from bert_keras.downstream.catalog import task_names
 from bert_keras.errors import InputError, print_field, printable, require
 from bert_keras.files import check_output
 

@@ -21,7 +21,7 @@ from bert_keras.cli.program import (
 )
 from bert_keras.errors import InputError, print_field, printable
 from bert_keras.files import check_no_table, check_output, messages_beside, refuse_existing
-from bert_keras.runs.task_data import check_examples, task_examples
+from bert_keras.runs.settings import check_examples, task_examples
 
 TASK = option("--task", "TASK", f"{TASK_HELP} (default: the task of the model)", type=TASK_NAME)
 DATA = "file of the task, or a folder or tfds:NAME from which --split is read"

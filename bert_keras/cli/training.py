@@ -29,8 +29,14 @@ from bert_keras.files import StrPath, check_exists, check_no_file
 from bert_keras.kinds.known import KINDS
 from bert_keras.runs.outcome import check_run
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe
-from bert_keras.runs.settings import described, finetune_settings, pretrain_settings
-from bert_keras.runs.task_data import TaskData, needs_tensorflow, read_task_data
+from bert_keras.runs.settings import (
+    TaskData,
+    described,
+    finetune_settings,
+    needs_tensorflow,
+    pretrain_settings,
+    read_task_data,
+)
 from bert_keras.text.fast_tokenizer import records_vocabulary
 from tfrecords_tools.corpus import files as corpus_files
 

@@ -8,7 +8,6 @@ from bert_keras.downstream.glue import GLUE_TASKS
 from bert_keras.downstream.korean.questions import QUESTION_TASKS
 from bert_keras.downstream.korean.tags import TAG_TASKS
 from bert_keras.downstream.korean.texts import KOREAN_TASKS
-from bert_keras.downstream.names import ALIASES, ZERO_SHOT
 from bert_keras.downstream.ner.features import NER_FEATURES_TASK
 from bert_keras.downstream.ner.task import NER_TASK, POS_TASK
 from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
@@ -36,6 +35,57 @@ TASKS: dict[str, Task] = {
         RETRIEVAL_TASK,
     )
 }
+
+
+# Name in TASKS -> what the task predicts
+DESCRIPTIONS = {
+    "cola": "GLUE: is a sentence acceptable",
+    "sst2": "GLUE: is a review positive",
+    "mrpc": "GLUE: do two sentences mean the same",
+    "stsb": "GLUE: similarity of two sentences, 0 to 5",
+    "qqp": "GLUE: are two questions the same",
+    "mnli": "GLUE: entailment, neutral or contradiction",
+    "qnli": "GLUE: does a sentence answer a question",
+    "rte": "GLUE: entailment or not",
+    "wnli": "GLUE: what a pronoun refers to",
+    "squad1": "SQuAD 1.1: the span that answers a question",
+    "squad2": "SQuAD 2.0: the span that answers a question, or no answer",
+    "swag": "SWAG: one of four endings",
+    "klue-tc": "KLUE: topic of a headline",
+    "klue-sts": "KLUE: similarity of two sentences",
+    "klue-nli": "KLUE: entailment, neutral or contradiction",
+    "nsmc": "Naver movie reviews: positive or negative",
+    "kornli": "KorNLI: entailment, neutral or contradiction",
+    "korsts": "KorSTS: similarity of two sentences",
+    "korquad": "KorQuAD 1.0: the span that answers a question",
+    "klue-mrc": "KLUE: the span that answers a question, or no answer",
+    "klue-ner": "KLUE: names in a sentence, by characters",
+    "naver-ner": "Naver NER: names in a sentence, by words",
+    "ner": "CoNLL files: names in a sentence",
+    "ner-features": "CoNLL files: names in a sentence, by a BiLSTM over frozen features",
+    "pos": "CoNLL files: parts of speech, or other tags of single words",
+    "classification": "your table (.csv, .tsv, .jsonl): one label for a text or a pair",
+    "multi-label": "your table: several labels",
+    "regression": "your table: a number",
+    "sentence-pairs": "your table: embeddings from pairs with a score",
+    "retrieval": "your table: embeddings of queries and passages",
+}
+
+# Tasks that only `bert-keras evaluate` has, for pretrained models
+ZERO_SHOT = {"blimp": "BLiMP: the right one of two sentences, by models without fine-tuning"}
+
+# Name in Hugging Face's library -> name in TASKS
+ALIASES = {
+    "text-classification": "classification",
+    "token-classification": "ner",
+    "question-answering": "squad1",
+    "sentence-similarity": "sentence-pairs",
+}
+
+
+def task_names() -> list[str]:
+    """Returns the names of all tasks and their aliases."""
+    return [*DESCRIPTIONS, *ZERO_SHOT, *ALIASES]
 
 
 def named_task(name: str) -> Task:

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bert_keras.downstream.classification import ClassificationTask, TextExample
-from bert_keras.downstream.table import table_rows
+from bert_keras.downstream.table import PREFIX, is_tfds, table_rows
 from bert_keras.downstream.task import FileNames, fixed, needs_labels
-from bert_keras.downstream.tfds import PREFIX, is_tfds
 from bert_keras.errors import InputError, counted
 from bert_keras.files import StrPath, atomic_file, text_lines, write_text
 from bert_keras.kinds.classifier import LabelPrediction
@@ -176,12 +175,7 @@ GLUE_TASKS: dict[str, GlueTask] = {
             labels=ENTAILED,
             submission={"QNLI.tsv": 5_463},
         ),
-        GlueTask(
-            name="rte",
-            folder="RTE",
-            labels=ENTAILED,
-            submission={"RTE.tsv": 3_000},
-        ),
+        GlueTask(name="rte", folder="RTE", labels=ENTAILED, submission={"RTE.tsv": 3_000}),
         GlueTask(
             name="wnli",
             folder="WNLI",

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from bert_keras.data.encoded import EncodedTexts
-from bert_keras.downstream.scores import accuracy
+from bert_keras.downstream.classification import accuracy
 from bert_keras.downstream.table import table_rows
 from bert_keras.downstream.task import Outputs, Scores, Task, fixed, needs_labels
 from bert_keras.errors import check, check_least, quoted

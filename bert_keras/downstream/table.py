@@ -1,5 +1,6 @@
 """Reads tables of texts: TSV, CSV, JSON and TFDS."""
 
+import contextlib
 import csv
 import json
 import os
@@ -9,10 +10,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bert_keras.downstream.tfds import is_tfds, tfds_rows
-from bert_keras.errors import InputError, counted, quoted
+import numpy as np
+
+from bert_keras.errors import InputError, counted, quoted, require
 from bert_keras.files import StrPath, existing_file, text_lines
 
+PREFIX = "tfds:"
+# The possible names of each split.
+_SPLITS = {"train": ("train",), "dev": ("validation", "dev"), "test": ("test",)}
 WITH_HEADER = (".csv", ".tsv", ".txt")
 Row = tuple[str, dict[str, str]]  # its location, for error messages, and its columns
 Lines = Iterable[tuple[str, list[str]]]  # the location and the fields of each line
@@ -167,3 +172,60 @@ def required_text(values: Mapping[str, str], column: str, *, location: str) -> s
     if not values[column].strip():
         raise InputError(f"{location} has an empty {column}; expected a text")
     return values[column]
+
+
+def is_tfds(path: StrPath) -> bool:
+    """Returns whether a data path names a data set of TFDS instead of a file."""
+    return os.fspath(path).startswith(PREFIX)
+
+
+def tfds_files(data: StrPath) -> dict[str, str]:
+    """Returns the path `tfds:NAME:SPLIT` of each split of `tfds:NAME` or `tfds:FOLDER`."""
+    data = os.fspath(data)
+    existing = _prepared_builder(data.removeprefix(PREFIX)).info.splits
+    names = ((split, name) for split, names in _SPLITS.items() for name in names)
+    return {split: f"{data}:{name}" for split, name in names if name in existing}
+
+
+def tfds_rows(path: str) -> Iterator[dict[str, Any]]:
+    """Yields the columns of each row of `tfds:NAME:SPLIT` as Python values.
+
+    The builder may have shuffled the rows of the official files. A class label becomes its name, or
+    None if it is unknown (-1).
+    """
+    name, _, split = path.removeprefix(PREFIX).rpartition(":")
+    builder = _prepared_builder(name)
+    import tensorflow_datasets as tfds
+
+    features = builder.info.features
+    for row in tfds.as_numpy(builder.as_dataset(split=split)):
+        yield {column: _python_value(value, features[column]) for column, value in row.items()}
+
+
+def _prepared_builder(name: str) -> Any:
+    """Returns the builder of a data set, which it downloads if necessary."""
+    require("tensorflow", what=f"{PREFIX}{name}")
+    import tensorflow_datasets as tfds
+
+    try:
+        if os.path.isfile(os.path.join(name, "dataset_info.json")):
+            return tfds.builder_from_directory(name)
+        builder = tfds.builder(name)
+        with contextlib.redirect_stdout(sys.stderr):
+            builder.download_and_prepare()  # returns at once if the data is there
+        return builder
+    except Exception as error:  # each builder raises its own kinds of errors
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise InputError(f"{PREFIX}{name} cannot be read or downloaded: {reason}") from error
+
+
+def _python_value(value: Any, feature: Any) -> Any:
+    inner = getattr(feature, "feature", None)
+    if isinstance(value, dict):
+        parts = inner or feature
+        return {name: _python_value(each, parts[name]) for name, each in value.items()}
+    if isinstance(value, np.ndarray):
+        return [_python_value(each, inner or feature) for each in value]
+    if hasattr(feature, "int2str"):
+        return None if value < 0 else feature.int2str(int(value))
+    return value.decode("utf-8") if isinstance(value, bytes) else value.item()

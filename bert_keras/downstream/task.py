@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from bert_keras.config import BertConfig, EmbeddingConfig, ModelMetadata
 from bert_keras.data.encoded import Encoded
-from bert_keras.downstream.tfds import is_tfds, tfds_files
+from bert_keras.downstream.table import is_tfds, tfds_files
 from bert_keras.errors import InputError, check
 from bert_keras.files import StrPath, check_exists
 from bert_keras.kinds.known import KINDS

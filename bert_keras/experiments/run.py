@@ -20,9 +20,8 @@ from bert_keras.runs.finetune import finetune
 from bert_keras.runs.outcome import claimed_output, read_scores
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import FinetuneRecipe
-from bert_keras.runs.settings import with_changes
+from bert_keras.runs.settings import read_task_data, with_changes
 from bert_keras.runs.study import study
-from bert_keras.runs.task_data import read_task_data
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings

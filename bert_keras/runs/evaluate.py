@@ -6,22 +6,21 @@ from typing import Any
 
 from bert_keras.data.encoded import say_cut
 from bert_keras.downstream.batches import Predictor
+from bert_keras.downstream.catalog import ZERO_SHOT
 from bert_keras.downstream.minimal_pairs import (
     log_likelihoods,
     pair_findings,
     pair_scores,
     read_pairs,
 )
-from bert_keras.downstream.names import ZERO_SHOT
+from bert_keras.downstream.table import is_tfds
 from bert_keras.downstream.task import Task
-from bert_keras.downstream.tfds import is_tfds
 from bert_keras.errors import InputError, print_field, suggest_keyword_names
 from bert_keras.files import StrPath, check_exists, check_output
 from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.reports.evaluation import evaluation_page
-from bert_keras.runs.settings import Changes, with_changes
-from bert_keras.runs.task_data import task_examples
+from bert_keras.runs.settings import Changes, task_examples, with_changes
 
 
 @suggest_keyword_names

@@ -17,8 +17,7 @@ from bert_keras.exporting.variants.variant import Variant
 from bert_keras.files import StrPath
 from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import Pretrained
-from bert_keras.runs.settings import Changes
-from bert_keras.runs.task_data import variant_examples
+from bert_keras.runs.settings import Changes, variant_examples
 from bert_keras.text.tokenizer import TextTokenizer
 
 

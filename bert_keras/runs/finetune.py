@@ -13,8 +13,7 @@ from bert_keras.files import StrPath
 from bert_keras.runs import outcome
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.recipes import FinetuneRecipe
-from bert_keras.runs.settings import finetune_settings
-from bert_keras.runs.task_data import TaskData, read_task_data
+from bert_keras.runs.settings import TaskData, finetune_settings, read_task_data
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.evaluations import Evaluations

@@ -11,7 +11,7 @@ from bert_keras.downstream.classification import TABLE_TASKS, TextExample
 from bert_keras.downstream.glue import GLUE_TASKS, SUBMISSION, write_submission
 from bert_keras.errors import InputError
 from bert_keras.kinds.classifier import LabelPrediction
-from bert_keras.runs.task_data import data_files
+from bert_keras.runs.settings import data_files
 
 # Every official file format with two or three rows per file.
 BOM = "\ufeff"

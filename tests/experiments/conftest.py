@@ -38,10 +38,7 @@ MINIATURE = Scale(
     num_seeds=1,
     duplicates=2,
     held_out_rate=0.2,
-    stand_ins={
-        "size=L-3_H-768_A-12": "size=L-1_H-8_A-2",
-        "size=L-6_H-768_A-3": "size=L-2_H-8_A-1",
-    },
+    stand_ins={"size=L-3_H-768_A-12": "size=L-1_H-8_A-2", "size=L-6_H-768_A-3": "size=L-2_H-8_A-1"},
 )
 
 

@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from bert_keras.downstream.korean.texts import klue_files
-from bert_keras.downstream.ner.tags import entity_counts
-from bert_keras.downstream.ner.task import NerTask, Sentences, Tags
+from bert_keras.downstream.ner.task import NerTask, Sentences, Tags, entity_counts
 from bert_keras.downstream.task import FileNames, Outputs, Scores, fixed
 from bert_keras.errors import InputError, quoted
 from bert_keras.files import StrPath, text_lines

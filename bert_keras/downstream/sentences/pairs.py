@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bert_keras.data.encoded import Encoded
-from bert_keras.downstream.scores import SCORES
+from bert_keras.downstream.classification import SCORES
 from bert_keras.downstream.sentences.task import SentenceTask
 from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Scores, needs_labels

@@ -5,8 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bert_keras.downstream.table import parse_json
-from bert_keras.downstream.tfds import is_tfds, tfds_rows
+from bert_keras.downstream.table import is_tfds, parse_json, tfds_rows
 from bert_keras.errors import InputError, check, listed, quoted
 from bert_keras.files import existing_file
 from bert_keras.kinds.windows import Answer, Question

@@ -3,8 +3,7 @@
 import pytest
 import tensorflow_datasets as tfds
 
-from bert_keras.downstream.ner.tags import entity_scores, read_conll
-from bert_keras.downstream.ner.task import NER_TASK, POS_TASK
+from bert_keras.downstream.ner.task import NER_TASK, POS_TASK, entity_scores, read_conll
 from bert_keras.errors import InputError
 from bert_keras.kinds.words import Sentence, tagged_entities
 

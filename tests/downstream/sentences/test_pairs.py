@@ -79,8 +79,7 @@ def test_errors_name_the_file_and_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [("loss", "mse"), ("truncate_dim", -1), ("max_score", 0.0)],
+    ("field", "value"), [("loss", "mse"), ("truncate_dim", -1), ("max_score", 0.0)]
 )
 def test_wrong_settings_are_refused(field, value):
     with pytest.raises(InputError, match=field):
