@@ -22,12 +22,6 @@ from bert_keras.kinds.classifier import LABEL_KINDS, Label, LabelPrediction, One
 from bert_keras.text.tokenizer import TextTokenizer
 
 
-def majority_accuracy(train: Sequence, dev: Sequence) -> float:
-    """Returns the accuracy on `dev` of always predicting the most frequent label of `train`."""
-    ((majority, _),) = Counter(example.label for example in train).most_common(1)
-    return accuracy([example.label for example in dev], [majority] * len(dev))
-
-
 def accuracy(gold: Sequence, predicted: Sequence) -> float:
     """Returns the fraction of examples with the right label."""
     return float(np.mean([one == other for one, other in zip(gold, predicted, strict=True)]))
@@ -67,13 +61,11 @@ def f1_of_sets(gold: Sequence[tuple], predicted: Sequence[tuple], *, average: st
         np.array([[label in each for label in labels] for each in sets], int)
         for sets in (gold, predicted)
     )
-    # In one column, scikit-learn would also average over its zeros.
-    classes = [1] if len(labels) == 1 else None
+    classes = [1] if len(labels) == 1 else None  # scikit-learn would average over its zeros too
     return f1(gold_NL, predicted_NL, average=average, labels=classes)
 
 
-def mean_score(gold: Sequence, predicted: Sequence, *, names: Sequence[str]) -> float:
-    """Returns the mean of the named scores."""
+def _mean_score(gold: Sequence, predicted: Sequence, *, names: Sequence[str]) -> float:
     return float(np.mean([SCORES[name](gold, predicted) for name in names]))
 
 
@@ -91,8 +83,8 @@ SCORES: dict[str, Callable[..., float]] = {
     "macro_f1_of_labels": partial(f1_of_sets, average="macro"),
     "subset_accuracy": lambda gold, predicted: accuracy([*map(set, gold)], [*map(set, predicted)]),
     # GLUE's overall score uses the mean for a task with two metrics.
-    "accuracy_and_f1": partial(mean_score, names=("accuracy", "f1")),
-    "pearson_and_spearman": partial(mean_score, names=("pearson", "spearman")),
+    "accuracy_and_f1": partial(_mean_score, names=("accuracy", "f1")),
+    "pearson_and_spearman": partial(_mean_score, names=("pearson", "spearman")),
 }
 
 
@@ -129,7 +121,6 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
 
     @property
     def label_kind(self) -> OneLabel:
-        """The rules for reading, predicting and scoring the labels."""
         return LABEL_KINDS[self.kind]
 
     @property
@@ -154,13 +145,14 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
         columns, is_labelled = {"text_columns": self.text_columns}, needs_labels(split)
         if is_labelled:
             columns["label_column"] = (self.label_column,)
-        lists = (self.label_column,) if self.kind == "many" else ()
         # Texts to predict may be plain lines.
         is_plain = Path(path).suffix == ".txt" and not is_labelled and len(self.text_columns) == 1
-        headerless = self.text_columns if is_plain else ()
+        options = {
+            "headerless": self.text_columns if is_plain else (),
+            "lists": (self.label_column,) if self.kind == "many" else (),
+        }
         examples = []
-        rows = table_rows(path, columns=columns, headerless=headerless, lists=lists)
-        for location, values in rows:
+        for location, values in table_rows(path, columns=columns, **options):
             texts = [values[column] for column in self.text_columns]
             if is_labelled:
                 texts = [required_text(values, c, location=location) for c in self.text_columns]
@@ -171,14 +163,7 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     def example(
         self, texts: Iterable[str], label: str | None, *, location: str, split: str
     ) -> TextExample:
-        """Returns the example of a row.
-
-        Args:
-            texts: One text or two.
-            label: The text of the label, or None; the splits "train" and "dev" require one.
-            location: Where the row was read, as "FILE, line N".
-            split: The name of the split.
-        """
+        """Returns the example of a row; the splits "train" and "dev" require a label."""
         texts = tuple(texts)
         is_blank = not (label or "").strip() and self.kind != "many"
         if label is None or (is_blank and not needs_labels(split)):
@@ -205,7 +190,7 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     def encode(self, examples: Examples, tokenizer: TextTokenizer) -> EncodedTexts:
         columns = zip(*(example.texts for example in examples), strict=True)
         return EncodedTexts(
-            texts=tuple(tokenizer.ids_batch(list(column)) for column in columns),
+            texts=tuple(tokenizer.ids_batch([*column]) for column in columns),
             targets=self.label_kind.targets([each.label for each in examples], self.labels),
             max_length=self.max_length,
             vocabulary=tokenizer.vocabulary,
@@ -225,7 +210,11 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
         return {name: SCORES[name](gold, predicted) for name in self.scores}
 
     def baseline(self, train: Examples, dev: Examples) -> Scores:
-        return {"majority_accuracy": majority_accuracy(train, dev)} if self.kind == "one" else {}
+        """Returns the accuracy of always predicting the most frequent label of `train`."""
+        if self.kind != "one":
+            return {}
+        ((majority, _),) = Counter(each.label for each in train).most_common(1)
+        return {"majority_accuracy": accuracy([each.label for each in dev], [majority] * len(dev))}
 
     def write_predictions(
         self, path: StrPath, examples: Examples, predictions: Sequence[LabelPrediction]

@@ -16,8 +16,6 @@ from bert_keras.errors import InputError, counted, quoted, require
 from bert_keras.files import StrPath, existing_file, text_lines
 
 PREFIX = "tfds:"
-# The possible names of each split.
-_SPLITS = {"train": ("train",), "dev": ("validation", "dev"), "test": ("test",)}
 WITH_HEADER = (".csv", ".tsv", ".txt")
 Row = tuple[str, dict[str, str]]  # its location, for error messages, and its columns
 Lines = Iterable[tuple[str, list[str]]]  # the location and the fields of each line
@@ -44,9 +42,6 @@ def table_rows(
             names of `columns` is still taken as a header.
         skips_broken: Whether rows with a wrong number of columns are skipped and counted on stderr.
         lists: Columns of JSON and TFDS that may be lists; their texts are joined by commas.
-
-    Raises:
-        InputError: The table has no rows, or a row is invalid; the message names the file and line.
     """
     settings = columns if isinstance(columns, Mapping) else {}
     names = [*chain(*settings.values())] if settings else [*columns]
@@ -57,7 +52,8 @@ def table_rows(
     elif suffix in (".jsonl", ".json"):
         rows = _object_rows(_json_objects(path), lists)
     elif suffix in WITH_HEADER:
-        lines = _csv_lines(path, names) if suffix == ".csv" else _tsv_lines(path)
+        lines = ((f"{path}, line {n}", s.split("\t")) for n, s in enumerate(text_lines(path), 1))
+        lines = _csv_lines(path, names) if suffix == ".csv" else lines
         rows = _rows_below_header(lines, names, headerless, skips_broken)
     else:
         raise InputError(f"{path} is not a .tsv, .txt, .csv, .jsonl or .json file; rename it")
@@ -73,11 +69,6 @@ def table_rows(
         yield location, values
     if not location:
         raise InputError(f"{path} has no rows; expected one or more, below a header except in JSON")
-
-
-def _tsv_lines(path: StrPath) -> Lines:
-    for number, line in enumerate(text_lines(path), start=1):
-        yield f"{path}, line {number}", line.split("\t")
 
 
 def _csv_lines(path: StrPath, columns: Sequence[str]) -> Lines:
@@ -113,10 +104,8 @@ def _rows_below_header(
         elif skips_broken:
             skipped.append(location)
         else:
-            raise InputError(
-                f"{location} has {counted(len(fields), 'column')}; expected {len(header)}, "
-                f"{', '.join(header[:12])}; in a .csv file, quote texts that contain the separator"
-            )
+            found = f"{location} has {counted(len(fields), 'column')}, the header {len(header)}"
+            raise InputError(f"{found}; in a .csv file, quote texts that contain the separator")
     if skipped:
         number = counted(len(skipped), "row")
         print(f"skipped {number} of another width; the first is {skipped[0]}", file=sys.stderr)
@@ -182,8 +171,8 @@ def is_tfds(path: StrPath) -> bool:
 def tfds_files(data: StrPath) -> dict[str, str]:
     """Returns the path `tfds:NAME:SPLIT` of each split of `tfds:NAME` or `tfds:FOLDER`."""
     data = os.fspath(data)
+    names = (("train", "train"), ("dev", "validation"), ("dev", "dev"), ("test", "test"))
     existing = _prepared_builder(data.removeprefix(PREFIX)).info.splits
-    names = ((split, name) for split, names in _SPLITS.items() for name in names)
     return {split: f"{data}:{name}" for split, name in names if name in existing}
 
 

@@ -150,17 +150,13 @@ def _save_best(run: TaskRun, output: Path, scores: dict) -> None:
     """Writes the model and the hyperparameters of the run."""
     files = {name: Path(run.files.get(name, HELD_OUT)).name for name in ("train", "dev")}
     hyperparameters = dataclasses.asdict(run.recipe)
+    sections = {"Data": files, "Task": run.task.settings(), "Recipe": hyperparameters}
     save_model(
         run.model,
         outcome.model_folder(output),
         metadata=run.metadata,
         vocabulary=run.checkpoint.vocabulary,
-        sections={
-            "Data": files,
-            "Task": run.task.settings(),
-            "Recipe": hyperparameters,
-            "Scores on dev": scores,
-        },
+        sections=sections | {"Scores on dev": scores},
     )
     values = {"task": run.task.name, **hyperparameters}
     if run.distillation is not None:

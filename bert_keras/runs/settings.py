@@ -92,8 +92,8 @@ def _converted(value: Any, field: dataclasses.Field) -> Any:
         converted = [_as(kind, each) for each in values]
     except (KeyError, TypeError, ValueError) as error:
         names = {bool: "true or false", int: "a whole number", float: "a number"}
-        name, kind = field.name, names.get(kind, "a text")
-        raise InputError(f"{name} is {value!r}; expected {kind}") from error
+        expected = names.get(kind, "a text")
+        raise InputError(f"{field.name} is {value!r}; expected {expected}") from error
     return tuple(converted) if is_tuple else converted[0]
 
 
@@ -132,8 +132,9 @@ def pretrain_settings(
         parts = {"num_warmup_steps": found.num_warmup_steps, "last_step": found.last_step}
         bare = dataclasses.replace(found, **dict.fromkeys(parts, 0))
         (bare,) = with_changes(bare, changes={"num_steps": changes["num_steps"]})
-        scaled = {name: end * bare.num_steps // found.num_steps for name, end in parts.items()}
-        changes = scaled | changes
+        changes = {
+            n: step * bare.num_steps // found.num_steps for n, step in parts.items()
+        } | changes
     found, distillation = with_changes(found, teacher or None, changes=changes)
     first_part(found)  # InputError for a mistake in `first_changes`
     return found, distillation
@@ -157,13 +158,7 @@ def finetune_settings(
 ) -> tuple[Task, FinetuneRecipe, Distillation | None]:
     """Returns the task, the recipe and the distillation of a fine-tuning, with the changes.
 
-    Args:
-        task: A task or its name.
-        recipe: A recipe or its name. For None, the recipe for the hidden size of the pretrained
-            checkpoint is printed and used.
-        pretrained: The checkpoint, which is only read without a recipe.
-        teacher: The checkpoint of a teacher, or a distillation.
-        changes: As in `with_changes`.
+    Without a recipe, the one for the hidden size of `pretrained` is printed and used.
     """
     if isinstance(task, str):
         task = named_task(task)
@@ -194,16 +189,13 @@ class TaskData:
         """Returns the settings of a fine-tuning that must be the same to continue it."""
         used = {split: self.files[split] for split in ("train", "dev") if split in self.files}
         local = {split: os.path.abspath(path) for split, path in used.items() if not is_tfds(path)}
-        teaching = {"distillation": dataclasses.asdict(distillation)} if distillation else {}
-        return {
-            "files": {split: file_sha256(path) for split, path in local.items()},
-            "task": self.task.settings(),
-            "pretrained": absolute_path(pretrained),
-            **used,
-            **local,
-            **teaching,
-            **dataclasses.asdict(recipe),
-        }
+        digests = {split: file_sha256(path) for split, path in local.items()}
+        start = absolute_path(pretrained)
+        settings = {"files": digests, "task": self.task.settings(), "pretrained": start}
+        settings |= used | local
+        if distillation:
+            settings["distillation"] = dataclasses.asdict(distillation)
+        return settings | dataclasses.asdict(recipe)
 
 
 def read_task_data(task: Task, data: StrPath | Mapping[str, StrPath]) -> TaskData:
@@ -252,10 +244,8 @@ def divided(examples: Sequence) -> tuple[list, list, set[str]]:
     order = random.Random(DEV_SEED).sample([*labels], len(labels))
     order = sorted((key for key in order if labels[key] not in single), key=labels.__getitem__)
     if not order or len(labels) < LEAST_EXAMPLES:
-        raise InputError(
-            f"{counted(len(labels), 'example')} or passages are too few to hold out a tenth; "
-            f"expected {LEAST_EXAMPLES}, or --dev FILE (data={{'dev': FILE}})"
-        )
+        found = f"{counted(len(labels), 'example')} or passages"
+        raise InputError(f"{found} are too few for a dev set; give --dev FILE (data={{'dev': …}})")
     held_out = {*order[len(order) % 10 // 2 :: 10]}
     train = [each for key, each in pairs if key not in held_out]
     return train, [each for key, each in pairs if key in held_out], single
@@ -272,13 +262,7 @@ def task_examples(
 ) -> tuple[Task, Sequence]:
     """Returns the task of a model, with the changes, and the examples of `data`.
 
-    Args:
-        metadata: The metadata of the model.
-        data: A file of the task, a folder or `tfds:NAME`.
-        source: The name of the model in errors.
-        task: The name of the task; None takes the task on which the model was fine-tuned.
-        split: The split of a folder or of `tfds:NAME`.
-        changes: New values of settings of the task.
+    The other arguments are those of `evaluate`. Errors name the model `source`.
     """
     (known,) = with_changes(task_of(metadata, name=task, source=source), changes=changes)
     dataclasses.replace(metadata, max_length=known.max_length)  # InputError if it is too long
@@ -301,13 +285,8 @@ def variant_examples(
 def check_examples(read: Callable, model: str, data: str, **settings: Any) -> None:
     """Reads the examples of a command before TensorFlow loads, unless this needs TensorFlow.
 
-    The command reads them again, and prints its notes on them then.
-
-    Args:
-        read: `task_examples` or `variant_examples`.
-        model: The model of the command.
-        data: The data of the command.
-        **settings: Other arguments of `read`.
+    The command reads them again, and prints its notes on them then. `read` is `task_examples` or
+    `variant_examples`, and `settings` are its other arguments.
     """
     folder = located(model)
     if is_tfds(data) or settings["task"] in ZERO_SHOT or detect_format(folder) is not native:

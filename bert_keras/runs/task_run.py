@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ import keras
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.checkpoints.pretrained import missing_parts
 from bert_keras.config import ModelMetadata, warn_high_rate
-from bert_keras.data.batches import Batches, batches_of
+from bert_keras.data.batches import Batches
 from bert_keras.data.encoded import Encoded, say_cut
 from bert_keras.distribution.loss import global_loss
-from bert_keras.downstream.batches import Predictor
+from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.task import Outputs, Task
 from bert_keras.errors import InputError, check_unused, print_field
 from bert_keras.files import StrPath
@@ -83,18 +83,18 @@ class TaskRun:
         self._encoded = self.task.encode(self.examples, tokenizer)
         self._dev_encoded = self.task.encode_to_score(self.dev_examples, tokenizer)
         say_cut(self._encoded, self._dev_encoded, max_length=self.task.max_length)
-        self.steps_per_epoch = self._count_steps()
+        order = {"batch_size": self.recipe.batch_size, "seed": self.recipe.seed}
+        sizes = map(len, self._encoded.shuffled_batches(**order))
+        num_rows = enumerate(accumulate(sizes), start=1)
+        self.steps_per_epoch = next(n for n, rows in num_rows if rows == len(self._encoded))
         self.num_steps = self.recipe.num_epochs * self.steps_per_epoch
         if self.num_steps < FEW_STEPS:
-            print_field(
-                "steps", f"only {self.num_steps} training steps; {MORE_STEPS}", file=sys.stderr
-            )
+            note = f"only {self.num_steps} training steps; {MORE_STEPS}"
+            print_field("steps", note, file=sys.stderr)
         self.metadata, self.teacher = self._new_metadata(), None
         if self.distillation is not None:
-            vocabulary = self.checkpoint.vocabulary
-            self.teacher = open_teacher(
-                self.distillation, student=self.metadata, vocabulary=vocabulary
-            )
+            student = {"student": self.metadata, "vocabulary": self.checkpoint.vocabulary}
+            self.teacher = open_teacher(self.distillation, **student)
         keras.utils.set_random_seed(self.recipe.seed)
         self.model = self._build_model()
         self.trained = self._compile_trained()
@@ -111,13 +111,6 @@ class TaskRun:
         has_logits = not task.freezes_encoder and task.embedding(source) is None
         if self.distillation is not None and not has_logits:
             raise InputError(f"{task.name} trains no encoder with logits; leave teacher out")
-
-    def _count_steps(self) -> int:
-        """Returns the number of steps that read every row once, in the first epoch."""
-        recipe = self.recipe
-        batches = self._encoded.shuffled_batches(batch_size=recipe.batch_size, seed=recipe.seed)
-        num_rows = enumerate(accumulate(map(len, batches)), start=1)
-        return next(step for step, number in num_rows if number == len(self._encoded))
 
     def _new_metadata(self) -> ModelMetadata:
         task, recipe, source = self.task, self.recipe, self.checkpoint.metadata
@@ -156,13 +149,11 @@ class TaskRun:
 
     def _new_parts(self) -> set[str]:
         """Returns the parts with fresh weights: absent parts, heads of other tasks or labels."""
-        metadata, checkpoint = self.metadata, self.checkpoint
-        heads = KINDS[metadata.model].heads
-        new = {*missing_parts(checkpoint, heads=heads, metadata=metadata)}
-        names = ("name", "text_columns")
+        heads = KINDS[self.metadata.model].heads
+        new = {*missing_parts(self.checkpoint, heads=heads, metadata=self.metadata)}
         old_task, new_task = (
-            (each.model, each.labels, *map(each.task.get, names))
-            for each in (checkpoint.metadata, metadata)
+            (each.model, each.labels, each.task.get("name"), each.task.get("text_columns"))
+            for each in (self.checkpoint.metadata, self.metadata)
         )
         return new if old_task == new_task else {*new, *heads}
 
@@ -177,11 +168,9 @@ class TaskRun:
         if self.teacher is not None:
             student.compile(**_compile_arguments(self.task))
             trained = self.teacher.teach(student, metadata=self.metadata)
-        schedule = LinearWarmupDecay(
-            recipe.learning_rate,
-            num_steps=self.num_steps,
-            num_warmup_steps=int(recipe.warmup_ratio * self.num_steps),
-        )
+        warmup = int(recipe.warmup_ratio * self.num_steps)
+        steps = {"num_steps": self.num_steps, "num_warmup_steps": warmup}
+        schedule = LinearWarmupDecay(recipe.learning_rate, **steps)
         trained.compile(
             optimizer=BertAdamW(
                 schedule,
@@ -207,8 +196,8 @@ class TaskRun:
     @property
     def batches(self) -> Batches:
         """Endless shuffled batches of rows of similar length."""
-        order = {"batch_size": self.recipe.batch_size, "seed": self.recipe.seed}
-        return batches_of(self.rows, partial(self.rows.shuffled_batches, **order))
+        size, seed = self.recipe.batch_size, self.recipe.seed
+        return training_batches(self.rows, batch_size=size, seed=seed)
 
     @property
     def train(self):
@@ -226,10 +215,7 @@ class TaskRun:
     def scores(
         self, predictions: Sequence | None = None, *, loss: float | None = None
     ) -> dict[str, float]:
-        """Returns the scores of the dev predictions, and the loss if the dev rows have one.
-
-        Without `predictions`, they and the loss are computed.
-        """
+        """Returns the scores of dev predictions, which are computed by default, and the loss."""
         if predictions is None:
             outputs, loss = self.dev_outputs()
             predictions = self.dev_predictions(outputs)
