@@ -1,7 +1,7 @@
 """The General Language Understanding Evaluation: nine tasks, a diagnostic set, the submission."""
 
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,8 +54,6 @@ class GlueTask(ClassificationTask):
     headerless: tuple[str, ...] = fixed(())  # the columns of files without a header
     # Whether official files contain rows with a wrong number of columns, which are skipped.
     has_broken_rows: bool = fixed(False)
-    # The prediction files in the zip of GLUE's server, with the number of predictions in each.
-    submission: Mapping[str, int] = field(default_factory=dict, metadata={"is_fixed": True})
     max_score: float = fixed(0.0)  # GLUE's server expects numbers up to it, with three decimals
 
     def settings(self) -> dict[str, object]:
@@ -74,17 +72,16 @@ class GlueTask(ClassificationTask):
 
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
         """Reads rows in the order of the prediction file."""
-        is_labelled = needs_labels(split)
+        is_labelled, skips_broken = (
+            needs_labels(split),
+            needs_labels(split) and self.has_broken_rows,
+        )
         columns, label_column = self.file_columns or self.text_columns, self.label_column
         if is_tfds(path):
             columns, label_column = self.text_columns, "label"
-        needed = [*columns, label_column] if is_labelled else [*columns]
-        rows = table_rows(
-            path,
-            columns=[*needed, "idx"] if is_tfds(path) else needed,
-            headerless=self.headerless,
-            skips_broken=is_labelled and self.has_broken_rows,
-        )
+        needed = [*columns, *[label_column] * is_labelled, *["idx"] * is_tfds(path)]
+        options = {"headerless": self.headerless, "skips_broken": skips_broken}
+        rows = table_rows(path, columns=needed, **options)
         if is_tfds(path):
             rows = sorted(rows, key=lambda row: int(row[1]["idx"]))  # TFDS shuffles rows
         names = self.builder_labels or self.labels
@@ -102,8 +99,7 @@ class GlueTask(ClassificationTask):
         self, path: StrPath, examples: Sequence, predictions: Sequence[LabelPrediction]
     ) -> None:
         """Writes the file that GLUE's server reads."""
-        most = self.max_score
-        labels = (each.label for each in predictions)
+        most, labels = self.max_score, (each.label for each in predictions)
         texts = (f"{min(max(0.0, each), most):.3f}" if most else str(each) for each in labels)
         rows = (f"{number}\t{text}\n" for number, text in enumerate(texts))
         write_text(path, "index\tprediction\n" + "".join(rows))
@@ -120,14 +116,12 @@ GLUE_TASKS: dict[str, GlueTask] = {
             builder_labels=("unacceptable", "acceptable"),
             scores=("matthews", "accuracy"),
             headerless=("source", "label", "mark", "sentence"),
-            submission={"CoLA.tsv": 1_063},
         ),
         GlueTask(
             name="sst2",
             folder="SST-2",
             text_columns=("sentence",),
             builder_labels=("negative", "positive"),
-            submission={"SST-2.tsv": 1_821},
         ),
         GlueTask(
             name="mrpc",
@@ -136,7 +130,6 @@ GLUE_TASKS: dict[str, GlueTask] = {
             label_column="Quality",
             builder_labels=("not_equivalent", "equivalent"),
             scores=("accuracy_and_f1", "accuracy", "f1"),
-            submission={"MRPC.tsv": 1_725},
         ),
         GlueTask(
             name="stsb",
@@ -146,7 +139,6 @@ GLUE_TASKS: dict[str, GlueTask] = {
             labels=("score",),
             max_score=5.0,
             scores=("pearson_and_spearman", "pearson", "spearman"),
-            submission={"STS-B.tsv": 1_379},
         ),
         GlueTask(
             name="qqp",
@@ -155,7 +147,6 @@ GLUE_TASKS: dict[str, GlueTask] = {
             label_column="is_duplicate",
             builder_labels=("not_duplicate", "duplicate"),
             scores=("accuracy_and_f1", "accuracy", "f1"),
-            submission={"QQP.tsv": 390_965},
             has_broken_rows=True,  # some questions contain a line end
         ),
         GlueTask(
@@ -166,27 +157,19 @@ GLUE_TASKS: dict[str, GlueTask] = {
             label_column="gold_label",
             labels=("contradiction", "entailment", "neutral"),
             file_names=MNLI_FILES,
-            submission={"MNLI-m.tsv": 9_796, "MNLI-mm.tsv": 9_847, "AX.tsv": 1_104},
         ),
         GlueTask(
-            name="qnli",
-            folder="QNLI",
-            text_columns=("question", "sentence"),
-            labels=ENTAILED,
-            submission={"QNLI.tsv": 5_463},
+            name="qnli", folder="QNLI", text_columns=("question", "sentence"), labels=ENTAILED
         ),
-        GlueTask(name="rte", folder="RTE", labels=ENTAILED, submission={"RTE.tsv": 3_000}),
-        GlueTask(
-            name="wnli",
-            folder="WNLI",
-            builder_labels=("not_entailment", "entailment"),
-            submission={"WNLI.tsv": 146},
-        ),
+        GlueTask(name="rte", folder="RTE", labels=ENTAILED),
+        GlueTask(name="wnli", folder="WNLI", builder_labels=("not_entailment", "entailment")),
     )
 }
 # Name of each file for GLUE's server -> its number of predictions
 SUBMISSION = {
-    name: number for task in GLUE_TASKS.values() for name, number in task.submission.items()
+    **{"CoLA.tsv": 1_063, "SST-2.tsv": 1_821, "MRPC.tsv": 1_725, "STS-B.tsv": 1_379},
+    **{"QQP.tsv": 390_965, "MNLI-m.tsv": 9_796, "MNLI-mm.tsv": 9_847, "AX.tsv": 1_104},
+    **{"QNLI.tsv": 5_463, "RTE.tsv": 3_000, "WNLI.tsv": 146},
 }
 
 
@@ -194,10 +177,8 @@ def check_submission(folder: StrPath, *, new: str = "") -> None:
     """Raises InputError if a folder, with a file `new`, lacks files that GLUE's server expects."""
     missing = [each for each in SUBMISSION if each != new and not (Path(folder) / each).is_file()]
     if missing:
-        raise InputError(
-            f"{folder} has no {', '.join(missing)}; write them with predict (MNLI-mm.tsv with "
-            "--split test_mismatched, AX.tsv with --split ax)"
-        )
+        how = "predict (MNLI-mm.tsv: --split test_mismatched, AX.tsv: --split ax)"
+        raise InputError(f"{folder} has no {', '.join(missing)}; write them with {how}")
 
 
 def write_submission(folder: StrPath, path: StrPath) -> None:
@@ -209,9 +190,7 @@ def write_submission(folder: StrPath, path: StrPath) -> None:
     for name, expected in SUBMISSION.items():
         number = sum(1 for _ in text_lines(Path(folder) / name)) - 1  # without the header
         if number != expected:
-            raise InputError(
-                f"{Path(folder) / name} has {counted(number, 'prediction')}; expected {expected:,}"
-            )
+            raise InputError(f"{name} has {counted(number, 'prediction')}; expected {expected:,}")
     with atomic_file(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in SUBMISSION:
             archive.write(Path(folder) / name, name)

@@ -45,7 +45,7 @@ def read_pairs(data: StrPath) -> list[MinimalPair]:
     """
     files = sorted(Path(data).glob("*.jsonl")) if os.path.isdir(data) else [data]
     if not files:
-        raise InputError(f"{data} has no .jsonl file; expected BLiMP's files, one for a paradigm")
+        raise InputError(f"{data} has no .jsonl file; expected BLiMP's files")
     pairs = []
     for file in files:
         for location, row in table_rows(file, columns=SENTENCES):
@@ -124,20 +124,10 @@ def log_likelihoods(model: Pretrained, texts: Sequence[str]) -> list[float]:
     A masked-LM model gives the pseudo-log-likelihood of Salazar et al. 2020: it masks one token at
     a time, predicts it from all other tokens, and sums the log-probabilities. A causal model
     predicts each token from the tokens before it. Special tokens are read but not scored.
-
-    Args:
-        model: A `BertMaskedLM` or `BertPretrainer` with its tokenizer.
-        texts: N texts.
-
-    Returns:
-        N natural logarithms.
-
-    Raises:
-        InputError: The model has no masked-LM head or no tokenizer, or a text is too long for it.
     """
     if not isinstance(model, MaskedLMModel) or model.tokenizer is None:
-        name = type(model).__name__
-        raise InputError(f"the model is a {name}; expected a masked LM with its vocabulary")
+        found = type(model).__name__
+        raise InputError(f"the model is a {found}; expected a masked LM with its vocabulary")
     max_length = model.stored_metadata(None).max_length
     settings: dict[str, Any] = {"vocabulary": model.tokenizer.vocabulary, "max_length": max_length}
     ids = [*map(tuple, model.tokenizer.ids_batch(texts))]

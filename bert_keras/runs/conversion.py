@@ -12,15 +12,7 @@ from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.pretrained import LoadReport, build_model, checkpoint_of_model
 from bert_keras.checkpoints.tensors import StoredTensor, of_array
-from bert_keras.errors import (
-    InputError,
-    check,
-    check_name,
-    counted,
-    listed,
-    quoted,
-    suggest_keyword_names,
-)
+from bert_keras.errors import InputError, check_name, counted, listed, quoted, suggest_keyword_names
 from bert_keras.families import FAMILIES, family_of
 from bert_keras.files import refuse_existing
 from bert_keras.kinds.known import KINDS
@@ -93,9 +85,8 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
     if (state := checkpoint.state) is not None:
         names = {*report.loaded}
         state = _of_weights(state, lambda all: {n: all[n] for n in all if n in names})
-    written = checkpoint_of_model(
-        built, metadata=metadata, vocabulary=checkpoint.vocabulary, state=state
-    )
+    parts = {"metadata": metadata, "vocabulary": checkpoint.vocabulary, "state": state}
+    written = checkpoint_of_model(built, **parts)
     notes = (*checkpoint.notes, *write_checkpoint(written, destination, format=format))
     if checkpoint.vocabulary is None:
         notes += ("the model has no vocabulary, which most commands need",)
@@ -114,16 +105,11 @@ def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
     source, parts = checkpoint.metadata, {*map(part, checkpoint.tensors)}
     if (source.model, model) == ("BertReplacedTokenPretrainer", "BertMaskedLM"):
         return _generator_of(checkpoint)
-    absent = {*KINDS[model].heads} - parts
-    check(
-        not absent,
-        f"a {model} needs weights of {', '.join(sorted(absent))}, which the {source.model} does "
-        f"not have; it has {', '.join(sorted(parts))}",
-    )
-    metadata = source.of_model(
-        model, keeps_head=model == source.model, text_columns=source.text_columns
-    )
-    return dataclasses.replace(checkpoint, metadata=metadata)
+    if absent := {*KINDS[model].heads} - parts:
+        found = f"the {source.model} has no weights of {', '.join(sorted(absent))}"
+        raise InputError(f"{found}, which a {model} needs; it has {', '.join(sorted(parts))}")
+    kept = {"keeps_head": model == source.model, "text_columns": source.text_columns}
+    return dataclasses.replace(checkpoint, metadata=source.of_model(model, **kept))
 
 
 def _generator_of(checkpoint: Checkpoint) -> Checkpoint:
@@ -160,8 +146,8 @@ def student_layers(num_layers: int, *, of: int) -> list[int]:
     For 6 of 12 layers they are 0, 2, 4, 7, 9, 11, as in DistilBERT (Sanh et al. 2019;
     extract_distilbert.py).
     """
-    found = f"the student has {num_layers} layers"
-    check(1 <= num_layers <= of, f"{found}; expected 1 to {of}, the layers of the teacher")
+    if not 1 <= num_layers <= of:
+        raise InputError(f"num_layers is {num_layers}; the teacher has {of}")
     return np.linspace(0, of - 1, num_layers).round().astype(int).tolist()
 
 
@@ -172,9 +158,8 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
     the pooler, and no training state.
 
     A student of a BERT is a DistilBERT, which has no segment embeddings. The vector of segment 0 is
-    therefore added to every position embedding, so that the embeddings of a single text equal the
-    teacher's. (extract_distilbert.py drops that vector.) Students of other families keep their
-    segment embeddings.
+    therefore added to every position embedding (extract_distilbert.py drops it), so that the
+    embeddings of a single text equal the teacher's. Other families keep their segment embeddings.
     """
     metadata, config = teacher.metadata, teacher.metadata.config
     layers = student_layers(num_layers, of=config.num_layers)
@@ -222,10 +207,15 @@ def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
         raise InputError("the checkpoint has no WordPiece vocabulary, which can be extended")
     known = [token for token in new_tokens if token in vocabulary.ids]
     added = [token for token in new_tokens if token not in vocabulary.ids]
-    check(added, "the vocabulary has all new tokens already; expected at least one other")
+    if not added or len({*added}) < len(added):
+        raise InputError("expected tokens that the vocabulary does not have, each of them once")
     for token in added:
-        check(added.count(token) == 1, f"the new token {token!r} is given twice")
-        _check_new(token, lowercase=metadata.lowercase)
+        # A token that continues a word follows a letter.
+        text = f"a{token[2:]}" if token.startswith("##") else token
+        words = [word.text for word in google_words(text, lowercase=metadata.lowercase)]
+        if words != [text] or token == "##" or len(text) > MAX_WORD_CHARACTERS:
+            made = f"the tokenizer makes {quoted(' '.join(words))} of {quoted(text)}"
+            raise InputError(f"no text contains the new token {quoted(token)}: {made}")
     unused = [n for n, token in enumerate(vocabulary.tokens) if is_unused(token)][: len(added)]
     size = len(vocabulary) + len(added) - len(unused)
     ids = [*unused, *range(len(vocabulary), size)]
@@ -250,18 +240,6 @@ def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
         tensors=tensors,
         state=None,
         notes=(*checkpoint.notes, *notes),
-    )
-
-
-def _check_new(token: str, *, lowercase: bool) -> None:
-    """Raises InputError for a token that WordPiece never produces."""
-    # A token that continues a word follows a letter.
-    text = f"a{token[2:]}" if token.startswith("##") else token
-    words = [word.text for word in google_words(text, lowercase=lowercase)]
-    check(
-        words == [text] and token != "##" and len(text) <= MAX_WORD_CHARACTERS,
-        f"no text contains the new token {quoted(token)}: the tokenizer makes "
-        f"{quoted(' '.join(words))} of {quoted(text)}; write one word a line, as it makes them",
     )
 
 

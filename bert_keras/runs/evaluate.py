@@ -72,10 +72,10 @@ def evaluate(
         predicted = [good - bad for good, bad in zip(found[::2], found[1::2], strict=True)]
         scores = pair_scores(examples, predicted)
     else:
-        options = {"task": task, "split": split, "changes": changes}
-        known, examples, predicted = predict_examples(model, data, **options, is_scored=True)
-        name, findings = known.name, known.findings
-        scores = known.score(examples, predicted)
+        known, examples, predicted = predict_examples(
+            model, data, task=task, split=split, changes=changes, is_scored=True
+        )
+        name, findings, scores = known.name, known.findings, known.score(examples, predicted)
     print_field("examples", f"{len(examples):,}", file=sys.stderr)
     if report is not None:
         found = findings(examples, predicted)
@@ -88,11 +88,8 @@ def predict_examples(
 ) -> tuple[Task, Sequence, Sequence]:
     """Returns the task of a fine-tuned model, the examples of `data` and their predictions.
 
-    Args:
-        model: A model or its folder.
-        data: As in `evaluate`.
-        is_scored: Whether every example must have a label; otherwise only examples of "dev".
-        **options: The `task`, `split` and `changes` of `evaluate`.
+    The `options` are `task`, `split` and `changes` of `evaluate`. With `is_scored`, every example
+    must have a label.
     """
     if not is_tfds(data):
         check_exists(data, expected="data to read")

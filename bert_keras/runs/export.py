@@ -74,9 +74,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     """
     if variant is None:
         if data is not None or task is not None or changes or max_score_drop != MAX_SCORE_DROP:
-            raise InputError(
-                "data, task, changes and max_score_drop have no effect without a variant"
-            )
+            raise InputError("data, task, changes and max_score_drop need a variant to score")
     else:
         check_name(variant, SAVED_MODELS, what="variant")
         if data is None:
@@ -86,9 +84,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         plan = plan_of_model(model, path, tokenizer=tokenizer, labels=labels, **options)
     else:
         if tokenizer is not None or labels:
-            raise InputError(
-                "tokenizer and labels are for a model in memory; a model folder contains its own"
-            )
+            raise InputError("tokenizer and labels are for a model in memory; omit them")
         checkpoint = open_text_checkpoint(model)
         metadata, source = checkpoint.metadata, os.fspath(model)
         plan = export_plan(metadata, checkpoint.tokenizer, path, source=source, **options)

@@ -238,8 +238,8 @@ def compiled_pretrainer(inputs: PretrainInputs) -> TaskModel | Distiller:
 def forecast(recipe: PretrainRecipe, **sources: Any) -> str:
     """Returns a table of the time, memory and disk space that `pretrain` needs on this machine.
 
-    It trains a few steps of the first part of the recipe and writes nothing. Scores and saved states
-    take extra time. `sources` are arguments of `PretrainInputs`.
+    It trains a few steps of the first part of the recipe and writes nothing. Scores and saving take
+    extra time. `sources` are arguments of `PretrainInputs`.
     """
     inputs = PretrainInputs(first_part(recipe) or recipe, **sources)
     model = compiled_pretrainer(inputs)
@@ -270,8 +270,8 @@ def _step_seconds(model: keras.Model, batches: Batches) -> list[float]:
     """Returns the seconds of the first step, with tracing, and of `MEASURED_STEPS` later steps."""
     times = []
 
-    def measure(_, logs=None):
-        wait_for(logs or {})
+    def measure(_, logs):
+        wait_for(logs)
         times.append(time.perf_counter())
 
     clock = keras.callbacks.LambdaCallback(on_train_batch_begin=measure, on_train_batch_end=measure)

@@ -113,10 +113,8 @@ class PretrainInputs:
                 raise InputError(f"{', '.join(changes)} has no effect; expected {expected}")
             return None
         if recipe.mask_unit == "word" and self.vocabulary.specials.word_start == BYTE_SPACE:
-            command = "bert-tfrecords build --mask-unit word"
-            raise InputError(
-                f"mask_unit is word, but the vocabulary is byte-level BPE; use {command}"
-            )
+            remedy = "write records with bert-tfrecords build --mask-unit word"
+            raise InputError(f"mask_unit is word, but the vocabulary is byte-level BPE; {remedy}")
         policy = recipe.masking_policy(max_length=self.schema.max_length)
         return DynamicMasking(Masker(policy, self.vocabulary), seed=recipe.seed)
 

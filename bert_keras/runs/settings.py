@@ -132,9 +132,8 @@ def pretrain_settings(
         parts = {"num_warmup_steps": found.num_warmup_steps, "last_step": found.last_step}
         bare = dataclasses.replace(found, **dict.fromkeys(parts, 0))
         (bare,) = with_changes(bare, changes={"num_steps": changes["num_steps"]})
-        changes = {
-            n: step * bare.num_steps // found.num_steps for n, step in parts.items()
-        } | changes
+        scaled = {name: end * bare.num_steps // found.num_steps for name, end in parts.items()}
+        changes = scaled | changes
     found, distillation = with_changes(found, teacher or None, changes=changes)
     first_part(found)  # InputError for a mistake in `first_changes`
     return found, distillation

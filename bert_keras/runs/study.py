@@ -56,9 +56,8 @@ def study(
         if any(one["scores"] for one in runs):
             summary = _write(output, runs, metric=metric, num_planned=len(planned))
     if not summary:
-        raise InputError(
-            f"every run has diverged, the last because {runs[-1]['diverged']}; lower the rates"
-        )
+        reason = runs[-1]["diverged"]
+        raise InputError(f"every run has diverged, the last because {reason}; lower learning_rate")
     return summary
 
 

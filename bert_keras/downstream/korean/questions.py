@@ -28,9 +28,8 @@ def korquad_scores(questions: Sequence[Question], predictions: Predictions) -> S
         words = text.translate(_QUOTES_AS_SPACES).lower().translate(_WITHOUT_PUNCTUATION)
         return " ".join(words.split())
 
-    return squad1_scores(
-        questions, predictions, normalize=normalize, units=lambda text: text.replace(" ", "")
-    )
+    options = {"normalize": normalize, "units": lambda text: text.replace(" ", "")}
+    return squad1_scores(questions, predictions, **options)
 
 
 def klue_mrc_scores(questions: Sequence[Question], predictions: Predictions) -> Scores:
@@ -45,8 +44,7 @@ def klue_mrc_scores(questions: Sequence[Question], predictions: Predictions) -> 
         golds = [normalize_klue_answer(answer.text) for answer in question.answers] or [""]
         rouge += max(rouge_w(predicted, gold) for gold in golds)
         exact += predicted in golds
-    scores = {"rouge_w": rouge, "exact_match": exact}
-    return {name: value / len(questions) for name, value in scores.items()}
+    return {"rouge_w": rouge / len(questions), "exact_match": exact / len(questions)}
 
 
 def normalize_klue_answer(text: str) -> str:

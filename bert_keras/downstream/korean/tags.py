@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bert_keras.downstream.korean.texts import klue_files
+from bert_keras.downstream.korean.texts import TEST_AS_DEV, klue_files
 from bert_keras.downstream.ner.task import NerTask, Sentences, Tags, entity_counts
 from bert_keras.downstream.task import FileNames, Outputs, Scores, fixed
 from bert_keras.errors import InputError, quoted
@@ -48,9 +48,7 @@ class NaverNerTask(NerTask):
 
     folder: ClassVar[str] = "naver-ner"
     file_names: ClassVar[FileNames] = {
-        "train": ("train.tsv",),
-        "dev": ("test.tsv",),
-        "test": ("test.tsv",),
+        split: (f"{file}.tsv",) for split, file in TEST_AS_DEV.items()
     }
 
     def sentences(self, path: StrPath) -> list[Sentence]:
@@ -66,10 +64,8 @@ class NaverNerTask(NerTask):
             words, *columns = (column.split() for column in text.split("\t"))
             tags = tuple(_REVERSED_TAG.sub(r"\2-\1", tag) for tag in chain(*columns))
             if len(columns) != 1 or len(words) != len(tags) or not {*tags} <= {*self.labels}:
-                raise InputError(
-                    f"{path}, line {line} is {quoted(text)}; expected words, a tab, and for each "
-                    f"word O, TYPE-B or TYPE-I, where TYPE is one of {', '.join(NAVER_TYPES)}"
-                )
+                expected = "words, a tab, and for each word O, TYPE-B or TYPE-I"
+                raise InputError(f"{path}, line {line} is {quoted(text)}; expected {expected}")
             sentences.append(Sentence(tuple(words), tags, 0, line))
         return sentences
 
@@ -106,10 +102,8 @@ class KlueNerTask(NerTask):
             if text.strip("\t") and not text.startswith("##"):
                 character, _, tag = text.partition("\t")
                 if len(character) != 1 or tag not in self.labels:
-                    raise InputError(
-                        f"{path}, line {line} is {quoted(text)}; expected a character, a tab and "
-                        f"one of {', '.join(self.labels)}"
-                    )
+                    expected = f"a character, a tab and one of {', '.join(self.labels)}"
+                    raise InputError(f"{path}, line {line} is {quoted(text)}; expected {expected}")
                 rows.append((character, tag))
             elif rows and not text.startswith("##"):
                 characters, tags = zip(*rows, strict=True)
@@ -120,12 +114,11 @@ class KlueNerTask(NerTask):
     def encode(self, examples: Sentences, tokenizer: TextTokenizer) -> TaggedWords:
         texts = ["".join(sentence.words) for sentence in examples]
         tokens, spans = tokenized_units(texts, tokenizer, unit=self.unit)
+        spans_of_sentences = np.split(spans, tokens.word_bounds[1:-1])
         label_ids = [
             self.labels.index((sentence.tags or ())[start])
-            for sentence, spans_of_tokens in zip(
-                examples, np.split(spans, tokens.word_bounds[1:-1]), strict=True
-            )
-            for start, _ in spans_of_tokens
+            for sentence, starts in zip(examples, spans_of_sentences, strict=True)
+            for start, _ in starts
         ]
         rows = sentence_rows(tokens, limit=self.max_length - 2)
         return TaggedWords(tokens, rows, np.array(label_ids, np.int32), tokenizer.vocabulary, spans)
@@ -139,15 +132,14 @@ class KlueNerTask(NerTask):
         return [_character_tags(*each) for each in zip(examples, tags, spans, strict=True)]
 
     def score(self, examples: Sentences, predictions: Sequence[Tags]) -> Scores:
+        def without_spaces(tags: Sequence[Tags]) -> list[Tags]:
+            return [
+                [tag for tag, word in zip(row, sentence.words, strict=True) if word != SPACE]
+                for sentence, row in zip(examples, tags, strict=True)
+            ]
+
         gold = [sentence.tags or () for sentence in examples]
-        return klue_ner_scores(*(_without_spaces(examples, tags) for tags in (gold, predictions)))
-
-
-def _without_spaces(sentences: Sentences, tags: Sequence[Tags]) -> list[Tags]:
-    return [
-        [tag for tag, word in zip(row, sentence.words, strict=True) if word != SPACE]
-        for sentence, row in zip(sentences, tags, strict=True)
-    ]
+        return klue_ner_scores(without_spaces(gold), without_spaces(predictions))
 
 
 def _character_tags(sentence: Sentence, token_tags: Tags, spans: np.ndarray) -> Tags:

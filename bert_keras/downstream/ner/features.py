@@ -65,9 +65,8 @@ class WordFeatures(PositionedWords):
         words, positions = self.words(rows)
         word_mask_BW = np.zeros((len(rows), self.num_columns(rows)), bool)
         word_mask_BW[positions] = True
-        features_BWKD = np.zeros(
-            (*word_mask_BW.shape, len(self.vectors), self.vectors[0].shape[1]), np.float32
-        )
+        shape = (*word_mask_BW.shape, len(self.vectors), self.vectors[0].shape[1])
+        features_BWKD = np.zeros(shape, np.float32)
         for layer, vectors_WD in enumerate(self.vectors):
             features_BWKD[(*positions, layer)] = vectors_WD[words]
         inputs = {"features": features_BWKD, "word_mask": word_mask_BW}

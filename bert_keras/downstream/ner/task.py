@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_keras.downstream.table import is_tfds, tfds_rows
 from bert_keras.downstream.task import FileNames, Outputs, Scores, Task, fixed
-from bert_keras.errors import InputError, check, check_choice, check_least, counted
+from bert_keras.errors import InputError, check_choice, check_least, counted
 from bert_keras.fields import setting
 from bert_keras.files import StrPath, atomic_file, text_lines
 from bert_keras.kinds.tagger import word_logits, word_losses
@@ -45,9 +45,8 @@ def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
     `has_entities` they are types of words, and TYPE is returned as B-TYPE. A file with a single
     column has no tags. A -DOCSTART- line starts a document and is not a word.
     """
-    is_table = os.fspath(path).endswith((".csv", ".json", ".jsonl"))
-    expected = "a file in CoNLL format, with a word and its tag per line, or another task"
-    check(not is_table, f"{path} is a table; expected {expected}, such as classification")
+    if os.fspath(path).endswith((".csv", ".json", ".jsonl")):
+        raise InputError(f"{path} is a table; expected CoNLL's format, or another task")
     sentences: list[Sentence] = []
     width, first_line, document = 0, 0, 0
     rows: list[list[str]] = []
@@ -58,14 +57,12 @@ def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
                 width, first_line = len(columns), line
             if len(columns) != width:
                 found = f"{path}, line {line} has {counted(len(columns), 'column')}"
-                expected = "expected a word and its tag in each, or another task for a table"
-                raise InputError(f"{found} and line {first_line} has {width}; {expected}")
+                raise InputError(f"{found} and line {first_line} has {width}; expected as many")
             if width > 1 and not has_entities:
                 columns[-1] = f"B-{columns[-1]}"
             if width > 1 and not TAG.fullmatch(columns[-1]):
-                found = f"{path}, line {line} ends in {columns[-1]!r}"
-                expected = "expected the tag of the word: O, B-TYPE or I-TYPE"
-                raise InputError(f"{found}; {expected}; the task pos takes any tags")
+                expected = "expected O, B-TYPE or I-TYPE; the task pos takes any tags"
+                raise InputError(f"{path}, line {line} ends in {columns[-1]!r}; {expected}")
             rows.append(columns)
             continue
         if rows:
@@ -128,9 +125,8 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     each word counts once per epoch. Reproductions of the paper's "maximal document context" reach
     its score this way (test F1 of 92.35 to 92.4 with BERT-base; kermitt2/delft issue 21,
     dsindex/ntagger issue 4). No sentence is cut: a sentence of more than `max_length` tokens has
-    several rows, and each word is predicted in the row that gives it the most context.
-
-    `labels` are the tags of the training file, O first.
+    several rows, and each word is predicted in the row that gives it the most context. `labels` are
+    the tags of the training file, O first.
     """
 
     context: str = setting("sentence", '"sentence" alone, or "document": with the text around it')
@@ -159,14 +155,18 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         """Reads a file in CoNLL's format, or a TFDS split with `tokens` and `ner`, as conll2003."""
         if not is_tfds(path):
             return read_conll(path, has_entities=self.has_entities)
-        check(self.has_entities, f"{path} is of TFDS; {self.name} reads files: a word and its tag")
+        if not self.has_entities:
+            raise InputError(f"{path} is of TFDS; {self.name} reads files in CoNLL's format")
         rows = enumerate(tfds_rows(os.fspath(path)), start=1)
-        words = ((tuple(row["tokens"]), tuple(row["ner"]), line) for line, row in rows)
-        return [Sentence(tokens, tags, 0, line) for tokens, tags, line in words if tokens]
+        return [
+            Sentence(tuple(row["tokens"]), tuple(row["ner"]), 0, line)
+            for line, row in rows
+            if row["tokens"]
+        ]
 
     def read(self, path: StrPath, *, split: str = "train") -> list[Sentence]:
-        sentences = self.sentences(path)
-        check(sentences, f"{path} contains no sentence; expected lines with words and tags")
+        if not (sentences := self.sentences(path)):
+            raise InputError(f"{path} contains no sentence; expected lines with words and tags")
         if sentences[0].tags is None and split in ("train", "dev"):
             raise InputError(f"{path} has one column; expected words and their tags")
         if self.context == "document" and sentences[-1].document == 0:
@@ -177,7 +177,8 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         if self.labels:
             return self
         tags = set(chain.from_iterable(sentence.tags or () for sentence in examples)) - {OUTSIDE}
-        check(tags, f"all tags of the training sentences are {OUTSIDE}; expected an entity")
+        if not tags:
+            raise InputError(f"all tags of the training file are {OUTSIDE}; expected an entity")
         return dataclasses.replace(self, labels=(OUTSIDE, *sorted(tags)))
 
     def encode(self, examples: Sentences, tokenizer: TextTokenizer) -> TaggedWords:
