@@ -72,18 +72,18 @@ class GlueTask(ClassificationTask):
 
     def read(self, path: StrPath, *, split: str = "train") -> list[TextExample]:
         """Reads rows in the order of the prediction file."""
-        is_labelled, skips_broken = (
-            needs_labels(split),
-            needs_labels(split) and self.has_broken_rows,
-        )
+        is_labelled = needs_labels(split)
         columns, label_column = self.file_columns or self.text_columns, self.label_column
         if is_tfds(path):
             columns, label_column = self.text_columns, "label"
-        needed = [*columns, *[label_column] * is_labelled, *["idx"] * is_tfds(path)]
-        options = {"headerless": self.headerless, "skips_broken": skips_broken}
-        rows = table_rows(path, columns=needed, **options)
-        if is_tfds(path):
-            rows = sorted(rows, key=lambda row: int(row[1]["idx"]))  # TFDS shuffles rows
+        needed = [*columns, label_column] if is_labelled else [*columns]
+        if is_tfds(path):  # which shuffles rows
+            rows = table_rows(path, columns=[*needed, "idx"])
+            rows = sorted(rows, key=lambda row: int(row[1]["idx"]))
+        else:
+            skips = is_labelled and self.has_broken_rows
+            options = {"headerless": self.headerless, "skips_broken": skips}
+            rows = table_rows(path, columns=needed, **options)
         names = self.builder_labels or self.labels
         labels: dict[str | None, str | None] = dict(zip(names, self.labels, strict=True))
         if not is_labelled:
@@ -167,9 +167,17 @@ GLUE_TASKS: dict[str, GlueTask] = {
 }
 # Name of each file for GLUE's server -> its number of predictions
 SUBMISSION = {
-    **{"CoLA.tsv": 1_063, "SST-2.tsv": 1_821, "MRPC.tsv": 1_725, "STS-B.tsv": 1_379},
-    **{"QQP.tsv": 390_965, "MNLI-m.tsv": 9_796, "MNLI-mm.tsv": 9_847, "AX.tsv": 1_104},
-    **{"QNLI.tsv": 5_463, "RTE.tsv": 3_000, "WNLI.tsv": 146},
+    "CoLA.tsv": 1_063,
+    "SST-2.tsv": 1_821,
+    "MRPC.tsv": 1_725,
+    "STS-B.tsv": 1_379,
+    "QQP.tsv": 390_965,
+    "MNLI-m.tsv": 9_796,
+    "MNLI-mm.tsv": 9_847,
+    "AX.tsv": 1_104,
+    "QNLI.tsv": 5_463,
+    "RTE.tsv": 3_000,
+    "WNLI.tsv": 146,
 }
 
 
