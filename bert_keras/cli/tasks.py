@@ -9,7 +9,7 @@ from functools import partial
 from bert_keras.arguments import checked, count, flag, option, required
 from bert_keras.cli import program
 from bert_keras.cli.answers import answers, check_texts, lines
-from bert_keras.cli.program import MODEL, command, print_table, start_keras, values
+from bert_keras.cli.program import FILE, MODEL, command, print_table, start_keras, values
 from bert_keras.errors import InputError, print_field, printable
 from bert_keras.files import check_no_table, check_output, messages_beside, refuse_existing
 from bert_keras.runs.settings import check_examples, task_examples
@@ -70,10 +70,8 @@ def evaluate(options: argparse.Namespace) -> None:
     TASK,
     option("--split", "NAME", "split of a folder or of tfds:NAME", "test"),
     CHANGES,
-    option(
-        "-o --output", "FILE", "file for predictions of --data (default: stdout)", type=program.FILE
-    ),
-    option("--submission", "ZIP", "zip of --output's folder for GLUE's server", type=program.FILE),
+    option("-o --output", "FILE", "file of predictions for --data (default: stdout)", type=FILE),
+    option("--submission", "ZIP", "zip of --output's folder for GLUE's server", type=FILE),
     examples="""
   bert-keras predict runs/sst2/model "a good film"
   bert-keras predict google-bert/bert-base-uncased "The capital of France is [MASK]."

@@ -250,13 +250,8 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     "paper-512": PAPER_BASE,
     # Used with --from, whose size replaces this one, on the text of a domain. Learning rate, batch
     # size and smallest number of steps are from the README of google-research/bert.
-    "continue": PretrainRecipe(
-        size="base",
-        batch_size=32,
-        num_steps=10_000,
-        num_warmup_steps=1_000,
-        learning_rate=2e-5,
-        steps_per_log=100,
+    "continue": replace(
+        TINY_HOUR, size="base", learning_rate=2e-5, dropout_rate=0.1, logs_per_checkpoint=10
     ),
     # Used with --teacher: three epochs over 3.3 billion words in records of 512 tokens. Section 3
     # of Sanh et al. 2019 and the defaults of its code. Unlike this recipe, that code clips
@@ -272,13 +267,12 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         objective="masked-lm",
         steps_per_log=10,
     ),
-    # For records of plain ids and --objective full-sentences (docs/how-to/pretrain-variants.md).
-    "roberta-tiny": replace(TINY_HOUR, size="roberta-tiny"),
-    # For records of plain ids and --objective sop (docs/how-to/pretrain-variants.md).
-    "albert-tiny": replace(TINY_HOUR, size="albert-tiny", mask_unit="word", max_ngram=3),
-    # For records of plain ids (docs/how-to/pretrain-variants.md). As in Clark et al. 2020, the
-    # generator reads [MASK] at every masked position. A smaller generator learns too late
+    # For records of plain ids (docs/how-to/pretrain-variants.md), of --objective full-sentences for
+    # roberta-tiny and sop for albert-tiny. As in Clark et al. 2020, the generator of electra-tiny
+    # reads [MASK] at every masked position. A smaller generator learns too late
     # (docs/benchmarks/archive/pretraining.md).
+    "roberta-tiny": replace(TINY_HOUR, size="roberta-tiny"),
+    "albert-tiny": replace(TINY_HOUR, size="albert-tiny", mask_unit="word", max_ngram=3),
     "electra-tiny": _laptop(
         3_000,
         size="electra-tiny",
@@ -305,19 +299,19 @@ TAGGER = FinetuneRecipe(batch_size=32, num_epochs=10, **_HIGH_RATES)
 
 # Reimers and Gurevych 2019, section 4.2; training_stsbenchmark.py of sentence-transformers has the
 # same batch size, epochs and warmup.
-SENTENCE_PAIRS = FinetuneRecipe(
-    batch_size=16, num_epochs=4, learning_rate=2e-5, bias_correction=True
-)
+_PAIRS = {"batch_size": 16, "num_epochs": 4, "learning_rate": 2e-5}
 # training_nli_v2.py of sentence-transformers.
-IN_BATCH_NEGATIVES = FinetuneRecipe(
-    batch_size=128, num_epochs=1, learning_rate=5e-5, bias_correction=True
-)
-EMBEDDINGS = {"sentence-pairs": SENTENCE_PAIRS, "retrieval": IN_BATCH_NEGATIVES}
+_RETRIEVAL = {"batch_size": 128, "num_epochs": 1, "learning_rate": 5e-5}
+EMBEDDINGS = {
+    "sentence-pairs": FinetuneRecipe(**_PAIRS, bias_correction=True),
+    "retrieval": FinetuneRecipe(**_RETRIEVAL, bias_correction=True),
+}
 
 # run_all.sh of KLUE-benchmark/KLUE-baseline, for the base sizes. Its AdamW has an epsilon of 1e-8.
 KLUE = FinetuneRecipe(
     batch_size=32, num_epochs=4, learning_rate=5e-5, weight_decay_rate=0.0, bias_correction=True
 )
+KLUE_MRC = replace(KLUE, num_epochs=5, batch_size=16, learning_rate=3e-5)
 # finetune/config/TASK/koelectra-base-v3.json of monologg/KoELECTRA, with the same AdamW.
 KOELECTRA = replace(KLUE, num_epochs=10, warmup_ratio=0.0)
 
@@ -325,18 +319,16 @@ KOELECTRA = replace(KLUE, num_epochs=10, warmup_ratio=0.0)
 FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
     "paper": {
         "": PAPER,
-        "squad1": replace(PAPER, learning_rate=5e-5),  # section 4.2
-        # section 4.3
+        # Sections 4.2 to 4.4
+        "squad1": replace(PAPER, learning_rate=5e-5),
         "squad2": replace(PAPER, learning_rate=5e-5, num_epochs=2, batch_size=48),
-        "swag": replace(PAPER, learning_rate=2e-5, batch_size=16),  # section 4.4
+        "swag": replace(PAPER, learning_rate=2e-5, batch_size=16),
         "ner-features": TAGGER,
         **EMBEDDINGS,
         "klue-tc": KLUE,
         "klue-sts": KLUE,
         "klue-nli": replace(KLUE, num_epochs=5),
-        "klue-mrc": replace(
-            KLUE, num_epochs=5, batch_size=16, learning_rate=3e-5, warmup_ratio=0.0
-        ),
+        "klue-mrc": replace(KLUE_MRC, warmup_ratio=0.0),
         "klue-ner": replace(KLUE, num_epochs=3, warmup_ratio=0.0),
         "nsmc": KOELECTRA,
         "kornli": replace(KOELECTRA, num_epochs=15, batch_size=64),

@@ -43,9 +43,9 @@ def squad2_scores(
 ) -> dict[str, float]:
     """Returns the scores of SQuAD 2.0.
 
-    They are `exact` and `f1` of all questions, and `total`, their number; the same with the
-    prefixes "HasAns_" and "NoAns_"; and with null odds `best_exact`, `best_f1`, the best scores
-    that a threshold can reach, and these thresholds, `best_exact_thresh` and `best_f1_thresh`.
+    They are `exact`, `f1` and `total`, the number of questions; the same with the prefixes
+    "HasAns_" and "NoAns_"; and with null odds the best scores that a threshold can reach,
+    `best_exact` and `best_f1`, with these thresholds, `best_exact_thresh` and `best_f1_thresh`.
     """
     pairs = [_exact_and_f1(*pair) for pair in zip(questions, predictions, strict=True)]
     exact, f1 = [score for score, _ in pairs], [score for _, score in pairs]
