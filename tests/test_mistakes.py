@@ -100,13 +100,11 @@ MISTAKES = {
     # Values
     FINETUNE + " --set patience": "'patience'",
     FINETUNE + " --set num_epochs=many": "many",
-    FINETUNE + " --set seed=-1": "seed is -1",
     FINETUNE + " --seed 3 --seeds 2": "a study sets the seed",
     FINETUNE + " --learning-rates 1e-3 nan": "nan",
     FINETUNE + " --epochs 9999999999": "num_epochs is 9999999999; expected at most",
     FINETUNE + " --max-length 17": "17",
     FINETUNE + " --strategy multiworker": "TF_CONFIG",
-    PRETRAIN + " --set size=huge": "huge",
     # Outputs
     PRETRAIN + " --output full": "full exists",
     PRETRAIN + " --output text.py": "text.py is a file",
@@ -126,7 +124,6 @@ MISTAKES = {
     EVALUATE.replace("classifier", "run"): "run is a run without a model",
     EVALUATE + " --task squad1": "BertClassifier",
     "convert exported/1 new": "bert-keras serve exported",
-    "convert train.tsv new": "train.tsv",
     "convert gs://bucket/model new": "gs://bucket/model",
     "convert pickled new": "pip install torch",
     "convert classifier new --model-class BertMaskLM": "did you mean 'BertMaskedLM'?",
@@ -135,14 +132,12 @@ MISTAKES = {
     "export electra name --output new": "BertReplacedTokenPretrainer",
     # Examples
     FINETUNE + " --set text_columns=title": "'title'",
-    FINETUNE + " --set label_column=mood": "'mood'",
     FINETUNE + " --dev unknown-label.tsv": "'mixed'",
     FINETUNE + " --train empty-label.tsv": "empty-label.tsv, line 4",
     FINETUNE + " --train empty-text.tsv": "empty-text.tsv, line 4",
     FINETUNE + " --train one-label.tsv --dev one-label.tsv": "only the label",
     FINETUNE + " --train no-json.jsonl": "no-json.jsonl, line 2",
     FINETUNE + " --train latin1.tsv": "latin1.tsv, line 2",
-    FINETUNE + " --train text.py": "text.py",
     FINETUNE.replace("classification", "regression") + " --train numbers.tsv": "many",
     FINETUNE.replace("classification", "mrpc"): "such as classification",
     FINETUNE.replace("classification", "retrieval"): "query_column=text positive_",
@@ -173,13 +168,11 @@ EARLY = {  # answered without TensorFlow
     "reproduce table99": "table5, table6, c1",
     FINETUNE + " --lr 1": "no argument is called --lr; did you mean '--learning-rate'?",
     FINETUNE + " --num_train_epochs 3": "did you mean '--epochs'?",
-    FINETUNE + " --learning_rates 1": "did you mean '--learning-rates'?",
     FINETUNE + " --recipe papr": "did you mean 'paper'?",
     FINETUNE + " --set lerning_rate=1": "did you mean 'learning_rate'?",
     FINETUNE
     + " patience=3": "'patience=3' is one argument too many; a setting is --set patience=3",
     # Values
-    FINETUNE + " --learning-rate fast": "invalid float value: 'fast'",
     FINETUNE + " --learning-rate 30": "learning_rate is 30.0; expected more than 0, up to 1",
     FINETUNE + " --batch-size 0": "expected a whole number, at least 1, not '0'",
     FINETUNE + " --precision float8": "float8",
@@ -196,14 +189,12 @@ EARLY = {  # answered without TensorFlow
     FINETUNE + " --data full": "give either --data DIR, or --train FILE",
     FINETUNE.replace("--train train.tsv", ""): "give either --data DIR, or --train FILE",
     SST2 + " --data train.tsv": "--data train.tsv is a file; give it as --train train.tsv",
-    SST2.replace("sst2", "mrpc") + " --data SST-2": "'#1 String'",
     FINETUNE.replace("--dev train.tsv", "") + " --train few.tsv": "--dev FILE",
     "pretrain demo --records none --output new": "expected a folder of bert-tfrecords build",
     PRETRAIN.partition(" --output")[0]: "--output DIR is missing; name a new folder",
     EVALUATE + " --data no-labels.tsv": "'label'",
     EVALUATE + " --data unknown-label.tsv": "'mixed'",
     EVALUATE + " --report new.pdf": "expected a name that ends in .html",
-    PREDICT + " --set text_columns=title": "'title'",
     PREDICT + " --output full": "full is a folder",
     EXPORT + " --data no-labels.tsv --variant int8": "label_column=COLUMN",
     "convert classifier full": "full exists already",
@@ -215,7 +206,6 @@ EARLY = {  # answered without TensorFlow
     "export classifier damaged --output saved --model-version 1": "saved/damaged/2",
     # Texts
     "predict classifier": "give either texts",
-    "predict classifier ''": "expected a name, got an empty string",
     "predict classifier words.txt": "words.txt is a file; give it as --data words.txt",
     "predict classifier text --task ner": "--task has no effect with texts",
     "predict ./clasifier text": "did you mean 'classifier'?",
@@ -256,13 +246,8 @@ def test_early_mistakes_are_one_line_without_tensorflow_and_leave_nothing(folder
         port = str(taken.getsockname()[1])
         commands = [each.replace("TAKEN", port) for each in EARLY]
         environment = os.environ | {"KERAS_BACKEND": "jax"}  # the wrong one for an export
-        run = subprocess.run(
-            [sys.executable, "-c", code, *commands],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
+        options = {"cwd": folder, "env": environment, "capture_output": True, "text": True}
+        run = subprocess.run([sys.executable, "-c", code, *commands], **options)
     for line, part in zip(run.stderr.splitlines(), EARLY.values(), strict=True):
         assert line.startswith("bert-keras") and part.replace("TAKEN", port) in line
     assert contents(folder) == before
@@ -273,7 +258,6 @@ RUN = {"task": "rte", "recipe": "paper", "pretrained": "m", "data": ".", "output
 CALLS = [
     ("evaluate", {"model": "m", "dat": "d"}, "no argument of evaluate is called 'dat'; .* 'data'"),
     ("BertConfig", {"hidden_sise": 8}, "of BertConfig is .* did you mean 'hidden_size'"),
-    ("BertConfig", {"type_vocab_size": 2}, "did you mean 'num_segments'"),
     ("WordPieceTokenizer", {"do_lower_case": True}, "did you mean 'lowercase'"),
     ("BertAdamW", {"lr": 1e-3}, "did you mean 'learning_rate'"),
     ("BertClassifier", {"config": "minilm"}, "BertClassifier.from_pretrained loads"),

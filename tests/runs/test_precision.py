@@ -22,9 +22,8 @@ def start(records, tmp_path):  # noqa: F811
     """A very small model, because float16 without hardware support is a hundred times slower."""
     keras.utils.set_random_seed(1)
     vocabulary = Vocabulary.from_file(records / "vocab.txt")
-    config = preset(
-        "tiny", vocab_size=len(vocabulary), hidden_size=16, num_layers=1, initializer_stddev=0.2
-    )
+    sizes = {"vocab_size": len(vocabulary), "hidden_size": 16, "num_layers": 1}
+    config = preset("tiny", initializer_stddev=0.2, **sizes)
     tokenizer = WordPieceTokenizer(vocabulary)
     BertPretrainer(config).save_pretrained(tmp_path / "start", tokenizer=tokenizer)
     return tmp_path / "start"

@@ -29,7 +29,7 @@ Predictions = Sequence[Prediction]
 
 @dataclass(frozen=True, kw_only=True)
 class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
-    """SQuAD 1.1 or 2.0 (BERT paper, sections 4.2, 4.3), with the defaults of BERT's run_squad.py."""
+    """SQuAD 1.1 or 2.0 (BERT paper, sections 4.2, 4.3), with defaults of BERT's run_squad.py."""
 
     max_length: int = setting(384, "maximum number of tokens of a window, special tokens included")
 
