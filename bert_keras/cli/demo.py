@@ -48,9 +48,7 @@ def demo(
 ) -> Path:
     """Runs every stage in a new numbered folder, prints its contents and returns it.
 
-    The classifier predicts to which of the longest documents of the corpus a paragraph belongs. The
-    default corpus is the language reference of Python. A checkpoint `pretrained` replaces the
-    pretraining and learns from few paragraphs.
+    The classifier predicts to which of the longest documents of the corpus a paragraph belongs.
     """
     changes = {"seed": seed} if num_steps is None else {"seed": seed, "num_steps": num_steps}
     recipe, _ = pretrain_settings("demo", teacher=None, changes=changes)
@@ -144,11 +142,10 @@ Show the training curves:
 
 
 def _write_language_reference(path: Path) -> Path:
-    """Writes the text of CPython's `pydoc_data.topics` as a corpus file.
+    """Writes CPython's `pydoc_data.topics`, without tables and code, as a corpus file.
 
-    Each topic is a document and each paragraph a line. Tables, underlines of titles and code
-    examples are omitted. A paragraph of several topics remains only in the longest topic, so that
-    held-out documents repeat no training text.
+    Each topic is a document and each paragraph a line. A paragraph of several topics remains only
+    in the longest topic, so that held-out documents repeat no training text.
     """
     from pydoc_data.topics import topics
 
@@ -175,10 +172,7 @@ def _prose(topic: str) -> Iterator[str]:
 
 
 def _write_rows(files: Sequence[StrPath], folder: Path, *, seed: int, num_train: int | None) -> str:
-    """Writes train.tsv and dev.tsv with paragraphs and labels, and returns a held-out paragraph.
-
-    Repeated paragraphs are omitted, so that no held-out paragraph is in the training rows.
-    """
+    """Writes distinct paragraphs with labels as train.tsv and dev.tsv; returns one of dev.tsv."""
     labelled = []
     for lines in documents(files, stage="label paragraphs"):
         texts = [line for line in lines if "\t" not in line and len(line.split()) >= MIN_WORDS]

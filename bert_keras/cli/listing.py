@@ -51,10 +51,8 @@ def _groups(kind: str) -> dict[str, dict[str, str]]:
         names = {name: text for name, text in hub_names().items() if "L-" not in name}
         miniatures = "N = 2, 4 to 12; D = 128, 256, 512, 768; M = D/64"
         names["google/bert_uncased_L-N_H-D_A-M"] = miniatures
-        return {
-            "checkpoints of Hugging Face, for --from:": names,
-            "sizes of new models: bert-keras list sizes": {},
-        }
+        heading = "checkpoints of Hugging Face, for --from:"
+        return {heading: names, "sizes of new models: bert-keras list sizes": {}}
     heading = "masked-LM losses on held-out text, in brackets the losses of guessing by frequency"
     values = "all values: bert-keras pretrain RECIPE --help, bert-keras finetune TASK --help"
     return {heading: MEASURED, values: {}}

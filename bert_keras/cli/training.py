@@ -12,6 +12,7 @@ from bert_keras.checkpoints.formats import detect_format, stored_config
 from bert_keras.checkpoints.hub import located
 from bert_keras.cli import program
 from bert_keras.cli.program import command, devices, print_table, start_keras, values
+from bert_keras.downstream.table import is_tfds
 from bert_keras.errors import InputError, print_field
 from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.scales import SCALES
@@ -24,7 +25,6 @@ from bert_keras.runs.settings import (
     TaskData,
     described,
     finetune_settings,
-    needs_tensorflow,
     pretrain_settings,
     read_task_data,
 )
@@ -206,7 +206,7 @@ def finetune(options: argparse.Namespace) -> None:
         start_keras(options)  # before KerasHub computes the configuration
     arguments = {"changes": changes, **values(options, "pretrained", "teacher")}
     task, recipe, teacher = finetune_settings(options.task, options.recipe, **arguments)
-    if not needs_tensorflow(data):
+    if not any(map(is_tfds, data.values() if isinstance(data, dict) else [data])):
         data = read_task_data(task, data)
     config = stored_config(options.pretrained)
     task.check_encoder(config)

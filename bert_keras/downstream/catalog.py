@@ -102,8 +102,7 @@ def task_of(metadata: ModelMetadata, *, name: str | None, source: StrPath) -> Ta
     The default is the task of the fine-tuning, or a task for tables for a classifier that `fit`
     trained. A model without a task in its metadata gets the default settings and its labels, or the
     labels of the task in place of as many numbers. A task of sentence embeddings also scores models
-    of other tasks, from which it takes `max_length` alone. Raises InputError for a model that
-    states no task, belongs to another task or predicts another kind of label.
+    of other tasks, from which it takes `max_length` alone.
     """
     tuned_on = metadata.task.get("name")
     if name is None:

@@ -91,7 +91,7 @@ SCORES: dict[str, Callable[..., float]] = {
 class TextExample(NamedTuple):
     """One row of a table: one or two texts and their label."""
 
-    texts: tuple[str, ...]  # one or two
+    texts: tuple[str, ...]
     label: Label | None  # None if the row has no label
     location: str  # where the row was read, as "FILE, line N"
 
@@ -219,11 +219,7 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
     def write_predictions(
         self, path: StrPath, examples: Examples, predictions: Sequence[LabelPrediction]
     ) -> None:
-        """Writes a table with the label, the probability of each class and the texts of examples.
-
-        A .csv file has commas between its columns, other files have tabs. A line feed or tab of a
-        text becomes a space.
-        """
+        """Writes a table of labels, probabilities of classes and texts, with commas for .csv."""
         classes = self.labels if len(predictions[0].probabilities) else ()
         rows = [("index", "prediction", *classes, *self.text_columns)]
         for number, (label, probabilities) in enumerate(predictions):

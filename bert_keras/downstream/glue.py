@@ -21,8 +21,7 @@ MNLI_FILES: FileNames = {
     "dev_mismatched": ("dev_mismatched.tsv",),
     "test": ("test_matched.tsv",),
     "test_mismatched": ("test_mismatched.tsv",),
-    # MNLI's model predicts the diagnostic set. The archives of the GLUE site and
-    # download_glue_data.py create one of these files.
+    # The diagnostic set, which archives of GLUE have at different places
     "ax": ("../AX/diagnostic.tsv", "../AX/AX.tsv", "../diagnostic/diagnostic.tsv"),
 }
 DIAGNOSTIC_SPLIT = f"{PREFIX}glue/ax:test"  # of TFDS
@@ -35,10 +34,7 @@ NO_LABELS = ("-1", "-1.0")
 
 @dataclass(frozen=True, kw_only=True)
 class GlueTask(ClassificationTask):
-    """A task of GLUE, or of another benchmark of texts, in its official files.
-
-    Texts are cut to 128 tokens, as in run_classifier.py of google-research/bert.
-    """
+    """A task of GLUE or another benchmark of texts, with the length of BERT's run_classifier.py."""
 
     folder: str = fixed()
     file_names: FileNames = field(default_factory=lambda: FILES, metadata={"is_fixed": True})
@@ -46,8 +42,7 @@ class GlueTask(ClassificationTask):
     text_columns: tuple[str, ...] = fixed(PAIR)  # in TFDS and Hugging Face
     file_columns: tuple[str, ...] = fixed(())  # in the files, if these differ from `text_columns`
     label_column: str = fixed("label")
-    # The labels in data files and prediction files, in the order of google-research/bert. The only
-    # label of a regression task is its column.
+    # In data and prediction files, in the order of google-research/bert; the column of a regression
     labels: tuple[str, ...] = fixed(("0", "1"))
     builder_labels: tuple[str, ...] = fixed(())  # TFDS' names of `labels`, if they differ
     scores: tuple[str, ...] = fixed(("accuracy",))
@@ -190,10 +185,7 @@ def check_submission(folder: StrPath, *, new: str = "") -> None:
 
 
 def write_submission(folder: StrPath, path: StrPath) -> None:
-    """Packs the eleven prediction files of a folder, CoLA.tsv to AX.tsv, for GLUE's server.
-
-    Raises InputError if a file is missing or has another number of predictions than its test set.
-    """
+    """Packs the eleven complete prediction files of a folder for GLUE's server."""
     check_submission(folder)
     for name, expected in SUBMISSION.items():
         number = sum(1 for _ in text_lines(Path(folder) / name)) - 1  # without the header

@@ -39,10 +39,7 @@ class MinimalPair:
 
 
 def read_pairs(data: StrPath) -> list[MinimalPair]:
-    """Reads the .jsonl files of a folder, or a table with `sentence_good` and `sentence_bad`.
-
-    Without a column `UID`, the paradigm is the name of the file. Other groups are optional.
-    """
+    """Reads a table, or a folder of .jsonl files; without a column UID, a file is a paradigm."""
     files = sorted(Path(data).glob("*.jsonl")) if os.path.isdir(data) else [data]
     if not files:
         raise InputError(f"{data} has no .jsonl file; expected BLiMP's files")
@@ -58,10 +55,7 @@ def read_pairs(data: StrPath) -> list[MinimalPair]:
 
 
 def pair_scores(pairs: Sequence[MinimalPair], differences: Sequence[float]) -> Scores:
-    """Returns the share of pairs with a difference above 0, over all and for each group.
-
-    Each paradigm has the same weight in `accuracy` and in the score of a group.
-    """
+    """Returns the share of differences above 0 of each group; every paradigm weighs the same."""
     hits, members = defaultdict(list), {kind: defaultdict(set) for kind in GROUPS}
     for pair, difference in zip(pairs, differences, strict=True):
         hits[pair.groups["paradigm"]].append(difference > 0)

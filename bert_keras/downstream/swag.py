@@ -40,8 +40,7 @@ class SwagTask(Task[SwagExample, EncodedTexts, Chosen]):
 
     Each ending gives a sequence `[CLS] sent1 [SEP] sent2 ending [SEP]`, and one vector scores the
     four sequences. A sequence that is too long loses tokens at the end of its longer text, as in
-    run_swag.py of PyTorch's BERT and of Hugging Face's Transformers. The script of BERT's authors
-    was not published. Prediction files are those of csv_predict.py of rowanz/swagaf.
+    run_swag.py of Hugging Face's Transformers. Prediction files are as in rowanz/swagaf.
     """
 
     name: str = fixed("swag")

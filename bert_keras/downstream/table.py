@@ -177,11 +177,7 @@ def tfds_files(data: StrPath) -> dict[str, str]:
 
 
 def tfds_rows(path: str) -> Iterator[dict[str, Any]]:
-    """Yields the columns of each row of `tfds:NAME:SPLIT` as Python values.
-
-    The builder may have shuffled the rows of the official files. A class label becomes its name, or
-    None if it is unknown (-1).
-    """
+    """Yields the rows of `tfds:NAME:SPLIT`, maybe shuffled; an unknown class label (-1) is None."""
     name, _, split = path.removeprefix(PREFIX).rpartition(":")
     builder = _prepared_builder(name)
     import tensorflow_datasets as tfds

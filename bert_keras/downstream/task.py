@@ -38,8 +38,7 @@ def fixed(default: Any = MISSING) -> Any:
 class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     """A task: it reads examples, encodes them, names the model, scores and writes predictions.
 
-    The fields are the settings of the task. By default, the data are tables, and the model learns
-    one class.
+    The fields are its settings. By default, the data are tables, and the model learns one class.
     """
 
     name: str = fixed()
@@ -67,7 +66,6 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         """Returns the path of each split: "train", "dev", and others that exist, such as "test".
 
         `data` is the folder of the task, a folder that contains it, or a TFDS builder `tfds:NAME`.
-        Raises InputError if the folder, or its file for "train" or "dev", is missing.
         """
         if is_tfds(data):
             return tfds_files(data)
@@ -75,10 +73,6 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
         if self.folder and (folder / self.folder).is_dir():
             folder /= self.folder
         check_exists(folder, expected="a folder of data files")
-        if not folder.is_dir():
-            raise InputError(
-                f"{folder} is not a folder; give it as --train (data={{'train': ...}})"
-            )
         paths = {
             split: str(folder / name)
             for split, names in self.file_names.items()
@@ -127,10 +121,7 @@ class Task(abc.ABC, Generic[Example, EncodedExamples, Prediction]):
     def predictions(
         self, examples: Sequence[Example], encoded: EncodedExamples, outputs: Outputs
     ) -> Sequence[Prediction]:
-        """Returns one prediction for each example, from its rows of `encode_to_score` and outputs.
-
-        The time axes of outputs are padded; values after the end of a row have no meaning.
-        """
+        """Returns one prediction for each example; outputs are padded after the end of a row."""
 
     @abc.abstractmethod
     def score(self, examples: Sequence[Example], predictions: Sequence[Prediction]) -> Scores:

@@ -64,10 +64,7 @@ class Experiment:
         return models
 
     def inputs(self, data: StrPath) -> tuple[list[str], dict[str, dict[str, str]], list[str]]:
-        """Finds the files of corpus/*.txt, and of the tasks by column name, in a folder.
-
-        Also returns a sentence for each column without files. One task must have files.
-        """
+        """Returns the corpus, the files of each column and a note for each column without files."""
         folder, files, missing = Path(data), {}, []
         for column in self.columns:
             try:

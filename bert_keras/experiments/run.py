@@ -64,10 +64,9 @@ class Results:
 
 
 def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: StrPath) -> Results:
-    """Runs an experiment. A second call with the same arguments continues an interrupted one.
+    """Runs an experiment, or continues an interrupted one with the same arguments.
 
-    `data` has corpus/*.txt and folders of tasks. `output` is for all runs, report.html and
-    report.md, which are rewritten after each cell of the table.
+    `data` has corpus/*.txt and folders of tasks. The report is rewritten after each cell.
     """
     check_one_machine()
     experiment = scale.experiment(experiment)

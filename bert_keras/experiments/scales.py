@@ -28,10 +28,7 @@ class Tuning:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """The sizes and recipes of all runs of an experiment.
-
-    The records contain pairs of plain ids, so every arm reads the same tokens in the same order.
-    """
+    """The sizes and recipes of an experiment, whose arms all read the same pairs of plain ids."""
 
     note: str  # what the scale can and cannot show
     vocab_size: int
@@ -66,10 +63,7 @@ class Scale:
         return max(1, round(arm.step_fraction * self.pretraining(arm)[-1].recipe.end))
 
     def pretraining(self, arm: Arm, *, ends: Iterable[int] = ()) -> list[Phase]:
-        """Returns the pretraining phases of an arm, split at the steps `ends`.
-
-        Every part of a phase reads the records from their start, in the order of its own seed.
-        """
+        """Returns the phases, split at `ends`; each part reads the records from their start."""
         parts, start = [], 0
         for phase in self.phases:
             changes = [self.stand_ins.get(change, change) for change in arm.pretraining]

@@ -97,10 +97,7 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
 
 
 def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
-    """Returns the checkpoint of `model`, whose heads must be a part of `checkpoint`.
-
-    The BertMaskedLM of a replaced-token model is its generator.
-    """
+    """Returns the part for `model`; the BertMaskedLM of replaced-token models is the generator."""
     check_name(model, KINDS, what="model")
     source, parts = checkpoint.metadata, {*map(part, checkpoint.tensors)}
     if (source.model, model) == ("BertReplacedTokenPretrainer", "BertMaskedLM"):
@@ -141,21 +138,14 @@ def _of_weights(state: TrainingState, select: Callable[[Tensors], Tensors]) -> T
 
 
 def student_layers(num_layers: int, *, of: int) -> list[int]:
-    """Returns the layers of a teacher from which a student starts, evenly spaced.
-
-    For 6 of 12 layers they are 0, 2, 4, 7, 9, 11, as in DistilBERT (Sanh et al. 2019;
-    extract_distilbert.py).
-    """
+    """Returns evenly spaced layers of a teacher; 0, 2, 4, 7, 9 and 11 of 12, as in DistilBERT."""
     if not 1 <= num_layers <= of:
         raise InputError(f"num_layers is {num_layers}; the teacher has {of}")
     return np.linspace(0, of - 1, num_layers).round().astype(int).tolist()
 
 
 def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
-    """Builds a student with fewer layers from the weights of a teacher.
-
-    The student has the layers that `student_layers` chooses. It has no pooler, no head that reads
-    the pooler, and no training state.
+    """Builds a student with the layers of `student_layers` and no pooler from a teacher's weights.
 
     A student of a BERT is a DistilBERT, which has no segment embeddings. The vector of segment 0 is
     therefore added to every position embedding (extract_distilbert.py drops it), so that the
@@ -184,23 +174,17 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
         )
     model, config = metadata.model, dataclasses.replace(config, **changes)
     student = KINDS[model].student or model
-    return dataclasses.replace(
-        teacher,
-        metadata=metadata.of_model(student, keeps_head=student == model, config=config),
-        tensors=tensors,
-        state=None,
-        notes=(*teacher.notes, *notes),
-    )
+    metadata = metadata.of_model(student, keeps_head=student == model, config=config)
+    parts = {"metadata": metadata, "tensors": tensors, "notes": (*teacher.notes, *notes)}
+    return dataclasses.replace(teacher, **parts, state=None)
 
 
 def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
     """Adds tokens, words or "##" and ends of words, to a checkpoint's WordPiece vocabulary.
 
-    A new token replaces the first free [unusedN] token; without one, it is appended. All other
-    tokens keep their ids. In every table with a row for each token, such as the token embeddings
-    and the output bias of the masked LM, the row of a new token is the mean of the rows of the
-    subtokens into which the old vocabulary divides it. Tokens that the vocabulary has already are
-    skipped, which a note states. The training state is left out.
+    A new token replaces the first free [unusedN] token or is appended. In every table with a row
+    for each token, such as the output bias of the masked LM, its row is the mean of the rows of the
+    subtokens into which the old vocabulary divides it. The training state is left out.
     """
     vocabulary, metadata = checkpoint.vocabulary, checkpoint.metadata
     if vocabulary is None or vocabulary.rules:
@@ -244,10 +228,7 @@ def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
 
 
 def subtoken_ids(token: str, vocabulary: Vocabulary) -> list[int]:
-    """Returns the ids of a word, or of the rest of a word after "##".
-
-    Source: WordpieceTokenizer of google-research/bert `tokenization.py`.
-    """
+    """Returns the ids of a word, or of the rest of one after "##", as Google's tokenization.py."""
     ids, rest = [], token
     while rest.removeprefix("##"):
         shortest = 3 if rest.startswith("##") else 1

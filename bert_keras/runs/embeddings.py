@@ -26,13 +26,12 @@ def write_embeddings(
     dimensions: int | None = None,
     prompt: str | None = None,
 ) -> tuple[int, int]:
-    """Writes the embedding of each line of a text file; blank lines are skipped and counted.
+    """Writes the embedding of each line that is not blank; returns their number and their size E.
 
     The vectors are collected in OUTPUT.partial. If the run is stopped, the next call with the same
-    arguments continues it, and `output` gets the same bytes. A `.npy` file holds the embeddings,
-    float32 [lines, E], which `numpy.load(output, mmap_mode="r")` maps into memory; a `.parquet`
-    file has the columns `text` and `vector`. `dimensions` are those of `BertSentenceEncoder.encode`
-    and `prompt` names a prompt of the model. Returns the number of embeddings and their size E.
+    arguments continues it, and `output` gets the same bytes: a `.npy` file of float32 [lines, E],
+    or a `.parquet` file with the columns `text` and `vector`. `dimensions` are as in
+    `BertSentenceEncoder.encode`, and `prompt` is the name of a prompt of the model.
     """
     output = Path(output)
     files.check_output(output, suffix=(".npy", ".parquet"))

@@ -86,11 +86,7 @@ def evaluate(
 def predict_examples(
     model: StrPath | Pretrained, data: StrPath, *, is_scored: bool = False, **options: Any
 ) -> tuple[Task, Sequence, Sequence]:
-    """Returns the task of a fine-tuned model, the examples of `data` and their predictions.
-
-    The `options` are `task`, `split` and `changes` of `evaluate`. With `is_scored`, every example
-    must have a label.
-    """
+    """Returns the task, the examples and their predictions; `is_scored` requires their labels."""
     if not is_tfds(data):
         check_exists(data, expected="data to read")
     loaded = model if isinstance(model, Pretrained) else load_model(model)

@@ -98,9 +98,8 @@ def finetune(
 def _train(run: TaskRun, output: Path) -> dict:
     """Trains in a claimed output folder; returns the scores as `finetune` does."""
     recipe = run.recipe
-    evaluations = Evaluations(
-        run.scores, metric=run.task.metric, folder=output, patience=recipe.patience
-    )
+    options = {"metric": run.task.metric, "folder": output, "patience": recipe.patience}
+    evaluations = Evaluations(run.scores, **options)
     settings = FitSettings(
         stage="fine-tune",
         output=output,
@@ -113,9 +112,8 @@ def _train(run: TaskRun, output: Path) -> dict:
         tokens_per_example=float(run.rows.lengths.mean()),
         points_per_epoch=recipe.logs_per_epoch,
     )
-    fit_resumable(
-        run.trained, lambda: run.batches, settings, evaluations=evaluations, board=[NormsByLayer()]
-    )
+    logged = {"evaluations": evaluations, "board": [NormsByLayer()]}
+    fit_resumable(run.trained, lambda: run.batches, settings, **logged)
     if not is_chief():
         return {}
     evaluations.restore_best(run.trained)

@@ -45,8 +45,8 @@ def claimed_output(output: StrPath, settings: Mapping[str, Any]) -> Iterator[Pat
     """Locks the output folder of a run and writes its recipe; an existing run may continue there.
 
     A folder that contains only a recipe may be reused by another run, because a run that fails its
-    first checks leaves such a folder. Only the first worker locks the folder and writes. `settings`
-    must be the same to continue the run; their `files` has sizes or digests of files by name.
+    first checks leaves one. Only the first worker locks and writes. `settings` must be the same to
+    continue the run; their `files` has sizes or digests by name.
     """
     from bert_keras.distribution.strategy import is_chief  # imports Keras
 
@@ -64,10 +64,7 @@ def claimed_output(output: StrPath, settings: Mapping[str, Any]) -> Iterator[Pat
 
 
 def check_run(output: StrPath, known: Mapping[str, Any] | None = None) -> None:
-    """Checks that a run may use a folder, and that an earlier run in it had the `known` settings.
-
-    If they include `files`, the earlier run must have no other settings.
-    """
+    """Checks that a run, with the `known` of its settings, may start or continue in a folder."""
     output = Path(output)
     check_no_file(output)
     names = _names(output) if output.exists() else set()

@@ -147,10 +147,9 @@ def _train(
         flops_per_example=_flops_per_example(inputs, model),
         max_skipped=recipe.max_skipped,
     )
+    board = [NormsByLayer()]
     with input_errors():
-        fit_resumable(
-            trained, inputs.training_batches, settings, held_out=held_out, board=[NormsByLayer()]
-        )
+        fit_resumable(trained, inputs.training_batches, settings, held_out=held_out, board=board)
         scores = {"parameters": model.count_params(), "steps": recipe.end}
         if held_out is not None:
             scores |= evaluate_pretrainer(model, held_out, task=inputs.task)
@@ -158,30 +157,21 @@ def _train(
             return {}
         scores |= inputs.baselines()
     if blimp is not None:
-        scores |= _blimp_scores(model, inputs, blimp)
+        model.metadata, settings = inputs.metadata, inputs.metadata.tokenizer_settings
+        model.tokenizer = tokenizer_of(inputs.vocabulary, **settings)
+        pairs, kept = evaluate(model, task="blimp", data=blimp), ("accuracy", "field ")
+        scores |= {f"blimp {name}": pairs[name] for name in pairs if name.startswith(kept)}
+    sections = {"Data": {"records": inputs.records.name}, "Recipe": dataclasses.asdict(recipe)}
     save_model(
         model,
         outcome.model_folder(output),
         metadata=inputs.metadata,
         vocabulary=inputs.vocabulary,
         state=training_state(trained) if recipe.last_step else None,
-        sections={
-            "Data": {"records": inputs.records.name},
-            "Recipe": dataclasses.asdict(recipe),
-            "Scores on held-out records": scores,
-        },
+        sections=sections | {"Scores on held-out records": scores},
     )
     write_hyperparameters(output / "logs", hyperparameters)
     return outcome.write_scores(output, scores)
-
-
-def _blimp_scores(model: TaskModel, inputs: PretrainInputs, blimp: StrPath) -> dict[str, float]:
-    """Returns the accuracy of a trained model on minimal pairs, in total and by field."""
-    model.metadata = inputs.metadata
-    model.tokenizer = tokenizer_of(inputs.vocabulary, **inputs.metadata.tokenizer_settings)
-    scores = evaluate(model, task="blimp", data=blimp)
-    kept = ("accuracy", "field ")
-    return {f"blimp {name}": score for name, score in scores.items() if name.startswith(kept)}
 
 
 def _flops_per_example(inputs: PretrainInputs, model: TaskModel) -> int:

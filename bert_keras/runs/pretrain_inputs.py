@@ -181,7 +181,7 @@ class PretrainInputs:
         values = json_object(manifest)
         if values["vocabulary"]["sha256"] != vocabulary_sha256(self.vocabulary):
             file = self.records / vocabulary_file(self.vocabulary)[0]
-            raise InputError(f"{file} is not the vocabulary of {manifest}; copy the right file")
+            raise InputError(f"{file} has another SHA-256 than in {MANIFEST}; copy the right file")
         return values["settings"]["lowercase"]
 
     def file_states(self) -> dict[str, int | str]:

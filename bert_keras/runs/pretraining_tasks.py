@@ -27,11 +27,9 @@ def baselines(
 ) -> dict[str, float]:
     """Scores two models that use no context on the masked tokens of held-out batches.
 
-    The unigram model predicts the frequencies (plus one) of the masked tokens of `training`, or,
-    for the accuracy, the most frequent one. The copying model also has access to the input token at
-    the masked position. It predicts this token with the probability that it was correct in
-    `training`, and otherwise the unigram distribution. Returns the losses of both in nats and the
-    accuracy of the unigram model.
+    The unigram model predicts the frequencies (plus one) of the masked tokens of `training`. The
+    copying model predicts the input token at the masked position with the probability that it was
+    correct in `training`, and otherwise the unigram distribution. The losses are in nats.
     """
     targets, inputs, equal = _token_counts(training, vocab_size, stage="count training tokens")
     unigram = (targets + 1) / (targets + 1).sum()
@@ -116,11 +114,10 @@ def pretraining_task(objective: str, *, has_labels: bool = True) -> PretrainingT
 def evaluate_pretrainer(
     model: TaskModel, held_out: Batches, *, task: PretrainingTask
 ) -> dict[str, float]:
-    """Scores a pretrained model on finite batches with the losses and metrics of training.
+    """Scores a pretrained model on finite batches; returns losses in nats, accuracies and counts.
 
     All predictions have equal weight, whereas the losses of `model.evaluate` are means of the means
-    of batches. All workers must call this function. Returns losses in nats and accuracies, with the
-    number of predictions and examples.
+    of batches. All workers must call this function.
     """
     losses, metrics = task.losses(), task.metrics()
     functions = {name: global_loss(loss).call for name, loss in losses.items()}

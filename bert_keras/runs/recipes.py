@@ -196,8 +196,8 @@ LAPTOP = PretrainRecipe(
     steps_per_log=100,
 )
 
-_LOCAL_START: dict[str, Any] = {"optimizer": "adamw", "initial_weights": "local-attention"}
-_LOCAL_START["bias_correction"] = True
+_LOCAL_START: dict[str, Any] = {"optimizer": "adamw", "bias_correction": True}
+_LOCAL_START["initial_weights"] = "local-attention"
 
 
 def _laptop(num_steps: int, **changes) -> PretrainRecipe:
@@ -297,8 +297,7 @@ PAPER = FinetuneRecipe(**FINE_TUNING["paper"])
 # Section 5.3 does not describe the training of its BiLSTM. These values suit fresh weights.
 TAGGER = FinetuneRecipe(batch_size=32, num_epochs=10, **_HIGH_RATES)
 
-# Reimers and Gurevych 2019, section 4.2; training_stsbenchmark.py of sentence-transformers has the
-# same batch size, epochs and warmup.
+# Reimers and Gurevych 2019, section 4.2, and training_stsbenchmark.py of sentence-transformers.
 _PAIRS = {"batch_size": 16, "num_epochs": 4, "learning_rate": 2e-5}
 # training_nli_v2.py of sentence-transformers.
 _RETRIEVAL = {"batch_size": 128, "num_epochs": 1, "learning_rate": 5e-5}

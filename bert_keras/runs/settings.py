@@ -29,15 +29,13 @@ from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe, Pretrain
 Changes = Mapping[str, Any] | Iterable[str]  # see `with_changes`
 OPTIONS = {"epochs": "num_epochs", "steps": "num_steps"}  # options of the commands -> fields
 DEV_SEED = 1
-LEAST_EXAMPLES = 10  # without a dev file
 
 
 def with_changes(*settings: Any, changes: Changes) -> tuple:
     """Returns dataclass instances with changed fields, in their order; a None stays None.
 
     The `changes` are values by field, or texts FIELD=VALUE, which are converted to the type of the
-    field; commas separate the values of a tuple. Each change applies to every instance that has the
-    field. Raises InputError if no instance has it, or for a value of another type.
+    field; commas separate the values of a tuple. A change applies to every instance with the field.
     """
     changes = changes_by_field(changes)
     tables = [_fields(one) if one else {} for one in settings]
@@ -224,16 +222,11 @@ def data_files(task: Task, data: StrPath | Mapping[str, StrPath]) -> dict[str, s
     return {split: os.fspath(path) for split, path in files.items()}
 
 
-def needs_tensorflow(data: StrPath | Mapping[str, StrPath]) -> bool:
-    """Returns whether TensorFlow Datasets reads the data of `finetune`."""
-    return any(map(is_tfds, data.values() if isinstance(data, Mapping) else [data]))
-
-
 def divided(examples: Sequence) -> tuple[list, list, set[str]]:
     """Divides examples into nine tenths and a random tenth, each label in proportion.
 
-    Examples with the same passage stay together. Also returns the labels of a single example, which
-    is not held out.
+    Examples with the same passage stay together. Labels of a single example, which stays in the
+    larger part, are returned too.
     """
     keys = [getattr(each, "context", number) for number, each in enumerate(examples)]
     pairs = [*zip(keys, examples, strict=True)]
@@ -242,7 +235,7 @@ def divided(examples: Sequence) -> tuple[list, list, set[str]]:
     labels = {key: str(getattr(each, "label", "")) for key, each in pairs}
     order = random.Random(DEV_SEED).sample([*labels], len(labels))
     order = sorted((key for key in order if labels[key] not in single), key=labels.__getitem__)
-    if not order or len(labels) < LEAST_EXAMPLES:
+    if not order or len(labels) < 10:
         found = f"{counted(len(labels), 'example')} or passages"
         raise InputError(f"{found} are too few for a dev set; give --dev FILE (data={{'dev': …}})")
     held_out = {*order[len(order) % 10 // 2 :: 10]}
@@ -259,10 +252,7 @@ def task_examples(
     split: str = "dev",
     changes: Changes = (),
 ) -> tuple[Task, Sequence]:
-    """Returns the task of a model, with the changes, and the examples of `data`.
-
-    The other arguments are those of `evaluate`. Errors name the model `source`.
-    """
+    """Returns the task and the examples that `evaluate` scores; errors call the model `source`."""
     (known,) = with_changes(task_of(metadata, name=task, source=source), changes=changes)
     dataclasses.replace(metadata, max_length=known.max_length)  # InputError if it is too long
     return known, known.read(examples_file(known, data, split=split), split=split)
@@ -282,11 +272,7 @@ def variant_examples(
 
 
 def check_examples(read: Callable, model: str, data: str, **settings: Any) -> None:
-    """Reads the examples of a command before TensorFlow loads, unless this needs TensorFlow.
-
-    The command reads them again, and prints its notes on them then. `read` is `task_examples` or
-    `variant_examples`, and `settings` are its other arguments.
-    """
+    """Reads the examples of a command with `read` before TensorFlow loads, unless this needs it."""
     folder = located(model)
     if is_tfds(data) or settings["task"] in ZERO_SHOT or detect_format(folder) is not native:
         return

@@ -158,10 +158,7 @@ class TaskRun:
         return new if old_task == new_task else {*new, *heads}
 
     def _compile_trained(self) -> keras.Model:
-        """Returns the compiled part of the model that is trained, or with a teacher its Distiller.
-
-        With a teacher, the part is compiled too, because the dev loss has only the labels.
-        """
+        """Returns the compiled part that is trained, or with a teacher its Distiller."""
         recipe = self.recipe
         trained = student = self.task.trained(self.model)
         self._predictor = Predictor(student)

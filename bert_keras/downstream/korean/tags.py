@@ -37,10 +37,9 @@ _REVERSED_TAG = re.compile(r"(.+)-([BI])")
 
 @dataclass(frozen=True, kw_only=True)
 class NaverNerTask(NerTask):
-    """Naver NER: entities of words that white space separates.
+    """Naver NER: entities of words that white space separates; long sentences are not cut.
 
     The data has no dev split. As in monologg/KoELECTRA, the test file chooses the best epoch.
-    Unlike there, long sentences are not cut.
     """
 
     context: str = fixed("sentence")
@@ -52,11 +51,7 @@ class NaverNerTask(NerTask):
     }
 
     def sentences(self, path: StrPath) -> list[Sentence]:
-        """Reads lines of a sentence, a tab, and a tag for each of its words.
-
-        Spaces separate words and tags. A tag such as PER-B becomes B-PER. monologg/KoELECTRA has
-        this format (finetune/data/naver-ner, processor/ner.py).
-        """
+        """Reads lines of a sentence, a tab and a tag such as PER-B for each word, as KoELECTRA."""
         sentences: list[Sentence] = []
         for line, text in enumerate(text_lines(path), start=1):
             if not text.strip():
@@ -92,9 +87,8 @@ class KlueNerTask(NerTask):
     def sentences(self, path: StrPath) -> list[Sentence]:
         """Reads one character and its tag on each line; the words of a sentence are its characters.
 
-        Lines that start with ## are comments: the sentence with marked entities, and the
-        description of the file. An empty line, or a tab alone, ends a sentence.
-        KLUE-benchmark/KLUE-baseline reads this format (data/klue_ner.py).
+        Lines that start with ## are comments. An empty line, or a tab alone, ends a sentence
+        (KLUE-benchmark/KLUE-baseline, data/klue_ner.py).
         """
         sentences: list[Sentence] = []
         rows: list[tuple[str, str]] = []
@@ -154,13 +148,12 @@ def _character_tags(sentence: Sentence, token_tags: Tags, spans: np.ndarray) -> 
 
 
 def klue_ner_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Scores:
-    """Returns the scores of KLUE-NER.
+    """Returns the scores of KLUE-NER as KLUE-baseline (metrics/functional.py).
 
-    It follows KLUE-benchmark/KLUE-baseline (metrics/functional.py), which also counts the [CLS] and
-    [SEP] of each sentence, whose tag is O; here both are always right. Spaces have no tag.
-    `character_macro_f1` is the mean F1 of the 13 tags, O included; the F1 of a tag that neither
-    occurs nor is predicted is 1. `entity_macro_f1` is the mean F1 of the types of entities that
-    occur or are predicted. An entity starts with B-; see `strict_tags`.
+    It also counts the [CLS] and [SEP] of each sentence, whose tag O is always right. Spaces have no
+    tag. `character_macro_f1` is the mean F1 of the 13 tags; the F1 of a tag that neither occurs nor
+    is predicted is 1. `entity_macro_f1` is the mean F1 of the types of entities that occur or are
+    predicted. An entity starts with B-; see `strict_tags`.
     """
     from sklearn.metrics import f1_score
 
@@ -176,10 +169,7 @@ def klue_ner_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Scores:
 
 
 def strict_tags(tags: Sequence[str]) -> list[str]:
-    """Replaces each I- tag that does not continue an entity by O.
-
-    The entities are then the same as in seqeval's mode "strict" with the scheme IOB2.
-    """
+    """Replaces I- tags that continue no entity by O, as seqeval's mode "strict" with IOB2."""
     result, kind = [], ""
     for tag in tags:
         prefix, _, tag_kind = tag.partition("-")

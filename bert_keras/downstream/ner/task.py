@@ -45,8 +45,6 @@ def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
     `has_entities` they are types of words, and TYPE is returned as B-TYPE. A file with a single
     column has no tags. A -DOCSTART- line starts a document and is not a word.
     """
-    if os.fspath(path).endswith((".csv", ".json", ".jsonl")):
-        raise InputError(f"{path} is a table; expected CoNLL's format, or another task")
     sentences: list[Sentence] = []
     width, first_line, document = 0, 0, 0
     rows: list[list[str]] = []
@@ -77,12 +75,7 @@ def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
 def entity_scores(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """Returns the scores of conlleval.pl (2004-01-26) for the tags of sentences.
-
-    A predicted entity is correct if its first word, its last word and its type are correct. The
-    scores are `f1`, `precision` and `recall` of entities, `accuracy` of single tags, and the first
-    three for each type, named as `person f1`.
-    """
+    """Returns the scores of conlleval.pl (2004-01-26); `person f1` is one of a type."""
     num_words = num_equal = 0
     pairs = []
     for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
@@ -213,10 +206,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     def write_predictions(
         self, path: StrPath, examples: Sentences, predictions: Sequence[Tags]
     ) -> None:
-        """Writes a line "word gold predicted" for each word, and an empty line after each sentence.
-
-        -DOCSTART- lines are omitted, because conlleval.pl would count them as words.
-        """
+        """Writes lines "word gold predicted", without -DOCSTART-, a word for conlleval.pl."""
         with atomic_file(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
             for sentence, tags in zip(examples, predictions, strict=True):
                 columns = [c for c in (sentence.words, sentence.tags, tags) if c is not None]

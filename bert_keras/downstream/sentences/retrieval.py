@@ -46,10 +46,7 @@ Queries = Sequence[QueryExample]
 
 @dataclass(frozen=True, kw_only=True)
 class DistinctTexts(EncodedTexts):
-    """Groups whose training batches contain no text twice, for losses with in-batch negatives.
-
-    Only the texts of one example may be the same, as in unsupervised SimCSE.
-    """
+    """Groups whose batches contain no text twice, except within one example, as in SimCSE."""
 
     def shuffled_batches(self, *, batch_size: int, seed: int) -> Iterator[np.ndarray]:
         limit, numbers = self.max_length - self.vocabulary.num_specials(1), {}
@@ -69,11 +66,7 @@ class EncodedCorpus(EncodedTexts):
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalTask(SentenceTask[QueryExample, Ranking]):
-    """Retrieval of passages for queries, such as questions and answers.
-
-    The corpus of an evaluation consists of the distinct passages of its file. A passage is relevant
-    for a query if a row has it as the positive of the query.
-    """
+    """Retrieval of passages, from the distinct passages of a file; the positives are relevant."""
 
     query_column: str = setting("query", "column of the queries")
     positive_column: str = setting("positive", "column of the texts that answer them")

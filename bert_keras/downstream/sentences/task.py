@@ -77,10 +77,7 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
     def compare(
         self, examples: Sequence[Example], encoded: Any, units: np.ndarray
     ) -> Sequence[Prediction]:
-        """Returns the predictions from the rows of `encode_to_score`.
-
-        `units` are the embeddings of the rows, divided by their norms, float [N, E] or [N, G, E].
-        """
+        """Returns the predictions from rows and their unit vectors, float [N, E] or [N, G, E]."""
 
     def predictions(
         self, examples: Sequence[Example], encoded: Encoded, outputs: Outputs

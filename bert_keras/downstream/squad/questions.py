@@ -49,8 +49,6 @@ def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
 
 def _json_rows(path: str) -> Iterator[tuple[str, Any, Any, Any]]:
     """Yields the location, the context, the object and the answers of each item of "qas"."""
-    if path.endswith((".csv", ".tsv")):
-        raise InputError(f"{path} is a table; expected JSON as in SQuAD, or another task")
     values = parse_json(existing_file(path).read_bytes(), location=path)
     for i, article in enumerate(values["data"]):
         for j, paragraph in enumerate(article["paragraphs"]):
