@@ -42,11 +42,8 @@ def test_names_are_listed(capsys):
     known = {f"pretrain {each}" for each in recipes.PRETRAIN}
     known |= {f"finetune {each}" for each in recipes.FINETUNE}
     assert {*MEASURED} <= known
-    for what, words in (
-        ("recipes", "pretrain electra-tiny"),
-        ("models", "roberta-base"),
-        ("sizes", "size=tiny"),
-    ):
+    shown = {"recipes": "pretrain electra-tiny", "models": "roberta-base", "sizes": "size=tiny"}
+    for what, words in shown.items():
         assert main(["list", what]) == 0
         assert words in capsys.readouterr().out
     for command, words in (("finetune ner", "context=sentence"), ("pretrain demo", "size=modern")):

@@ -14,7 +14,6 @@ from bert_keras.files import atomic_folder, messages_beside, refuse_existing, te
 from bert_keras.runs.settings import check_examples, variant_examples
 
 FORMATS = ("bert-keras", "google", "huggingface", "sentence-transformers")
-OF_EXPORT = ("num_texts", "variant", "max_score_drop")  # arguments of `export`
 VARIANTS = ("float16", "bfloat16", "int8")
 
 
@@ -92,7 +91,8 @@ def export(options: argparse.Namespace) -> None:
     start_keras(options, backends=("tensorflow",))
     from bert_keras.runs.export import export
 
-    config, arguments = options.serving_config, arguments | values(options, *OF_EXPORT)
+    arguments |= values(options, "num_texts", "variant", "max_score_drop")
+    config = options.serving_config
     with atomic_folder(config) if config else nullcontext() as folder:  # fails before the export
         written = export(options.model, path, **arguments)
         if folder:

@@ -42,7 +42,7 @@ class GlueTask(ClassificationTask):
     text_columns: tuple[str, ...] = fixed(PAIR)  # in TFDS and Hugging Face
     file_columns: tuple[str, ...] = fixed(())  # in the files, if these differ from `text_columns`
     label_column: str = fixed("label")
-    # In data and prediction files, in the order of google-research/bert; the column of a regression
+    # As in the files, in the order of google-research/bert; for numbers, the name of the column
     labels: tuple[str, ...] = fixed(("0", "1"))
     builder_labels: tuple[str, ...] = fixed(())  # TFDS' names of `labels`, if they differ
     scores: tuple[str, ...] = fixed(("accuracy",))

@@ -24,7 +24,6 @@ from bert_keras.text.vocab import Vocabulary, is_unused
 Tensors: TypeAlias = Mapping[str, StoredTensor]
 # Ends of the names of weights that have a row for each token.
 _VOCABULARY_WEIGHTS = ("embeddings/token", "masked_lm/decoder", "masked_lm/output_bias")
-_WITH_STATE = ("bert-keras", "google")  # formats that store the training state
 
 
 @suggest_keyword_names
@@ -90,7 +89,7 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
     notes = (*checkpoint.notes, *write_checkpoint(written, destination, format=format))
     if checkpoint.vocabulary is None:
         notes += ("the model has no vocabulary, which most commands need",)
-    if state is not None and format not in _WITH_STATE:
+    if state is not None and format not in ("bert-keras", "google"):
         notes += (f"{format} cannot store the training state of step {state.step:,}",)
     title = f"{source} -> {destination}: {metadata.model}"
     return str(dataclasses.replace(report, source=title, notes=notes))

@@ -20,8 +20,6 @@ from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
 
-HELD_OUT = "a tenth of train"  # in place of the name of a dev file
-
 
 @suggest_keyword_names
 def finetune(
@@ -146,7 +144,7 @@ def _score_best(run: TaskRun, output: Path) -> dict[str, float]:
 
 def _save_best(run: TaskRun, output: Path, scores: dict) -> None:
     """Writes the model and the hyperparameters of the run."""
-    files = {name: Path(run.files.get(name, HELD_OUT)).name for name in ("train", "dev")}
+    files = {name: Path(run.files.get(name, "a tenth of train")).name for name in ("train", "dev")}
     hyperparameters = dataclasses.asdict(run.recipe)
     sections = {"Data": files, "Task": run.task.settings(), "Recipe": hyperparameters}
     save_model(

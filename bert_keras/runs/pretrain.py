@@ -40,7 +40,6 @@ from bert_keras.training.schedule import SCHEDULES
 from bert_keras.training.states import load_training_state, training_state
 from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
 
-FIRST = "first"  # folder of the first steps in the folder of a run
 WARMUP_STEPS, MEASURED_STEPS = 2, 10  # of `forecast`
 
 
@@ -117,7 +116,7 @@ def pretrain(
     with outcome.claimed_output(output, settings) as folder:
         scores = outcome.finished_scores(folder)
         if scores is None and first is not None:
-            paths = {"records": records, "output": folder / FIRST, "pretrained": pretrained}
+            paths = {"records": records, "output": folder / "first", "pretrained": pretrained}
             model = pretrain(first, **paths, teacher=distillation).model
             other = dataclasses.replace(recipe, seed=recipe.seed + 1)  # another order of rows
             inputs = PretrainInputs(other, pretrained=model, **sources)

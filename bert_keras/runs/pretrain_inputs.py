@@ -36,7 +36,6 @@ from bert_keras.text.fast_tokenizer import (
 from bert_keras.text.vocab import seems_lowercase
 
 MANIFEST = "manifest.json"  # of bert-tfrecords build
-NSP_PARTS = {"pooler", "next_sentence"}  # a run that adds only these continues at its step
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class StartingPoint:
     @property
     def state(self) -> TrainingState | None:
         """The training state; None if there is none, or if the checkpoint lacks other parts."""
-        return self.checkpoint.state if NSP_PARTS.issuperset(self.new) else None
+        return self.checkpoint.state if {*self.new} <= {"pooler", "next_sentence"} else None
 
     @property
     def step(self) -> int:

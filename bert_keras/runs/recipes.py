@@ -206,8 +206,6 @@ def _laptop(num_steps: int, **changes) -> PretrainRecipe:
     return replace(LAPTOP, num_steps=num_steps, num_warmup_steps=warmup, **changes)
 
 
-GPU_FLOPS_PER_SECOND = 84e12  # 27 % of the 312 TFLOP/s in bfloat16 of an A100
-
 # Runs that read each sentence only a few times use no dropout (Geiping and Goldstein 2022).
 PRETRAIN: dict[str, PretrainRecipe] = {
     # docs/quickstart.md: the settings of laptop-10min for 0.3 MB of text and 64 tokens.
@@ -226,9 +224,9 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     "bert-hour": _laptop(
         11_500, size="mini", learning_rate=1e-3, initializer_stddev=0.0625, **_LOCAL_START
     ),
-    # The steps fill an hour and a day of a GPU that computes GPU_FLOPS_PER_SECOND, with records of
-    # 128 tokens and 30,522 tokens in the vocabulary. Batch size and learning rate of gpu-day are
-    # close to the values of Geiping and Goldstein 2022.
+    # The steps fill an hour and a day of a GPU that computes 84 TFLOP/s, 27 % of the 312 TFLOP/s in
+    # bfloat16 of an A100, with records of 128 tokens and a vocabulary of 30,522. Batch size and
+    # learning rate of gpu-day are close to the values of Geiping and Goldstein 2022.
     "gpu-hour": _laptop(
         13_400,
         size="modern-medium",

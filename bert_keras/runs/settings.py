@@ -82,10 +82,8 @@ def _converted(value: Any, field: dataclasses.Field) -> Any:
         kind = next(one for one in get_args(kind) if one is not type(None))
     is_tuple = get_origin(kind) is tuple
     kind = get_args(kind)[0] if is_tuple else kind
-    if isinstance(value, str):
-        values = value.split(",") if is_tuple else [value]
-    else:
-        values = value if is_tuple and isinstance(value, (list, tuple)) else [value]
+    values = value.split(",") if is_tuple and isinstance(value, str) else value
+    values = values if is_tuple and isinstance(values, (list, tuple)) else [value]
     try:
         converted = [_as(kind, each) for each in values]
     except (KeyError, TypeError, ValueError) as error:

@@ -28,9 +28,6 @@ from bert_keras.runs.settings import TaskData, finetune_settings, read_task_data
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
 
-FEW_STEPS = 100
-MORE_STEPS = "try --batch-size 8 --epochs 8 (batch_size=8, num_epochs=8)"
-
 
 class TaskRun:
     """The data and the model of a fine-tuning run, for a training loop of your own.
@@ -88,9 +85,9 @@ class TaskRun:
         num_rows = enumerate(accumulate(sizes), start=1)
         self.steps_per_epoch = next(n for n, rows in num_rows if rows == len(self._encoded))
         self.num_steps = self.recipe.num_epochs * self.steps_per_epoch
-        if self.num_steps < FEW_STEPS:
-            note = f"only {self.num_steps} training steps; {MORE_STEPS}"
-            print_field("steps", note, file=sys.stderr)
+        if self.num_steps < 100:
+            remedy = "try --batch-size 8 --epochs 8 (batch_size=8, num_epochs=8)"
+            print_field("steps", f"only {self.num_steps} training steps; {remedy}", file=sys.stderr)
         self.metadata, self.teacher = self._new_metadata(), None
         if self.distillation is not None:
             student = {"student": self.metadata, "vocabulary": self.checkpoint.vocabulary}

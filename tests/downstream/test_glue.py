@@ -162,9 +162,6 @@ def test_prediction_files_contain_label_names(tmp_path):
 def builders(glue_folder, tmp_path, monkeypatch):
     """Makes the GLUE builders read the small folder instead of downloaded files."""
 
-    def extracted(manager, url):
-        return glue_folder
-
     def downloaded(manager, urls):
         if isinstance(urls, str):
             return glue_folder / "AX" / "diagnostic.tsv"
@@ -177,7 +174,7 @@ def builders(glue_folder, tmp_path, monkeypatch):
         return paths
 
     manager = tfds.download.DownloadManager
-    monkeypatch.setattr(manager, "download_and_extract", extracted)
+    monkeypatch.setattr(manager, "download_and_extract", lambda *_: glue_folder)
     monkeypatch.setattr(manager, "download", downloaded)
     monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path / "tfds"))
 

@@ -23,7 +23,6 @@ from bert_keras.kinds.words import (
 )
 from bert_keras.text.tokenizer import TextTokenizer
 
-SPACE = " "
 KLUE_TYPES = ("PS", "LC", "OG", "DT", "TI", "QT")  # person, location, organization, date, ...
 KLUE_LABELS = (*(f"{prefix}-{kind}" for kind in KLUE_TYPES for prefix in "BI"), OUTSIDE)
 # monologg/KoELECTRA, finetune/processor/ner.py, with the prefix first.
@@ -51,7 +50,7 @@ class NaverNerTask(NerTask):
     }
 
     def sentences(self, path: StrPath) -> list[Sentence]:
-        """Reads lines of a sentence, a tab and a tag such as PER-B for each word, as KoELECTRA."""
+        """Reads lines of a sentence, a tab and tags such as PER-B, as monologg/KoELECTRA does."""
         sentences: list[Sentence] = []
         for line, text in enumerate(text_lines(path), start=1):
             if not text.strip():
@@ -128,7 +127,7 @@ class KlueNerTask(NerTask):
     def score(self, examples: Sentences, predictions: Sequence[Tags]) -> Scores:
         def without_spaces(tags: Sequence[Tags]) -> list[Tags]:
             return [
-                [tag for tag, word in zip(row, sentence.words, strict=True) if word != SPACE]
+                [tag for tag, word in zip(row, sentence.words, strict=True) if word != " "]
                 for sentence, row in zip(examples, tags, strict=True)
             ]
 
@@ -142,7 +141,7 @@ def _character_tags(sentence: Sentence, token_tags: Tags, spans: np.ndarray) -> 
         tags[start:end] = [tag, *[tag.replace("B-", "I-")] * (end - start - 1)]
     for index in range(1, len(tags) - 1):
         before, after = tags[index - 1], tags[index + 1]
-        if sentence.words[index] == SPACE and after.startswith("I-") and before[2:] == after[2:]:
+        if sentence.words[index] == " " and after.startswith("I-") and before[2:] == after[2:]:
             tags[index] = after
     return tuple(tags)
 

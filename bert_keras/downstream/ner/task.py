@@ -30,8 +30,6 @@ from bert_keras.kinds.words import (
 )
 from bert_keras.text.tokenizer import TextTokenizer
 
-CONTEXTS = ("sentence", "document")
-DOCUMENT_START = "-DOCSTART-"
 _COLUMN = re.compile(r"[^ \t]+")
 Sentences = Sequence[Sentence]
 Tags = Sequence[str]  # the predicted tags of a sentence
@@ -50,7 +48,7 @@ def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
     rows: list[list[str]] = []
     for line, text in enumerate(chain(text_lines(path), [""]), start=1):
         columns = _COLUMN.findall(text)
-        if columns and columns[0] != DOCUMENT_START:
+        if columns and columns[0] != "-DOCSTART-":
             if not width:
                 width, first_line = len(columns), line
             if len(columns) != width:
@@ -141,7 +139,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     has_entities: ClassVar[bool] = True  # whether tags are O, B-TYPE and I-TYPE
 
     def __post_init__(self):
-        check_choice(self, "context", CONTEXTS)
+        check_choice(self, "context", ("sentence", "document"))
         check_least(self, 3, "max_length")
 
     def sentences(self, path: StrPath) -> list[Sentence]:

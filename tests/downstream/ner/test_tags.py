@@ -77,12 +77,10 @@ def builder(tmp_path, monkeypatch):
 def test_the_conll_2003_builder_is_read(builder):
     files = NER_TASK.files(builder)
     assert files == {split: f"{builder}:{split}" for split in ("train", "dev", "test")}
+    expected = [(("EU", "said"), ("B-ORG", "O"), 0), (("Rome",), ("B-LOC",), 0)]
     for split, path in files.items():
-        sentences = sorted(NER_TASK.read(path, split=split), key=lambda each: each.words)
-        assert [(s.words, s.tags, s.document) for s in sentences] == [
-            (("EU", "said"), ("B-ORG", "O"), 0),
-            (("Rome",), ("B-LOC",), 0),
-        ]
+        read = NER_TASK.read(path, split=split)
+        assert sorted((s.words, s.tags, s.document) for s in read) == expected
 
 
 @pytest.mark.parametrize(

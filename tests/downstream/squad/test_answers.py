@@ -77,10 +77,8 @@ def test_white_space_is_no_answer_and_does_not_surround_one(ask, subwords):
     """Byte-level BPE has tokens of white space, here the first of two spaces."""
     rules = rules_vocabulary(read_rules(subwords["roberta"], {}))
     questions = [ask("the  license ", question="the")]
-    windows = windows_over(
-        questions, tokenizer_of(rules, lowercase=False), max_length=20, stride=9,
-        max_question_length=4,
-    )  # fmt: skip
+    tokenizer, sizes = tokenizer_of(rules, lowercase=False), {"max_length": 20, "stride": 9}
+    windows = windows_over(questions, tokenizer, max_question_length=4, **sizes)
     is_blank = windows.offsets[:, 0] == windows.offsets[:, 1]
     assert is_blank.sum() == 2
     first = 3 + windows.lengths_N2[0, 0]  # <s>, the question, </s> and </s> are before the passage
