@@ -35,8 +35,7 @@ def check(is_valid: object, message: str) -> None:
         raise InputError(message)
 
 
-# Names used by transformers and other programs, in lower case with underscores -> our names, which
-# differ between commands and functions.
+# Names of other programs, in lower case with underscores -> our names in commands and functions
 OTHER_NAMES = {
     "lr": "learning_rate",
     "num_train_epochs": "epochs num_epochs",

@@ -101,7 +101,7 @@ def _silent_stderr() -> Iterator[None]:
 def devices(
     options: argparse.Namespace, *, hidden_size: int = 0, trains_several: bool = False
 ) -> Iterator[None]:
-    """Sets the dtype policy, and enters the scope of the strategy, that `DEVICES` name."""
+    """Sets the dtype policy and enters the scope of the strategy that `DEVICES` name."""
     import keras
 
     from bert_keras.distribution.numerics import named_policy

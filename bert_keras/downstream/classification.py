@@ -147,12 +147,11 @@ class ClassificationTask(Task[TextExample, EncodedTexts, LabelPrediction]):
             columns["label_column"] = (self.label_column,)
         # Texts to predict may be plain lines.
         is_plain = Path(path).suffix == ".txt" and not is_labelled and len(self.text_columns) == 1
-        options = {
-            "headerless": self.text_columns if is_plain else (),
-            "lists": (self.label_column,) if self.kind == "many" else (),
-        }
+        headerless = self.text_columns if is_plain else ()
+        lists = (self.label_column,) if self.kind == "many" else ()
         examples = []
-        for location, values in table_rows(path, columns=columns, **options):
+        rows = table_rows(path, columns=columns, headerless=headerless, lists=lists)
+        for location, values in rows:
             texts = [values[column] for column in self.text_columns]
             if is_labelled:
                 texts = [required_text(values, c, location=location) for c in self.text_columns]

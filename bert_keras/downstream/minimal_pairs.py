@@ -120,8 +120,7 @@ def log_likelihoods(model: Pretrained, texts: Sequence[str]) -> list[float]:
     predicts each token from the tokens before it. Special tokens are read but not scored.
     """
     if not isinstance(model, MaskedLMModel) or model.tokenizer is None:
-        found = type(model).__name__
-        raise InputError(f"the model is a {found}; expected a masked LM with its vocabulary")
+        raise InputError(f"the model is a {type(model).__name__}; expected one with masked_lm")
     max_length = model.stored_metadata(None).max_length
     settings: dict[str, Any] = {"vocabulary": model.tokenizer.vocabulary, "max_length": max_length}
     ids = [*map(tuple, model.tokenizer.ids_batch(texts))]

@@ -60,8 +60,7 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
         A load report of the model that was written.
 
     Raises:
-        InputError: The source cannot be read, lacks a head of `model`, or has a model that the
-            format cannot store; or a new token is invalid; or `destination` has contents.
+        InputError: An argument is invalid, or the source or the format lacks a part of the model.
 
     Example:
 

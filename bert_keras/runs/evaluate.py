@@ -51,8 +51,7 @@ def evaluate(
         The scores by name, as fractions of 1.
 
     Raises:
-        InputError: An example has no label, the model does not belong to the task, or an argument
-            is invalid.
+        InputError: An example has no label, or an argument is invalid or does not fit the model.
 
     Example:
 
@@ -72,9 +71,8 @@ def evaluate(
         predicted = [good - bad for good, bad in zip(found[::2], found[1::2], strict=True)]
         scores = pair_scores(examples, predicted)
     else:
-        known, examples, predicted = predict_examples(
-            model, data, task=task, split=split, changes=changes, is_scored=True
-        )
+        options = {"task": task, "split": split, "changes": changes}
+        known, examples, predicted = predict_examples(model, data, is_scored=True, **options)
         name, findings, scores = known.name, known.findings, known.score(examples, predicted)
     print_field("examples", f"{len(examples):,}", file=sys.stderr)
     if report is not None:

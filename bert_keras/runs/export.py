@@ -62,8 +62,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         The path of the version folder.
 
     Raises:
-        InputError: The model has no vocabulary or cannot be served, an argument does not fit it,
-            `path` exists or is not a version folder, or the variant loses too many points.
+        InputError: An argument does not fit the model, or the variant loses too many points.
         RuntimeError: The SavedModel does not give the outputs of the Keras model.
 
     Example:

@@ -62,8 +62,7 @@ def finetune(
         the first worker writes files and returns scores.
 
     Raises:
-        InputError: The arguments are invalid or do not fit together, or `output` belongs to another
-            run.
+        InputError: An argument is invalid, or `output` belongs to another run.
 
     Example:
 

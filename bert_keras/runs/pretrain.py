@@ -83,8 +83,7 @@ def pretrain(
         scores.
 
     Raises:
-        InputError: The arguments are invalid or do not fit together, `output` belongs to another
-            run, or the training diverges.
+        InputError: An argument is invalid, `output` is another run's, or the training diverges.
 
     Example:
 

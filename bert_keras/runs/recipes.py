@@ -248,8 +248,13 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     "paper-512": PAPER_BASE,
     # Used with --from, whose size replaces this one, on the text of a domain. Learning rate, batch
     # size and smallest number of steps are from the README of google-research/bert.
-    "continue": replace(
-        TINY_HOUR, size="base", learning_rate=2e-5, dropout_rate=0.1, logs_per_checkpoint=10
+    "continue": PretrainRecipe(
+        size="base",
+        batch_size=32,
+        num_steps=10_000,
+        num_warmup_steps=1_000,
+        learning_rate=2e-5,
+        steps_per_log=100,
     ),
     # Used with --teacher: three epochs over 3.3 billion words in records of 512 tokens. Section 3
     # of Sanh et al. 2019 and the defaults of its code. Unlike this recipe, that code clips
@@ -308,7 +313,6 @@ EMBEDDINGS = {
 KLUE = FinetuneRecipe(
     batch_size=32, num_epochs=4, learning_rate=5e-5, weight_decay_rate=0.0, bias_correction=True
 )
-KLUE_MRC = replace(KLUE, num_epochs=5, batch_size=16, learning_rate=3e-5)
 # finetune/config/TASK/koelectra-base-v3.json of monologg/KoELECTRA, with the same AdamW.
 KOELECTRA = replace(KLUE, num_epochs=10, warmup_ratio=0.0)
 
@@ -325,7 +329,9 @@ FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
         "klue-tc": KLUE,
         "klue-sts": KLUE,
         "klue-nli": replace(KLUE, num_epochs=5),
-        "klue-mrc": replace(KLUE_MRC, warmup_ratio=0.0),
+        "klue-mrc": replace(
+            KLUE, num_epochs=5, batch_size=16, learning_rate=3e-5, warmup_ratio=0.0
+        ),
         "klue-ner": replace(KLUE, num_epochs=3, warmup_ratio=0.0),
         "nsmc": KOELECTRA,
         "kornli": replace(KOELECTRA, num_epochs=15, batch_size=64),

@@ -28,7 +28,6 @@ from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe, Pretrain
 
 Changes = Mapping[str, Any] | Iterable[str]  # see `with_changes`
 OPTIONS = {"epochs": "num_epochs", "steps": "num_steps"}  # options of the commands -> fields
-DEV_SEED = 1
 
 
 def with_changes(*settings: Any, changes: Changes) -> tuple:
@@ -88,8 +87,9 @@ def _converted(value: Any, field: dataclasses.Field) -> Any:
         converted = [_as(kind, each) for each in values]
     except (KeyError, TypeError, ValueError) as error:
         names = {bool: "true or false", int: "a whole number", float: "a number"}
-        expected = names.get(kind, "a text")
-        raise InputError(f"{field.name} is {value!r}; expected {expected}") from error
+        raise InputError(
+            f"{field.name} is {value!r}; expected {names.get(kind, 'a text')}"
+        ) from error
     return tuple(converted) if is_tuple else converted[0]
 
 
@@ -231,7 +231,7 @@ def divided(examples: Sequence) -> tuple[list, list, set[str]]:
     counts = Counter(getattr(each, "label", None) for each in examples)
     single = {label for label, n in counts.items() if n == 1 and isinstance(label, str)}
     labels = {key: str(getattr(each, "label", "")) for key, each in pairs}
-    order = random.Random(DEV_SEED).sample([*labels], len(labels))
+    order = random.Random(1).sample([*labels], len(labels))
     order = sorted((key for key in order if labels[key] not in single), key=labels.__getitem__)
     if not order or len(labels) < 10:
         found = f"{counted(len(labels), 'example')} or passages"

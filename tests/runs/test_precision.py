@@ -37,10 +37,10 @@ def test_all_precisions_end_with_similar_losses(records, start, tmp_path, monkey
     scores, before = {}, keras.config.dtype_policy()
     for precision in ("float32", "bfloat16", "float16", "auto"):
         output = tmp_path / precision
-        command = ["pretrain", "demo", "--records", records, "--from", start, "--output", output]
+        command = f"pretrain demo --records {records} --from {start} --output {output}"
         more = ["--precision", precision, "--set", *SETTINGS, "gradient_checkpointing=true"]
         try:
-            assert main([str(part) for part in (*command, *more)]) == 0
+            assert main([*command.split(), *more]) == 0
         finally:
             keras.config.set_dtype_policy(before)
         scores[precision] = json.loads((output / "scores.json").read_text())

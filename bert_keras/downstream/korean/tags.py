@@ -45,9 +45,7 @@ class NaverNerTask(NerTask):
     unit: str = fixed("eojeol")
 
     folder: ClassVar[str] = "naver-ner"
-    file_names: ClassVar[FileNames] = {
-        split: (f"{file}.tsv",) for split, file in TEST_AS_DEV.items()
-    }
+    file_names: ClassVar[FileNames] = {s: (f"{file}.tsv",) for s, file in TEST_AS_DEV.items()}
 
     def sentences(self, path: StrPath) -> list[Sentence]:
         """Reads lines of a sentence, a tab and tags such as PER-B, as monologg/KoELECTRA does."""
@@ -168,7 +166,7 @@ def klue_ner_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Scores:
 
 
 def strict_tags(tags: Sequence[str]) -> list[str]:
-    """Replaces I- tags that continue no entity by O, as seqeval's mode "strict" with IOB2."""
+    """Replaces I- tags that do not continue an entity by O, as seqeval in its mode "strict"."""
     result, kind = [], ""
     for tag in tags:
         prefix, _, tag_kind = tag.partition("-")

@@ -53,7 +53,7 @@ def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
                 width, first_line = len(columns), line
             if len(columns) != width:
                 found = f"{path}, line {line} has {counted(len(columns), 'column')}"
-                raise InputError(f"{found} and line {first_line} has {width}; expected as many")
+                raise InputError(f"{found} and line {first_line} has {width}; expected one word")
             if width > 1 and not has_entities:
                 columns[-1] = f"B-{columns[-1]}"
             if width > 1 and not TAG.fullmatch(columns[-1]):
@@ -73,7 +73,7 @@ def read_conll(path: StrPath, *, has_entities: bool = True) -> list[Sentence]:
 def entity_scores(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """Returns the scores of conlleval.pl (2004-01-26); `person f1` is one of a type."""
+    """Returns the scores of conlleval.pl (2004-01-26), also of each type, such as `person f1`."""
     num_words = num_equal = 0
     pairs = []
     for gold_tags, predicted_tags in zip(gold, predicted, strict=True):
@@ -149,11 +149,8 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
         if not self.has_entities:
             raise InputError(f"{path} is of TFDS; {self.name} reads files in CoNLL's format")
         rows = enumerate(tfds_rows(os.fspath(path)), start=1)
-        return [
-            Sentence(tuple(row["tokens"]), tuple(row["ner"]), 0, line)
-            for line, row in rows
-            if row["tokens"]
-        ]
+        words = ((tuple(row["tokens"]), tuple(row["ner"]), line) for line, row in rows)
+        return [Sentence(tokens, tags, 0, line) for tokens, tags, line in words if tokens]
 
     def read(self, path: StrPath, *, split: str = "train") -> list[Sentence]:
         if not (sentences := self.sentences(path)):
@@ -204,7 +201,7 @@ class NerTask(Task[Sentence, TaggedWords, Tags]):
     def write_predictions(
         self, path: StrPath, examples: Sentences, predictions: Sequence[Tags]
     ) -> None:
-        """Writes lines "word gold predicted", without -DOCSTART-, a word for conlleval.pl."""
+        """Writes a line "word gold predicted" for each word, as conlleval.pl reads it."""
         with atomic_file(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
             for sentence, tags in zip(examples, predictions, strict=True):
                 columns = [c for c in (sentence.words, sentence.tags, tags) if c is not None]

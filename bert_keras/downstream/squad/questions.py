@@ -40,7 +40,7 @@ def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
             )
     except (AttributeError, KeyError, TypeError) as error:
         fault = f"{type(error).__name__} {error}"
-        expected = f"paragraphs with context and qas, each with {id_name}, question and answers"
+        expected = f"expected context and qas with {id_name}, question and answers"
         raise InputError(f"{location} is not in SQuAD's format ({fault}); {expected}") from error
     if not questions:
         raise InputError(f"{path} has no questions; expected at least one")
