@@ -87,9 +87,8 @@ def _converted(value: Any, field: dataclasses.Field) -> Any:
         converted = [_as(kind, each) for each in values]
     except (KeyError, TypeError, ValueError) as error:
         names = {bool: "true or false", int: "a whole number", float: "a number"}
-        raise InputError(
-            f"{field.name} is {value!r}; expected {names.get(kind, 'a text')}"
-        ) from error
+        expected = names.get(kind, "a text")
+        raise InputError(f"{field.name} is {value!r}; expected {expected}") from error
     return tuple(converted) if is_tuple else converted[0]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bert_keras.downstream.table import is_tfds, parse_json, tfds_rows
-from bert_keras.errors import InputError, listed, quoted
+from bert_keras.errors import InputError, listed
 from bert_keras.files import existing_file
 from bert_keras.kinds.windows import Answer, Question
 
@@ -20,9 +20,6 @@ def read_questions(path: str, *, id_name: str = "id") -> list[Question]:
             _builder_rows(path) if is_tfds(path) else _json_rows(path)
         ):
             identity, question = fields[id_name], fields["question"]
-            texts = (identity, question, context, *(each["text"] for each in answers))
-            if not all(isinstance(text, str) for text in texts):
-                raise InputError(f"{location} has {quoted(texts)}; expected strings")
             is_impossible = bool(fields.get("is_impossible"))
             location = f"{location} (id {identity})"
             if identity in questions:

@@ -31,7 +31,6 @@ def test_files_in_the_format_of_squad_are_read(squad_file):
 
 def test_invalid_files_are_refused(squad_file, tmp_path):
     for change in (
-        {"id": 7},
         {"answers": {"text": ["Lyon"], "answer_start": [0]}},
         {"answers": [answer("Lyon", 0)], "is_impossible": True},
     ):
