@@ -1,4 +1,4 @@
-"""Pretraining by replaced-token detection: the folder of a run, a stop, precisions, refusals."""
+"""Pretraining by replaced-token detection: the folder of a run and its parts."""
 
 import json
 
@@ -62,7 +62,7 @@ def test_a_run_writes_a_discriminator_that_fine_tunes(run, tmp_path, capsys):
     tune = f"finetune classification --train {table} --dev {table} --from {folder} --output"
     settings = "--recipe demo --set num_epochs=1 max_length=8 batch_size=2"
     assert main(f"{tune} {tmp_path / 'tuned'} {settings}".split()) == 0
-    assert "points on 2 dev rows" in capsys.readouterr().out
+    assert "points, 2 dev rows" in capsys.readouterr().out
 
 
 def test_a_generator_of_the_starting_point_keeps_its_size(run, records):
