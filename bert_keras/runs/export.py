@@ -17,8 +17,7 @@ from bert_keras.exporting.variants.variant import Variant
 from bert_keras.files import StrPath
 from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import Pretrained
-from bert_keras.runs.settings import Changes
-from bert_keras.runs.task_data import variant_examples
+from bert_keras.runs.settings import Changes, variant_examples
 from bert_keras.text.tokenizer import TextTokenizer
 
 
@@ -63,8 +62,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         The path of the version folder.
 
     Raises:
-        InputError: The model has no vocabulary or cannot be served, an argument does not fit it,
-            `path` exists or is not a version folder, or the variant loses too many points.
+        InputError: An argument does not fit the model, or the variant loses too many points.
         RuntimeError: The SavedModel does not give the outputs of the Keras model.
 
     Example:
@@ -75,9 +73,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     """
     if variant is None:
         if data is not None or task is not None or changes or max_score_drop != MAX_SCORE_DROP:
-            raise InputError(
-                "data, task, changes and max_score_drop have no effect without a variant"
-            )
+            raise InputError("data, task, changes and max_score_drop need a variant to score")
     else:
         check_name(variant, SAVED_MODELS, what="variant")
         if data is None:
@@ -87,9 +83,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         plan = plan_of_model(model, path, tokenizer=tokenizer, labels=labels, **options)
     else:
         if tokenizer is not None or labels:
-            raise InputError(
-                "tokenizer and labels are for a model in memory; a model folder contains its own"
-            )
+            raise InputError("tokenizer and labels are for a model in memory; omit them")
         checkpoint = open_text_checkpoint(model)
         metadata, source = checkpoint.metadata, os.fspath(model)
         plan = export_plan(metadata, checkpoint.tokenizer, path, source=source, **options)

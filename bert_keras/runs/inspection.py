@@ -10,7 +10,7 @@ from keras import ops
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.config import ModelMetadata
-from bert_keras.errors import check
+from bert_keras.errors import InputError
 from bert_keras.files import StrPath, check_output, write_text
 from bert_keras.kinds.kind import softmax
 from bert_keras.models.encoder import BertEncoder
@@ -29,10 +29,7 @@ STEPS = 65_535  # probabilities are quantized to this many steps, two bytes each
 def inspect_texts(
     pretrained: StrPath, texts: Sequence[str], *, output: StrPath, num_tokens: int = 10
 ) -> None:
-    """Writes the page of a checkpoint: the attention of a text or pair, and of its masked words the
-    `num_tokens` most probable tokens.
-    """
-    check(num_tokens >= 1, f"the number of tokens to show is {num_tokens}; expected at least 1")
+    """Writes a page with the attention of a text or pair, and `num_tokens` predictions of masks."""
     check_output(output, suffix=".html")
     checkpoint = open_text_checkpoint(pretrained)
     metadata, vocabulary = checkpoint.metadata, checkpoint.vocabulary
@@ -63,21 +60,19 @@ def _inputs(
     texts: Sequence[str], tokenizer: TextTokenizer, *, metadata: ModelMetadata
 ) -> dict[str, np.ndarray]:
     """Packs a text or a pair, which may contain [MASK], into int32 arrays [1, T]."""
-    check(len(texts) in (1, 2), f"received {len(texts)} texts; expected one text or a pair")
+    if len(texts) not in (1, 2):
+        raise InputError(f"received {len(texts)} texts; expected one text or a pair")
     vocabulary, ids = tokenizer.vocabulary, ids_with_masks(texts, tokenizer)
-    for text, tokens in zip(texts, ids, strict=True):
-        check(tokens, f"the text {text!r} contains no word; expected at least one")
     limit = min(MAX_TOKENS, metadata.max_length)
     length = sum(map(len, ids)) + vocabulary.num_specials(len(texts))
-    found = f"the text has {length} tokens, with [CLS] and [SEP]"
-    check(length <= limit, f"{found}; shorten it to at most {limit}")
+    if not all(ids) or length > limit:
+        found = f"the text has {length} tokens with [CLS] and [SEP]"
+        raise InputError(f"{found}; expected words and at most {limit} tokens")
     return pack(*([each] for each in ids), vocabulary=vocabulary, max_length=limit)
 
 
 def _attention(encoder: BertEncoder, inputs: dict[str, np.ndarray], vocabulary: Vocabulary) -> dict:
-    """Computes the attention probabilities of every layer and head."""
-    # The `weights` are base64 of uint16 [L, N, T, T] in `STEPS`: the probability with which the
-    # row's token attends to the column's token.
+    """Returns the probabilities of every layer and head, as base64 of uint16 [L, N, T, T]."""
     attentions = encoder.states(inputs).attentions
     weights_LNTT = np.stack([ops.convert_to_numpy(layer)[0] for layer in attentions])
     steps = np.round(weights_LNTT * STEPS).astype("<u2")
@@ -97,8 +92,6 @@ def _masked_words(
     model: Pretrained, inputs: dict[str, np.ndarray], vocabulary: Vocabulary, *, num_tokens: int
 ) -> dict:
     """Predicts the masked tokens of a text at once, or without [MASK] each token separately."""
-    # The `original` token of the latter has its probability and rank, counted from 1. `is_next` is
-    # for a pair and a next-sentence head. Without a masked-LM head, `missing` is the model's name.
     if "masked_lm" not in model.kind.heads:
         return {"missing": model.kind.model}
     call = cast(Callable[[dict], dict], model)  # faster than `predict`, which traces
@@ -122,7 +115,7 @@ def _masked_words(
         *top, original = ([vocabulary.tokens[i], float(probabilities_V[i])] for i in shown)
         predictions.append({"position": int(position), "top": top})
         if not len(masked):
-            rank = int(np.flatnonzero(order == ids_T[position])[0]) + 1
+            rank = int(np.flatnonzero(order == ids_T[position])[0]) + 1  # from 1
             predictions[-1]["original"] = [*original, rank]
     words: dict = {"predictions": predictions}
     if "next_sentence" in model.kind.heads and (ids_T == vocabulary.sep_id).sum() > 1:
