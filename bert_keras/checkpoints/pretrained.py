@@ -15,12 +15,7 @@ import numpy as np
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
 from bert_keras.checkpoints.formats import write_checkpoint
-from bert_keras.checkpoints.tensors import (
-    StoredTensor,
-    named_weights,
-    of_array,
-    stored_weight,
-)
+from bert_keras.checkpoints.tensors import StoredTensor, named_weights, of_array, stored_weight
 from bert_keras.config import (
     BertConfig,
     DenseModule,

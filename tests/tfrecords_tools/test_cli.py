@@ -94,8 +94,7 @@ def test_bad_input_is_reported_in_one_line_and_writes_nothing(bad, capsys, comma
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    ["biuld", "show", "build --workers x", "check a --size 9", "show a --n"],
+    "arguments", ["biuld", "show", "build --workers x", "check a --size 9", "show a --n"]
 )
 def test_wrong_options_are_reported_in_one_line(arguments, capsys):
     with pytest.raises(SystemExit) as stop:

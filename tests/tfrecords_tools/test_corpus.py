@@ -124,8 +124,7 @@ def json_of(generator):
 
 @pytest.mark.parametrize("make", [text_of, articles_of, json_of])
 @pytest.mark.parametrize(
-    ("block", "seeds"),
-    [(96, range(2)), pytest.param(5, range(12), marks=pytest.mark.slow)],
+    ("block", "seeds"), [(96, range(2)), pytest.param(5, range(12), marks=pytest.mark.slow)]
 )
 def test_the_unit_size_does_not_change_the_lines(file, monkeypatch, make, block, seeds):
     monkeypatch.setattr(readers, "BLOCK", block)
