@@ -86,15 +86,9 @@ def build_on_beam(
 ) -> dict[str, Any]:
     """Runs the pipeline that writes `output` and returns the manifest.
 
-    Every worker must have access to the corpus and to the output. The job writes to the folder
-    OUTPUT.beam-partial first.
-
-    Args:
-        corpus: Files, folders, glob patterns, URLs or TFDS names.
-        vocabulary: The vocabulary of the records.
-        output: A new folder or URL.
-        settings: The settings of the records.
-        pipeline_options: Options of Beam, such as "--runner=DataflowRunner".
+    Every worker must have access to the corpus and to the output, a new folder or URL. The job
+    writes to the folder OUTPUT.beam-partial first. `pipeline_options` are options of Beam, such as
+    "--runner=DataflowRunner".
     """
     if not isinstance(settings, BuildSettings):
         raise InputError("one machine writes the records of --compat google; leave out --beam")
@@ -115,9 +109,9 @@ def build_on_beam(
         add_steps(pipeline, build_units(paths, text_field=settings.text_field), context)
         pipeline.run().wait_until_finish()
     except Exception as error:
-        if isinstance(error, InputError) or not system.exists(f"{folder}/{ERROR}"):
-            raise
-        raise InputError(system.cat_file(f"{folder}/{ERROR}").decode()) from error
+        if not isinstance(error, InputError) and system.exists(f"{folder}/{ERROR}"):
+            raise InputError(system.cat_file(f"{folder}/{ERROR}").decode()) from error
+        raise
     finally:
         if system.exists(folder):
             system.rm(folder, recursive=True)

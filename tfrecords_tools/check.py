@@ -3,10 +3,9 @@
 import glob
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -36,11 +35,7 @@ Problem = tuple[str, np.ndarray]  # a description; bool [B,n], which elements ar
 def check_records(
     records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary
 ) -> dict[str, int]:
-    """Verifies records and returns the numbers of `files`, `records` and `manifests`.
-
-    `records` are a folder, a glob pattern, a file, or a sequence of these. Raises InputError, which
-    names the first file, record or manifest that is wrong.
-    """
+    """Verifies records and returns the numbers of `files`, `records` and `manifests`."""
     files, num_records = every_file(records), 0
     for _, _, features in verified_batches(files, vocabulary=vocabulary, stage="check"):
         num_records += len(features["input_ids"])
@@ -51,32 +46,17 @@ def check_records(
     whole, num_manifests = {Path(path) for path in paths if os.path.isdir(path)}, 0
     for folder, found in digests.items():
         if manifest := read_manifest(folder):
-            _compare(folder, manifest, vocabulary, found, is_whole=folder in whole)
             num_manifests += 1
+            if manifest["vocabulary"]["sha256"] != vocabulary_sha256(vocabulary):
+                raise InputError(f"{folder / MANIFEST} states another vocabulary than this one")
+            stated = {name: shard["sha256"] for name, shard in shards_of(manifest).items()}
+            for name in sorted(found.keys() | stated.keys() if folder in whole else found):
+                if found.get(name) != stated.get(name):
+                    raise InputError(
+                        f"{folder / name} is missing, was changed or does not belong to these "
+                        f"records: it differs from its SHA-256 in {MANIFEST}"
+                    )
     return {"files": len(files), "records": num_records, "manifests": num_manifests}
-
-
-def _compare(
-    folder: Path,
-    manifest: Mapping[str, Any],
-    vocabulary: Vocabulary,
-    found: Mapping[str, str],
-    *,
-    is_whole: bool,
-) -> None:
-    """Raises InputError if record files, digests by their names, differ from their manifest."""
-    path = folder / MANIFEST
-    if manifest["vocabulary"]["sha256"] != vocabulary_sha256(vocabulary):
-        raise InputError(
-            f"{path} states another vocabulary than this one of {len(vocabulary)} tokens"
-        )
-    stated = {name: shard["sha256"] for name, shard in shards_of(manifest).items()}
-    for name in sorted(found.keys() | stated.keys() if is_whole else found):
-        if found.get(name) != stated.get(name):
-            raise InputError(
-                f"{folder / name} is missing, was changed or does not belong to these records: its "
-                f"SHA-256 is {found.get(name)}, but {stated.get(name)} in {MANIFEST}"
-            )
 
 
 def every_file(records: StrPath | Sequence[StrPath]) -> list[str]:

@@ -24,11 +24,9 @@ MAX_UNITS = 1000
 
 
 def files(corpus: Sequence[StrPath]) -> list[str]:
-    """Returns all files of a corpus in order; the files of a folder or a glob are sorted by path.
+    """Returns all files of the named files, folders, globs, URLs and TFDS names, in order.
 
-    In folders, names that begin with "." or "_" are skipped, because other programs write such
-    files. Names that begin with "tfds:" are returned unchanged. Raises InputError if a file does
-    not exist or occurs twice.
+    The files of a folder or a glob are sorted by path; "tfds:..." is returned unchanged.
     """
     paths: list[str] = []
     for name in [os.fspath(name) for name in corpus]:
@@ -37,9 +35,7 @@ def files(corpus: Sequence[StrPath]) -> list[str]:
     for path in paths:
         file = path if is_remote(path) or path.startswith(TFDS) else os.path.realpath(path)
         if (same := first.setdefault(file, path)) is not path:
-            raise InputError(
-                f"the corpus contains {path} twice (also as {same}); name each file once"
-            )
+            raise InputError(f"{path} is twice in the corpus, also as {same}; name each file once")
     return paths
 
 
@@ -49,9 +45,7 @@ def _files_of(pattern: str) -> list[str]:
     # With **, a pattern matches folders and the files in them.
     paths = dict.fromkeys(path for group in groups for path in sorted(group))
     if not paths:
-        raise InputError(
-            f"{pattern} does not exist or has no files; expected a file, a folder or a glob of text"
-        )
+        raise InputError(f"{pattern} does not exist or has no files; expected files of text")
     return list(paths)
 
 

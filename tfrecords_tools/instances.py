@@ -99,10 +99,7 @@ def next_sentence(documents: Iterable[Document], pair_choices: PairChoices) -> I
 
 
 def sentence_order(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
-    """Yields pairs of adjacent texts, half of them swapped (label 1; ALBERT, section 3.1).
-
-    A document of a single sentence yields no pair.
-    """
+    """Yields pairs of adjacent texts, half of them swapped (label 1; ALBERT, section 3.1)."""
     balance = 0  # number of swapped pairs minus number of the others
     for _, bounds in documents:
         first, num_sentences = 0, len(bounds) - 1
@@ -191,18 +188,13 @@ class Split:
 
 
 def splits_of(num_documents: int, *, settings: BuildSettings) -> list[Split]:
-    """Returns the split `train` and, if the rate is positive, `held-out`; the seed chooses it.
-
-    Raises:
-        InputError: There are too few documents for next sentences or for held-out documents.
-    """
+    """Returns the split `train` and, if the rate is positive, `held-out`; the seed chooses it."""
     rate = settings.held_out_rate
     count = max(2, round(rate * num_documents)) if rate else 0
     if (rate or settings.objective == "nsp") and num_documents - count < 2:
         raise InputError(
             f"the corpus has {counted(num_documents, 'document')}; expected at least two in each "
-            "split for next sentence prediction and for held-out documents: put blank lines "
-            "between documents or add files"
+            "split: put blank lines between documents or add files"
         )
     if not rate:
         return [Split(TRAIN, num_documents, array("q"))]
@@ -254,7 +246,7 @@ def expect_records(has_records: Iterable[bool], *, split: str, num_shards: int) 
     if not all(has_records):
         raise InputError(
             f"the corpus gives too few records ({split}) for {counted(num_shards, 'shard')}; add "
-            "text (documents of two sentences for sop) or request fewer shards"
+            "text or request fewer shards"
         )
 
 
@@ -332,15 +324,7 @@ def instances_of(
     random: Random,
     text_at: Callable[[int, float, int], Any],
 ) -> Iterator[Instance]:
-    """Draws the instances of a range in all passes.
-
-    Args:
-        layout: The layout of the split.
-        documents: The range.
-        store: The tokens of the range.
-        random: Source of all draws.
-        text_at: Returns a text of another document, as `TokenSource.text_at` does.
-    """
+    """Draws the instances of a range in all passes; `text_at` is as in `TokenSource`."""
     split, settings = layout.split, layout.settings
     split_documents = [
         (number, bounds)

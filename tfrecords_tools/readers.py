@@ -186,9 +186,8 @@ def read_json_lines(part: FilePart) -> Iterator[str]:
             data = text.encode("utf-8", "surrogatepass")
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
             raise InputError(
-                f"{_location(part, position)} is not a JSON object with a text "
-                f'"{part.text_field}" ({quoted(error)}); correct it, or name the field: '
-                "text_field=NAME (--text-field)"
+                f'{_location(part, position)} is not a JSON object with a text "{part.text_field}" '
+                f"({quoted(error)}); correct it, or name the field (--text-field)"
             ) from error
         yield from lines_of_record(data, part, position)
 
@@ -257,8 +256,7 @@ def read_rows(part: FilePart) -> Iterator[str]:
 def _check_field(path: str, text_field: str, names: Collection[str]) -> None:
     if text_field not in names:
         raise InputError(
-            f'{path} has no field "{text_field}", only {", ".join(names)}; name the field of the '
-            "text: text_field=NAME (--text-field)"
+            f'{path} has no field "{text_field}", only {", ".join(names)}; name one (--text-field)'
         )
 
 
@@ -332,8 +330,7 @@ def _builder_and_split(path: str) -> tuple[Any, str]:
     if not splits or (not split and len(splits) != 1):
         raise InputError(
             f"{path} has the splits {', '.join(splits) or 'none'} in {builder.data_dir}; name one "
-            f"as tfds:{name}?split=SPLIT, or if there are none, prepare the dataset with "
-            "download_and_prepare(), or set TFDS_DATA_DIR to the folder that contains it"
+            f"as tfds:{name}?split=SPLIT, or set TFDS_DATA_DIR to a prepared dataset"
         )
     return builder, split or next(iter(splits))
 

@@ -123,10 +123,7 @@ class BuildSettings:
             return self
         is_uncased = fast_tokenizer.is_uncased(vocabulary)
         if is_uncased and not self.lowercase:
-            raise InputError(
-                f"the {fast_tokenizer.RULES_FILE} lower-cases texts; omit lowercase=False "
-                "(--cased), or learn another vocabulary"
-            )
+            raise InputError("the tokenizer.json lower-cases texts; omit lowercase=False (--cased)")
         return replace(self, lowercase=is_uncased)
 
 
@@ -172,10 +169,7 @@ def read_manifest(folder: StrPath) -> dict[str, Any] | None:
         return None
     values = json_object(path)
     if values.get("format") != FORMAT:
-        raise InputError(
-            f"{path} is not a manifest of the format {FORMAT}, because another version of "
-            "bert-tfrecords or another program wrote it; write the records again"
-        )
+        raise InputError(f"{path} is not of the format {FORMAT}; write the records again")
     return values
 
 

@@ -95,14 +95,7 @@ def sequences_of(
     generator: np.random.Generator,
     num_separators: int = 1,
 ) -> Sequences:
-    """Shuffles the instances of a bucket, shortens each until it fits, and distributes them.
-
-    Args:
-        table: The instances.
-        schema: The schema of the records.
-        generator: Source of all draws.
-        num_separators: Separator tokens between two texts.
-    """
+    """Shuffles the instances of a bucket, shortens each until it fits, and distributes them."""
     first_spans = np.flatnonzero(np.diff(table.instances, prepend=-1))
     order = generator.permutation(len(first_spans))
     spans, bounds = _reordered(np.append(first_spans, len(table.instances)), order)
@@ -175,16 +168,9 @@ def record_features(
     masker: Masker | None,
     generator: np.random.Generator,
 ) -> dict[str, np.ndarray]:
-    """Returns the features of a batch of records.
+    """Returns the features of a batch of records, with plain ids if there is no `masker`.
 
-    Args:
-        sequences: The sequences of the records.
-        tokens: The ids of all spans, concatenated, int [M]. An id of at least the size of the
-            vocabulary is a token that continues a word, as `tfrecords_tools.tokens` writes it.
-        schema: The schema of the records.
-        vocabulary: The vocabulary of the ids.
-        masker: Masks the records; None for plain ids.
-        generator: Source of all draws.
+    `tokens`, int [M], are the ids of all spans, as `tfrecords_tools.tokens` writes them.
     """
     num_rows, size = sequences.num_rows, len(vocabulary)
     num_separators = vocabulary.specials.num_separators

@@ -24,15 +24,7 @@ PICTURES = (".png", ".svg", ".pdf")
 def record_texts(
     records: StrPath | Sequence[StrPath], *, vocabulary: Vocabulary, count: int, start: int = 1
 ) -> Iterator[str]:
-    """Yields the text of records; a predicted token is printed as {input=original}.
-
-    Args:
-        records: A folder, a glob pattern, a file, or a sequence of these. Masked records are
-            preceded by a text that explains the marks of their tokens.
-        vocabulary: The vocabulary of the records.
-        count: Number of records.
-        start: Number of the first record, from 1 over all files.
-    """
+    """Yields the text of `count` records, counted from 1 over all files, and before it a legend."""
     files = every_file(records)
     labels = label_names(files[0])
     if common_schema(files).max_predictions:

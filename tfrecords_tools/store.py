@@ -122,11 +122,7 @@ class TokenSource:
         return self._sentences[first - self._first_sentence : last - self._first_sentence + 1]
 
     def text_at(self, document: int, fraction: float, num_tokens: int) -> tuple[int, int]:
-        """Returns the first token and the end of sentences of a document with `num_tokens` tokens.
-
-        A `fraction` of the document's sentences precedes the text, which is shorter if the document
-        ends.
-        """
+        """Returns the first token and the end of a text after a `fraction` of the sentences."""
         start, end = self.documents(document, document + 1)
         starts = self.sentences(start + int(fraction * (end - start)), end)
         last = min(bisect_left(starts, starts[0] + num_tokens, 1), len(starts) - 1)

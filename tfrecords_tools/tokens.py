@@ -163,19 +163,14 @@ def _is_continuation(vocabulary: Vocabulary) -> np.ndarray:
 
 
 def splitter(name: str) -> TextParts:
-    """Returns the function that splits a line into sentences.
-
-    `name` is "lines" (each line is one sentence), a language of `LANGUAGES` such as "en", or
-    "module:function".
-    """
+    """Returns the function that splits a line into sentences by a language or other `name`."""
     if name == "lines":
         return lambda line: list(filter(None, [line.strip()]))
     if ":" in name:
         return import_function(name)
     if name not in LANGUAGES.split():
         raise InputError(
-            f"there are no sentence rules for {name!r}; expected lines, module:function or one of "
-            f"{LANGUAGES} (for another language, name the most similar one)"
+            f"no sentence rules for {name!r}; expected lines, module:function or {LANGUAGES}"
         )
     return partial(sentences, language=name)
 
@@ -248,8 +243,7 @@ def import_function(name: str) -> TextParts:
         return getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(
-            f"{name!r} cannot be imported ({error}); expected module:function, as in jieba:lcut, "
-            "where the module is installed or in a folder on PYTHONPATH"
+            f"{name!r} cannot be imported ({error}); expected module:function on PYTHONPATH"
         ) from error
 
 

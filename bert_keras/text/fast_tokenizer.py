@@ -17,7 +17,6 @@ from typing import Any
 
 from tokenizers import (
     AddedToken,
-    Encoding,
     Regex,
     Tokenizer,
     decoders,
@@ -70,7 +69,7 @@ def records_vocabulary(records: StrPath) -> Vocabulary:
     if (vocabulary := vocabulary_in(Path(records))) is None:
         raise InputError(
             f"{records} is not a folder of records with their vocab.txt or tokenizer.json; name "
-            "the folder that bert-tfrecords build wrote, or copy their vocabulary there"
+            "the folder that bert-tfrecords build wrote"
         )
     return vocabulary
 
@@ -91,9 +90,8 @@ def write_vocabulary(vocabulary: Vocabulary, folder: Path) -> Path:
 
 def vocabulary_file(vocabulary: Vocabulary) -> tuple[str, str]:
     """Returns the name and the content of the file that `write_vocabulary` writes."""
-    if vocabulary.rules:
-        return RULES_FILE, vocabulary.rules
-    return VOCABULARY_FILE, vocabulary.lines
+    rules = vocabulary.rules
+    return (RULES_FILE, rules) if rules else (VOCABULARY_FILE, vocabulary.lines)
 
 
 def vocabulary_sha256(vocabulary: Vocabulary) -> str:
@@ -104,9 +102,7 @@ def vocabulary_sha256(vocabulary: Vocabulary) -> str:
 def rules_vocabulary(rules: str, *, file: str | os.PathLike = RULES_FILE) -> Vocabulary:
     """Returns the vocabulary of the text of a tokenizer.json, which an error calls `file`.
 
-    The rules are converted to the current format of `tokenizers`, because the files of published
-    models use older ones. Raises InputError if the text is damaged, or if RoBERTa, ModernBERT,
-    ALBERT, XLM-RoBERTa and KoBERT have tokenizers of other kinds.
+    The rules are converted from the older formats of published models to the current one.
     """
     try:
         source, tokenizer = json.loads(rules), Tokenizer.from_str(rules)
@@ -189,9 +185,14 @@ class FastTokenizer(TextTokenizer):
 
     @names_invalid_texts
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
+        tokens, results = self.vocabulary.tokens, []
         num_removed = list(map(self._num_removed, texts))
         texts = [text[num:] for text, num in zip(texts, num_removed, strict=True)]
-        return list(map(self._tokenized, self._tokenizer.encode_batch(texts), num_removed))
+        for encoding, num in zip(self._tokenizer.encode_batch(texts), num_removed, strict=True):
+            offsets = [(start + num, end + num) for start, end in encoding.offsets]
+            names = [tokens[token_id] for token_id in encoding.ids]
+            results.append(TokenizedText(encoding.ids, names, offsets))
+        return results
 
     @names_invalid_texts
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -208,11 +209,6 @@ class FastTokenizer(TextTokenizer):
             return 0
         kept = (index for index, char in enumerate(text) if normalizer.normalize_str(char))
         return next(kept, len(text))
-
-    def _tokenized(self, encoding: Encoding, num_removed: int) -> TokenizedText:
-        tokens = [self.vocabulary.tokens[token_id] for token_id in encoding.ids]
-        offsets = [(start + num_removed, end + num_removed) for start, end in encoding.offsets]
-        return TokenizedText(encoding.ids, tokens, offsets)
 
 
 def byte_pair_rules(model: BPE, *, prefixed: bool = False) -> str:
