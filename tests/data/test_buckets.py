@@ -2,7 +2,7 @@ from itertools import islice
 
 import numpy as np
 
-from bert_keras.data.buckets import distinct_batches, length_grouped_batches
+from bert_keras.data.encoded import distinct_batches, length_grouped_batches
 
 LENGTHS = np.random.default_rng(0).integers(5, 60, 1000)
 

@@ -77,7 +77,7 @@ def test_the_folder_and_its_disjoint_splits(corpus, vocabulary, tmp_path):
         ("a b c\nd e f\ng h\n", {}, "1 document"),
         ("ada\n\nben\n\ncy\n", {"held_out_rate": 0.5}, "3 documents"),
         ("ada\n\nben\n\ncy\n", {"shards": 99}, "99 shards"),
-        ("ada\n\nben\n\ncy\n", {"objective": "sop"}, "sop"),
+        ("ada\n\nben\n\ncy\n", {"objective": "sop"}, "train"),
         ("ada\n\nben\n", {"splitter": "jp"}, "'jp'"),
     ],
 )
