@@ -85,9 +85,8 @@ class EncodedTexts(Encoded):
     def batch(self, rows: np.ndarray) -> tuple:
         sequences_BG = rows[:, None] * self.num_sequences + np.arange(self.num_sequences)
         texts = [[text[number] for number in sequences_BG.ravel().tolist()] for text in self.texts]
-        inputs = pack(
-            *texts, vocabulary=self.vocabulary, max_length=self.max_length, num_columns=num_columns
-        )
+        limits = {"max_length": self.max_length, "num_columns": num_columns}
+        inputs = pack(*texts, vocabulary=self.vocabulary, **limits)
         if self.num_sequences > 1:
             shape = (*sequences_BG.shape, -1)
             inputs = {name: array.reshape(shape) for name, array in inputs.items()}
@@ -106,14 +105,12 @@ def say_cut(*parts: Encoded, max_length: int) -> None:
 
 
 def num_columns(longest: int, most: int) -> int:
-    """Returns the columns of a batch whose longest row has `longest` tokens.
-
-    XLA compiles each shape, so with JAX it is a power of two, but not above `most`.
-    """
+    """Returns the columns of a batch whose longest row has `longest` tokens."""
     import keras
 
     if keras.config.backend() != "jax":
         return longest
+    # XLA compiles each shape, so there are few.
     return min(most, max(FEWEST_COLUMNS, 1 << (longest - 1).bit_length()))
 
 
@@ -122,8 +119,8 @@ def length_grouped_batches(
 ) -> Iterator[np.ndarray]:
     """Yields shuffled batches of row indices, int64 [B], without end, every row once an epoch.
 
-    The order of an epoch depends only on the seed and the number of the epoch. `lengths`, int [N],
-    are the numbers of tokens. The last batch of an epoch may be smaller.
+    The order of an epoch depends only on the seed and the number of the epoch. The last batch of an
+    epoch may be smaller.
     """
     for epoch in itertools.count():
         random = np.random.default_rng((seed, epoch))
@@ -139,14 +136,8 @@ def distinct_batches(
     """Same as `length_grouped_batches`, but no two rows of a batch have a text in common.
 
     A row that has a text in common with a batch moves to a later batch. Batches that this leaves
-    incomplete get rows of the next pool, or end the epoch incomplete. An epoch therefore has more
-    batches if a text occurs in more rows than there are batches.
-
-    Args:
-        lengths: Number of tokens of each row, int [N].
-        texts_NG: The numbers of the texts of each row.
-        batch_size: Most rows of a batch.
-        seed: Seed of the order.
+    incomplete get rows of the next pool, or end the epoch incomplete. `texts_NG` are the numbers of
+    the texts of each row.
     """
     for epoch in itertools.count():
         random = np.random.default_rng((seed, epoch))
@@ -167,8 +158,7 @@ def _sorted_pools(
     lengths: np.ndarray, *, batch_size: int, random: np.random.Generator
 ) -> list[np.ndarray]:
     """Divides shuffled rows into pools, and sorts each pool by length, longest rows first."""
-    rows = random.permutation(len(lengths))
-    size = batch_size * BATCHES_PER_POOL
+    rows, size = random.permutation(len(lengths)), batch_size * BATCHES_PER_POOL
     pools = [rows[start : start + size] for start in range(0, len(rows), size)]
     return [pool[np.argsort(-lengths[pool], kind="stable")] for pool in pools]
 

@@ -19,11 +19,10 @@ _PREFIX = 16  # bytes of a feature that tell its name and its size
 
 
 class RecordParser:
-    """Parses records of one schema, whose integers are below `limits`, by default 2^31.
+    """Parses records of one schema, whose integers are below `limits`, by default 2^31."""
 
-    The bytes before the values of a feature follow from its name and the size of its values. The
-    parser remembers them, and reads a record field by field only if its bytes differ.
-    """
+    # The bytes before the values of a feature follow from its name and the size of its values. The
+    # parser remembers them, and reads a record field by field only if its bytes differ.
 
     def __init__(self, schema: PretrainingSchema, *, limits: Mapping[str, int] | None = None):
         self._lengths = schema.lengths
@@ -31,11 +30,7 @@ class RecordParser:
         self._seen: dict[bytes, tuple[bytes, str, int]] = {}
 
     def __call__(self, records: Sequence[tuple[str, bytes]]) -> dict[str, np.ndarray]:
-        """Returns the features, int32 or float32 [B, n], of records, each with its file.
-
-        Raises:
-            InputError: A file has a record with other features or with a value out of range.
-        """
+        """Returns the features, int32 or float32 [B, n], of records, each with its file."""
         try:
             return self._parsed([record for _, record in records])
         except ValueError as error:
@@ -43,10 +38,7 @@ class RecordParser:
                 for each in records:
                     self([each])
             ((file, _),) = records
-            raise InputError(
-                f"{file} contains a wrong record ({error}); write the records again or restore "
-                "their vocabulary"
-            ) from error
+            raise InputError(f"{file} has a wrong record ({error}); write it again") from error
 
     def _parsed(self, records: Sequence[bytes]) -> dict[str, np.ndarray]:
         rows = [self._split(record) for record in records]
