@@ -140,7 +140,8 @@ def check_output(path: StrPath, *, suffix: str | tuple[str, ...] = "") -> None:
     if is_stdout(path) and isinstance(suffix, str):  # several suffixes choose the format
         return
     if not os.fspath(path).endswith(suffix):
-        raise InputError(f"{path}: expected a name that ends in {suffix}")
+        ends = suffix if isinstance(suffix, str) else " or ".join(suffix)
+        raise InputError(f"{path}: expected a name that ends in {ends}")
     target = Path(os.path.realpath(path))
     if os.path.lexists(target) and (not target.is_file() or os.path.ismount(target)):
         raise InputError(f"{path} is a folder or a device; name a file to write")
@@ -151,7 +152,7 @@ def check_parent(path: StrPath) -> None:
     """Raises InputError unless the file or folder `path` can be created."""
     parent = next(each for each in Path(path).absolute().parents if os.path.lexists(each))
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise InputError(f"{path} cannot be written: {parent} is not a writable folder")
+        raise InputError(f"{path} cannot be written, as {parent} is not a folder or not writable")
 
 
 def refuse_existing(

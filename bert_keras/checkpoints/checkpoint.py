@@ -47,9 +47,8 @@ class Checkpoint:
         if self.vocabulary is not None and len(self.vocabulary) != rows:
             raise InputError(
                 f"the vocabulary has {len(self.vocabulary):,} tokens, but the embedding matrix "
-                f"{rows:,} rows; use the vocabulary of the training, or fill a smaller one with "
-                "unused tokens: pad_vocabulary=True, or bert-keras convert MODEL NEW_FOLDER "
-                "--pad-vocabulary"
+                f"{rows:,} rows; fill a smaller vocabulary with unused tokens: pad_vocabulary=True "
+                "(bert-keras convert --pad-vocabulary)"
             )
 
 
@@ -57,11 +56,7 @@ class TextCheckpoint(Checkpoint):
     """A checkpoint with a vocabulary, whose model can process text."""
 
     vocabulary: Vocabulary
-
-    @property
-    def tokenizer(self) -> TextTokenizer:
-        """The tokenizer of the vocabulary."""
-        return tokenizer_of(self.vocabulary, **self.metadata.tokenizer_settings)
+    tokenizer: TextTokenizer
 
 
 def part(name: str) -> str:
@@ -98,11 +93,8 @@ def our_tensors(
 ) -> dict[str, StoredTensor]:
     """Translates the tensors of another format to our names and shapes.
 
-    Args:
-        stored: The tensors by their names in the format.
-        table: The result of `name_table`. A tensor that several names share contains their weights
-            one after the other.
-        is_transposed: Returns whether the format stores the transpose of a public name.
+    `table` is the result of `name_table`; a tensor that several names share contains their weights
+    one after the other. `is_transposed` tells whether the format stores a transpose.
     """
     names = defaultdict(list)
     for ours, theirs in table.items():
@@ -124,19 +116,11 @@ def their_tensors(
     is_transposed: Callable[[str], bool],
     format: str,
 ) -> dict[str, StoredTensor]:
-    """Translates tensors to the names and shapes of another format.
-
-    Args:
-        tensors: The tensors by their public names.
-        table: As in `our_tensors`.
-        is_transposed: As in `our_tensors`.
-        format: The name of the format, for the error message.
-    """
+    """Translates tensors to the names and shapes of another format; see `our_tensors`."""
     if unknown := [name for name in tensors if name not in table]:
         raise InputError(
-            f"{format} cannot store {listed(unknown, most=3)} of this model; choose another "
-            f"format, or write only the encoder: bert-keras convert MODEL NEW_FOLDER --format "
-            f"{format} --model-class BertEncoder"
+            f"{format} cannot store {listed(unknown, most=3)}; write only the encoder: bert-keras "
+            f"convert MODEL NEW_FOLDER --format {format} --model-class BertEncoder"
         )
     parts = defaultdict(list)
     for name, theirs in table.items():  # in the order of the weights in a tensor that they share

@@ -130,9 +130,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 
     metadata, state = checkpoint.metadata, checkpoint.state
     if family_of(metadata.config) is not FAMILIES["bert"] or metadata.embedding is not None:
-        raise InputError(
-            f"google cannot store this {metadata.model}, only models of BERT; choose another format"
-        )
+        raise InputError(f"google cannot store this {metadata.model}, only models of BERT")
     notes, names = write_config(metadata, folder / CONFIG), weight_names(metadata.config)
     theirs = partial(their_tensors, table=names, is_transposed=is_transposed, format="google")
     values: dict[str, Any] = {n: t.read() for n, t in theirs(checkpoint.tensors).items()}
@@ -158,12 +156,8 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 
 
 def weight_names(config: BertConfig) -> dict[str, str]:
-    """Returns Google's names of the weights of a model, by public names.
-
-    transformers has the same names with dots, except for the output layers of heads. Sources:
-    modeling.py, run_pretraining.py, run_classifier.py and run_squad.py.
-    """
-    names = {}
+    """Returns Google's names (modeling.py, run_*.py) of the weights of a model by public names."""
+    names = {}  # transformers has the same names with dots, except for the output layers of heads
     for ours, theirs in FAMILIES["bert"].weight_names.items():
         if not ours.endswith(("/dense", "/decoder")):
             name = f"bert{theirs}" if theirs.startswith(".") else theirs
@@ -197,15 +191,10 @@ def write_config(metadata: ModelMetadata, path: Path) -> tuple[str, ...]:
     config, notes = metadata.config, []
     check_name(config.activation, WRITTEN_ACTIVATIONS, what="activation of Google's BERT")
     if config.activation == "gelu":
-        notes.append(
-            "Google's code approximates GELU by tanh, this model computes it exactly: an "
-            "activation differs by up to 5e-4"
-        )
-    if config.layer_norm_epsilon != LAYER_NORM_EPSILON:
-        notes.append(
-            f"Google's code has a LayerNorm epsilon of {LAYER_NORM_EPSILON}, this model has "
-            f"{config.layer_norm_epsilon}"
-        )
+        notes.append("Google's code approximates GELU by tanh: activations differ by up to 5e-4")
+    if (epsilon := config.layer_norm_epsilon) != LAYER_NORM_EPSILON:
+        theirs = f"Google's code has a LayerNorm epsilon of {LAYER_NORM_EPSILON}"
+        notes.append(f"{theirs}, this model has {epsilon}")
     written = WRITTEN_ACTIVATIONS[config.activation]
     theirs = {"activation": ACTIVATIONS[written], "layer_norm_epsilon": LAYER_NORM_EPSILON}
     extra = {n: getattr(config, n) for n in CHANGED if getattr(config, n) != theirs[n]}
@@ -226,10 +215,8 @@ def _checkpoint_prefix(path: Path) -> Path:
         names = [Path(name).name for name in named]
         matches = [prefix for prefix in matches if prefix.name in names] or matches
     if len(matches) != 1:
-        raise InputError(
-            f"{path} contains {len(matches)} checkpoints; give the path of one: "
-            f"{', '.join(map(str, matches)) or 'PREFIX of PREFIX.index and PREFIX.data-*'}"
-        )
+        names = ", ".join(map(str, matches)) or "PREFIX of PREFIX.index and PREFIX.data-*"
+        raise InputError(f"{path} has {len(matches)} checkpoints; give the path of one: {names}")
     return matches[0]
 
 

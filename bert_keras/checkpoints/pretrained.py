@@ -23,7 +23,7 @@ from bert_keras.config import (
     ModelMetadata,
     numbered_labels,
 )
-from bert_keras.errors import InputError, check, listed, printable
+from bert_keras.errors import InputError, listed, printable
 from bert_keras.families import family_of
 from bert_keras.text.vocab import Vocabulary
 
@@ -78,8 +78,7 @@ def metadata_for(
         cls.kind.check_new_labels(labels, source=source.model)
     if old_labels not in ((), labels, numbered_labels(len(labels))):
         raise InputError(
-            f"the head has the labels {', '.join(old_labels)}; omit labels, or start with a new "
-            f"head: new={cls.kind.heads}"
+            f"the head has the labels {', '.join(old_labels)}; or new={cls.kind.heads}"
         )
     changes: dict[str, Any] = {"config": config, "labels": labels}
     if embedding is not None:
@@ -156,7 +155,8 @@ def _load_report(
         if name not in stored or stored[name].shape != shapes[name]
     ]
     problems += [f"{name} is unexpected" for name in unused if part(name) in parts - {*new}]
-    check(not problems, f"{source} does not fit the model: {listed(problems)}")
+    if problems:
+        raise InputError(f"{source} does not fit the model: {listed(problems)}")
     return LoadReport(
         source,
         tuple(loaded),
@@ -173,10 +173,7 @@ def checkpoint_of_model(
     vocabulary: Vocabulary | None,
     state: TrainingState | None = None,
 ) -> Checkpoint:
-    """Returns a model as a checkpoint, whose arrays are those of the model when they are read.
-
-    The products of LoRA are added to the kernels.
-    """
+    """Returns a model as a checkpoint; the products of LoRA are added to the kernels."""
     tensors = {}
     adapted = {
         f"{layer.path}/kernel": layer

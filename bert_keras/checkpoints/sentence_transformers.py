@@ -9,6 +9,7 @@ config_sentence_transformers.json   prompts and the similarity function
 """
 
 import json
+import re
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -56,11 +57,7 @@ def recognises(path: Path) -> bool:
 
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
-    """Reads a folder of sentence-transformers; see `formats.FORMATS`.
-
-    If `ignore` names a module, only the encoder is read. A folder without a pooling, such as a
-    CrossEncoder's, is read as a folder of transformers.
-    """
+    """Reads a folder, or only its encoder if `ignore` names a module; see `formats.FORMATS`."""
     (kind, folder), *modules = _modules(path)
     if kind != TRANSFORMER:
         raise InputError(f"{MODULES} begins with a {kind}; expected {TRANSFORMER}")
@@ -103,13 +100,10 @@ def stored_config(path: Path) -> BertConfig:
 
 def _modules(path: Path) -> list[tuple[str, Path]]:
     """Returns the class and the folder of each module in modules.json."""
-    listed = json.loads((path / MODULES).read_text(encoding="utf-8"))
-    modules = [(each["type"], path / each["path"]) for each in listed]
+    modules = json.loads((path / MODULES).read_text(encoding="utf-8"))
     # A class of another library keeps its full name, which is not the name of a module here.
-    return [
-        (name.rpartition(".")[2] if name.startswith(LIBRARY) else name, folder)
-        for name, folder in modules
-    ]
+    names = [re.sub(rf"^{LIBRARY}\..*\.", "", each["type"]) for each in modules]
+    return [(name, path / each["path"]) for name, each in zip(names, modules, strict=True)]
 
 
 def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingConfig:
@@ -118,8 +112,7 @@ def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingCon
     kinds = [kind for kind, _ in modules]
     if first != POOLING or {POOLING, TRANSFORMER} & {*kinds[1:]}:
         raise InputError(
-            f"{MODULES} lists {', '.join(kinds)} after the encoder; expected one {POOLING} and "
-            f"then {DENSE}, {NORMALIZE} and {DROPOUT}"
+            f"{MODULES} lists {', '.join(kinds)} after the encoder; expected {POOLING} only first"
         )
     values = json_object(folder / CONFIG)
     check_fixed(values, FIXED, file=f"{folder.name}/{CONFIG}")
@@ -168,9 +161,8 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     metadata, tensors = checkpoint.metadata, checkpoint.tensors
     if (embedding := metadata.embedding) is None:
         raise InputError(
-            f"sentence-transformers cannot store a {metadata.model}; write it as a sentence "
-            "encoder: bert-keras convert MODEL NEW_FOLDER --format sentence-transformers "
-            "--model-class BertSentenceEncoder"
+            f"sentence-transformers cannot store a {metadata.model}; write it with bert-keras "
+            "convert MODEL NEW --format sentence-transformers --model-class BertSentenceEncoder"
         )
     encoder = replace(
         checkpoint,

@@ -84,7 +84,7 @@ class Vocabulary:
             )
         specials = self.specials.tokens
         if missing := [token for token in specials if token not in self.ids]:
-            raise InputError(f"the vocabulary lacks {missing}; expected {' '.join(specials)}")
+            raise InputError(f"the vocabulary lacks {' '.join(missing)}; it needs {specials}")
         for name, token in zip(("pad", "unk", "cls", "sep", "mask"), specials, strict=True):
             object.__setattr__(self, f"{name}_id", self.ids[token])
 

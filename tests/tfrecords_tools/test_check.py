@@ -81,7 +81,7 @@ def test_wrong_records_are_named(make, changes, message):
 def test_a_wrong_record_of_a_file_is_named(write):
     for wrong in (features(input_ids=[2, 5, 9, 7, 3, 8, 1, 3, 0]), packed()):
         path = write(features(), wrong)
-        with pytest.raises(InputError, match=rf"{path} contains a wrong record"):
+        with pytest.raises(InputError, match=rf"{path} has a wrong record"):
             check_records(path, vocabulary=VOCABULARY)
     path = write(features(), features(masked_lm_positions=[2, 8, 0]))
     with pytest.raises(InputError, match=rf"{path}, record 2: "):

@@ -64,7 +64,7 @@ def test_an_error_ends_the_run(tmp_path, number):
 
 def test_a_killed_worker_is_reported(tmp_path):
     jobs = [Write(tmp_path / "a", trouble="killed")]
-    killed = pytest.raises(ChildProcessError, match="run the same command again")
+    killed = pytest.raises(ChildProcessError, match="--workers 1")
     with killed, Workers(2) as workers:
         workers.run(jobs, stage="write", unit="file")
 

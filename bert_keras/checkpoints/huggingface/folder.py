@@ -110,26 +110,24 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     family = family_of(config, vocabulary)
     if family is None or model not in transformers_classes(family):
         raise InputError(
-            f"huggingface cannot store this {model}{f' of {family.kind}' if family else ''}; keep "
-            'the format bert-keras, or write only the encoder: model="BertEncoder" (--model-class '
-            "BertEncoder)"
+            f"huggingface cannot store this {model}{f' of {family.kind}' if family else ''}; write "
+            'only the encoder: model="BertEncoder" (--model-class BertEncoder)'
         )
-    table = weight_names(family, model, config, is_bare=model == "BertEncoder")
+    is_bare = model == "BertEncoder"
+    table = weight_names(family, model, config, is_bare=is_bare)
     tensors = their_tensors(
         checkpoint.tensors, table, is_transposed=is_transposed, format="huggingface"
     )
     padding = family.fixed_values.get("pad_token_id")
     if vocabulary is not None and padding not in (None, vocabulary.pad_id):
         raise InputError(
-            f"the padding has the id {vocabulary.pad_id}, but a {family.kind} counts positions from"
-            f" {padding}; choose another format for a model with this vocabulary"
+            f"the padding has the id {vocabulary.pad_id}; expected {padding} for {family.kind}"
         )
     write_config(metadata, folder, family=family, vocabulary=vocabulary)
     if vocabulary is not None:
         notes += write_tokenizer(metadata, vocabulary, folder)
     write_tensors(folder / SAFETENSORS, tensors, metadata={"format": "pt"})
     class_name = transformers_classes(family)[model]
-    is_bare = model == "BertEncoder"
     has_pooler = family.has_pooler if is_bare else KINDS[model].reads_pooled_output
     if has_pooler and not config.has_pooler:
         notes += (f"the model has no pooler: {class_name} starts with a random one",)
@@ -149,14 +147,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
 def weight_names(
     family: Family, model: str, config: BertConfig, *, is_bare: bool = True
 ) -> dict[str, str]:
-    """Returns the names of weights in transformers by their public names.
-
-    Args:
-        family: The family of the model.
-        model: The name of our model class.
-        config: The configuration, for the number of blocks.
-        is_bare: Whether the names of the encoder's weights lack the prefix `bert.` and so on.
-    """
+    """Returns the names of weights in transformers by public names; `is_bare`: without `bert.`."""
     prefix = "" if is_bare else f"{family.prefix or family.kind}."
     parts = ("encoder", "next_sentence", *KINDS[model].heads)
     names = {**KINDS[model].weight_names, **family.weight_names}
@@ -200,10 +191,7 @@ def stored_weights(folder: Path) -> dict[str, StoredTensor]:
     """Returns the arrays of a folder under their names in the file."""
     file = next((file for file in FILES if (folder / file).is_file()), "")
     if not file:
-        raise InputError(
-            f"{folder} has no {SAFETENSORS}; if it has weights of TensorFlow or Flax, load it in "
-            "transformers 4 and save it again"
-        )
+        raise InputError(f"{folder} has no {SAFETENSORS}; save it again with transformers")
     shards = [file]
     if file.endswith(INDEX):
         shards = sorted({*json_object(folder / file)["weight_map"].values()})
@@ -221,8 +209,7 @@ def _torch_tensors(path: Path) -> dict[str, StoredTensor]:
         arrays = {name: tensor.detach().float().numpy() for name, tensor in tensors.items()}
     except (ImportError, pickle.UnpicklingError, RuntimeError, EOFError, AttributeError) as error:
         raise InputError(
-            f"{path} cannot be read: it needs PyTorch (pip install torch) and may contain only "
-            f"dense tensors; save it again as {SAFETENSORS} where it was made"
+            f"{path} cannot be read: pip install torch, or save it again as {SAFETENSORS}"
         ) from error
     return {name: of_array(a.shape, lambda a=a: a) for name, a in arrays.items()}
 
@@ -241,6 +228,5 @@ def _drop_copies(weights: dict[str, StoredTensor], family: Family, config: BertC
             tensor = weights.pop(copy)
             if not np.array_equal(weights.setdefault(first, tensor).read(), tensor.read()):
                 raise InputError(
-                    f"{copy} and {first} differ, but the model has one weight for both; to use the "
-                    f"second: ignore=({copy!r},)"
+                    f"{copy} and {first} differ; the model has only the second: ignore=({copy!r},)"
                 )
