@@ -5,11 +5,10 @@ step. A job that was stopped as a whole starts from the beginning.
 
 The steps: units -> ranges of documents as ids -> instances, as requests for spans of ranges -> the
 requested spans -> shards -> the manifest and the final name of the folder. Only counts are
-collected in one process, for the plan that every worker receives: 40 bytes a range and 8 bytes a
-held-out document. No machine needs the folder of another machine. A range draws its instances and
+collected in one process, for the plan that every worker receives. A range draws its instances and
 sends a request for each of their spans to the range that contains it: to itself, or for a text of
-another document to the range of the drawn document and of the drawn start of the text (a fraction
-of the document). Spans arrive at the shards in any order and are sorted as in the local build.
+another document to the range of the drawn start of the text. Spans arrive at the shards in any
+order and are sorted as in the local build.
 """
 
 import contextlib

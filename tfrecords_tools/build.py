@@ -1,9 +1,8 @@
 """Builds a folder of pretraining records from text files and a vocabulary, on one machine.
 
 Each stage is a set of jobs that write files to the folder OUTPUT.partial/work, in one or several
-processes. A receipt of each job is kept, so that a build can continue: OUTPUT.json beside the
-output of the job holds what it returned, and the SHA-256 of each file that it wrote. A job whose
-receipt fits its files is not run again.
+processes. A job is not run again if its receipt, which states what it returned and the SHA-256 of
+each file that it wrote, fits its files.
 """
 
 import os

@@ -63,14 +63,9 @@ class WriteShard:
                 table, schema=schema, num_separators=layout.num_separators, generator=generator
             )
             for batch in _split_batches(sequences, num_rows=_BATCH_RECORDS):
-                yield record_features(
-                    batch,
-                    read_tokens(batch, store),
-                    schema=schema,
-                    vocabulary=vocabulary,
-                    masker=masker,
-                    generator=generator,
-                )
+                parts = {"schema": schema, "vocabulary": vocabulary, "masker": masker}
+                tokens = read_tokens(batch, store)
+                yield record_features(batch, tokens, **parts, generator=generator)
 
 
 def read_tokens(sequences: Sequences, store: TokenStore) -> np.ndarray:
@@ -172,10 +167,21 @@ def record_features(
 
     `tokens`, int [M], are the ids of all spans, as `tfrecords_tools.tokens` writes them.
     """
-    num_rows, size = sequences.num_rows, len(vocabulary)
-    num_separators = vocabulary.specials.num_separators
-    spans = _text_spans(sequences, is_pair=schema.has_labels, num_separators=num_separators)
-    shape = {"num_rows": num_rows, "length": schema.max_length}
+    size, num_separators = len(vocabulary), vocabulary.specials.num_separators
+    lengths, first_spans = sequences.lengths, sequences.bounds[:-1]
+    counts = np.diff(sequences.bounds)
+    number = np.arange(len(lengths)) - np.repeat(first_spans, counts)
+    before = np.cumsum(lengths + num_separators) - lengths - num_separators
+    before -= np.repeat(before[first_spans], counts)
+    spans = packing.TextSpans(
+        rows=np.repeat(sequences.rows, counts),
+        columns=np.repeat(sequences.columns, counts) + 1 + before,
+        starts=np.cumsum(lengths) - lengths,
+        lengths=lengths,
+        segments=number if schema.has_labels else np.zeros_like(number),
+        sequences=np.repeat(_number_in_row(sequences.rows) + 1, counts),
+    )
+    shape = {"num_rows": sequences.num_rows, "length": schema.max_length}
     values = packing.packed(tokens, spans, vocabulary=vocabulary, **shape)
     continues = None
     if masker and masker.policy.unit == "word":
@@ -188,22 +194,6 @@ def record_features(
     if schema.has_labels:
         values |= _labels(sequences, schema)
     return values
-
-
-def _text_spans(sequences: Sequences, *, is_pair: bool, num_separators: int) -> packing.TextSpans:
-    counts = np.diff(sequences.bounds)
-    number = np.arange(len(sequences.starts)) - np.repeat(sequences.bounds[:-1], counts)
-    ends = np.cumsum(sequences.lengths + num_separators)
-    before = ends - sequences.lengths - num_separators
-    before -= np.repeat(before[sequences.bounds[:-1]], counts)
-    return packing.TextSpans(
-        rows=np.repeat(sequences.rows, counts),
-        columns=np.repeat(sequences.columns, counts) + 1 + before,
-        starts=np.cumsum(sequences.lengths) - sequences.lengths,
-        lengths=sequences.lengths,
-        segments=number if is_pair else np.zeros_like(number),
-        sequences=np.repeat(_number_in_row(sequences.rows) + 1, counts),
-    )
 
 
 def _labels(sequences: Sequences, schema: PretrainingSchema) -> dict[str, np.ndarray]:

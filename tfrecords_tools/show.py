@@ -17,7 +17,6 @@ from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.check import Features, every_file, is_labelled, verified_batches
 from tfrecords_tools.settings import NEXT_SENTENCE, label_names
 
-WIDTH = 100  # characters of a line
 PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -84,14 +83,9 @@ def _token_texts(record: Features, length: int, vocabulary: Vocabulary) -> list[
 
 
 def _wrapped(tokens: Sequence[str], indent: str) -> str:
-    return textwrap.fill(
-        "".join(tokens).strip(),
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    breaks = {"break_long_words": False, "break_on_hyphens": False}
+    indents = {"initial_indent": indent, "subsequent_indent": indent}
+    return textwrap.fill("".join(tokens).strip(), 100, **breaks, **indents)
 
 
 class Histogram(NamedTuple):

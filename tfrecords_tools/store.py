@@ -1,15 +1,12 @@
 """Keeps tokenized documents and the spans of instances in files on disk.
 
-A token store is a folder with three files:
-
-- `tokens`: the token ids, uint16, or uint32 if the ids need it.
-- `sentences`: int64, the index of the first token of each sentence, and the number of tokens.
-- `documents`: int64, the index of the first sentence of each document, and the number of sentences.
+A token store is a folder with three files: `tokens`, the ids, uint16 or uint32; `sentences`, int64,
+the first token of each sentence and the number of tokens; `documents`, int64, the first sentence of
+each document and the number of sentences.
 
 A file of buckets contains the index at which each bucket begins, and then the spans of all buckets,
-int64 [n,4]: number of the instance in the file, label, start and end in the store. Instances that
-are assigned to buckets independently and shuffled within each bucket are shuffled as a whole (Rao
-1961; Sandelius 1962), although they are never in memory together.
+int64 [n,4]: number of the instance in the file, label, start and end in the store. Instances in
+random buckets, shuffled in each bucket, are shuffled as a whole (Rao 1961; Sandelius 1962).
 """
 
 import os

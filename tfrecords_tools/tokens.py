@@ -1,12 +1,10 @@
 """Splits lines into sentences, tokenizes them and writes their ids to a token store.
 
-The library `sentencex` (Wikimedia) decides where a sentence ends. This module adds four steps:
-
-- It replaces white space by plain spaces: `sentencex` panics at an initial before a no-break space.
-- It divides long lines into windows: the time of `sentencex` grows with the square of a length.
-- It splits long quotations, which `sentencex` keeps whole and which could fill a training example.
-- It joins parts of Korean sentences, for which `sentencex` has no rules: dates such as
-  "2023. 5. 12.", numbered items, and quotations that a particle follows ("..."라고).
+The library `sentencex` (Wikimedia) decides where a sentence ends, with four additions: it receives
+plain spaces, because it panics at an initial before a no-break space, and windows of long lines,
+because its time grows with the square of the length; long quotations, which it keeps whole, are
+split; and parts of Korean sentences, for which it has no rules, are joined (dates, numbered items,
+and quotations that a particle follows).
 
 A sentence that is longer than a record is divided into parts of equal length. For whole word
 masking, the id of a token that continues a word is raised by the size of the vocabulary.

@@ -1,10 +1,8 @@
 """Learns a vocabulary from a corpus; the same text gives the same vocabulary.
 
-Words are counted here, in several processes: if the trainers of `tokenizers` count them, the ids of
-words, and with them the ties between equally frequent pairs, differ from run to run. The WordPiece
-trainer numbers characters in the order of a hash map, so it receives all characters in a fixed
-order. The Unigram trainer of `tokenizers` gives other tokens in every process, so SentencePiece
-learns Unigram, on one thread and from words in a fixed order.
+With the counts of the trainers of `tokenizers`, ties between equally frequent pairs differ from run
+to run, so words are counted here. WordPiece's trainer receives all characters in a fixed order, and
+SentencePiece learns Unigram, on one thread and from words in a fixed order.
 """
 
 import io

@@ -77,9 +77,8 @@ def metadata_for(
     if cls.kind.is_labelled and not old_labels:
         cls.kind.check_new_labels(labels, source=source.model)
     if old_labels not in ((), labels, numbered_labels(len(labels))):
-        raise InputError(
-            f"the head has the labels {', '.join(old_labels)}; or new={cls.kind.heads}"
-        )
+        names = ", ".join(old_labels)
+        raise InputError(f"the head has the labels {names}; a new one: new={cls.kind.heads}")
     changes: dict[str, Any] = {"config": config, "labels": labels}
     if embedding is not None:
         changes["embedding"] = embedding
