@@ -113,7 +113,8 @@ def _splits(
     pool: "Workers",
 ) -> dict[str, Any]:
     """Writes the records of `BuildSettings` and returns their entries of the manifest."""
-    tokenized = result_of(work / "store")
+    folder = work / "store"
+    tokenized = result_of(folder)
     if tokenized is None:
         jobs = [
             TokenizeUnit(unit, work / f"tokens-{number:05d}", vocabulary, settings)
@@ -122,23 +123,19 @@ def _splits(
         results = pool.run(jobs, stage="tokenize", unit="B")
         documents = [each["documents"] for each in results]
         tokenized = {"unit_documents": documents, "entries": text_entries(results)}
-        join_stores([job.output for job in jobs], work / "store")
-        write_receipt(work / "store", tokenized)
+        join_stores([job.output for job in jobs], folder)
+        write_receipt(folder, tokenized)
         for job in jobs:
             shutil.rmtree(job.output)
-    store, splits = TokenStore(work / "store"), {}
-    num_separators = vocabulary.specials.num_separators
-    sizes = store.document_sizes()
-    for layout in layouts_of(sizes, settings=settings, num_separators=num_separators):
+    store, splits = TokenStore(folder), {}
+    rules = {"settings": settings, "num_separators": vocabulary.specials.num_separators}
+    for layout in layouts_of(store.document_sizes(), **rules):
         name = layout.split.name
         find = [
             FindInstances(
-                documents=documents,
-                layout=layout,
-                output=work / f"{name}-{documents.unit:05d}-{documents.part:05d}",
-                store=work / "store",
+                each, layout, work / f"{name}-{each.unit:05d}-{each.part:05d}", store.folder
             )
-            for documents in ranges_of(store, tokenized["unit_documents"])
+            for each in ranges_of(store, tokenized["unit_documents"])
         ]
         found = pool.run(find, stage=f"find {name}", unit="sentence")
         bucket_sizes = np.sum([each["sizes"] for each in found], axis=0)
@@ -150,7 +147,7 @@ def _splits(
                 instances=tuple(job.output for job in find),
                 layout=layout,
                 shard=shard,
-                store=work / "store",
+                store=folder,
                 vocabulary=vocabulary,
                 size=size // (2 if settings.schema.has_labels else 1),
             )

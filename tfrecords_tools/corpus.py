@@ -1,12 +1,10 @@
-"""Finds the files of a corpus, divides them into units of work and reads the lines of a unit.
-
-A document is never divided between two units.
-"""
+"""Finds the files of a corpus, divides them into units of work and reads the lines of a unit."""
 
 import contextlib
 import glob
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
@@ -75,11 +73,8 @@ def _remote_matches(pattern: str) -> Iterator[list[str]]:
     is_glob = glob.has_magic(path) and not system.exists(path)
     for match in sorted(system.glob(path)) if is_glob else [path] * system.exists(path):
         found = system.find(match) if system.isdir(match) else [match]
-        yield [
-            system.unstrip_protocol(file)
-            for file in found
-            if not any(name.startswith(_SKIPPED) for name in file[len(match) :].split("/"))
-        ]
+        kept = [file for file in found if not re.search("(^|/)[._]", file[len(match) :])]
+        yield list(map(system.unstrip_protocol, kept))
 
 
 def size_of(path: str) -> int:

@@ -128,13 +128,9 @@ def write_records(
         )
         output = folder.parent / shard_file(TRAIN, number, settings.shards)
         shards.append(write_record_file(output, batches))
-    split = split_summary(
-        shards,
-        summed=("records", "tokens", "labels_one", "sequences"),
-        documents=store.num_documents,
-        sentences=store.num_sentences,
-        pieces=store.num_tokens,
-    )
+    summed = ("records", "tokens", "labels_one", "sequences")
+    sizes = {"documents": store.num_documents, "sentences": store.num_sentences}
+    split = split_summary(shards, summed=summed, **sizes, pieces=store.num_tokens)
     return {"splits": {TRAIN: split}}
 
 

@@ -231,14 +231,10 @@ class Layout:
 
     def summary(self, shards: Sequence[dict]) -> dict:
         """Returns the manifest's entry of the split; `shards` are the counts of each shard."""
-        labels = ["labels_one"] * self.settings.schema.has_labels
-        return split_summary(
-            shards,
-            summed=("records", "sequences", "tokens", *labels),
-            documents=self.split.num_documents,
-            sentences=self.num_sentences,
-            pieces=self.num_tokens,
-        )
+        summed = ["records", "sequences", "tokens"]
+        summed += ["labels_one"] * self.settings.schema.has_labels
+        sizes = {"sentences": self.num_sentences, "pieces": self.num_tokens}
+        return split_summary(shards, summed=summed, documents=self.split.num_documents, **sizes)
 
 
 def expect_records(has_records: Iterable[bool], *, split: str, num_shards: int) -> None:
@@ -275,10 +271,8 @@ def layouts_of(
             num_buckets = num_shards * max(1, -(-expected // (num_shards * RECORDS_PER_BUCKET)))
         step = num_buckets // num_shards
         shards = tuple(range(start, start + step) for start in range(0, num_buckets, step))
-        layout = Layout(
-            split, num_sentences, num_tokens, settings, num_separators, passes, num_buckets, shards
-        )
-        layouts.append(layout)
+        plan = num_separators, passes, num_buckets, shards
+        layouts.append(Layout(split, num_sentences, num_tokens, settings, *plan))
     return tuple(layouts)
 
 
@@ -336,13 +330,8 @@ def instances_of(
         other = int(random.random() * (split.num_documents - 1))
         return text_at(split.document(other + (other >= number)), random.random(), num_tokens)
 
-    pair_choices = PairChoices(
-        random,
-        settings.max_length,
-        settings.short_sequence_rate,
-        other_text,
-        settings.schema.is_packed,
-        layout.num_separators,
-    )
+    numbers = settings.max_length, settings.short_sequence_rate
+    is_packed = settings.schema.is_packed
+    pair_choices = PairChoices(random, *numbers, other_text, is_packed, layout.num_separators)
     for _ in range(layout.num_passes):
         yield from INSTANCES[settings.objective](split_documents, pair_choices)

@@ -13,7 +13,7 @@ import os
 import shutil
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from mmap import MADV_DONTNEED, MADV_RANDOM, PROT_READ, mmap
 from pathlib import Path
 from typing import NamedTuple
@@ -196,13 +196,11 @@ class Range(NamedTuple):
     end: int
 
 
-def ranges_of(store: TokenStore, unit_documents: Iterable[int]) -> Iterator[Range]:
+def ranges_of(store: TokenStore, unit_documents: Sequence[int]) -> Iterator[Range]:
     """Yields the ranges of all documents; each unit of the corpus has `unit_documents` of them."""
-    first = 0
-    for unit, count in enumerate(unit_documents):
-        for part, bounds in enumerate(_ranges(store, first, first + count)):
+    for unit, (first, last) in enumerate(pairwise(accumulate(unit_documents, initial=0))):
+        for part, bounds in enumerate(_ranges(store, first, last)):
             yield Range(unit, part, *bounds)
-        first += count
 
 
 def _ranges(store: TokenStore, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:

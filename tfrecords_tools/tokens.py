@@ -49,6 +49,8 @@ _CONTINUES_IN_KOREAN = re.compile(r"(?:\d|^\w)\.\s*$|[\"'”’)\]」』]$")
 _FIRST_LETTER = re.compile(r"[\W_]*(?=[^\W\d_])(?P<letter>.)")
 _BATCH_CHARACTERS = 1 << 19  # tokenized at once
 _cached_tokenizer = cache(tokenizer_of)
+# bool [V]: whether a token continues a word whatever precedes it.
+_token_continues = cache(lambda v: np.array(list(map(v.continues, v.tokens))))
 
 
 def store_dtype(settings: BuildSettings, vocabulary: Vocabulary) -> np.dtype:
@@ -139,7 +141,7 @@ def _encoded(
     tokenizer = _cached_tokenizer(vocabulary, lowercase=settings.lowercase)
     if not settings.masks_written_words:
         return tokenizer.flat_ids(texts)
-    size, is_continuation = len(vocabulary), _is_continuation(vocabulary)
+    size, is_continuation = len(vocabulary), _token_continues(vocabulary)
     if settings.segmenter is None:
         ids, lengths = tokenizer.flat_ids(texts)
         raised = is_continuation[ids]
@@ -152,12 +154,6 @@ def _encoded(
     if not vocabulary.rules:
         raised |= is_continuation[ids]  # a segmenter never divides a word of WordPiece
     return ids + raised * size, lengths
-
-
-@cache
-def _is_continuation(vocabulary: Vocabulary) -> np.ndarray:
-    """Returns bool [V]: whether a token continues a word whatever precedes it."""
-    return np.array(list(map(vocabulary.continues, vocabulary.tokens)))
 
 
 def splitter(name: str) -> TextParts:

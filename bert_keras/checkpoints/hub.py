@@ -73,7 +73,7 @@ def _from_hugging_face(name: str, revision: str | None) -> Path:
     except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
         raise InputError(
             f"{name} is neither a folder here nor a public model of Hugging Face (private: set "
-            f"HF_TOKEN; gated: accept its terms at hf.co/{name}){_suggestion(name)}"
+            f"HF_TOKEN; gated: see https://huggingface.co/{name}){_suggestion(name)}"
         ) from error
 
 

@@ -1,9 +1,8 @@
 """Reads and builds the rules of a tokenizer.json, and tokenizes by them with character offsets.
 
-A tokenizer.json is a file of the library `tokenizers`. It holds the tokens, the normalization and
-the splitting of a byte-level BPE tokenizer (RoBERTa, ModernBERT) or a Unigram tokenizer (ALBERT,
-XLM-RoBERTa, KoBERT). The ids equal the ids of Hugging Face's tokenizers. In the functions that
-build rules from SentencePiece, `model` is SentencePiece's ModelProto.
+A tokenizer.json of the library `tokenizers` describes a byte-level BPE tokenizer (RoBERTa,
+ModernBERT) or a Unigram tokenizer (ALBERT, XLM-RoBERTa, KoBERT). The ids equal the ids of Hugging
+Face's tokenizers. Rules of Unigram are built from SentencePiece's ModelProto `model`.
 """
 
 import hashlib
@@ -252,11 +251,8 @@ def xlm_roberta_rules(model: Any) -> str:
 
 
 def kobert_rules(model: Any) -> str:
-    """Builds the tokenizer.json of KoBERT's SentencePiece Unigram model.
-
-    KoBERTTokenizer (SKTBrain/KoBERT) drops accents with the normal form NFKD, which decomposes
-    Hangul, and SentencePiece composes it again. The library `tokenizers` needs NFC for this.
-    """
+    """Builds the tokenizer.json of KoBERT's SentencePiece Unigram model (SKTBrain/KoBERT)."""
+    # Dropping accents by NFKD decomposes Hangul, which SentencePiece composes again, as NFC does.
     steps = [*unigram_steps(lowercase=False, keeps_accents=False), normalizers.NFC()]
     unigrams = _with_divided_commas(model)
     return _unigram_text(unigrams, [*steps, *_normalization(model)], KOBERT_SPECIALS)

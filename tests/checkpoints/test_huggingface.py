@@ -275,7 +275,7 @@ def test_values_of_published_files(values, expected):
         ({"hidden_act": "mish"}, "mish"),
         ({"position_embedding_type": "relative_key"}, "relative_key"),
         ({"is_decoder": True}, "is_decoder"),
-        ({"num_attention_heads": 3}, "num_heads"),
+        ({"num_attention_heads": 3}, "hidden_size"),
         ({"hidden_size": "8"}, "hidden_size"),
         (ELECTRA | {"summary_type": "mean"}, "summary_type"),
         (MODERNBERT | {"classifier_activation": "silu"}, "classifier_activation"),
