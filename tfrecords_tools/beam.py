@@ -161,11 +161,7 @@ def _kept_error(context: StepContext) -> Iterator[None]:
 
 
 class RangeTokens(NamedTuple):
-    """The part of a token store that a range needs, with the numbers that it has in its unit.
-
-    If a document has several ranges, each also contains the following sentences of a text that
-    begins in it.
-    """
+    """The part of a token store that a range and the texts that begin in it need."""
 
     range: Range
     dtype: np.dtype

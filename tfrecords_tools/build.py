@@ -132,9 +132,7 @@ def _splits(
     for layout in layouts_of(store.document_sizes(), **rules):
         name = layout.split.name
         find = [
-            FindInstances(
-                each, layout, work / f"{name}-{each.unit:05d}-{each.part:05d}", store.folder
-            )
+            FindInstances(each, layout, work / f"{name}-{each.unit:05d}-{each.part:05d}", folder)
             for each in ranges_of(store, tokenized["unit_documents"])
         ]
         found = pool.run(find, stage=f"find {name}", unit="sentence")

@@ -1,12 +1,8 @@
 """Plans the splits and shards of records, and draws instances: spans of documents, and a label.
 
-Every instance fits into a record, except for pairs, which are shortened when they are written.
-Texts are paired as in google-research/bert `create_pretraining_data.py`, with corrections:
-
-- The short length is drawn for each pair, not once for a document.
-- Both labels are equally frequent in each range of documents.
-- The random text always comes from another document.
-- A single sentence may be followed by its true next sentence, which never happens in the original.
+Texts are paired as in google-research/bert `create_pretraining_data.py`, with corrections: the
+short length is drawn for each pair, both labels are equally frequent in each range of documents,
+the random text always comes from another document, and a single sentence may precede its next one.
 """
 
 from array import array

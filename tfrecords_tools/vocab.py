@@ -21,13 +21,7 @@ from tqdm import tqdm
 
 from bert_keras.errors import LARGEST_SIZE, InputError, check_name
 from bert_keras.files import StrPath
-from bert_keras.text.fast_tokenizer import (
-    ALBERT_SPECIALS,
-    byte_pair_rules,
-    rules_vocabulary,
-    unigram_rules,
-    unigram_steps,
-)
+from bert_keras.text import fast_tokenizer
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS, normalizer
 from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tfrecords_tools.build import Workers
@@ -149,7 +143,7 @@ def count_byte_words(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
 
 def count_plain_words(lines: Sequence[str], *, lowercase: bool) -> Counter[str]:
     """Counts the words between blanks after the normalization that ALBERT applies."""
-    steps = unigram_steps(lowercase=lowercase, keeps_accents=not lowercase)
+    steps = fast_tokenizer.unigram_steps(lowercase=lowercase, keeps_accents=not lowercase)
     normalize = normalizers.Sequence(steps).normalize_str
     chunks = Counter(chain.from_iterable(map(str.split, lines)))
     return _word_counts(chunks, lambda chunk: normalize(chunk).split())
@@ -242,15 +236,10 @@ def alphabet_of(words: Mapping[str, int], *, num_tokens: int) -> tuple[list[str]
 
 def train_byte_pairs(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vocabulary:
     """Learns byte-level BPE; its order: special tokens, a letter for each byte, the merges."""
-    trainer = BpeTrainer(
-        vocab_size=size,
-        min_frequency=MIN_COUNT,
-        special_tokens=BYTE_SPECIALS,
-        initial_alphabet=LETTERS,
-        show_progress=False,
-    )
+    trainer = BpeTrainer(vocab_size=size, min_frequency=MIN_COUNT, show_progress=False)
+    trainer.special_tokens, trainer.initial_alphabet = BYTE_SPECIALS, LETTERS
     tokenizer = _trained(Tokenizer(BPE()), trainer, most_frequent(words))
-    return rules_vocabulary(byte_pair_rules(tokenizer.model))
+    return fast_tokenizer.rules_vocabulary(fast_tokenizer.byte_pair_rules(tokenizer.model))
 
 
 def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vocabulary:
@@ -259,7 +248,7 @@ def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vo
     from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyright: ignore[reportAttributeAccessIssue] - made at run time
 
     written = io.BytesIO()
-    pad, unk, *others = ALBERT_SPECIALS.tokens
+    pad, unk, *others = fast_tokenizer.ALBERT_SPECIALS.tokens
     try:
         SentencePieceTrainer.train(
             sentence_iterator=_shuffled_lines(most_frequent(words)),
@@ -284,7 +273,9 @@ def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vo
             f"SentencePiece cannot learn {size:,} tokens from the corpus ({error})"
         ) from error
     model = ModelProto.FromString(written.getvalue())
-    return rules_vocabulary(unigram_rules(model, lowercase=lowercase, keeps_accents=not lowercase))
+    return fast_tokenizer.rules_vocabulary(
+        fast_tokenizer.unigram_rules(model, lowercase=lowercase, keeps_accents=not lowercase)
+    )
 
 
 def _shuffled_lines(words: Mapping[str, int]) -> Iterator[str]:
@@ -303,5 +294,9 @@ def _shuffled_lines(words: Mapping[str, int]) -> Iterator[str]:
 MODELS = {
     "wordpiece": (count_bert_words, train_wordpiece, len(SPECIAL_TOKENS) + 2),
     "bpe": (count_byte_words, train_byte_pairs, len(BYTE_SPECIALS) + len(LETTERS) + 1),
-    "unigram": (count_plain_words, train_unigram, len(ALBERT_SPECIALS.tokens) + len(MARKS) + 2),
+    "unigram": (
+        count_plain_words,
+        train_unigram,
+        5 + len(MARKS) + 2,
+    ),
 }

@@ -2,13 +2,7 @@
 
 from bert_keras.config import BertConfig
 from bert_keras.families.bert import FAMILY as BERT
-from bert_keras.families.family import (
-    OPTIONAL_SIZES,
-    Family,
-    KerasHub,
-    block_names,
-    masked_lm_names,
-)
+from bert_keras.families.family import Family, KerasHub, block_names, masked_lm_names
 from bert_keras.text.fast_tokenizer import ALBERT_SPECIALS
 
 
@@ -40,7 +34,7 @@ FAMILY = Family(
     },
     specials=ALBERT_SPECIALS,
     traits={"shares_layers": True},
-    sizes=OPTIONAL_SIZES,
+    sizes=("num_segments", "embedding_size"),
     hub_names=tuple(f"albert/albert-{s}-v2" for s in ("base", "large", "xlarge", "xxlarge")),
     class_prefix="Albert",
     weight_names={

@@ -55,8 +55,7 @@ class KerasHub:
 class Family:
     """A relative of BERT: its configurations, special tokens and names in checkpoint formats.
 
-    The families differ in the configuration of the same `BertEncoder`. The keys of all tables of
-    weights are public names of layers or of single weights, with `{}` for the index of a block.
+    The keys of tables of weights are public names of layers or weights, `{}` the index of a block.
     """
 
     kind: str  # model_type in config.json

@@ -14,16 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tokenizers import (
-    AddedToken,
-    Regex,
-    Tokenizer,
-    decoders,
-    normalizers,
-    pre_tokenizers,
-    processors,
-)
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, Unigram
+from tokenizers.processors import ByteLevel, RobertaProcessing, TemplateProcessing
 
 from bert_keras.errors import InputError
 from bert_keras.files import StrPath, text_lines, write_text
@@ -177,10 +170,8 @@ class FastTokenizer(TextTokenizer):
         self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is plain text
         if settings["model"]["type"] == "BPE":
             # The splitter may add a leading space, which must not be counted in offsets.
-            splitter = settings["pre_tokenizer"]
-            self._tokenizer.post_processor = processors.ByteLevel(
-                add_prefix_space=splitter["add_prefix_space"], trim_offsets=True
-            )
+            prefixed = settings["pre_tokenizer"]["add_prefix_space"]
+            self._tokenizer.post_processor = ByteLevel(add_prefix_space=prefixed, trim_offsets=True)
 
     @names_invalid_texts
     def encode_batch(self, texts: Sequence[str]) -> list[TokenizedText]:
@@ -217,9 +208,8 @@ def byte_pair_rules(model: BPE, *, prefixed: bool = False) -> str:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefixed)
     tokenizer.decoder = decoders.ByteLevel()
     ids = _add_specials(tokenizer, tokens)
-    tokenizer.post_processor = processors.RobertaProcessing(
-        (sep, ids[sep]), (cls, ids[cls]), add_prefix_space=prefixed
-    )
+    ends = (sep, ids[sep]), (cls, ids[cls])
+    tokenizer.post_processor = RobertaProcessing(*ends, add_prefix_space=prefixed)
     return tokenizer.to_str()
 
 
@@ -285,7 +275,7 @@ def _unigram_text(model: Unigram, steps: list[normalizers.Normalizer], specials:
     ids = _add_specials(tokenizer, specials.tokens)
     _, _, cls, sep, _ = specials.tokens
     separators, segment = " ".join(specials.num_separators * [f"{sep}:0"]), specials.second_segment
-    tokenizer.post_processor = processors.TemplateProcessing(
+    tokenizer.post_processor = TemplateProcessing(
         single=f"{cls}:0 $A:0 {sep}:0",
         pair=f"{cls}:0 $A:0 {separators} $B:{segment} {sep}:{segment}",
         special_tokens=[(token, ids[token]) for token in (cls, sep)],

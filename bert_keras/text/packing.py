@@ -1,8 +1,4 @@
-"""Encodes texts, and packs token ids into padded rows of `[CLS] A [SEP] B [SEP]`.
-
-The vocabulary gives the special tokens: RoBERTa's rows are `<s> A </s></s> B </s>`, and all their
-tokens have segment id 0.
-"""
+"""Encodes texts, and packs ids into rows: `[CLS] A [SEP] B [SEP]`, or `<s> A </s></s> B </s>`."""
 
 import re
 from collections.abc import Callable, Sequence
