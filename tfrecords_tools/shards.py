@@ -94,14 +94,14 @@ def sequences_of(
     first_spans = np.flatnonzero(np.diff(table.instances, prepend=-1))
     order = generator.permutation(len(first_spans))
     spans, bounds = _reordered(np.append(first_spans, len(table.instances)), order)
-    starts, lengths = _shorten_pairs(
-        table.starts[spans],
-        table.ends[spans] - table.starts[spans],
-        bounds,
-        max_length=schema.max_length,
-        num_separators=num_separators,
-        generator=generator,
-    )
+    # The longer text of a pair that is too long loses tokens at both ends, at random.
+    starts, lengths = table.starts[spans], table.ends[spans] - table.starts[spans]
+    sizes = _sequence_sizes(lengths, bounds, num_separators=num_separators)
+    long = bounds[:-1][sizes > schema.max_length]
+    pairs, limit = np.stack([long, long + 1]), schema.max_length - 2 - num_separators
+    shortened = np.stack(packing.truncated_lengths(*lengths[pairs], limit=limit))
+    starts[pairs] += generator.binomial(lengths[pairs] - shortened, 0.5)
+    lengths[pairs] = shortened
     labels = table.labels[first_spans[order]]
     if schema.max_sequences == 1:
         rows = np.arange(len(order))
@@ -114,29 +114,6 @@ def sequences_of(
     )
     spans, bounds = _reordered(bounds, order)
     return Sequences(starts[spans], lengths[spans], bounds, labels[order], rows, columns)
-
-
-def _shorten_pairs(
-    starts: np.ndarray,
-    lengths: np.ndarray,
-    bounds: np.ndarray,
-    *,
-    max_length: int,
-    generator: np.random.Generator,
-    num_separators: int = 1,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Shortens pairs that are too long; returns the starts and the lengths of all spans."""
-    # The longer text loses tokens at both ends, at random.
-    sizes = _sequence_sizes(lengths, bounds, num_separators=num_separators)
-    long = bounds[:-1][sizes > max_length]
-    pairs = np.stack([long, long + 1])
-    shortened = np.stack(
-        packing.truncated_lengths(*lengths[pairs], limit=max_length - 2 - num_separators)
-    )
-    starts, lengths = starts.copy(), lengths.copy()
-    starts[pairs] += generator.binomial(lengths[pairs] - shortened, 0.5)
-    lengths[pairs] = shortened
-    return starts, lengths
 
 
 def _split_batches(sequences: Sequences, *, num_rows: int) -> Iterator[Sequences]:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] - of a Rust module
 
-from bert_keras.errors import InputError
+from bert_keras.errors import InputError, check_name
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.text.packing import flatten
 from bert_keras.text.tokenizer import TokenizedText
@@ -162,10 +162,8 @@ def splitter(name: str) -> TextParts:
         return lambda line: list(filter(None, [line.strip()]))
     if ":" in name:
         return import_function(name)
-    if name not in LANGUAGES.split():
-        raise InputError(
-            f"no sentence rules for {name!r}; expected lines, module:function or {LANGUAGES}"
-        )
+    known = ("lines", "MODULE:FUNCTION", *LANGUAGES.split())
+    check_name(name, known, what="splitter, which is a language with rules,")
     return partial(sentences, language=name)
 
 

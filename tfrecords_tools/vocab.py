@@ -249,29 +249,24 @@ def train_unigram(words: Mapping[str, int], *, size: int, lowercase: bool) -> Vo
 
     written = io.BytesIO()
     pad, unk, *others = fast_tokenizer.ALBERT_SPECIALS.tokens
-    try:
-        SentencePieceTrainer.train(
-            sentence_iterator=_shuffled_lines(most_frequent(words)),
-            model_writer=written,
-            vocab_size=size,
-            pad_id=0,
-            pad_piece=pad,
-            unk_id=1,
-            unk_piece=unk,
-            bos_id=-1,
-            eos_id=-1,
-            control_symbols=others,
-            user_defined_symbols=MARKS,
-            character_coverage=COVERAGE,
-            hard_vocab_limit=False,
-            max_sentence_length=MAX_LINE_BYTES,
-            num_threads=1,
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        raise InputError(
-            f"SentencePiece cannot learn {size:,} tokens from the corpus ({error})"
-        ) from error
+    SentencePieceTrainer.train(
+        sentence_iterator=_shuffled_lines(most_frequent(words)),
+        model_writer=written,
+        vocab_size=size,
+        pad_id=0,
+        pad_piece=pad,
+        unk_id=1,
+        unk_piece=unk,
+        bos_id=-1,
+        eos_id=-1,
+        control_symbols=others,
+        user_defined_symbols=MARKS,
+        character_coverage=COVERAGE,
+        hard_vocab_limit=False,
+        max_sentence_length=MAX_LINE_BYTES,
+        num_threads=1,
+        minloglevel=2,
+    )
     model = ModelProto.FromString(written.getvalue())
     return fast_tokenizer.rules_vocabulary(
         fast_tokenizer.unigram_rules(model, lowercase=lowercase, keeps_accents=not lowercase)

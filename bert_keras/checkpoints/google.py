@@ -88,16 +88,11 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     model = next(found, "BertEncoder")
     vocabulary = prefix.with_name(VOCABULARY)
     vocabulary = Vocabulary.from_file(vocabulary) if vocabulary.is_file() else None
-    labels = ()
+    text = {"lowercase": seems_lowercase(vocabulary), "max_length": config.max_positions}
+    metadata = ModelMetadata(model=model, config=config, **text)
     if model == "BertClassifier":
         labels = numbered_labels(variables["output_bias"].shape[0])
-    metadata = ModelMetadata(
-        model=model,
-        config=config,
-        lowercase=seems_lowercase(vocabulary),
-        max_length=config.max_positions,
-        labels=labels,
-    )
+        metadata = dataclasses.replace(metadata, labels=labels)
     ours = partial(our_tensors, table=weight_names(config), is_transposed=is_transposed)
     state, unused = None, [name for name in stored if name in ignore]
     if slots and STEP in ignore:

@@ -8,6 +8,7 @@ import numpy as np
 from tokenizers.models import BPE
 
 from bert_keras.checkpoints.checkpoint import Checkpoint
+from bert_keras.checkpoints.huggingface.config import check_fixed
 from bert_keras.checkpoints.tensors import StoredTensor, of_array
 from bert_keras.config import BertConfig, ModelMetadata, numbered_labels
 from bert_keras.errors import InputError
@@ -163,9 +164,8 @@ def _vocabulary(tokenizer: Any) -> tuple[Vocabulary, bool, list[str]]:
         model = BPE(dict(tokenizer.vocabulary), [tuple(line.split(" ")) for line in lines])
         is_prefixed = bool(values.get("add_prefix_space"))
         return rules_vocabulary(byte_pair_rules(model, prefixed=is_prefixed)), False, []
-    for key, expected in {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}.items():
-        if values[key] != expected:
-            raise InputError(f"{key} of the tokenizer is {values[key]!r}; expected {expected!r}")
+    fixed = {"split": True, "suffix_indicator": "##", "oov_token": "[UNK]"}
+    check_fixed(values, fixed, file="the tokenizer of KerasHub")
     lowercase, strips, notes = values["lowercase"], values["strip_accents"], []
     if lowercase != strips:
         theirs, ours = ("strips", "keeps") if strips else ("keeps", "strips")

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -44,16 +44,14 @@ class LoadReport:
     notes: tuple[str, ...] = ()  # other differences, one sentence each
 
     def __str__(self) -> str:
-        rows = {"loaded": self.loaded, "new": self.new, "unused": self.unused}
-        table = [f"{name:<12}{_parts(names)}" for name, names in rows.items()]
+        table = []
+        for row in ("loaded", "new", "unused"):
+            counts = Counter(map(part, getattr(self, row))).items()
+            parts = ", ".join(f"{name} ({count})" for name, count in counts)
+            table.append(f"{row:<12}{parts or 'none'}")
         table[0] = table[0].replace(")", " weights)", 1)
         notes = [f"{'note':<12}{note}" for note in self.notes]
         return printable("\n".join([self.source, *table, *notes]))
-
-
-def _parts(names: Sequence[str]) -> str:
-    counts = Counter(part(name) for name in names)
-    return ", ".join(f"{name} ({count})" for name, count in counts.items()) or "none"
 
 
 def metadata_for(

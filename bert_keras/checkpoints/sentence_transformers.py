@@ -58,9 +58,7 @@ def recognises(path: Path) -> bool:
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     """Reads a folder, or only its encoder if `ignore` names a module; see `formats.FORMATS`."""
-    (kind, folder), *modules = _modules(path)
-    if kind != TRANSFORMER:
-        raise InputError(f"{MODULES} begins with a {kind}; expected {TRANSFORMER}")
+    (_, folder), *modules = _modules(path)
     checkpoint, notes = huggingface.read(folder, ignore=ignore), []
     for kind, _ in modules:
         if kind not in (POOLING, DENSE, NORMALIZE, DROPOUT) or kind in ignore:
@@ -68,29 +66,23 @@ def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
             notes.append(note_if_ignored(kind, problem, ignore=ignore))
     if notes or not modules:
         return replace(checkpoint, notes=(*notes, *checkpoint.notes))
-    settings = sentence_settings(folder)
+    settings, dimensions = sentence_settings(folder), _settings(path).get("truncate_dim")
     check_fixed(settings, FIXED, file=SENTENCES)
     if settings.get("do_lower_case") and not checkpoint.metadata.lowercase:
         problem = f"{SENTENCES} lower-cases texts before a cased tokenizer; bert-keras does not"
         notes.append(note_if_ignored("do_lower_case", problem, ignore=ignore))
-    if (dimensions := _settings(path).get("truncate_dim")) is not None:
+    if dimensions is not None:
         problem = f"{SETTINGS} cuts embeddings to {dimensions} values; encode(dimensions=...) does"
         notes.append(note_if_ignored("truncate_dim", problem, ignore=ignore))
     embedding = _read_embedding(path, modules)
-    tensors = dict(checkpoint.tensors)
+    tensors, metadata = dict(checkpoint.tensors), checkpoint.metadata
     for index, folder in enumerate(folder for kind, folder in modules if kind == DENSE):
         stored, names = huggingface.stored_weights(folder), _dense_names(index)
         tensors |= our_tensors(stored, names, is_transposed=huggingface.is_transposed)
-    return replace(
-        checkpoint,
-        metadata=checkpoint.metadata.of_model(
-            "BertSentenceEncoder",
-            keeps_head=checkpoint.metadata.model == "BertEncoder",
-            embedding=embedding,
-        ),
-        tensors=tensors,
-        notes=(*notes, *checkpoint.notes),
-    )
+    keeps_head = metadata.model == "BertEncoder"
+    metadata = metadata.of_model("BertSentenceEncoder", keeps_head=keeps_head, embedding=embedding)
+    notes += checkpoint.notes
+    return replace(checkpoint, metadata=metadata, tensors=tensors, notes=tuple(notes))
 
 
 def stored_config(path: Path) -> BertConfig:
@@ -114,8 +106,7 @@ def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingCon
         raise InputError(
             f"{MODULES} lists {', '.join(kinds)} after the encoder; expected {POOLING} only first"
         )
-    values = json_object(folder / CONFIG)
-    check_fixed(values, FIXED, file=f"{folder.name}/{CONFIG}")
+    values = _module_values(folder)
     stated = values.get("pooling_mode")
     modes = [stated] if isinstance(stated, str) else list(stated or ())
     if stated is None:
@@ -136,8 +127,7 @@ def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingCon
 
 
 def _read_dense(folder: Path) -> DenseModule:
-    values = json_object(folder / CONFIG)
-    check_fixed(values, FIXED, file=f"{folder.name}/{CONFIG}")
+    values = _module_values(folder)
     name = values.get("activation_function", "torch.nn.modules.activation.Tanh")
     check_name(name, ACTIVATIONS, what=f"activation_function of {folder.name}")
     return DenseModule(
@@ -145,6 +135,12 @@ def _read_dense(folder: Path) -> DenseModule:
         activation=ACTIVATIONS[name],
         has_bias=bool(values.get("bias", True)),
     )
+
+
+def _module_values(folder: Path) -> dict[str, Any]:
+    values = json_object(folder / CONFIG)
+    check_fixed(values, FIXED, file=f"{folder.name}/{CONFIG}")
+    return values
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -201,12 +197,9 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     write_json(folder / MODULES, listed)
     for name, values in folders.items():
         write_json(folder / name / CONFIG, values)
-    settings = {
-        "prompts": dict(embedding.prompts),
-        "default_prompt_name": embedding.default_prompt_name,
-        "similarity_fn_name": embedding.similarity,
-    }
-    write_json(folder / SETTINGS, settings)
+    settings = {"prompts": dict(embedding.prompts)}
+    settings |= {"default_prompt_name": embedding.default_prompt_name}
+    write_json(folder / SETTINGS, settings | {"similarity_fn_name": embedding.similarity})
     return notes
 
 

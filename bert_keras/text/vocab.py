@@ -112,10 +112,8 @@ class Vocabulary:
 
     def padded(self, size: int) -> "Vocabulary":
         """Appends tokens named [unusedN], also to the rules, until there are `size` tokens."""
-        if len(self) > size:
-            raise InputError(f"the vocabulary has {len(self):,} tokens; expected at most {size:,}")
         fillers = (token for n in count() if (token := f"[unused{n}]") not in self.ids)
-        added, rules = list(islice(fillers, size - len(self))), self.rules
+        added, rules = list(islice(fillers, max(0, size - len(self)))), self.rules
         if rules:
             from tokenizers import Tokenizer  # slow to import
 
