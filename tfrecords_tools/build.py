@@ -178,11 +178,7 @@ class Job(Protocol):
 
 
 class Workers:
-    """A context manager that maps functions in `number` processes, or in this one if it is 1.
-
-    Processes are spawned, so a script that uses several needs `if __name__ == "__main__":`. They
-    end when this process ends for any reason.
-    """
+    """A context manager that maps functions in `number` spawned processes, or in this one if 1."""
 
     def __init__(self, number: int):
         self._executor = None

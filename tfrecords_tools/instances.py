@@ -54,7 +54,7 @@ class PairChoices(NamedTuple):
     max_length: int
     short_rate: float  # fraction of the pairs that are kept short
     other_text: Callable[[int, int], TextSpan]  # (document, num_tokens) -> sentences of another
-    fills_records: bool  # a record may hold several sequences to be full
+    fills_records: bool  # a sentence that does not fit is cut and continues in the next instance
     num_separators: int = 1  # between two texts
 
     def draw_length(self) -> int:
@@ -114,10 +114,7 @@ def sentence_order(documents: Iterable[Document], pair_choices: PairChoices) -> 
 
 
 def full_sentences(documents: Iterable[Document], pair_choices: PairChoices) -> Iterator[Instance]:
-    """Yields as many sentences as fit, across documents, a span for each (RoBERTa, section 4.2).
-
-    If `fills_records`, a sentence that does not fit is cut and continues in the next instance.
-    """
+    """Yields as many sentences as fit, across documents, a span for each (RoBERTa, section 4.2)."""
     max_tokens = space = pair_choices.max_length - 2
     spans: list[TextSpan] = []
     for _, bounds in documents:

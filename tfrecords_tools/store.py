@@ -41,10 +41,7 @@ def token_dtype(num_ids: int) -> np.dtype:
 
 
 class TokenWriter:
-    """A context manager that writes a store, batch by batch; its end completes the files.
-
-    Sentences without tokens and documents without sentences are dropped.
-    """
+    """A context manager that writes a store; drops sentences and documents without tokens."""
 
     def __init__(self, folder: Path, *, dtype: np.dtype):
         folder.mkdir(parents=True, exist_ok=True)
@@ -64,10 +61,7 @@ class TokenWriter:
             file.close()
 
     def add(self, ids: np.ndarray, lengths: np.ndarray, is_first: np.ndarray | None = None) -> None:
-        """Adds N sentences with the token ids [M] and the lengths [N] in tokens.
-
-        `is_first`, bool [N], is whether a sentence is the first of a document; by default none is.
-        """
+        """Adds N sentences: ids [M], lengths [N], and which of them begin a document, bool [N]."""
         documents = np.full(len(lengths), self._document)
         if is_first is not None:
             documents += np.cumsum(is_first)
@@ -89,10 +83,7 @@ class TokenWriter:
 
 
 class TokenSource:
-    """The tokens and boundaries of the documents of a store, or of adjacent ones in memory.
-
-    The three arrays are the files of a store, which may begin at a later document and sentence.
-    """
+    """The tokens and boundaries of documents; the arrays are files of a store, or parts of them."""
 
     def __init__(
         self,

@@ -90,10 +90,7 @@ class TokenizeUnit:
 def divide_long_sentences(
     lengths: np.ndarray, is_first: np.ndarray, *, longest: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Divides sentences of more than `longest` tokens into nearly equal parts.
-
-    Takes and returns int [N], the lengths, and bool [N], which are the first of a document.
-    """
+    """Divides sentences of more than `longest` tokens into nearly equal parts, as `add` takes."""
     num_parts = np.maximum(1, -(-lengths // longest))
     part = np.arange(num_parts.sum()) - np.repeat(num_parts.cumsum() - num_parts, num_parts)
     shortest, rest = np.repeat([lengths // num_parts, lengths % num_parts], num_parts, axis=1)

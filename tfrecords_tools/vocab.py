@@ -173,11 +173,9 @@ def reserved_tokens(unused: int) -> list[str]:
 
 
 def train_wordpiece(words: Mapping[str, int], *, size: int, unused: int = 0) -> Vocabulary:
-    """Learns WordPiece; its order: `reserved_tokens`, characters, "##" characters, the merges.
-
-    Characters take at most half of the other tokens, or more if there are fewer merges than that.
-    """
+    """Learns WordPiece; its order: `reserved_tokens`, characters, "##" characters, the merges."""
     reserved = reserved_tokens(unused)
+    # Characters take at most half of the other tokens, or more if there are fewer merges.
     alphabet = alphabet_of(words, num_tokens=(size - len(reserved)) // 2)
     while True:
         first = [*reserved, *chain(*alphabet)]

@@ -71,8 +71,7 @@ def name_table(
 ) -> dict[str, str]:
     """Returns the names of weights in another format by their public names.
 
-    `layers` maps names of layers or of single weights, with `{}` for the index of a block; layers
-    that map to "" are left out. `suffixes` are the ends of a kernel or gamma, and a bias or beta.
+    `layers` is a table of `Family`. `suffixes` are the ends of a kernel or gamma, and of a bias.
     """
     table = {}
     for ours, theirs in filter(itemgetter(1), layers.items()):
@@ -91,10 +90,9 @@ def our_tensors(
     *,
     is_transposed: Callable[[str], bool],
 ) -> dict[str, StoredTensor]:
-    """Translates the tensors of another format to our names and shapes.
+    """Translates the tensors of another format to our names and shapes by a `name_table`.
 
-    `table` is the result of `name_table`; a tensor that several names share contains their weights
-    one after the other. `is_transposed` tells whether the format stores a transpose.
+    A tensor that several names share contains their weights one after the other.
     """
     names = defaultdict(list)
     for ours, theirs in table.items():

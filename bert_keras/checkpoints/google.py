@@ -5,9 +5,6 @@ vocab.txt                       the vocabulary; optional
 bert_model.ckpt.{index,data-*}  the variables; a training checkpoint also has NAME/adam_m,
                                 NAME/adam_v and global_step
 checkpoint                      the name of the newest checkpoint if there are several
-
-The graph in bert_model.ckpt.meta is neither read nor written, because restoring variables does not
-need it.
 """
 
 import contextlib

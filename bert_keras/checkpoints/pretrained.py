@@ -103,10 +103,9 @@ def build_model(
     new: Collection[str] = (),
     name: str | None = None,
 ) -> Model:
-    """Builds a model with the weights of a checkpoint; `source` is its path, for messages.
+    """Builds a model with the weights of a checkpoint, whose path is `source`.
 
-    `metadata` may differ from that of the checkpoint, and the parts `new` (encoder, pooler, heads)
-    start with random weights.
+    The `metadata` may differ from the checkpoint's; the parts `new` start with random weights.
     """
     errors = []
 
@@ -197,10 +196,7 @@ def save_model(  # noqa: PLR0913 - each argument after the metadata is optional
     state: TrainingState | None = None,
     sections: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> tuple[str, ...]:
-    """Writes a model folder with a README.md, and returns the notes of `write_checkpoint`.
-
-    `sections` are tables of two columns in the README.md by their headings, such as the recipe.
-    """
+    """Writes a model folder with a README.md, in which `sections` are tables by their headings."""
     checkpoint = checkpoint_of_model(model, metadata=metadata, vocabulary=vocabulary, state=state)
     path, family = Path(folder), family_of(metadata.config, vocabulary)
     template = Path(__file__).with_name("model_card.md").read_text("utf-8")

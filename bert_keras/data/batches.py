@@ -16,11 +16,9 @@ _reading_errors: list[InputError] = []  # raised while TensorFlow read batches
 
 
 class Batches(keras.utils.PyDataset):
-    """Batches in a fixed order; reading can start at any batch.
+    """Batches in a fixed order; `read(first)` yields batch number `first` and all later ones.
 
-    `read(first)` yields batch number `first` and all later batches as NumPy arrays. `spec` is a
-    batch of `keras.KerasTensor` whose shapes have None where a size differs between batches.
-    `num_batches` is None if they have no end.
+    `spec` is a batch of `keras.KerasTensor` with None for sizes that differ between batches.
     """
 
     def __init__(

@@ -38,10 +38,7 @@ class Encoded(abc.ABC):
 
     @abc.abstractmethod
     def batch(self, rows: np.ndarray) -> tuple:
-        """Returns (inputs, targets, weights), or fewer, of some rows, int [B], for `model.fit`.
-
-        Each is an array or a dict, padded to `num_columns`. Targets without a label are 0.
-        """
+        """Returns (inputs, targets, weights), or fewer, of some rows, int [B], for `model.fit`."""
 
     def num_columns(self, rows: np.ndarray) -> int:
         """Returns the columns of a batch: the length of the longest row, or more with JAX."""

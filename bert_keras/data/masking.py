@@ -178,10 +178,9 @@ def replacement_shares(name: str) -> dict[str, float]:
 def choose_tokens(
     candidates: np.ndarray, *, quotas: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
-    """Chooses tokens at random; every candidate of a row is equally likely.
+    """Chooses up to quotas, int [B], of the candidates, bool [B,T], of each row at random.
 
-    From the candidates, bool [B,T], it chooses quotas, int [B], in each row, or all if there are
-    fewer. Returns their indices in the flattened batch, int64, ascending.
+    Returns their indices in the flattened batch, int64, ascending.
     """
     length = candidates.shape[1]
     # The low bits of each key are its column, so the keys of a row are distinct. The tokens with
@@ -206,10 +205,7 @@ class WordIndices(NamedTuple):
 
 
 def group_words(candidates: np.ndarray, *, continues: np.ndarray) -> WordIndices:
-    """Groups the candidates, bool [B,T], into words; `continues`, bool [B,T], joins tokens.
-
-    A token after a token that is not a candidate, such as [SEP], always begins a word.
-    """
+    """Groups the candidates, bool [B,T], into words; `continues`, bool [B,T], joins tokens."""
     batch, length = candidates.shape
     after = np.zeros_like(candidates)
     after[:, 1:] = candidates[:, :-1] & candidates[:, 1:]

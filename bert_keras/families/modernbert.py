@@ -1,8 +1,7 @@
 """ModernBERT (Warner et al. 2024), which has rotary positions and local attention.
 
-In config.json, transformers 4 states the bases of the rotation in `global_rope_theta` and
-`local_rope_theta`, and the local blocks in `global_attn_every_n_layers`. transformers 5 has
-`rope_parameters` and `layer_types` instead, and reads both forms. The older form is written.
+For `global_rope_theta`, `local_rope_theta` and `global_attn_every_n_layers` in config.json, which
+are written, transformers 5 has `rope_parameters` and `layer_types`, and reads both forms.
 """
 
 import dataclasses

@@ -228,11 +228,8 @@ def sentencepiece_rules(model: Any) -> str:
 
 
 def xlm_roberta_rules(model: Any) -> str:
-    """Builds the tokenizer.json of a SentencePiece Unigram model, as XLMRobertaTokenizer does.
-
-    The ids equal fairseq's ids: four special tokens precede the tokens of the model, except its
-    own first three, and <mask> follows them.
-    """
+    """Builds the tokenizer.json of a SentencePiece Unigram model, as XLMRobertaTokenizer does."""
+    # fairseq's ids: four special tokens, the tokens of the model but its first three, <mask>.
     pad, unk, cls, sep, mask = XLM_ROBERTA_SPECIALS.tokens
     tokens = [(token, 0.0) for token in (cls, pad, sep, unk)]
     tokens += [(each.piece, each.score) for each in model.pieces[3:]]

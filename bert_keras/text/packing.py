@@ -91,16 +91,10 @@ def ids_with_masks(texts: Sequence[str], tokenizer: "TextTokenizer") -> list[lis
 
 
 class TextSpans(NamedTuple):
-    """M texts and their positions in the packed rows; each field is int [M].
-
-    The texts are ordered by row and column. The tokens of a text are
-    `tokens[start : start + length]`, where `tokens` is one flat array of ids.
-    """
+    """M texts, ordered by row and column, and their positions in packed rows; int [M] each."""
 
     rows: np.ndarray  # the row of each text
-    # The column of the first token of each text. It follows a [CLS] if the text is the first of its
-    # sequence, otherwise the [SEP] (or both) of the preceding text.
-    columns: np.ndarray
+    columns: np.ndarray  # of the first token of each text, after [CLS] or the preceding [SEP]s
     starts: np.ndarray  # the index of the first token in the flat array
     lengths: np.ndarray  # in tokens
     segments: np.ndarray  # segment ids
@@ -231,10 +225,9 @@ def packing_features(
 
 
 class _Runs(NamedTuple):
-    """Divides the flattened rows into runs: padding, a text, padding, a text, ..., padding.
+    """Divides the flattened rows into runs: padding, which may be empty, a text, ..., padding.
 
-    The run of a text includes the [SEP] after it. It also includes the [CLS] before the first text
-    of a sequence, or the second of two [SEP]s before any other text. Runs of padding may be empty.
+    The run of a text includes the [SEP] after it, and the [CLS] or second [SEP] before it.
     """
 
     is_first: np.ndarray  # bool [M], whether the text is the first of its sequence

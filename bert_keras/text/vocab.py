@@ -90,11 +90,7 @@ class Vocabulary:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "Vocabulary":
-        """Reads a `vocab.txt` in UTF-8; the id of a token is its line number, counted from 0.
-
-        Raises:
-            InputError: The file is missing or does not hold a valid vocabulary.
-        """
+        """Reads a `vocab.txt` in UTF-8; the id of a token is its line number, counted from 0."""
         tokens = tuple(text_lines(path))
         try:
             return cls(tokens)

@@ -1,7 +1,4 @@
-"""Reads and writes Hugging Face's config.json.
-
-When transformers saves a model again, it keeps EXTRA_KEY in the file.
-"""
+"""Reads and writes Hugging Face's config.json; transformers keeps EXTRA_KEY in it."""
 
 import dataclasses
 import json
