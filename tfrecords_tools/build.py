@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from tqdm import tqdm
@@ -165,18 +165,6 @@ def text_entries(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return {"counts": {name: counts[name] for name in ("unknown", "long_sentences_cut")}}
 
 
-class Job(Protocol):
-    """Writes `output`, which no other job writes, and returns values that JSON can hold."""
-
-    @property
-    def output(self) -> Path: ...
-
-    @property
-    def size(self) -> int: ...  # the amount of work in the unit of the stage
-
-    def __call__(self) -> dict[str, Any]: ...
-
-
 class Workers:
     """A context manager that maps functions in `number` spawned processes, or in this one if 1."""
 
@@ -218,8 +206,11 @@ class Workers:
                 "command, with --workers 1 for the least memory"
             ) from error
 
-    def run(self, jobs: Sequence[Job], *, stage: str, unit: str) -> list[dict[str, Any]]:
-        """Runs the jobs without a valid receipt and returns the results of all jobs in order."""
+    def run(self, jobs: Sequence[Any], *, stage: str, unit: str) -> list[dict[str, Any]]:
+        """Runs the jobs without a valid receipt and returns the results of all jobs in order.
+
+        A job is a function that writes its `output` and returns JSON; its `size` is in `unit`s.
+        """
         results = [result_of(job.output) for job in jobs]
         missing = [number for number, result in enumerate(results) if result is None]
         total = sum(job.size for job in jobs)
@@ -249,7 +240,7 @@ def write_receipt(output: Path, result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _run_job(job: Job) -> dict[str, Any]:
+def _run_job(job: Any) -> dict[str, Any]:
     shutil.rmtree(job.output, ignore_errors=True)  # a folder of an interrupted run
     return write_receipt(job.output, job())
 

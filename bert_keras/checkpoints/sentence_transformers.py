@@ -58,7 +58,9 @@ def recognises(path: Path) -> bool:
 
 def read(path: Path, *, ignore: Collection[str]) -> Checkpoint:
     """Reads a folder, or only its encoder if `ignore` names a module; see `formats.FORMATS`."""
-    (_, folder), *modules = _modules(path)
+    (kind, folder), *modules = _modules(path)
+    if kind != TRANSFORMER:
+        raise InputError(f"{MODULES} begins with a {kind}; expected {TRANSFORMER}")
     checkpoint, notes = huggingface.read(folder, ignore=ignore), []
     for kind, _ in modules:
         if kind not in (POOLING, DENSE, NORMALIZE, DROPOUT) or kind in ignore:
@@ -169,7 +171,11 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     lengths = {"max_seq_length": metadata.max_length, "do_lower_case": False}
     write_json(folder / SENTENCES, lengths)
     size, num_dense = metadata.config.hidden_size, 0
-    folders = {f"1_{POOLING}": _pooling_values(embedding, size)}
+    # All versions read the flags, if these can state the order of the poolings.
+    flags = {flag: mode in embedding.pooling for flag, mode in FLAGS.items()}
+    is_in_order = [FLAGS[flag] for flag, on in flags.items() if on] == [*embedding.pooling]
+    stated = flags if is_in_order else {"pooling_mode": [*embedding.pooling]}
+    folders: dict[str, dict] = {f"1_{POOLING}": {"word_embedding_dimension": size, **stated}}
     sizes, activations = embedding.sizes(size), {v: k for k, v in ACTIVATIONS.items()}
     for index, module in enumerate(embedding.modules):
         if isinstance(module, NormalizeModule):
@@ -201,11 +207,3 @@ def write(checkpoint: Checkpoint, folder: Path) -> tuple[str, ...]:
     settings |= {"default_prompt_name": embedding.default_prompt_name}
     write_json(folder / SETTINGS, settings | {"similarity_fn_name": embedding.similarity})
     return notes
-
-
-def _pooling_values(embedding: EmbeddingConfig, hidden_size: int) -> dict[str, Any]:
-    """Returns flags, which all versions read, if they can state the order of the poolings."""
-    flags = {flag: mode in embedding.pooling for flag, mode in FLAGS.items()}
-    is_in_order = [FLAGS[flag] for flag, on in flags.items() if on] == [*embedding.pooling]
-    stated = flags if is_in_order else {"pooling_mode": [*embedding.pooling]}
-    return {"word_embedding_dimension": hidden_size, **stated}

@@ -14,14 +14,7 @@ from bert_keras.text.vocab import Vocabulary, is_unused
 UNITS = ("token", "word")
 # BERT paper, appendix C.2. A name gives the percentages of the chosen tokens that become [MASK],
 # stay unchanged, and become a random token.
-REPLACEMENTS = {
-    "80-10-10": {"mask_share": 0.8, "random_share": 0.1},
-    "100-0-0": {"mask_share": 1.0, "random_share": 0.0},
-    "80-0-20": {"mask_share": 0.8, "random_share": 0.2},
-    "80-20-0": {"mask_share": 0.8, "random_share": 0.0},
-    "0-20-80": {"mask_share": 0.0, "random_share": 0.8},
-    "0-0-100": {"mask_share": 0.0, "random_share": 1.0},
-}
+REPLACEMENTS = ("80-10-10", "100-0-0", "80-0-20", "80-20-0", "0-20-80", "0-0-100")
 
 
 @dataclass(frozen=True)
@@ -170,9 +163,10 @@ class Masker:
 
 
 def replacement_shares(name: str) -> dict[str, float]:
-    """Returns the shares of a key of `REPLACEMENTS`; raises InputError for another name."""
+    """Returns the shares of a name in `REPLACEMENTS`; raises InputError for another name."""
     check_name(name, REPLACEMENTS, what="replacement, in percent [MASK]-same-random,")
-    return REPLACEMENTS[name]
+    mask, _, random = (int(percent) / 100 for percent in name.split("-"))
+    return {"mask_share": mask, "random_share": random}
 
 
 def choose_tokens(

@@ -38,15 +38,8 @@ CLASSES = (
     *("ElectraTokenizer", "ElectraTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend"),
 )
 SPECIAL_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-WORDPIECE_NOTE = (
-    "transformers' tokenizer reads special tokens such as [MASK] in a text as tokens; it also "
-    "differs from BERT's for words of more than 100 characters, some hundred rare characters and a "
-    "capital sigma at the end of a word"
-)
-RULES_NOTE = (
-    "transformers' tokenizer reads special tokens in a text as tokens, bert-keras reads them as "
-    "characters"
-)
+RULES_NOTE = "transformers' tokenizer reads special tokens such as [MASK] in a text as tokens"
+WORDPIECE_NOTE = f"{RULES_NOTE}; it also differs for long words, rare characters and a final sigma"
 
 
 class TextRules(NamedTuple):
