@@ -5,10 +5,8 @@ step. A job that was stopped as a whole starts from the beginning.
 
 The steps: units -> ranges of documents as ids -> instances, as requests for spans of ranges -> the
 requested spans -> shards -> the manifest and the final name of the folder. Only counts are
-collected in one process, for the plan that every worker receives. A range draws its instances and
-sends a request for each of their spans to the range that contains it: to itself, or for a text of
-another document to the range of the drawn start of the text. Spans arrive at the shards in any
-order and are sorted as in the local build.
+collected in one process, for the plan that every worker receives. A range requests each span of its
+instances from the range that contains it. Spans are sorted at the shards as in the local build.
 """
 
 import contextlib
@@ -86,8 +84,7 @@ def build_on_beam(
     """Runs the pipeline that writes `output` and returns the manifest.
 
     Every worker must have access to the corpus and to the output, a new folder or URL. The job
-    writes to the folder OUTPUT.beam-partial first. `pipeline_options` are options of Beam, such as
-    "--runner=DataflowRunner".
+    writes to OUTPUT.beam-partial first. Options of Beam are such as "--runner=DataflowRunner".
     """
     if not isinstance(settings, BuildSettings):
         raise InputError("one machine writes the records of --compat google; leave out --beam")

@@ -113,11 +113,9 @@ def build(options: argparse.Namespace) -> None:
     values = {name: value for name, value in values.items() if value is not None}
     if options.cased:
         values["lowercase"] = False
-    arguments = {
-        "vocabulary": vocabulary_from(options.vocab),
-        "output": options.output,
-        "settings": (GoogleSettings if options.compat else BuildSettings)(**values),
-    }
+    settings = (GoogleSettings if options.compat else BuildSettings)(**values)
+    vocabulary = vocabulary_from(options.vocab)
+    arguments = {"vocabulary": vocabulary, "output": options.output, "settings": settings}
     if options.beam is None:
         from tfrecords_tools.build import build
 

@@ -22,10 +22,7 @@ MAX_UNITS = 1000
 
 
 def files(corpus: Sequence[StrPath]) -> list[str]:
-    """Returns all files of the named files, folders, globs, URLs and TFDS names, in order.
-
-    The files of a folder or a glob are sorted by path; "tfds:..." is returned unchanged.
-    """
+    """Returns all files of files, folders, globs, URLs and TFDS names, sorted in each of them."""
     paths: list[str] = []
     for name in [os.fspath(name) for name in corpus]:
         paths += [name] if name.startswith(TFDS) else _files_of(name)

@@ -31,9 +31,7 @@ TRAIN, HELD_OUT = "train", "held-out"
 RECORDS_PER_BUCKET = 100_000
 MIN_RECORDS_PER_SHARD = 250  # if the settings do not fix the number of shards
 _RELEASE_INTERVAL = 1000  # instances
-# The most pairs that are repeated to balance the labels of a pass. A larger imbalance remains; it
-# only occurs with too few sentences.
-_MOST_REPEATED = 4
+_MOST_REPEATED = 4  # pairs, to balance the labels of a pass; few sentences may need more
 _SHORTEST_PART = 8  # tokens of a part of a sentence that is cut
 # Number and bounds, indices of tokens: the start of each sentence, and the end of the last one.
 Document = tuple[int, list[int]]

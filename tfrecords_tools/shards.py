@@ -204,11 +204,8 @@ def _reordered(bounds: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.nd
 def _filled_rows(
     sizes: np.ndarray, *, length: int, most: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns a random order of sequences and, in that order, the row and the column of each.
-
-    A row takes the largest remaining sequence, then repeatedly the largest that still fits, up to
-    `most` sequences.
-    """
+    """Returns a random order of sequences and, in that order, the row and the column of each."""
+    # A row takes the largest remaining sequence, then repeatedly the largest that still fits.
     of_size: list[list[int]] = [[] for _ in range(length + 1)]
     for number, size in enumerate(sizes.tolist()):
         of_size[size].append(number)

@@ -1,13 +1,9 @@
 """Splits lines into sentences, tokenizes them and writes their ids to a token store.
 
-The library `sentencex` (Wikimedia) decides where a sentence ends, with four additions: it receives
-plain spaces, because it panics at an initial before a no-break space, and windows of long lines,
-because its time grows with the square of the length; long quotations, which it keeps whole, are
-split; and parts of Korean sentences, for which it has no rules, are joined (dates, numbered items,
-and quotations that a particle follows).
-
-A sentence that is longer than a record is divided into parts of equal length. For whole word
-masking, the id of a token that continues a word is raised by the size of the vocabulary.
+The library `sentencex` (Wikimedia) decides where a sentence ends. It receives plain spaces, because
+it panics at an initial before a no-break space, and windows of long lines, because its time grows
+with the square of the length. Long quotations are split, and parts of Korean sentences are joined.
+For whole word masking, ids of tokens that continue a word are raised by the size of the vocabulary.
 """
 
 import importlib

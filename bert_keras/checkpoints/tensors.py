@@ -16,9 +16,7 @@ from bert_keras.files import existing_file
 if TYPE_CHECKING:  # checkpoints are recognised before Keras is imported
     import keras
 
-# Rows of a matrix that a transpose reads at a time: NumPy's transpose of a whole matrix writes
-# consecutive values to different memory pages and takes three times as long.
-_STRIP = 16
+_STRIP = 16  # rows of a transpose at once; with all rows at once, it takes three times as long
 # Integers of other types are quantized weights; old files have position ids in int64.
 _DTYPES = ("F32", "F64", "F16", "BF16", "I64")
 _LFS_POINTER = b"version https://git-lfs"  # a clone without Git LFS has such files

@@ -12,7 +12,6 @@ import numpy as np
 from bert_keras.text.packing import pack
 from bert_keras.text.vocab import Vocabulary
 
-Ids = Sequence[Sequence[int]]  # the token ids of several texts
 # Shuffled examples are sorted by length within pools of this many batches.
 BATCHES_PER_POOL = 50
 FEWEST_COLUMNS = 16  # of a batch with JAX
@@ -57,7 +56,7 @@ class EncodedTexts(Encoded):
     loses tokens at the end of its longer text.
     """
 
-    texts: tuple[Ids, ...]  # the token ids of the first, and of the second text of each sequence
+    texts: tuple[Sequence[Sequence[int]], ...]  # ids of the first, and second text of each sequence
     targets: np.ndarray | None = None  # of the loss, [N] or [N, num_labels]; None without a loss
     weights: np.ndarray | None = None  # of the rows in the loss, [N]
     max_length: int  # maximum number of tokens of a sequence, special tokens included

@@ -9,12 +9,7 @@ import numpy as np
 
 from bert_keras.data import record_file
 from bert_keras.data.masking import Masker
-from bert_keras.data.record_file import (
-    LABEL_FEATURE,
-    LABEL_POSITIONS_FEATURE,
-    LABEL_WEIGHTS_FEATURE,
-    WEIGHTS_FEATURE,
-)
+from bert_keras.data.record_file import LABEL_FEATURE, WEIGHTS_FEATURE
 
 
 @dataclass(frozen=True)
@@ -76,10 +71,11 @@ def masked_and_labelled(features: dict) -> tuple[dict, dict, dict]:
     ```
     """
     inputs, targets, weights = masked(features)
-    if LABEL_POSITIONS_FEATURE in features:
-        inputs[LABEL_POSITIONS_FEATURE] = _cast(features[LABEL_POSITIONS_FEATURE])
+    positions = record_file.LABEL_POSITIONS_FEATURE
+    if positions in features:
+        inputs[positions] = _cast(features[positions])
         targets["next_sentence"] = _cast(features[LABEL_FEATURE])
-        weights["next_sentence"] = features[LABEL_WEIGHTS_FEATURE]
+        weights["next_sentence"] = features[record_file.LABEL_WEIGHTS_FEATURE]
     elif LABEL_FEATURE in features:
         targets["next_sentence"] = _cast(features[LABEL_FEATURE][:, 0])
         weights["next_sentence"] = _cast(targets["next_sentence"] * 0 + 1, "float32")
