@@ -86,11 +86,6 @@ def test_a_mount_point_and_the_working_directory_are_refused(tmp_path, monkeypat
     assert not names(tmp_path / "volume") and names(tmp_path) == ["here", "volume"]
 
 
-def test_readable_sizes():
-    sizes = [files.readable_size(each) for each in (0, 999, 4224, 3e9)]
-    assert sizes == ["0 bytes", "999 bytes", "4.2 kB", "3.0 GB"]
-
-
 def write_folder(path, text, **options):
     with files.atomic_folder(path, **options) as new:
         (new / "file").write_text(text)

@@ -170,9 +170,7 @@ def test_models_without_counterpart():
     [
         ("config.json", {"class_name": "GemmaBackbone"}),
         ("task.json", {"class_name": "GemmaCausalLM"}),
-        ("tokenizer.json", {}),
-        ("model.weights.h5", None),
-        ("task.weights.h5", None),
+        *(("tokenizer.json", {}), ("model.weights.h5", None), ("task.weights.h5", None)),
     ],
 )
 def test_other_contents_are_refused(folder, name, changes):

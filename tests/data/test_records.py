@@ -106,10 +106,9 @@ def test_records_without_labels_do_not_depend_on_the_number_of_sequences():
 
 
 def test_other_files_are_refused(write, tmp_path):
-    (tmp_path / "text").write_text("just a text that is longer than a record's head")
-    (tmp_path / "short").write_text("abc")
-    (tmp_path / "empty").write_text("")
-    (tmp_path / "gzip").write_bytes(gzip.compress(b"a record"))
+    contents = {"text": b"just a text that is longer than a record's head", "short": b"abc"}
+    for name, content in (contents | {"empty": b"", "gzip": gzip.compress(b"a record")}).items():
+        (tmp_path / name).write_bytes(content)
     write("foreign", [b"\xff\xff\xff"])
     for name in ("text", "short", "empty", "gzip", "foreign"):
         with pytest.raises(InputError, match=name):
@@ -323,6 +322,9 @@ def integers(features):
     return {name: ("int32", values) for name, values in features.items()}
 
 
+NEXT = {"pairs": (1, 1), "packed": ([0, 1, 0], [1, 1, 0])}  # labels and weights
+
+
 @pytest.mark.parametrize("kind", ["pairs", "no labels", "packed", "packed, no labels"])
 def test_masked_records_exactly(write, kind):
     _, features = KINDS[kind]
@@ -330,12 +332,9 @@ def test_masked_records_exactly(write, kind):
     names = (*PLAIN, *PACKED, "masked_lm_positions", "next_sentence_positions")
     assert inputs == integers({name: features[name] for name in names if name in features})
     expected, expected_weights = integers({"masked_lm": [9, 0]}), {"masked_lm": ("float32", [1, 0])}
-    if kind == "pairs":
-        expected["next_sentence"] = ("int32", 1)
-        expected_weights["next_sentence"] = ("float32", 1)
-    if kind == "packed":
-        expected["next_sentence"] = ("int32", [0, 1, 0])
-        expected_weights["next_sentence"] = ("float32", [1, 1, 0])
+    if kind in NEXT:
+        expected["next_sentence"] = ("int32", NEXT[kind][0])
+        expected_weights["next_sentence"] = ("float32", NEXT[kind][1])
     assert (targets, weights) == (expected, expected_weights)
     inputs, targets, weights = first(write, features, objective=MASKED)
     assert "next_sentence_positions" not in inputs

@@ -16,15 +16,9 @@ from bert_keras.text.vocab import SPECIAL_TOKENS, Vocabulary
 from tests.unicode_texts import SUITE, characters_in_any_order, some_characters
 
 LETTERS = string.ascii_letters + string.digits + "éÉßﬁıİабσςΣᄒ日本한𐐨\ue000"
-VOCABULARY = Vocabulary(
-    (
-        *SPECIAL_TOKENS,
-        *LETTERS,
-        *(f"##{letter}" for letter in LETTERS),
-        *string.punctuation,
-        *("cafe", "café", "##fe", "mask", "the", "##the", "hello", "x" * 150, "##" + "x" * 50),
-    )
-)
+WORDS = ("cafe", "café", "##fe", "mask", "the", "##the", "hello", "x" * 150, "##" + "x" * 50)
+PARTS = (*LETTERS, *(f"##{letter}" for letter in LETTERS), *string.punctuation)
+VOCABULARY = Vocabulary((*SPECIAL_TOKENS, *PARTS, *WORDS))
 LOWERCASE = pytest.mark.parametrize("lowercase", [True, False], ids=["uncased", "cased"])
 
 

@@ -11,8 +11,7 @@ def test_ids_are_line_numbers(tmp_path):
     path.write_bytes("[PAD]\r\n[UNK]\n[CLS]\n[SEP]\n[MASK]\né\n##b\n".encode())
     vocabulary = Vocabulary.from_file(path)
     assert vocabulary.tokens == (*SPECIAL_TOKENS, "é", "##b")
-    assert len(vocabulary) == 7
-    assert vocabulary.ids["##b"] == 6
+    assert len(vocabulary) == 7 and vocabulary.ids["##b"] == 6
     specials = (vocabulary.pad_id, vocabulary.unk_id, vocabulary.cls_id, vocabulary.sep_id)
     assert (*specials, vocabulary.mask_id) == (0, 1, 2, 3, 4)
 

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 from tfrecords_tools import store as stores
-from tfrecords_tools.store import (
-    TokenStore,
-    TokenWriter,
-    documents_of,
-    join_stores,
-    ranges_of,
-    token_dtype,
-)
+from tfrecords_tools.store import TokenStore, TokenWriter, documents_of, ranges_of, token_dtype
 
 DTYPE = token_dtype(1000)
 CORPUS = [[[1, 2, 3], [4]], [[5, 6]], [[7], [8, 9], [999]]]
@@ -56,7 +49,7 @@ def test_a_store_is_read_as_it_was_written(tmp_path):
 def test_joined_stores_contain_all_documents(tmp_path, cut):
     parts = [CORPUS[:cut], [], CORPUS[cut:], CORPUS]
     folders = [written(tmp_path / str(n), part) for n, part in enumerate(parts)]
-    join_stores(folders, tmp_path / "whole")
+    stores.join_stores(folders, tmp_path / "whole")
     assert read(tmp_path / "whole") == CORPUS * 2
 
 
