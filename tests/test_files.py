@@ -60,9 +60,9 @@ def test_devices_are_never_replaced(tmp_path):
 
 @pytest.mark.parametrize("write", [files.atomic_file, files.atomic_folder, files.resumed_folder])
 def test_impossible_paths_are_refused_before_anything_is_written(tmp_path, monkeypatch, write):
-    (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "mine").touch()
+    for name in ("file", "folder/mine"):
+        (tmp_path / name).touch()
     (tmp_path / "link").symlink_to("file/new")
     for path in ("file/new", "file/deep/new", "folder", "new/..", "link"):
         with pytest.raises(InputError), write(tmp_path / path):
@@ -70,8 +70,7 @@ def test_impossible_paths_are_refused_before_anything_is_written(tmp_path, monke
     monkeypatch.setattr("os.access", lambda path, mode: False)  # as for anyone but root
     with pytest.raises(InputError), write(tmp_path / "new"):
         pytest.fail("the path is not refused")
-    assert names(tmp_path) == ["file", "folder", "link"]
-    assert names(tmp_path / "folder") == ["mine"]
+    assert names(tmp_path) == ["file", "folder", "link"] and names(tmp_path / "folder") == ["mine"]
 
 
 @pytest.mark.parametrize("write", [files.atomic_folder, files.resumed_folder])

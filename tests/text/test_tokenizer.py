@@ -4,6 +4,7 @@ import random
 import string
 import unicodedata
 from collections import defaultdict, deque
+from itertools import groupby
 
 import numpy as np
 import pytest
@@ -49,13 +50,8 @@ def google_tokens(text: str, vocabulary: Vocabulary, *, lowercase: bool):
 
 
 def split_words(indexed):
-    words = [[]]
-    for character, index in indexed:
-        if character.split():
-            words[-1].append((character, index))
-        else:
-            words.append([])
-    return [word for word in words if word]
+    groups = groupby(indexed, lambda each: bool(each[0].split()))
+    return [[*group] for is_word, group in groups if is_word]
 
 
 def separate_punctuation(word):

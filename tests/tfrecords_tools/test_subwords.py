@@ -56,8 +56,8 @@ def test_a_record_contains_the_ids_of_its_lines(vocabulary, lines, corpus):
     cls, sep = vocabulary.cls_id, vocabulary.sep_id
     texts = [[i for line in document for i in tokenizer.encode(line).ids] for document in lines]
     rows = zip(features["input_ids"], features["input_mask"], strict=True)
-    expected = {(cls, *ids, sep) for ids in texts}
-    assert {tuple(ids[mask == 1].tolist()) for ids, mask in rows} == expected
+    found = {tuple(ids[mask == 1].tolist()) for ids, mask in rows}
+    assert found == {(cls, *ids, sep) for ids in texts}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Rows of parquet files and examples of TensorFlow Datasets as documents."""
 
+from functools import partial
+
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -59,14 +61,10 @@ def folder(tmp_path_factory):
     """Two datasets, written by TFDS itself: one with two splits, one with one."""
     folder = tmp_path_factory.mktemp("tfds")
     features = tfds.features.FeaturesDict({"text": tfds.features.Text(), "number": tf.int64})
-    for name, splits in {
-        "two_splits": {"train": split(100), "test": split(7)},
-        "one_split": {"train": split(3)},
-    }.items():
-        tfds.dataset_builders.store_as_tfds_dataset(
-            name=name, version="1.2.0", data_dir=folder, split_datasets=splits,
-            features=features, disable_shuffling=True,
-        )  # fmt: skip
+    options = {"version": "1.2.0", "data_dir": folder, "features": features}
+    store = partial(tfds.dataset_builders.store_as_tfds_dataset, disable_shuffling=True, **options)
+    store(name="two_splits", split_datasets={"train": split(100), "test": split(7)})
+    store(name="one_split", split_datasets={"train": split(3)})
     return folder
 
 

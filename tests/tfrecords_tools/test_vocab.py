@@ -23,11 +23,6 @@ WORDS = Counter({"low": 5, "lower": 2, "newest": 6, "widest": 3})
 LETTERS = "aAbB.,-'é\u0301İßΣςﬁ日本。「あア\u200b\u00a0\u2028\t\x0c\x00🙂1٣" + " " * 10
 
 
-def expected_counts(text, *, lowercase):
-    normalized = normalizer(lowercase=lowercase).normalize_str(text)
-    return Counter(word for word, _ in BertPreTokenizer().pre_tokenize_str(normalized))
-
-
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_words_are_counted_as_the_tokenizer_divides_them(lowercase):
     characters = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
@@ -36,8 +31,9 @@ def test_words_are_counted_as_the_tokenizer_divides_them(lowercase):
     texts += ["".join(random.Random(seed).choices(LETTERS, k=4000)) for seed in range(5)]
     texts += ["The café, the CAFE\u0301! [MASK] 日本 a\u200bb a\tb\x0cc don't", ""]
     for text in texts:
-        found = counting.count_bert_words([text], lowercase=lowercase)
-        assert found == expected_counts(text, lowercase=lowercase)
+        normalized = normalizer(lowercase=lowercase).normalize_str(text)
+        words = [word for word, _ in BertPreTokenizer().pre_tokenize_str(normalized)]
+        assert counting.count_bert_words([text], lowercase=lowercase) == Counter(words)
     counts = counting.count_bert_words(["a b.", "", "a日 b"], lowercase=True)
     assert counts == {"a": 2, "b": 2, ".": 1, "日": 1}
 
