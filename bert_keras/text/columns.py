@@ -63,5 +63,5 @@ def check_texts(texts: Sequence[Any]) -> None:
     for number, text in enumerate(texts):
         if not isinstance(text, str) or (not text.isascii() and _SURROGATE.search(text)):
             raise InputError(
-                f"text [{number}] is {quoted(text)}; expected a string of UTF-8, or (firsts, seconds)"
+                f"text [{number}] is {quoted(text)}; expected a string of UTF-8 (pairs: two lists)"
             )
