@@ -58,11 +58,7 @@ def ours(task, recipe, files, pretrained: str) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         scores = finetune(
-            task,
-            recipe,
-            pretrained=pretrained,
-            data=files,
-            output=Path(folder) / "run",
+            task, recipe, pretrained=pretrained, data=files, output=Path(folder) / "run"
         ).scores
     return {"score": scores[task.metric], "seconds": time.perf_counter() - start, "scores": scores}
 

@@ -41,10 +41,7 @@ from bert_keras.training.schedule import LinearWarmupDecay
 
 TASKS = {"stsb": "sentence-pairs", "mnli": "retrieval"}
 SETTINGS = ("dropout_rate=0", "num_epochs=1")
-LOSSES = {
-    "stsb": losses.CoSENTLoss,
-    "mnli": losses.MultipleNegativesRankingLoss,
-}
+LOSSES = {"stsb": losses.CoSENTLoss, "mnli": losses.MultipleNegativesRankingLoss}
 
 
 @dataclasses.dataclass(frozen=True)

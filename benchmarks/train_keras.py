@@ -99,11 +99,7 @@ def hub_backbone(config: BertConfig) -> keras.Model:
 
 
 def hub_inputs(inputs: dict) -> dict:
-    names = {
-        "token_ids": "input_ids",
-        "segment_ids": "segment_ids",
-        "padding_mask": "input_mask",
-    }
+    names = {"token_ids": "input_ids", "segment_ids": "segment_ids", "padding_mask": "input_mask"}
     return {name: inputs[source] for name, source in names.items()}
 
 

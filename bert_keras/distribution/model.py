@@ -42,12 +42,11 @@ class GlobalBatchModel(keras.Model):
             **kwargs: Other arguments of `keras.Model.compile`.
         """
         compares = [getattr(each, "needs_whole_batch", False) for each in keras.tree.flatten(loss)]
-        has_parts = gradient_accumulation_steps != 1
-        if has_parts and (any(compares) or keras.config.backend() != "tensorflow"):
+        can_split = keras.config.backend() == "tensorflow" and not any(compares)
+        if gradient_accumulation_steps < 1 or (gradient_accumulation_steps > 1 and not can_split):
             raise InputError(
-                f"gradient_accumulation_steps is {gradient_accumulation_steps}, which needs the "
-                "TensorFlow backend and a loss that does not compare the rows of a batch; leave it "
-                "out, and reduce batch_size or max_length to save memory"
+                f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected 1 or, with "
+                "TensorFlow and a loss that does not compare the rows of a batch, more"
             )
         if not isinstance(optimizer, str) and hasattr(optimizer, "dynamic_loss_scale"):
             optimizer.dynamic_loss_scale |= self.compute_dtype == "float16"

@@ -140,14 +140,7 @@ def _attention_gradient(*refs, rate):
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(5,))
-def attention(
-    query: Array,
-    key: Array,
-    value: Array,
-    bias: Array,
-    random_key: Array,
-    rate: float,
-):
+def attention(query: Array, key: Array, value: Array, bias: Array, random_key: Array, rate: float):
     """Computes the context [B, T, N, H] of multi-head attention.
 
     Args:

@@ -44,6 +44,8 @@ class SentenceLoss(GlobalLoss):
 
     def scores(self, y_true: Tensor, y_pred: Tensor):
         """Returns one target for each example, [B]."""
+        if tuple(y_true.shape)[1:] not in ((), (1,)):
+            raise InputError(f"the targets have the shape {tuple(y_true.shape)}; expected [examples]")
         return ops.reshape(ops.cast(y_true, widen(y_pred).dtype), (-1,))
 
 
