@@ -76,7 +76,7 @@ def jax_side(config: BertConfig, batches: list, *, takes_kernels: bool) -> tuple
     from bert_keras import BertPretrainer
     from bert_keras.layers import jax_ops
     from bert_keras.training.losses import pretraining_losses
-    from bert_keras.training.schedule import LinearWarmupDecay
+    from bert_keras.training.optimizer import LinearWarmupDecay
 
     if not takes_kernels:
         jax_ops.takes_kernels = lambda *arguments, **options: False

@@ -70,7 +70,7 @@ def theirs(task, recipe, files, pretrained: str) -> dict:
 
     from bert_keras.data.buckets import length_grouped_batches, longest_first_batches
     from bert_keras.runs.task_run import TaskRun
-    from bert_keras.training.schedule import LinearWarmupDecay
+    from bert_keras.training.optimizer import LinearWarmupDecay
 
     start = time.perf_counter()
     torch.set_num_threads(len(os.sched_getaffinity(0)))

@@ -25,8 +25,7 @@ from train_optimizer import keras_adamw
 from bert_keras import BertPretrainer
 from bert_keras.config import BertConfig
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
-from bert_keras.training.optimizer import BertAdamW
-from bert_keras.training.schedule import LinearWarmupDecay
+from bert_keras.training.optimizer import BertAdamW, LinearWarmupDecay
 
 keras.utils.set_random_seed(SEED)
 

@@ -5,8 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_keras.distribution.loss import GlobalLoss, PartWeight
-from bert_keras.distribution.replicas import sum_over_replicas
+from bert_keras.distribution.loss import GlobalLoss, PartWeight, sum_over_replicas
 from bert_keras.errors import InputError
 
 
@@ -45,8 +44,8 @@ class GlobalBatchModel(keras.Model):
         can_split = keras.config.backend() == "tensorflow" and not any(compares)
         if gradient_accumulation_steps < 1 or (gradient_accumulation_steps > 1 and not can_split):
             raise InputError(
-                f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected 1 or, with "
-                "TensorFlow and a loss that does not compare the rows of a batch, more"
+                f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected 1 or, if "
+                "the backend is TensorFlow and the loss does not compare the rows of a batch, more"
             )
         if not isinstance(optimizer, str) and hasattr(optimizer, "dynamic_loss_scale"):
             optimizer.dynamic_loss_scale |= self.compute_dtype == "float16"
@@ -55,9 +54,9 @@ class GlobalBatchModel(keras.Model):
         self.gradient_accumulation_steps = gradient_accumulation_steps
 
     def get_compile_config(self):
-        config = super().get_compile_config()
-        parts = {"gradient_accumulation_steps": self.gradient_accumulation_steps} if config else {}
-        return config | parts
+        if config := super().get_compile_config():
+            config["gradient_accumulation_steps"] = self.gradient_accumulation_steps
+        return config
 
     def compile_from_config(self, config: dict):
         self.compile(**keras.saving.deserialize_keras_object(config))

@@ -97,14 +97,8 @@ def block_bias(tokens_BT: Tensor, *, window: int, is_packed: bool, is_causal: bo
     """Returns the bias [M, B, 1, Q, 3 x Q] of local attention in blocks.
 
     It has the values of the masked form: the sum of `window_bias` and of the biases of padding,
-    packed rows and later tokens.
-
-    Args:
-        tokens_BT: The numbers of the sequences if the rows are packed, otherwise the input mask.
-        window: The number of other tokens to which a token attends.
-        is_packed: Whether several sequences share a row.
-        is_causal: Whether a token attends only to itself and to earlier tokens.
-        dtype: The dtype of the bias.
+    packed rows and later tokens. `tokens_BT` are the numbers of the sequences if `is_packed`,
+    otherwise the input mask.
     """
     length = ops.shape(tokens_BT)[1]
     size = max(window // 2, _LEAST_BLOCK)
@@ -139,9 +133,7 @@ def split_blocks(x_BTNH: Tensor, size: Any, count: Any):
 
 def split_blocks_with_neighbours(x_BTNH: Tensor, size: Any, count: Any):
     """Same as `split_blocks`, but joins each block with its two neighbours: [M, B, N, 3 x Q, H]."""
-    length = ops.shape(x_BTNH)[1]
-    end = (count + 1) * size - length
-    x_BTNH = ops.pad(x_BTNH, [[0, 0], [size, end], [0, 0], [0, 0]])
+    x_BTNH = ops.pad(x_BTNH, [[0, 0], [size, 0], [0, 0], [0, 0]])
     x_MBNQH = split_blocks(x_BTNH, size, count + 2)
     return ops.concatenate([x_MBNQH[:-2], x_MBNQH[1:-1], x_MBNQH[2:]], axis=3)
 
@@ -201,8 +193,7 @@ class SelfAttention(BertLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.has_biases = has_biases
-        self.num_heads = num_heads
+        self.num_heads, self.has_biases = num_heads, has_biases
         self.initializer_stddev = initializer_stddev
         self.score_dtype = None  # of scores, softmax and probabilities; None: float32 or wider
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
@@ -281,12 +272,10 @@ class SelfAttention(BertLayer):
 
     def _attention(self, query_BNTH, key_BNTH, value_BNTH, bias, *, training):
         """Returns the context [B, N, T, H] and the attention probabilities."""
-        head_size = query_BNTH.shape[-1]
         precise = self.score_dtype or keras.backend.result_type(self.compute_dtype, "float32")
         # With the scale before the product, oneDNN fuses scale, product and bias.
-        scores_BNTT = ops.matmul(
-            query_BNTH * (1.0 / math.sqrt(head_size)), ops.transpose(key_BNTH, (0, 1, 3, 2))
-        )
+        query_BNTH *= 1.0 / math.sqrt(query_BNTH.shape[-1])
+        scores_BNTT = ops.matmul(query_BNTH, ops.transpose(key_BNTH, (0, 1, 3, 2)))
         attention_BNTT = softmax(ops.cast(scores_BNTT, precise) + ops.cast(bias, precise))
         weight_BNTT = self.dropout(ops.cast(attention_BNTT, self.compute_dtype), training=training)
         return ops.matmul(weight_BNTT, value_BNTH), attention_BNTT

@@ -58,10 +58,8 @@ class LayerMix(BertLayer):
     """
 
     def build(self, features_shape: tuple):
-        count = features_shape[-2]
-        self.layer_logits = self.add_weight(
-            name="layer_logits", shape=(count,), initializer="zeros"
-        )
+        shape = (features_shape[-2],)
+        self.layer_logits = self.add_weight(name="layer_logits", shape=shape, initializer="zeros")
         self.scale = self.add_weight(name="scale", shape=(), initializer="ones")
         self.built = True
 

@@ -39,16 +39,13 @@ class FeedForward(BertLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.is_gated = is_gated
-        self.has_biases = has_biases
-        self.intermediate_size = intermediate_size
-        self.activation = activation
+        self.intermediate_size, self.activation = intermediate_size, activation
+        self.is_gated, self.has_biases = is_gated, has_biases
         self.initializer_stddev = initializer_stddev
 
     def build(self, hidden_shape: tuple):
         size, inner = hidden_shape[-1], self.intermediate_size
-        units = 2 * inner if self.is_gated else inner
-        self.intermediate_dense = self._dense("intermediate", size, units)
+        self.intermediate_dense = self._dense("intermediate", size, inner * (1 + self.is_gated))
         self.output_dense = self._dense("output", inner, size)
         self.built = True
 
@@ -107,24 +104,17 @@ class EncoderBlock(BertLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.is_pre_norm = is_pre_norm
-        self.has_biases = has_biases
+        self.is_pre_norm, self.has_biases = is_pre_norm, has_biases
         options: dict[str, Any] = {"initializer_stddev": initializer_stddev}
         options |= {"has_biases": has_biases, "dtype": self.dtype_policy}
         self.attention = SelfAttention(
             num_heads, dropout_rate=attention_dropout_rate, name="attention", **options
         )
-        self.attention_norm: Any = None
-        if has_attention_norm:
-            self.attention_norm = self._norm("attention_norm", epsilon=layer_norm_epsilon)
-        self.feed_forward = FeedForward(
-            intermediate_size,
-            activation=activation,
-            is_gated=is_gated,
-            name="feed_forward",
-            **options,
-        )
-        self.feed_forward_norm = self._norm("feed_forward_norm", epsilon=layer_norm_epsilon)
+        norm = partial(self._norm, epsilon=layer_norm_epsilon)
+        self.attention_norm: Any = norm("attention_norm") if has_attention_norm else None
+        options |= {"activation": activation, "is_gated": is_gated}
+        self.feed_forward = FeedForward(intermediate_size, name="feed_forward", **options)
+        self.feed_forward_norm = norm("feed_forward_norm")
         self.dropout = Dropout(hidden_dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, hidden_shape: tuple):
@@ -141,17 +131,17 @@ class EncoderBlock(BertLayer):
         return ops.reshape(hidden_XD, ops.shape(hidden)), attention_BNTT
 
     def _post_norm(self, hidden_XD, pattern, *, training):
+        def add(x_XD, norm):
+            if isinstance(pattern, KernelPattern):
+                return self._add_in_kernel(x_XD, hidden_XD, norm)
+            return norm(hidden_XD + self.dropout(x_XD, training=training))
+
         context_XD, attention_BNTT = self.attention(hidden_XD, pattern, training=training)
-        is_kernel = isinstance(pattern, KernelPattern)
-        add = partial(self._add_in_kernel if is_kernel else self._add, training=training)
-        hidden_XD = add(context_XD, hidden_XD, self.attention_norm)
+        hidden_XD = add(context_XD, self.attention_norm)
         output_XD = self.feed_forward(hidden_XD, training=training)
-        return add(output_XD, hidden_XD, self.feed_forward_norm), attention_BNTT
+        return add(output_XD, self.feed_forward_norm), attention_BNTT
 
-    def _add(self, x_XD, hidden_XD, norm, *, training):
-        return norm(hidden_XD + self.dropout(x_XD, training=training))
-
-    def _add_in_kernel(self, x_XD, hidden_XD, norm, *, training):
+    def _add_in_kernel(self, x_XD, hidden_XD, norm):
         from bert_keras.layers.jax_kernels import draw_dropout, dropout_add_norm
 
         beta = norm.beta if norm.center else ops.zeros_like(norm.gamma)

@@ -65,8 +65,7 @@ class ClassificationHead(BertLayer):
         self, num_labels: int, *, dropout_rate: float, initializer_stddev: float, **kwargs
     ):
         super().__init__(**kwargs)
-        self.num_labels = num_labels
-        self.initializer_stddev = initializer_stddev
+        self.num_labels, self.initializer_stddev = num_labels, initializer_stddev
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, pooled_shape: tuple):
@@ -109,11 +108,9 @@ class TokenLabelsHead(ClassificationHead):
         super().__init__(
             num_labels, dropout_rate=dropout_rate, initializer_stddev=initializer_stddev, **kwargs
         )
-        self.activation = activation
-        self.has_biases = has_biases
-        self.norm = None
-        if activation and layer_norm_epsilon:
-            self.norm = self._norm("norm", epsilon=layer_norm_epsilon)
+        self.activation, self.has_biases = activation, has_biases
+        has_norm = activation and layer_norm_epsilon
+        self.norm = self._norm("norm", epsilon=layer_norm_epsilon) if has_norm else None
 
     def build(self, hidden_shape: tuple):
         size = hidden_shape[-1]
@@ -166,14 +163,8 @@ class ReplacedTokenHead(TokenLabelsHead):
     """
 
     def __init__(self, *, activation: str, initializer_stddev: float, **kwargs):
-        super().__init__(
-            1,
-            dropout_rate=0.0,
-            initializer_stddev=initializer_stddev,
-            activation=activation,
-            layer_norm_epsilon=0.0,
-            **kwargs,
-        )
+        kwargs |= {"activation": activation, "initializer_stddev": initializer_stddev}
+        super().__init__(1, dropout_rate=0.0, layer_norm_epsilon=0.0, **kwargs)
 
     def call(self, hidden: Tensor, training: bool = False):
         return super().call(hidden, training=training)[:, :, 0]
@@ -216,10 +207,8 @@ class MaskedLMHead(BertLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.has_biases = has_biases
-        self.ties_decoder = ties_decoder
-        self.vocab_size = vocab_size
-        self.activation = activation
+        self.vocab_size, self.activation = vocab_size, activation
+        self.has_biases, self.ties_decoder = has_biases, ties_decoder
         self.initializer_stddev = initializer_stddev
         self.norm = self._norm("norm", epsilon=layer_norm_epsilon)
 

@@ -26,8 +26,7 @@ from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.recipes import FinetuneRecipe
 from bert_keras.runs.settings import finetune_settings
 from bert_keras.runs.task_data import TaskData, read_task_data
-from bert_keras.training.optimizer import BertAdamW
-from bert_keras.training.schedule import LinearWarmupDecay
+from bert_keras.training.optimizer import BertAdamW, LinearWarmupDecay
 
 FEW_STEPS = 100
 MORE_STEPS = "try --batch-size 8 --epochs 8 (batch_size=8, num_epochs=8)"

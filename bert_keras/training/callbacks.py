@@ -77,21 +77,23 @@ class TensorBoardLog(keras.callbacks.Callback):
         self._write_point(logs or {})
 
     def _write_point(self, logs: dict) -> None:
-        optimizer = self.model.optimizer
-        train = {tag(name): value for name, value in logs.items() if not name.startswith("val_")}
-        train["optimizer/learning_rate"] = keras.ops.convert_to_numpy(optimizer.learning_rate)
-        train["optimizer/gradient_norm"] = optimizer.gradient_norm.numpy()
-        self._write("train", train | self._speed())
-        held_out = {tag(name): value for name, value in logs.items() if name.startswith("val_")}
-        if held_out:
-            self._write("held_out", held_out)
+        optimizer, runs = self.model.optimizer, {"train": self._speed(), "held_out": {}}
+        for name, value in logs.items():
+            runs["held_out" if name.startswith("val_") else "train"][tag(name)] = value
+        rate = keras.ops.convert_to_numpy(optimizer.learning_rate)
+        runs["train"]["optimizer/learning_rate"] = rate
+        runs["train"]["optimizer/gradient_norm"] = optimizer.gradient_norm.numpy()
+        for run, values in runs.items():
+            if values and run not in self.files:
+                self.files[run] = EventFile(self.settings.output / "logs" / run)
+            if values:
+                self.files[run].scalars(values, step=int(optimizer.iterations.numpy()))
 
     def _speed(self) -> dict[str, float]:
         # The first step may include tracing or an evaluation.
         if self.num_steps < 2:
             return {}
-        steps_per_second = (self.num_steps - 1) / (self.end - self.start)
-        examples = steps_per_second * self.settings.batch_size
+        examples = (self.num_steps - 1) / (self.end - self.start) * self.settings.batch_size
         per_example = {"examples": 1, "tokens": self.settings.tokens_per_example}
         if self.settings.flops_per_example:
             per_example["model_flops"] = self.settings.flops_per_example
@@ -101,11 +103,6 @@ class TensorBoardLog(keras.callbacks.Callback):
         for file in self.files.values():
             file.close()
         self.files.clear()
-
-    def _write(self, run: str, values: dict) -> None:
-        if run not in self.files:
-            self.files[run] = EventFile(self.settings.output / "logs" / run)
-        self.files[run].scalars(values, step=int(self.model.optimizer.iterations.numpy()))
 
 
 def wait_for(logs: dict | None) -> None:

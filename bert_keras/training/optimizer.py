@@ -1,4 +1,4 @@
-"""The optimizers AdamW, as in the original BERT, and Muon."""
+"""The optimizers AdamW, as in the original BERT, and Muon, and the learning rate at each step."""
 
 import re
 from collections import defaultdict
@@ -10,14 +10,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_keras.distribution.replicas import sum_over_replicas
+from bert_keras.distribution.loss import sum_over_replicas
 from bert_keras.errors import InputError, suggest_keyword_names
 from bert_keras.layers import Tensor
 
-_HYPERPARAMETERS = (
-    *("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction"),
-    *("max_gradient_norm", "layerwise_lr_decay", "dynamic_loss_scale"),
-)
 _INITIAL_SCALE, _STEPS_TO_DOUBLE = 2.0**15, 2000
 
 
@@ -84,13 +80,9 @@ class BertAdamW(keras.optimizers.Optimizer):
         name: str = "bert_adamw",
     ):
         super().__init__(learning_rate=learning_rate, name=name)
-        self.weight_decay_rate = weight_decay_rate
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
-        self.bias_correction = bias_correction
-        self.max_gradient_norm = max_gradient_norm
-        self.layerwise_lr_decay = layerwise_lr_decay
+        self.weight_decay_rate, self.layerwise_lr_decay = weight_decay_rate, layerwise_lr_decay
+        self.beta_1, self.beta_2, self.bias_correction = beta_1, beta_2, bias_correction
+        self.epsilon, self.max_gradient_norm = epsilon, max_gradient_norm
         self.dynamic_loss_scale = dynamic_loss_scale
 
     def build(self, var_list: list):
@@ -112,20 +104,16 @@ class BertAdamW(keras.optimizers.Optimizer):
         self.momentums, self.velocities = [], []
         for variable in var_list:
             self.momentums.append(self.add_variable_from_reference(variable, "momentum"))
-            has_velocity = self._has_velocity(variable)
-            self.velocities.append(
-                self.add_variable_from_reference(variable, "velocity") if has_velocity else None
-            )
+            self.velocities.append(None)
+            if self._has_velocity(variable):
+                self.velocities[-1] = self.add_variable_from_reference(variable, "velocity")
+        shape = (len(var_list),)
         self.gradient_norm = self.add_variable((), dtype="float32", name="gradient_norm")
-        self.gradient_norms = self.add_variable(
-            (len(var_list),), dtype="float32", name="gradient_norms"
-        )
+        self.gradient_norms = self.add_variable(shape, dtype="float32", name="gradient_norms")
         self.skipped = self.add_variable((), dtype="int", name="skipped")
         self.last_skipped = self.add_variable((), dtype="int", name="last_skipped")
-        self._decay_rates = [
-            0.0 if path.endswith(("bias", "gamma", "beta")) else self.weight_decay_rate
-            for path in paths
-        ]
+        has_decay = [not path.endswith(("bias", "gamma", "beta")) for path in paths]
+        self._decay_rates = [self.weight_decay_rate if each else 0.0 for each in has_decay]
         self._paths = paths
         self._rate_factors = layer_rates(paths, decay=self.layerwise_lr_decay)
         if self.dynamic_loss_scale:
@@ -159,9 +147,13 @@ class BertAdamW(keras.optimizers.Optimizer):
         scale = ops.where(is_finite, scale, 0.0)
         grads = [_scale(grad, ops.cast(scale, grad.dtype)) for grad in grads]
         self._update(grads, variables, ops.cast(is_finite, "float32"))
-        self._count_skipped(is_finite)
+        is_skipped = ~is_finite
         if self.dynamic_loss_scale:
+            is_skipped &= self.loss_scale <= 1
             self._adjust_loss_scale(is_finite)
+        self.skipped.assign_add(ops.cast(is_skipped, self.skipped.dtype))
+        step = self.iterations.value
+        self.last_skipped.assign(ops.where(is_skipped, step, self.last_skipped.value))
         # Always adds 1, but depends on the gradients so that TensorFlow does not count a step after
         # the data end.
         counts = [ops.cast(each, self.iterations.dtype) for each in (is_finite, ~is_finite)]
@@ -218,9 +210,8 @@ class BertAdamW(keras.optimizers.Optimizer):
         momentum, velocity, decay = self._state_of(variable)
         handle = variable.value.handle  # of this replica's copy
         if decay:
-            tf.raw_ops.ResourceApplyGradientDescent(
-                var=handle, alpha=rate * decay, delta=variable.value
-            )
+            alpha = rate * decay
+            tf.raw_ops.ResourceApplyGradientDescent(var=handle, alpha=alpha, delta=variable.value)
         tf.raw_ops.ResourceApplyAdam(
             var=handle,
             m=momentum.value.handle,
@@ -240,21 +231,11 @@ class BertAdamW(keras.optimizers.Optimizer):
         squares = _sums_of_squares([ops.cast(grad, "float32") for grad in grads])
         # The order of a sum of many tensors depends on which inputs other operations still read.
         norm = ops.sqrt(ops.sum(squares))
-        indices = [self._get_variable_index(variable) for variable in variables]
-        norms = ops.scatter(
-            np.array(indices)[:, None], ops.sqrt(squares), self.gradient_norms.shape
-        )
+        indices = np.array([[self._get_variable_index(variable)] for variable in variables])
+        norms = ops.scatter(indices, ops.sqrt(squares), self.gradient_norms.shape)
         self.gradient_norms.assign(norms)
         self.gradient_norm.assign(norm)
         return norm
-
-    def _count_skipped(self, is_finite) -> None:
-        is_counted = ~is_finite
-        if self.dynamic_loss_scale:
-            is_counted &= self.loss_scale <= 1
-        self.skipped.assign_add(ops.cast(is_counted, self.skipped.dtype))
-        step = self.iterations.value
-        self.last_skipped.assign(ops.where(is_counted, step, self.last_skipped.value))
 
     def _adjust_loss_scale(self, is_finite) -> None:
         steps = ops.where(is_finite, self._finite_steps + 1, 0)
@@ -269,12 +250,11 @@ class BertAdamW(keras.optimizers.Optimizer):
         return self.momentums[index], self.velocities[index], self._decay_rates[index]
 
     def get_config(self):
+        names = "weight_decay_rate beta_1 beta_2 epsilon bias_correction max_gradient_norm"
+        names += " layerwise_lr_decay dynamic_loss_scale"
         config = super().get_config()
-        return {
-            "learning_rate": config["learning_rate"],
-            "name": config["name"],
-            **{name: getattr(self, name) for name in _HYPERPARAMETERS},
-        }
+        own = {name: getattr(self, name) for name in names.split()}
+        return {"learning_rate": config["learning_rate"], "name": config["name"], **own}
 
 
 def _to_dense(gradient):
@@ -409,3 +389,70 @@ def _in_shape(matrix, shape):
 
 
 OPTIMIZERS = {"adamw": BertAdamW, "muon": Muon}
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+@suggest_keyword_names
+class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """A learning rate with linear warmup and linear decay, as in the original's optimization.py.
+
+        step < num_warmup_steps:   peak x step / num_warmup_steps
+        otherwise:                 peak x (1 - step / num_steps)
+
+    The decay counts from step 0, so the rate falls to peak x (1 - num_warmup_steps / num_steps) at
+    the end of the warmup. With a warmup, step 0 changes no weight.
+
+    Args:
+        peak: The learning rate that the warmup approaches.
+        num_steps: The number of steps after which the rate is 0.
+        num_warmup_steps: The number of steps of the warmup, less than `num_steps`.
+
+    Raises:
+        InputError: `num_warmup_steps` is not below `num_steps`.
+
+    Example:
+
+    ```python
+    optimizer = BertAdamW(LinearWarmupDecay(1e-4, num_steps=10_000, num_warmup_steps=1_000))
+    ```
+    """
+
+    def __init__(self, peak: float, *, num_steps: int, num_warmup_steps: int):
+        if not 0 <= num_warmup_steps < num_steps:
+            raise InputError(
+                f"num_warmup_steps is {num_warmup_steps}; expected fewer than num_steps {num_steps}"
+            )
+        self.peak, self.num_steps, self.num_warmup_steps = peak, num_steps, num_warmup_steps
+
+    def __call__(self, step: Tensor):
+        step = ops.cast(step, "float32")
+        warmup = self.peak * step / max(1, self.num_warmup_steps)
+        decay = self.peak * self._decay(1.0 - step / self.num_steps)
+        return ops.where(step < self.num_warmup_steps, warmup, decay)
+
+    def _decay(self, remaining):
+        """Returns the fraction of the peak when this fraction of all steps remains."""
+        return ops.maximum(0.0, remaining)
+
+    def get_config(self):
+        return {name: getattr(self, name) for name in ("peak", "num_steps", "num_warmup_steps")}
+
+
+@keras.saving.register_keras_serializable(package="bert_keras")
+class WarmupStableDecay(LinearWarmupDecay):
+    """A learning rate with linear warmup, a constant part, and linear decay over the last 20 %.
+
+        step < num_warmup_steps:   peak x step / num_warmup_steps
+        otherwise:                 peak x min(1, (1 - step / num_steps) / 0.2)
+
+    It has the arguments of `LinearWarmupDecay`.
+
+    Source: Hu et al. 2024, "MiniCPM", section 4; Haegele et al. 2024, "Scaling laws and
+    compute-optimal training beyond fixed training durations", for linear decays of 20 %.
+    """
+
+    def _decay(self, remaining):
+        return ops.clip(remaining / 0.2, 0.0, 1.0)
+
+
+SCHEDULES = {"linear": LinearWarmupDecay, "warmup-stable-decay": WarmupStableDecay}

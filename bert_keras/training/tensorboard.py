@@ -83,9 +83,8 @@ def write_hyperparameters(logs: str | os.PathLike, hyperparameters: Mapping[str,
 
     simple = bool | int | float | str
     values = {n: v if isinstance(v, simple) else str(v) for n, v in hyperparameters.items()}
-    held_out = Path(logs, "held_out")
-    folder = held_out if held_out.is_dir() else Path(logs, "train")
-    with contextlib.closing(EventFile(folder)) as file:
+    run = "held_out" if Path(logs, "held_out").is_dir() else "train"
+    with contextlib.closing(EventFile(Path(logs, run))) as file:
         file.write(summary=hparams_pb(values), step=0)
 
 

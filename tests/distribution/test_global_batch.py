@@ -245,5 +245,6 @@ def test_devices_change_nothing_of_losses_of_sentences(name, devices):
 
 
 def test_losses_that_compare_rows_have_no_parts():
-    with pytest.raises(InputError, match="gradient_accumulation_steps"):
-        model_of(loss=MatryoshkaLoss(CoSENTLoss(), dimensions=[16, 4]), parts=2)
+    for loss, parts in ((MatryoshkaLoss(CoSENTLoss(), dimensions=[16, 4]), 2), ("mse", 0)):
+        with pytest.raises(InputError, match=f"gradient_accumulation_steps is {parts}"):
+            model_of(loss=loss, parts=parts)

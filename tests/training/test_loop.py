@@ -19,8 +19,7 @@ from bert_keras.models.task_models import BertClassifier
 from bert_keras.training import states
 from bert_keras.training.callbacks import FitSettings, tag
 from bert_keras.training.loop import fit_resumable
-from bert_keras.training.optimizer import BertAdamW
-from bert_keras.training.schedule import LinearWarmupDecay
+from bert_keras.training.optimizer import BertAdamW, LinearWarmupDecay
 from bert_keras.training.tensorboard import read_curves
 from tests.factories import batches_of, stopped_by_sigterm
 

@@ -5,8 +5,13 @@ import numpy as np
 import pytest
 
 from bert_keras.errors import InputError
-from bert_keras.training.optimizer import BertAdamW, Muon, layer_rates
-from bert_keras.training.schedule import LinearWarmupDecay, WarmupStableDecay
+from bert_keras.training.optimizer import (
+    BertAdamW,
+    LinearWarmupDecay,
+    Muon,
+    WarmupStableDecay,
+    layer_rates,
+)
 from tests.tensorflow_or_skip import tf
 
 
