@@ -1,8 +1,4 @@
-"""Losses whose mean is taken over the global batch, on any number of replicas and in parts.
-
-With one replica, and with JAX, whose arrays have the rows of all devices, sums over the replicas
-change nothing.
-"""
+"""Losses whose mean is taken over the global batch, on any number of replicas and in parts."""
 
 import math
 from dataclasses import dataclass
@@ -28,17 +24,15 @@ class GlobalLoss(keras.losses.Loss):
 
     Keras divides the loss of each replica by the replica's own weight, so a prediction counts more
     on a replica with few predictions. Here the weights are first added over all replicas.
-    Subclasses define `call`, which returns one number for each element, [B, ...]. All values are
-    float32.
+    Subclasses define `call`, which returns one number for each element, [B, ...].
 
     With the `reduction` "sum", the sum is not divided. With "mean_with_sample_weight", the weight
     is the sum of the sample weights, if there are any. Otherwise it is the number of rows, and all
-    elements of a row count equally. A loss that compares rows with each other sets
-    `needs_whole_batch`, and receives the rows of all replicas.
+    elements of a row count equally.
     """
 
     epsilon = 0.0  # is added to the weight
-    needs_whole_batch = False  # whether the loss of a row depends on other rows
+    needs_whole_batch = False  # whether a loss compares rows, and needs the rows of all replicas
 
     def sum(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None):
         """Returns the weighted sum of the losses of elements or, if rows count, of rows."""
@@ -123,7 +117,7 @@ def global_loss(loss: keras.losses.Loss) -> GlobalLoss:
 
 
 def _replica_context():
-    """Returns the context of this replica; None unless it is one of several."""
+    """Returns the context of this replica; None unless it is one of several of TensorFlow."""
     if keras.config.backend() != "tensorflow":
         return None
     import tensorflow as tf
@@ -147,9 +141,8 @@ def sum_over_replicas(tensors: Any):
 def concatenated_over_replicas(tensors: list) -> list:
     """Concatenates the float tensors of all replicas along the first axis, in their order.
 
-    Unlike `ReplicaContext.all_gather`, it also works on the logical devices of one CPU. The tensors
-    of a replica have equal numbers of rows, which may be 0. The gradient of a replica's rows is the
-    sum of the gradients over all replicas.
+    The tensors of a replica have equal numbers of rows, which may be 0. The gradient of a replica's
+    rows is the sum of the gradients over all replicas.
     """
     context = _replica_context()
     if context is None:

@@ -81,12 +81,10 @@ class GlobalBatchModel(keras.Model):
 
         def part_gradients(part):
             x_, y_, weight_ = _slice_part((x, y, weight), part, num_parts)
-            weights = {
-                name: _entry(weight_, name)
-                if each is None
-                else PartWeight(_entry(weight_, name), each)
-                for name, each in divisors.items()
-            }
+            weights = {name: _entry(weight_, name) for name in divisors}
+            for name, divisor in divisors.items():
+                if divisor is not None:
+                    weights[name] = PartWeight(weights[name], divisor)
             with tf.GradientTape() as tape:
                 y_pred = self(x_, training=True)
                 loss = self.compute_loss(x_, y_, y_pred, weights.get(None, weights)) / num_parts
@@ -99,13 +97,13 @@ class GlobalBatchModel(keras.Model):
     def _divisors(self, num_rows, weight) -> dict:
         """Returns the divisor of each output's GlobalLoss; None for other losses."""
         names = next((each for each in (self.loss, weight) if isinstance(each, dict)), (None,))
-        losses = {name: _entry(self.loss, name) for name in names}
-        return {
-            name: loss.divisor(num_rows, _entry(weight, name)) / self.gradient_accumulation_steps
-            if isinstance(loss, GlobalLoss)
-            else None
-            for name, loss in losses.items()
-        }
+        divisors = {}
+        for name in names:
+            loss, divisors[name] = _entry(self.loss, name), None
+            if isinstance(loss, GlobalLoss):
+                divisor = loss.divisor(num_rows, _entry(weight, name))
+                divisors[name] = divisor / self.gradient_accumulation_steps
+        return divisors
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         """Builds losses, metrics and optimizer before the first step, for batches of 0."""

@@ -1,10 +1,4 @@
-"""Multi-head self-attention, its biases, local attention in blocks and rotary positions.
-
-With local attention, a token attends only to a window, half of which is on each side. In the masked
-form, the bias excludes all other tokens from the scores [T, T]. In blocks, each of the M blocks of
-Q tokens has scores only for itself and its two neighbours, [Q, 3 x Q], so that time and memory grow
-with T and not with its square. Rotary positions: Su et al. 2021.
-"""
+"""Multi-head self-attention, its biases, local attention in blocks and rotary positions."""
 
 import math
 from typing import Any, NamedTuple
@@ -29,10 +23,7 @@ class Tokens(NamedTuple):
 
 
 class AttentionPattern(NamedTuple):
-    """Which tokens attend to which, and their positions; all blocks share it.
-
-    Its class, one of the three below, selects the algorithm.
-    """
+    """Which tokens attend to which, and their positions; its class selects the algorithm."""
 
     bias: Any  # is added to the scores; each class has its own shape
     rotation: Any = None  # the factors of `rotation`; None without rotary positions
@@ -44,7 +35,11 @@ class FullPattern(AttentionPattern):
 
 
 class BlockPattern(AttentionPattern):
-    """Local attention in blocks, with the bias of `block_bias`, [M, B, 1, Q, 3 x Q]."""
+    """Local attention in M blocks of Q tokens, with the bias of `block_bias`, [M, B, 1, Q, 3 x Q].
+
+    Each block has scores only for itself and its two neighbours, so that time and memory grow with
+    T and not with its square.
+    """
 
 
 class KernelPattern(AttentionPattern):
@@ -61,8 +56,7 @@ def find_tokens(input_mask_BT: Tensor) -> Tokens:
 
 def padding_bias(input_mask_BT: Tensor, *, dtype: str):
     """Returns the bias [B, 1, 1, T] that excludes padding, where the mask [B, T] is 0."""
-    is_real_B11T = ops.expand_dims(ops.cast(input_mask_BT, dtype), (1, 2))
-    return (1.0 - is_real_B11T) * PADDING_SCORE
+    return (1.0 - ops.expand_dims(ops.cast(input_mask_BT, dtype), (1, 2))) * PADDING_SCORE
 
 
 def packed_bias(sequence_ids_BT: Tensor, *, dtype: str):
@@ -76,8 +70,7 @@ def packed_bias(sequence_ids_BT: Tensor, *, dtype: str):
 
 def causal_bias(length: Any, *, dtype: str):
     """Returns the bias [1, 1, T, T] with which a token attends to itself and to earlier ones."""
-    positions_T = ops.arange(length)
-    is_later_TT = ops.less(ops.expand_dims(positions_T, 1), positions_T)
+    is_later_TT = ops.less(ops.arange(length)[:, None], ops.arange(length))
     return ops.expand_dims(ops.cast(is_later_TT, dtype), (0, 1)) * PADDING_SCORE
 
 
@@ -100,8 +93,7 @@ def block_bias(tokens_BT: Tensor, *, window: int, is_packed: bool, is_causal: bo
     packed rows and later tokens. `tokens_BT` are the numbers of the sequences if `is_packed`,
     otherwise the input mask.
     """
-    length = ops.shape(tokens_BT)[1]
-    size = max(window // 2, _LEAST_BLOCK)
+    length, size = ops.shape(tokens_BT)[1], max(window // 2, _LEAST_BLOCK)
     size = min(size, length) if isinstance(length, int) else ops.minimum(size, length)
     count = (length + size - 1) // size
     outside = -1  # the number of positions before the first token and after the last one
@@ -141,9 +133,8 @@ def split_blocks_with_neighbours(x_BTNH: Tensor, size: Any, count: Any):
 def rotation(positions: Any, *, head_size: int, base: float):
     """Returns the factors with which `rotate` rotates pairs at positions [T] or [B, T].
 
-    The angle of pair i of n = head_size / 2 at position p is p / base^(i/n). The factors are
-    float32 [T, 1, 2 x H] or [B, T, 1, 2 x H]: the cosines of the H/2 angles twice, then their
-    negated sines and their sines.
+    The angle of pair i of n = H / 2 at position p is p / base^(i/n) (Su et al. 2021). The factors
+    are float32 [T, 1, 2 x H] or [B, T, 1, 2 x H]: the cosines twice, the negated sines, the sines.
     """
     half = head_size // 2
     frequencies = (1.0 / base ** (np.arange(half, dtype="float32") / half)).astype("float32")
@@ -157,8 +148,7 @@ def rotate(x_BTNH: Tensor, factors: Tensor):
     x = ops.cast(x_BTNH, keras.backend.result_type(x_BTNH.dtype, "float32"))
     cosines, sines = ops.split(ops.cast(factors, x.dtype), 2, axis=-1)
     first, second = ops.split(x, 2, axis=-1)
-    turned = x * cosines + ops.concatenate([second, first], axis=-1) * sines
-    return ops.cast(turned, x_BTNH.dtype)
+    return ops.cast(x * cosines + ops.concatenate([second, first], axis=-1) * sines, x_BTNH.dtype)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -293,7 +283,6 @@ def _swap_as_integers(x):
     # TensorFlow transposes floats by oneDNN, which takes several times as long for few tokens.
     def swapped(x):
         bits = keras.backend.standardize_dtype(x.dtype)[-2:]
-        integers = ops.transpose(ops.view(x, f"int{bits}"), (0, 2, 1, 3))
-        return ops.view(integers, x.dtype)
+        return ops.view(ops.transpose(ops.view(x, f"int{bits}"), (0, 2, 1, 3)), x.dtype)
 
     return swapped(x), swapped

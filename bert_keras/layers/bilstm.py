@@ -1,5 +1,7 @@
 """Layers over the words of a sentence: a bidirectional LSTM and a learned mix of encoder layers."""
 
+from functools import partial
+
 import keras
 from keras import ops
 
@@ -28,11 +30,10 @@ class BiLSTM(BertLayer):
     def __init__(self, units: int, *, num_layers: int, dropout_rate: float, **kwargs):
         super().__init__(**kwargs)
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
-        options = {"return_sequences": True, "dtype": self.dtype_policy, "name": "lstm"}
+        lstm = partial(keras.layers.LSTM, units, return_sequences=True, name="lstm")
+        policy = {"dtype": self.dtype_policy}
         self.directions = [
-            keras.layers.Bidirectional(
-                keras.layers.LSTM(units, **options), dtype=self.dtype_policy, name=f"layer_{index}"
-            )
+            keras.layers.Bidirectional(lstm(**policy), name=f"layer_{index}", **policy)
             for index in range(num_layers)
         ]
 

@@ -17,8 +17,7 @@ class FeedForward(BertLayer):
     """The feed-forward network of a block: a dense layer, an activation and a dense layer.
 
     Maps [X, D] to [X, D]. A gated network computes output(activation(gate) * value), where gate
-    and value are the halves of the outputs of the first dense layer (Shazeer 2020). The inputs have
-    two dimensions, so that each dense layer is one matrix product with its bias and activation.
+    and value are the halves of the outputs of the first dense layer (Shazeer 2020).
 
     Args:
         intermediate_size: The size F between the two dense layers.

@@ -67,12 +67,9 @@ class BertEmbeddings(BertLayer):
         size = self.embedding_size or self.hidden_size
 
         def table(name: str, rows: int):
-            return self.add_weight(
-                name=name,
-                shape=(rows, size),
-                initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_stddev),
-                autocast=False,  # the gradient of a row is a sum over all its tokens
-            )
+            # Without autocast, as the gradient of a row is a sum over all its tokens.
+            initial = keras.initializers.TruncatedNormal(stddev=self.initializer_stddev)
+            return self.add_weight((rows, size), initial, autocast=False, name=name)
 
         self.token_table = table("token", self.vocab_size)
         if self.has_positions:

@@ -121,14 +121,13 @@ class TokenLabelsHead(ClassificationHead):
         super().build(hidden_shape)
 
     def call(self, hidden: Tensor, training: bool = False):
-        length, size = ops.shape(hidden)[1], hidden.shape[-1]
-        states_XD = ops.reshape(hidden, (-1, size))
+        states_XD = ops.reshape(hidden, (-1, hidden.shape[-1]))
         if self.activation:
             states_XD = activate(self.transform(states_XD), activation=self.activation)
         if self.norm is not None:
             states_XD = self.norm(states_XD)
         logits_XL = super().call(states_XD, training=training)
-        return ops.reshape(logits_XL, (-1, length, self.num_labels))
+        return ops.reshape(logits_XL, (-1, ops.shape(hidden)[1], self.num_labels))
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -136,11 +135,8 @@ class SpanHead(TokenLabelsHead):
     """Start and end logits of each token for question answering, without dropout.
 
     Maps [B, T, D] to {"start": [B, T], "end": [B, T]}, also for padding. The start vector and the
-    end vector of the paper (Devlin et al. 2018, section 4.2) are the columns of one kernel.
-
-    Args:
-        initializer_stddev: The standard deviation of the initial kernels.
-        **kwargs: Other arguments of TokenLabelsHead.
+    end vector of the paper (Devlin et al. 2018, section 4.2) are the columns of one kernel. See
+    TokenLabelsHead for the arguments.
     """
 
     def __init__(self, *, initializer_stddev: float, **kwargs):
@@ -155,11 +151,8 @@ class SpanHead(TokenLabelsHead):
 class ReplacedTokenHead(TokenLabelsHead):
     """Logit that each token was replaced: dense layer, activation, dense layer, without dropout.
 
-    Maps [B, T, D] to [B, T]. Source: Clark et al. 2020 and its code.
-
-    Args:
-        activation: One of `bert_keras.config.ACTIVATIONS`.
-        initializer_stddev: The standard deviation of the initial kernels.
+    Maps [B, T, D] to [B, T]. See TokenLabelsHead for the arguments. Source: Clark et al. 2020 and
+    its code.
     """
 
     def __init__(self, *, activation: str, initializer_stddev: float, **kwargs):
@@ -174,8 +167,7 @@ class ReplacedTokenHead(TokenLabelsHead):
 class MaskedLMHead(BertLayer):
     """Masked-LM head: dense layer, activation, LayerNorm, product with embeddings, bias (A.1).
 
-    The head first gathers the P masked positions and computes only their logits. This is the
-    largest single saving of a pretraining step.
+    The head first gathers the P masked positions and computes only their logits.
 
     Args:
         vocab_size: The vocabulary size V.
@@ -217,10 +209,8 @@ class MaskedLMHead(BertLayer):
         self.transform = self._dense("transform", hidden_shape[-1], size)
         self.norm.build((None, size))
         if not self.ties_decoder:
-            initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_stddev)
-            self.decoder = self.add_weight(
-                name="decoder", shape=(self.vocab_size, size), initializer=initializer
-            )
+            initial = keras.initializers.TruncatedNormal(stddev=self.initializer_stddev)
+            self.decoder = self.add_weight((self.vocab_size, size), initial, name="decoder")
         self.output_bias = self.add_weight(
             name="output_bias", shape=(self.vocab_size,), initializer="zeros", autocast=False
         )

@@ -1,8 +1,7 @@
 """Kernels for a GPU with JAX: multi-head attention, and LayerNorm(residual + dropout(x)).
 
-XLA writes attention scores, probabilities and masks to memory and transposes the heads. The kernel
-keeps them in registers (Dao et al. 2022), and computes them again for the gradient. The gradients
-draw dropout again. On a CPU, kernels run in Pallas' interpreter, which is for tests. Import this
+They keep scores, probabilities and dropout masks in registers (Dao et al. 2022), and compute them
+again for the gradient. On a CPU, they run in Pallas' interpreter, which is for tests. Import this
 module only if `jax_ops.takes_kernels` returns True.
 """
 

@@ -44,9 +44,8 @@ class TensorBoardLog(keras.callbacks.Callback):
     """Writes `points_per_epoch` points per epoch to TensorBoard.
 
     A point is the mean over the steps since the preceding point, at the step of the optimizer.
-    logs/train contains loss/*, accuracy/*, optimizer/learning_rate, speed/* and
-    optimizer/gradient_norm (of the last step, before clipping). logs/held_out contains loss/* and
-    accuracy/* or score/*. Values that preceding callbacks add to the logs are written too.
+    logs/train contains loss/*, accuracy/*, speed/*, optimizer/learning_rate and
+    optimizer/gradient_norm (of the last step, before clipping), logs/held_out the logs "val_*".
     """
 
     def __init__(self, settings: FitSettings):

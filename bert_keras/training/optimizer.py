@@ -27,16 +27,15 @@ class BertAdamW(keras.optimizers.Optimizer):
     Each step does the following:
 
     1. It adds the gradients of all replicas.
-    2. It scales all gradients down if their global norm is greater than `max_gradient_norm` (0
-       disables this). For callbacks, variables keep the norms before the scaling: `gradient_norm`,
-       a float32 scalar, and `gradient_norms`, float32 [number of weights].
+    2. It scales all gradients down if their global norm is greater than `max_gradient_norm`. The
+       variables `gradient_norm`, float32, and `gradient_norms`, float32 [number of weights], keep
+       the norms before the scaling.
     3. If the global norm is not finite, all replicas leave weights and averages unchanged. The step
        still counts, because `iterations` is the position in the data. `skipped` is the number of
        such steps, and `last_skipped` the newest one (counted from 0).
     4. It updates the weights. Biases and LayerNorm's gamma and beta have no weight decay. The
        learning rate of layer l of L is multiplied by `layerwise_lr_decay` to the power of L - l,
-       where the embeddings are layer 0. The learning rate of the heads is not changed (Sun et al.
-       2019, "How to fine-tune BERT", section 5.3.4).
+       where the embeddings are layer 0 (Sun et al. 2019, "How to fine-tune BERT", section 5.3.4).
 
     With `dynamic_loss_scale`, which models in float16 enable, the loss is multiplied by
     `loss_scale`. The scale is halved if a gradient of any replica is not finite; `skipped` counts
@@ -50,8 +49,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         beta_2: The decay rate of the velocity v, the average of the squared gradients.
         epsilon: Is added to the square root of the velocity.
         bias_correction: Whether to divide m by 1 - beta_1^t and v by 1 - beta_2^t at step t, as
-            the papers of Adam and AdamW do. Without it the first steps are up to six times
-            larger.
+            Adam does. Without it the first steps are up to six times larger.
         max_gradient_norm: The largest global norm of the gradients of a step; 0 for no limit.
         layerwise_lr_decay: The factor of the learning rate from one layer to the layer below.
         dynamic_loss_scale: Whether to scale the loss, for float16.
@@ -90,15 +88,12 @@ class BertAdamW(keras.optimizers.Optimizer):
             return
         # The factor 0.999 of an average is 1 in bfloat16, and small squares are 0 in float16.
         if narrow := {variable.dtype for variable in var_list} & {"bfloat16", "float16"}:
-            raise InputError(
-                f"the weights are {', '.join(narrow)}; use a policy mixed_*, which keeps float32"
-            )
+            raise InputError(f"the weights are {', '.join(narrow)}; use a policy mixed_*")
         paths = [variable.path for variable in var_list]
         is_layerwise = self.layerwise_lr_decay != 1 or isinstance(self, Muon)
         if is_layerwise and not any(map(encoder_layer, paths)):
             raise InputError(
-                f"{self.name} received no weight of an encoder layer; use BertAdamW without "
-                "layerwise_lr_decay"
+                f"{self.name} found no encoder layer; use BertAdamW without layerwise_lr_decay"
             )
         super().build(var_list)
         self.momentums, self.velocities = [], []
@@ -125,17 +120,13 @@ class BertAdamW(keras.optimizers.Optimizer):
         return loss * ops.cast(self.loss_scale, loss.dtype) if self.dynamic_loss_scale else loss
 
     def apply(self, grads: list, trainable_variables: Any = None):
-        """Updates the weights; weights with the gradient `None` are not changed.
-
-        Under tf.distribute it must be called in replica context.
-        """
+        """Updates the weights that have a gradient, in replica context under tf.distribute."""
         if trainable_variables is None:
             trainable_variables = self._trainable_variables
         self.build(trainable_variables)
         if unknown := {each.path for each in trainable_variables} - {*self._paths}:
-            raise InputError(
-                f"the optimizer lacks {', '.join(sorted(unknown))}; compile the model again"
-            )
+            names = ", ".join(sorted(unknown))
+            raise InputError(f"the optimizer lacks {names}; compile the model again")
         variables = [v for g, v in zip(grads, trainable_variables, strict=True) if g is not None]
         grads = sum_over_replicas([_to_dense(grad) for grad in grads if grad is not None])
         if self.dynamic_loss_scale:
@@ -176,11 +167,10 @@ class BertAdamW(keras.optimizers.Optimizer):
 
     def _weight_update(self, gain) -> Callable:
         """Returns the function that updates a weight of a dtype."""
+        powers = [ops.zeros_like(gain)] * 2
         if self.bias_correction:
             step = ops.cast(self.iterations + 1, gain.dtype)
             powers = [ops.cast(beta, gain.dtype) ** step for beta in (self.beta_1, self.beta_2)]
-        else:
-            powers = [ops.zeros_like(gain)] * 2
         if keras.config.backend() != "tensorflow":
             return partial(self._plain_step, gain=gain, powers=powers)
         one = ops.ones_like(gain)
@@ -200,8 +190,7 @@ class BertAdamW(keras.optimizers.Optimizer):
         momentum.assign(m)
         velocity.assign(v)
         m, v = m / (1 - powers[0]), v / (1 - powers[1])
-        update = m / (ops.sqrt(v) + self.epsilon) + decay * variable
-        variable.assign(variable - rate * update)
+        variable.assign(variable - rate * (m / (ops.sqrt(v) + self.epsilon) + decay * variable))
 
     def _fused_step(self, gradient, variable, rate, **shared):
         """Updates a weight in one pass, in a third of the time; its 1 - beta_2 is off by 6e-6."""
@@ -212,14 +201,8 @@ class BertAdamW(keras.optimizers.Optimizer):
         if decay:
             alpha = rate * decay
             tf.raw_ops.ResourceApplyGradientDescent(var=handle, alpha=alpha, delta=variable.value)
-        tf.raw_ops.ResourceApplyAdam(
-            var=handle,
-            m=momentum.value.handle,
-            v=velocity.value.handle,
-            lr=rate,
-            grad=gradient,
-            **shared,
-        )
+        averages = {"m": momentum.value.handle, "v": velocity.value.handle}
+        tf.raw_ops.ResourceApplyAdam(var=handle, lr=rate, grad=gradient, **averages, **shared)
 
     def _layer_rate(self, rate, variable):
         """Returns the learning rate of the layer of a variable, in the dtype of the variable."""
@@ -250,10 +233,10 @@ class BertAdamW(keras.optimizers.Optimizer):
         return self.momentums[index], self.velocities[index], self._decay_rates[index]
 
     def get_config(self):
-        names = "weight_decay_rate beta_1 beta_2 epsilon bias_correction max_gradient_norm"
-        names += " layerwise_lr_decay dynamic_loss_scale"
         config = super().get_config()
-        own = {name: getattr(self, name) for name in names.split()}
+        names = ["weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction"]
+        names += ["max_gradient_norm", "layerwise_lr_decay", "dynamic_loss_scale"]
+        own = {name: getattr(self, name) for name in names}
         return {"learning_rate": config["learning_rate"], "name": config["name"], **own}
 
 
@@ -318,8 +301,7 @@ class Muon(BertAdamW):
 
     `orthogonal` approximates the nearest matrix with orthonormal rows or columns. The factor makes
     the update as large as an update of AdamW, so that both use the same learning rate and weight
-    decay. The embeddings, the heads, the biases and the weights of LayerNorm are updated as in
-    `BertAdamW`. The matrices need no velocity, so the state is smaller.
+    decay. The matrices need no velocity, so the state is smaller.
 
     Sources: Jordan 2024, "Muon: an optimizer for hidden layers in neural networks", and its code;
     Liu et al. 2025, "Muon is scalable for LLM training", section 2.2, for the factor.
@@ -359,11 +341,10 @@ class Muon(BertAdamW):
 def orthogonal(matrices: Tensor):
     """Approximates, for each matrix, the nearest matrix with orthonormal rows.
 
-    Five steps of a Newton-Schulz iteration move the singular values of U S V^T close to 1. Jordan
-    2024 found that the result trains as well as U V^T itself. Each step multiplies X by a
-    polynomial of X X^T. If X is long, multiplying the small polynomials first halves the time. If
-    it is nearly square, that gains nothing and is less exact. The shape is float32
-    [matrices, rows, columns], with at most as many rows as columns.
+    Five steps of a Newton-Schulz iteration on float32 [matrices, rows, columns], rows <= columns,
+    move the singular values close to 1 (Jordan 2024). Each step multiplies X by a polynomial of
+    X X^T. If X is long, multiplying the small polynomials first halves the time; if it is nearly
+    square, that is less exact.
     """
     x = matrices / (ops.norm(matrices, axis=(1, 2), keepdims=True) + 1e-7)
     if x.shape[2] < 2 * x.shape[1]:

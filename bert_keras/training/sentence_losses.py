@@ -1,8 +1,4 @@
-"""The losses of sentence embeddings.
-
-All read `y_pred` [B, G, E], the embeddings of the G texts of each of B examples, and compute in
-float32 or wider.
-"""
+"""The losses of sentence embeddings [B, G, E], of the G texts of each of B examples."""
 
 from collections.abc import Sequence
 
@@ -18,11 +14,7 @@ DIRECTIONS = ("query_to_document", "both")
 
 
 class SentenceLoss(GlobalLoss):
-    """The base class of losses of embeddings [B, G, E].
-
-    Args:
-        **kwargs: Arguments of `keras.losses.Loss`, such as `name` and `reduction`.
-    """
+    """The base class of losses of embeddings [B, G, E], with the arguments of keras.losses.Loss."""
 
     arguments: tuple[str, ...] = ()  # constructor arguments that are also attributes
     num_texts = "2"  # of an example

@@ -42,10 +42,10 @@ def saved_steps(folder: Path) -> list[int]:
 class TrainingCheckpoints(keras.callbacks.Callback):
     """Saves the state of a run every `epochs_per_save` Keras epochs and restores the newest one.
 
-    A state is a file step-N.npz with plain arrays by name: the weights, the optimizer with its
-    step, the random state of dropout, and the lowest loss of an epoch. It does not depend on the
-    backend. The position in the data is the optimizer's step: the order of the data follows from
-    the seed, so a resumed run skips the batches that it has read. The newest `keep` states stay.
+    A state is a file step-N.npz with arrays by name, for any backend: the weights, the optimizer
+    with its step, the random state of dropout, and the lowest loss of an epoch. The order of the
+    data follows from the seed, so a resumed run skips as many batches as the optimizer has steps.
+    The newest `keep` states stay.
     """
 
     def __init__(self, model: keras.Model, folder: Path, *, epochs_per_save: int, keep: int):
@@ -106,22 +106,26 @@ class TrainingCheckpoints(keras.callbacks.Callback):
         The current step is finished, the state is saved, and `fit` ends with SystemExit(143). Only
         the main thread can handle signals; in another thread SIGTERM ends the process immediately.
         """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
 
         def on_signal(signal_number, frame):
             self.is_terminated = True
 
-        is_main = threading.current_thread() is threading.main_thread()
-        previous = signal.signal(signal.SIGTERM, on_signal) if is_main else None
+        previous = signal.signal(signal.SIGTERM, on_signal)
         try:
             yield
         finally:
-            if is_main:
-                signal.signal(signal.SIGTERM, previous)
+            signal.signal(signal.SIGTERM, previous)
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None):
         # In the last step of an epoch or of the run, on_epoch_end handles the signal.
-        is_last = batch + 1 == self.params["steps"] or self.model.stop_training
-        if self.is_terminated and not is_last:
+        if (
+            self.is_terminated
+            and batch + 1 != self.params["steps"]
+            and not self.model.stop_training
+        ):
             self._end()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None):
@@ -145,8 +149,8 @@ class Guard(keras.callbacks.Callback):
 
     At the end of every Keras epoch it checks whether more than `max_skipped` steps of the epoch had
     non-finite gradients, and whether the mean loss is over twice the lowest mean loss of an earlier
-    epoch. A step with non-finite gradients changes no weight (see `BertAdamW`), so the state is
-    saved and the same run can continue after it. After an exploding loss the state is not saved.
+    epoch. After non-finite gradients, which change no weight, the state is saved and the same run
+    can continue. After an exploding loss the state is not saved.
     """
 
     def __init__(self, checkpoints: TrainingCheckpoints, *, max_skipped: int):

@@ -128,9 +128,8 @@ def two_workers() -> list[dict[str, str]]:
 
 
 def main(output: str, run: str, num_steps: str) -> None:
-    strategy = named_strategy("auto")
-    _, weights = continued(strategy, Path(run), num_steps=int(num_steps), parts=2)
-    np.savez(output, **weights)
+    options = {"num_steps": int(num_steps), "parts": 2}
+    np.savez(output, **continued(named_strategy("auto"), Path(run), **options)[1])
 
 
 if __name__ == "__main__":
