@@ -28,17 +28,15 @@ class GlobalBatchModel(keras.Model):
         gradient_accumulation_steps: int = 1,
         **kwargs,
     ):
-        """Configures the training.
-
-        Under the policy mixed_float16 a BertAdamW scales the loss itself.
+        """Configures the training; see `keras.Model.compile` for the other arguments.
 
         Args:
-            optimizer: See `keras.Model.compile`.
+            optimizer: A BertAdamW scales the loss itself under the policy mixed_float16.
             loss: See `keras.Model.compile`.
             loss_weights: See `keras.Model.compile`.
             gradient_accumulation_steps: The number of parts into which each replica splits its
                 batch. More than 1 needs the TensorFlow backend.
-            **kwargs: Other arguments of `keras.Model.compile`.
+            **kwargs: See `keras.Model.compile`.
         """
         compares = [getattr(each, "needs_whole_batch", False) for each in keras.tree.flatten(loss)]
         can_split = keras.config.backend() == "tensorflow" and not any(compares)

@@ -165,11 +165,7 @@ _MOST_DRAWS = 8  # more random draws than any dropout of a block makes in one ca
 
 
 def call_recomputed(block: EncoderBlock, hidden: Tensor, pattern: AttentionPattern):
-    """Calls a block in training and computes it again for the gradient, which saves memory.
-
-    Dropout draws the same numbers both times. From the second step on, they differ from those that
-    it draws without recomputation.
-    """
+    """Calls a block in training and computes it again, with the same dropout, for the gradient."""
     # Copies keep the current values; the variables change before the second computation.
     seeds = [(state, ops.copy(state)) for state in seed_states(block)]
     arrays = {name: each for name, each in pattern._asdict().items() if each is not None}

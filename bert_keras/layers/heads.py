@@ -23,10 +23,9 @@ class Pooler(keras.layers.Dense):
     def __init__(self, units: int, *, layer_norm_epsilon: float = 0.0, **kwargs):
         super().__init__(units, **kwargs)
         self.layer_norm_epsilon = layer_norm_epsilon
-        self.norm = None
-        if layer_norm_epsilon:
-            options = {"center": self.use_bias, "dtype": self.dtype_policy, "name": "norm"}
-            self.norm = LayerNorm(epsilon=layer_norm_epsilon, **options)
+        options = {"center": self.use_bias, "dtype": self.dtype_policy, "name": "norm"}
+        has_norm = layer_norm_epsilon > 0
+        self.norm = LayerNorm(epsilon=layer_norm_epsilon, **options) if has_norm else None
 
     def build(self, input_shape: tuple):  # as Dense names it
         super().build(input_shape)

@@ -32,10 +32,9 @@ class Evaluations(keras.callbacks.Callback):
     """Scores the model after every Keras epoch and keeps the weights with the highest `metric`.
 
     Writes evaluations.json, which has one object with `step` and scores for each epoch, and
-    best.npz with the weights by name. Adds the scores to the logs for the following callbacks, as
-    `val_loss` and `val_score/NAME`. `evaluate` returns the scores of the current weights, and
-    `loss` if there is one. The training ends after `patience` epochs without a better score; 0 for
-    never.
+    best.npz with the weights by name. Adds the scores to the logs as `val_loss` and
+    `val_score/NAME`. `evaluate` returns the scores of the current weights, and `loss` if there is
+    one. The training ends after `patience` epochs without a better score; 0 for never.
     """
 
     def __init__(self, evaluate: Evaluate, *, metric: str, folder: Path, patience: int = 0):
@@ -47,10 +46,7 @@ class Evaluations(keras.callbacks.Callback):
 
     @property
     def best(self) -> dict[str, float]:
-        """The first evaluation with the best score and, if several have it, the lowest loss.
-
-        NaN ranks below all numbers.
-        """
+        """The first evaluation with the best score and, if several have it, the lowest loss."""
         return max(self.history, key=lambda each: (rank(each[self.metric]), -each.get("loss", 0.0)))
 
     @property

@@ -21,8 +21,7 @@ def trained(*, recomputes: bool):
     model.encoder.gradient_checkpointing = recomputes
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.SGD(1.0), loss)
-    random = np.random.default_rng(0)
-    ids = random.integers(1, 50, (4, 40))
+    ids = np.random.default_rng(0).integers(1, 50, (4, 40))
     x = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
     logs = model.fit(x, np.arange(4) % 3, verbose=0).history["loss"]
     draws = [keras.ops.convert_to_numpy(state)[1] for state in seed_states(model)]

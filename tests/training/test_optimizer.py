@@ -21,12 +21,12 @@ def variables():
     return [keras.Variable(random.normal(size=shape), name=name) for name, shape in shapes.items()]
 
 
-def adam_steps(weights, gradients, names, *, rate, clip=1.0, corrected=False):
+def adam_steps(variables, gradients, *, rate, clip=1.0, corrected=False):
     """optimization.py in float64; the gradients of a step are clipped by their global norm.
 
     If `corrected`, it is algorithm 2 of Loshchilov and Hutter (2019) with eta as the rate.
     """
-    weights = [np.asarray(weight, "float64") for weight in weights]
+    weights = [np.asarray(variable, "float64") for variable in variables]
     m, v = ([np.zeros_like(weight) for weight in weights] for _ in range(2))
     for t, step in enumerate(gradients, start=1):
         corrections = (1 - 0.9**t, 1 - 0.999**t) if corrected else (1, 1)
@@ -36,7 +36,7 @@ def adam_steps(weights, gradients, names, *, rate, clip=1.0, corrected=False):
             m[index] = 0.9 * m[index] + 0.1 * gradient
             v[index] = 0.999 * v[index] + 0.001 * gradient**2
             update = m[index] / corrections[0] / (np.sqrt(v[index] / corrections[1]) + 1e-6)
-            if names[index] in ("kernel", "token"):
+            if variables[index].name in ("kernel", "token"):
                 update = update + 0.01 * weights[index]
             weights[index] = weights[index] - rate * update
     return weights
@@ -65,22 +65,20 @@ def random_steps(shapes, *, scale=1.0, seed=1):
 @pytest.mark.parametrize(("scale", "clip"), [(1e-6, 1.0), (0.01, 1.0), (3.0, 1.0), (3.0, 0.0)])
 def test_three_steps_equal_the_formula(scale, clip, corrected):
     ours = variables()
-    names, shapes = zip(*((each.name, each.shape) for each in ours), strict=True)
-    gradients = random_steps(shapes, scale=scale)
-    expected = adam_steps(ours, gradients, names, rate=1e-3, clip=clip, corrected=corrected)
+    gradients = random_steps([each.shape for each in ours], scale=scale)
+    expected = adam_steps(ours, gradients, rate=1e-3, clip=clip, corrected=corrected)
     optimizer = BertAdamW(1e-3, bias_correction=corrected, max_gradient_norm=clip)
     check_steps(optimizer, ours, gradients, expected)
 
 
 def test_three_steps_with_repeated_rows_of_a_table_equal_the_formula():
     ours, random = variables(), np.random.default_rng(2)
-    names, shapes = zip(*((each.name, each.shape) for each in ours), strict=True)
-    steps = random_steps(shapes)
+    steps = random_steps([each.shape for each in ours])
     rows = [(random.integers(0, 3, 6), random.normal(size=(6, 4))) for _ in range(3)]
     for step, (indices, values) in zip(steps, rows, strict=True):
         step[-1] = np.zeros((5, 4))  # row 3 and 4 of the table were not looked up
         np.add.at(step[-1], indices, values)
-    expected = adam_steps(ours, steps, names, rate=1e-3)
+    expected = adam_steps(ours, steps, rate=1e-3)
     check_steps(BertAdamW(1e-3), ours, steps, expected, rows=rows)
 
 
@@ -137,15 +135,10 @@ def test_three_steps_of_muon_equal_its_source():
 
 
 def test_muon_leaves_other_weights_to_adamw():
-    paths = (
-        "encoder/embeddings/token",
-        "encoder/layer_0/attention/query/bias",
-        "encoder/pooler/kernel",
-        "encoder/bilstm/layer_0/forward_lstm/lstm_cell/kernel",
-        "layer_0/kernel",  # of another layer with this name
-        "encoder/layer_0/attention/query/kernel",
-        "tower/layer_0/feed_forward/output/kernel",
-    )
+    query, output = "encoder/layer_0/attention/query", "tower/layer_0/feed_forward/output"
+    paths = ["encoder/embeddings/token", f"{query}/bias", "encoder/pooler/kernel"]
+    paths += ["encoder/bilstm/layer_0/forward_lstm/lstm_cell/kernel", "layer_0/kernel"]
+    paths += [f"{query}/kernel", f"{output}/kernel"]
     moved = {}
     for kind in (Muon, BertAdamW):
         weights = [keras.Variable(np.ones(4 if "bias" in path else (4, 4))) for path in paths]
