@@ -13,7 +13,7 @@ from bert_keras.layers import Tensor
 
 @dataclass(frozen=True)
 class PartWeight:
-    """The sample weights of one part of a batch, and the number that divides its loss."""
+    """The sample weights of one part of a batch, and the divisor of its loss."""
 
     weight: Any
     divisor: Any
@@ -84,17 +84,7 @@ class GlobalLoss(keras.losses.Loss):
 
 @keras.saving.register_keras_serializable(package="bert_keras")
 class GlobalMean(GlobalLoss):
-    """A loss of Keras, divided by the weight of the global batch.
-
-    Args:
-        loss: A loss object, such as `keras.losses.MeanSquaredError()`.
-
-    Example:
-
-    ```python
-    loss = GlobalMean(keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    ```
-    """
+    """A loss object of Keras, such as `keras.losses.MeanSquaredError()`, with a global mean."""
 
     def __init__(self, loss: keras.losses.Loss):
         super().__init__(name=loss.name, reduction=loss.reduction)

@@ -12,9 +12,9 @@ from bert_keras.errors import InputError
 class GlobalBatchModel(keras.Model):
     """A keras.Model whose `compile` also takes `gradient_accumulation_steps`.
 
-    With more than one, each replica splits its batch into that many parts and processes one part
-    after the other. Only the activations of one part are in memory, and for a `GlobalLoss` the
-    update is the same. Any other loss is the mean over the parts, as in Keras' optimizers.
+    With more than one, each replica processes so many parts of its batch one after the other. Only
+    the activations of one part are in memory, and for a `GlobalLoss` the update is the same. Any
+    other loss is the mean over the parts, as in Keras' optimizers.
     """
 
     gradient_accumulation_steps = 1
@@ -28,15 +28,15 @@ class GlobalBatchModel(keras.Model):
         gradient_accumulation_steps: int = 1,
         **kwargs,
     ):
-        """Configures the training; see `keras.Model.compile` for the other arguments.
+        """Configures the training; `keras.Model.compile` describes the other arguments.
 
         Args:
             optimizer: A BertAdamW scales the loss itself under the policy mixed_float16.
-            loss: See `keras.Model.compile`.
-            loss_weights: See `keras.Model.compile`.
+            loss: As in Keras.
+            loss_weights: As in Keras.
             gradient_accumulation_steps: The number of parts into which each replica splits its
                 batch. More than 1 needs the TensorFlow backend.
-            **kwargs: See `keras.Model.compile`.
+            **kwargs: As in Keras.
         """
         compares = [getattr(each, "needs_whole_batch", False) for each in keras.tree.flatten(loss)]
         can_split = keras.config.backend() == "tensorflow" and not any(compares)

@@ -59,8 +59,7 @@ def strategy_scope(name: str = "auto") -> AbstractContextManager:
     has_workers = name == "multiworker" or (num_workers > 1 and not is_tensorflow)
     if has_workers and not (is_tensorflow and num_workers):
         raise InputError(
-            f"TF_CONFIG names {num_workers} workers, and the backend is {backend}; multiworker "
-            "needs KERAS_BACKEND=tensorflow and, on every worker, its index in TF_CONFIG: "
+            f"the backend is {backend}; multiworker needs tensorflow and, per worker, TF_CONFIG="
             '{"cluster": {"worker": ["HOST:PORT", ...]}, "task": {"type": "worker", "index": 0}}'
         )
     if name == "tpu" and not any(device.startswith("tpu") for device in devices):

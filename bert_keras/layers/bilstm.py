@@ -54,8 +54,7 @@ class BiLSTM(BertLayer):
 class LayerMix(BertLayer):
     """Learned weighted sum of K encoder layers, [B, W, K, D] to [B, W, D]; initially their mean.
 
-    It is scale x sum_k softmax(layer_logits)_k x layer k, as in ELMo (Peters et al. 2018, equation
-    1). Devlin et al. 2018 do not specify how they weight layers.
+    It is scale x sum_k softmax(layer_logits)_k x layer k (Peters et al. 2018, equation 1).
     """
 
     def build(self, features_shape: tuple):

@@ -11,10 +11,8 @@ from bert_keras.layers.primitives import IS_JAX, BertLayer, Dropout
 class BertEmbeddings(BertLayer):
     """Sum of learned token, position and segment embeddings, with LayerNorm and dropout.
 
-    Source: Devlin et al. 2018, section 3, "Input/Output Representations".
-
-    If the tables have another size E than the hidden states, a projection to D follows dropout (Lan
-    et al. 2019, section 3.1).
+    If the tables have another size E than the hidden states, a projection to D follows dropout.
+    Sources: Devlin et al. 2018, section 3, and, for the projection, Lan et al. 2019, section 3.1.
 
     Args:
         vocab_size: The rows V of the token table.

@@ -200,15 +200,16 @@ def _columns(size, rows):
     return pl.dslice(0, width), used, jnp.broadcast_to(used, (rows, width))
 
 
+def _load(ref, *index, mask):
+    return triton.load(ref.at[index], mask=mask, other=0.0).astype(jnp.float32)
+
+
 def _norm(  # noqa: PLR0913 - one for each array
     random_ref, x_ref, residual_ref, gamma_ref, beta_ref, out_ref, sum_ref, *stats, rate, eps
 ):
     rows, size = x_ref.shape
     columns, used, mask = _columns(size, rows)
-    x, residual = (
-        triton.load(ref.at[:, columns], mask=mask, other=0.0).astype(jnp.float32)
-        for ref in (x_ref, residual_ref)
-    )
+    x, residual = (_load(ref, slice(None), columns, mask=mask) for ref in (x_ref, residual_ref))
     if rate:
         first, key = pl.program_id(0) * rows, (random_ref[0], random_ref[1])
         kept = _kept(x.shape, first, 0, width=size, key=key, rate=rate)
@@ -219,9 +220,7 @@ def _norm(  # noqa: PLR0913 - one for each array
     mean = total.sum(-1) / size
     centred = jnp.where(mask, total - mean[:, None], 0.0)
     scale = lax.rsqrt(jnp.square(centred).sum(-1) / size + eps)
-    gamma, beta = (
-        triton.load(ref.at[columns], mask=used, other=0.0)[None] for ref in (gamma_ref, beta_ref)
-    )
+    gamma, beta = (_load(ref, columns, mask=used)[None] for ref in (gamma_ref, beta_ref))
     out = centred * scale[:, None] * gamma + beta
     triton.store(out_ref.at[:, columns], out.astype(out_ref.dtype), mask=mask)
     for ref, values in zip(stats, (mean, scale), strict=True):
@@ -234,16 +233,13 @@ def _norm_gradient(  # noqa: PLR0913 - one for each array
     residual_ref, x_ref, gamma_grad_ref, beta_grad_ref = outputs
     all_rows, size = up_ref.shape
     columns, used, mask = _columns(size, rows)
-    gamma = triton.load(gamma_ref.at[columns], mask=used, other=0.0)[None]
+    gamma = _load(gamma_ref, columns, mask=used)[None]
     start = pl.program_id(0) * all_rows
 
     def body(index, carry):
         gamma_grad, beta_grad = carry
         part = pl.dslice(index * rows, rows)
-        upstream, total = (
-            triton.load(ref.at[part, columns], mask=mask, other=0.0).astype(jnp.float32)
-            for ref in (up_ref, sum_ref)
-        )
+        upstream, total = (_load(ref, part, columns, mask=mask) for ref in (up_ref, sum_ref))
         scale = scale_ref[part][:, None]
         normed = jnp.where(mask, (total - mean_ref[part][:, None]) * scale, 0.0)
         scaled = upstream * gamma

@@ -123,13 +123,9 @@ class ProgressBar(keras.callbacks.Callback):
         super().__init__()
         self.settings, self.step = settings, first_step
         self.log_names = ("loss", "val_loss", f"val_score/{metric}")
-        self.bar = tqdm(
-            desc=settings.stage,
-            unit=" examples",
-            unit_scale=True,
-            total=self._examples(settings.num_steps),
-            initial=self._examples(first_step),
-        )
+        total, initial = map(self._examples, (settings.num_steps, first_step))
+        units = {"unit": " examples", "unit_scale": True}
+        self.bar = tqdm(desc=settings.stage, total=total, initial=initial, **units)
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None):
         self.step += 1

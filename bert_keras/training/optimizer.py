@@ -314,15 +314,13 @@ class Muon(BertAdamW):
         return len(variable.shape) != 2 or encoder_layer(variable.path) is None
 
     def _update(self, grads, variables, gain):
-        vectors, matrices = [], defaultdict(list)
+        groups = defaultdict(list)  # one product for all matrices of a shape
         for grad, variable in zip(grads, variables, strict=True):
-            if self._has_velocity(variable):
-                vectors.append((grad, variable))
-            else:
-                matrices[tuple(sorted(variable.shape))].append((grad, variable))
-        super()._update([grad for grad, _ in vectors], [each for _, each in vectors], gain)
-        rate = gain * self.learning_rate
-        for shape, pairs in matrices.items():  # one product for all matrices of a shape
+            is_matrix = not self._has_velocity(variable)
+            groups[tuple(sorted(variable.shape)) if is_matrix else None].append((grad, variable))
+        others, rate = groups.pop(None, []), gain * self.learning_rate
+        super()._update([grad for grad, _ in others], [each for _, each in others], gain)
+        for shape, pairs in groups.items():
             averages = ops.stack([_in_shape(self._average(g, v, gain), shape) for g, v in pairs])
             steps = ops.unstack(0.2 * shape[1] ** 0.5 * orthogonal(averages))
             for (_, variable), step in zip(pairs, steps, strict=True):
@@ -387,9 +385,6 @@ class LinearWarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         peak: The learning rate that the warmup approaches.
         num_steps: The number of steps after which the rate is 0.
         num_warmup_steps: The number of steps of the warmup, less than `num_steps`.
-
-    Raises:
-        InputError: `num_warmup_steps` is not below `num_steps`.
 
     Example:
 

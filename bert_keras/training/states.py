@@ -227,7 +227,5 @@ def _averages(model: keras.Model) -> tuple[dict[str, keras.Variable], dict[str, 
     public_names = {weight.path: name for name, weight in named_weights(model).items()}
     names = [public_names[weight.path] for weight in weights]
     velocities = zip(names, optimizer.velocities, strict=True)
-    return (
-        dict(zip(names, optimizer.momentums, strict=True)),
-        {name: each for name, each in velocities if each is not None},  # Muon: not of matrices
-    )
+    velocities = {name: each for name, each in velocities if each is not None}  # Muon: no matrices
+    return dict(zip(names, optimizer.momentums, strict=True)), velocities

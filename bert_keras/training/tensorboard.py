@@ -67,8 +67,7 @@ class NormsByLayer(keras.callbacks.Callback):
 
 def _layer_name(path: str) -> str:
     part = re.search(r"(?:^|/)encoder/([^/]+)", path)
-    layer = re.fullmatch(r"layer_(\d+)", part[1]) if part else None
-    return f"layer_{int(layer[1]):02d}" if layer else part[1] if part else "heads"
+    return re.sub(r"^layer_(\d)$", r"layer_0\1", part[1]) if part else "heads"
 
 
 def write_hyperparameters(logs: str | os.PathLike, hyperparameters: Mapping[str, object]) -> None:
