@@ -76,8 +76,7 @@ def causal_bias(length: Any, *, dtype: str):
 
 def window_bias(length: Any, *, window: int, dtype: str):
     """Returns the bias [1, 1, T, T] that excludes tokens over `window` / 2 tokens away."""
-    positions_T = ops.arange(length)
-    is_far_TT = ops.abs(ops.expand_dims(positions_T, 1) - positions_T) > window // 2
+    is_far_TT = ops.abs(ops.arange(length)[:, None] - ops.arange(length)) > window // 2
     return ops.expand_dims(ops.cast(is_far_TT, dtype), (0, 1)) * FAR_SCORE
 
 
@@ -264,7 +263,7 @@ class SelfAttention(BertLayer):
         """Returns the context [B, N, T, H] and the attention probabilities."""
         precise = self.score_dtype or keras.backend.result_type(self.compute_dtype, "float32")
         # With the scale before the product, oneDNN fuses scale, product and bias.
-        query_BNTH *= 1.0 / math.sqrt(query_BNTH.shape[-1])
+        query_BNTH = query_BNTH * (1.0 / math.sqrt(query_BNTH.shape[-1]))
         scores_BNTT = ops.matmul(query_BNTH, ops.transpose(key_BNTH, (0, 1, 3, 2)))
         attention_BNTT = softmax(ops.cast(scores_BNTT, precise) + ops.cast(bias, precise))
         weight_BNTT = self.dropout(ops.cast(attention_BNTT, self.compute_dtype), training=training)

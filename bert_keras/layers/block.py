@@ -44,7 +44,8 @@ class FeedForward(BertLayer):
 
     def build(self, hidden_shape: tuple):
         size, inner = hidden_shape[-1], self.intermediate_size
-        self.intermediate_dense = self._dense("intermediate", size, inner * (1 + self.is_gated))
+        units = 2 * inner if self.is_gated else inner
+        self.intermediate_dense = self._dense("intermediate", size, units)
         self.output_dense = self._dense("output", inner, size)
         self.built = True
 
@@ -130,15 +131,15 @@ class EncoderBlock(BertLayer):
         return ops.reshape(hidden_XD, ops.shape(hidden)), attention_BNTT
 
     def _post_norm(self, hidden_XD, pattern, *, training):
-        def add(x_XD, norm):
+        def add(x_XD, hidden_XD, norm):
             if isinstance(pattern, KernelPattern):
                 return self._add_in_kernel(x_XD, hidden_XD, norm)
             return norm(hidden_XD + self.dropout(x_XD, training=training))
 
         context_XD, attention_BNTT = self.attention(hidden_XD, pattern, training=training)
-        hidden_XD = add(context_XD, self.attention_norm)
+        hidden_XD = add(context_XD, hidden_XD, self.attention_norm)
         output_XD = self.feed_forward(hidden_XD, training=training)
-        return add(output_XD, self.feed_forward_norm), attention_BNTT
+        return add(output_XD, hidden_XD, self.feed_forward_norm), attention_BNTT
 
     def _add_in_kernel(self, x_XD, hidden_XD, norm):
         from bert_keras.layers.jax_kernels import draw_dropout, dropout_add_norm
@@ -161,9 +162,6 @@ def seed_states(layer: keras.layers.Layer) -> list[keras.Variable]:
     return [each for each in layer.variables if each.path.endswith("seed_generator_state")]
 
 
-_MOST_DRAWS = 8  # more random draws than any dropout of a block makes in one call
-
-
 def call_recomputed(block: EncoderBlock, hidden: Tensor, pattern: AttentionPattern):
     """Calls a block in training and computes it again, with the same dropout, for the gradient."""
     # Copies keep the current values; the variables change before the second computation.
@@ -178,6 +176,6 @@ def call_recomputed(block: EncoderBlock, hidden: Tensor, pattern: AttentionPatte
             return block(hidden, again, training=True)
 
     outputs = keras.remat(call)(hidden, *arrays.values())
-    for state, value in seeds:
-        state.assign(value + ops.convert_to_tensor([0, _MOST_DRAWS], state.dtype))
+    for state, value in seeds:  # no dropout of a block makes more than 8 draws in one call
+        state.assign(value + ops.convert_to_tensor([0, 8], state.dtype))
     return outputs

@@ -9,20 +9,15 @@ from bert_keras.distribution import numerics
 from bert_keras.distribution.numerics import named_policy
 from bert_keras.distribution.strategy import is_chief, named_strategy, workers
 
-TWO = {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}
-
-
-def tf_config(monkeypatch, cluster, kind="worker", index=0):
-    task = {"type": kind, "index": index}
-    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
-
 
 def test_one_device_needs_no_strategy_and_each_worker_is_the_chief_of_its_own(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     for name in ("one", "auto"):  # there is no GPU, or one
         assert named_strategy(name).num_replicas_in_sync == 1
     assert workers() == [] and is_chief()
-    tf_config(monkeypatch, {"chief": ["10.0.0.3:2222"], **TWO}, index=1)
+    cluster = {"chief": ["10.0.0.3:2222"], "worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}
+    task = {"type": "worker", "index": 1}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
     assert len(workers()) == 3
     with named_strategy("one").scope():
         assert is_chief()

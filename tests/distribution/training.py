@@ -18,7 +18,7 @@ from bert_keras.data.batches import Batches
 from bert_keras.distribution.strategy import named_strategy
 from bert_keras.models.pretrainer import BertPretrainer
 from bert_keras.training.callbacks import FitSettings
-from bert_keras.training.loop import fit_resumable
+from bert_keras.training.loop import fit_resumable, for_devices
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
 
@@ -60,16 +60,6 @@ def batches(size=16, length=12, predictions=4):
         )
 
 
-def data():
-    import tensorflow as tf
-
-    signature = tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape, a.dtype), next(batches()))
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
-    return dataset.apply(tf.data.experimental.assert_cardinality(NUM_STEPS)).with_options(options)
-
-
 def batches_to_continue():
     """Returns the same batches, and reading can start at any of them."""
     spec = keras.tree.map_structure(keras.ops.convert_to_tensor, next(batches()))
@@ -98,7 +88,8 @@ def weights_of(model) -> dict[str, np.ndarray]:
 def trained(strategy, **options):
     """Returns the weights after ten steps, by path, and the logs of `fit`."""
     model = compiled(strategy, **options)
-    logs = model.fit(data(), epochs=1, shuffle=False, verbose=0).history
+    data = for_devices(batches_to_continue())
+    logs = model.fit(data, epochs=1, shuffle=False, verbose=0).history
     return weights_of(model), {name: values[0] for name, values in logs.items()}
 
 

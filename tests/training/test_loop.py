@@ -145,9 +145,7 @@ def test_sigterm_in_the_last_step_of_the_run_leaves_nothing_out(any_model, tmp_p
     assert train(any_model, tmp_path, num_steps=11) == 11
 
 
-def test_the_newest_states_are_kept_and_a_full_disk_does_not_change_them(
-    any_model, tmp_path, monkeypatch
-):
+def test_the_newest_states_stay_also_on_a_full_disk(any_model, tmp_path, monkeypatch):
     folder = tmp_path / "checkpoints"
     train(any_model, tmp_path, num_steps=24)
     assert states.saved_steps(folder) == [16, 24]
