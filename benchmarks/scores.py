@@ -68,9 +68,9 @@ def theirs(task, recipe, files, pretrained: str) -> dict:
     import transformers
     from train_torch import adamw
 
+    from bert_keras import LinearWarmupDecay
     from bert_keras.data.buckets import length_grouped_batches, longest_first_batches
     from bert_keras.runs.task_run import TaskRun
-    from bert_keras.training.optimizer import LinearWarmupDecay
 
     start = time.perf_counter()
     torch.set_num_threads(len(os.sched_getaffinity(0)))

@@ -22,10 +22,9 @@ from train_batches import (
 )
 from train_optimizer import keras_adamw
 
-from bert_keras import BertPretrainer
+from bert_keras import BertAdamW, BertPretrainer, LinearWarmupDecay
 from bert_keras.config import BertConfig
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
-from bert_keras.training.optimizer import BertAdamW, LinearWarmupDecay
 
 keras.utils.set_random_seed(SEED)
 
