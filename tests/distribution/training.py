@@ -66,6 +66,10 @@ def batches_to_continue():
     return Batches(lambda first: islice(batches(), first, None), spec=spec, num_batches=NUM_STEPS)
 
 
+def data():
+    return for_devices(batches_to_continue())
+
+
 def compiled(strategy, *, changes=(), parts=1, optimizer=None, recomputes=False, **compiling):
     keras.utils.set_random_seed(1)
     with strategy.scope():
@@ -88,8 +92,7 @@ def weights_of(model) -> dict[str, np.ndarray]:
 def trained(strategy, **options):
     """Returns the weights after ten steps, by path, and the logs of `fit`."""
     model = compiled(strategy, **options)
-    data = for_devices(batches_to_continue())
-    logs = model.fit(data, epochs=1, shuffle=False, verbose=0).history
+    logs = model.fit(data(), epochs=1, shuffle=False, verbose=0).history
     return weights_of(model), {name: values[0] for name, values in logs.items()}
 
 
