@@ -35,10 +35,7 @@ def ours(text: str, vocabulary: str, output: str, workers: int, started: Callabl
 
     started()
     settings = BuildSettings(
-        splitter="lines",
-        max_length=MAX_LENGTH,
-        max_predictions=MAX_PREDICTIONS,
-        duplicates=PASSES,
+        splitter="lines", max_length=MAX_LENGTH, max_predictions=MAX_PREDICTIONS, duplicates=PASSES
     )
     build(
         [text],

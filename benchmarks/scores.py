@@ -58,11 +58,7 @@ def ours(task, recipe, files, pretrained: str) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         scores = finetune(
-            task,
-            recipe,
-            pretrained=pretrained,
-            data=files,
-            output=Path(folder) / "run",
+            task, recipe, pretrained=pretrained, data=files, output=Path(folder) / "run"
         ).scores
     return {"score": scores[task.metric], "seconds": time.perf_counter() - start, "scores": scores}
 
@@ -72,9 +68,9 @@ def theirs(task, recipe, files, pretrained: str) -> dict:
     import transformers
     from train_torch import adamw
 
+    from bert_keras import LinearWarmupDecay
     from bert_keras.data.encoded import length_grouped_batches, longest_first_batches
     from bert_keras.runs.task_run import TaskRun
-    from bert_keras.training.schedule import LinearWarmupDecay
 
     start = time.perf_counter()
     torch.set_num_threads(len(os.sched_getaffinity(0)))

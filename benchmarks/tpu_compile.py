@@ -42,10 +42,7 @@ from bert_keras.runs.recipes import PRETRAIN, PretrainRecipe
 
 TOPOLOGY = "v5e:2x2"
 # Tokens of the records for which a recipe is meant, if not 128.
-LENGTHS = {
-    "demo": 64,
-    **dict.fromkeys(("paper-512", "distilbert"), 512),
-}
+LENGTHS = {"demo": 64, **dict.fromkeys(("paper-512", "distilbert"), 512)}
 HEADS = ("batch x length", "arguments GiB", "temporary GiB", "total GiB", "TFLOP", "compiled in s")
 
 
@@ -64,11 +61,7 @@ def pretrainer(recipe: PretrainRecipe, length: int) -> keras.Model:
         {"generator_size": recipe.generator_size} if recipe.objective == "replaced-token" else {}
     )
     metadata = ModelMetadata(
-        model=task.model.kind.model,
-        config=config,
-        lowercase=True,
-        max_length=length,
-        task=settings,
+        model=task.model.kind.model, config=config, lowercase=True, max_length=length, task=settings
     )
     inputs = SimpleNamespace(
         recipe=recipe, metadata=metadata, task=task, starting_point=None, teacher=None

@@ -62,7 +62,7 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.training.losses import pretraining_losses as pretraining_losses
     from bert_keras.training.losses import pretraining_metrics as pretraining_metrics
     from bert_keras.training.optimizer import BertAdamW as BertAdamW
-    from bert_keras.training.schedule import LinearWarmupDecay as LinearWarmupDecay
+    from bert_keras.training.optimizer import LinearWarmupDecay as LinearWarmupDecay
     from bert_keras.training.sentence_losses import CoSENTLoss as CoSENTLoss
     from bert_keras.training.sentence_losses import CosineSimilarityLoss as CosineSimilarityLoss
     from bert_keras.training.sentence_losses import MatryoshkaLoss as MatryoshkaLoss
@@ -115,8 +115,7 @@ _NAMES = {
     "bert_keras.models.sentence_encoder": "BertSentenceEncoder",
     "bert_keras.models.loading": "load_model from_keras_hub",
     "bert_keras.training.tensorboard": "read_curves",
-    "bert_keras.training.optimizer": "BertAdamW",
-    "bert_keras.training.schedule": "LinearWarmupDecay",
+    "bert_keras.training.optimizer": "BertAdamW LinearWarmupDecay",
     "bert_keras.training.losses": "pretraining_losses pretraining_metrics",
     "bert_keras.training.sentence_losses": "CoSENTLoss CosineSimilarityLoss MatryoshkaLoss "
     "MultipleNegativesRankingLoss",

@@ -5,7 +5,7 @@ unchanged. `next_sentence_labels` is 1 for a random second text and 0 for the ac
 A file is a TFRecord file (tensorflow/core/lib/io/record_writer.h) of `tf.train.Example`s in the
 wire format of protobuf. Features are sorted by name, so equal features give equal bytes.
 
-Legend: L positions of a record, P predictions of a record, S sequences of a record.
+Legend: T positions of a record, P predictions of a record, S sequences of a record.
 """
 
 import glob
@@ -28,14 +28,14 @@ FLOATS, INTEGERS = 2, 3  # numbers of the lists in `tf.train.Feature`
 # An encoded batch: bytes, uint8 [B,n], or [1,n] if they are equal for all rows; and bool [B,n],
 # which of the bytes are used. None uses all bytes.
 Block = tuple[np.ndarray, np.ndarray | None]
-SEQUENCE_FEATURES = ("input_ids", "input_mask", "segment_ids")  # int64 [L]
+SEQUENCE_FEATURES = ("input_ids", "input_mask", "segment_ids")  # int64 [T]
 PREDICTION_FEATURES = ("masked_lm_positions", "masked_lm_ids")  # int64 [P], padded with 0
 WEIGHTS_FEATURE = "masked_lm_weights"  # float32 [P], 0 where padded
 LABEL_FEATURE = "next_sentence_labels"  # int64 [S]
 # Features of records with several sequences. A token attends only to tokens with the same
 # `sequence_ids`, which count from 1 and are 0 for padding. `position_ids` restart at 0 at each
 # [CLS].
-PACKING_FEATURES = ("position_ids", "sequence_ids")  # int64 [L]
+PACKING_FEATURES = ("position_ids", "sequence_ids")  # int64 [T]
 LABEL_POSITIONS_FEATURE = "next_sentence_positions"  # int64 [S], of each [CLS], padded with 0
 LABEL_WEIGHTS_FEATURE = "next_sentence_weights"  # float32 [S], 0 where padded
 _PACKED_LABEL_FEATURES = (LABEL_POSITIONS_FEATURE, LABEL_WEIGHTS_FEATURE)
@@ -48,12 +48,12 @@ LONGEST_RECORD = 2**16  # positions; a batch of 1,024 records then takes 0.5 GB 
 class PretrainingSchema:
     """The shape of the records of a file; raises InputError for a field that is too small."""
 
-    max_length: int = 128  # positions of a record (L)
+    max_length: int = 128  # positions of a record (T)
     # Predictions of a record (P). With 0, records hold plain ids and are masked when they are read.
     max_predictions: int = 20
     has_labels: bool = True  # whether each sequence has a next sentence label
     # Maximum number of sequences that share a record (S). A record without labels does not depend
-    # on this number, so any value above 1 becomes max(2, L // 3), the largest possible number.
+    # on this number, so any value above 1 becomes max(2, T // 3), the largest possible number.
     max_sequences: int = 1
 
     def __post_init__(self):

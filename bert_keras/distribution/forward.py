@@ -9,20 +9,15 @@ def compiled(function: Callable, model: keras.Model, *, names: Collection[str] =
     """Compiles a function that calls a model without dropout and changes no weights.
 
     With TensorFlow, one trace serves batches of every size and length. JAX compiles each shape. The
-    result reads the current weights.
-
-    Args:
-        function: The function, which takes arrays or structures of arrays.
-        model: The model that it calls.
-        names: The keys of its argument, if that is one dict of int32 arrays [B, T].
+    result reads the current weights. `names` are the keys of the function's argument if it is one
+    dict of int32 arrays [B, T].
     """
     if keras.config.backend() == "tensorflow":
         import tensorflow as tf
 
         spec = [dict.fromkeys(names, tf.TensorSpec((None, None), tf.int32))] if names else None
-        return tf.function(
-            function, input_signature=spec, reduce_retracing=not names, autograph=False
-        )
+        options = {"input_signature": spec, "reduce_retracing": not names, "autograph": False}
+        return tf.function(function, **options)
     import jax
 
     @jax.jit

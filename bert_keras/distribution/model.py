@@ -5,17 +5,16 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_keras.distribution.loss import GlobalLoss, PartWeight
-from bert_keras.distribution.replicas import sum_over_replicas
+from bert_keras.distribution.loss import GlobalLoss, PartWeight, sum_over_replicas
 from bert_keras.errors import InputError
 
 
 class GlobalBatchModel(keras.Model):
     """A keras.Model whose `compile` also takes `gradient_accumulation_steps`.
 
-    With more than one, each replica splits its batch into that many parts and processes one part
-    after the other. Only the activations of one part are in memory, and for a `GlobalLoss` the
-    update is the same. Any other loss is the mean over the parts, as in Keras' optimizers.
+    With more than one, each replica processes so many parts of its batch one after the other. Only
+    the activations of one part are in memory, and for a `GlobalLoss` the update is the same. Any
+    other loss is the mean over the parts, as in Keras' optimizers.
     """
 
     gradient_accumulation_steps = 1
@@ -29,25 +28,22 @@ class GlobalBatchModel(keras.Model):
         gradient_accumulation_steps: int = 1,
         **kwargs,
     ):
-        """Configures the training.
-
-        Under the policy mixed_float16 a BertAdamW scales the loss itself.
+        """Configures the training; `keras.Model.compile` describes the other arguments.
 
         Args:
-            optimizer: See `keras.Model.compile`.
-            loss: See `keras.Model.compile`.
-            loss_weights: See `keras.Model.compile`.
+            optimizer: A BertAdamW scales the loss itself under the policy mixed_float16.
+            loss: As in Keras.
+            loss_weights: As in Keras.
             gradient_accumulation_steps: The number of parts into which each replica splits its
                 batch. More than 1 needs the TensorFlow backend.
-            **kwargs: Other arguments of `keras.Model.compile`.
+            **kwargs: As in Keras.
         """
         compares = [getattr(each, "needs_whole_batch", False) for each in keras.tree.flatten(loss)]
-        has_parts = gradient_accumulation_steps != 1
-        if has_parts and (any(compares) or keras.config.backend() != "tensorflow"):
+        can_split = keras.config.backend() == "tensorflow" and not any(compares)
+        if gradient_accumulation_steps < 1 or (gradient_accumulation_steps > 1 and not can_split):
             raise InputError(
-                f"gradient_accumulation_steps is {gradient_accumulation_steps}, which needs the "
-                "TensorFlow backend and a loss that does not compare the rows of a batch; leave it "
-                "out, and reduce batch_size or max_length to save memory"
+                f"gradient_accumulation_steps is {gradient_accumulation_steps}; expected 1 or, if "
+                "the backend is TensorFlow and the loss does not compare the rows of a batch, more"
             )
         if not isinstance(optimizer, str) and hasattr(optimizer, "dynamic_loss_scale"):
             optimizer.dynamic_loss_scale |= self.compute_dtype == "float16"
@@ -56,9 +52,9 @@ class GlobalBatchModel(keras.Model):
         self.gradient_accumulation_steps = gradient_accumulation_steps
 
     def get_compile_config(self):
-        config = super().get_compile_config()
-        parts = {"gradient_accumulation_steps": self.gradient_accumulation_steps} if config else {}
-        return config | parts
+        if config := super().get_compile_config():
+            config["gradient_accumulation_steps"] = self.gradient_accumulation_steps
+        return config
 
     def compile_from_config(self, config: dict):
         self.compile(**keras.saving.deserialize_keras_object(config))
@@ -83,12 +79,10 @@ class GlobalBatchModel(keras.Model):
 
         def part_gradients(part):
             x_, y_, weight_ = _slice_part((x, y, weight), part, num_parts)
-            weights = {
-                name: _entry(weight_, name)
-                if each is None
-                else PartWeight(_entry(weight_, name), each)
-                for name, each in divisors.items()
-            }
+            weights = {name: _entry(weight_, name) for name in divisors}
+            for name, divisor in divisors.items():
+                if divisor is not None:
+                    weights[name] = PartWeight(weights[name], divisor)
             with tf.GradientTape() as tape:
                 y_pred = self(x_, training=True)
                 loss = self.compute_loss(x_, y_, y_pred, weights.get(None, weights)) / num_parts
@@ -101,13 +95,13 @@ class GlobalBatchModel(keras.Model):
     def _divisors(self, num_rows, weight) -> dict:
         """Returns the divisor of each output's GlobalLoss; None for other losses."""
         names = next((each for each in (self.loss, weight) if isinstance(each, dict)), (None,))
-        losses = {name: _entry(self.loss, name) for name in names}
-        return {
-            name: loss.divisor(num_rows, _entry(weight, name)) / self.gradient_accumulation_steps
-            if isinstance(loss, GlobalLoss)
-            else None
-            for name, loss in losses.items()
-        }
+        divisors = {}
+        for name in names:
+            loss, divisors[name] = _entry(self.loss, name), None
+            if isinstance(loss, GlobalLoss):
+                divisor = loss.divisor(num_rows, _entry(weight, name))
+                divisors[name] = divisor / self.gradient_accumulation_steps
+        return divisors
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         """Builds losses, metrics and optimizer before the first step, for batches of 0."""

@@ -50,12 +50,9 @@ def processor_has_bfloat16() -> bool:
 
 
 def add_in_one_order() -> None:
-    """Makes sums on CPUs deterministic, at no measurable cost.
-
-    Call it before TensorFlow computes anything. On GPUs, TF_DETERMINISTIC_OPS would make TensorFlow
-    reject some operations and Keras reject XLA.
-    """
+    """Makes sums on CPUs deterministic; call it before TensorFlow computes anything."""
     import tensorflow as tf
 
+    # On GPUs, TensorFlow would reject some operations, and Keras XLA.
     if not tf.config.list_physical_devices("GPU"):
         os.environ.setdefault("TF_DETERMINISTIC_OPS", "1")

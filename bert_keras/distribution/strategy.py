@@ -21,10 +21,7 @@ def workers() -> list[str]:
 def check_one_machine() -> None:
     """Raises InputError if TF_CONFIG names several workers."""
     if len(workers()) > 1:
-        raise InputError(
-            "TF_CONFIG names several workers, but this command trains several models one after "
-            "another and works on one machine only; unset TF_CONFIG"
-        )
+        raise InputError("this command trains on one machine only; unset TF_CONFIG")
 
 
 def is_chief() -> bool:
@@ -49,17 +46,11 @@ def num_devices() -> int:
 def strategy_scope(name: str = "auto") -> AbstractContextManager:
     """Returns the scope in which models are built and trained on the devices of a name.
 
-    Call it before the backend computes anything.
-
-    Args:
-        name: `one`: one device. `mirrored`: all GPUs of this machine, or all its logical CPUs; with
-            JAX all devices. `tpu`: all TPUs, with JAX. `multiworker`: all workers that TF_CONFIG
-            names, each with all of its GPUs, with TensorFlow. `auto`: `multiworker` if TF_CONFIG
-            names several workers, `mirrored` if there are several GPUs or, with JAX, devices,
-            otherwise `one`.
-
-    Raises:
-        InputError: The name is unknown, or cannot be used here.
+    `one`: one device. `mirrored`: all GPUs of this machine, or all its logical CPUs; with JAX all
+    devices. `tpu`: all TPUs, with JAX. `multiworker`: all workers that TF_CONFIG names, each with
+    all of its GPUs, with TensorFlow. `auto`: `multiworker` if TF_CONFIG names several workers,
+    `mirrored` if there are several GPUs or, with JAX, devices, otherwise `one`. Call it before the
+    backend computes anything.
     """
     check_name(name, STRATEGIES, what="strategy")
     backend, num_workers = keras.config.backend(), len(workers())
@@ -68,15 +59,11 @@ def strategy_scope(name: str = "auto") -> AbstractContextManager:
     has_workers = name == "multiworker" or (num_workers > 1 and not is_tensorflow)
     if has_workers and not (is_tensorflow and num_workers):
         raise InputError(
-            f"TF_CONFIG names {num_workers} workers, and the backend is {backend}; multiworker "
-            "needs KERAS_BACKEND=tensorflow and, on every worker, its index in TF_CONFIG: "
+            f"the backend is {backend}; multiworker needs tensorflow and, per worker, TF_CONFIG="
             '{"cluster": {"worker": ["HOST:PORT", ...]}, "task": {"type": "worker", "index": 0}}'
         )
     if name == "tpu" and not any(device.startswith("tpu") for device in devices):
-        raise InputError(
-            f"the backend {backend} finds no TPU; set KERAS_BACKEND=jax and install jax[tpu] on a "
-            "machine with TPUs"
-        )
+        raise InputError(f"{backend} finds no TPU; set KERAS_BACKEND=jax and install jax[tpu]")
     if is_tensorflow:
         return named_strategy(name).scope()
     if name == "one" or len(devices) == 1:
@@ -91,19 +78,14 @@ def named_strategy(name: str = "auto"):
     gpus = tf.config.list_physical_devices("GPU")
     if name == "auto":
         name = "multiworker" if len(workers()) > 1 else "mirrored" if len(gpus) > 1 else "one"
-    if name == "multiworker":
-        return _multiworker_strategy()
     if name == "mirrored":
         devices = tf.config.list_logical_devices("GPU" if gpus else "CPU")
         return _mirrored_strategy(*(device.name for device in devices))
-    return tf.distribute.get_strategy()
-
-
-def _multiworker_strategy():
-    # Keras' `fit` reduces scalar logs along their first axis (keras-team/keras, issue 20585).
-    import tensorflow as tf
+    if name == "one":
+        return tf.distribute.get_strategy()
 
     class Workers(tf.distribute.MultiWorkerMirroredStrategy):
+        # Keras' `fit` reduces scalar logs along their first axis (keras-team/keras, issue 20585).
         def reduce(self, reduce_op, value, axis):
             is_scalar = self.experimental_local_results(value)[0].shape.rank == 0
             return super().reduce(reduce_op, value, None if is_scalar else axis)

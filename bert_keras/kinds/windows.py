@@ -81,7 +81,7 @@ class QuestionWindows(Encoded):
     )  # int32 [num_tokens, 2], the characters [start, end) of each token in its context
     starts_N2: np.ndarray  # the index in `tokens` of the question and of the passage
     lengths_N2: np.ndarray  # the tokens of the question and of the passage
-    first_windows: np.ndarray  # int [Q+1], the first window of each question, and N
+    first_windows: np.ndarray  # int [questions + 1], the first window of each question, and N
     # "start" and "end", int32 [N], positions of the answer in the window; 0, the position of [CLS],
     # for a window without the complete answer.
     targets: dict[str, np.ndarray]

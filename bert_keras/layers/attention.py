@@ -1,10 +1,4 @@
-"""Multi-head self-attention, its biases, local attention in blocks and rotary positions.
-
-With local attention, a token attends only to a window, half of which is on each side. In the masked
-form, the bias excludes all other tokens from the scores [T, T]. In blocks, each of the M blocks of
-Q tokens has scores only for itself and its two neighbours, [Q, 3 x Q], so that time and memory grow
-with T and not with its square. Rotary positions: Su et al. 2021.
-"""
+"""Multi-head self-attention, its biases, local attention in blocks and rotary positions."""
 
 import math
 from typing import Any, NamedTuple
@@ -29,10 +23,7 @@ class Tokens(NamedTuple):
 
 
 class AttentionPattern(NamedTuple):
-    """Which tokens attend to which, and their positions; all blocks share it.
-
-    Its class, one of the three below, selects the algorithm.
-    """
+    """Which tokens attend to which, and their positions; its class selects the algorithm."""
 
     bias: Any  # is added to the scores; each class has its own shape
     rotation: Any = None  # the factors of `rotation`; None without rotary positions
@@ -44,7 +35,11 @@ class FullPattern(AttentionPattern):
 
 
 class BlockPattern(AttentionPattern):
-    """Local attention in blocks, with the bias of `block_bias`, [M, B, 1, Q, 3 x Q]."""
+    """Local attention in M blocks of Q tokens, with the bias of `block_bias`, [M, B, 1, Q, 3 x Q].
+
+    Each block has scores only for itself and its two neighbours, so that time and memory grow with
+    T and not with its square.
+    """
 
 
 class KernelPattern(AttentionPattern):
@@ -61,8 +56,7 @@ def find_tokens(input_mask_BT: Tensor) -> Tokens:
 
 def padding_bias(input_mask_BT: Tensor, *, dtype: str):
     """Returns the bias [B, 1, 1, T] that excludes padding, where the mask [B, T] is 0."""
-    is_real_B11T = ops.expand_dims(ops.cast(input_mask_BT, dtype), (1, 2))
-    return (1.0 - is_real_B11T) * PADDING_SCORE
+    return (1.0 - ops.expand_dims(ops.cast(input_mask_BT, dtype), (1, 2))) * PADDING_SCORE
 
 
 def packed_bias(sequence_ids_BT: Tensor, *, dtype: str):
@@ -76,15 +70,13 @@ def packed_bias(sequence_ids_BT: Tensor, *, dtype: str):
 
 def causal_bias(length: Any, *, dtype: str):
     """Returns the bias [1, 1, T, T] with which a token attends to itself and to earlier ones."""
-    positions_T = ops.arange(length)
-    is_later_TT = ops.less(ops.expand_dims(positions_T, 1), positions_T)
+    is_later_TT = ops.less(ops.arange(length)[:, None], ops.arange(length))
     return ops.expand_dims(ops.cast(is_later_TT, dtype), (0, 1)) * PADDING_SCORE
 
 
 def window_bias(length: Any, *, window: int, dtype: str):
     """Returns the bias [1, 1, T, T] that excludes tokens over `window` / 2 tokens away."""
-    positions_T = ops.arange(length)
-    is_far_TT = ops.abs(ops.expand_dims(positions_T, 1) - positions_T) > window // 2
+    is_far_TT = ops.abs(ops.arange(length)[:, None] - ops.arange(length)) > window // 2
     return ops.expand_dims(ops.cast(is_far_TT, dtype), (0, 1)) * FAR_SCORE
 
 
@@ -97,17 +89,10 @@ def block_bias(tokens_BT: Tensor, *, window: int, is_packed: bool, is_causal: bo
     """Returns the bias [M, B, 1, Q, 3 x Q] of local attention in blocks.
 
     It has the values of the masked form: the sum of `window_bias` and of the biases of padding,
-    packed rows and later tokens.
-
-    Args:
-        tokens_BT: The numbers of the sequences if the rows are packed, otherwise the input mask.
-        window: The number of other tokens to which a token attends.
-        is_packed: Whether several sequences share a row.
-        is_causal: Whether a token attends only to itself and to earlier tokens.
-        dtype: The dtype of the bias.
+    packed rows and later tokens. `tokens_BT` are the numbers of the sequences if `is_packed`,
+    otherwise the input mask.
     """
-    length = ops.shape(tokens_BT)[1]
-    size = max(window // 2, _LEAST_BLOCK)
+    length, size = ops.shape(tokens_BT)[1], max(window // 2, _LEAST_BLOCK)
     size = min(size, length) if isinstance(length, int) else ops.minimum(size, length)
     count = (length + size - 1) // size
     outside = -1  # the number of positions before the first token and after the last one
@@ -139,9 +124,7 @@ def split_blocks(x_BTNH: Tensor, size: Any, count: Any):
 
 def split_blocks_with_neighbours(x_BTNH: Tensor, size: Any, count: Any):
     """Same as `split_blocks`, but joins each block with its two neighbours: [M, B, N, 3 x Q, H]."""
-    length = ops.shape(x_BTNH)[1]
-    end = (count + 1) * size - length
-    x_BTNH = ops.pad(x_BTNH, [[0, 0], [size, end], [0, 0], [0, 0]])
+    x_BTNH = ops.pad(x_BTNH, [[0, 0], [size, 0], [0, 0], [0, 0]])
     x_MBNQH = split_blocks(x_BTNH, size, count + 2)
     return ops.concatenate([x_MBNQH[:-2], x_MBNQH[1:-1], x_MBNQH[2:]], axis=3)
 
@@ -149,9 +132,8 @@ def split_blocks_with_neighbours(x_BTNH: Tensor, size: Any, count: Any):
 def rotation(positions: Any, *, head_size: int, base: float):
     """Returns the factors with which `rotate` rotates pairs at positions [T] or [B, T].
 
-    The angle of pair i of n = head_size / 2 at position p is p / base^(i/n). The factors are
-    float32 [T, 1, 2 x H] or [B, T, 1, 2 x H]: the cosines of the H/2 angles twice, then their
-    negated sines and their sines.
+    The angle of pair i of n = H / 2 at position p is p / base^(i/n) (Su et al. 2021). The factors
+    are float32 [T, 1, 2 x H] or [B, T, 1, 2 x H]: the cosines twice, the negated sines, the sines.
     """
     half = head_size // 2
     frequencies = (1.0 / base ** (np.arange(half, dtype="float32") / half)).astype("float32")
@@ -165,8 +147,7 @@ def rotate(x_BTNH: Tensor, factors: Tensor):
     x = ops.cast(x_BTNH, keras.backend.result_type(x_BTNH.dtype, "float32"))
     cosines, sines = ops.split(ops.cast(factors, x.dtype), 2, axis=-1)
     first, second = ops.split(x, 2, axis=-1)
-    turned = x * cosines + ops.concatenate([second, first], axis=-1) * sines
-    return ops.cast(turned, x_BTNH.dtype)
+    return ops.cast(x * cosines + ops.concatenate([second, first], axis=-1) * sines, x_BTNH.dtype)
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -201,8 +182,7 @@ class SelfAttention(BertLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.has_biases = has_biases
-        self.num_heads = num_heads
+        self.num_heads, self.has_biases = num_heads, has_biases
         self.initializer_stddev = initializer_stddev
         self.score_dtype = None  # of scores, softmax and probabilities; None: float32 or wider
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
@@ -281,12 +261,10 @@ class SelfAttention(BertLayer):
 
     def _attention(self, query_BNTH, key_BNTH, value_BNTH, bias, *, training):
         """Returns the context [B, N, T, H] and the attention probabilities."""
-        head_size = query_BNTH.shape[-1]
         precise = self.score_dtype or keras.backend.result_type(self.compute_dtype, "float32")
         # With the scale before the product, oneDNN fuses scale, product and bias.
-        scores_BNTT = ops.matmul(
-            query_BNTH * (1.0 / math.sqrt(head_size)), ops.transpose(key_BNTH, (0, 1, 3, 2))
-        )
+        query_BNTH = query_BNTH * (1.0 / math.sqrt(query_BNTH.shape[-1]))
+        scores_BNTT = ops.matmul(query_BNTH, ops.transpose(key_BNTH, (0, 1, 3, 2)))
         attention_BNTT = softmax(ops.cast(scores_BNTT, precise) + ops.cast(bias, precise))
         weight_BNTT = self.dropout(ops.cast(attention_BNTT, self.compute_dtype), training=training)
         return ops.matmul(weight_BNTT, value_BNTH), attention_BNTT
@@ -304,7 +282,6 @@ def _swap_as_integers(x):
     # TensorFlow transposes floats by oneDNN, which takes several times as long for few tokens.
     def swapped(x):
         bits = keras.backend.standardize_dtype(x.dtype)[-2:]
-        integers = ops.transpose(ops.view(x, f"int{bits}"), (0, 2, 1, 3))
-        return ops.view(integers, x.dtype)
+        return ops.view(ops.transpose(ops.view(x, f"int{bits}"), (0, 2, 1, 3)), x.dtype)
 
     return swapped(x), swapped

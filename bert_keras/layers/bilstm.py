@@ -1,5 +1,7 @@
 """Layers over the words of a sentence: a bidirectional LSTM and a learned mix of encoder layers."""
 
+from functools import partial
+
 import keras
 from keras import ops
 
@@ -28,11 +30,10 @@ class BiLSTM(BertLayer):
     def __init__(self, units: int, *, num_layers: int, dropout_rate: float, **kwargs):
         super().__init__(**kwargs)
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
-        options = {"return_sequences": True, "dtype": self.dtype_policy, "name": "lstm"}
+        lstm = partial(keras.layers.LSTM, units, return_sequences=True, name="lstm")
+        policy = {"dtype": self.dtype_policy}
         self.directions = [
-            keras.layers.Bidirectional(
-                keras.layers.LSTM(units, **options), dtype=self.dtype_policy, name=f"layer_{index}"
-            )
+            keras.layers.Bidirectional(lstm(**policy), name=f"layer_{index}", **policy)
             for index in range(num_layers)
         ]
 
@@ -53,15 +54,12 @@ class BiLSTM(BertLayer):
 class LayerMix(BertLayer):
     """Learned weighted sum of K encoder layers, [B, W, K, D] to [B, W, D]; initially their mean.
 
-    It is scale x sum_k softmax(layer_logits)_k x layer k, as in ELMo (Peters et al. 2018, equation
-    1). Devlin et al. 2018 do not specify how they weight layers.
+    It is scale x sum_k softmax(layer_logits)_k x layer k (Peters et al. 2018, equation 1).
     """
 
     def build(self, features_shape: tuple):
-        count = features_shape[-2]
-        self.layer_logits = self.add_weight(
-            name="layer_logits", shape=(count,), initializer="zeros"
-        )
+        shape = (features_shape[-2],)
+        self.layer_logits = self.add_weight(name="layer_logits", shape=shape, initializer="zeros")
         self.scale = self.add_weight(name="scale", shape=(), initializer="ones")
         self.built = True
 

@@ -17,8 +17,7 @@ class FeedForward(BertLayer):
     """The feed-forward network of a block: a dense layer, an activation and a dense layer.
 
     Maps [X, D] to [X, D]. A gated network computes output(activation(gate) * value), where gate
-    and value are the halves of the outputs of the first dense layer (Shazeer 2020). The inputs have
-    two dimensions, so that each dense layer is one matrix product with its bias and activation.
+    and value are the halves of the outputs of the first dense layer (Shazeer 2020).
 
     Args:
         intermediate_size: The size F between the two dense layers.
@@ -39,10 +38,8 @@ class FeedForward(BertLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.is_gated = is_gated
-        self.has_biases = has_biases
-        self.intermediate_size = intermediate_size
-        self.activation = activation
+        self.intermediate_size, self.activation = intermediate_size, activation
+        self.is_gated, self.has_biases = is_gated, has_biases
         self.initializer_stddev = initializer_stddev
 
     def build(self, hidden_shape: tuple):
@@ -107,24 +104,17 @@ class EncoderBlock(BertLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.is_pre_norm = is_pre_norm
-        self.has_biases = has_biases
+        self.is_pre_norm, self.has_biases = is_pre_norm, has_biases
         options: dict[str, Any] = {"initializer_stddev": initializer_stddev}
         options |= {"has_biases": has_biases, "dtype": self.dtype_policy}
         self.attention = SelfAttention(
             num_heads, dropout_rate=attention_dropout_rate, name="attention", **options
         )
-        self.attention_norm: Any = None
-        if has_attention_norm:
-            self.attention_norm = self._norm("attention_norm", epsilon=layer_norm_epsilon)
-        self.feed_forward = FeedForward(
-            intermediate_size,
-            activation=activation,
-            is_gated=is_gated,
-            name="feed_forward",
-            **options,
-        )
-        self.feed_forward_norm = self._norm("feed_forward_norm", epsilon=layer_norm_epsilon)
+        norm = partial(self._norm, epsilon=layer_norm_epsilon)
+        self.attention_norm: Any = norm("attention_norm") if has_attention_norm else None
+        options |= {"activation": activation, "is_gated": is_gated}
+        self.feed_forward = FeedForward(intermediate_size, name="feed_forward", **options)
+        self.feed_forward_norm = norm("feed_forward_norm")
         self.dropout = Dropout(hidden_dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, hidden_shape: tuple):
@@ -141,17 +131,17 @@ class EncoderBlock(BertLayer):
         return ops.reshape(hidden_XD, ops.shape(hidden)), attention_BNTT
 
     def _post_norm(self, hidden_XD, pattern, *, training):
+        def add(x_XD, hidden_XD, norm):
+            if isinstance(pattern, KernelPattern):
+                return self._add_in_kernel(x_XD, hidden_XD, norm)
+            return norm(hidden_XD + self.dropout(x_XD, training=training))
+
         context_XD, attention_BNTT = self.attention(hidden_XD, pattern, training=training)
-        is_kernel = isinstance(pattern, KernelPattern)
-        add = partial(self._add_in_kernel if is_kernel else self._add, training=training)
         hidden_XD = add(context_XD, hidden_XD, self.attention_norm)
         output_XD = self.feed_forward(hidden_XD, training=training)
         return add(output_XD, hidden_XD, self.feed_forward_norm), attention_BNTT
 
-    def _add(self, x_XD, hidden_XD, norm, *, training):
-        return norm(hidden_XD + self.dropout(x_XD, training=training))
-
-    def _add_in_kernel(self, x_XD, hidden_XD, norm, *, training):
+    def _add_in_kernel(self, x_XD, hidden_XD, norm):
         from bert_keras.layers.jax_kernels import draw_dropout, dropout_add_norm
 
         beta = norm.beta if norm.center else ops.zeros_like(norm.gamma)
@@ -172,15 +162,8 @@ def seed_states(layer: keras.layers.Layer) -> list[keras.Variable]:
     return [each for each in layer.variables if each.path.endswith("seed_generator_state")]
 
 
-_MOST_DRAWS = 8  # more random draws than any dropout of a block makes in one call
-
-
 def call_recomputed(block: EncoderBlock, hidden: Tensor, pattern: AttentionPattern):
-    """Calls a block in training and computes it again for the gradient, which saves memory.
-
-    Dropout draws the same numbers both times. From the second step on, they differ from those that
-    it draws without recomputation.
-    """
+    """Calls a block in training and computes it again, with the same dropout, for the gradient."""
     # Copies keep the current values; the variables change before the second computation.
     seeds = [(state, ops.copy(state)) for state in seed_states(block)]
     arrays = {name: each for name, each in pattern._asdict().items() if each is not None}
@@ -193,6 +176,6 @@ def call_recomputed(block: EncoderBlock, hidden: Tensor, pattern: AttentionPatte
             return block(hidden, again, training=True)
 
     outputs = keras.remat(call)(hidden, *arrays.values())
-    for state, value in seeds:
-        state.assign(value + ops.convert_to_tensor([0, _MOST_DRAWS], state.dtype))
+    for state, value in seeds:  # no dropout of a block makes more than 8 draws in one call
+        state.assign(value + ops.convert_to_tensor([0, 8], state.dtype))
     return outputs

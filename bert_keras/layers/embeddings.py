@@ -11,10 +11,8 @@ from bert_keras.layers.primitives import IS_JAX, BertLayer, Dropout
 class BertEmbeddings(BertLayer):
     """Sum of learned token, position and segment embeddings, with LayerNorm and dropout.
 
-    Source: Devlin et al. 2018, section 3, "Input/Output Representations".
-
-    If the tables have another size E than the hidden states, a projection to D follows dropout (Lan
-    et al. 2019, section 3.1).
+    If the tables have another size E than the hidden states, a projection to D follows dropout.
+    Sources: Devlin et al. 2018, section 3, and, for the projection, Lan et al. 2019, section 3.1.
 
     Args:
         vocab_size: The rows V of the token table.
@@ -55,15 +53,11 @@ class BertEmbeddings(BertLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.vocab_size = vocab_size
-        self.hidden_size = hidden_size
-        self.max_positions = max_positions
-        self.num_segments = num_segments
+        self.vocab_size, self.num_segments = vocab_size, num_segments
+        self.hidden_size, self.embedding_size = hidden_size, embedding_size
+        self.max_positions, self.position_offset = max_positions, position_offset
+        self.has_positions, self.has_biases = has_positions, has_biases
         self.initializer_stddev = initializer_stddev
-        self.embedding_size = embedding_size
-        self.position_offset = position_offset
-        self.has_positions = has_positions
-        self.has_biases = has_biases
         self.norm = self._norm("norm", epsilon=layer_norm_epsilon)
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
@@ -71,12 +65,9 @@ class BertEmbeddings(BertLayer):
         size = self.embedding_size or self.hidden_size
 
         def table(name: str, rows: int):
-            return self.add_weight(
-                name=name,
-                shape=(rows, size),
-                initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_stddev),
-                autocast=False,  # the gradient of a row is a sum over all its tokens
-            )
+            # Without autocast, as the gradient of a row is a sum over all its tokens.
+            initial = keras.initializers.TruncatedNormal(stddev=self.initializer_stddev)
+            return self.add_weight((rows, size), initial, autocast=False, name=name)
 
         self.token_table = table("token", self.vocab_size)
         if self.has_positions:
@@ -99,11 +90,7 @@ class BertEmbeddings(BertLayer):
         return self.projection(sum_BTE) if self.embedding_size else sum_BTE
 
     def unprojected(
-        self,
-        input_ids: Tensor,
-        segment_ids: Tensor,
-        position_ids: Tensor = None,
-        training: bool = False,
+        self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor, *, training: bool
     ):
         """Returns the output before the projection, [B, T, E]; see `call`."""
         sum_BTE = ops.take(self.token_table, _integers(input_ids), axis=0)
@@ -115,13 +102,13 @@ class BertEmbeddings(BertLayer):
 
     def _segments(self, segment_ids):
         """Returns the segment embeddings of all tokens, [B, T, E] or, if all are equal, [E]."""
-        # No gather if there are two: its gradient would add all tokens to two rows, one by one.
         table = self.segment_table
+        if self.num_segments > 2:
+            return ops.take(table, _integers(segment_ids), axis=0)
         if self.num_segments == 1:
             return table[0]
-        if self.num_segments == 2:
-            return ops.where(ops.expand_dims(ops.equal(segment_ids, 1), -1), table[1], table[0])
-        return ops.take(table, _integers(segment_ids), axis=0)
+        # No gather, because its gradient would add all tokens to two rows, one by one.
+        return ops.where(ops.expand_dims(ops.equal(segment_ids, 1), -1), table[1], table[0])
 
     def _positions(self, input_ids, position_ids):
         first = self.position_offset
@@ -153,8 +140,7 @@ class SharedEmbeddings(BertLayer):
 
     def __init__(self, source: BertEmbeddings, hidden_size: int, **kwargs):
         super().__init__(**kwargs)
-        self.source = source
-        self.hidden_size = hidden_size
+        self.source, self.hidden_size = source, hidden_size
         self.initializer_stddev, self.has_biases = source.initializer_stddev, source.has_biases
         self.projection = None
 

@@ -23,10 +23,9 @@ class Pooler(keras.layers.Dense):
     def __init__(self, units: int, *, layer_norm_epsilon: float = 0.0, **kwargs):
         super().__init__(units, **kwargs)
         self.layer_norm_epsilon = layer_norm_epsilon
-        self.norm = None
-        if layer_norm_epsilon:
-            options = {"center": self.use_bias, "dtype": self.dtype_policy, "name": "norm"}
-            self.norm = LayerNorm(epsilon=layer_norm_epsilon, **options)
+        options = {"center": self.use_bias, "dtype": self.dtype_policy, "name": "norm"}
+        has_norm = layer_norm_epsilon > 0
+        self.norm = LayerNorm(epsilon=layer_norm_epsilon, **options) if has_norm else None
 
     def build(self, input_shape: tuple):  # as Dense names it
         super().build(input_shape)
@@ -65,8 +64,7 @@ class ClassificationHead(BertLayer):
         self, num_labels: int, *, dropout_rate: float, initializer_stddev: float, **kwargs
     ):
         super().__init__(**kwargs)
-        self.num_labels = num_labels
-        self.initializer_stddev = initializer_stddev
+        self.num_labels, self.initializer_stddev = num_labels, initializer_stddev
         self.dropout = Dropout(dropout_rate, dtype=self.dtype_policy, name="dropout")
 
     def build(self, pooled_shape: tuple):
@@ -109,11 +107,9 @@ class TokenLabelsHead(ClassificationHead):
         super().__init__(
             num_labels, dropout_rate=dropout_rate, initializer_stddev=initializer_stddev, **kwargs
         )
-        self.activation = activation
-        self.has_biases = has_biases
-        self.norm = None
-        if activation and layer_norm_epsilon:
-            self.norm = self._norm("norm", epsilon=layer_norm_epsilon)
+        self.activation, self.has_biases = activation, has_biases
+        has_norm = activation and layer_norm_epsilon
+        self.norm = self._norm("norm", epsilon=layer_norm_epsilon) if has_norm else None
 
     def build(self, hidden_shape: tuple):
         size = hidden_shape[-1]
@@ -124,14 +120,13 @@ class TokenLabelsHead(ClassificationHead):
         super().build(hidden_shape)
 
     def call(self, hidden: Tensor, training: bool = False):
-        length, size = ops.shape(hidden)[1], hidden.shape[-1]
-        states_XD = ops.reshape(hidden, (-1, size))
+        states_XD = ops.reshape(hidden, (-1, hidden.shape[-1]))
         if self.activation:
             states_XD = activate(self.transform(states_XD), activation=self.activation)
         if self.norm is not None:
             states_XD = self.norm(states_XD)
         logits_XL = super().call(states_XD, training=training)
-        return ops.reshape(logits_XL, (-1, length, self.num_labels))
+        return ops.reshape(logits_XL, (-1, ops.shape(hidden)[1], self.num_labels))
 
 
 @keras.saving.register_keras_serializable(package="bert_keras")
@@ -139,11 +134,8 @@ class SpanHead(TokenLabelsHead):
     """Start and end logits of each token for question answering, without dropout.
 
     Maps [B, T, D] to {"start": [B, T], "end": [B, T]}, also for padding. The start vector and the
-    end vector of the paper (Devlin et al. 2018, section 4.2) are the columns of one kernel.
-
-    Args:
-        initializer_stddev: The standard deviation of the initial kernels.
-        **kwargs: Other arguments of TokenLabelsHead.
+    end vector of the paper (Devlin et al. 2018, section 4.2) are the columns of one kernel. See
+    TokenLabelsHead for the arguments.
     """
 
     def __init__(self, *, initializer_stddev: float, **kwargs):
@@ -158,22 +150,13 @@ class SpanHead(TokenLabelsHead):
 class ReplacedTokenHead(TokenLabelsHead):
     """Logit that each token was replaced: dense layer, activation, dense layer, without dropout.
 
-    Maps [B, T, D] to [B, T]. Source: Clark et al. 2020 and its code.
-
-    Args:
-        activation: One of `bert_keras.config.ACTIVATIONS`.
-        initializer_stddev: The standard deviation of the initial kernels.
+    Maps [B, T, D] to [B, T]. See TokenLabelsHead for the arguments. Source: Clark et al. 2020 and
+    its code.
     """
 
     def __init__(self, *, activation: str, initializer_stddev: float, **kwargs):
-        super().__init__(
-            1,
-            dropout_rate=0.0,
-            initializer_stddev=initializer_stddev,
-            activation=activation,
-            layer_norm_epsilon=0.0,
-            **kwargs,
-        )
+        kwargs |= {"activation": activation, "initializer_stddev": initializer_stddev}
+        super().__init__(1, dropout_rate=0.0, layer_norm_epsilon=0.0, **kwargs)
 
     def call(self, hidden: Tensor, training: bool = False):
         return super().call(hidden, training=training)[:, :, 0]
@@ -183,8 +166,7 @@ class ReplacedTokenHead(TokenLabelsHead):
 class MaskedLMHead(BertLayer):
     """Masked-LM head: dense layer, activation, LayerNorm, product with embeddings, bias (A.1).
 
-    The head first gathers the P masked positions and computes only their logits. This is the
-    largest single saving of a pretraining step.
+    The head first gathers the P masked positions and computes only their logits.
 
     Args:
         vocab_size: The vocabulary size V.
@@ -216,10 +198,8 @@ class MaskedLMHead(BertLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.has_biases = has_biases
-        self.ties_decoder = ties_decoder
-        self.vocab_size = vocab_size
-        self.activation = activation
+        self.vocab_size, self.activation = vocab_size, activation
+        self.has_biases, self.ties_decoder = has_biases, ties_decoder
         self.initializer_stddev = initializer_stddev
         self.norm = self._norm("norm", epsilon=layer_norm_epsilon)
 
@@ -228,10 +208,8 @@ class MaskedLMHead(BertLayer):
         self.transform = self._dense("transform", hidden_shape[-1], size)
         self.norm.build((None, size))
         if not self.ties_decoder:
-            initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_stddev)
-            self.decoder = self.add_weight(
-                name="decoder", shape=(self.vocab_size, size), initializer=initializer
-            )
+            initial = keras.initializers.TruncatedNormal(stddev=self.initializer_stddev)
+            self.decoder = self.add_weight((self.vocab_size, size), initial, name="decoder")
         self.output_bias = self.add_weight(
             name="output_bias", shape=(self.vocab_size,), initializer="zeros", autocast=False
         )

@@ -1,8 +1,7 @@
 """Kernels for a GPU with JAX: multi-head attention, and LayerNorm(residual + dropout(x)).
 
-XLA writes attention scores, probabilities and masks to memory and transposes the heads. The kernel
-keeps them in registers (Dao et al. 2022), and computes them again for the gradient. The gradients
-draw dropout again. On a CPU, kernels run in Pallas' interpreter, which is for tests. Import this
+They keep scores, probabilities and dropout masks in registers (Dao et al. 2022), and compute them
+again for the gradient. On a CPU, they run in Pallas' interpreter, which is for tests. Import this
 module only if `jax_ops.takes_kernels` returns True.
 """
 
@@ -29,18 +28,19 @@ def draw_dropout(dropout: keras.layers.Dropout) -> tuple[float, Array]:
     return dropout.rate, key_of(dropout.seed_generator.next())
 
 
-def _uint32(value):
-    return jnp.asarray(value).astype(jnp.uint32)
+def _kept(shape, *first, width: int, key, rate: float):
+    """Returns whether to keep each element of a block of an array with rows of `width`.
 
-
-def _kept_elements(first_row, first_column, shape, *, width: int, key, rate: float):
-    """Returns whether to keep each element of a block of an array with rows of `width`."""
-    rows = lax.broadcasted_iota(jnp.uint32, shape, 0) + _uint32(first_row)
-    columns = lax.broadcasted_iota(jnp.uint32, shape, 1) + _uint32(first_column)
+    `first` is the row and the column at which the block begins.
+    """
+    rows, columns = (
+        lax.broadcasted_iota(jnp.uint32, shape, axis) + jnp.asarray(index).astype(jnp.uint32)
+        for axis, index in enumerate(first)
+    )
     return is_kept(rows * np.uint32(width) + columns, key, rate)
 
 
-def _call_kernel(kernel, name, *, arrays, outputs, warps, stages, **options):
+def _call_kernel(kernel, name, *, arrays, outputs, warps=8, stages=1, **options):
     """Calls a kernel; `outputs` are pairs of a block and the shape and dtype of the array."""
     return pl.pallas_call(
         kernel,
@@ -74,9 +74,7 @@ def _attention(  # noqa: PLR0913 - one for each array
         shrink, weights = jnp.exp2(highest - higher), jnp.exp2(scores - higher[:, None])
         total = total * shrink + weights.sum(-1)
         if rate:
-            kept = _kept_elements(
-                first_row, index * size, scores.shape, width=length, key=key, rate=rate
-            )
+            kept = _kept(scores.shape, first_row, index * size, width=length, key=key, rate=rate)
             weights = jnp.where(kept, weights, 0.0)
         values = values_ref[part, :]
         context = context * shrink[:, None] + triton.dot(weights.astype(values.dtype), values)
@@ -96,6 +94,7 @@ def _attention_gradient(*refs, rate):
     batch, head, block = (pl.program_id(axis) for axis in range(3))
     first_row = (batch * pl.num_programs(1) + head) * length
     own, scale, keep = block * KERNEL_BLOCK, 1 / math.sqrt(head_size), 1 / (1 - rate)
+    key = (random_ref[0], random_ref[1])
 
     def gradients(row, column):
         """Returns queries, upstream gradients, probabilities and the gradients of scores."""
@@ -108,10 +107,7 @@ def _attention_gradient(*refs, rate):
         grad = triton.dot(upstream, values_ref[columns, :].T)
         dropped = weights
         if rate:
-            key = (random_ref[0], random_ref[1])
-            kept = _kept_elements(
-                first_row + row, column, grad.shape, width=length, key=key, rate=rate
-            )
+            kept = _kept(grad.shape, first_row + row, column, width=length, key=key, rate=rate)
             dropped, grad = (jnp.where(kept, array * keep, 0.0) for array in (weights, grad))
         grad = weights * (grad - mean) * scale
         return query, upstream, dropped.astype(query.dtype), grad.astype(query.dtype)
@@ -125,10 +121,9 @@ def _attention_gradient(*refs, rate):
         return key_grad + triton.dot(grad.T, query), value_grad + triton.dot(dropped.T, upstream)
 
     def of_queries(index, query_grad):
-        *_, grad = gradients(own, index * KERNEL_BLOCK)
-        return query_grad + triton.dot(
-            grad, keys_ref[pl.dslice(index * KERNEL_BLOCK, KERNEL_BLOCK), :]
-        )
+        column = index * KERNEL_BLOCK
+        *_, grad = gradients(own, column)
+        return query_grad + triton.dot(grad, keys_ref[pl.dslice(column, KERNEL_BLOCK), :])
 
     zeros, count = jnp.zeros((KERNEL_BLOCK, head_size)), length // KERNEL_BLOCK
     key_grad, value_grad = lax.fori_loop(0, count, of_keys, (zeros, zeros))
@@ -140,23 +135,11 @@ def _attention_gradient(*refs, rate):
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(5,))
-def attention(
-    query: Array,
-    key: Array,
-    value: Array,
-    bias: Array,
-    random_key: Array,
-    rate: float,
-):
+def attention(query: Array, key: Array, value: Array, bias: Array, random_key: Array, rate: float):
     """Computes the context [B, T, N, H] of multi-head attention.
 
-    Args:
-        query: [B, T, N, H], where T is a multiple of 128.
-        key: [B, T, N, H].
-        value: [B, T, N, H].
-        bias: [B, T], which is added to the scores of all queries.
-        random_key: The result of `jax_ops.key_of`.
-        rate: The dropout rate of the probabilities.
+    Query, key and value are [B, T, N, H], where T is a multiple of 128. The bias [B, T] is added to
+    the scores of all queries. `random_key` and the dropout rate come from `draw_dropout`.
     """
     return _attention_forward(query, key, value, bias, random_key, rate)[0]
 
@@ -201,7 +184,6 @@ def _attention_backward(rate, kept, upstream):
         grid=(batch, heads, length // KERNEL_BLOCK),
         in_specs=[random, whole, whole, whole, line, whole, whole, row],
         outputs=3 * [(part, (shape, query.dtype))],
-        warps=8,
         stages=1,  # two, in blocks of 64: wrong gradients on an H100 with JAX 0.11.2
         arrays=(random_key, query, key, value, bias, context, upstream, lse),
     )
@@ -218,18 +200,19 @@ def _columns(size, rows):
     return pl.dslice(0, width), used, jnp.broadcast_to(used, (rows, width))
 
 
+def _load(ref, *index, mask):
+    return triton.load(ref.at[index], mask=mask, other=0.0).astype(jnp.float32)
+
+
 def _norm(  # noqa: PLR0913 - one for each array
     random_ref, x_ref, residual_ref, gamma_ref, beta_ref, out_ref, sum_ref, *stats, rate, eps
 ):
     rows, size = x_ref.shape
     columns, used, mask = _columns(size, rows)
-    x, residual = (
-        triton.load(ref.at[:, columns], mask=mask, other=0.0).astype(jnp.float32)
-        for ref in (x_ref, residual_ref)
-    )
+    x, residual = (_load(ref, slice(None), columns, mask=mask) for ref in (x_ref, residual_ref))
     if rate:
         first, key = pl.program_id(0) * rows, (random_ref[0], random_ref[1])
-        kept = _kept_elements(first, 0, x.shape, width=size, key=key, rate=rate)
+        kept = _kept(x.shape, first, 0, width=size, key=key, rate=rate)
         x = jnp.where(kept, x * (1 / (1 - rate)), 0.0)
     total = (residual + x).astype(sum_ref.dtype)
     triton.store(sum_ref.at[:, columns], total, mask=mask)
@@ -237,9 +220,7 @@ def _norm(  # noqa: PLR0913 - one for each array
     mean = total.sum(-1) / size
     centred = jnp.where(mask, total - mean[:, None], 0.0)
     scale = lax.rsqrt(jnp.square(centred).sum(-1) / size + eps)
-    gamma, beta = (
-        triton.load(ref.at[columns], mask=used, other=0.0)[None] for ref in (gamma_ref, beta_ref)
-    )
+    gamma, beta = (_load(ref, columns, mask=used)[None] for ref in (gamma_ref, beta_ref))
     out = centred * scale[:, None] * gamma + beta
     triton.store(out_ref.at[:, columns], out.astype(out_ref.dtype), mask=mask)
     for ref, values in zip(stats, (mean, scale), strict=True):
@@ -252,16 +233,13 @@ def _norm_gradient(  # noqa: PLR0913 - one for each array
     residual_ref, x_ref, gamma_grad_ref, beta_grad_ref = outputs
     all_rows, size = up_ref.shape
     columns, used, mask = _columns(size, rows)
-    gamma = triton.load(gamma_ref.at[columns], mask=used, other=0.0)[None]
+    gamma = _load(gamma_ref, columns, mask=used)[None]
     start = pl.program_id(0) * all_rows
 
     def body(index, carry):
         gamma_grad, beta_grad = carry
         part = pl.dslice(index * rows, rows)
-        upstream, total = (
-            triton.load(ref.at[part, columns], mask=mask, other=0.0).astype(jnp.float32)
-            for ref in (up_ref, sum_ref)
-        )
+        upstream, total = (_load(ref, part, columns, mask=mask) for ref in (up_ref, sum_ref))
         scale = scale_ref[part][:, None]
         normed = jnp.where(mask, (total - mean_ref[part][:, None]) * scale, 0.0)
         scaled = upstream * gamma
@@ -269,10 +247,8 @@ def _norm_gradient(  # noqa: PLR0913 - one for each array
         grad = scale * (scaled - next(means) - normed * next(means))
         triton.store(residual_ref.at[part, columns], grad.astype(residual_ref.dtype), mask=mask)
         if rate:
-            key = (random_ref[0], random_ref[1])
-            kept = _kept_elements(
-                start + index * rows, 0, grad.shape, width=size, key=key, rate=rate
-            )
+            first, key = start + index * rows, (random_ref[0], random_ref[1])
+            kept = _kept(grad.shape, first, 0, width=size, key=key, rate=rate)
             grad = jnp.where(kept, grad * (1 / (1 - rate)), 0.0)
         triton.store(x_ref.at[part, columns], grad.astype(x_ref.dtype), mask=mask)
         return gamma_grad + (upstream * normed).sum(0), beta_grad + upstream.sum(0)
@@ -293,16 +269,9 @@ def dropout_add_norm(
     rate: float,
     epsilon: float,
 ):
-    """Computes LayerNorm(residual + dropout(x)), [X, D].
+    """Computes LayerNorm(residual + dropout(x)), [X, D], where X is a multiple of 128.
 
-    Args:
-        x: [X, D], where X is a multiple of 128.
-        residual: [X, D].
-        gamma: Float32 [D].
-        beta: Float32 [D].
-        random_key: The result of `jax_ops.key_of`.
-        rate: The dropout rate.
-        epsilon: The number that LayerNorm adds to the variance.
+    Gamma and beta are float32 [D]. `random_key` and the rate come from `draw_dropout`.
     """
     return _norm_forward(x, residual, gamma, beta, random_key, rate, epsilon)[0]
 
@@ -331,8 +300,6 @@ def _norm_forward(x, residual, gamma, beta, random_key, rate, epsilon):
         grid=(count // rows,),
         in_specs=[random, block, block, line, line],
         outputs=2 * [(block, (x.shape, x.dtype))] + 2 * [(stat, ((count,), jnp.float32))],
-        warps=8,
-        stages=1,
         arrays=(random_key, x, residual, gamma, beta),
     )
     return out, (total, *stats, gamma, random_key)
@@ -352,8 +319,6 @@ def _norm_backward(rate, epsilon, kept, upstream):
         in_specs=[random, block, block, stat, stat, line],
         outputs=2 * [(block, (upstream.shape, upstream.dtype))]
         + 2 * [(sums, ((programs, size), jnp.float32))],
-        warps=8,
-        stages=1,
         arrays=(random_key, upstream, total, mean, scale, gamma),
     )
     return x, residual, gammas.sum(0), betas.sum(0), None

@@ -115,9 +115,8 @@ class Dropout(keras.layers.Dropout):
         *rows, last = ops.shape(inputs)
         num_dropped, num_pairs = min(round(self.rate * 2**16), 2**16 - 1), (last + 1) // 2
         # A last axis of 1, because Keras cannot split a last axis of unknown size.
-        pairs = keras.random.randint(
-            (*rows, num_pairs, 1), -(2**31), 2**31 - 1, seed=self.seed_generator
-        )
+        shape, seed = (*rows, num_pairs, 1), self.seed_generator
+        pairs = keras.random.randint(shape, -(2**31), 2**31 - 1, seed=seed)
         # float32, because TensorFlow reshapes int32 in host memory.
         bits = ops.view(ops.view(pairs, "float32"), "int16")
         bits = ops.reshape(bits, (*rows, 2 * num_pairs))[..., :last]

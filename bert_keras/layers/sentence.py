@@ -61,8 +61,8 @@ class SentenceHead(BertLayer):
         return vector_BE
 
     def get_config(self):
-        config = {"embedding": self.embedding.to_dict()}
-        return {**super().get_config(), **config, "initializer_stddev": self.initializer_stddev}
+        own = {"embedding": self.embedding.to_dict(), "initializer_stddev": self.initializer_stddev}
+        return super().get_config() | own
 
 
 def pool(hidden_BTD: Tensor, input_mask_BT: Tensor, *, modes: Sequence[str]):

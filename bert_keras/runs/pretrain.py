@@ -34,9 +34,8 @@ from bert_keras.runs.settings import first_part, pretrain_settings
 from bert_keras.text.fast_tokenizer import tokenizer_of
 from bert_keras.training.callbacks import FitSettings, wait_for
 from bert_keras.training.loop import fit_resumable, for_devices
-from bert_keras.training.optimizer import OPTIMIZERS
+from bert_keras.training.optimizer import OPTIMIZERS, SCHEDULES
 from bert_keras.training.performance import flops_per_example
-from bert_keras.training.schedule import SCHEDULES
 from bert_keras.training.states import load_training_state, training_state
 from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
 

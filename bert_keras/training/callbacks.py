@@ -44,9 +44,8 @@ class TensorBoardLog(keras.callbacks.Callback):
     """Writes `points_per_epoch` points per epoch to TensorBoard.
 
     A point is the mean over the steps since the preceding point, at the step of the optimizer.
-    logs/train contains loss/*, accuracy/*, optimizer/learning_rate, speed/* and
-    optimizer/gradient_norm (of the last step, before clipping). logs/held_out contains loss/* and
-    accuracy/* or score/*. Values that preceding callbacks add to the logs are written too.
+    logs/train contains loss/*, accuracy/*, speed/*, optimizer/learning_rate and
+    optimizer/gradient_norm (of the last step, before clipping), logs/held_out the logs "val_*".
     """
 
     def __init__(self, settings: FitSettings):
@@ -77,21 +76,23 @@ class TensorBoardLog(keras.callbacks.Callback):
         self._write_point(logs or {})
 
     def _write_point(self, logs: dict) -> None:
-        optimizer = self.model.optimizer
-        train = {tag(name): value for name, value in logs.items() if not name.startswith("val_")}
-        train["optimizer/learning_rate"] = keras.ops.convert_to_numpy(optimizer.learning_rate)
-        train["optimizer/gradient_norm"] = optimizer.gradient_norm.numpy()
-        self._write("train", train | self._speed())
-        held_out = {tag(name): value for name, value in logs.items() if name.startswith("val_")}
-        if held_out:
-            self._write("held_out", held_out)
+        optimizer, runs = self.model.optimizer, {"train": self._speed(), "held_out": {}}
+        for name, value in logs.items():
+            runs["held_out" if name.startswith("val_") else "train"][tag(name)] = value
+        rate = keras.ops.convert_to_numpy(optimizer.learning_rate)
+        runs["train"]["optimizer/learning_rate"] = rate
+        runs["train"]["optimizer/gradient_norm"] = optimizer.gradient_norm.numpy()
+        for run, values in runs.items():
+            if values and run not in self.files:
+                self.files[run] = EventFile(self.settings.output / "logs" / run)
+            if values:
+                self.files[run].scalars(values, step=int(optimizer.iterations.numpy()))
 
     def _speed(self) -> dict[str, float]:
         # The first step may include tracing or an evaluation.
         if self.num_steps < 2:
             return {}
-        steps_per_second = (self.num_steps - 1) / (self.end - self.start)
-        examples = steps_per_second * self.settings.batch_size
+        examples = (self.num_steps - 1) / (self.end - self.start) * self.settings.batch_size
         per_example = {"examples": 1, "tokens": self.settings.tokens_per_example}
         if self.settings.flops_per_example:
             per_example["model_flops"] = self.settings.flops_per_example
@@ -101,11 +102,6 @@ class TensorBoardLog(keras.callbacks.Callback):
         for file in self.files.values():
             file.close()
         self.files.clear()
-
-    def _write(self, run: str, values: dict) -> None:
-        if run not in self.files:
-            self.files[run] = EventFile(self.settings.output / "logs" / run)
-        self.files[run].scalars(values, step=int(self.model.optimizer.iterations.numpy()))
 
 
 def wait_for(logs: dict | None) -> None:
@@ -127,13 +123,9 @@ class ProgressBar(keras.callbacks.Callback):
         super().__init__()
         self.settings, self.step = settings, first_step
         self.log_names = ("loss", "val_loss", f"val_score/{metric}")
-        self.bar = tqdm(
-            desc=settings.stage,
-            unit=" examples",
-            unit_scale=True,
-            total=self._examples(settings.num_steps),
-            initial=self._examples(first_step),
-        )
+        total, initial = map(self._examples, (settings.num_steps, first_step))
+        units = {"unit": " examples", "unit_scale": True}
+        self.bar = tqdm(desc=settings.stage, total=total, initial=initial, **units)
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None):
         self.step += 1

@@ -15,6 +15,7 @@ from bert_keras.files import write_text
 from bert_keras.training.states import write_arrays
 
 HISTORY, BEST = "evaluations.json", "best.npz"
+Evaluate = Callable[[], Mapping[str, float]]
 
 
 class DivergedError(InputError):
@@ -22,8 +23,7 @@ class DivergedError(InputError):
 
     def __init__(self, reason: str):
         super().__init__(
-            f"{reason}: the training has diverged; start again in another output folder, with a "
-            "lower learning_rate"
+            f"{reason}; start again in another output folder with a lower learning_rate"
         )
         self.reason = reason
 
@@ -32,37 +32,21 @@ class Evaluations(keras.callbacks.Callback):
     """Scores the model after every Keras epoch and keeps the weights with the highest `metric`.
 
     Writes evaluations.json, which has one object with `step` and scores for each epoch, and
-    best.npz with the weights by name. Adds the scores to the logs for the following callbacks, as
-    `val_loss` and `val_score/NAME`.
-
-    Args:
-        evaluate: Returns the scores of the current weights, and `loss` if there is one.
-        metric: The name of the score that decides.
-        folder: The folder of both files.
-        patience: The training ends after this number of epochs without a better score; 0 for never.
+    best.npz with the weights by name. Adds the scores to the logs as `val_loss` and
+    `val_score/NAME`. `evaluate` returns the scores of the current weights, and `loss` if there is
+    one. The training ends after `patience` epochs without a better score; 0 for never.
     """
 
-    def __init__(
-        self,
-        evaluate: Callable[[], Mapping[str, float]],
-        *,
-        metric: str,
-        folder: Path,
-        patience: int = 0,
-    ):
+    def __init__(self, evaluate: Evaluate, *, metric: str, folder: Path, patience: int = 0):
         super().__init__()
-        self.evaluate, self.metric = evaluate, metric
-        self.folder, self.patience = folder, patience
+        self.evaluate, self.metric, self.folder, self.patience = evaluate, metric, folder, patience
         self.history: list[dict[str, float]] = []
         if (folder / HISTORY).is_file():
             self.history = json.loads((folder / HISTORY).read_text(encoding="utf-8"))
 
     @property
     def best(self) -> dict[str, float]:
-        """The first evaluation with the best score and, if several have it, the lowest loss.
-
-        NaN ranks below all numbers.
-        """
+        """The first evaluation with the best score and, if several have it, the lowest loss."""
         return max(self.history, key=lambda each: (rank(each[self.metric]), -each.get("loss", 0.0)))
 
     @property
@@ -73,11 +57,7 @@ class Evaluations(keras.callbacks.Callback):
         return len(self.history) - 1 - self.history.index(self.best) >= self.patience
 
     def continue_from(self, step: int, *, num_epochs: int) -> None:
-        """Removes the evaluations after a saved step, because a resumed run repeats them.
-
-        Raises:
-            InputError: There are fewer than `num_epochs` evaluations up to the step.
-        """
+        """Removes the evaluations after a saved step, because a resumed run repeats them."""
         self.history = [scores for scores in self.history if scores["step"] <= step]
         if len(self.history) < num_epochs:
             raise _missing(self.folder / HISTORY)
@@ -111,10 +91,7 @@ class Evaluations(keras.callbacks.Callback):
 
 
 def _missing(path: Path) -> InputError:
-    return InputError(
-        f"{path} is missing or incomplete; to train again, remove the folder of the run or choose "
-        "another folder"
-    )
+    return InputError(f"{path} is missing or incomplete; to train again, choose another folder")
 
 
 def rank(score: float) -> float:

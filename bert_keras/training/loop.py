@@ -25,34 +25,18 @@ def fit_resumable(
     """Trains with `model.fit` from the newest saved state, and returns its step.
 
     Without a saved state the training starts at the step of the optimizer, which is greater than 0
-    if the state of another run was loaded into it.
-
-    Args:
-        model: The compiled model.
-        make_batches: Creates the same endless batches on each call.
-        settings: The length of the training, the saved states and the logs.
-        held_out: Batches that are scored whenever the state is saved.
-        evaluations: The callback that scores the model after every epoch.
-        board: Callbacks that add values to the logs of an epoch.
-
-    Raises:
-        InputError: The saved state does not belong to this run, the training diverges, or several
-            devices of JAX cannot compute the loss.
+    if the state of another run was loaded into it. `make_batches` creates the same endless batches
+    on each call, `held_out` is scored whenever the state is saved, and the callbacks of `board` add
+    values to the logs of an epoch.
     """
     if keras.config.backend() != "tensorflow" and num_devices() > 1:
         losses = keras.tree.flatten(model.loss)
         if any(getattr(loss, "needs_whole_batch", False) for loss in losses):
-            raise InputError(
-                "with JAX, a loss that compares the rows of a batch needs one device; use the "
-                "strategy one"
-            )
+            raise InputError("with JAX, a loss that compares rows needs the strategy one")
     model.optimizer.build(model.trainable_variables)
-    checkpoints = TrainingCheckpoints(
-        model,
-        settings.output / "checkpoints",
-        epochs_per_save=settings.epochs_per_checkpoint,
-        keep=settings.keep_checkpoints,
-    )
+    period, keep = settings.epochs_per_checkpoint, settings.keep_checkpoints
+    folder = settings.output / "checkpoints"
+    checkpoints = TrainingCheckpoints(model, folder, epochs_per_save=period, keep=keep)
     run_start = checkpoints.step
     first_step = checkpoints.restore()
     if evaluations is not None:
@@ -67,7 +51,6 @@ def fit_resumable(
         monitors.append(Guard(checkpoints, max_skipped=settings.max_skipped))
     stop = StopAfter(settings.num_steps - first_step)
     num_epochs = -(-(settings.num_steps - run_start) // settings.steps_per_epoch)
-    period = settings.epochs_per_checkpoint
     epoch, steps_done = divmod(first_step - run_start, settings.steps_per_epoch)
     model.stop_training = False  # an earlier call may have set it to True
     with bar.bar, checkpoints.saving_on_sigterm():  # an error is printed below the bar
@@ -122,12 +105,10 @@ def _pad_batch(batch: tuple, *, multiple: int) -> tuple:
     if not weights:
         weight = np.full(num_rows, len(rows) / num_rows, "float32")
         weights = [keras.tree.map_structure(lambda _: weight, targets)]
-    inputs, targets, weights = keras.tree.map_structure(
-        lambda array: array[rows % num_rows], (inputs, targets, *weights)
-    )
-    for weight in keras.tree.flatten(weights):
+    padded = keras.tree.map_structure(lambda x: x[rows % num_rows], (inputs, targets, *weights))
+    for weight in keras.tree.flatten(padded[2]):
         weight[num_rows:] = 0
-    return inputs, targets, weights
+    return padded
 
 
 class StopAfter(keras.callbacks.Callback):

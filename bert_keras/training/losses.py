@@ -16,8 +16,8 @@ class MaskedLMLoss(GlobalLoss):
     """The masked-LM loss: sum(weight x cross-entropy) / (sum(weight) + 1e-5) over the global batch.
 
     It reads `y_true` int [B, P], logits `y_pred` [B, P, V] and `sample_weight` [B, P], 1 for a real
-    prediction and 0 for an unused position. It is computed in float32 for logits of every dtype,
-    and is NaN if `y_true` is not a token id. Source: run_pretraining.py, get_masked_lm_output.
+    prediction and 0 for an unused position. It is NaN if `y_true` is not a token id. Source:
+    run_pretraining.py, get_masked_lm_output.
     """
 
     epsilon = 1e-5
@@ -116,14 +116,11 @@ def is_best(y_true: Tensor, y_pred: Tensor):
 def soft_divergence(teacher: Tensor, student: Tensor, *, temperature: float):
     """Returns the KL divergence between the softmax of the teacher's and the student's logits.
 
-    The logits [..., V] are divided by `temperature`. The divergence, float32 [...], is multiplied
-    by its square, so that the gradients are as large as with labels (Hinton et al. 2015, section
-    2).
+    The logits [..., V] are divided by `temperature`, and the divergence, float32 [...], is
+    multiplied by its square (Hinton et al. 2015, section 2).
     """
-    teacher, student = (
-        ops.log_softmax(ops.cast(logits, "float32") / temperature, axis=-1)
-        for logits in (teacher, student)
-    )
+    scaled = [ops.cast(logits, "float32") / temperature for logits in (teacher, student)]
+    teacher, student = (ops.log_softmax(logits, axis=-1) for logits in scaled)
     return temperature**2 * ops.sum(ops.exp(teacher) * (teacher - student), axis=-1)
 
 
@@ -152,13 +149,10 @@ def pretraining_losses(outputs: Sequence[str] = OUTPUTS) -> dict[str, keras.loss
     model.compile(BertAdamW(1e-4), loss=pretraining_losses(["masked_lm"]))
     ```
     """
+    options = {"from_logits": True, "reduction": "mean_with_sample_weight"}
     losses = {
         "masked_lm": MaskedLMLoss(),
-        "next_sentence": GlobalMean(
-            keras.losses.SparseCategoricalCrossentropy(
-                from_logits=True, reduction="mean_with_sample_weight"
-            )
-        ),
+        "next_sentence": GlobalMean(keras.losses.SparseCategoricalCrossentropy(**options)),
         "replaced_token": ReplacedTokenLoss(),
     }
     return {name: losses[name] for name in outputs}

@@ -7,9 +7,8 @@ def flops_per_example(config: BertConfig, length: int, num_predictions: int) -> 
     """Counts the operations of the forward and backward pass for one row of `length` positions.
 
     Only matrix products count, with 2 operations for an addition and a multiplication, and padding
-    counts like tokens. The backward pass has twice as many operations as the forward pass, because
-    a product has two gradients. Operations that are repeated to save memory count once (Chowdhery
-    et al. 2022, "PaLM", appendix B).
+    counts like tokens. The backward pass has twice as many operations as the forward pass.
+    Operations that are repeated to save memory count once (Chowdhery et al. 2022, appendix B).
     """
     size, intermediate = config.hidden_size, config.intermediate_size
     dense = length * (8 * size**2 + (6 if config.is_gated else 4) * size * intermediate)

@@ -1,8 +1,4 @@
-"""The losses of sentence embeddings.
-
-All read `y_pred` [B, G, E], the embeddings of the G texts of each of B examples, and compute in
-float32 or wider.
-"""
+"""The losses of sentence embeddings [B, G, E], of the G texts of each of B examples."""
 
 from collections.abc import Sequence
 
@@ -18,32 +14,29 @@ DIRECTIONS = ("query_to_document", "both")
 
 
 class SentenceLoss(GlobalLoss):
-    """The base class of losses of embeddings [B, G, E].
-
-    Args:
-        **kwargs: Arguments of `keras.losses.Loss`, such as `name` and `reduction`.
-    """
+    """The base class of losses of embeddings [B, G, E], with the arguments of keras.losses.Loss."""
 
     arguments: tuple[str, ...] = ()  # constructor arguments that are also attributes
-    texts = ""  # the texts of an example, as an error message names them
-    num_texts = (2, 2)  # the least and the largest number of texts of an example; None: no limit
+    num_texts = "2"  # of an example
 
     def get_config(self):
         return {**super().get_config(), **{name: getattr(self, name) for name in self.arguments}}
 
     def columns(self, y_pred: Tensor):
         """Returns the embeddings of each text in float32 or wider, [G, B, E]."""
-        shape, (least, most) = tuple(y_pred.shape), self.num_texts
+        shape = tuple(y_pred.shape)
         size = shape[1] if len(shape) == 3 else 0
-        if size is not None and not least <= size <= (most or size):
+        if size is not None and (size < 2 or (size > 2 and self.num_texts == "2")):
             raise InputError(
-                f"{type(self).__name__} received embeddings of the shape {shape}; expected "
-                f"[examples, texts, size], and for each example {self.texts}"
+                f"the embeddings have the shape {shape}; expected [examples, texts, size] with "
+                f"{self.num_texts} texts"
             )
         return ops.moveaxis(widen(y_pred), 1, 0)
 
     def scores(self, y_true: Tensor, y_pred: Tensor):
         """Returns one target for each example, [B]."""
+        if (shape := tuple(y_true.shape))[1:] not in ((), (1,)):
+            raise InputError(f"the targets have the shape {shape}; expected one for each example")
         return ops.reshape(ops.cast(y_true, widen(y_pred).dtype), (-1,))
 
 
@@ -93,8 +86,7 @@ class MultipleNegativesRankingLoss(SentenceLoss):
     """
 
     arguments = ("scale", "similarity", "directions")
-    texts = "a query, its document and any number of hard negatives"
-    num_texts = (2, None)
+    num_texts = "2 or more"  # a query, its document and hard negatives
     needs_whole_batch = True
 
     def __init__(
@@ -153,7 +145,6 @@ class CoSENTLoss(SentenceLoss):
     """
 
     arguments = ("scale",)
-    texts = "two texts, whose similarity is the target"
     needs_whole_batch = True
 
     def __init__(self, *, scale: float = 20.0, name: str = "cosent_loss", **kwargs):
@@ -182,8 +173,6 @@ class CosineSimilarityLoss(SentenceLoss):
     loss = CosineSimilarityLoss()(np.array([0.0, 0.5, 1.0]), embeddings)
     ```
     """
-
-    texts = "two texts, whose cosine is the target"
 
     def __init__(self, *, name: str = "cosine_similarity_loss", **kwargs):
         super().__init__(name=name, **kwargs)
@@ -237,16 +226,14 @@ class MatryoshkaLoss(SentenceLoss):
 
     @classmethod
     def from_config(cls, config: dict):
-        arguments = {**config}
-        return cls(keras.losses.deserialize(arguments.pop("loss")), **arguments)
+        return cls(**{**config, "loss": keras.losses.deserialize(config["loss"])})
 
     def sum(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor = None):
         size, largest = y_pred.shape[-1], max(self.dimensions)
         if largest > size:
             raise InputError(f"a dimension is {largest}; the size of the embeddings is {size}")
-        vectors = widen(y_pred)
         return sum(
-            weight * self.loss.sum(y_true, unit(vectors[..., :dimension]), sample_weight)
+            weight * self.loss.sum(y_true, unit(widen(y_pred)[..., :dimension]), sample_weight)
             for dimension, weight in zip(self.dimensions, self.weights, strict=True)
         )
 

@@ -1,6 +1,5 @@
 """Writes event files of TensorBoard, with norms and settings, and reads their curves."""
 
-import contextlib
 import math
 import os
 import re
@@ -41,7 +40,6 @@ class EventFile:
             self.write(summary=scalar_pb(tag, float(value)), step=step)
 
     def close(self) -> None:
-        """Closes the file."""
         self._file.close()
 
     def write(self, **fields: Any) -> None:
@@ -58,9 +56,9 @@ class NormsByLayer(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict):  # Keras always passes logs
         weights = self.model.trainable_variables
         vectors = (ops.ravel(ops.cast(weight, "float32")) for weight in weights)
-        weight_norms = ops.stack([*map(ops.norm, vectors)])
-        gradient_norms = self.model.optimizer.gradient_norms
-        for kind, norms in (("weight", weight_norms), ("gradient", gradient_norms)):
+        all_norms = {"weight": ops.stack([*map(ops.norm, vectors)])}
+        all_norms["gradient"] = self.model.optimizer.gradient_norms
+        for kind, norms in all_norms.items():
             squares: dict[str, float] = defaultdict(float)
             for weight, norm in zip(weights, ops.convert_to_numpy(norms), strict=True):
                 squares[_layer_name(weight.path)] += float(norm) ** 2
@@ -69,24 +67,22 @@ class NormsByLayer(keras.callbacks.Callback):
 
 def _layer_name(path: str) -> str:
     part = re.search(r"(?:^|/)encoder/([^/]+)", path)
-    layer = re.fullmatch(r"layer_(\d+)", part[1]) if part else None
-    return f"layer_{int(layer[1]):02d}" if layer else part[1] if part else "heads"
+    return re.sub(r"^layer_(\d)$", r"layer_0\1", part[1]) if part else "heads"
 
 
 def write_hyperparameters(logs: str | os.PathLike, hyperparameters: Mapping[str, object]) -> None:
     """Writes the hyperparameters of a run that has ended for TensorBoard's HParams plugin.
 
-    Its metrics are the last points of the curves in the same folder of OUTPUT/logs: held_out if it
-    exists, otherwise train.
+    Its metrics are the last points of the curves in the same folder, held_out or else train.
     """
     from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 
     simple = bool | int | float | str
     values = {n: v if isinstance(v, simple) else str(v) for n, v in hyperparameters.items()}
-    held_out = Path(logs, "held_out")
-    folder = held_out if held_out.is_dir() else Path(logs, "train")
-    with contextlib.closing(EventFile(folder)) as file:
-        file.write(summary=hparams_pb(values), step=0)
+    run = "held_out" if Path(logs, "held_out").is_dir() else "train"
+    file = EventFile(Path(logs, run))
+    file.write(summary=hparams_pb(values), step=0)
+    file.close()
 
 
 def read_curves(logs: str | os.PathLike) -> dict[str, dict[str, Curve]]:

@@ -81,21 +81,17 @@ class Runs:
         self.run_jax("jax")
 
     def run_jax(self, name: str, **environment) -> None:
-        command = [*self.command, "--output", str(self.folder / name)]
-        without_tensorflow([command], **environment)
+        without_tensorflow([[*self.command, "--output", str(self.folder / name)]], **environment)
 
     def assert_same(self, name: str, other: str, *, tolerance: float) -> None:
         """Compares the weights, each relative to its largest value, and the scores."""
-        ours, theirs = (
-            load_file(self.folder / each / "model/weights.safetensors") for each in (name, other)
-        )
+        folders = [self.folder / each for each in (name, other)]
+        ours, theirs = (load_file(each / "model/weights.safetensors") for each in folders)
         assert {*ours} == {*theirs}
         for weight, value in theirs.items():
             error = np.abs(ours[weight] - value).max() / np.abs(value).max()
             assert error <= tolerance, (weight, error)
-        scores, expected = (
-            json.loads((self.folder / each / "scores.json").read_text()) for each in (name, other)
-        )
+        scores, expected = (json.loads((each / "scores.json").read_text()) for each in folders)
         assert scores == pytest.approx(expected, rel=1e-5)
 
 

@@ -18,7 +18,7 @@ from bert_keras.data.batches import Batches
 from bert_keras.distribution.strategy import named_strategy
 from bert_keras.models.pretrainer import BertPretrainer
 from bert_keras.training.callbacks import FitSettings
-from bert_keras.training.loop import fit_resumable
+from bert_keras.training.loop import fit_resumable, for_devices
 from bert_keras.training.losses import pretraining_losses, pretraining_metrics
 from bert_keras.training.optimizer import BertAdamW
 
@@ -60,20 +60,14 @@ def batches(size=16, length=12, predictions=4):
         )
 
 
-def data():
-    import tensorflow as tf
-
-    signature = tf.nest.map_structure(lambda a: tf.TensorSpec(a.shape, a.dtype), next(batches()))
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
-    return dataset.apply(tf.data.experimental.assert_cardinality(NUM_STEPS)).with_options(options)
-
-
 def batches_to_continue():
     """Returns the same batches, and reading can start at any of them."""
     spec = keras.tree.map_structure(keras.ops.convert_to_tensor, next(batches()))
     return Batches(lambda first: islice(batches(), first, None), spec=spec, num_batches=NUM_STEPS)
+
+
+def data():
+    return for_devices(batches_to_continue())
 
 
 def compiled(strategy, *, changes=(), parts=1, optimizer=None, recomputes=False, **compiling):
@@ -128,9 +122,8 @@ def two_workers() -> list[dict[str, str]]:
 
 
 def main(output: str, run: str, num_steps: str) -> None:
-    strategy = named_strategy("auto")
-    _, weights = continued(strategy, Path(run), num_steps=int(num_steps), parts=2)
-    np.savez(output, **weights)
+    options = {"num_steps": int(num_steps), "parts": 2}
+    np.savez(output, **continued(named_strategy("auto"), Path(run), **options)[1])
 
 
 if __name__ == "__main__":

@@ -36,9 +36,8 @@ def examples(tmp_path_factory):
     names = ("bert-base", "bert-base-uncased", "bert-base-finetuned", "klue/bert-base")
     for name in (*names, f"{BASE}-uncased", f"{BASE}-cased"):
         BertPretrainer(config).save_pretrained(folder / name, tokenizer=tokenizer)
-    BertSentenceEncoder(config).save_pretrained(
-        folder / MINILM, tokenizer=tokenizer, format="sentence-transformers"
-    )
+    options = {"tokenizer": tokenizer, "format": "sentence-transformers"}
+    BertSentenceEncoder(config).save_pretrained(folder / MINILM, **options)
     convert(folder / "bert-base", folder / "small", format="bert-keras", num_layers=1)
     for name in ("demo/1/finetune/model", "film-critic"):
         model, labels = BertClassifier(config, num_labels=2), ("bad", "good")
@@ -46,13 +45,11 @@ def examples(tmp_path_factory):
     (folder / "corpus.txt").write_text("\n\n".join(["a good film .\ntwo hours of nothing ."] * 80))
     for name, num_predictions in (("records", 2), ("plain", 0)):
         settings = BuildSettings(max_length=16, max_predictions=num_predictions, shards=1)
-        build(
-            [folder / "corpus.txt"], vocabulary=vocabulary, output=folder / name, settings=settings
-        )
+        options = {"vocabulary": vocabulary, "settings": settings}
+        build([folder / "corpus.txt"], output=folder / name, **options)
     good, fine, two = "a good film", "a fine film", "two hours of nothing"
-    mrpc = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + 20 * (
-        f"1\t1\t2\t{good}\t{fine}\n0\t3\t4\t{good}\t{two}\n"
-    )
+    pairs = f"1\t1\t2\t{good}\t{fine}\n0\t3\t4\t{good}\t{two}\n"
+    mrpc = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n" + 20 * pairs
     (folder / "glue" / "MRPC").mkdir(parents=True)
     for split in ("train", "dev"):
         (folder / "glue" / "MRPC" / f"{split}.tsv").write_text(mrpc)

@@ -36,14 +36,10 @@ def example(name: str) -> str:
     return "\n".join(blocks)
 
 
-NAMED = [
-    pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name
-    for name in OBJECTS
-    if name not in WITHOUT
-]
+NAMED = {name: [pytest.mark.slow] * (name in SLOW) for name in OBJECTS if name not in WITHOUT}
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=marks) for n, marks in NAMED.items()])
 def test_the_example_runs(name, folder, monkeypatch):
     Path("film-critic").rename("films")  # as the quickstart writes it
     if name == "serve":

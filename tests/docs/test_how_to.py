@@ -47,8 +47,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("folder")]
 
 
 def blocks(page: str, start: str = "python") -> list[str]:
-    text = (DOCS / page).read_text("utf-8")
-    return re.findall(f"^```{start}\n(.*?)^```", text, re.M | re.S)
+    return re.findall(f"^```{start}\n(.*?)^```", (DOCS / page).read_text("utf-8"), re.M | re.S)
 
 
 def changed(code: str, changes: dict = SMALLER) -> str:
@@ -57,9 +56,7 @@ def changed(code: str, changes: dict = SMALLER) -> str:
     return code
 
 
-def run(
-    page: str, *, last: int | None = None, changes: dict = SMALLER, start: str = "python"
-) -> dict:
+def run(page: str, *, last: int | None = None, changes=SMALLER, start: str = "python") -> dict:
     """Runs the blocks of a page that begin with `start`, up to `last`; returns their names."""
     names: dict = {}
     for code in blocks(page, start)[:last]:

@@ -39,9 +39,8 @@ def plain_norm(x, residual, gamma, beta, rate):
 def assert_same_outputs_and_gradients(kernel, formula, *shapes):
     """Calls both with random arrays of `shapes`; the outputs have the first shape."""
     random = np.random.default_rng(0)
-    *arrays, upstream = (
-        jnp.asarray(random.normal(size=shape), "float32") for shape in (*shapes, shapes[0])
-    )
+    all_shapes = (*shapes, shapes[0])
+    *arrays, upstream = (jnp.asarray(random.normal(size=s), "float32") for s in all_shapes)
     for f in (lambda f, *x: f(*x), lambda f, *x: jax.vjp(f, *x)[1](upstream)):
         compiled = jax.jit(f, static_argnums=0)
         results = (jax.tree.leaves(compiled(each, *arrays)) for each in (kernel, formula))
@@ -105,9 +104,8 @@ def distance(a, b):
 
 def test_a_model_in_kernels_has_the_gradients_of_one_without():
     for changes in ({"norm_position": "pre", "position_kind": "rotary"}, {}):
-        plain, kernels = (
-            model_gradients(0.0, in_kernels=each, **changes)[0] for each in (False, True)
-        )
+        kernels, _, _ = model_gradients(0.0, in_kernels=True, **changes)
+        plain, _, _ = model_gradients(0.0, in_kernels=False, **changes)
         assert distance(kernels, plain) < 1e-5
     first, same, second = model_gradients(0.1, in_kernels=True)
     assert distance(same, first) == 0

@@ -27,10 +27,9 @@ def ones(*shape):
 @pytest.mark.parametrize("shape", [(8, 160, 160), (40, 5001), (200_003,)])
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 def test_dropout_keeps_each_value_independently_with_the_same_probability(shape, rate):
-    layer = Dropout(rate, seed=1)
+    layer, deviation = Dropout(rate, seed=1), (rate * (1 - rate)) ** 0.5  # of one value
     draws = [np.asarray(layer(ones(*shape), training=True)) for _ in range(3)]
     kept, again, third = (draw > 0 for draw in draws)
-    deviation = (rate * (1 - rate)) ** 0.5  # of one value; five of the mean's are allowed
     assert abs(kept.mean() - (1 - rate)) < 5 * deviation / kept.size**0.5
     np.testing.assert_allclose(draws[0][kept], 1 / (1 - rate), rtol=2e-4)
     x, other = kept.astype(float), np.asarray(Dropout(rate, seed=2)(ones(*shape), training=True))
@@ -87,13 +86,10 @@ def test_dropout_traces_no_long_axis_and_no_int32_reshape():
     assert reshapes and all(op.outputs[0].dtype != tf.int32 for op in reshapes)
 
 
-def test_dropout_with_the_same_mask_for_several_positions_is_that_of_keras():
+def test_dropout_of_rates_0_and_1_and_next_to_1_and_with_a_shared_mask():
     x, options = ones(4, 8), {"noise_shape": (4, 1), "seed": 1}
     expected = keras.layers.Dropout(0.5, **options)(x, training=True)
     np.testing.assert_array_equal(Dropout(0.5, **options)(x, training=True), expected)
-
-
-def test_dropout_of_rates_0_and_1_and_next_to_1():
     x = ops.ones((1000,))
     assert Dropout(0.0)(x, training=True) is x
     assert not np.asarray(Dropout(1.0)(x, training=True)).any()

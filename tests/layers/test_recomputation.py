@@ -6,23 +6,19 @@ import numpy as np
 from bert_keras import BertClassifier
 from bert_keras.config import BertConfig
 from bert_keras.layers.block import seed_states
+from tests.distribution.training import CONFIG, MODERN
 
-CONFIG = BertConfig(
-    vocab_size=50, hidden_size=16, num_layers=2, num_heads=2, max_positions=40, local_window=4,
-    norm_position="pre", position_kind="rotary", is_gated=True, hidden_dropout_rate=0.3,
-    attention_dropout_rate=0.3,
-)  # fmt: skip
+CHANGES = {"max_positions": 40, "hidden_dropout_rate": 0.3, "attention_dropout_rate": 0.3}
 
 
 def trained(*, recomputes: bool):
     """Returns the loss, the weights after a step of SGD with the rate 1, and the seed states."""
     keras.utils.set_random_seed(1)
-    model = BertClassifier(CONFIG, num_labels=3)
+    model = BertClassifier(BertConfig(**CONFIG | MODERN | CHANGES), num_labels=3)
     model.encoder.gradient_checkpointing = recomputes
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.SGD(1.0), loss)
-    random = np.random.default_rng(0)
-    ids = random.integers(1, 50, (4, 40))
+    ids = np.random.default_rng(0).integers(1, 50, (4, 40))
     x = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": 0 * ids}
     logs = model.fit(x, np.arange(4) % 3, verbose=0).history["loss"]
     draws = [keras.ops.convert_to_numpy(state)[1] for state in seed_states(model)]

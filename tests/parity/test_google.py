@@ -10,8 +10,7 @@ from bert_keras.checkpoints.formats import open_checkpoint
 from bert_keras.checkpoints.tensors import named_weights, stored_weight
 from bert_keras.models.loading import load_model
 from bert_keras.training.losses import pretraining_losses
-from bert_keras.training.optimizer import BertAdamW
-from bert_keras.training.schedule import LinearWarmupDecay
+from bert_keras.training.optimizer import BertAdamW, LinearWarmupDecay
 from bert_keras.training.states import load_training_state
 
 FIXTURES = Path(__file__).parents[1] / "checkpoints" / "fixtures" / "google"

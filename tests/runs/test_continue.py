@@ -21,8 +21,7 @@ from bert_keras.runs.pretrain_inputs import PretrainInputs
 from bert_keras.runs.recipes import PretrainRecipe
 from bert_keras.text.vocab import Vocabulary
 from bert_keras.training.losses import pretraining_losses
-from bert_keras.training.optimizer import BertAdamW
-from bert_keras.training.schedule import LinearWarmupDecay
+from bert_keras.training.optimizer import BertAdamW, LinearWarmupDecay
 from bert_keras.training.states import load_training_state
 from bert_keras.training.tensorboard import read_curves
 from tests.factories import random_checkpoint, tiny_vocabulary, write_records

@@ -83,9 +83,7 @@ def test_a_resumed_run_continues_its_history(whole, tmp_path):
     assert_same(values(rest), last)
 
 
-@pytest.mark.parametrize(
-    "file", ["best.npz", pytest.param("evaluations.json", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("file", ["best.npz", "evaluations.json"])
 def test_a_missing_file_is_refused(tmp_path, file):
     train(compiled(), tmp_path, num_steps=8)
     (tmp_path / file).unlink()

@@ -72,9 +72,8 @@ def test_no_tensor_has_an_axis_that_int32_cannot_index():
         return tape.gradient(loss, logits), is_best(labels, logits)
 
     shape = 512, 138, 30_522
-    graph = step.get_concrete_function(
-        tf.TensorSpec(shape[:2], tf.int32), tf.TensorSpec(shape, tf.float32)
-    ).graph
+    specs = tf.TensorSpec(shape[:2], tf.int32), tf.TensorSpec(shape, tf.float32)
+    graph = step.get_concrete_function(*specs).graph
     shapes = [tensor.shape for op in graph.get_operations() for tensor in op.outputs]
     sizes = [size for shape in shapes if shape.rank for size in shape if size is not None]
     assert 512 * 138 in sizes and max(sizes) < 2**31 < np.prod(shape)

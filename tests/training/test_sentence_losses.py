@@ -80,6 +80,8 @@ def test_other_shapes_and_arguments_are_refused():
     for call, message in (
         (lambda: CoSENTLoss()(SCORES, embeddings(3)), r"\(5, 3, 8\)"),
         (lambda: RANKING()(SCORES, two[:, 0]), r"\(5, 8\)"),
+        (lambda: CoSENTLoss()(np.ones((5, 2)), two), r"\(5, 2\)"),
+        (lambda: CosineSimilarityLoss()(np.ones((1, 2)), two[:1]), r"\(1, 2\)"),
         (lambda: CoSENTLoss()(SCORES, two, np.ones(5)), r"\(5,\)"),
         (lambda: nested(SCORES, two), "16"),
         (lambda: RANKING(similarity="l2"), "l2"),

@@ -105,7 +105,7 @@ class _Tree(tf.Module):
         self._steps = word_ops.make_hash_table(keys, values, default=_NONE)
 
     def step(self, states: tf.Tensor, letters: tf.Tensor) -> tf.Tensor:
-        """Returns the state after each state and letter, int32 [N]; _NONE if there is none."""
+        """Returns the state after each state and letter, int32 [X]; _NONE if there is none."""
         keys = tf.cast(states, tf.int64) * _POINTS + tf.cast(letters, tf.int64)
         return tf.where(states == _NONE, _NONE, self._steps.lookup(keys))
 
@@ -113,7 +113,7 @@ class _Tree(tf.Module):
 def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Finds the tokens with the best total score for each word, int32 [W,(letters)] (Viterbi).
 
-    Returns the id of each token, int32 [P], the index of its first letter and of its word.
+    Returns the id of each token, int32 [tokens], the index of its first letter and of its word.
     """
     letters, of_words = tf.range(tf.size(words.values, tf.int64)), words.value_rowids()
     is_start = (letters - tf.gather(words.row_starts(), of_words)) % _MAX_LETTERS == 0

@@ -128,7 +128,7 @@ def merge_rows(rows: tf.RaggedTensor, splits: tf.Tensor) -> tf.RaggedTensor:
 
 
 def num_before(is_chosen: tf.Tensor) -> tf.Tensor:
-    """Counts the True elements of bool [N] before each position and before the end, int64 [N+1]."""
+    """Counts the True elements of bool [X] before each position and before the end, int64 [X+1]."""
     return tf.pad(tf.cumsum(tf.cast(is_chosen, tf.int64)), [[1, 0]])
 
 
@@ -143,7 +143,7 @@ def following(values: tf.Tensor, distance: int = 1) -> tf.Tensor:
 
 
 def every_second(is_chosen: tf.Tensor) -> tf.Tensor:
-    """Keeps the first, third, fifth, ... element of each run of True elements, bool [N]."""
+    """Keeps the first, third, fifth, ... element of each run of True elements, bool [X]."""
     is_start = is_chosen & tf.logical_not(previous(is_chosen))
     starts = tf.pad(tf.where(is_start)[:, 0], [[1, 0]])
     start = tf.gather(starts, num_before(is_start)[1:])
@@ -154,14 +154,14 @@ def every_second(is_chosen: tf.Tensor) -> tf.Tensor:
 class Points(NamedTuple):
     """Code points of B texts, one text after another."""
 
-    values: tf.Tensor  # int32 [N]
-    splits: tf.Tensor  # int64 [B+1], the index of each text's first code point, then N
-    properties: tf.Tensor  # int32 [N], property bits and combining class of each
-    # int64 [N], the index in the source texts of the code point that each one comes from
+    values: tf.Tensor  # int32 [X]
+    splits: tf.Tensor  # int64 [B+1], the index of each text's first code point, then X
+    properties: tf.Tensor  # int32 [X], property bits and combining class of each
+    # int64 [X], the index in the source texts of the code point that each one comes from
     source_indices: tf.Tensor
 
     def has_any(self, properties: int) -> tf.Tensor:
-        """Returns whether each code point has any of these property bits, bool [N]."""
+        """Returns whether each code point has any of these property bits, bool [X]."""
         return self.properties & properties != 0
 
     def map(self, function: Callable[[tf.Tensor], tf.Tensor]) -> "Points":
@@ -170,7 +170,7 @@ class Points(NamedTuple):
         return Points(function(values), splits, *map(function, others))
 
     def without(self, is_dropped: tf.Tensor) -> "Points":
-        """Returns the code points for which `is_dropped`, bool [N], is False."""
+        """Returns the code points for which `is_dropped`, bool [X], is False."""
         is_other = tf.logical_not(is_dropped)
         points = self.map(partial(tf.gather, indices=tf.where(is_other)[:, 0]))
         return points._replace(splits=tf.gather(num_before(is_other), self.splits))
@@ -178,7 +178,7 @@ class Points(NamedTuple):
     def words(self, *, is_first: tf.Tensor, is_space: tf.Tensor) -> tf.RaggedTensor:
         """Groups the indices of code points into words, int64 [B,(words),(characters)].
 
-        `is_first`, bool [N], is where a word begins. Where `is_space` is True, there is no word.
+        `is_first`, bool [X], is where a word begins. Where `is_space` is True, there is no word.
         """
         indices = tf.where(tf.logical_not(is_space))[:, 0]
         starts = tf.where(tf.gather(is_first, indices))[:, 0]
@@ -192,22 +192,22 @@ class Points(NamedTuple):
         return tf.gather(tf.where(is_base)[:, 0], tf.gather(num_before(is_base), ends))
 
     def span_texts(self, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
-        """Returns the text of the spans [start, end), string [N]."""
+        """Returns the text of the spans [start, end), string [X]."""
         indices = tf.ragged.range(starts, tf.maximum(starts, ends), row_splits_dtype=tf.int64)
         points = indices.with_values(tf.gather(self.values, indices.values))
         return tf.strings.unicode_encode(points, "UTF-8")
 
     def in_text(self, indices: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
-        """Converts indices in `values` into indices in the text `texts` of each, int32 [N]."""
+        """Converts indices in `values` into indices in the text `texts` of each, int32 [X]."""
         return tf.cast(indices - tf.gather(self.splits, texts), tf.int32)
 
 
 class TextTokens(NamedTuple):
-    """P tokens of B texts, with their positions in the texts."""
+    """The tokens of B texts, with their positions in the texts."""
 
     ids: tf.RaggedTensor  # int32 [B,(tokens)]
-    starts: tf.Tensor  # int64 [P], the index in `source` of each token's first character
-    ends: tf.Tensor  # int64 [P], one more than the index of its last character
+    starts: tf.Tensor  # int64 [tokens], the index in `source` of each token's first character
+    ends: tf.Tensor  # int64 [tokens], one more than the index of its last character
     source: Points  # all texts with one more character after each
 
 
@@ -244,19 +244,19 @@ def decode_points(text: tf.Tensor, *, end: str = " ") -> Points:
 
 
 def make_points(values: tf.Tensor, splits: tf.Tensor) -> Points:
-    """Returns code points, int32 [N], as `Points`; `splits` is int64 [B+1]."""
+    """Returns code points, int32 [X], as `Points`; `splits` is int64 [B+1]."""
     indices = tf.range(tf.size(values, tf.int64))
     return Points(values, splits, look_up(property_table(), values), indices)
 
 
 def look_up(table: PointTable, points: tf.Tensor) -> tf.Tensor:
-    """Returns the value that `table` has for each code point, int32 [N]."""
+    """Returns the value that `table` has for each code point, int32 [X]."""
     starts = tf.gather(table.starts, tf.bitwise.right_shift(points, BLOCK_BITS))
     return tf.gather(table.values, starts + (points & BLOCK - 1))
 
 
 def utf8_widths(points: tf.Tensor) -> tf.Tensor:
-    """Returns the number of bytes that UTF-8 uses for each code point, int64 [N]."""
+    """Returns the number of bytes that UTF-8 uses for each code point, int64 [X]."""
     return tf.add_n([tf.cast(points >= first, tf.int64) for first in (0, 0x80, 0x800, 0x10000)])
 
 
