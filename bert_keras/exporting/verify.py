@@ -87,5 +87,4 @@ def register_text_ops() -> None:
 
 
 if __name__ == "__main__":
-    outputs = run_requests(sys.argv[1], pickle.load(sys.stdin.buffer))
-    sys.stdout.buffer.write(pickle.dumps(outputs))
+    pickle.dump(run_requests(sys.argv[1], pickle.load(sys.stdin.buffer)), sys.stdout.buffer)

@@ -106,12 +106,9 @@ class _Server:
             is_openai, status = call.verb == "embeddings", refusal.status
             error = embeddings_api.make_error(refusal) if is_openai else str(refusal)
             content = json_bytes({"error": error})
-        self._monitoring.count_request(
-            "" if call.model not in ("", self._versions.name) else self._versions.name,
-            api=call.verb,
-            status=status,
-            seconds=time.perf_counter() - start,
-        )
+        name = self._versions.name if call.model in ("", self._versions.name) else ""
+        seconds = time.perf_counter() - start
+        self._monitoring.count_request(name, api=call.verb, status=status, seconds=seconds)
         return Response(content, status_code=status, media_type="application/json")
 
     async def _content(self, request: Request, call: Call) -> bytes:
@@ -155,29 +152,22 @@ class _Server:
                 return await asyncio.wrap_future(batcher.submit(queued))
 
             outputs, counts = await asyncio.gather(run(DEFAULT_SIGNATURE), run(COUNTS))
-        both = outputs["embedding"], counts[COUNTS]
-        return await self._write(
-            outputs, lambda: embeddings_api.make_response(request, *both, model=model)
-        )
+        arrays = outputs["embedding"], counts[COUNTS]
+        respond = partial(embeddings_api.make_response, request, *arrays, model=model)
+        return await self._write(outputs, respond)
 
     async def _write(self, outputs: Tensors, respond: Callable[[], object]) -> bytes:
-        num_numbers = sum(array.size for array in outputs.values())
-        is_short = num_numbers <= _MAX_NUMBERS_INLINE
+        is_short = sum(array.size for array in outputs.values()) <= _MAX_NUMBERS_INLINE
         return await self._run_step(is_short, lambda: json_bytes(respond()))
 
     async def _run_step(self, is_short: bool, step: Callable[[], Any]) -> Any:
         """Runs a step in the event loop, or in a thread if it would block the loop."""
-        if is_short:
-            return step()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, step)
+        loop = asyncio.get_running_loop()
+        return step() if is_short else await loop.run_in_executor(self._threads, step)
 
 
 def page_response(model: str) -> HTMLResponse:
-    """Returns the HTML page on which a user tries a served model in the browser.
-
-    Its Content-Security-Policy allows only the page's own script and requests to this server, so
-    the browser never executes a text or a response as a script.
-    """
+    """Returns the HTML page on which a user tries a model; it may execute only its own script."""
     text = files("bert_keras.serving").joinpath("page.html").read_text(encoding="utf-8")
     script = text.partition("<script>")[2].partition("</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,17 +67,9 @@ class Batcher:
     """Runs a model in threads; compatible requests in the queue share a run.
 
     A request that arrives alone runs at once. While a run takes less than `_LONG_RUN`, new requests
-    wait for its end and share the next run, with the next requests of its clients. If a request has
-    more rows than one run takes, its longest rows run first, and its remaining rows run after the
-    other queued requests.
-
-    Args:
-        model: The model to run.
-        limits: The most rows of a run and the most bytes of a text.
-        on_run: Gets `num_requests` and `seconds` of each run.
-        num_threads: The number of runs at the same time.
-        return_share: How long queued requests wait for the next requests of the last run's clients,
-            as a fraction of that run's time.
+    wait for its end and share the next run, with the next requests of its clients, for which they
+    wait `return_share` of the last run's time. If a request has more rows than one run takes, its
+    longest rows run first, and its remaining rows run after the other queued requests.
     """
 
     def __init__(
@@ -100,10 +93,10 @@ class Batcher:
         self._started: dict[int, float] = {}  # thread -> when its present run started
         self._num_returning = 0  # clients of the last run that may send their next request
         self._returned_at = 0.0  # until when the queue waits for them
-        self._threads = []
-        for _ in range(num_threads):
-            self._threads.append(threading.Thread(target=self._work, name="batcher", daemon=True))
-            self._threads[-1].start()
+        new_thread = partial(threading.Thread, target=self._work, name="batcher", daemon=True)
+        self._threads = [new_thread() for _ in range(num_threads)]
+        for thread in self._threads:
+            thread.start()
 
     def prepare(self, signature_name: str, tensors: Tensors) -> QueuedRequest:
         """Orders the rows of a request for `submit`. Millions of rows take about a second."""
@@ -168,9 +161,8 @@ class Batcher:
                 self._changed.notify_all()
         with self._changed:
             self._num_running -= 1
-            is_last = not self._num_running
-        if is_last:
-            self.model.close()
+            if not self._num_running:
+                self.model.close()
 
     def _next_batch(self) -> list[_Part] | None:
         """Returns rows of the oldest request and of compatible ones; None when closed."""
@@ -204,11 +196,9 @@ class Batcher:
             num_free = first.max_rows - len(first.rows)
             for part in self._queue:
                 fits = part.key == first.key and len(part.rows) <= num_free
-                if fits and not part.request.future.done():
-                    num_free -= len(part.rows)
-                    batch.append(part)
-                else:
-                    others.append(part)
+                is_chosen = fits and not part.request.future.done()
+                num_free -= len(part.rows) if is_chosen else 0
+                (batch if is_chosen else others).append(part)
             self._queue = others
         for part in batch:  # the next part of a request waits behind the other requests
             if part.request.parts:

@@ -5,8 +5,7 @@ The API: https://platform.openai.com/docs/api-reference/embeddings/create
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +18,7 @@ _MAX_TEXTS = 2048  # of a request, as in OpenAI's API
 _PARAMETERS = ("input", "model", "dimensions", "encoding_format", "user")
 
 
-@dataclass(frozen=True)
-class EmbeddingsRequest:
+class EmbeddingsRequest(NamedTuple):
     """A parsed request."""
 
     texts: np.ndarray  # [num_texts], bytes objects
@@ -75,21 +73,14 @@ def check_signatures(model: str, signatures: Mapping[str, Any]) -> None:
 def make_response(
     request: EmbeddingsRequest, embeddings: np.ndarray, num_tokens: np.ndarray, *, model: str
 ) -> dict[str, Any]:
-    """Returns the body of a response.
-
-    Args:
-        request: The request.
-        embeddings: float32 [num_texts, E].
-        num_tokens: The number of tokens of each text, int32 [num_texts].
-        model: The name of the served model.
-    """
+    """Returns the response for embeddings, float32 [N,E], and numbers of tokens, int32 [N]."""
     if request.dimensions is not None:
         if request.dimensions > embeddings.shape[1]:
-            raise Refusal(
+            message = (
                 f"dimensions is {request.dimensions}; expected at most {embeddings.shape[1]}, the "
-                "size of the model's embeddings",
-                param="dimensions",
+                "size of the model's embeddings"
             )
+            raise Refusal(message, param="dimensions")
         # An embedding of length 1 keeps that length.
         is_unit = np.abs(np.linalg.norm(embeddings, axis=1, keepdims=True) - 1) < 1e-3
         embeddings = embeddings[:, : request.dimensions]

@@ -21,10 +21,10 @@ class Monitoring:
     def __init__(self, model_name: str):
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
+
         # A Counter would append "_total" to TF Serving's name of the metric.
-        self._requests = Gauge(
-            f"{_PREFIX}request_count", "Requests.", ["model_name", "status"], registry=registry
-        )
+        name, labels = f"{_PREFIX}request_count", ["model_name", "status"]
+        self._requests = Gauge(name, "Requests.", labels, registry=registry)
 
         def histogram(name: str, text: str, *labels: str, buckets: list = _LATENCIES) -> Histogram:
             labels = ("model_name", *labels)
@@ -32,21 +32,13 @@ class Monitoring:
 
         text = "Microseconds of a request that was answered."
         self._latency = histogram("request_latency", text, "API", "entrypoint")
-        text = "Microseconds of a session run."
-        latency = histogram("runtime_latency", text, "API", "runtime")
-        self._runtime = latency.labels(model_name, "Predict", "TF1")
+        runtime = histogram("runtime_latency", "Microseconds of a session run.", "API", "runtime")
+        self._runtime = runtime.labels(model_name, "Predict", "TF1")
         name, text = "batching_session:processed_batch_size", "Requests that shared a session run."
         self._batch_size = histogram(name, text, buckets=_BATCH_SIZES).labels(model_name)
 
     def count_request(self, model_name: str, *, api: str, status: int, seconds: float) -> None:
-        """Counts a request.
-
-        Args:
-            model_name: The name of the requested model; "" if no model has this name.
-            api: The verb of its `Call`.
-            status: The HTTP status of the response.
-            seconds: The time from the request to the response.
-        """
+        """Counts a request; `model_name` is "" for a model that does not exist, `api` the verb."""
         self._requests.labels(model_name, CODES.get(status, "UNKNOWN")).inc()
         if status == 200:
             self._latency.labels(model_name, api, "REST").observe(seconds * 1e6)

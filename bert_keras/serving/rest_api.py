@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import unquote
 
 import numpy as np
@@ -35,14 +35,7 @@ _DTYPES: dict[str, tuple[Any, set[type]]] = {
 
 
 class Refusal(Exception):
-    """A request that the server rejects.
-
-    Args:
-        message: The message for the client.
-        status: The HTTP status of the response.
-        param: The wrong parameter, in OpenAI's API.
-        code: The name of the error, in OpenAI's API.
-    """
+    """A request that the server rejects; `param` and `code` are fields of OpenAI's API."""
 
     def __init__(
         self, message: str, *, status: int = 400, param: str | None = None, code: str | None = None
@@ -102,10 +95,9 @@ _DECODER = json.JSONDecoder(parse_float=_decimal)
 def read_predict(
     document: dict[str, Any], signatures: Mapping[str, Mapping[str, str]]
 ) -> tuple[str, dict[str, np.ndarray]]:
-    """Reads the "instances" (rows) or "inputs" (columns) of the parsed body of a predict request.
+    """Reads the "instances" (rows) or "inputs" (columns) of a body to arrays by input name.
 
-    `signatures` has the dtype, one of `_DTYPES`, of each input of each signature. Returns the name
-    of the signature, and arrays by input name.
+    `signatures` has the dtype of each input of each signature, whose name is returned too.
     """
     name = document.get("signature_name") or DEFAULT_SIGNATURE
     if not isinstance(name, str) or name not in signatures:
@@ -149,7 +141,7 @@ def _read_rows(document: dict[str, Any], inputs: Mapping[str, str]) -> dict[str,
 
 
 def _read_columns(columns: object, inputs: Mapping[str, str]) -> dict[str, np.ndarray]:
-    if not isinstance(columns, dict) or _is_base64(columns):
+    if not _has_names(columns):
         columns = dict.fromkeys(list(inputs)[:1], columns)  # one input needs no name
     for name in inputs:
         if name not in columns:
@@ -157,13 +149,9 @@ def _read_columns(columns: object, inputs: Mapping[str, str]) -> dict[str, np.nd
     return {name: _read_array(columns[name], dtype) for name, dtype in inputs.items()}
 
 
-def _is_base64(value: object) -> bool:
-    return isinstance(value, dict) and value.keys() == {"b64"}
-
-
-def _has_names(value: object) -> bool:
+def _has_names(value: object) -> TypeGuard[dict[str, Any]]:
     """Returns whether `value` maps input names to tensors, unlike {"b64": text}, a string."""
-    return isinstance(value, dict) and not _is_base64(value)
+    return isinstance(value, dict) and value.keys() != {"b64"}
 
 
 def _row_error(number: int, message: object, *, key: str) -> Refusal:
@@ -223,17 +211,17 @@ def _type_error(value: object, dtype: str) -> Refusal:
 
 def string_bytes(value: str | dict[str, Any]) -> bytes:
     """Converts a JSON string, or {"b64": base64 text}, to bytes."""
+    if _has_names(value):
+        raise Refusal(f"JSON Value: {_as_json(value)} not formatted correctly for base64 data")
     try:
         if isinstance(value, str):
             return value.encode()
-        if _is_base64(value):
-            text = re.sub(r"\s", "", value["b64"])
-            return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+        text = re.sub(r"\s", "", value["b64"])
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except UnicodeEncodeError:
         raise Refusal("JSON Parse error: The surrogate pair in string is invalid.") from None
     except (TypeError, ValueError):  # binascii.Error is a ValueError
         raise Refusal("Unable to base64 decode") from None
-    raise Refusal(f"JSON Value: {_as_json(value)} not formatted correctly for base64 data")
 
 
 def _as_json(value: object) -> str:
@@ -250,20 +238,17 @@ def metadata_response(model: str, version: int, signatures: Mapping[str, Any]) -
     """Returns the response to a metadata request, for SignatureDefs by name."""
     from google.protobuf.json_format import MessageToDict
 
-    shown = {
-        name: MessageToDict(
-            signature, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-        )
-        for name, signature in signatures.items()
-    }
+    names = ("preserving_proto_field_name", "always_print_fields_with_no_presence")
+    options = dict.fromkeys(names, True)
+    shown = {name: MessageToDict(signature, **options) for name, signature in signatures.items()}
     spec = {"name": model, "version": str(version), "signature_name": ""}
     return {"model_spec": spec, "metadata": {"signature_def": {"signature_def": shown}}}
 
 
 def predict_response(outputs: Mapping[str, np.ndarray], *, by_row: bool) -> dict[str, Any]:
-    """Returns the response to a predict request, in which a single output has no name.
+    """Returns the response to a predict request: an item for each row or a tensor for each output.
 
-    If `by_row`, it has one item for each row, otherwise one tensor for each output.
+    A single output has no name.
     """
     num_rows = None
     for name, array in outputs.items() if by_row else ():
@@ -286,12 +271,10 @@ def array_to_json(name: str, array: np.ndarray) -> Any:
     """Converts an output to nested lists. If `name` is *_bytes, strings become {"b64": text}."""
     if array.dtype == np.float32:  # nine digits identify a float32
         values = [float(format(value, ".9g")) for value in array.ravel().tolist()]
-        return np.array(values).reshape(array.shape).tolist()
-    if array.dtype != object:
+    elif array.dtype != object:
         return array.tolist()
-    is_binary = name.endswith("_bytes")
-    values = [
-        {"b64": base64.b64encode(value).decode()} if is_binary else value.decode("utf-8", "replace")
-        for value in array.flat
-    ]
+    elif name.endswith("_bytes"):
+        values = [{"b64": base64.b64encode(value).decode()} for value in array.flat]
+    else:
+        values = [value.decode("utf-8", "replace") for value in array.flat]
     return np.array(values, object).reshape(array.shape).tolist()

@@ -37,9 +37,6 @@ def serve(
 ) -> None:
     """Serve a model until Ctrl-C or SIGTERM, then finish the running requests.
 
-    The function prints one line when the server accepts requests. `running_server` serves a model
-    in the background.
-
     Args:
         model_folder: The folder saved_models/NAME, which holds one folder for each version.
         port: TCP port; 0 chooses a free one.
@@ -107,11 +104,7 @@ def running_server(
 
 @contextlib.contextmanager
 def _server(
-    model_folder: str | os.PathLike,
-    host: str,
-    port: int,
-    versions: Sequence[int],
-    limits: Limits | None,
+    folder: str | os.PathLike, host: str, port: int, versions: Sequence[int], limits: Limits | None
 ) -> Iterator[tuple[uvicorn.Server, socket.socket]]:
     """Yields a server and its socket, which exists before the long load of the model."""
     limits = limits or Limits()
@@ -122,8 +115,8 @@ def _server(
         listener = socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, TypeError) as error:  # TypeError: an invalid host name
         raise InputError(
-            f"cannot listen on {host}, port {port}: {error}; "
-            "choose another --host, or a --port from 1024 to 65535 that no other program uses"
+            f"cannot listen on {host}, port {port}: {error}; choose another --host, or a --port "
+            "from 1024 to 65535 that no other program uses"
         ) from None
     with listener:
         importlib.import_module("tensorflow")  # before the threads of the server use it
@@ -131,7 +124,7 @@ def _server(
         # protocol number. Without it, each response takes 40 ms longer.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         config = uvicorn.Config(
-            create_app(model_folder, versions=versions, limits=limits),
+            create_app(folder, versions=versions, limits=limits),
             http=_Protocol,
             log_config=None,
             access_log=False,

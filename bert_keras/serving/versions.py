@@ -27,15 +27,10 @@ def chosen_versions(
     folder = Path(model_folder)
     check_exists(folder, expected="saved_models/NAME of an export")
     chosen = _selected(folder, numbers) if folder.is_dir() else {}
-    if missing := {*numbers} - chosen.keys():
-        raise InputError(
-            f"{folder} does not contain version {', '.join(map(str, sorted(missing)))}"
-        )
-    if not chosen:
-        raise InputError(
-            f"{folder} contains no version folder (1, 2, ...); give "
-            f"{folder.parent if is_version(folder.name) else 'saved_models/NAME of an export'}"
-        )
+    if not chosen or not chosen.keys() >= {*numbers}:
+        missing = ", ".join(map(str, sorted({*numbers} - chosen.keys()))) or "folder (1, 2, ...)"
+        parent = folder.parent if is_version(folder.name) else "saved_models/NAME of an export"
+        raise InputError(f"{folder} does not contain the version {missing}; expected {parent}")
     return chosen
 
 
@@ -111,12 +106,7 @@ class Versions:
     A version is loaded once two successive checks find the same files, so that no version is loaded
     while it is being copied. A version that cannot be loaded is tried again when its files change.
     The old version serves requests until the new one is available. It is closed after the requests
-    that use it have ended.
-
-    Args:
-        model_folder: The folder saved_models/NAME.
-        numbers: The versions to serve; by default the latest one.
-        load: Loads a version folder or raises LoadError.
+    that use it have ended. `numbers` are the versions to serve, by default the latest one.
     """
 
     def __init__(
@@ -220,15 +210,11 @@ class Versions:
     def statuses(self, call: Call) -> list[dict[str, object]]:
         """Returns the states of the requested versions, newest first."""
         versions = sorted(self._versions.items(), reverse=True) if call.model == self.name else ()
-        states = [
-            {
-                "version": str(number),
-                "state": each.state,
-                "status": {"error_code": each.error[0], "error_message": each.error[1]},
-            }
-            for number, each in versions
-            if call.version in (None, number)
-        ]
+        states = []
+        for number, each in versions:
+            if call.version in (None, number):
+                status = dict(zip(("error_code", "error_message"), each.error, strict=True))
+                states.append({"version": str(number), "state": each.state, "status": status})
         if not states:
             which = "any versions" if call.version is None else f"version {call.version}"
             raise Refusal(f"Could not find {which} of model {call.model}", status=404)
@@ -247,9 +233,8 @@ class Versions:
 def _file_states(folder: Path) -> frozenset[tuple[str, int, int]]:
     """Returns the path, size in bytes and modification time in ns of every file in `folder`."""
     states = set()
-    for parent, _, names in os.walk(folder):
-        for path in (os.path.join(parent, name) for name in names):
-            with contextlib.suppress(OSError):  # removed meanwhile
-                status = os.stat(path)
-                states.add((path, status.st_size, status.st_mtime_ns))
+    for path in (os.path.join(parent, n) for parent, _, names in os.walk(folder) for n in names):
+        with contextlib.suppress(OSError):  # removed meanwhile
+            status = os.stat(path)
+            states.add((path, status.st_size, status.st_mtime_ns))
     return frozenset(states)

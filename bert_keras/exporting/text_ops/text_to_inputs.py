@@ -16,6 +16,7 @@ from bert_keras.exporting.text_ops.words import (
     Points,
     RaggedTensor,
     TextTokens,
+    from_row_starts,
     merge_rows,
     num_before,
     previous,
@@ -37,7 +38,7 @@ class TextRows(NamedTuple):
 
     values: tf.Tensor  # int32 [P], the token ids of all texts
     starts: list[tf.Tensor]  # int64 [N] for each of the one or two texts
-    lengths: list[tf.Tensor]  # int64 [N] for each of the one or two texts
+    lengths: list[tf.Tensor]
 
 
 class UnitTokens(NamedTuple):
@@ -54,14 +55,9 @@ class UnitTokens(NamedTuple):
 class TextToInputs(tf.Module):
     """Tokenizes and packs texts to the same ids as `bert_keras.text` and `pack`.
 
-    Args:
-        vocabulary_file: A file of `write_vocabulary`, which becomes an asset of the SavedModel.
-        lowercase: Whether WordPiece texts become lower case; a tokenizer.json has its own rule.
-        max_length: Maximum number of tokens of a row, special tokens included.
-        shortens_first: The vocabulary's field `shortens_first`, which its file does not contain.
-
-    Raises:
-        InputError: The graph ops cannot follow the rules of the tokenizer.json.
+    The file of `write_vocabulary` becomes an asset of the SavedModel; it does not contain the
+    vocabulary's field `shortens_first`. A tokenizer.json has its own rule in place of `lowercase`.
+    `max_length` includes the special tokens.
     """
 
     def __init__(
@@ -88,10 +84,9 @@ class TextToInputs(tf.Module):
             os.fspath(vocabulary_file), tf.string, column.WHOLE_LINE, tf.int64, column.LINE_NUMBER
         )
         self._table = tf.lookup.StaticHashTable(lines, self.vocabulary.unk_id)
+        max_bytes = MAX_WORD_CHARACTERS * _MAX_BYTES_PER_CHARACTER
         self._wordpiece = tf_text.WordpieceTokenizer(
-            self._table,
-            max_bytes_per_word=MAX_WORD_CHARACTERS * _MAX_BYTES_PER_CHARACTER,
-            token_out_type=tf.int32,
+            self._table, max_bytes_per_word=max_bytes, token_out_type=tf.int32
         )
 
     def __call__(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
@@ -139,8 +134,8 @@ class TextToInputs(tf.Module):
         """Raises InputError if `tokens_with_offsets` cannot locate tokens in the source text."""
         if not getattr(self._rules_tokenizer, "has_offsets", True):
             raise InputError(
-                "the tokenizer puts a space before each text (add_prefix_space), so an exported "
-                "graph cannot locate its tokens; set add_prefix_space to false in tokenizer.json"
+                "an exported graph cannot locate tokens after the space that the tokenizer puts "
+                "before each text; set add_prefix_space to false in tokenizer.json"
             )
 
     def tokens_with_offsets(self, text: tf.Tensor) -> TextTokens:
@@ -155,9 +150,7 @@ class TextToInputs(tf.Module):
             word_bytes = tf.gather(bytes_before, words.values.row_starts())
             token_bytes = tf.gather(word_bytes, tokens.value_rowids()) + byte_starts.values
             starts = _lower_bounds(bytes_before, token_bytes)
-            characters = RaggedTensor.from_row_starts(
-                source_indices.flat_values, starts, validate=False
-            )
+            characters = from_row_starts(source_indices.flat_values, starts)
             return TextTokens(merge_rows(tokens, words.row_splits), *_bounds_of(characters), source)
 
     def unit_tokens(self, text: tf.Tensor, *, unit: str) -> UnitTokens:
@@ -178,22 +171,18 @@ class TextToInputs(tf.Module):
             with_text = tf.where(tf.gather(num_spaces, ends) - before < ends - starts)[:, 0]
             numbers, rows = tf.unique(tf.gather(num_before(is_first)[1:], with_text), tf.int64)
             first_tokens = tf.gather(tf.where(is_first)[:, 0], numbers - 1)
-            return UnitTokens(
-                ids,
-                first_tokens,
-                _lower_bounds(first_tokens, ids.row_splits),
-                tf.math.segment_min(tf.gather(starts, with_text), rows),
-                tf.math.segment_max(tf.gather(ends, with_text), rows),
-                source,
-            )
+            splits = _lower_bounds(first_tokens, ids.row_splits)
+            unit_starts = tf.math.segment_min(tf.gather(starts, with_text), rows)
+            unit_ends = tf.math.segment_max(tf.gather(ends, with_text), rows)
+            return UnitTokens(ids, first_tokens, splits, unit_starts, unit_ends, source)
 
     def _word_tokens(self, text: tf.Tensor) -> UnitTokens:
         """Tokenizes each word by itself, as `kinds.words.word_tokens` does."""
+        lowercase = self.lowercase and self._rules_tokenizer is None
+        words, indices, source = split_words(text, lowercase=lowercase)
         if self._rules_tokenizer is None:
-            words, indices, source = split_words(text, lowercase=self.lowercase)
             tokens = self._wordpiece.tokenize(_word_strings(words))
         else:
-            words, indices, source = split_words(text, lowercase=False)
             texts = tf.strings.unicode_encode(words.values, "UTF-8")
             tokens = self._rules_tokenizer(" " + texts)
             num_missing = tf.cast(tokens.ids.row_lengths() == 0, tf.int64)
@@ -220,11 +209,10 @@ def in_batches(
     rows: dict[str, tf.Tensor], function: Callable[..., Mapping[str, tf.Tensor]]
 ) -> dict[str, tf.Tensor]:
     """Calls `function(**rows)` for WINDOWS_AT_ONCE rows at a time and concatenates its outputs."""
-    specs = {
-        name: tf.TensorSpec([None, *each.shape[1:]], each.dtype) for name, each in rows.items()
-    }
     traceable: Any = tf.function(function, autograph=False)
-    of_batch = traceable.get_concrete_function(**specs)
+    of_batch = traceable.get_concrete_function(
+        **{name: tf.TensorSpec([None, *each.shape[1:]], each.dtype) for name, each in rows.items()}
+    )
     num_rows = tf.shape(next(iter(rows.values())))[0]
     num_batches = (num_rows + WINDOWS_AT_ONCE - 1) // WINDOWS_AT_ONCE
     outputs = {
@@ -257,6 +245,5 @@ def _bounds_of(indices: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 def _lower_bounds(sorted_values: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Does the same as `tf.searchsorted`, which refuses an empty tensor."""
-    return tf.raw_ops.LowerBound(
-        sorted_inputs=sorted_values[None], values=values[None], out_type=tf.int64
-    )[0]
+    rows = {"sorted_inputs": sorted_values[None], "values": values[None]}
+    return tf.raw_ops.LowerBound(**rows, out_type=tf.int64)[0]

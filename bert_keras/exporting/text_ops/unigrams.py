@@ -29,9 +29,6 @@ class Unigrams(tf.Module):
     Bytes that are not valid UTF-8 are dropped. The search has a step for each letter of the longest
     word. A word of more than 4,096 letters is divided into parts of that length, and no token goes
     from one part to the next.
-
-    Raises:
-        InputError: The vocabulary has other rules than ALBERT, XLM-RoBERTa and KoBERT.
     """
 
     def __init__(self, vocabulary: Vocabulary):
@@ -45,8 +42,8 @@ class Unigrams(tf.Module):
             and not rules["model"].get("byte_fallback")
         ):
             raise InputError(
-                f"the tokenizer splits with {', '.join(splits)}; an exported graph supports only "
-                "WhitespaceSplit and Metaspace with prepend_scheme always and no byte_fallback"
+                "an exported graph supports only Unigram with WhitespaceSplit, then Metaspace with "
+                f"prepend_scheme always, and no byte_fallback; the tokenizer has {splits}"
             )
         self._normalization = Normalization(rules["normalizer"] or {})
         self.tree = _Tree(rules["model"], vocabulary)
@@ -64,9 +61,7 @@ class Unigrams(tf.Module):
             word_letters = words.values.with_values(tf.gather(points.values, words.flat_values))
             marked: Any = tf.concat([marks, word_letters], axis=1)
             tokens, starts, word_ids = _best_tokens(marked, self.tree)
-            of_words = word_ops.RaggedTensor.from_value_rowids(
-                tokens, word_ids, nrows=letters.nrows(), validate=False
-            )
+            of_words = word_ops.from_value_rowids(tokens, word_ids, nrows=letters.nrows())
             source_indices = tf.gather(points.source_indices, letters.values)
             ends = tf.concat([starts, [tf.size(source_indices, tf.int64)]], axis=0)[1:]
             return word_ops.TextTokens(
@@ -117,9 +112,7 @@ def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
     """
     letters, of_words = tf.range(tf.size(words.values, tf.int64)), words.value_rowids()
     is_start = (letters - tf.gather(words.row_starts(), of_words)) % _MAX_LETTERS == 0
-    parts = word_ops.RaggedTensor.from_row_starts(
-        words.values, tf.where(is_start)[:, 0], validate=False
-    )
+    parts = word_ops.from_row_starts(words.values, tf.where(is_start)[:, 0])
     scores_XL, tokens_XL, lengths_L = _tokens_ending(parts, tree)
     part_ids, chosen = parts.value_rowids(), _best_lengths(parts, scores_XL)
     first = letters + 1 - tf.gather(lengths_L, chosen)
@@ -163,8 +156,7 @@ def _best_lengths(words: tf.RaggedTensor, scores_XL: tf.Tensor) -> tf.Tensor:
         # `best_WL` holds the highest scores up to each of the L letters before this one.
         count = counts[number]
         letters = starts[:count] + tf.cast(number, tf.int64)
-        best_WL = best_WL[:count]
-        sums_WL = best_WL + tf.gather(scores_XL, letters)
+        sums_WL = best_WL[:count] + tf.gather(scores_XL, letters)
         best_WL = tf.concat([best_WL[:, 1:], tf.reduce_max(sums_WL, axis=1)[:, None]], axis=1)
         return number + 1, best_WL, chosen.write(number, tf.argmax(sums_WL, axis=1))
 

@@ -39,9 +39,8 @@ class Variant(abc.ABC):
 
 
 @contextlib.contextmanager
-def replaced_calls(calls: Iterable[tuple[keras.Layer, Callable]]) -> Iterator[None]:
+def replaced_calls(calls: Sequence[tuple[keras.Layer, Callable]]) -> Iterator[None]:
     """Replaces the `call` of layers by functions while a graph is traced."""
-    calls = [*calls]
     for layer, function in calls:
         layer.call = function
     try:
@@ -67,9 +66,10 @@ def replaced_attributes(objects: Sequence, **attributes: Any) -> Iterator[None]:
 
 def dense_layers(block: Any) -> list:
     """Returns the dense layers of a block of the encoder."""
-    names = ("query", "key", "value", "output")
-    of_attention = [getattr(block.attention, f"{name}_dense") for name in names]
-    return [*of_attention, block.feed_forward.intermediate_dense, block.feed_forward.output_dense]
+    attention, feed_forward = block.attention, block.feed_forward
+    heads = [attention.query_dense, attention.key_dense, attention.value_dense]
+    others = [attention.output_dense, feed_forward.intermediate_dense, feed_forward.output_dense]
+    return [*heads, *others]
 
 
 class Float16(Variant):
@@ -123,10 +123,7 @@ class Bfloat16(Float16):
 
     def __init__(self, model: keras.Model):
         if not processor_has_bfloat16():
-            raise InputError(
-                "this processor does not multiply bfloat16, as processors with AVX512-BF16 or AMX "
-                "do; choose another variant"
-            )
+            raise InputError("this processor has no AVX512-BF16 or AMX; choose another variant")
         layers = [layer for block in model.encoder.blocks for layer in dense_layers(block)]
         super().__init__(model, others=[weight for layer in layers for weight in layer.weights])
         self.calls = [(layer, _Bfloat16Dense(layer)) for layer in layers]
@@ -200,14 +197,15 @@ class Int8(Variant):
 
     def __call__(self, inputs: Inputs, training: bool = False) -> Any:
         attentions = [block.attention for block in self.model.encoder.blocks]
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(replaced_calls(self.calls))
-            if self.has_bfloat16:
-                # Without autocast, the inputs of the quantized layers stay float32.
-                layers = [*attentions, *(attention.dropout for attention in attentions)]
-                stack.enter_context(replaced_attributes(layers, dtype_policy="bfloat16"))
-                changes = replaced_attributes(attentions, score_dtype="bfloat16", autocast=False)
-                stack.enter_context(changes)
+        # Without autocast, the inputs of the quantized layers stay float32.
+        of_attention = {"score_dtype": "bfloat16", "autocast": False} if self.has_bfloat16 else {}
+        policy = {"dtype_policy": "bfloat16"} if self.has_bfloat16 else {}
+        layers = [*attentions, *(attention.dropout for attention in attentions)]
+        with (
+            replaced_calls(self.calls),
+            replaced_attributes(layers, **policy),
+            replaced_attributes(attentions, **of_attention),
+        ):
             return self.model(inputs, training=False)
 
 
@@ -280,11 +278,7 @@ def multiply_int8(
 ) -> tf.Tensor:
     """Returns (x @ kernel) * scales + offsets, float32 [X,F].
 
-    Args:
-        x_XD: uint8.
-        kernel_DF: int8.
-        scales: The scale of each column of the kernel, float [F].
-        offsets: The offset of each column of the product, float [F].
+    x is uint8, the kernel int8; scales and offsets are float [F], one for each column.
     """
     x_XD, kernel_DF = tf.bitcast(x_XD, tf.quint8), tf.bitcast(kernel_DF, tf.qint8)
     device = [x_XD, kernel_DF, tf.constant(offsets, tf.float32)]
@@ -297,8 +291,8 @@ def multiply_int8(
         [tf.float32],
         name="int8_product",  # a name in a graph cannot begin with an underscore
         attrs={
-            "Tdevice_inputs": _types([tensor.dtype for tensor in device]),
-            "Thost_inputs": _types([tensor.dtype for tensor in host]),
+            "Tdevice_inputs": _types(tensor.dtype for tensor in device),
+            "Thost_inputs": _types(tensor.dtype for tensor in host),
             "Tdevice_outputs": _types([tf.float32]),
             "Thost_outputs": _types([]),
             "T1": AttrValue(type=tf.quint8.as_datatype_enum),
@@ -309,9 +303,8 @@ def multiply_int8(
     return operation.outputs[0]
 
 
-def _types(dtypes: Sequence[tf.DType]) -> AttrValue:
-    types = [dtype.as_datatype_enum for dtype in dtypes]
-    return AttrValue(list=AttrValue.ListValue(type=types))
+def _types(dtypes: Iterable[tf.DType]) -> AttrValue:
+    return AttrValue(list=AttrValue.ListValue(type=[each.as_datatype_enum for each in dtypes]))
 
 
 def largest_weight(multiply: Callable[..., tf.Tensor] = multiply_int8) -> int:
