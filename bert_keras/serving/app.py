@@ -1,8 +1,4 @@
-"""Builds an ASGI application that provides the HTTP APIs of the server for one model.
-
-A request passes these modules: `limits` reads its body, `rest_api` or `embeddings_api` reads the
-tensors in its JSON, `batching` and `model` compute the outputs, and the same API writes them.
-"""
+"""Builds an ASGI application that provides the HTTP APIs of the server for one model."""
 
 import asyncio
 import base64
@@ -19,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Template
+from prometheus_client import CollectorRegistry, Gauge, Histogram, ProcessCollector, generate_latest
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
@@ -28,23 +25,27 @@ from bert_keras.serving import embeddings_api, rest_api
 from bert_keras.serving.embeddings_api import COUNTS
 from bert_keras.serving.limits import BodyReader, Limits
 from bert_keras.serving.model import Tensors
-from bert_keras.serving.monitoring import METRICS_PATH, Monitoring
-from bert_keras.serving.rest_api import DEFAULT_SIGNATURE, Call, Refusal, json_bytes
+from bert_keras.serving.rest_api import CODES, DEFAULT_SIGNATURE, Call, Refusal, json_bytes
 from bert_keras.serving.versions import Versions, load_version
 
+METRICS_PATH = "/monitoring/prometheus/metrics"
 _NOT_FOUND = "<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
 _NOT_FOUND += "<H1>Not Found</H1>\n</BODY></HTML>\n"
 _SHUTDOWN = "The server is shutting down"
 # A step that would block the event loop for more than about a millisecond runs in a thread.
 _MAX_BYTES_INLINE = 8 * 2**10  # size of a request body
 _MAX_NUMBERS_INLINE = 1000  # elements of all output arrays
+_PREFIX = ":tensorflow:serving:"
+# Bucket bounds in microseconds, from tensorflow_serving/servables/tensorflow/util.cc, and requests.
+_LATENCIES = [10 * 1.8**exponent for exponent in range(33)]
+_BATCH_SIZES = [2**exponent for exponent in range(15)]
 
 
 def create_app(
     model_folder: str | os.PathLike, *, versions: Sequence[int], limits: Limits
 ) -> Starlette:
     """Loads a model and returns its HTTP APIs; `serve` documents the arguments."""
-    monitoring = Monitoring(Path(model_folder).resolve().name)
+    monitoring = _Monitoring(Path(model_folder).resolve().name)
     load = partial(load_version, limits=limits, on_run=monitoring.count_run)
     served = Versions(model_folder, numbers=versions, load=load)
     server = _Server(served, limits, monitoring)
@@ -65,10 +66,37 @@ def create_app(
     return app
 
 
+class _Monitoring:
+    """The metrics of the server of one model. Many threads may use them at the same time."""
+
+    def __init__(self, model_name: str):
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        # A Counter would append "_total" to TF Serving's name of the metric.
+        name, labels = f"{_PREFIX}request_count", ["model_name", "status"]
+        self.requests = Gauge(name, "Requests.", labels, registry=registry)
+
+        def histogram(name: str, text: str, *labels: str, buckets: list = _LATENCIES) -> Histogram:
+            labels = ("model_name", *labels)
+            return Histogram(f"{_PREFIX}{name}", text, labels, buckets=buckets, registry=registry)
+
+        text = "Microseconds of a request that was answered."
+        self.latency = histogram("request_latency", text, "API", "entrypoint")
+        runtime = histogram("runtime_latency", "Microseconds of a session run.", "API", "runtime")
+        self._runtime = runtime.labels(model_name, "Predict", "TF1")
+        name, text = "batching_session:processed_batch_size", "Requests that shared a session run."
+        self._batch_size = histogram(name, text, buckets=_BATCH_SIZES).labels(model_name)
+
+    def count_run(self, *, num_requests: int, seconds: float) -> None:
+        """Counts a session run for the rows of `num_requests` requests."""
+        self._runtime.observe(seconds * 1e6)
+        self._batch_size.observe(num_requests)
+
+
 class _Server:
     """Responds to each request within the limits, and counts it."""
 
-    def __init__(self, versions: Versions, limits: Limits, monitoring: Monitoring):
+    def __init__(self, versions: Versions, limits: Limits, monitoring: _Monitoring):
         self._versions = versions
         self._seconds = limits.seconds
         self._body_reader = BodyReader(limits)
@@ -91,7 +119,7 @@ class _Server:
         if (request.method, path) == ("GET", "/") and "html" in request.headers.get("accept", ""):
             return self._page
         if path == METRICS_PATH:
-            return Response(self._monitoring.metrics_text(), media_type="text/plain")
+            return Response(generate_latest(self._monitoring.registry), media_type="text/plain")
         if not path.startswith("/v1/"):
             return HTMLResponse(_NOT_FOUND, status_code=404)
         if request.method == "OPTIONS":
@@ -107,14 +135,15 @@ class _Server:
             error = embeddings_api.make_error(refusal) if is_openai else str(refusal)
             content = json_bytes({"error": error})
         name = self._versions.name if call.model in ("", self._versions.name) else ""
-        seconds = time.perf_counter() - start
-        self._monitoring.count_request(name, api=call.verb, status=status, seconds=seconds)
+        self._monitoring.requests.labels(name, CODES.get(status, "UNKNOWN")).inc()
+        if status == 200:
+            latency = self._monitoring.latency.labels(name, call.verb, "REST")
+            latency.observe((time.perf_counter() - start) * 1e6)
         return Response(content, status_code=status, media_type="application/json")
 
     async def _content(self, request: Request, call: Call) -> bytes:
         if call.verb == "status":
-            statuses = {"model_version_status": self._versions.statuses(call)}
-            return json_bytes(statuses, indent=2)
+            return json_bytes({"model_version_status": self._versions.statuses(call)}, indent=2)
         if call.verb == "metadata":
             with self._versions.serving(call) as (number, batcher):
                 signatures = batcher.model.signatures

@@ -43,7 +43,7 @@ class QueuedRequest:
     def finish(self) -> None:
         """Sets the result, in the order of the rows of the request."""
         outputs = _concatenate([outputs for _, outputs in self.outputs])
-        if self.outputs[0][0].rows is not None:
+        if self.outputs[0][0].rows is not ...:
             rows = np.argsort(np.concatenate([part.rows for part, _ in self.outputs]))
             outputs = {name: array[rows] for name, array in outputs.items()}
         with contextlib.suppress(InvalidStateError):  # the client has disconnected
@@ -53,14 +53,13 @@ class QueuedRequest:
 @dataclass(frozen=True, eq=False)
 class _Part:
     request: QueuedRequest
-    rows: Any = None  # row numbers; None: all rows, which cannot be split
+    rows: Any = ...  # row numbers; `...`: all rows, which cannot be split
     max_rows: int = 0  # the most rows of a run that begins with this part
     key: object = None  # parts with equal keys can share a run; None: the part runs alone
 
     @property
     def tensors(self) -> Tensors:
-        rows = ... if self.rows is None else self.rows
-        return {name: array[rows] for name, array in self.request.tensors.items()}
+        return {name: array[self.rows] for name, array in self.request.tensors.items()}
 
 
 class Batcher:
@@ -226,7 +225,7 @@ class Batcher:
         stop = 0
         for part in batch:
             of_part = outputs
-            if part.rows is not None:
+            if part.rows is not ...:
                 first, stop = stop, stop + len(part.rows)
                 of_part = {name: array[first:stop] for name, array in outputs.items()}
             with self._changed:  # another thread may run another part of the same request

@@ -30,10 +30,7 @@ class LoadError(Exception):
 
 
 class ServedModel:
-    """One loaded version of a model. Many threads may call it at the same time.
-
-    A run that takes more than `seconds` fails. Raises LoadError if TensorFlow cannot load `folder`.
-    """
+    """One loaded version of a model, for many threads; a run may take at most `seconds`."""
 
     signatures: dict[str, Any]  # signature name -> SignatureDef
     # Name of each signature with inputs -> input name -> dtype, as for `read_predict`
@@ -66,14 +63,12 @@ class ServedModel:
         saver, _ = loader.load_graph(self._session.graph, tags)
         meta_graph: Any = loader.get_meta_graph_def_from_tags(tags)
         self.signatures = dict(meta_graph.signature_def)
-        self.inputs = {
-            signature_name: {
-                name: DataType.Name(info.dtype).removeprefix("DT_").lower()
-                for name, info in sorted(signature.inputs.items())
-            }
-            for signature_name, signature in self.signatures.items()
-            if signature.inputs
-        }
+
+        def dtypes(infos: Any) -> dict[str, str]:  # TensorFlow's names without DT_
+            return {name: DataType.Name(infos[name].dtype)[3:].lower() for name in sorted(infos)}
+
+        signatures = self.signatures.items()
+        self.inputs = {name: dtypes(each.inputs) for name, each in signatures if each.inputs}
 
         def restore() -> None:
             loader.restore_variables(self._session, saver)
@@ -102,8 +97,7 @@ class ServedModel:
         """Returns whether each output row depends on its input row alone.
 
         It does if bert-keras exported the model, each input and output has any number of rows, and
-        no other dimension of an output is open. An output with such a dimension is as long as the
-        longest row of a run, so it would depend on the other requests of the batch.
+        no other dimension of an output is open, because the longest row of a run sets its size.
         """
         shapes = self._row_shapes.get(signature_name, {})
         fits = (

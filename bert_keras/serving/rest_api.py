@@ -22,6 +22,11 @@ _PATH = re.compile(
     r"(?:/versions/(?P<version>[0-9]{1,18})|/labels/(?P<label>[^/:]+))?(?P<verb>/metadata|:predict)?"
 )
 _VERBS = {"GET": "status", "GET /metadata": "metadata", "POST :predict": "predict"}
+# HTTP status -> name of TensorFlow's error code
+CODES = {
+    **{200: "OK", 400: "INVALID_ARGUMENT", 404: "NOT_FOUND", 501: "UNIMPLEMENTED"},
+    **{408: "DEADLINE_EXCEEDED", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"},
+}
 _MAX_VALUES = 2**20  # of a body; a list or an object, which takes 64 bytes, counts as four
 _SHOWN_LENGTH = 256  # characters of a JSON value in a message
 _TYPE_NAMES = {dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"}
@@ -83,8 +88,7 @@ def read_document(body: bytes) -> dict[str, Any]:
 
 
 def _decimal(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
+    if math.isinf(number := float(text)):
         raise ValueError("Number too big to be stored in double.")
     return number
 
@@ -95,10 +99,7 @@ _DECODER = json.JSONDecoder(parse_float=_decimal)
 def read_predict(
     document: dict[str, Any], signatures: Mapping[str, Mapping[str, str]]
 ) -> tuple[str, dict[str, np.ndarray]]:
-    """Reads the "instances" (rows) or "inputs" (columns) of a body to arrays by input name.
-
-    `signatures` has the dtype of each input of each signature, whose name is returned too.
-    """
+    """Reads the signature's name, and the arrays by input name, for the dtypes in `signatures`."""
     name = document.get("signature_name") or DEFAULT_SIGNATURE
     if not isinstance(name, str) or name not in signatures:
         raise Refusal(f"Serving signature name: {_as_json(name)} not found in signature def")
@@ -155,11 +156,9 @@ def _has_names(value: object) -> TypeGuard[dict[str, Any]]:
 
 
 def _row_error(number: int, message: object, *, key: str) -> Refusal:
-    key = f" key: {key}" if key else ""
-    return Refusal(
-        f"Failed to process element: {number}{key} of 'instances' list. Error: INVALID_ARGUMENT: "
-        f"{message}"
-    )
+    element = f"{number} key: {key}" if key else number
+    found = f"Failed to process element: {element} of 'instances' list."
+    return Refusal(f"{found} Error: INVALID_ARGUMENT: {message}")
 
 
 def _read_items(items: list[Any], dtype: str, *, key: str = "") -> np.ndarray:
@@ -246,10 +245,7 @@ def metadata_response(model: str, version: int, signatures: Mapping[str, Any]) -
 
 
 def predict_response(outputs: Mapping[str, np.ndarray], *, by_row: bool) -> dict[str, Any]:
-    """Returns the response to a predict request: an item for each row or a tensor for each output.
-
-    A single output has no name.
-    """
+    """Returns the response to a predict request: items by row or tensors by output."""
     num_rows = None
     for name, array in outputs.items() if by_row else ():
         if array.ndim == 0:
@@ -259,7 +255,7 @@ def predict_response(outputs: Mapping[str, np.ndarray], *, by_row: bool) -> dict
             raise Refusal(f"{found} expecting: {num_rows}")
         num_rows = len(array)
     columns = {name: array_to_json(name, array) for name, array in outputs.items()}
-    if len(columns) == 1:
+    if len(columns) == 1:  # it has no name
         return {"predictions" if by_row else "outputs": next(iter(columns.values()))}
     if not by_row:
         return {"outputs": columns}

@@ -14,8 +14,7 @@ from bert_keras.files import check_exists
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
 from bert_keras.serving.model import LoadError, ServedModel, Tensors
-from bert_keras.serving.monitoring import CODES
-from bert_keras.serving.rest_api import DEFAULT_SIGNATURE, Call, Refusal
+from bert_keras.serving.rest_api import CODES, DEFAULT_SIGNATURE, Call, Refusal
 
 _STOP_SECONDS = 5.0  # for a version that is still loading when the server stops
 
@@ -27,25 +26,21 @@ def chosen_versions(
     folder = Path(model_folder)
     check_exists(folder, expected="saved_models/NAME of an export")
     chosen = _selected(folder, numbers) if folder.is_dir() else {}
-    if not chosen or not chosen.keys() >= {*numbers}:
-        missing = ", ".join(map(str, sorted({*numbers} - chosen.keys()))) or "folder (1, 2, ...)"
+    if missing := sorted({*numbers} - chosen.keys()):
+        raise InputError(f"{folder} does not contain version {', '.join(map(str, missing))}")
+    if not chosen:
         parent = folder.parent if is_version(folder.name) else "saved_models/NAME of an export"
-        raise InputError(f"{folder} does not contain the version {missing}; expected {parent}")
+        raise InputError(f"{folder} contains no version folder (1, 2, ...); give {parent}")
     return chosen
 
 
 def _selected(folder: Path, numbers: Sequence[int]) -> dict[int, Path]:
-    children = (each for each in folder.iterdir() if is_version(each.name) and each.is_dir())
-    folders = {int(child.name): child for child in children}
+    folders = {int(p.name): p for p in folder.iterdir() if is_version(p.name) and p.is_dir()}
     return {n: folders[n] for n in numbers or sorted(folders)[-1:] if n in folders}
 
 
 def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -> Batcher:
-    """Loads saved_models/NAME/VERSION, runs its warm-up requests and starts its batcher.
-
-    In the first run of a signature, TensorFlow allocates memory and chooses kernels. Raises
-    LoadError if a warm-up request fails, as in TF Serving, or if a file is not as it was exported.
-    """
+    """Loads a version and runs its warm-up requests; LoadError if one fails, as in TF Serving."""
     if name := changed_file(folder):
         raise LoadError("DATA_LOSS", f"{name} is not the file that bert-keras export wrote")
     model = ServedModel(folder, seconds=limits.seconds)

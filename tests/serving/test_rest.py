@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from bert_keras.serving import rest_api
-from bert_keras.serving.monitoring import METRICS_PATH
+from bert_keras.serving.app import METRICS_PATH
 from bert_keras.serving.rest_api import Call, Refusal, read_call, read_document
 from bert_keras.serving.server import running_server
 from tests.factories import wait_for

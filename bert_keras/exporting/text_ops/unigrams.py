@@ -156,7 +156,8 @@ def _best_lengths(words: tf.RaggedTensor, scores_XL: tf.Tensor) -> tf.Tensor:
         # `best_WL` holds the highest scores up to each of the L letters before this one.
         count = counts[number]
         letters = starts[:count] + tf.cast(number, tf.int64)
-        sums_WL = best_WL[:count] + tf.gather(scores_XL, letters)
+        best_WL = best_WL[:count]
+        sums_WL = best_WL + tf.gather(scores_XL, letters)
         best_WL = tf.concat([best_WL[:, 1:], tf.reduce_max(sums_WL, axis=1)[:, None]], axis=1)
         return number + 1, best_WL, chosen.write(number, tf.argmax(sums_WL, axis=1))
 

@@ -31,7 +31,7 @@ _FLOAT32 = "float32"
 _SENTENCE_ENCODER = "BertSentenceEncoder"  # its signature takes single texts, its task pairs
 _BATCH_SIZE = 32
 _NUM_LONG_TEXTS, _LONG_LENGTH = 8, 128  # texts and tokens of the larger batch that is timed
-_NUM_ROUNDS = 20  # each round times every model once
+_NUM_ROUNDS = 20
 
 
 class Scoring(NamedTuple):
@@ -118,10 +118,7 @@ def _logits(outputs: Mapping[str, np.ndarray], *, problem_type: str) -> Any:
 
 
 def measure_seconds(runs: Mapping[str, Run], scored: Scoring) -> dict[str, dict[str, float]]:
-    """Returns the median time of a request by model, then by batch size, as "8 x 128 tokens".
-
-    Each round runs all models in turn, so that a slowdown of the machine affects all of them.
-    """
+    """Returns the median seconds of a request by model and batch size, as "8 x 128 tokens"."""
     task, _, encoded = scored
     times: dict[str, dict[str, float]] = {name: {} for name in runs}
     first = encoded.batch(np.arange(1))[0]
@@ -133,7 +130,7 @@ def measure_seconds(runs: Mapping[str, Run], scored: Scoring) -> dict[str, dict[
         inputs = {name: np.full(shape, name != "segment_ids", np.int32) for name in first}
         rounds: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(1 + _NUM_ROUNDS):
-            for name, run in runs.items():
+            for name, run in runs.items():  # in turn, as the machine may slow down
                 start = time.perf_counter()
                 run("tensors", inputs)
                 rounds[name].append(time.perf_counter() - start)

@@ -1,6 +1,5 @@
 """Defines `Variant`, a model whose graphs are smaller or faster, and variants of 16 and 8 bits."""
 
-import abc
 import contextlib
 import hashlib
 import math
@@ -22,7 +21,7 @@ HIGHEST = 0.240376  # slightly more than the maximum of u erfc(u)
 _INTERVALS = 255.99  # just under 256, because a float32 product may be rounded up
 
 
-class Variant(abc.ABC):
+class Variant:
     """Replaces a float32 model in the graphs of an export, and has all attributes of the model."""
 
     stored: list  # the variables and resources that a SavedModel stores for these graphs
@@ -33,9 +32,9 @@ class Variant(abc.ABC):
     def __getattr__(self, name: str):
         return getattr(self.model, name)
 
-    @abc.abstractmethod
     def __call__(self, inputs: Inputs, training: bool = False) -> Any:
         """Adds the variant's ops to the graph that is being traced, and returns the outputs."""
+        raise NotImplementedError
 
 
 @contextlib.contextmanager
@@ -100,8 +99,7 @@ class _Float16Weight(tf.saved_model.experimental.TrackableResource):
         super().__init__()
         self.variable = tf.Variable(array.astype("float16"), trainable=False)
         self.shape = array.shape
-        # Models in one process share resources of the same name, so the name contains a hash of the
-        # values.
+        # Models in one process share resources of the same name, so it contains a hash.
         self.name = f"{path}-{hashlib.sha256(array.tobytes()).hexdigest()[:16]}"
 
     def _create_resource(self):
@@ -149,11 +147,8 @@ class _Bfloat16Dense:
     """A dense layer that maps bfloat16 [X,D] to bfloat16 [X,F]."""
 
     def __init__(self, layer: keras.layers.Dense):
-        self.weights = [
-            tf.Variable(tf.cast(weight, tf.bfloat16), trainable=False)
-            for weight in (layer.kernel, layer.bias)
-            if weight is not None
-        ]
+        weights = [layer.kernel, layer.bias] if layer.bias is not None else [layer.kernel]
+        self.weights = [tf.Variable(tf.cast(w, tf.bfloat16), trainable=False) for w in weights]
 
     def __call__(self, x_XD: tf.Tensor, training: bool = False) -> tf.Tensor:
         kernel_DF, *bias_F = self.weights
@@ -178,10 +173,8 @@ class Int8(Variant):
         blocks = model.encoder.blocks
         self.calls = [call for block in blocks for call in self._calls(block)]
         replaced = {id(layer.kernel) for block in blocks for layer in dense_layers(block)}
-        self.stored = [
-            *(weight.value for weight in model.weights if id(weight) not in replaced),
-            *(kernel for _, call in self.calls for kernel in call.kernels),
-        ]
+        self.stored = [weight.value for weight in model.weights if id(weight) not in replaced]
+        self.stored += [kernel for _, call in self.calls for kernel in call.kernels]
 
     def _calls(self, block: Any) -> list:
         attention, feed_forward = block.attention, block.feed_forward
@@ -276,10 +269,7 @@ class QuantizedGelu:
 def multiply_int8(
     x_XD: Any, kernel_DF: Any, *, scales: np.ndarray, offsets: np.ndarray
 ) -> tf.Tensor:
-    """Returns (x @ kernel) * scales + offsets, float32 [X,F].
-
-    x is uint8, the kernel int8; scales and offsets are float [F], one for each column.
-    """
+    """Returns (x uint8 @ kernel int8) * scales [F] + offsets [F], float32 [X,F]."""
     x_XD, kernel_DF = tf.bitcast(x_XD, tf.quint8), tf.bitcast(kernel_DF, tf.qint8)
     device = [x_XD, kernel_DF, tf.constant(offsets, tf.float32)]
     # The smallest and largest value of the activations, then of each kernel column.
@@ -316,10 +306,11 @@ def largest_weight(multiply: Callable[..., tf.Tensor] = multiply_int8) -> int:
     size = 64
     x = tf.fill([size, size], tf.constant(255, tf.uint8))
 
+    plain = {"scales": np.ones(size), "offsets": np.zeros(size)}
+
     def product(weight: int) -> np.ndarray:
         with tf.device("CPU:0"):
             kernel = tf.fill([size, size], tf.constant(weight, tf.int8))
-            plain = {"scales": np.ones(size), "offsets": np.zeros(size)}
             return tf.function(lambda: multiply(x, kernel, **plain))().numpy()
 
     for weight in (_LARGEST, 64):
