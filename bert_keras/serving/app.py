@@ -45,10 +45,7 @@ def create_app(
     model_folder: str | os.PathLike, *, versions: Sequence[int], limits: Limits
 ) -> Starlette:
     """Loads a model and returns its HTTP APIs; `serve` documents the arguments."""
-    monitoring = _Monitoring(Path(model_folder).resolve().name)
-    load = partial(load_version, limits=limits, on_run=monitoring.count_run)
-    served = Versions(model_folder, numbers=versions, load=load)
-    server = _Server(served, limits, monitoring)
+    server = _Server(model_folder, versions, limits)
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
         with contextlib.suppress(ClientDisconnect):
@@ -57,7 +54,7 @@ def create_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        served.watch()
+        server.versions.watch()
         yield
         server.close()
 
@@ -66,49 +63,45 @@ def create_app(
     return app
 
 
-class _Monitoring:
-    """The metrics of the server of one model. Many threads may use them at the same time."""
+class _Server:
+    """Responds to each request within the limits; counts requests and session runs."""
 
-    def __init__(self, model_name: str):
-        self.registry = registry = CollectorRegistry()
+    def __init__(self, model_folder: str | os.PathLike, numbers: Sequence[int], limits: Limits):
+        load = partial(load_version, limits=limits, on_run=self._count_run)
+        self._seconds = limits.seconds
+        self._body_reader = BodyReader(limits)
+        self._add_metrics(Path(model_folder).resolve().name)
+        self.versions = Versions(model_folder, numbers=numbers, load=load)
+        self._page = page_response(self.versions.name)
+        # The threads share Python's global interpreter lock: more than two would not be faster and
+        # would keep more documents in memory.
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="reader")
+
+    def _add_metrics(self, model_name: str) -> None:
+        self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         # A Counter would append "_total" to TF Serving's name of the metric.
         name, labels = f"{_PREFIX}request_count", ["model_name", "status"]
-        self.requests = Gauge(name, "Requests.", labels, registry=registry)
+        self._requests = Gauge(name, "Requests.", labels, registry=registry)
 
         def histogram(name: str, text: str, *labels: str, buckets: list = _LATENCIES) -> Histogram:
             labels = ("model_name", *labels)
             return Histogram(f"{_PREFIX}{name}", text, labels, buckets=buckets, registry=registry)
 
         text = "Microseconds of a request that was answered."
-        self.latency = histogram("request_latency", text, "API", "entrypoint")
+        self._latency = histogram("request_latency", text, "API", "entrypoint")
         runtime = histogram("runtime_latency", "Microseconds of a session run.", "API", "runtime")
         self._runtime = runtime.labels(model_name, "Predict", "TF1")
         name, text = "batching_session:processed_batch_size", "Requests that shared a session run."
         self._batch_size = histogram(name, text, buckets=_BATCH_SIZES).labels(model_name)
 
-    def count_run(self, *, num_requests: int, seconds: float) -> None:
-        """Counts a session run for the rows of `num_requests` requests."""
+    def _count_run(self, *, num_requests: int, seconds: float) -> None:
         self._runtime.observe(seconds * 1e6)
         self._batch_size.observe(num_requests)
 
-
-class _Server:
-    """Responds to each request within the limits, and counts it."""
-
-    def __init__(self, versions: Versions, limits: Limits, monitoring: _Monitoring):
-        self._versions = versions
-        self._seconds = limits.seconds
-        self._body_reader = BodyReader(limits)
-        self._monitoring = monitoring
-        self._page = page_response(versions.name)
-        # The threads share Python's global interpreter lock: more than two would not be faster and
-        # would keep more documents in memory.
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="reader")
-
     def close(self) -> None:
         """Closes all versions."""
-        self._versions.close()
+        self.versions.close()
         self._threads.shutdown(cancel_futures=True)
 
     async def respond(self, request: Request) -> Response:
@@ -119,7 +112,7 @@ class _Server:
         if (request.method, path) == ("GET", "/") and "html" in request.headers.get("accept", ""):
             return self._page
         if path == METRICS_PATH:
-            return Response(generate_latest(self._monitoring.registry), media_type="text/plain")
+            return Response(generate_latest(self._registry), media_type="text/plain")
         if not path.startswith("/v1/"):
             return HTMLResponse(_NOT_FOUND, status_code=404)
         if request.method == "OPTIONS":
@@ -134,18 +127,18 @@ class _Server:
             is_openai, status = call.verb == "embeddings", refusal.status
             error = embeddings_api.make_error(refusal) if is_openai else str(refusal)
             content = json_bytes({"error": error})
-        name = self._versions.name if call.model in ("", self._versions.name) else ""
-        self._monitoring.requests.labels(name, CODES.get(status, "UNKNOWN")).inc()
+        name = self.versions.name if call.model in ("", self.versions.name) else ""
+        self._requests.labels(name, CODES.get(status, "UNKNOWN")).inc()
         if status == 200:
-            latency = self._monitoring.latency.labels(name, call.verb, "REST")
+            latency = self._latency.labels(name, call.verb, "REST")
             latency.observe((time.perf_counter() - start) * 1e6)
         return Response(content, status_code=status, media_type="application/json")
 
     async def _content(self, request: Request, call: Call) -> bytes:
         if call.verb == "status":
-            return json_bytes({"model_version_status": self._versions.statuses(call)}, indent=2)
+            return json_bytes({"model_version_status": self.versions.statuses(call)}, indent=2)
         if call.verb == "metadata":
-            with self._versions.serving(call) as (number, batcher):
+            with self.versions.serving(call) as (number, batcher):
                 signatures = batcher.model.signatures
             return json_bytes(rest_api.metadata_response(call.model, number, signatures), indent=2)
         compute = self._predict if call.verb == "predict" else self._embed
@@ -158,7 +151,7 @@ class _Server:
                 raise Refusal(message, status=504) from None
 
     async def _predict(self, call: Call, body: bytes) -> bytes:
-        with self._versions.serving(call) as (_, batcher):
+        with self.versions.serving(call) as (_, batcher):
 
             def read():
                 document = rest_api.read_document(body)
@@ -170,9 +163,9 @@ class _Server:
         return await self._write(outputs, lambda: rest_api.predict_response(outputs, by_row=by_row))
 
     async def _embed(self, call: Call, body: bytes) -> bytes:
-        model, is_short = self._versions.name, len(body) <= _MAX_BYTES_INLINE
+        model, is_short = self.versions.name, len(body) <= _MAX_BYTES_INLINE
         request = await self._run_step(is_short, lambda: embeddings_api.read_request(body, model))
-        with self._versions.serving(replace(call, model=model)) as (_, batcher):
+        with self.versions.serving(replace(call, model=model)) as (_, batcher):
             embeddings_api.check_signatures(model, batcher.model.signatures)
 
             async def run(signature_name: str) -> Tensors:

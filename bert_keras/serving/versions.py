@@ -113,8 +113,7 @@ class Versions:
     ):
         self._folder = Path(model_folder).resolve()
         self.name = self._folder.name
-        self._numbers = tuple(numbers)
-        self._load_folder = load
+        self._numbers, self._load_folder = tuple(numbers), load
         self._versions: dict[int, _Version] = {}
         self._files: dict[int, frozenset] = {}  # of each folder, at the last check
         self._changed = threading.Condition()

@@ -8,21 +8,9 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from bert_keras.errors import InputError
+from bert_keras.exporting.text_ops import words as word_ops
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
 from bert_keras.exporting.text_ops.unigrams import Unigrams
-from bert_keras.exporting.text_ops.words import (
-    DROPPED,
-    SPACE,
-    Points,
-    RaggedTensor,
-    TextTokens,
-    from_row_starts,
-    merge_rows,
-    num_before,
-    previous,
-    split_words,
-    utf8_widths,
-)
 from bert_keras.text.fast_tokenizer import vocabulary_from
 from bert_keras.text.packing import MASK, MASK_PATTERN
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
@@ -49,7 +37,7 @@ class UnitTokens(NamedTuple):
     splits: tf.Tensor  # int64 [B+1], the index of each text's first unit, then W
     starts: tf.Tensor  # int64 [W], the index in `source` of each unit's first character
     ends: tf.Tensor  # int64 [W], one more than the index of its last character
-    source: Points  # all texts with a space after each
+    source: word_ops.Points  # all texts with a space after each
 
 
 class TextToInputs(tf.Module):
@@ -138,20 +126,21 @@ class TextToInputs(tf.Module):
                 "before each text; set add_prefix_space to false in tokenizer.json"
             )
 
-    def tokens_with_offsets(self, text: tf.Tensor) -> TextTokens:
+    def tokens_with_offsets(self, text: tf.Tensor) -> word_ops.TextTokens:
         """Returns the tokens of texts, string [B]; an [UNK] spans its whole word."""
         if self._rules_tokenizer is not None:
             return self._rules_tokenizer(text)
-        words, source_indices, source = split_words(text, lowercase=self.lowercase)
+        words, source_indices, source = word_ops.split_words(text, lowercase=self.lowercase)
         tokens, byte_starts, _ = self._wordpiece.tokenize_with_offsets(_word_strings(words))
         with tf.device("CPU:0"):
-            widths = utf8_widths(words.flat_values)
+            widths = word_ops.utf8_widths(words.flat_values)
             bytes_before = tf.pad(tf.cumsum(widths), [[1, 0]])
             word_bytes = tf.gather(bytes_before, words.values.row_starts())
             token_bytes = tf.gather(word_bytes, tokens.value_rowids()) + byte_starts.values
             starts = _lower_bounds(bytes_before, token_bytes)
-            characters = from_row_starts(source_indices.flat_values, starts)
-            return TextTokens(merge_rows(tokens, words.row_splits), *_bounds_of(characters), source)
+            characters = word_ops.from_row_starts(source_indices.flat_values, starts)
+            token_ids = word_ops.merge_rows(tokens, words.row_splits)
+            return word_ops.TextTokens(token_ids, *_bounds_of(characters), source)
 
     def unit_tokens(self, text: tf.Tensor, *, unit: str) -> UnitTokens:
         """Returns the tokens of texts with the units of `kinds.words.tokenized_units`."""
@@ -160,16 +149,17 @@ class TextToInputs(tf.Module):
         self.check_has_offsets()
         ids, starts, ends, source = self.tokens_with_offsets(text)
         with tf.device("CPU:0"):
-            is_kept = tf.logical_not(source.has_any(DROPPED))
-            num_spaces = num_before(is_kept & source.has_any(SPACE))
+            is_kept = tf.logical_not(source.has_any(word_ops.DROPPED))
+            num_spaces = word_ops.num_before(is_kept & source.has_any(word_ops.SPACE))
             before = tf.gather(num_spaces, starts)
             is_first = tf.ones_like(starts, tf.bool)
             if unit == "eojeol":
                 texts = ids.value_rowids()
-                is_first = before != previous(before, filler=-1)
-                is_first |= texts != previous(texts, filler=-1)
+                is_first = before != word_ops.previous(before, filler=-1)
+                is_first |= texts != word_ops.previous(texts, filler=-1)
             with_text = tf.where(tf.gather(num_spaces, ends) - before < ends - starts)[:, 0]
-            numbers, rows = tf.unique(tf.gather(num_before(is_first)[1:], with_text), tf.int64)
+            unit_numbers = word_ops.num_before(is_first)[1:]
+            numbers, rows = tf.unique(tf.gather(unit_numbers, with_text), tf.int64)
             first_tokens = tf.gather(tf.where(is_first)[:, 0], numbers - 1)
             splits = _lower_bounds(first_tokens, ids.row_splits)
             unit_starts = tf.math.segment_min(tf.gather(starts, with_text), rows)
@@ -179,7 +169,7 @@ class TextToInputs(tf.Module):
     def _word_tokens(self, text: tf.Tensor) -> UnitTokens:
         """Tokenizes each word by itself, as `kinds.words.word_tokens` does."""
         lowercase = self.lowercase and self._rules_tokenizer is None
-        words, indices, source = split_words(text, lowercase=lowercase)
+        words, indices, source = word_ops.split_words(text, lowercase=lowercase)
         if self._rules_tokenizer is None:
             tokens = self._wordpiece.tokenize(_word_strings(words))
         else:
@@ -187,10 +177,10 @@ class TextToInputs(tf.Module):
             tokens = self._rules_tokenizer(" " + texts)
             num_missing = tf.cast(tokens.ids.row_lengths() == 0, tf.int64)
             unknown = tf.fill([tf.reduce_sum(num_missing)], self.vocabulary.unk_id)
-            unknown = RaggedTensor.from_row_lengths(unknown, num_missing, validate=False)
+            unknown = word_ops.RaggedTensor.from_row_lengths(unknown, num_missing, validate=False)
             tokens: Any = tf.concat([tokens.ids, unknown], axis=1)
         with tf.device("CPU:0"):
-            splits, ids = words.row_splits, merge_rows(tokens, words.row_splits)
+            splits, ids = words.row_splits, word_ops.merge_rows(tokens, words.row_splits)
             return UnitTokens(ids, tokens.row_starts(), splits, *_bounds_of(indices.values), source)
 
 
@@ -202,7 +192,7 @@ class MaskedTextToInputs(TextToInputs):
         tokens = super().tokens(parts.values)
         masks = tf.fill([tokens.nrows(), 1], self.vocabulary.mask_id)
         with_masks = tf.concat([masks, tokens], axis=1)
-        return merge_rows(with_masks, parts.row_splits)[:, 1:]
+        return word_ops.merge_rows(with_masks, parts.row_splits)[:, 1:]
 
 
 def in_batches(

@@ -77,11 +77,8 @@ class _Tree(tf.Module):
 
     def __init__(self, model: dict, vocabulary: Vocabulary):
         super().__init__()
-        tokens = [
-            (token, number, score)
-            for number, (token, score) in enumerate(model["vocab"])
-            if token not in vocabulary.specials.tokens
-        ]
+        specials, pieces = vocabulary.specials.tokens, enumerate(model["vocab"])
+        tokens = [(token, n, score) for n, (token, score) in pieces if token not in specials]
         self.unk_id = model["unk_id"]
         self.unknown_score = min(score for _, score in model["vocab"]) - _UNKNOWN_PENALTY
         self.longest = max(len(token) for token, _, _ in tokens)

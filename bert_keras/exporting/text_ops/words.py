@@ -229,10 +229,9 @@ def split_words(
         is_within = tf.logical_not(points.has_any(SPACE | ALONE))
         continues = is_within & previous(is_within)
         characters = points.words(is_first=tf.logical_not(is_space | continues), is_space=is_space)
-        words, source_indices = (
-            characters.with_flat_values(tf.gather(each, characters.flat_values))
-            for each in (points.values, points.source_indices)
-        )
+        indices = characters.flat_values
+        words = characters.with_flat_values(tf.gather(points.values, indices))
+        source_indices = characters.with_flat_values(tf.gather(points.source_indices, indices))
         return words, source_indices, source
 
 
