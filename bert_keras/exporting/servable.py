@@ -34,10 +34,9 @@ class Exporter(NamedTuple):
 def traced(function: Callable[..., Mapping], **specs: tf.TypeSpec) -> Signature:
     """Traces `function` for keyword arguments of these specs.
 
-    Trace the model in one signature and call that signature from the others, so that the graph of
-    the encoder is stored once. Autograph takes seconds a signature, so it is off.
+    Trace the model in one signature and call it from the others, so that its graph is stored once.
     """
-    traceable: Any = tf.function(function, autograph=False)
+    traceable: Any = tf.function(function, autograph=False)  # which takes seconds a signature
     return traceable.get_concrete_function(**specs)
 
 

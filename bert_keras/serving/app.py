@@ -4,7 +4,6 @@ import asyncio
 import base64
 import contextlib
 import hashlib
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,11 +20,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from bert_keras.files import StrPath
 from bert_keras.serving import embeddings_api, rest_api
 from bert_keras.serving.embeddings_api import COUNTS
 from bert_keras.serving.limits import BodyReader, Limits
-from bert_keras.serving.model import Tensors
-from bert_keras.serving.rest_api import CODES, DEFAULT_SIGNATURE, Call, Refusal, json_bytes
+from bert_keras.serving.rest_api import CODES, DEFAULT_SIGNATURE, Call, Refusal, Tensors, json_bytes
 from bert_keras.serving.versions import Versions, load_version
 
 METRICS_PATH = "/monitoring/prometheus/metrics"
@@ -41,9 +40,7 @@ _LATENCIES = [10 * 1.8**exponent for exponent in range(33)]
 _BATCH_SIZES = [2**exponent for exponent in range(15)]
 
 
-def create_app(
-    model_folder: str | os.PathLike, *, versions: Sequence[int], limits: Limits
-) -> Starlette:
+def create_app(model_folder: StrPath, *, versions: Sequence[int], limits: Limits) -> Starlette:
     """Loads a model and returns its HTTP APIs; `serve` documents the arguments."""
     server = _Server(model_folder, versions, limits)
 
@@ -66,7 +63,7 @@ def create_app(
 class _Server:
     """Responds to each request within the limits; counts requests and session runs."""
 
-    def __init__(self, model_folder: str | os.PathLike, numbers: Sequence[int], limits: Limits):
+    def __init__(self, model_folder: StrPath, numbers: Sequence[int], limits: Limits):
         load = partial(load_version, limits=limits, on_run=self._count_run)
         self._seconds = limits.seconds
         self._body_reader = BodyReader(limits)

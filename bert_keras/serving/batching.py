@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from bert_keras.serving.limits import Limits
-from bert_keras.serving.model import ServedModel, Tensors
-from bert_keras.serving.rest_api import Refusal
+from bert_keras.serving.model import ServedModel
+from bert_keras.serving.rest_api import Refusal, Tensors
 
 _LONG_RUN = 0.05  # seconds, after which the other thread may start a run beside it
-_CLOSE_SECONDS = 5.0  # for requests that still run when the server stops
 _BYTES_PER_POSITION = 4  # average bytes of text for one subword
 # One run takes `max_batch_size` rows of up to 64 positions, and fewer rows if they are longer. Long
 # rows already use the whole processor, so a larger batch of them would only add waiting time.
@@ -143,11 +142,11 @@ class Batcher:
         return request.future
 
     def close(self) -> None:
-        """Refuses new requests and waits some seconds for the queued ones."""
+        """Refuses new requests and waits 5 seconds for the queued ones."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        end = time.monotonic() + _CLOSE_SECONDS
+        end = time.monotonic() + 5.0
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
 

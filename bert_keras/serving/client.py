@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
+import httpx
+
 from bert_keras.errors import InputError, check_least, counted, quoted
 
 _BUSY = (429, 503)  # HTTP statuses
@@ -47,8 +49,6 @@ class Client(contextlib.AbstractContextManager):
     def __init__(
         self, url: str, *, timeout: float = 60.0, num_attempts: int = 4, batch_size: int = 32
     ):
-        import httpx
-
         self.timeout, self.num_attempts, self.batch_size = timeout, num_attempts, batch_size
         check_least(self, 1, "batch_size")
         match = _URL.fullmatch(url)
@@ -96,8 +96,6 @@ class Client(contextlib.AbstractContextManager):
         return self._predictions(body, num_instances)
 
     def _predictions(self, body: bytes, num_instances: int) -> list:
-        import httpx
-
         try:
             response = self._http.post(self._url, content=body)
         except (httpx.ReadTimeout, httpx.WriteTimeout) as error:

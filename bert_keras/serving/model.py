@@ -9,9 +9,7 @@ import numpy as np
 
 from bert_keras.exporting.verify import register_text_ops
 from bert_keras.exporting.version_folder import METADATA
-from bert_keras.serving.rest_api import Refusal
-
-Tensors = dict[str, np.ndarray]
+from bert_keras.serving.rest_api import Refusal, Tensors
 
 # TensorFlow error code -> HTTP status, from ToHTTPStatusCode in
 # tensorflow_serving/model_servers/http_server.cc; any other code becomes 500.
@@ -143,12 +141,11 @@ class ServedModel:
 
 
 def _row_shapes(signature: Any) -> dict[str, list[int]]:
-    """Returns the shape of each input; {} if the signature does not compute row by row."""
-
-    def shapes(infos: Any) -> dict[str, list[int]]:  # -1: any size
-        return {name: [dim.size for dim in info.tensor_shape.dim] for name, info in infos.items()}
-
-    inputs, outputs = shapes(signature.inputs), shapes(signature.outputs)
+    """Returns the shape of each input, -1: any size; {} if it does not compute row by row."""
+    inputs, outputs = (
+        {name: [dim.size for dim in info.tensor_shape.dim] for name, info in infos.items()}
+        for infos in (signature.inputs, signature.outputs)
+    )
     has_rows = all(shape[:1] == [-1] for shape in [*inputs.values(), *outputs.values()])
     return inputs if has_rows and all(-1 not in shape[1:] for shape in outputs.values()) else {}
 
@@ -157,11 +154,10 @@ def _load_error(error: Any, folder: Path) -> LoadError:
     from tensorflow import errors
     from tensorflow.core.protobuf import error_codes_pb2
 
+    code = "DATA_LOSS" if (folder / "saved_model.pb").is_file() else "NOT_FOUND"
+    message = str(error)
     if isinstance(error, errors.OpError):
         code, message = error_codes_pb2.Code.Name(error.error_code), error.message
-    else:
-        code = "DATA_LOSS" if (folder / "saved_model.pb").is_file() else "NOT_FOUND"
-        message = str(error)
     # The message of an op ends at the name of its node; Session.run adds text around both.
     text, node, _ = message.strip().partition("\n\t [[")
     return LoadError(code, text.splitlines()[-1 if node else 0] if text else code)

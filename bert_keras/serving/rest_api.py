@@ -16,6 +16,8 @@ from urllib.parse import unquote
 import numpy as np
 
 DEFAULT_SIGNATURE = "serving_default"
+Tensors = dict[str, np.ndarray]  # by name
+Dtypes = Mapping[str, str]  # keys of `_DTYPES` by the name of the tensor
 
 _PATH = re.compile(
     r"/v1/models/(?P<model>[^/:]+)"
@@ -28,7 +30,6 @@ CODES = {
     **{408: "DEADLINE_EXCEEDED", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"},
 }
 _MAX_VALUES = 2**20  # of a body; a list or an object, which takes 64 bytes, counts as four
-_SHOWN_LENGTH = 256  # characters of a JSON value in a message
 _TYPE_NAMES = {dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"}
 # TensorFlow's name of a dtype, in lower case -> NumPy's dtype and the Python types of its values
 _DTYPES: dict[str, tuple[Any, set[type]]] = {
@@ -96,9 +97,7 @@ def _decimal(text: str) -> float:
 _DECODER = json.JSONDecoder(parse_float=_decimal)
 
 
-def read_predict(
-    document: dict[str, Any], signatures: Mapping[str, Mapping[str, str]]
-) -> tuple[str, dict[str, np.ndarray]]:
+def read_predict(document: dict, signatures: Mapping[str, Dtypes]) -> tuple[str, Tensors]:
     """Reads the signature's name, and the arrays by input name, for the dtypes in `signatures`."""
     name = document.get("signature_name") or DEFAULT_SIGNATURE
     if not isinstance(name, str) or name not in signatures:
@@ -112,7 +111,7 @@ def read_predict(
     raise Refusal("Missing 'inputs' or 'instances' key")
 
 
-def _read_rows(document: dict[str, Any], inputs: Mapping[str, str]) -> dict[str, np.ndarray]:
+def _read_rows(document: dict[str, Any], inputs: Dtypes) -> Tensors:
     rows = document["instances"]
     if not isinstance(rows, list):
         raise Refusal(f"JSON Value: {_as_json(document)} Expecting 'instances' to be an list/array")
@@ -141,7 +140,7 @@ def _read_rows(document: dict[str, Any], inputs: Mapping[str, str]) -> dict[str,
     return {name: _read_items(columns[name], dtype, key=name) for name, dtype in inputs.items()}
 
 
-def _read_columns(columns: object, inputs: Mapping[str, str]) -> dict[str, np.ndarray]:
+def _read_columns(columns: object, inputs: Dtypes) -> Tensors:
     if not _has_names(columns):
         columns = dict.fromkeys(list(inputs)[:1], columns)  # one input needs no name
     for name in inputs:
@@ -224,7 +223,7 @@ def string_bytes(value: str | dict[str, Any]) -> bytes:
 
 
 def _as_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)[:_SHOWN_LENGTH]
+    return json.dumps(value, ensure_ascii=False)[:256]  # in a message
 
 
 def json_bytes(document: object, *, indent: int | None = None) -> bytes:

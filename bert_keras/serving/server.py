@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib
-import os
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bert_keras.errors import InputError, suggest_keyword_names
+from bert_keras.files import StrPath
 from bert_keras.serving.app import create_app
 from bert_keras.serving.limits import Limits
 
@@ -28,7 +28,7 @@ class _Protocol(H11Protocol):
 
 @suggest_keyword_names
 def serve(
-    model_folder: str | os.PathLike,
+    model_folder: StrPath,
     *,
     port: int = 8501,
     host: str = "127.0.0.1",
@@ -66,7 +66,7 @@ def serve(
 @suggest_keyword_names
 @contextlib.contextmanager
 def running_server(
-    model_folder: str | os.PathLike,
+    model_folder: StrPath,
     *,
     port: int = 0,
     versions: Sequence[int] = (),
@@ -104,7 +104,7 @@ def running_server(
 
 @contextlib.contextmanager
 def _server(
-    folder: str | os.PathLike, host: str, port: int, versions: Sequence[int], limits: Limits | None
+    folder: StrPath, host: str, port: int, versions: Sequence[int], limits: Limits | None
 ) -> Iterator[tuple[uvicorn.Server, socket.socket]]:
     """Yields a server and its socket, which exists before the long load of the model."""
     limits = limits or Limits()

@@ -10,18 +10,14 @@ from pathlib import Path
 
 from bert_keras.errors import InputError
 from bert_keras.exporting.version_folder import WARMUP, changed_file, is_version
-from bert_keras.files import check_exists
+from bert_keras.files import StrPath, check_exists
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
-from bert_keras.serving.model import LoadError, ServedModel, Tensors
-from bert_keras.serving.rest_api import CODES, DEFAULT_SIGNATURE, Call, Refusal
-
-_STOP_SECONDS = 5.0  # for a version that is still loading when the server stops
+from bert_keras.serving.model import LoadError, ServedModel
+from bert_keras.serving.rest_api import CODES, DEFAULT_SIGNATURE, Call, Refusal, Tensors
 
 
-def chosen_versions(
-    model_folder: str | os.PathLike, numbers: Sequence[int] = ()
-) -> dict[int, Path]:
+def chosen_versions(model_folder: StrPath, numbers: Sequence[int] = ()) -> dict[int, Path]:
     """Returns the folders of the versions `numbers` of saved_models/NAME, by default the latest."""
     folder = Path(model_folder)
     check_exists(folder, expected="saved_models/NAME of an export")
@@ -105,11 +101,7 @@ class Versions:
     """
 
     def __init__(
-        self,
-        model_folder: str | os.PathLike,
-        *,
-        numbers: Sequence[int] = (),
-        load: Callable[[Path], Batcher],
+        self, model_folder: StrPath, *, numbers: Sequence[int] = (), load: Callable[[Path], Batcher]
     ):
         self._folder = Path(model_folder).resolve()
         self.name = self._folder.name
@@ -131,9 +123,8 @@ class Versions:
         def check_repeatedly() -> None:
             while not self._stopped.wait(seconds):
                 try:
-                    self.check_folder()
-                except OSError:
-                    pass  # the folder may be unreachable for a moment
+                    with contextlib.suppress(OSError):  # the folder is unreachable for a moment
+                        self.check_folder()
                 except Exception:  # an unexpected one must not end the thread
                     logging.getLogger(__name__).exception("cannot check %s", self._folder)
 
@@ -218,7 +209,7 @@ class Versions:
         """Stops the thread of `watch` and closes every version."""
         self._stopped.set()
         if self._watcher:
-            self._watcher.join(_STOP_SECONDS)
+            self._watcher.join(5.0)  # seconds, as a version may still be loading
         for version in list(self._versions.values()):
             if version.batcher:
                 version.batcher.close()

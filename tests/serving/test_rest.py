@@ -25,10 +25,8 @@ RECORDED = Path(__file__).with_name("recorded_responses.jsonl").read_text("utf-8
 PAIRS = {pair["case"]: pair for pair in map(json.loads, RECORDED)}
 MODELS = ("half_plus_three", "keras_tiny", "texty")  # requests without one are for half_plus_two
 # Sentences from inside an op of another graph, or that name an output of two by chance.
-ONLY_STATUS = {
-    *("shape_texty_2d", "shape_rank_keras_row", "shape_dim_keras_row", "shape_dim_keras_col"),
-    "shape_extra_rank_keras",
-}
+ONLY_STATUS = {"shape_texty_2d", "shape_rank_keras_row", "shape_dim_keras_row"}
+ONLY_STATUS |= {"shape_dim_keras_col", "shape_extra_rank_keras"}
 PARSE_ERROR = "JSON Parse error: "
 # Pairs of a folder that changes, and what was done to it before them.
 AFTER_V2 = ("hot_after_v2", "hot_old_version_predict")
@@ -106,13 +104,13 @@ def rounded(value):
 
 
 def test_calls():
-    for line, call in {
-        "GET /v1/models/a%0Ab/versions/07": Call("a\nb", 7, "status"),
-        "GET /v1/models/m/versions/3/metadata": Call("m", 3, "metadata"),
-        "POST /v1/models/..%2fm:predict": Call("../m", None, "predict"),
-        "POST /v1/embeddings?api-version=1": Call("", None, "embeddings"),
-    }.items():
-        assert read_call(*line.split()) == call
+    for line, *call in (
+        ("GET /v1/models/a%0Ab/versions/07", "a\nb", 7, "status"),
+        ("GET /v1/models/m/versions/3/metadata", "m", 3, "metadata"),
+        ("POST /v1/models/..%2fm:predict", "../m", None, "predict"),
+        ("POST /v1/embeddings?api-version=1", "", None, "embeddings"),
+    ):
+        assert read_call(*line.split()) == Call(*call)
     with pytest.raises(Refusal, match=r"^Malformed request: "):
         read_call("GET", f"/v1/models/m/versions/{2**63}")
 
@@ -175,10 +173,10 @@ def test_arrays_of_each_dtype():
         ({"inputs": [10**400]}, "not of expected type: float"),
         ({"signature_name": "two", "inputs": {"ids": 2**31, "text": "a"}}, "2147483648 Type"),
         ({"signature_name": "two", "inputs": {"ids": [1, True], "text": "a"}}, "Type: True"),
-        *(
-            ({"signature_name": "two", "inputs": {"ids": 1, "text": text}}, "base64|surrogate")
-            for text in ({"b64": "a"}, {"b64": 1}, {"b": 1}, "\ud800")
-        ),
+        ({"signature_name": "two", "inputs": {"ids": 1, "text": {"b64": "a"}}}, "base64"),
+        ({"signature_name": "two", "inputs": {"ids": 1, "text": {"b64": 1}}}, "base64"),
+        ({"signature_name": "two", "inputs": {"ids": 1, "text": {"b": 1}}}, "base64"),
+        ({"signature_name": "two", "inputs": {"ids": 1, "text": "\ud800"}}, "surrogate"),
         ({"signature_name": "half", "inputs": 1}, "to type: half"),
         ({"inputs": eval("[" * 80 + "1" + "]" * 80)}, "one shape"),  # NumPy's iterator has 32
     ],
@@ -201,8 +199,7 @@ def test_documents():
     "body",
     [
         *(b"  ", b"\xff\xfe{\0}\0", b'{"a": 1, }', b'{"a": "\xff"}', b'{"a": [1, 1e600]}'),
-        b'{"a": ' + b"9" * 100_000 + b"}",
-        b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        *(b'{"a": ' + b"9" * 100_000 + b"}", b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
         b'{"a": [' + b"1," * 500_000 + b"1e999]}",
     ],
     ids=lambda body: repr(body[:16]),

@@ -20,8 +20,6 @@ from bert_keras.text.vocab import Vocabulary
 
 _END, _LETTER, _NUMBER, _OTHER, _SPACE = range(5)  # kinds of characters
 _SPACE_POINT, _APOSTROPHE = map(ord, " '")
-# An apostrophe and one of these endings form a word.
-_ENDINGS = ("s", "t", "m", "d", "re", "ve", "ll")
 # Options of the BPE model and of an added token that must be unset.
 _UNSUPPORTED = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
 _UNSUPPORTED_OF_ADDED = ("single_word", "lstrip", "rstrip")
@@ -166,7 +164,7 @@ def _starts_word(points: tf.Tensor, kinds: tf.Tensor) -> tf.Tensor:
         changes | word_ops.following((kinds != _END) & (kinds != _SPACE)),
         (changes & tf.logical_not(word_ops.previous(points == _SPACE_POINT))) | (kinds == _END),
     )
-    for ending in _ENDINGS:
+    for ending in ("s", "t", "m", "d", "re", "ve", "ll"):  # after an apostrophe
         is_contraction = starts_word & (points == _APOSTROPHE)
         for distance, letter in enumerate(ending, start=1):
             is_contraction &= word_ops.following(points == ord(letter), distance)

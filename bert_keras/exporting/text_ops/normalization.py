@@ -1,8 +1,7 @@
 """Normalizes texts inside a TF graph as the library `tokenizers` does.
 
-All tables are taken from `tokenizers`, which has an older version of Unicode than Python and the
-ICU library of a server. With the ops of tensorflow-text for NFC, marks of newer scripts would come
-in another order than in training.
+All tables are taken from `tokenizers`, whose Unicode is older than Python's and than ICU's, which
+the ops of tensorflow-text use: marks of newer scripts would come in another order than in training.
 """
 
 import json
@@ -21,7 +20,6 @@ from bert_keras.exporting.text_ops import words as word_ops
 
 _ORDER = ("NFKD", "StripAccents", "Lowercase", "NFC", "Precompiled")
 _SPACES = {"Regex": " {2,}"}  # without effect, because texts are split at spaces
-_DOUBLE_QUOTE = ord('"')
 _QUOTES = "`'"  # two equal ones become a double quote
 
 _POINTS = 1 << 21  # exceeds the largest code point
@@ -62,8 +60,7 @@ class Normalization(tf.Module):
 
     def __call__(self, points: word_ops.Points) -> word_ops.Points:
         """Returns normalized texts with a space after each; the indices are as in `tokenizers`."""
-        if self._has_quotes:
-            points = _join_quotes(points)
+        points = _join_quotes(points) if self._has_quotes else points
         points = word_ops.replace_points(points, self._replacements)
         for step in filter(None, (self._composition, self._graphemes)):
             points = step(points)
@@ -75,7 +72,7 @@ def _join_quotes(points: word_ops.Points) -> word_ops.Points:
     is_quote = [points.values == ord(quote) for quote in _QUOTES]
     is_double = tf.reduce_any([each & word_ops.following(each) for each in is_quote], axis=0)
     is_left = word_ops.every_second(is_double)
-    values = tf.where(word_ops.previous(is_left), _DOUBLE_QUOTE, points.values)
+    values = tf.where(word_ops.previous(is_left), ord('"'), points.values)
     return points._replace(values=values).without(is_left)
 
 

@@ -11,12 +11,12 @@ from bert_keras.errors import InputError
 from bert_keras.exporting.text_ops import words as word_ops
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
 from bert_keras.exporting.text_ops.unigrams import Unigrams
+from bert_keras.files import StrPath
 from bert_keras.text.fast_tokenizer import vocabulary_from
 from bert_keras.text.packing import MASK, MASK_PATTERN
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
 from bert_keras.text.vocab import WORD_MARK
 
-_MAX_BYTES_PER_CHARACTER = 4  # in UTF-8
 # The model computes this many rows at a time, so that a longer text does not need more memory.
 WINDOWS_AT_ONCE = 8
 
@@ -43,36 +43,29 @@ class UnitTokens(NamedTuple):
 class TextToInputs(tf.Module):
     """Tokenizes and packs texts to the same ids as `bert_keras.text` and `pack`.
 
-    The file of `write_vocabulary` becomes an asset of the SavedModel; it does not contain the
-    vocabulary's field `shortens_first`. A tokenizer.json has its own rule in place of `lowercase`.
-    `max_length` includes the special tokens.
+    The file of `write_vocabulary`, which lacks the vocabulary's field `shortens_first`, becomes an
+    asset of the SavedModel. A tokenizer.json has its own rule in place of `lowercase`.
     """
 
     def __init__(
-        self,
-        vocabulary_file: str | os.PathLike,
-        *,
-        lowercase: bool,
-        max_length: int,
-        shortens_first: bool = False,
+        self, file: StrPath, *, lowercase: bool, max_length: int, shortens_first: bool = False
     ):
         super().__init__()
-        self.vocabulary = vocabulary_from(vocabulary_file)
+        self.vocabulary = vocabulary_from(file)
         self._shortens_first = shortens_first
-        self.lowercase = lowercase
-        self.max_length = max_length
+        self.lowercase, self.max_length = lowercase, max_length
         self._rules_tokenizer = None
         if self.vocabulary.rules:
-            self._asset = tf.saved_model.Asset(os.fspath(vocabulary_file))
+            self._asset = tf.saved_model.Asset(os.fspath(file))
             is_unigram = self.vocabulary.specials.word_start == WORD_MARK
             self._rules_tokenizer = (Unigrams if is_unigram else BytePairs)(self.vocabulary)
             return
         column = tf.lookup.TextFileIndex
         lines = tf.lookup.TextFileInitializer(
-            os.fspath(vocabulary_file), tf.string, column.WHOLE_LINE, tf.int64, column.LINE_NUMBER
+            os.fspath(file), tf.string, column.WHOLE_LINE, tf.int64, column.LINE_NUMBER
         )
         self._table = tf.lookup.StaticHashTable(lines, self.vocabulary.unk_id)
-        max_bytes = MAX_WORD_CHARACTERS * _MAX_BYTES_PER_CHARACTER
+        max_bytes = 4 * MAX_WORD_CHARACTERS  # UTF-8 takes at most 4 bytes a character
         self._wordpiece = tf_text.WordpieceTokenizer(
             self._table, max_bytes_per_word=max_bytes, token_out_type=tf.int32
         )

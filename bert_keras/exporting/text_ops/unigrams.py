@@ -1,8 +1,7 @@
 """Tokenizes text with a Unigram model inside a TF graph.
 
-A Viterbi search finds the best tokens of all words of a batch together. tensorflow-text's
-SentencePiece tokenizer adds scores in float32. `tokenizers` adds them in float64, which can give
-another result where two sequences have equal scores ("ww" "w" and "w" "ww").
+A Viterbi search finds the best tokens of all words of a batch together. It adds scores in float64,
+as `tokenizers` does; tensorflow-text adds float32, which can decide otherwise for equal scores.
 """
 
 import json
@@ -27,8 +26,7 @@ class Unigrams(tf.Module):
     """Tokenizes texts, string [B], with the same ids and offsets as `FastTokenizer`.
 
     Bytes that are not valid UTF-8 are dropped. The search has a step for each letter of the longest
-    word. A word of more than 4,096 letters is divided into parts of that length, and no token goes
-    from one part to the next.
+    word; a word is divided after each 4,096 letters, and no token goes from one part to the next.
     """
 
     def __init__(self, vocabulary: Vocabulary):

@@ -46,14 +46,10 @@ class Replacements(NamedTuple):
 @cache
 def property_table() -> PointTable:
     """Returns the property bits and the canonical combining class of each code point."""
-
-    def values_of(block: str) -> list[int]:
-        if _is_assigned(block):
-            return [*map(_property_bits, block)]
-        # An unassigned block lies completely inside or outside the CJK ranges.
-        return [ALONE * is_alone(block[0])] * BLOCK
-
-    return make_table(values_of)
+    # An unassigned block lies completely inside or outside the CJK ranges.
+    return make_table(
+        lambda b: [*map(_property_bits, b)] if _is_assigned(b) else [ALONE * is_alone(b[0])] * BLOCK
+    )
 
 
 @cache

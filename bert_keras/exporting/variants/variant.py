@@ -32,10 +32,6 @@ class Variant:
     def __getattr__(self, name: str):
         return getattr(self.model, name)
 
-    def __call__(self, inputs: Inputs, training: bool = False) -> Any:
-        """Adds the variant's ops to the graph that is being traced, and returns the outputs."""
-        raise NotImplementedError
-
 
 @contextlib.contextmanager
 def replaced_calls(calls: Sequence[tuple[keras.Layer, Callable]]) -> Iterator[None]:
