@@ -110,10 +110,8 @@ def _server(
     limits = limits or Limits()
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        if not 0 <= port < 2**16:
-            raise OSError("a port is a number up to 65535")
         listener = socket.create_server((host, port), family=family, backlog=2048)
-    except (OSError, TypeError) as error:  # TypeError: an invalid host name
+    except (OSError, OverflowError, TypeError) as error:  # the last for an invalid host name
         raise InputError(
             f"cannot listen on {host}, port {port}: {error}; choose another --host, or a --port "
             "from 1024 to 65535 that no other program uses"

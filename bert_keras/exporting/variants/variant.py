@@ -117,7 +117,7 @@ class Bfloat16(Float16):
 
     def __init__(self, model: keras.Model):
         if not processor_has_bfloat16():
-            raise InputError("this processor has no AVX512-BF16 or AMX; choose another variant")
+            raise InputError("this processor does not multiply bfloat16; choose another variant")
         layers = [layer for block in model.encoder.blocks for layer in dense_layers(block)]
         super().__init__(model, others=[weight for layer in layers for weight in layer.weights])
         self.calls = [(layer, _Bfloat16Dense(layer)) for layer in layers]

@@ -19,7 +19,7 @@ from bert_keras.exporting.version_folder import METADATA
 from bert_keras.models.loading import load_model
 from bert_keras.runs.evaluate import predict_examples
 from bert_keras.runs.export import export
-from tests.exporting.variants.fine_tuned import fine_tuned
+from tests.exporting.variants.fine_tuned import TABLES, fine_tuned
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +76,7 @@ def test_models_without_a_scoring_task_are_refused(tmp_path, run):
     refused(model, "task")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["classification", "multi-label", "regression", "squad1", "sentence-pairs", "swag", "ner"],
-)
+@pytest.mark.parametrize("name", [*TABLES, "squad1", "ner"])
 @pytest.mark.slow
 def test_an_export_has_the_score_of_its_model(tmp_path, name, not_verified):
     model, data = fine_tuned(name, tmp_path, seed=6)

@@ -40,14 +40,14 @@ def model(run):
     return load_model(run[0])
 
 
-@pytest.fixture(scope="module")
-def expected(model):
-    return eager_scores(model)
-
-
 def eager_scores(model):
     inputs = encode(model.tokenizer, TEXTS, max_length=16)
     return model(inputs, training=False).numpy()[:, 0]
+
+
+@pytest.fixture(scope="module")
+def expected(model):
+    return eager_scores(model)
 
 
 @pytest.fixture
