@@ -42,10 +42,7 @@ class BytePairs(tf.Module):
         ids, merges = rules["model"]["vocab"], [tuple(pair) for pair in rules["model"]["merges"]]
         added = [each for each in rules["added_tokens"] if not each["special"]]
         if not _are_supported(rules, merges, added):
-            raise InputError(
-                "the byte-level BPE has other rules than RoBERTa's and ModernBERT's, which an "
-                "exported graph does not support"
-            )
+            raise InputError("an exported graph supports only the BPE of RoBERTa and ModernBERT")
         self.has_offsets = not rules["pre_tokenizer"]["add_prefix_space"]
         self._composition = Composition() if rules["normalizer"] else None
         self._byte_ids = np.array([ids.get(symbol, 0) for symbol in _byte_symbols()], np.int32)

@@ -114,10 +114,7 @@ class TextToInputs(tf.Module):
     def check_has_offsets(self) -> None:
         """Raises InputError if `tokens_with_offsets` cannot locate tokens in the source text."""
         if not getattr(self._rules_tokenizer, "has_offsets", True):
-            raise InputError(
-                "an exported graph cannot locate tokens after the space that the tokenizer puts "
-                "before each text; set add_prefix_space to false in tokenizer.json"
-            )
+            raise InputError("set add_prefix_space to false in tokenizer.json to locate tokens")
 
     def tokens_with_offsets(self, text: tf.Tensor) -> word_ops.TextTokens:
         """Returns the tokens of texts, string [B]; an [UNK] spans its whole word."""
