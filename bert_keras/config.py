@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast
 from bert_keras.errors import (
     LARGEST_SIZE,
     InputError,
+    printable,
     check_choice,
     check_least,
     check_name,
@@ -332,9 +333,9 @@ class ModelMetadata:
         most = self.config.max_positions
         if not 3 <= self.max_length <= most:
             raise InputError(f"max_length is {self.max_length}; expected 3 to {most} tokens")
-        are_texts = all(isinstance(label, str) and label for label in self.labels)
-        if not are_texts or len({*self.labels}) < len(self.labels):
-            raise InputError(f"the labels are {self.labels}; expected different texts")
+        are_texts = all(isinstance(each, str) and each == printable(each) for each in self.labels)
+        if not are_texts or "" in self.labels or len({*self.labels}) < len(self.labels):
+            raise InputError(f"the labels are {self.labels}; expected different printable texts")
         if self.model == "BertSentenceEncoder":
             object.__setattr__(self, "embedding", self.embedding or EmbeddingConfig())
 

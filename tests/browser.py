@@ -62,8 +62,7 @@ class Page:
         while True:
             reply = b""
             while not reply.endswith(b"\0"):
-                byte = self.read.read1(1 << 20) if not reply else self.read.read(1)
-                if not byte:
+                if not (byte := self.read.read(1) if reply else self.read.read1(1 << 20)):
                     raise EOFError("the browser has ended")
                 reply += byte
             for message in map(json.loads, reply[:-1].split(b"\0")):
@@ -106,11 +105,10 @@ def started_browser(command: list[str]):
             )  # fmt: skip
         for end in (browser_reads, browser_writes, *ends):
             os.close(end)
+        page = None
         try:
-            try:
+            with contextlib.suppress(BrokenPipeError, EOFError):
                 page = Page(we_write, we_read)
-            except (BrokenPipeError, EOFError):
-                page = None
             yield page, log
         finally:
             process.kill()

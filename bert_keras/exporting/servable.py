@@ -34,10 +34,9 @@ class Exporter(NamedTuple):
 def traced(function: Callable[..., Mapping], **specs: tf.TypeSpec) -> Signature:
     """Traces `function` for keyword arguments of these specs.
 
-    Trace the model in one signature and call that signature from the others, so that the graph of
-    the encoder is stored once. Autograph takes seconds a signature, so it is off.
+    Trace the model in one signature and call it from the others, so that its graph is stored once.
     """
-    traceable: Any = tf.function(function, autograph=False)
+    traceable: Any = tf.function(function, autograph=False)  # which takes seconds a signature
     return traceable.get_concrete_function(**specs)
 
 
@@ -75,9 +74,8 @@ def text_servable(
 def checked_tensors(tensors: Signature, *, config: BertConfig, cls_id: int) -> Signature:
     """Makes the signature `tensors` refuse impossible rows and mask the padding of TF Serving.
 
-    More than `max_positions` positions are an invalid argument, as are ids, masks and segments that
-    no text has. With `pad_variable_length_inputs`, TF Serving pads each tensor of a row with the
-    row's first value: `input_ids` with [CLS] and `input_mask` with 1
+    With `pad_variable_length_inputs`, TF Serving pads each tensor of a row with the row's first
+    value: `input_ids` with [CLS] and `input_mask` with 1
     (tensorflow_serving/batching/batching_util.cc).
     `tensors` therefore sets `input_mask` to 0 for all [CLS] tokens at the end of a row.
     """

@@ -19,10 +19,7 @@ Run = Callable[[str, Mapping[str, Any]], dict[str, Any]]  # (signature, inputs) 
 
 
 def run_in_fresh_process(folder: str | os.PathLike, requests: Sequence[dict]) -> list[dict]:
-    """Runs requests, {"signature": name, "inputs": {name: array or list}}, in a fresh process.
-
-    Returns the outputs of each request by name, as nested lists. Raises RuntimeError if it fails.
-    """
+    """Returns outputs, {name: nested list}, of requests, {"signature": name, "inputs": dict}."""
     process = subprocess.run(
         [sys.executable, "-P", __file__, os.fspath(folder)],
         input=pickle.dumps(list(requests)),
@@ -87,5 +84,4 @@ def register_text_ops() -> None:
 
 
 if __name__ == "__main__":
-    outputs = run_requests(sys.argv[1], pickle.load(sys.stdin.buffer))
-    sys.stdout.buffer.write(pickle.dumps(outputs))
+    pickle.dump(run_requests(sys.argv[1], pickle.load(sys.stdin.buffer)), sys.stdout.buffer)

@@ -16,8 +16,8 @@ def check_model_name(name: str) -> None:
     """Raises InputError if `name` cannot be a folder name or part of a URL of the server."""
     if name in ("", ".", "..") or {"/", ":"} & {*name} or not name.isprintable():
         raise InputError(
-            f"the model's name is {name!r}; expected a folder name of printable characters without "
-            "'/' and ':', such as sst2 (--output sets the parent folder)"
+            f"{name!r} cannot name a model; expected printable characters without '/' and ':', "
+            "such as sst2 (--output sets the parent folder)"
         )
 
 
@@ -29,10 +29,7 @@ def is_version(name: str) -> bool:
 def check_version(path: Path) -> None:
     """Raises InputError unless `path` is a version folder that does not exist yet."""
     if not is_version(path.name):
-        raise InputError(
-            f"{path} does not end in a version number, 0 to {LARGEST_VERSION}; expected a path "
-            "such as saved_models/NAME/1"
-        )
+        raise InputError(f"{path} does not end in a version number, such as saved_models/NAME/1")
     free = path.with_name(str(next_version(path.parent)))
     refuse_existing(path, remedy=f"export to the next version, {free}")
 

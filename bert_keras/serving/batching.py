@@ -7,16 +7,16 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bert_keras.serving.limits import Limits
-from bert_keras.serving.model import ServedModel, Tensors
-from bert_keras.serving.rest_api import Refusal
+from bert_keras.serving.model import ServedModel
+from bert_keras.serving.rest_api import Refusal, Tensors
 
 _LONG_RUN = 0.05  # seconds, after which the other thread may start a run beside it
-_CLOSE_SECONDS = 5.0  # for requests that still run when the server stops
 _BYTES_PER_POSITION = 4  # average bytes of text for one subword
 # One run takes `max_batch_size` rows of up to 64 positions, and fewer rows if they are longer. Long
 # rows already use the whole processor, so a larger batch of them would only add waiting time.
@@ -42,7 +42,7 @@ class QueuedRequest:
     def finish(self) -> None:
         """Sets the result, in the order of the rows of the request."""
         outputs = _concatenate([outputs for _, outputs in self.outputs])
-        if self.outputs[0][0].rows is not None:
+        if self.outputs[0][0].rows is not ...:
             rows = np.argsort(np.concatenate([part.rows for part, _ in self.outputs]))
             outputs = {name: array[rows] for name, array in outputs.items()}
         with contextlib.suppress(InvalidStateError):  # the client has disconnected
@@ -52,31 +52,22 @@ class QueuedRequest:
 @dataclass(frozen=True, eq=False)
 class _Part:
     request: QueuedRequest
-    rows: Any = None  # row numbers; None: all rows, which cannot be split
+    rows: Any = ...  # row numbers; `...`: all rows, which cannot be split
     max_rows: int = 0  # the most rows of a run that begins with this part
     key: object = None  # parts with equal keys can share a run; None: the part runs alone
 
     @property
     def tensors(self) -> Tensors:
-        rows = ... if self.rows is None else self.rows
-        return {name: array[rows] for name, array in self.request.tensors.items()}
+        return {name: array[self.rows] for name, array in self.request.tensors.items()}
 
 
 class Batcher:
     """Runs a model in threads; compatible requests in the queue share a run.
 
     A request that arrives alone runs at once. While a run takes less than `_LONG_RUN`, new requests
-    wait for its end and share the next run, with the next requests of its clients. If a request has
-    more rows than one run takes, its longest rows run first, and its remaining rows run after the
-    other queued requests.
-
-    Args:
-        model: The model to run.
-        limits: The most rows of a run and the most bytes of a text.
-        on_run: Gets `num_requests` and `seconds` of each run.
-        num_threads: The number of runs at the same time.
-        return_share: How long queued requests wait for the next requests of the last run's clients,
-            as a fraction of that run's time.
+    wait for its end and share the next run, with the next requests of its clients, for which they
+    wait `return_share` of the last run's time. If a request has more rows than one run takes, its
+    longest rows run first, and its remaining rows run after the other queued requests.
     """
 
     def __init__(
@@ -100,10 +91,10 @@ class Batcher:
         self._started: dict[int, float] = {}  # thread -> when its present run started
         self._num_returning = 0  # clients of the last run that may send their next request
         self._returned_at = 0.0  # until when the queue waits for them
-        self._threads = []
-        for _ in range(num_threads):
-            self._threads.append(threading.Thread(target=self._work, name="batcher", daemon=True))
-            self._threads[-1].start()
+        new_thread = partial(threading.Thread, target=self._work, name="batcher", daemon=True)
+        self._threads = [new_thread() for _ in range(num_threads)]
+        for thread in self._threads:
+            thread.start()
 
     def prepare(self, signature_name: str, tensors: Tensors) -> QueuedRequest:
         """Orders the rows of a request for `submit`. Millions of rows take about a second."""
@@ -151,11 +142,11 @@ class Batcher:
         return request.future
 
     def close(self) -> None:
-        """Refuses new requests and waits some seconds for the queued ones."""
+        """Refuses new requests and waits 5 seconds for the queued ones."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        end = time.monotonic() + _CLOSE_SECONDS
+        end = time.monotonic() + 5.0
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
 
@@ -168,9 +159,8 @@ class Batcher:
                 self._changed.notify_all()
         with self._changed:
             self._num_running -= 1
-            is_last = not self._num_running
-        if is_last:
-            self.model.close()
+            if not self._num_running:
+                self.model.close()
 
     def _next_batch(self) -> list[_Part] | None:
         """Returns rows of the oldest request and of compatible ones; None when closed."""
@@ -204,11 +194,9 @@ class Batcher:
             num_free = first.max_rows - len(first.rows)
             for part in self._queue:
                 fits = part.key == first.key and len(part.rows) <= num_free
-                if fits and not part.request.future.done():
-                    num_free -= len(part.rows)
-                    batch.append(part)
-                else:
-                    others.append(part)
+                is_chosen = fits and not part.request.future.done()
+                num_free -= len(part.rows) if is_chosen else 0
+                (batch if is_chosen else others).append(part)
             self._queue = others
         for part in batch:  # the next part of a request waits behind the other requests
             if part.request.parts:
@@ -236,7 +224,7 @@ class Batcher:
         stop = 0
         for part in batch:
             of_part = outputs
-            if part.rows is not None:
+            if part.rows is not ...:
                 first, stop = stop, stop + len(part.rows)
                 of_part = {name: array[first:stop] for name, array in outputs.items()}
             with self._changed:  # another thread may run another part of the same request

@@ -8,12 +8,11 @@ import re
 import time
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import httpx
 
 from bert_keras.errors import InputError, check_least, counted, quoted
-
-if TYPE_CHECKING:
-    import httpx
 
 _BUSY = (429, 503)  # HTTP statuses
 _URL = re.compile(r"(https?://[^?#]+/v1/models/[^:?#]+?)(?::predict)?/?")
@@ -50,16 +49,11 @@ class Client(contextlib.AbstractContextManager):
     def __init__(
         self, url: str, *, timeout: float = 60.0, num_attempts: int = 4, batch_size: int = 32
     ):
-        import httpx
-
         self.timeout, self.num_attempts, self.batch_size = timeout, num_attempts, batch_size
         check_least(self, 1, "batch_size")
         match = _URL.fullmatch(url)
         if not match:
-            raise InputError(
-                f"{url} is not the URL of a model; expected http://HOST:PORT/v1/models/NAME, "
-                "followed by /versions/N to select one version"
-            )
+            raise InputError(f"the URL is {url}; expected http://HOST:PORT/v1/models/NAME")
         self._url = f"{match[1]}:predict"
         self._http = httpx.Client(
             headers={"Content-Type": "application/json"},
@@ -96,32 +90,28 @@ class Client(contextlib.AbstractContextManager):
         """Returns the predictions; while no server is available, it waits longer each time."""
         for attempt in range(1, self.num_attempts):
             try:
-                return self._predictions(self._post(body), num_instances)
+                return self._predictions(body, num_instances)
             except UnavailableError:
                 time.sleep(min(2**attempt / 8, 8) + random.random() / 4)  # from 0.25 to 8.25 s
-        return self._predictions(self._post(body), num_instances)
+        return self._predictions(body, num_instances)
 
-    def _post(self, body: bytes) -> "httpx.Response":
-        import httpx
-
+    def _predictions(self, body: bytes, num_instances: int) -> list:
         try:
-            return self._http.post(self._url, content=body)
+            response = self._http.post(self._url, content=body)
         except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
             raise InputError(
                 f"{self._url} took more than {self.timeout:g} seconds; use a Client with a longer "
                 "timeout or a smaller batch_size"
             ) from error
         except httpx.TransportError as error:
-            raise UnavailableError(
-                f"no server responds at {self._url} ({str(error) or type(error).__name__}); start "
-                "one with bert-keras serve"
-            ) from error
-
-    def _predictions(self, response: "httpx.Response", num_instances: int) -> list:
-        try:
+            reason = str(error) or type(error).__name__
+            message = (
+                f"no server responds at {self._url} ({reason}); start it with bert-keras serve"
+            )
+            raise UnavailableError(message) from error
+        document = {}
+        with contextlib.suppress(ValueError):
             document = response.json()
-        except ValueError:
-            document = None
         document = document if isinstance(document, dict) else {}
         if response.status_code != 200:
             reason = document.get("error") or response.reason_phrase
@@ -144,7 +134,6 @@ class Client(contextlib.AbstractContextManager):
 
 
 def _json_value(value: Any) -> object:
-    """Converts a value that is not a type of JSON."""
     if isinstance(value, bytes):
         return {"b64": base64.b64encode(value).decode()}
     if hasattr(value, "tolist"):  # arrays and scalars of NumPy

@@ -53,8 +53,8 @@ def check_name_in_files(name: str) -> None:
     """Raises InputError for a model name that is not valid in the files."""
     if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise InputError(
-            f"the model's name is {name!r}; expected a letter or digit, followed by letters, "
-            "digits, '.', '_' and '-', because the files of --serving-config contain it"
+            f"the model's name is {name!r}; with --serving-config it begins with a letter or digit "
+            "and contains only letters, digits, '.', '_' and '-'"
         )
 
 
@@ -63,13 +63,8 @@ def write_container_files(model_folder: str | os.PathLike, folder: str | os.Path
     model, folder = Path(model_folder).resolve(), Path(folder).resolve()
     dns_name = re.sub("[^a-z0-9]+", "-", model.name.lower())  # as a DNS label has to be (RFC 1035)
     dns_name = dns_name if dns_name[0].isalpha() else f"model-{dns_name}"
-    templates = Environment(
-        loader=PackageLoader("bert_keras.serving"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    templates = Environment(loader=PackageLoader("bert_keras.serving"), undefined=StrictUndefined)
+    templates.trim_blocks = templates.lstrip_blocks = templates.keep_trailing_newline = True
     values: dict[str, Any] = {
         "name": model.name,
         "version": IMAGE_VERSION,

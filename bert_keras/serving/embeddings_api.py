@@ -1,12 +1,8 @@
-"""Reads requests of OpenAI's embeddings API and writes its responses.
-
-The API: https://platform.openai.com/docs/api-reference/embeddings/create
-"""
+"""Reads and answers requests of OpenAI's API, platform.openai.com/docs/api-reference/embeddings."""
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +15,7 @@ _MAX_TEXTS = 2048  # of a request, as in OpenAI's API
 _PARAMETERS = ("input", "model", "dimensions", "encoding_format", "user")
 
 
-@dataclass(frozen=True)
-class EmbeddingsRequest:
+class EmbeddingsRequest(NamedTuple):
     """A parsed request."""
 
     texts: np.ndarray  # [num_texts], bytes objects
@@ -34,28 +29,22 @@ def read_request(body: bytes, model: str) -> EmbeddingsRequest:
     texts, dimensions = document.get("input"), document.get("dimensions")
     texts = texts if isinstance(texts, list) else [texts]
     encoding = document.get("encoding_format")
-    checks = {
-        "input": (
-            1 <= len(texts) <= _MAX_TEXTS and all(isinstance(each, str) and each for each in texts),
-            f"1 to {_MAX_TEXTS} texts that are not empty; token ids are of another vocabulary",
-        ),
-        "dimensions": (
-            dimensions is None or (type(dimensions) is int and dimensions >= 1),
-            "an integer, at least 1",
-        ),
-        "encoding_format": (encoding in (None, "float", "base64"), "float or base64"),
-        **{name: (False, "no such parameter") for name in document if name not in _PARAMETERS},
-    }
-    for param, (is_valid, expected) in checks.items():
+
+    def check(param: str, is_valid: bool, expected: str) -> None:
         if not is_valid:
             raise Refusal(f"{param}: expected {expected}", param=param)
-    if document.get("model") != model:
-        raise Refusal(
-            f"The model {document.get('model')!s:.100} does not exist; expected {model!r}",
-            status=404,
-            param="model",
-            code="model_not_found",
-        )
+
+    are_texts = all(isinstance(each, str) and each for each in texts)
+    expected = f"1 to {_MAX_TEXTS} texts that are not empty; token ids are of another vocabulary"
+    check("input", are_texts and 1 <= len(texts) <= _MAX_TEXTS, expected)
+    is_size = type(dimensions) is int and dimensions >= 1
+    check("dimensions", dimensions is None or is_size, "an integer, at least 1")
+    check("encoding_format", encoding in (None, "float", "base64"), "float or base64")
+    for name in document:
+        check(name, name in _PARAMETERS, "no such parameter")
+    if (name := document.get("model")) != model:
+        message = f"The model {name!s:.100} does not exist; expected {model!r}"
+        raise Refusal(message, status=404, param="model", code="model_not_found")
     texts = np.array([rest_api.string_bytes(str(text)) for text in texts], object)
     return EmbeddingsRequest(texts, dimensions, encoding == "base64")
 
@@ -65,31 +54,19 @@ def check_signatures(model: str, signatures: Mapping[str, Any]) -> None:
     for name, output in ((rest_api.DEFAULT_SIGNATURE, "embedding"), (COUNTS, COUNTS)):
         signature = signatures.get(name)
         if not signature or {*signature.inputs} != {"text"} or output not in signature.outputs:
-            raise Refusal(
-                f"The model {model!r} has no signature {name} from text to {output}; export a "
-                "BertSentenceEncoder",
-                param="model",
-            )
+            message = f"The model {model!r} has no signature {name} from text to {output}"
+            raise Refusal(f"{message}; export a BertSentenceEncoder", param="model")
 
 
 def make_response(
     request: EmbeddingsRequest, embeddings: np.ndarray, num_tokens: np.ndarray, *, model: str
 ) -> dict[str, Any]:
-    """Returns the body of a response.
-
-    Args:
-        request: The request.
-        embeddings: float32 [num_texts, E].
-        num_tokens: The number of tokens of each text, int32 [num_texts].
-        model: The name of the served model.
-    """
+    """Returns the response for embeddings, float32 [N,E], and numbers of tokens, int32 [N]."""
     if request.dimensions is not None:
         if request.dimensions > embeddings.shape[1]:
-            raise Refusal(
-                f"dimensions is {request.dimensions}; expected at most {embeddings.shape[1]}, the "
-                "size of the model's embeddings",
-                param="dimensions",
-            )
+            most = f"{embeddings.shape[1]}, the size of the model's embeddings"
+            message = f"dimensions is {request.dimensions}; expected at most {most}"
+            raise Refusal(message, param="dimensions")
         # An embedding of length 1 keeps that length.
         is_unit = np.abs(np.linalg.norm(embeddings, axis=1, keepdims=True) - 1) < 1e-3
         embeddings = embeddings[:, : request.dimensions]

@@ -20,9 +20,6 @@ _FULL = "The batch scheduling queue to which this task was submitted is full"  #
 class Limits:
     """Limits of a server; the defaults suit texts and token ids on a few cores.
 
-    Raises:
-        InputError: `max_batch_size` is less than 1 or `seconds` is not above 0.
-
     Example:
 
     ```python
@@ -63,8 +60,7 @@ class BodyReader:
             nonlocal size
             size += num_bytes
             self._num_bytes += num_bytes
-            if size > limits.max_body_bytes:
-                most = limits.max_body_bytes
+            if size > (most := limits.max_body_bytes):
                 message = f"The request body has more than {most} bytes; send several requests"
                 raise Refusal(message, status=413)
             if self._num_bytes > limits.max_total_bytes:

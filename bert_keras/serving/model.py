@@ -9,9 +9,7 @@ import numpy as np
 
 from bert_keras.exporting.verify import register_text_ops
 from bert_keras.exporting.version_folder import METADATA
-from bert_keras.serving.rest_api import Refusal
-
-Tensors = dict[str, np.ndarray]
+from bert_keras.serving.rest_api import Refusal, Tensors
 
 # TensorFlow error code -> HTTP status, from ToHTTPStatusCode in
 # tensorflow_serving/model_servers/http_server.cc; any other code becomes 500.
@@ -30,10 +28,7 @@ class LoadError(Exception):
 
 
 class ServedModel:
-    """One loaded version of a model. Many threads may call it at the same time.
-
-    A run that takes more than `seconds` fails. Raises LoadError if TensorFlow cannot load `folder`.
-    """
+    """One loaded version of a model, for many threads; a run may take at most `seconds`."""
 
     signatures: dict[str, Any]  # signature name -> SignatureDef
     # Name of each signature with inputs -> input name -> dtype, as for `read_predict`
@@ -41,12 +36,25 @@ class ServedModel:
 
     def __init__(self, folder: Path, *, seconds: float = 30.0):
         import tensorflow as tf
+        from tensorflow.core.protobuf.config_pb2 import ConfigProto, GraphOptions
+        from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
         register_text_ops()
+        # TensorFlow's graph optimizers run once instead of twice, which saves a third of the
+        # loading time. The disabled optimizers do not change an encoder's graph on a CPU and took a
+        # third of the remaining time. No run became slower (tiny and base encoders, 1x128 to 8x24).
+        rewriting = RewriterConfig(
+            meta_optimizer_iterations=RewriterConfig.ONE,
+            disable_tfg_optimizer=True,
+            implementation_selector=RewriterConfig.OFF,
+            layout_optimizer=RewriterConfig.OFF,
+            memory_optimization=RewriterConfig.NO_MEM_OPT,
+        )
+        config = ConfigProto(graph_options=GraphOptions(rewrite_options=rewriting))
         v1 = tf.compat.v1
         self._seconds = seconds
         self._row_shapes: dict[str, dict[str, list[int]]] = {}
-        self._session = v1.Session(graph=v1.Graph(), config=_session_config())
+        self._session = v1.Session(graph=v1.Graph(), config=config)
         try:
             with self._session.graph.as_default():
                 self._load(str(folder))
@@ -66,14 +74,12 @@ class ServedModel:
         saver, _ = loader.load_graph(self._session.graph, tags)
         meta_graph: Any = loader.get_meta_graph_def_from_tags(tags)
         self.signatures = dict(meta_graph.signature_def)
-        self.inputs = {
-            signature_name: {
-                name: DataType.Name(info.dtype).removeprefix("DT_").lower()
-                for name, info in sorted(signature.inputs.items())
-            }
-            for signature_name, signature in self.signatures.items()
-            if signature.inputs
-        }
+
+        def dtypes(infos: Any) -> dict[str, str]:  # TensorFlow's names without DT_
+            return {name: DataType.Name(infos[name].dtype)[3:].lower() for name in sorted(infos)}
+
+        signatures = self.signatures.items()
+        self.inputs = {name: dtypes(each.inputs) for name, each in signatures if each.inputs}
 
         def restore() -> None:
             loader.restore_variables(self._session, saver)
@@ -102,8 +108,7 @@ class ServedModel:
         """Returns whether each output row depends on its input row alone.
 
         It does if bert-keras exported the model, each input and output has any number of rows, and
-        no other dimension of an output is open. An output with such a dimension is as long as the
-        longest row of a run, so it would depend on the other requests of the batch.
+        no other dimension of an output is open, because the longest row of a run sets its size.
         """
         shapes = self._row_shapes.get(signature_name, {})
         fits = (
@@ -136,43 +141,23 @@ class ServedModel:
 
 
 def _row_shapes(signature: Any) -> dict[str, list[int]]:
-    """Returns the shape of each input; {} if the signature does not compute row by row."""
-
-    def shapes(infos: Any) -> dict[str, list[int]]:  # -1: any size
-        return {name: [dim.size for dim in info.tensor_shape.dim] for name, info in infos.items()}
-
-    inputs, outputs = shapes(signature.inputs), shapes(signature.outputs)
+    """Returns the shape of each input, -1: any size; {} if it does not compute row by row."""
+    inputs, outputs = (
+        {name: [dim.size for dim in info.tensor_shape.dim] for name, info in infos.items()}
+        for infos in (signature.inputs, signature.outputs)
+    )
     has_rows = all(shape[:1] == [-1] for shape in [*inputs.values(), *outputs.values()])
     return inputs if has_rows and all(-1 not in shape[1:] for shape in outputs.values()) else {}
-
-
-def _session_config() -> Any:
-    """Returns a session configuration that shortens loading."""
-    # TensorFlow's graph optimizers run once instead of twice, which saves a third of the loading
-    # time. The disabled optimizers do not change an encoder's graph on a CPU and took a third of
-    # the remaining time. No run became slower (tiny and base encoders, 1x128 to 8x24 tokens).
-    from tensorflow.core.protobuf.config_pb2 import ConfigProto, GraphOptions
-    from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
-
-    rewriting = RewriterConfig(
-        meta_optimizer_iterations=RewriterConfig.ONE,
-        disable_tfg_optimizer=True,
-        implementation_selector=RewriterConfig.OFF,
-        layout_optimizer=RewriterConfig.OFF,
-        memory_optimization=RewriterConfig.NO_MEM_OPT,
-    )
-    return ConfigProto(graph_options=GraphOptions(rewrite_options=rewriting))
 
 
 def _load_error(error: Any, folder: Path) -> LoadError:
     from tensorflow import errors
     from tensorflow.core.protobuf import error_codes_pb2
 
+    code = "DATA_LOSS" if (folder / "saved_model.pb").is_file() else "NOT_FOUND"
+    message = str(error)
     if isinstance(error, errors.OpError):
         code, message = error_codes_pb2.Code.Name(error.error_code), error.message
-    else:
-        code = "DATA_LOSS" if (folder / "saved_model.pb").is_file() else "NOT_FOUND"
-        message = str(error)
     # The message of an op ends at the name of its node; Session.run adds text around both.
     text, node, _ = message.strip().partition("\n\t [[")
     return LoadError(code, text.splitlines()[-1 if node else 0] if text else code)

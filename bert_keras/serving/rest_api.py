@@ -10,20 +10,26 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import unquote
 
 import numpy as np
 
 DEFAULT_SIGNATURE = "serving_default"
+Tensors = dict[str, np.ndarray]  # by name
+Dtypes = Mapping[str, str]  # keys of `_DTYPES` by the name of the tensor
 
 _PATH = re.compile(
     r"/v1/models/(?P<model>[^/:]+)"
     r"(?:/versions/(?P<version>[0-9]{1,18})|/labels/(?P<label>[^/:]+))?(?P<verb>/metadata|:predict)?"
 )
 _VERBS = {"GET": "status", "GET /metadata": "metadata", "POST :predict": "predict"}
+# HTTP status -> name of TensorFlow's error code
+CODES = {
+    **{200: "OK", 400: "INVALID_ARGUMENT", 404: "NOT_FOUND", 501: "UNIMPLEMENTED"},
+    **{408: "DEADLINE_EXCEEDED", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"},
+}
 _MAX_VALUES = 2**20  # of a body; a list or an object, which takes 64 bytes, counts as four
-_SHOWN_LENGTH = 256  # characters of a JSON value in a message
 _TYPE_NAMES = {dict: "Object", list: "Array", str: "String", int: "Number", float: "Number"}
 # TensorFlow's name of a dtype, in lower case -> NumPy's dtype and the Python types of its values
 _DTYPES: dict[str, tuple[Any, set[type]]] = {
@@ -35,14 +41,7 @@ _DTYPES: dict[str, tuple[Any, set[type]]] = {
 
 
 class Refusal(Exception):
-    """A request that the server rejects.
-
-    Args:
-        message: The message for the client.
-        status: The HTTP status of the response.
-        param: The wrong parameter, in OpenAI's API.
-        code: The name of the error, in OpenAI's API.
-    """
+    """A request that the server rejects; `param` and `code` are fields of OpenAI's API."""
 
     def __init__(
         self, message: str, *, status: int = 400, param: str | None = None, code: str | None = None
@@ -90,8 +89,7 @@ def read_document(body: bytes) -> dict[str, Any]:
 
 
 def _decimal(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
+    if math.isinf(number := float(text)):
         raise ValueError("Number too big to be stored in double.")
     return number
 
@@ -99,14 +97,8 @@ def _decimal(text: str) -> float:
 _DECODER = json.JSONDecoder(parse_float=_decimal)
 
 
-def read_predict(
-    document: dict[str, Any], signatures: Mapping[str, Mapping[str, str]]
-) -> tuple[str, dict[str, np.ndarray]]:
-    """Reads the "instances" (rows) or "inputs" (columns) of the parsed body of a predict request.
-
-    `signatures` has the dtype, one of `_DTYPES`, of each input of each signature. Returns the name
-    of the signature, and arrays by input name.
-    """
+def read_predict(document: dict, signatures: Mapping[str, Dtypes]) -> tuple[str, Tensors]:
+    """Reads the signature's name, and the arrays by input name, for the dtypes in `signatures`."""
     name = document.get("signature_name") or DEFAULT_SIGNATURE
     if not isinstance(name, str) or name not in signatures:
         raise Refusal(f"Serving signature name: {_as_json(name)} not found in signature def")
@@ -119,7 +111,7 @@ def read_predict(
     raise Refusal("Missing 'inputs' or 'instances' key")
 
 
-def _read_rows(document: dict[str, Any], inputs: Mapping[str, str]) -> dict[str, np.ndarray]:
+def _read_rows(document: dict[str, Any], inputs: Dtypes) -> Tensors:
     rows = document["instances"]
     if not isinstance(rows, list):
         raise Refusal(f"JSON Value: {_as_json(document)} Expecting 'instances' to be an list/array")
@@ -148,8 +140,8 @@ def _read_rows(document: dict[str, Any], inputs: Mapping[str, str]) -> dict[str,
     return {name: _read_items(columns[name], dtype, key=name) for name, dtype in inputs.items()}
 
 
-def _read_columns(columns: object, inputs: Mapping[str, str]) -> dict[str, np.ndarray]:
-    if not isinstance(columns, dict) or _is_base64(columns):
+def _read_columns(columns: object, inputs: Dtypes) -> Tensors:
+    if not _has_names(columns):
         columns = dict.fromkeys(list(inputs)[:1], columns)  # one input needs no name
     for name in inputs:
         if name not in columns:
@@ -157,21 +149,15 @@ def _read_columns(columns: object, inputs: Mapping[str, str]) -> dict[str, np.nd
     return {name: _read_array(columns[name], dtype) for name, dtype in inputs.items()}
 
 
-def _is_base64(value: object) -> bool:
-    return isinstance(value, dict) and value.keys() == {"b64"}
-
-
-def _has_names(value: object) -> bool:
+def _has_names(value: object) -> TypeGuard[dict[str, Any]]:
     """Returns whether `value` maps input names to tensors, unlike {"b64": text}, a string."""
-    return isinstance(value, dict) and not _is_base64(value)
+    return isinstance(value, dict) and value.keys() != {"b64"}
 
 
 def _row_error(number: int, message: object, *, key: str) -> Refusal:
-    key = f" key: {key}" if key else ""
-    return Refusal(
-        f"Failed to process element: {number}{key} of 'instances' list. Error: INVALID_ARGUMENT: "
-        f"{message}"
-    )
+    element = f"{number} key: {key}" if key else number
+    found = f"Failed to process element: {element} of 'instances' list."
+    return Refusal(f"{found} Error: INVALID_ARGUMENT: {message}")
 
 
 def _read_items(items: list[Any], dtype: str, *, key: str = "") -> np.ndarray:
@@ -223,21 +209,21 @@ def _type_error(value: object, dtype: str) -> Refusal:
 
 def string_bytes(value: str | dict[str, Any]) -> bytes:
     """Converts a JSON string, or {"b64": base64 text}, to bytes."""
+    if _has_names(value):
+        raise Refusal(f"JSON Value: {_as_json(value)} not formatted correctly for base64 data")
     try:
         if isinstance(value, str):
             return value.encode()
-        if _is_base64(value):
-            text = re.sub(r"\s", "", value["b64"])
-            return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+        text = re.sub(r"\s", "", value["b64"])
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except UnicodeEncodeError:
         raise Refusal("JSON Parse error: The surrogate pair in string is invalid.") from None
     except (TypeError, ValueError):  # binascii.Error is a ValueError
         raise Refusal("Unable to base64 decode") from None
-    raise Refusal(f"JSON Value: {_as_json(value)} not formatted correctly for base64 data")
 
 
 def _as_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)[:_SHOWN_LENGTH]
+    return json.dumps(value, ensure_ascii=False)[:256]  # in a message
 
 
 def json_bytes(document: object, *, indent: int | None = None) -> bytes:
@@ -250,21 +236,15 @@ def metadata_response(model: str, version: int, signatures: Mapping[str, Any]) -
     """Returns the response to a metadata request, for SignatureDefs by name."""
     from google.protobuf.json_format import MessageToDict
 
-    shown = {
-        name: MessageToDict(
-            signature, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-        )
-        for name, signature in signatures.items()
-    }
+    names = ("preserving_proto_field_name", "always_print_fields_with_no_presence")
+    options = dict.fromkeys(names, True)
+    shown = {name: MessageToDict(signature, **options) for name, signature in signatures.items()}
     spec = {"name": model, "version": str(version), "signature_name": ""}
     return {"model_spec": spec, "metadata": {"signature_def": {"signature_def": shown}}}
 
 
 def predict_response(outputs: Mapping[str, np.ndarray], *, by_row: bool) -> dict[str, Any]:
-    """Returns the response to a predict request, in which a single output has no name.
-
-    If `by_row`, it has one item for each row, otherwise one tensor for each output.
-    """
+    """Returns the response to a predict request: items by row or tensors by output."""
     num_rows = None
     for name, array in outputs.items() if by_row else ():
         if array.ndim == 0:
@@ -274,7 +254,7 @@ def predict_response(outputs: Mapping[str, np.ndarray], *, by_row: bool) -> dict
             raise Refusal(f"{found} expecting: {num_rows}")
         num_rows = len(array)
     columns = {name: array_to_json(name, array) for name, array in outputs.items()}
-    if len(columns) == 1:
+    if len(columns) == 1:  # it has no name
         return {"predictions" if by_row else "outputs": next(iter(columns.values()))}
     if not by_row:
         return {"outputs": columns}
@@ -286,12 +266,10 @@ def array_to_json(name: str, array: np.ndarray) -> Any:
     """Converts an output to nested lists. If `name` is *_bytes, strings become {"b64": text}."""
     if array.dtype == np.float32:  # nine digits identify a float32
         values = [float(format(value, ".9g")) for value in array.ravel().tolist()]
-        return np.array(values).reshape(array.shape).tolist()
-    if array.dtype != object:
+    elif array.dtype != object:
         return array.tolist()
-    is_binary = name.endswith("_bytes")
-    values = [
-        {"b64": base64.b64encode(value).decode()} if is_binary else value.decode("utf-8", "replace")
-        for value in array.flat
-    ]
+    elif name.endswith("_bytes"):
+        values = [{"b64": base64.b64encode(value).decode()} for value in array.flat]
+    else:
+        values = [value.decode("utf-8", "replace") for value in array.flat]
     return np.array(values, object).reshape(array.shape).tolist()

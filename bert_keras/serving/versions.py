@@ -10,47 +10,33 @@ from pathlib import Path
 
 from bert_keras.errors import InputError
 from bert_keras.exporting.version_folder import WARMUP, changed_file, is_version
-from bert_keras.files import check_exists
+from bert_keras.files import StrPath, check_exists
 from bert_keras.serving.batching import Batcher
 from bert_keras.serving.limits import Limits
-from bert_keras.serving.model import LoadError, ServedModel, Tensors
-from bert_keras.serving.monitoring import CODES
-from bert_keras.serving.rest_api import DEFAULT_SIGNATURE, Call, Refusal
-
-_STOP_SECONDS = 5.0  # for a version that is still loading when the server stops
+from bert_keras.serving.model import LoadError, ServedModel
+from bert_keras.serving.rest_api import CODES, DEFAULT_SIGNATURE, Call, Refusal, Tensors
 
 
-def chosen_versions(
-    model_folder: str | os.PathLike, numbers: Sequence[int] = ()
-) -> dict[int, Path]:
+def chosen_versions(model_folder: StrPath, numbers: Sequence[int] = ()) -> dict[int, Path]:
     """Returns the folders of the versions `numbers` of saved_models/NAME, by default the latest."""
     folder = Path(model_folder)
     check_exists(folder, expected="saved_models/NAME of an export")
     chosen = _selected(folder, numbers) if folder.is_dir() else {}
-    if missing := {*numbers} - chosen.keys():
-        raise InputError(
-            f"{folder} does not contain version {', '.join(map(str, sorted(missing)))}"
-        )
+    if missing := sorted({*numbers} - chosen.keys()):
+        raise InputError(f"{folder} does not contain version {', '.join(map(str, missing))}")
     if not chosen:
-        raise InputError(
-            f"{folder} contains no version folder (1, 2, ...); give "
-            f"{folder.parent if is_version(folder.name) else 'saved_models/NAME of an export'}"
-        )
+        parent = folder.parent if is_version(folder.name) else "saved_models/NAME of an export"
+        raise InputError(f"{folder} contains no version folder (1, 2, ...); give {parent}")
     return chosen
 
 
 def _selected(folder: Path, numbers: Sequence[int]) -> dict[int, Path]:
-    children = (each for each in folder.iterdir() if is_version(each.name) and each.is_dir())
-    folders = {int(child.name): child for child in children}
+    folders = {int(p.name): p for p in folder.iterdir() if is_version(p.name) and p.is_dir()}
     return {n: folders[n] for n in numbers or sorted(folders)[-1:] if n in folders}
 
 
 def load_version(folder: Path, *, limits: Limits, on_run: Callable[..., None]) -> Batcher:
-    """Loads saved_models/NAME/VERSION, runs its warm-up requests and starts its batcher.
-
-    In the first run of a signature, TensorFlow allocates memory and chooses kernels. Raises
-    LoadError if a warm-up request fails, as in TF Serving, or if a file is not as it was exported.
-    """
+    """Loads a version and runs its warm-up requests; LoadError if one fails, as in TF Serving."""
     if name := changed_file(folder):
         raise LoadError("DATA_LOSS", f"{name} is not the file that bert-keras export wrote")
     model = ServedModel(folder, seconds=limits.seconds)
@@ -111,25 +97,15 @@ class Versions:
     A version is loaded once two successive checks find the same files, so that no version is loaded
     while it is being copied. A version that cannot be loaded is tried again when its files change.
     The old version serves requests until the new one is available. It is closed after the requests
-    that use it have ended.
-
-    Args:
-        model_folder: The folder saved_models/NAME.
-        numbers: The versions to serve; by default the latest one.
-        load: Loads a version folder or raises LoadError.
+    that use it have ended. `numbers` are the versions to serve, by default the latest one.
     """
 
     def __init__(
-        self,
-        model_folder: str | os.PathLike,
-        *,
-        numbers: Sequence[int] = (),
-        load: Callable[[Path], Batcher],
+        self, model_folder: StrPath, *, numbers: Sequence[int] = (), load: Callable[[Path], Batcher]
     ):
         self._folder = Path(model_folder).resolve()
         self.name = self._folder.name
-        self._numbers = tuple(numbers)
-        self._load_folder = load
+        self._numbers, self._load_folder = tuple(numbers), load
         self._versions: dict[int, _Version] = {}
         self._files: dict[int, frozenset] = {}  # of each folder, at the last check
         self._changed = threading.Condition()
@@ -147,9 +123,8 @@ class Versions:
         def check_repeatedly() -> None:
             while not self._stopped.wait(seconds):
                 try:
-                    self.check_folder()
-                except OSError:
-                    pass  # the folder may be unreachable for a moment
+                    with contextlib.suppress(OSError):  # the folder is unreachable for a moment
+                        self.check_folder()
                 except Exception:  # an unexpected one must not end the thread
                     logging.getLogger(__name__).exception("cannot check %s", self._folder)
 
@@ -220,15 +195,11 @@ class Versions:
     def statuses(self, call: Call) -> list[dict[str, object]]:
         """Returns the states of the requested versions, newest first."""
         versions = sorted(self._versions.items(), reverse=True) if call.model == self.name else ()
-        states = [
-            {
-                "version": str(number),
-                "state": each.state,
-                "status": {"error_code": each.error[0], "error_message": each.error[1]},
-            }
-            for number, each in versions
-            if call.version in (None, number)
-        ]
+        states = []
+        for number, each in versions:
+            if call.version in (None, number):
+                status = dict(zip(("error_code", "error_message"), each.error, strict=True))
+                states.append({"version": str(number), "state": each.state, "status": status})
         if not states:
             which = "any versions" if call.version is None else f"version {call.version}"
             raise Refusal(f"Could not find {which} of model {call.model}", status=404)
@@ -238,7 +209,7 @@ class Versions:
         """Stops the thread of `watch` and closes every version."""
         self._stopped.set()
         if self._watcher:
-            self._watcher.join(_STOP_SECONDS)
+            self._watcher.join(5.0)  # seconds, as a version may still be loading
         for version in list(self._versions.values()):
             if version.batcher:
                 version.batcher.close()
@@ -247,9 +218,8 @@ class Versions:
 def _file_states(folder: Path) -> frozenset[tuple[str, int, int]]:
     """Returns the path, size in bytes and modification time in ns of every file in `folder`."""
     states = set()
-    for parent, _, names in os.walk(folder):
-        for path in (os.path.join(parent, name) for name in names):
-            with contextlib.suppress(OSError):  # removed meanwhile
-                status = os.stat(path)
-                states.add((path, status.st_size, status.st_mtime_ns))
+    for path in (os.path.join(parent, n) for parent, _, names in os.walk(folder) for n in names):
+        with contextlib.suppress(OSError):  # removed meanwhile
+            status = os.stat(path)
+            states.add((path, status.st_size, status.st_mtime_ns))
     return frozenset(states)

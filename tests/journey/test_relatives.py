@@ -45,9 +45,8 @@ def test_a_relative_learns_text_pairs_and_is_served(vocabulary_of, tmp_path, nam
     good, bad, second = TEXTS[name in KOREAN]
     rows = ["one\ttwo\tlabel", *[f"{good}\t{second}\t1", f"{bad}\t{second}\t0"] * 96]
     (tmp_path / "rows.tsv").write_text("\n".join(rows) + "\n", "utf-8")
-    task = dataclasses.replace(
-        named_task("classification"), max_length=24, text_columns=("one", "two")
-    )
+    settings = {"max_length": 24, "text_columns": ("one", "two")}
+    task = dataclasses.replace(named_task("classification"), **settings)
     folder = untrained(name, vocabulary_of(name), tmp_path / "start")
     assert json.loads((folder / "config.json").read_text())["model_type"] == KINDS.get(name, name)
     data = dict.fromkeys(("train", "dev"), str(tmp_path / "rows.tsv"))

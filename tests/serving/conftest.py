@@ -4,6 +4,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from functools import cache
 
 import httpx
 import pytest
@@ -22,11 +23,9 @@ def spec(name, dtype, *shape):
 def save(folder, signatures, *tracked):
     """Writes a SavedModel of (function, TensorSpec, ...) by signature name."""
     module = tf.Module()
-    module.tracked = tracked
-    module.functions = {
-        name: tf.function(function, input_signature=specs)
-        for name, (function, *specs) in signatures.items()
-    }
+    module.tracked, module.functions = tracked, {}
+    for name, (function, *specs) in signatures.items():
+        module.functions[name] = tf.function(function, input_signature=specs)
     tf.saved_model.save(module, folder, signatures=module.functions)
 
 
@@ -98,14 +97,11 @@ def odd(folder):
     def words(text):
         return {"words": tf.strings.split(text).to_tensor(), "length": tf.strings.length(text)}
 
-    signatures = {
-        "slow": (slow, spec("n", tf.int32, None)),
-        "stuck": (stuck, spec("x", tf.float32, None)),
-        "strict": (strict, spec("x", tf.float32, None)),
-        "centred": (lambda x: {"y": x - tf.reduce_mean(x)}, spec("x", tf.float32, None)),
-        "words": (words, spec("text", tf.string, None)),
-        "number": (lambda text: {"y": tf.strings.to_number(text)}, spec("text", tf.string, None)),
-    }
+    x, texts = spec("x", tf.float32, None), spec("text", tf.string, None)
+    signatures = {"slow": (slow, spec("n", tf.int32, None)), "words": (words, texts)}
+    signatures |= {"stuck": (stuck, x), "strict": (strict, x)}
+    signatures["centred"] = (lambda x: {"y": x - tf.reduce_mean(x)}, x)
+    signatures["number"] = (lambda text: {"y": tf.strings.to_number(text)}, texts)
     save(folder, signatures)
 
 
@@ -149,15 +145,10 @@ def models(tmp_path_factory):
 def server_of(models):
     """The URL of a server for a model folder, started when first asked for. Its requests have an
     hour, so that they succeed on a busy machine."""
-    urls, limits = {}, Limits(seconds=3600)
+    limits = Limits(seconds=3600)
     with contextlib.ExitStack() as stack:
-
-        def url_of(name):
-            if name not in urls:
-                urls[name] = stack.enter_context(running_server(models / name, limits=limits))
-            return urls[name]
-
-        yield url_of
+        start = stack.enter_context
+        yield cache(lambda name: start(running_server(models / name, limits=limits)))
 
 
 @contextlib.contextmanager

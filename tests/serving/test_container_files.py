@@ -53,9 +53,9 @@ def test_the_files_of_a_model_whose_name_and_path_have_special_characters(tmp_pa
     assert IMAGE.endswith(f":{kserve['runtimeVersion']}")
     config_map, deployment, service = yaml.safe_load_all(files["kubernetes.yaml"])
     assert config_map["data"] == {file: files[file] for file in container_files.CONFIG_FILES}
-    pod = deployment["spec"]["template"]
-    assert pod["metadata"]["labels"] == deployment["spec"]["selector"]["matchLabels"]
-    assert pod["metadata"]["labels"] == service["spec"]["selector"]
+    pod, selectors = deployment["spec"]["template"], deployment["spec"]["selector"]
+    labels = pod["metadata"]["labels"]
+    assert labels == selectors["matchLabels"] == service["spec"]["selector"]
     (container,) = pod["spec"]["containers"]
     assert container["readinessProbe"]["httpGet"]["path"] == "/v1/models/2024.My_model"
     assert pod["spec"]["volumes"][1]["configMap"]["name"] == config_map["metadata"]["name"]
@@ -70,8 +70,8 @@ def test_the_health_check_fails_unless_the_model_is_available(server_of, tmp_pat
 
 
 def test_instructions_of_an_export(tmp_path):
-    embedding = {"embedding": [0.123456, *range(400)]}
-    example = {"instance": {"question": "who's", "context": "é"}, "prediction": embedding}
+    example = {"instance": {"question": "who's", "context": "é"}}
+    example["prediction"] = {"embedding": [0.123456, *range(400)]}
     (tmp_path / "sst2" / "1" / METADATA).parent.mkdir(parents=True)
     (tmp_path / "sst2" / "1" / METADATA).write_text(json.dumps({"example": example}))
     lines = container_files.instructions(tmp_path / "sst2" / "1").splitlines()

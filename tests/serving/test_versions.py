@@ -88,9 +88,8 @@ def test_a_broken_version_is_tried_again_only_after_its_files_change(folder):
     assert loads == ["1", "2"]
     assert seen(versions) == ("one", {2: "END", 1: "AVAILABLE"})
     status = {"error_code": "DATA_LOSS", "error_message": "it is bad"}
-    assert versions.statuses(Call("demo", 2)) == [
-        {"version": "2", "state": "END", "status": status}
-    ]
+    expected = {"version": "2", "state": "END", "status": status}
+    assert versions.statuses(Call("demo", 2)) == [expected]
     write(folder / "2", "good")
     look_twice(versions)
     assert seen(versions) == ("good", {2: "AVAILABLE", 1: "END"})
@@ -124,10 +123,8 @@ def test_a_version_whose_warm_up_request_fails_is_not_loaded(models, tmp_path, s
         return error.value.code
 
     folder = shutil.copytree(models / "odd" / "1", tmp_path / "odd" / "1")
-    requests = [
-        {"signature": name, "inputs": {"x": [each]}}
-        for name, each in (("strict", 1.0), (signature, x))
-    ]
+    pairs = (("strict", 1.0), (signature, x))
+    requests = [{"signature": name, "inputs": {"x": [each]}} for name, each in pairs]
     write_warmup(folder, requests, name="odd")
     assert load() == "INVALID_ARGUMENT"
     (folder / WARMUP).write_bytes((folder / WARMUP).read_bytes()[:-3])

@@ -187,6 +187,8 @@ def stored_weights(folder: Path) -> dict[str, StoredTensor]:
     shards = [file]
     if file.endswith(INDEX):
         shards = sorted({*json_object(folder / file)["weight_map"].values()})
+        if any(Path(shard).name != shard for shard in shards):
+            raise InputError(f"{folder / file} names files outside of its folder")
     read = _torch_tensors if file.startswith(TORCH) else stored_tensors
     return {name: tensor for shard in shards for name, tensor in read(folder / shard).items()}
 

@@ -1,8 +1,7 @@
 """Normalizes texts inside a TF graph as the library `tokenizers` does.
 
-All tables are taken from `tokenizers`, which has an older version of Unicode than Python and the
-ICU library of a server. With the ops of tensorflow-text for NFC, marks of newer scripts would come
-in another order than in training.
+All tables are taken from `tokenizers`, whose Unicode is older than Python's and than ICU's, which
+the ops of tensorflow-text use: marks of newer scripts would come in another order than in training.
 """
 
 import json
@@ -10,6 +9,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -20,7 +20,6 @@ from bert_keras.exporting.text_ops import words as word_ops
 
 _ORDER = ("NFKD", "StripAccents", "Lowercase", "NFC", "Precompiled")
 _SPACES = {"Regex": " {2,}"}  # without effect, because texts are split at spaces
-_DOUBLE_QUOTE = ord('"')
 _QUOTES = "`'"  # two equal ones become a double quote
 
 _POINTS = 1 << 21  # exceeds the largest code point
@@ -34,11 +33,7 @@ _EXTENDS, _PREPENDS, _ALONE = 1, 2, 4
 
 
 class Normalization(tf.Module):
-    """Normalizes texts by the value of `normalizer` in a tokenizer.json, {} without one.
-
-    Raises:
-        InputError: The graph ops cannot follow the rules.
-    """
+    """Normalizes texts by the value of `normalizer` in a tokenizer.json, {} without one."""
 
     def __init__(self, rules: dict):
         super().__init__()
@@ -53,22 +48,19 @@ class Normalization(tf.Module):
         ):
             raise InputError(
                 f"the tokenizer normalizes by {json.dumps([*replacing, *steps])}; an exported "
-                "graph supports NFKD with StripAccents, Lowercase, NFC and Precompiled, in this "
-                "order, and Replace for quotes"
+                f"graph supports {', '.join(_ORDER)}, in this order, and Replace for quotes"
             )
         self._has_quotes = len(replacing) > 0
         # Without accents, the normal form of a character does not depend on its neighbours.
-        drops_accents = "StripAccents" in steps
-        composes = steps.pop("NFC", None) is not None
-        self._composition = Composition() if composes else None
-        charsmap = None if drops_accents and not composes else steps.pop("Precompiled", None)
+        is_charwise = "StripAccents" in steps and "NFC" not in steps
+        self._composition = Composition() if steps.pop("NFC", None) else None
+        charsmap = None if is_charwise else steps.pop("Precompiled", None)
         self._replacements = _replacements([*steps.values()])
-        self._graphemes = None if charsmap is None else Graphemes(charsmap)
+        self._graphemes = Graphemes(charsmap) if charsmap else None
 
     def __call__(self, points: word_ops.Points) -> word_ops.Points:
         """Returns normalized texts with a space after each; the indices are as in `tokenizers`."""
-        if self._has_quotes:
-            points = _join_quotes(points)
+        points = _join_quotes(points) if self._has_quotes else points
         points = word_ops.replace_points(points, self._replacements)
         for step in filter(None, (self._composition, self._graphemes)):
             points = step(points)
@@ -80,7 +72,7 @@ def _join_quotes(points: word_ops.Points) -> word_ops.Points:
     is_quote = [points.values == ord(quote) for quote in _QUOTES]
     is_double = tf.reduce_any([each & word_ops.following(each) for each in is_quote], axis=0)
     is_left = word_ops.every_second(is_double)
-    values = tf.where(word_ops.previous(is_left), _DOUBLE_QUOTE, points.values)
+    values = tf.where(word_ops.previous(is_left), ord('"'), points.values)
     return points._replace(values=values).without(is_left)
 
 
@@ -96,10 +88,8 @@ def _replacements(steps: list[dict]) -> word_ops.Replacements:
 
     def normal_forms(block: str) -> Sequence[str]:
         block = word_ops.replace_surrogates(block)
-        text = "a".join(block)
-        if sequence.normalize_str(text) == text:
-            return block
-        return [*map(sequence.normalize_str, block)]
+        is_normal = sequence.normalize_str("a".join(block)) == "a".join(block)
+        return block if is_normal else [*map(sequence.normalize_str, block)]
 
     return word_ops.make_replacements(normal_forms)
 
@@ -150,23 +140,21 @@ class Composition(tf.Module):
             is_first &= tf.gather(composites, of_found) == _NONE
             found, of_found = found[is_first], of_found[is_first]
             growth = tf.gather(points.source_indices, found) - 1
-            values = tf.tensor_scatter_nd_update(
-                points.values, of_found[:, None], tf.gather(composites, found)
-            )
-            indices = tf.tensor_scatter_nd_add(points.source_indices, of_found[:, None], growth)
+            update, add = tf.tensor_scatter_nd_update, tf.tensor_scatter_nd_add
+            values = update(points.values, of_found[:, None], tf.gather(composites, found))
+            indices = add(points.source_indices, of_found[:, None], growth)
             absorbed = tf.scatter_nd(
                 found[:, None], tf.ones_like(found), tf.shape(starters, tf.int64)
             )
             points = points._replace(values=values, source_indices=indices).without(absorbed > 0)
             return points, *composites_of(points)
 
+        shape: Any = tf.TensorShape([None])
         points, *_ = tf.while_loop(
             lambda points, composites, starters: tf.reduce_any(composites != _NONE),
             step,
             (points, *composites_of(points)),
-            shape_invariants=tf.nest.map_structure(
-                lambda _: tf.TensorShape([None]), (points, 0, 0)
-            ),
+            shape_invariants=(word_ops.Points(shape, shape, shape, shape), shape, shape),
         )
         return points
 
@@ -206,9 +194,8 @@ def _compositions() -> dict[str, str]:
 
 @cache
 def _decompositions() -> word_ops.Replacements:
-    return word_ops.make_replacements(
-        lambda block: [_decomposed().get(each, each) for each in block]
-    )
+    parts = _decomposed()
+    return word_ops.make_replacements(lambda block: [parts.get(each, each) for each in block])
 
 
 @cache
@@ -217,11 +204,9 @@ def _combining_classes() -> word_ops.PointTable:
     normalize = normalizers.NFD().normalize_str
 
     def combining_class(character: str) -> int:
+        texts = (_ACUTE + character, character + _OVERLAY)
         python_class = unicodedata.combining(character)
-        is_sorted = python_class > 0 and any(
-            normalize(text) != text for text in (_ACUTE + character, character + _OVERLAY)
-        )
-        return python_class * is_sorted
+        return python_class and python_class * any(normalize(text) != text for text in texts)
 
     return word_ops.make_table(lambda block: [*map(combining_class, block)])
 
@@ -292,7 +277,13 @@ def _letters_with_marks(normalize: Callable[[str], str]) -> dict[str, str]:
 @cache
 def _grapheme_kinds() -> word_ops.PointTable:
     """Returns how each code point divides graphemes by the tables of `tokenizers`."""
-    divide = _divider().normalize_str
+    # This normalizer makes one character of a grapheme of at most _MAX_BYTES.
+    units = np.zeros(512, "<u4")
+    labels = np.arange(1, 256, dtype="<u4")
+    units[0] = 256 << 10
+    units[256 ^ labels] = labels | 1 << 8 | 256 << 10
+    charsmap = units.nbytes.to_bytes(4, "little") + units.tobytes() + b"?\0"
+    divide = normalizers.Precompiled(charsmap).normalize_str
 
     def kind_of(character: str) -> int:
         kind = _EXTENDS * (len(divide("a" + character)) == 1)
@@ -310,12 +301,3 @@ def _grapheme_kinds() -> word_ops.PointTable:
         return [0] * word_ops.BLOCK
 
     return word_ops.make_table(kinds_of)
-
-
-def _divider() -> normalizers.Precompiled:
-    """Returns a normalizer that makes one character of a grapheme of at most _MAX_BYTES."""
-    units = np.zeros(512, "<u4")
-    labels = np.arange(1, 256, dtype="<u4")
-    units[0] = 256 << 10
-    units[256 ^ labels] = labels | 1 << 8 | 256 << 10
-    return normalizers.Precompiled(units.nbytes.to_bytes(4, "little") + units.tobytes() + b"?\0")

@@ -8,26 +8,15 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from bert_keras.errors import InputError
+from bert_keras.exporting.text_ops import words as word_ops
 from bert_keras.exporting.text_ops.byte_pairs import BytePairs
 from bert_keras.exporting.text_ops.unigrams import Unigrams
-from bert_keras.exporting.text_ops.words import (
-    DROPPED,
-    SPACE,
-    Points,
-    RaggedTensor,
-    TextTokens,
-    merge_rows,
-    num_before,
-    previous,
-    split_words,
-    utf8_widths,
-)
+from bert_keras.files import StrPath
 from bert_keras.text.fast_tokenizer import vocabulary_from
 from bert_keras.text.packing import MASK, MASK_PATTERN
 from bert_keras.text.tokenizer import MAX_WORD_CHARACTERS
 from bert_keras.text.vocab import WORD_MARK
 
-_MAX_BYTES_PER_CHARACTER = 4  # in UTF-8
 # The model computes this many rows at a time, so that a longer text does not need more memory.
 WINDOWS_AT_ONCE = 8
 
@@ -35,9 +24,15 @@ WINDOWS_AT_ONCE = 8
 class TextRows(NamedTuple):
     """Rows of one or two texts: text k of row b is `values[starts[k][b]:][: lengths[k][b]]`."""
 
+<<<<<<< HEAD
     values: tf.Tensor  # int32 [tokens], the token ids of all texts
     starts: list[tf.Tensor]  # int64 [B] for each of the one or two texts
     lengths: list[tf.Tensor]  # int64 [B] for each of the one or two texts
+=======
+    values: tf.Tensor  # int32 [P], the token ids of all texts
+    starts: list[tf.Tensor]  # int64 [N] for each of the one or two texts
+    lengths: list[tf.Tensor]
+>>>>>>> r-serving
 
 
 class UnitTokens(NamedTuple):
@@ -48,50 +43,37 @@ class UnitTokens(NamedTuple):
     splits: tf.Tensor  # int64 [B+1], the index of each text's first unit, then W
     starts: tf.Tensor  # int64 [W], the index in `source` of each unit's first character
     ends: tf.Tensor  # int64 [W], one more than the index of its last character
-    source: Points  # all texts with a space after each
+    source: word_ops.Points  # all texts with a space after each
 
 
 class TextToInputs(tf.Module):
     """Tokenizes and packs texts to the same ids as `bert_keras.text` and `pack`.
 
-    Args:
-        vocabulary_file: A file of `write_vocabulary`, which becomes an asset of the SavedModel.
-        lowercase: Whether WordPiece texts become lower case; a tokenizer.json has its own rule.
-        max_length: Maximum number of tokens of a row, special tokens included.
-        shortens_first: The vocabulary's field `shortens_first`, which its file does not contain.
-
-    Raises:
-        InputError: The graph ops cannot follow the rules of the tokenizer.json.
+    The file of `write_vocabulary`, which lacks the vocabulary's field `shortens_first`, becomes an
+    asset of the SavedModel. A tokenizer.json has its own rule in place of `lowercase`.
     """
 
     def __init__(
-        self,
-        vocabulary_file: str | os.PathLike,
-        *,
-        lowercase: bool,
-        max_length: int,
-        shortens_first: bool = False,
+        self, file: StrPath, *, lowercase: bool, max_length: int, shortens_first: bool = False
     ):
         super().__init__()
-        self.vocabulary = vocabulary_from(vocabulary_file)
+        self.vocabulary = vocabulary_from(file)
         self._shortens_first = shortens_first
-        self.lowercase = lowercase
-        self.max_length = max_length
+        self.lowercase, self.max_length = lowercase, max_length
         self._rules_tokenizer = None
         if self.vocabulary.rules:
-            self._asset = tf.saved_model.Asset(os.fspath(vocabulary_file))
+            self._asset = tf.saved_model.Asset(os.fspath(file))
             is_unigram = self.vocabulary.specials.word_start == WORD_MARK
             self._rules_tokenizer = (Unigrams if is_unigram else BytePairs)(self.vocabulary)
             return
         column = tf.lookup.TextFileIndex
         lines = tf.lookup.TextFileInitializer(
-            os.fspath(vocabulary_file), tf.string, column.WHOLE_LINE, tf.int64, column.LINE_NUMBER
+            os.fspath(file), tf.string, column.WHOLE_LINE, tf.int64, column.LINE_NUMBER
         )
         self._table = tf.lookup.StaticHashTable(lines, self.vocabulary.unk_id)
+        max_bytes = 4 * MAX_WORD_CHARACTERS  # UTF-8 takes at most 4 bytes a character
         self._wordpiece = tf_text.WordpieceTokenizer(
-            self._table,
-            max_bytes_per_word=MAX_WORD_CHARACTERS * _MAX_BYTES_PER_CHARACTER,
-            token_out_type=tf.int32,
+            self._table, max_bytes_per_word=max_bytes, token_out_type=tf.int32
         )
 
     def __call__(self, text: tf.Tensor, text_pair: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
@@ -138,27 +120,23 @@ class TextToInputs(tf.Module):
     def check_has_offsets(self) -> None:
         """Raises InputError if `tokens_with_offsets` cannot locate tokens in the source text."""
         if not getattr(self._rules_tokenizer, "has_offsets", True):
-            raise InputError(
-                "the tokenizer puts a space before each text (add_prefix_space), so an exported "
-                "graph cannot locate its tokens; set add_prefix_space to false in tokenizer.json"
-            )
+            raise InputError("set add_prefix_space to false in tokenizer.json to locate tokens")
 
-    def tokens_with_offsets(self, text: tf.Tensor) -> TextTokens:
+    def tokens_with_offsets(self, text: tf.Tensor) -> word_ops.TextTokens:
         """Returns the tokens of texts, string [B]; an [UNK] spans its whole word."""
         if self._rules_tokenizer is not None:
             return self._rules_tokenizer(text)
-        words, source_indices, source = split_words(text, lowercase=self.lowercase)
+        words, source_indices, source = word_ops.split_words(text, lowercase=self.lowercase)
         tokens, byte_starts, _ = self._wordpiece.tokenize_with_offsets(_word_strings(words))
         with tf.device("CPU:0"):
-            widths = utf8_widths(words.flat_values)
+            widths = word_ops.utf8_widths(words.flat_values)
             bytes_before = tf.pad(tf.cumsum(widths), [[1, 0]])
             word_bytes = tf.gather(bytes_before, words.values.row_starts())
             token_bytes = tf.gather(word_bytes, tokens.value_rowids()) + byte_starts.values
             starts = _lower_bounds(bytes_before, token_bytes)
-            characters = RaggedTensor.from_row_starts(
-                source_indices.flat_values, starts, validate=False
-            )
-            return TextTokens(merge_rows(tokens, words.row_splits), *_bounds_of(characters), source)
+            characters = word_ops.from_row_starts(source_indices.flat_values, starts)
+            token_ids = word_ops.merge_rows(tokens, words.row_splits)
+            return word_ops.TextTokens(token_ids, *_bounds_of(characters), source)
 
     def unit_tokens(self, text: tf.Tensor, *, unit: str) -> UnitTokens:
         """Returns the tokens of texts with the units of `kinds.words.tokenized_units`."""
@@ -167,41 +145,38 @@ class TextToInputs(tf.Module):
         self.check_has_offsets()
         ids, starts, ends, source = self.tokens_with_offsets(text)
         with tf.device("CPU:0"):
-            is_kept = tf.logical_not(source.has_any(DROPPED))
-            num_spaces = num_before(is_kept & source.has_any(SPACE))
+            is_kept = tf.logical_not(source.has_any(word_ops.DROPPED))
+            num_spaces = word_ops.num_before(is_kept & source.has_any(word_ops.SPACE))
             before = tf.gather(num_spaces, starts)
             is_first = tf.ones_like(starts, tf.bool)
             if unit == "eojeol":
                 texts = ids.value_rowids()
-                is_first = before != previous(before, filler=-1)
-                is_first |= texts != previous(texts, filler=-1)
+                is_first = before != word_ops.previous(before, filler=-1)
+                is_first |= texts != word_ops.previous(texts, filler=-1)
             with_text = tf.where(tf.gather(num_spaces, ends) - before < ends - starts)[:, 0]
-            numbers, rows = tf.unique(tf.gather(num_before(is_first)[1:], with_text), tf.int64)
+            unit_numbers = word_ops.num_before(is_first)[1:]
+            numbers, rows = tf.unique(tf.gather(unit_numbers, with_text), tf.int64)
             first_tokens = tf.gather(tf.where(is_first)[:, 0], numbers - 1)
-            return UnitTokens(
-                ids,
-                first_tokens,
-                _lower_bounds(first_tokens, ids.row_splits),
-                tf.math.segment_min(tf.gather(starts, with_text), rows),
-                tf.math.segment_max(tf.gather(ends, with_text), rows),
-                source,
-            )
+            splits = _lower_bounds(first_tokens, ids.row_splits)
+            unit_starts = tf.math.segment_min(tf.gather(starts, with_text), rows)
+            unit_ends = tf.math.segment_max(tf.gather(ends, with_text), rows)
+            return UnitTokens(ids, first_tokens, splits, unit_starts, unit_ends, source)
 
     def _word_tokens(self, text: tf.Tensor) -> UnitTokens:
         """Tokenizes each word by itself, as `kinds.words.word_tokens` does."""
+        lowercase = self.lowercase and self._rules_tokenizer is None
+        words, indices, source = word_ops.split_words(text, lowercase=lowercase)
         if self._rules_tokenizer is None:
-            words, indices, source = split_words(text, lowercase=self.lowercase)
             tokens = self._wordpiece.tokenize(_word_strings(words))
         else:
-            words, indices, source = split_words(text, lowercase=False)
             texts = tf.strings.unicode_encode(words.values, "UTF-8")
             tokens = self._rules_tokenizer(" " + texts)
             num_missing = tf.cast(tokens.ids.row_lengths() == 0, tf.int64)
             unknown = tf.fill([tf.reduce_sum(num_missing)], self.vocabulary.unk_id)
-            unknown = RaggedTensor.from_row_lengths(unknown, num_missing, validate=False)
+            unknown = word_ops.RaggedTensor.from_row_lengths(unknown, num_missing, validate=False)
             tokens: Any = tf.concat([tokens.ids, unknown], axis=1)
         with tf.device("CPU:0"):
-            splits, ids = words.row_splits, merge_rows(tokens, words.row_splits)
+            splits, ids = words.row_splits, word_ops.merge_rows(tokens, words.row_splits)
             return UnitTokens(ids, tokens.row_starts(), splits, *_bounds_of(indices.values), source)
 
 
@@ -213,18 +188,17 @@ class MaskedTextToInputs(TextToInputs):
         tokens = super().tokens(parts.values)
         masks = tf.fill([tokens.nrows(), 1], self.vocabulary.mask_id)
         with_masks = tf.concat([masks, tokens], axis=1)
-        return merge_rows(with_masks, parts.row_splits)[:, 1:]
+        return word_ops.merge_rows(with_masks, parts.row_splits)[:, 1:]
 
 
 def in_batches(
     rows: dict[str, tf.Tensor], function: Callable[..., Mapping[str, tf.Tensor]]
 ) -> dict[str, tf.Tensor]:
     """Calls `function(**rows)` for WINDOWS_AT_ONCE rows at a time and concatenates its outputs."""
-    specs = {
-        name: tf.TensorSpec([None, *each.shape[1:]], each.dtype) for name, each in rows.items()
-    }
     traceable: Any = tf.function(function, autograph=False)
-    of_batch = traceable.get_concrete_function(**specs)
+    of_batch = traceable.get_concrete_function(
+        **{name: tf.TensorSpec([None, *each.shape[1:]], each.dtype) for name, each in rows.items()}
+    )
     num_rows = tf.shape(next(iter(rows.values())))[0]
     num_batches = (num_rows + WINDOWS_AT_ONCE - 1) // WINDOWS_AT_ONCE
     outputs = {
@@ -257,6 +231,5 @@ def _bounds_of(indices: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 def _lower_bounds(sorted_values: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Does the same as `tf.searchsorted`, which refuses an empty tensor."""
-    return tf.raw_ops.LowerBound(
-        sorted_inputs=sorted_values[None], values=values[None], out_type=tf.int64
-    )[0]
+    rows = {"sorted_inputs": sorted_values[None], "values": values[None]}
+    return tf.raw_ops.LowerBound(**rows, out_type=tf.int64)[0]

@@ -1,8 +1,7 @@
 """Tokenizes text with a Unigram model inside a TF graph.
 
-A Viterbi search finds the best tokens of all words of a batch together. tensorflow-text's
-SentencePiece tokenizer adds scores in float32. `tokenizers` adds them in float64, which can give
-another result where two sequences have equal scores ("ww" "w" and "w" "ww").
+A Viterbi search finds the best tokens of all words of a batch together. It adds scores in float64,
+as `tokenizers` does; tensorflow-text adds float32, which can decide otherwise for equal scores.
 """
 
 import json
@@ -27,11 +26,7 @@ class Unigrams(tf.Module):
     """Tokenizes texts, string [B], with the same ids and offsets as `FastTokenizer`.
 
     Bytes that are not valid UTF-8 are dropped. The search has a step for each letter of the longest
-    word. A word of more than 4,096 letters is divided into parts of that length, and no token goes
-    from one part to the next.
-
-    Raises:
-        InputError: The vocabulary has other rules than ALBERT, XLM-RoBERTa and KoBERT.
+    word; a word is divided after each 4,096 letters, and no token goes from one part to the next.
     """
 
     def __init__(self, vocabulary: Vocabulary):
@@ -45,8 +40,8 @@ class Unigrams(tf.Module):
             and not rules["model"].get("byte_fallback")
         ):
             raise InputError(
-                f"the tokenizer splits with {', '.join(splits)}; an exported graph supports only "
-                "WhitespaceSplit and Metaspace with prepend_scheme always and no byte_fallback"
+                "an exported graph supports only Unigram with WhitespaceSplit, then Metaspace with "
+                f"prepend_scheme always, and no byte_fallback; the tokenizer has {splits}"
             )
         self._normalization = Normalization(rules["normalizer"] or {})
         self.tree = _Tree(rules["model"], vocabulary)
@@ -64,9 +59,7 @@ class Unigrams(tf.Module):
             word_letters = words.values.with_values(tf.gather(points.values, words.flat_values))
             marked: Any = tf.concat([marks, word_letters], axis=1)
             tokens, starts, word_ids = _best_tokens(marked, self.tree)
-            of_words = word_ops.RaggedTensor.from_value_rowids(
-                tokens, word_ids, nrows=letters.nrows(), validate=False
-            )
+            of_words = word_ops.from_value_rowids(tokens, word_ids, nrows=letters.nrows())
             source_indices = tf.gather(points.source_indices, letters.values)
             ends = tf.concat([starts, [tf.size(source_indices, tf.int64)]], axis=0)[1:]
             return word_ops.TextTokens(
@@ -82,11 +75,8 @@ class _Tree(tf.Module):
 
     def __init__(self, model: dict, vocabulary: Vocabulary):
         super().__init__()
-        tokens = [
-            (token, number, score)
-            for number, (token, score) in enumerate(model["vocab"])
-            if token not in vocabulary.specials.tokens
-        ]
+        specials, pieces = vocabulary.specials.tokens, enumerate(model["vocab"])
+        tokens = [(token, n, score) for n, (token, score) in pieces if token not in specials]
         self.unk_id = model["unk_id"]
         self.unknown_score = min(score for _, score in model["vocab"]) - _UNKNOWN_PENALTY
         self.longest = max(len(token) for token, _, _ in tokens)
@@ -117,9 +107,7 @@ def _best_tokens(words: tf.RaggedTensor, tree: _Tree) -> tuple[tf.Tensor, tf.Ten
     """
     letters, of_words = tf.range(tf.size(words.values, tf.int64)), words.value_rowids()
     is_start = (letters - tf.gather(words.row_starts(), of_words)) % _MAX_LETTERS == 0
-    parts = word_ops.RaggedTensor.from_row_starts(
-        words.values, tf.where(is_start)[:, 0], validate=False
-    )
+    parts = word_ops.from_row_starts(words.values, tf.where(is_start)[:, 0])
     scores_XL, tokens_XL, lengths_L = _tokens_ending(parts, tree)
     part_ids, chosen = parts.value_rowids(), _best_lengths(parts, scores_XL)
     first = letters + 1 - tf.gather(lengths_L, chosen)

@@ -16,6 +16,9 @@ import tensorflow as tf
 from bert_keras.text.tokenizer import is_alone, is_dropped
 
 RaggedTensor: Any = tf.RaggedTensor  # the type checker's stubs lack its constructors
+from_row_starts = partial(RaggedTensor.from_row_starts, validate=False)
+from_row_splits = partial(RaggedTensor.from_row_splits, validate=False)
+from_value_rowids = partial(RaggedTensor.from_value_rowids, validate=False)
 _CAPITAL_SIGMA, _SMALL_SIGMA, _FINAL_SIGMA = map(ord, "Σσς")
 BLOCK_BITS = 8
 # Code points in a block. Most blocks are equal, so a table stores each distinct block once.
@@ -43,14 +46,10 @@ class Replacements(NamedTuple):
 @cache
 def property_table() -> PointTable:
     """Returns the property bits and the canonical combining class of each code point."""
-
-    def values_of(block: str) -> list[int]:
-        if _is_assigned(block):
-            return [*map(_property_bits, block)]
-        # An unassigned block lies completely inside or outside the CJK ranges.
-        return [ALONE * is_alone(block[0])] * BLOCK
-
-    return make_table(values_of)
+    # An unassigned block lies completely inside or outside the CJK ranges.
+    return make_table(
+        lambda b: [*map(_property_bits, b)] if _is_assigned(b) else [ALONE * is_alone(b[0])] * BLOCK
+    )
 
 
 @cache
@@ -60,9 +59,7 @@ def _lowercase_replacements() -> Replacements:
     def normalize(character: str) -> str:
         return "" if is_dropped(character) else unicodedata.normalize("NFD", character.lower())
 
-    return make_replacements(
-        lambda block: [*map(normalize, block)] if _is_assigned(block) else block
-    )
+    return make_replacements(lambda b: [*map(normalize, b)] if _is_assigned(b) else b)
 
 
 def make_replacements(texts_of: Callable[[str], Sequence[str]]) -> Replacements:
@@ -123,8 +120,7 @@ def _property_bits(character: str) -> int:
 
 def merge_rows(rows: tf.RaggedTensor, splits: tf.Tensor) -> tf.RaggedTensor:
     """Concatenates consecutive rows: row n of the result has the rows splits[n] to splits[n+1]."""
-    splits = tf.gather(rows.row_splits, splits)
-    return RaggedTensor.from_row_splits(rows.values, splits, validate=False)
+    return from_row_splits(rows.values, tf.gather(rows.row_splits, splits))
 
 
 def num_before(is_chosen: tf.Tensor) -> tf.Tensor:
@@ -183,8 +179,7 @@ class Points(NamedTuple):
         indices = tf.where(tf.logical_not(is_space))[:, 0]
         starts = tf.where(tf.gather(is_first, indices))[:, 0]
         splits = tf.gather(num_before(is_first), self.splits)
-        words = RaggedTensor.from_row_starts(indices, starts, validate=False)
-        return RaggedTensor.from_row_splits(words, splits, validate=False)
+        return from_row_splits(from_row_starts(indices, starts), splits)
 
     def after_marks(self, ends: tf.Tensor) -> tf.Tensor:
         """Moves the ends of spans past combining marks, as `kinds.span.with_marks`."""
@@ -230,10 +225,9 @@ def split_words(
         is_within = tf.logical_not(points.has_any(SPACE | ALONE))
         continues = is_within & previous(is_within)
         characters = points.words(is_first=tf.logical_not(is_space | continues), is_space=is_space)
-        words, source_indices = (
-            characters.with_flat_values(tf.gather(each, characters.flat_values))
-            for each in (points.values, points.source_indices)
-        )
+        indices = characters.flat_values
+        words = characters.with_flat_values(tf.gather(points.values, indices))
+        source_indices = characters.with_flat_values(tf.gather(points.source_indices, indices))
         return words, source_indices, source
 
 
@@ -290,8 +284,6 @@ def sort_marks(points: Points) -> Points:
     classes = tf.cast(points.properties & COMBINING_CLASS, tf.int64)
     marks = tf.where(classes > 0)
     keys = tf.gather_nd(num_before(classes == 0), marks) * (COMBINING_CLASS + 1)
-    order = tf.argsort(keys + tf.gather_nd(classes, marks), stable=True)
-    ordered = tf.gather(marks, order)
-    return points.map(
-        lambda each: tf.tensor_scatter_nd_update(each, marks, tf.gather_nd(each, ordered))
-    )
+    ordered = tf.gather(marks, tf.argsort(keys + tf.gather_nd(classes, marks), stable=True))
+    update = tf.tensor_scatter_nd_update
+    return points.map(lambda each: update(each, marks, tf.gather_nd(each, ordered)))

@@ -30,7 +30,7 @@ _FLOAT32 = "float32"
 _SENTENCE_ENCODER = "BertSentenceEncoder"  # its signature takes single texts, its task pairs
 _BATCH_SIZE = 32
 _NUM_LONG_TEXTS, _LONG_LENGTH = 8, 128  # texts and tokens of the larger batch that is timed
-_NUM_ROUNDS = 20  # each round times every model once
+_NUM_ROUNDS = 20
 
 
 class Scoring(NamedTuple):
@@ -52,17 +52,9 @@ def export_variant(
     """Exports a variant and prints the size, time and score of the variant and of float32.
 
     Both models are exported and loaded as TF Serving loads them, and get the same requests at their
-    signature `tensors`. The metadata of the variant stores the measurements.
-
-    Args:
-        folder: The version folder to write.
-        scored: What scores both models.
-        write: A function that exports the model to a folder, as the class `variant` if it gets one.
-        variant: A name in `SAVED_MODELS`.
-        max_score_drop: The points, of 100, by which the score may drop.
-
-    Raises:
-        InputError: The score of the variant drops by more points.
+    signature `tensors`. The metadata of the variant stores the measurements. `write` exports the
+    model to a folder, as the class `variant` if it gets one. Raises InputError if the score drops
+    by more than `max_score_drop` points of 100.
     """
     folder, task = Path(folder), scored.task
     with (
@@ -76,14 +68,11 @@ def export_variant(
         write(folders[variant], variant=SAVED_MODELS[variant])
         runs = {name: open_models.enter_context(loaded(path)) for name, path in folders.items()}
         times = measure_seconds(runs, scored)
-        figures = {
-            name: {
-                "num_bytes": sum(p.stat().st_size for p in folders[name].rglob("*") if p.is_file()),
-                "seconds": times[name],
-                "score": measure_score(run, scored),
-            }
-            for name, run in runs.items()
-        }
+        figures = {}
+        for name, run in runs.items():
+            num_bytes = sum(p.stat().st_size for p in folders[name].rglob("*") if p.is_file())
+            score = measure_score(run, scored)
+            figures[name] = {"num_bytes": num_bytes, "seconds": times[name], "score": score}
         compare_with_float32(figures, metric=task.metric, max_score_drop=max_score_drop)
         scored_on = {"task": task.name, "metric": task.metric, "examples": len(scored.examples)}
         measurements = {"name": variant, "figures": figures, "scored_on": scored_on}
@@ -128,10 +117,7 @@ def _logits(outputs: Mapping[str, np.ndarray], *, problem_type: str) -> Any:
 
 
 def measure_seconds(runs: Mapping[str, Run], scored: Scoring) -> dict[str, dict[str, float]]:
-    """Returns the median time of a request by model, then by batch size, as "8 x 128 tokens".
-
-    Each round runs all models in turn, so that a slowdown of the machine affects all of them.
-    """
+    """Returns the median seconds of a request by model and batch size, as "8 x 128 tokens"."""
     task, _, encoded = scored
     times: dict[str, dict[str, float]] = {name: {} for name in runs}
     first = encoded.batch(np.arange(1))[0]
@@ -143,7 +129,7 @@ def measure_seconds(runs: Mapping[str, Run], scored: Scoring) -> dict[str, dict[
         inputs = {name: np.full(shape, name != "segment_ids", np.int32) for name in first}
         rounds: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(1 + _NUM_ROUNDS):
-            for name, run in runs.items():
+            for name, run in runs.items():  # in turn, as the machine may slow down
                 start = time.perf_counter()
                 run("tensors", inputs)
                 rounds[name].append(time.perf_counter() - start)
@@ -164,7 +150,6 @@ def compare_with_float32(
     loss = round(float32["score"] - variant["score"], 2)  # as in the message, which recommends it
     if loss > max_score_drop:
         raise InputError(
-            f"{name} loses {loss:.2f} points of {metric}, more than {max_score_drop:g} of 100, and "
-            "is not written; choose another variant, or allow it with --max-score-drop "
-            "(max_score_drop)"
+            f"{name} loses {loss:.2f} points of {metric}, more than {max_score_drop:g} of 100; "
+            "choose another variant, or allow it with --max-score-drop (max_score_drop)"
         )

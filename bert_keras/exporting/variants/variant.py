@@ -1,6 +1,5 @@
 """Defines `Variant`, a model whose graphs are smaller or faster, and variants of 16 and 8 bits."""
 
-import abc
 import contextlib
 import hashlib
 import math
@@ -22,7 +21,7 @@ HIGHEST = 0.240376  # slightly more than the maximum of u erfc(u)
 _INTERVALS = 255.99  # just under 256, because a float32 product may be rounded up
 
 
-class Variant(abc.ABC):
+class Variant:
     """Replaces a float32 model in the graphs of an export, and has all attributes of the model."""
 
     stored: list  # the variables and resources that a SavedModel stores for these graphs
@@ -33,15 +32,10 @@ class Variant(abc.ABC):
     def __getattr__(self, name: str):
         return getattr(self.model, name)
 
-    @abc.abstractmethod
-    def __call__(self, inputs: Inputs, training: bool = False) -> Any:
-        """Adds the variant's ops to the graph that is being traced, and returns the outputs."""
-
 
 @contextlib.contextmanager
-def replaced_calls(calls: Iterable[tuple[keras.Layer, Callable]]) -> Iterator[None]:
+def replaced_calls(calls: Sequence[tuple[keras.Layer, Callable]]) -> Iterator[None]:
     """Replaces the `call` of layers by functions while a graph is traced."""
-    calls = [*calls]
     for layer, function in calls:
         layer.call = function
     try:
@@ -67,9 +61,10 @@ def replaced_attributes(objects: Sequence, **attributes: Any) -> Iterator[None]:
 
 def dense_layers(block: Any) -> list:
     """Returns the dense layers of a block of the encoder."""
-    names = ("query", "key", "value", "output")
-    of_attention = [getattr(block.attention, f"{name}_dense") for name in names]
-    return [*of_attention, block.feed_forward.intermediate_dense, block.feed_forward.output_dense]
+    attention, feed_forward = block.attention, block.feed_forward
+    heads = [attention.query_dense, attention.key_dense, attention.value_dense]
+    others = [attention.output_dense, feed_forward.intermediate_dense, feed_forward.output_dense]
+    return [*heads, *others]
 
 
 class Float16(Variant):
@@ -100,8 +95,7 @@ class _Float16Weight(tf.saved_model.experimental.TrackableResource):
         super().__init__()
         self.variable = tf.Variable(array.astype("float16"), trainable=False)
         self.shape = array.shape
-        # Models in one process share resources of the same name, so the name contains a hash of the
-        # values.
+        # Models in one process share resources of the same name, so it contains a hash.
         self.name = f"{path}-{hashlib.sha256(array.tobytes()).hexdigest()[:16]}"
 
     def _create_resource(self):
@@ -123,10 +117,7 @@ class Bfloat16(Float16):
 
     def __init__(self, model: keras.Model):
         if not processor_has_bfloat16():
-            raise InputError(
-                "this processor does not multiply bfloat16, as processors with AVX512-BF16 or AMX "
-                "do; choose another variant"
-            )
+            raise InputError("this processor does not multiply bfloat16; choose another variant")
         layers = [layer for block in model.encoder.blocks for layer in dense_layers(block)]
         super().__init__(model, others=[weight for layer in layers for weight in layer.weights])
         self.calls = [(layer, _Bfloat16Dense(layer)) for layer in layers]
@@ -152,11 +143,8 @@ class _Bfloat16Dense:
     """A dense layer that maps bfloat16 [X,D] to bfloat16 [X,F]."""
 
     def __init__(self, layer: keras.layers.Dense):
-        self.weights = [
-            tf.Variable(tf.cast(weight, tf.bfloat16), trainable=False)
-            for weight in (layer.kernel, layer.bias)
-            if weight is not None
-        ]
+        weights = [layer.kernel, layer.bias] if layer.bias is not None else [layer.kernel]
+        self.weights = [tf.Variable(tf.cast(w, tf.bfloat16), trainable=False) for w in weights]
 
     def __call__(self, x_XD: tf.Tensor, training: bool = False) -> tf.Tensor:
         kernel_DF, *bias_F = self.weights
@@ -181,10 +169,8 @@ class Int8(Variant):
         blocks = model.encoder.blocks
         self.calls = [call for block in blocks for call in self._calls(block)]
         replaced = {id(layer.kernel) for block in blocks for layer in dense_layers(block)}
-        self.stored = [
-            *(weight.value for weight in model.weights if id(weight) not in replaced),
-            *(kernel for _, call in self.calls for kernel in call.kernels),
-        ]
+        self.stored = [weight.value for weight in model.weights if id(weight) not in replaced]
+        self.stored += [kernel for _, call in self.calls for kernel in call.kernels]
 
     def _calls(self, block: Any) -> list:
         attention, feed_forward = block.attention, block.feed_forward
@@ -200,14 +186,15 @@ class Int8(Variant):
 
     def __call__(self, inputs: Inputs, training: bool = False) -> Any:
         attentions = [block.attention for block in self.model.encoder.blocks]
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(replaced_calls(self.calls))
-            if self.has_bfloat16:
-                # Without autocast, the inputs of the quantized layers stay float32.
-                layers = [*attentions, *(attention.dropout for attention in attentions)]
-                stack.enter_context(replaced_attributes(layers, dtype_policy="bfloat16"))
-                changes = replaced_attributes(attentions, score_dtype="bfloat16", autocast=False)
-                stack.enter_context(changes)
+        # Without autocast, the inputs of the quantized layers stay float32.
+        of_attention = {"score_dtype": "bfloat16", "autocast": False} if self.has_bfloat16 else {}
+        policy = {"dtype_policy": "bfloat16"} if self.has_bfloat16 else {}
+        layers = [*attentions, *(attention.dropout for attention in attentions)]
+        with (
+            replaced_calls(self.calls),
+            replaced_attributes(layers, **policy),
+            replaced_attributes(attentions, **of_attention),
+        ):
             return self.model(inputs, training=False)
 
 
@@ -278,14 +265,7 @@ class QuantizedGelu:
 def multiply_int8(
     x_XD: Any, kernel_DF: Any, *, scales: np.ndarray, offsets: np.ndarray
 ) -> tf.Tensor:
-    """Returns (x @ kernel) * scales + offsets, float32 [X,F].
-
-    Args:
-        x_XD: uint8.
-        kernel_DF: int8.
-        scales: The scale of each column of the kernel, float [F].
-        offsets: The offset of each column of the product, float [F].
-    """
+    """Returns (x uint8 @ kernel int8) * scales [F] + offsets [F], float32 [X,F]."""
     x_XD, kernel_DF = tf.bitcast(x_XD, tf.quint8), tf.bitcast(kernel_DF, tf.qint8)
     device = [x_XD, kernel_DF, tf.constant(offsets, tf.float32)]
     # The smallest and largest value of the activations, then of each kernel column.
@@ -297,8 +277,8 @@ def multiply_int8(
         [tf.float32],
         name="int8_product",  # a name in a graph cannot begin with an underscore
         attrs={
-            "Tdevice_inputs": _types([tensor.dtype for tensor in device]),
-            "Thost_inputs": _types([tensor.dtype for tensor in host]),
+            "Tdevice_inputs": _types(tensor.dtype for tensor in device),
+            "Thost_inputs": _types(tensor.dtype for tensor in host),
             "Tdevice_outputs": _types([tf.float32]),
             "Thost_outputs": _types([]),
             "T1": AttrValue(type=tf.quint8.as_datatype_enum),
@@ -309,9 +289,8 @@ def multiply_int8(
     return operation.outputs[0]
 
 
-def _types(dtypes: Sequence[tf.DType]) -> AttrValue:
-    types = [dtype.as_datatype_enum for dtype in dtypes]
-    return AttrValue(list=AttrValue.ListValue(type=types))
+def _types(dtypes: Iterable[tf.DType]) -> AttrValue:
+    return AttrValue(list=AttrValue.ListValue(type=[each.as_datatype_enum for each in dtypes]))
 
 
 def largest_weight(multiply: Callable[..., tf.Tensor] = multiply_int8) -> int:
@@ -323,10 +302,11 @@ def largest_weight(multiply: Callable[..., tf.Tensor] = multiply_int8) -> int:
     size = 64
     x = tf.fill([size, size], tf.constant(255, tf.uint8))
 
+    plain = {"scales": np.ones(size), "offsets": np.zeros(size)}
+
     def product(weight: int) -> np.ndarray:
         with tf.device("CPU:0"):
             kernel = tf.fill([size, size], tf.constant(weight, tf.int8))
-            plain = {"scales": np.ones(size), "offsets": np.zeros(size)}
             return tf.function(lambda: multiply(x, kernel, **plain))().numpy()
 
     for weight in (_LARGEST, 64):

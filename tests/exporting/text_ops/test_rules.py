@@ -43,29 +43,23 @@ def vocabulary(kind, subwords):
 def both(kind, vocabulary):
     """Returns functions texts -> ids and offsets, of the library and of a graph."""
     tokenizer, module = FastTokenizer(vocabulary), IN_GRAPH[kind](vocabulary)
-    return lambda texts: encoded(tokenizer, texts), in_graph(lambda text: spans_of(module(text)))
 
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    def graph(text):
+        tokens = module(text)
+        texts = tokens.ids.value_rowids()
+        spans = [tokens.source.in_text(each, texts) for each in (tokens.starts, tokens.ends)]
+        return tokens.ids, tokens.ids.with_values(tf.stack(spans, axis=1))
 
-def encoded(tokenizer, texts):
-    return [(each.ids, each.offsets) for each in tokenizer.encode_batch(texts)]
-
-
-def spans_of(tokens):
-    texts = tokens.ids.value_rowids()
-    spans = [tokens.source.in_text(each, texts) for each in (tokens.starts, tokens.ends)]
-    return tokens.ids, tokens.ids.with_values(tf.stack(spans, axis=1))
-
-
-def in_graph(read):
-    spec = tf.TensorSpec([None], tf.string)
-    graph = tf.function(read, input_signature=[spec], autograph=False)
-
-    def call(texts):
+    def in_graph(texts):
         ids, spans = graph(tf.constant(texts, tf.string, shape=[len(texts)]))
         spans = [[tuple(span) for span in row] for row in spans.to_list()]
         return list(zip(ids.to_list(), spans, strict=True))
 
-    return call
+    def offline(texts):
+        return [(each.ids, each.offsets) for each in tokenizer.encode_batch(texts)]
+
+    return offline, in_graph
 
 
 def assert_equal(both, texts) -> None:
@@ -150,10 +144,8 @@ def test_packed_inputs_equal_offline_inputs(vocabulary, tmp_path, max_length):
     for texts in ((first_texts,), (first_texts, second_texts)):
         ids = [tokenizer.ids_batch(each) for each in texts]
         expected = pack(*ids, vocabulary=vocabulary, max_length=max_length)
-        inputs = reader(*(tf.constant(each) for each in texts))
-        assert inputs.keys() == expected.keys()
-        for name, array in expected.items():
-            np.testing.assert_array_equal(inputs[name], array, err_msg=name)
+        inputs = {name: each.numpy() for name, each in reader(*map(tf.constant, texts)).items()}
+        np.testing.assert_equal(inputs, expected)
 
 
 def test_each_family_has_its_own_mask_token(vocabulary, tmp_path):
@@ -185,17 +177,6 @@ def test_unsupported_rules_are_refused(subwords, kind, path, value):
         IN_GRAPH[kind](rules_vocabulary(json.dumps(rules)))
 
 
-def assert_words_are(tokens, expected, spans):
-    """Compares tokens with their words or units, and the positions of these in the texts."""
-    assert tokens.ids.values.numpy().tolist() == expected.ids.tolist()
-    assert tokens.ids.row_splits.numpy().tolist() == expected.bounds.tolist()
-    assert tokens.first_tokens.numpy().tolist() == expected.starts.tolist()
-    assert tokens.splits.numpy().tolist() == expected.word_bounds.tolist()
-    text_ids = np.repeat(np.arange(len(expected.word_bounds) - 1), np.diff(expected.word_bounds))
-    found = [tokens.source.in_text(each, text_ids) for each in (tokens.starts, tokens.ends)]
-    assert np.stack(found, axis=1).tolist() == np.reshape(spans, [-1, 2]).tolist()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", ["word", "eojeol", "token"])
 def test_units_equal_those_of_evaluation(vocabulary, tmp_path, unit):
@@ -205,7 +186,12 @@ def test_units_equal_those_of_evaluation(vocabulary, tmp_path, unit):
     texts = ["".join(rng.choices(characters, k=rng.randrange(14))) for _ in range(500)]
     texts += ["", *in_graphs(TEXTS), "\u0301 a\u0301, b-c", *LICENSE[:30], ""]
     units = tf.function(partial(reader.unit_tokens, unit=unit), autograph=False)
-    assert_words_are(
-        units(tf.constant(texts)), *tokenized_units(texts, FastTokenizer(vocabulary), unit=unit)
-    )
+    tokens = units(tf.constant(texts))
+    expected, spans = tokenized_units(texts, FastTokenizer(vocabulary), unit=unit)
+    found = tokens.ids.values, tokens.ids.row_splits, tokens.first_tokens, tokens.splits
+    wanted = expected.ids, expected.bounds, expected.starts, expected.word_bounds
+    assert [each.numpy().tolist() for each in found] == [each.tolist() for each in wanted]
+    text_ids = np.repeat(np.arange(len(texts)), np.diff(expected.word_bounds))
+    found = [tokens.source.in_text(each, text_ids) for each in (tokens.starts, tokens.ends)]
+    assert np.stack(found, axis=1).tolist() == np.reshape(spans, [-1, 2]).tolist()
     assert units(tf.constant([], tf.string)).first_tokens.shape == [0]

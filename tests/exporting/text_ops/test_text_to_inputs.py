@@ -44,18 +44,14 @@ def both(tmp_path):
 def in_graph(function):
     """Traces `function` once for one column of texts and once for two."""
     graph = tf.function(function, autograph=False, reduce_retracing=True)
-    traces = [
-        graph.get_concrete_function(*num_columns * [tf.TensorSpec([None], tf.string)])
-        for num_columns in (1, 2)
-    ]
+    spec = tf.TensorSpec([None], tf.string)
+    traces = [graph.get_concrete_function(spec), graph.get_concrete_function(spec, spec)]
     return lambda *texts: traces[len(texts) - 1](*map(tf.constant, texts))
 
 
 def assert_inputs_are(inputs, expected):
-    assert set(inputs) == set(expected)
-    for name, array in expected.items():
-        assert inputs[name].dtype == tf.int32
-        np.testing.assert_array_equal(inputs[name].numpy(), array, err_msg=name)
+    assert {each.dtype for each in inputs.values()} == {tf.int32}
+    np.testing.assert_equal({name: each.numpy() for name, each in inputs.items()}, expected)
 
 
 def assert_tokens_are_equal(both, *columns, encoded=None):
@@ -76,20 +72,15 @@ def assert_tokens_are_equal(both, *columns, encoded=None):
 
     for texts in columns:
         outputs = graph(tf.constant(texts if encoded is None else encoded, tf.string))
-        rows = zip(*(each.to_list() for each in outputs), strict=True)
-        assert_rows_are_equal(texts, offline, rows)
-
-
-def assert_rows_are_equal(texts, offline, rows):
-    start = 0
-    for text, expected, row in zip(texts, offline.encode_batch(texts), rows, strict=True):
-        words, ids, spans, first_tokens = row
-        google = google_words(text, lowercase=offline.lowercase)
-        assert words == [word.text.encode() for word in google], ascii(text)
-        assert (ids, [*map(tuple, spans)]) == (expected.ids, expected.offsets), ascii(text)
-        tokens = enumerate(expected.tokens, start=start)
-        assert first_tokens == [index for index, token in tokens if not token.startswith("##")]
-        start += len(expected.ids)
+        rows, start = zip(*(each.to_list() for each in outputs), strict=True), 0
+        for text, expected, row in zip(texts, offline.encode_batch(texts), rows, strict=True):
+            words, ids, spans, first_tokens = row
+            google = google_words(text, lowercase=offline.lowercase)
+            assert words == [word.text.encode() for word in google], ascii(text)
+            assert (ids, [*map(tuple, spans)]) == (expected.ids, expected.offsets), ascii(text)
+            tokens = enumerate(expected.tokens, start=start)
+            assert first_tokens == [index for index, token in tokens if not token.startswith("##")]
+            start += len(expected.ids)
 
 
 @BOTH_CASES
