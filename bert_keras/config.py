@@ -10,11 +10,11 @@ from typing import Any, TypeAlias, cast
 from bert_keras.errors import (
     LARGEST_SIZE,
     InputError,
-    printable,
     check_choice,
     check_least,
     check_name,
     check_range,
+    printable,
     suggest_keyword_names,
 )
 from bert_keras.fields import document_fields, setting
