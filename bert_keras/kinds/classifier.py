@@ -194,7 +194,7 @@ class Classifier(Kind):
     google_prefix = "output_weights"
     keras_hub_class = "TextClassifier"
     signatures = "classifier"
-    learns_from_texts = answers_texts = True
+    answers_texts = True
     example_labels = '["no", "yes"], or labels=1 for numbers'
 
     @classmethod

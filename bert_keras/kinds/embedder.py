@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from bert_keras.data.preprocessor import GroupPreprocessor
-from bert_keras.errors import InputError, counted
+from bert_keras.errors import InputError
 from bert_keras.kinds.kind import Kind
 
 
@@ -15,7 +15,7 @@ class Embedder(Kind):
     model = "BertSentenceEncoder"
     module = "bert_keras.models.sentence_encoder"
     signatures = "embeddings"
-    learns_from_texts = answers_texts = True
+    answers_texts = True
     needs_labels = False  # losses that rank the texts of a batch read none
 
     @property
@@ -30,8 +30,7 @@ class Embedder(Kind):
         """Returns a column for each text, which are compared with each other."""
         if len(texts) < 2:
             raise InputError(
-                f"{source} compares 2 texts (bert-keras embed writes the vector of each), but "
-                f"received {counted(len(texts), 'text')}"
+                f"{source} compares 2 texts; bert-keras embed writes the vector of each"
             )
         return tuple([text] for text in texts)
 

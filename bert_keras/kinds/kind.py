@@ -26,10 +26,6 @@ class Kind:
     """A kind of model: its heads, its names in checkpoints, and what it does with texts.
 
     The class attributes are facts about the kind. An instance reads texts for one model.
-
-    Args:
-        metadata: The metadata of the model.
-        tokenizer: The tokenizer of the model.
     """
 
     model: ClassVar[str] = "model of an unknown class"  # name of the class, also in checkpoints
@@ -48,7 +44,6 @@ class Kind:
     keras_hub_class: ClassVar[str] = ""  # end of the class name in keras_hub
 
     signatures: ClassVar[str] = ""  # the module in exporting/signatures; "" if it is not served
-    learns_from_texts: ClassVar[bool] = False  # whether `fit` takes texts
     example_labels: ClassVar[str] = '["no", "yes"]'  # for error messages
     needs_labels: ClassVar[bool] = True  # whether `fit` needs labels beside the texts
     # What `bert-keras predict` takes for one answer; "" is a text for each column of the task.
@@ -96,13 +91,10 @@ class Kind:
         raise InputError(f"{self.model} has no default loss for texts; compile it with a loss")
 
     def answers(self, columns: Sequence[list], rows: "Encoded", outputs: Sequence) -> Any:
-        """Returns the answer for each text from the outputs of each row.
+        """Returns the answer for each text of `columns`; `rows` are those of `encoded`.
 
-        Args:
-            columns: The columns of texts.
-            rows: The rows of the texts, as `encoded` returns them.
-            outputs: The model's output for each row, float32 arrays or dicts of them; their time
-                axes may be padded.
+        `outputs` has the model's output for each row, float32 arrays or dicts of them; their time
+        axes may be padded.
         """
         raise NotImplementedError
 
@@ -110,13 +102,7 @@ class Kind:
     def columns_of_words(
         cls, texts: Sequence[str], *, num_columns: int, source: str
     ) -> tuple[list[str], ...]:
-        """Divides the texts of a command line into columns.
-
-        Args:
-            texts: All texts of the command line.
-            num_columns: The number of texts of a training example; 0 if it is unknown.
-            source: The name of the model, for the error message.
-        """
+        """Divides the texts of a command line into columns; `num_columns` is 0 if unknown."""
         number = max(1, num_columns, len(cls.inputs.split()))
         if len(texts) % number:
             raise InputError(f"{source} takes {number} texts together, but received {len(texts)}")
@@ -150,10 +136,10 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 def class_ids(labels: Any, *, count: int) -> np.ndarray:
     """Returns an array of class numbers; raises InputError for a number outside 0 to count - 1."""
     ids = np.asarray(labels)
-    if ids.dtype.kind not in "biuf":
-        raise InputError(f"a label is {labels[0]!r}; expected 0 to {count - 1}")
-    if ids.ndim == 1 and ids.size:  # targets of other shapes have other losses
-        for each in (ids.min(), ids.max()):
-            if not 0 <= each < count:
-                raise InputError(f"a label is {each}; expected 0 to {count - 1}")
+    odd: Sequence = labels[:1]
+    if ids.dtype.kind in "biuf":
+        # Targets of other shapes have other losses.
+        odd = [each for each in ids if not 0 <= each < count] if ids.ndim == 1 else []
+    if odd:
+        raise InputError(f"a label is {odd[0]}; expected 0 to {count - 1}")
     return ids

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from bert_keras.config import ModelMetadata
-from bert_keras.errors import InputError, check_choice, check_least, counted, quoted
+from bert_keras.errors import InputError, check_choice, check_least, quoted
 from bert_keras.fields import setting
 from bert_keras.kinds.kind import Kind, softmax
 from bert_keras.kinds.windows import (
@@ -112,14 +112,8 @@ def predicted_answers(
 
     The score of a span from token i to token j >= i is S.T_i + E.T_j. The score of "no answer",
     S.C + E.C, is the minimum over the windows of the question. In SQuAD 2.0, a question whose null
-    odds exceed `settings.null_threshold` gets the prediction "".
-
-    Args:
-        contexts: The context of each question.
-        windows: The windows of the questions.
-        outputs: The logits "start" and "end" of each window, [T].
-        settings: The limits of answers. `num_best` limits the candidates, which have different
-            texts.
+    odds exceed `settings.null_threshold` gets the prediction "". `outputs` has the logits "start"
+    and "end" of each window, [T]. The candidates have different texts.
     """
     predictions = []
     for index, context in enumerate(contexts):
@@ -223,7 +217,7 @@ class Span(Kind):
     }
     google_prefix = "cls/squad/"
     signatures = "question_answering"
-    learns_from_texts = answers_texts = True
+    answers_texts = True
     inputs = "QUESTION PASSAGE"
 
     @cached_property
@@ -234,21 +228,14 @@ class Span(Kind):
     def encoded(self, columns, labels=None):
         sizes = [len(column) for column in columns]
         if len(sizes) != 2:
-            raise InputError(
-                f"the texts are {counted(len(sizes), 'list')}; expected two, (questions, passages)"
-            )
+            raise InputError(f"the texts are {len(sizes)} lists; expected (questions, passages)")
         if sizes[0] != sizes[1]:
             raise InputError(f"the lists have {sizes} texts; expected equally many")
         questions = []
         for number, (question, context) in enumerate(zip(*columns, strict=True)):
             answers = () if labels is None else _answers(labels[number])
-            each = Question(
-                id="",
-                question=question,
-                context=context,
-                answers=answers,
-                location=f"text [{number}]",
-            )
+            texts = {"id": "", "question": question, "context": context}
+            each = Question(**texts, answers=answers, location=f"text [{number}]")
             if answers and each.target is None:
                 raise InputError(each.misplaced)
             questions.append(each)
@@ -263,13 +250,8 @@ class Span(Kind):
         settings = replace(self.settings, num_best=2)  # only the best candidate is returned
         found = predicted_answers(columns[1], rows, outputs, settings)
         return [
-            {
-                "answer": each.text,
-                "start": each.start,
-                "end": each.start + len(each.text),
-                "score": each.score,
-                "no_answer_score": each.no_answer_score,
-            }
+            {"answer": each.text, "start": each.start, "end": each.start + len(each.text)}
+            | {"score": each.score, "no_answer_score": each.no_answer_score}
             for each in found
         ]
 
@@ -342,9 +324,7 @@ def _answers(answer: Any) -> tuple[Answer, ...]:
         pairs = answer if isinstance(answer, list) else [answer] if answer else []
         return tuple(Answer(text, int(start)) for start, text in pairs)
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"an answer is {quoted(answer)}; expected (first character, text), as in (4, 'Peter')"
-        ) from error
+        raise InputError(f"an answer is {quoted(answer)}; expected (first, text)") from error
 
 
 def _marked_context(question: Question, predicted: str) -> "Markup":

@@ -210,19 +210,14 @@ def _check_outputs(student: TaskModel, teacher: TaskModel, *, compares_states: b
     if missing := sorted({*student.kind.heads} - {*teacher.kind.heads}):
         raise InputError(
             f"the student is a {student.kind.model}, the teacher a {teacher.kind.model} without "
-            f"{', '.join(missing)}; expected a teacher with all outputs of the student"
+            f"{', '.join(missing)}"
         )
     if compares_states and not hasattr(student, "logits"):
-        raise InputError(
-            f"a {student.kind.model} does not return hidden states, which alpha_cosine compares; "
-            "set it to 0"
-        )
+        raise InputError(f"a {student.kind.model} returns no hidden states; set alpha_cosine to 0")
     names = ["vocab_size"] if "masked_lm" in student.kind.heads else []
     names += ["hidden_size"] if compares_states else []
     sizes = {"num_labels": [getattr(model, "num_labels", 0) for model in (student, teacher)]}
     sizes |= {name: [getattr(m.config, name) for m in (student, teacher)] for name in names}
     for name, (size, expected) in sizes.items():
         if size != expected:
-            raise InputError(
-                f"{name} of the student is {size}, of the teacher {expected}; expected equal ones"
-            )
+            raise InputError(f"{name} of the student is {size}, of the teacher {expected}")

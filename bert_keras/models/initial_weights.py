@@ -21,9 +21,8 @@ def check_local_attention(config: BertConfig) -> None:
     is_even = config.hidden_size // config.num_heads % 2 == 0 and config.hidden_size % 4 == 0
     if not (has_parts and is_even and config.num_heads > 1):
         raise InputError(
-            "initial_weights is local-attention, which needs learned positions, several heads of "
-            "an even size, a hidden size that is a multiple of 4, and neither shared blocks nor an "
-            "embedding_size; choose another size or initial_weights=normal"
+            "local-attention needs learned positions, several heads of an even size, a hidden size "
+            "that is a multiple of 4, no shared blocks and no embedding_size; choose normal"
         )
 
 

@@ -122,10 +122,8 @@ class BertPretrainer(MaskedLMModel):
 
     def __init__(self, config: BertConfig, *, name: str = "pretrainer", **kwargs):
         if config.is_causal or config.pooling != "cls":
-            raise InputError(
-                f"is_causal is {config.is_causal} and pooling is {config.pooling!r}; next-sentence "
-                "prediction needs False and 'cls': pretrain a BertMaskedLM instead"
-            )
+            found = f"is_causal is {config.is_causal} and pooling is {config.pooling!r}"
+            raise InputError(f"{found}; next-sentence prediction needs False and 'cls'")
         super().__init__(config, name=name, **kwargs)
         self.masked_lm = self.masked_lm_head()
         self.next_sentence = self.head(

@@ -14,7 +14,6 @@ from bert_keras.checkpoints.pretrained import LoadReport, build_model, checkpoin
 from bert_keras.checkpoints.tensors import StoredTensor, of_array
 from bert_keras.errors import (
     InputError,
-    check,
     check_name,
     counted,
     listed,
@@ -115,11 +114,11 @@ def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
     if (source.model, model) == ("BertReplacedTokenPretrainer", "BertMaskedLM"):
         return _generator_of(checkpoint)
     absent = {*KINDS[model].heads} - parts
-    check(
-        not absent,
-        f"a {model} needs weights of {', '.join(sorted(absent))}, which the {source.model} does "
-        f"not have; it has {', '.join(sorted(parts))}",
-    )
+    if absent:
+        raise InputError(
+            f"the {source.model} has no weights of {', '.join(sorted(absent))}, which a {model} "
+            f"needs; it has {', '.join(sorted(parts))}"
+        )
     metadata = source.of_model(
         model, keeps_head=model == source.model, text_columns=source.text_columns
     )
@@ -160,8 +159,8 @@ def student_layers(num_layers: int, *, of: int) -> list[int]:
     For 6 of 12 layers they are 0, 2, 4, 7, 9, 11, as in DistilBERT (Sanh et al. 2019;
     extract_distilbert.py).
     """
-    found = f"the student has {num_layers} layers"
-    check(1 <= num_layers <= of, f"{found}; expected 1 to {of}, the layers of the teacher")
+    if not 1 <= num_layers <= of:
+        raise InputError(f"the student has {num_layers} layers; expected 1 to {of}")
     return np.linspace(0, of - 1, num_layers).round().astype(int).tolist()
 
 
@@ -222,9 +221,11 @@ def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
         raise InputError("the checkpoint has no WordPiece vocabulary, which can be extended")
     known = [token for token in new_tokens if token in vocabulary.ids]
     added = [token for token in new_tokens if token not in vocabulary.ids]
-    check(added, "the vocabulary has all new tokens already; expected at least one other")
+    if not added:
+        raise InputError("the vocabulary has all new tokens already; expected at least one other")
     for token in added:
-        check(added.count(token) == 1, f"the new token {token!r} is given twice")
+        if added.count(token) > 1:
+            raise InputError(f"the new token {token!r} is given twice")
         _check_new(token, lowercase=metadata.lowercase)
     unused = [n for n, token in enumerate(vocabulary.tokens) if is_unused(token)][: len(added)]
     size = len(vocabulary) + len(added) - len(unused)
@@ -258,11 +259,11 @@ def _check_new(token: str, *, lowercase: bool) -> None:
     # A token that continues a word follows a letter.
     text = f"a{token[2:]}" if token.startswith("##") else token
     words = [word.text for word in google_words(text, lowercase=lowercase)]
-    check(
-        words == [text] and token != "##" and len(text) <= MAX_WORD_CHARACTERS,
-        f"no text contains the new token {quoted(token)}: the tokenizer makes "
-        f"{quoted(' '.join(words))} of {quoted(text)}; write one word a line, as it makes them",
-    )
+    if words != [text] or token == "##" or len(text) > MAX_WORD_CHARACTERS:
+        raise InputError(
+            f"no text contains the new token {quoted(token)}: the tokenizer makes "
+            f"{quoted(' '.join(words))} of {quoted(text)}"
+        )
 
 
 def subtoken_ids(token: str, vocabulary: Vocabulary) -> list[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.errors import InputError, check_name, suggest_keyword_names
-from bert_keras.exporting.export import export_plan, plan_of_model
+from bert_keras.exporting.export import export_plan, plan_of_model, write_saved_model
 from bert_keras.exporting.variants.export_variant import (
     MAX_SCORE_DROP,
     SAVED_MODELS,
@@ -73,12 +73,10 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     export("films", "saved_models/films/1")
     ```
     """
-    if variant is None:
-        if data is not None or task is not None or changes or max_score_drop != MAX_SCORE_DROP:
-            raise InputError(
-                "data, task, changes and max_score_drop have no effect without a variant"
-            )
-    else:
+    has_score = data is not None or task or changes or max_score_drop != MAX_SCORE_DROP
+    if variant is None and has_score:
+        raise InputError("data, task, changes and max_score_drop have no effect without a variant")
+    if variant is not None:
         check_name(variant, SAVED_MODELS, what="variant")
         if data is None:
             raise InputError(f"the variant {variant} needs data, labelled examples to score it")
@@ -87,21 +85,20 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         plan = plan_of_model(model, path, tokenizer=tokenizer, labels=labels, **options)
     else:
         if tokenizer is not None or labels:
-            raise InputError(
-                "tokenizer and labels are for a model in memory; a model folder contains its own"
-            )
+            raise InputError("tokenizer and labels are for a model in memory, not a folder")
         checkpoint = open_text_checkpoint(model)
         metadata, source = checkpoint.metadata, os.fspath(model)
         plan = export_plan(metadata, checkpoint.tokenizer, path, source=source, **options)
 
     def write(path: StrPath, *, variant: type[Variant] | None = None) -> Path:
         loaded = model if isinstance(model, Pretrained) else load_model(model)
-        return plan.write(loaded if variant is None else variant(loaded), path)
+        return write_saved_model(loaded if variant is None else variant(loaded), plan, path)
 
     if variant is None:
         return write(path)
     source = "the model" if isinstance(model, Pretrained) else model
-    arguments = {"source": source, "task": task, "changes": changes}
-    known, examples = variant_examples(plan.metadata, str(data), **arguments)
+    known, examples = variant_examples(
+        plan.metadata, str(data), source=source, task=task, changes=changes
+    )
     scored = Scoring(known, examples, known.encode(examples, plan.tokenizer))
     return export_variant(path, scored, write=write, variant=variant, max_score_drop=max_score_drop)

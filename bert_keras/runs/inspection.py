@@ -10,7 +10,7 @@ from keras import ops
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.config import ModelMetadata
-from bert_keras.errors import check
+from bert_keras.errors import InputError, check_count
 from bert_keras.files import StrPath, check_output, write_text
 from bert_keras.kinds.kind import softmax
 from bert_keras.models.encoder import BertEncoder
@@ -32,7 +32,7 @@ def inspect_texts(
     """Writes the page of a checkpoint: the attention of a text or pair, and of its masked words the
     `num_tokens` most probable tokens.
     """
-    check(num_tokens >= 1, f"the number of tokens to show is {num_tokens}; expected at least 1")
+    check_count("num_tokens", num_tokens)
     check_output(output, suffix=".html")
     checkpoint = open_text_checkpoint(pretrained)
     metadata, vocabulary = checkpoint.metadata, checkpoint.vocabulary
@@ -63,14 +63,15 @@ def _inputs(
     texts: Sequence[str], tokenizer: TextTokenizer, *, metadata: ModelMetadata
 ) -> dict[str, np.ndarray]:
     """Packs a text or a pair, which may contain [MASK], into int32 arrays [1, T]."""
-    check(len(texts) in (1, 2), f"received {len(texts)} texts; expected one text or a pair")
+    if len(texts) not in (1, 2):
+        raise InputError(f"received {len(texts)} texts; expected one text or a pair")
     vocabulary, ids = tokenizer.vocabulary, ids_with_masks(texts, tokenizer)
-    for text, tokens in zip(texts, ids, strict=True):
-        check(tokens, f"the text {text!r} contains no word; expected at least one")
+    if not all(ids):
+        raise InputError(f"one of the texts {texts} contains no word")
     limit = min(MAX_TOKENS, metadata.max_length)
     length = sum(map(len, ids)) + vocabulary.num_specials(len(texts))
-    found = f"the text has {length} tokens, with [CLS] and [SEP]"
-    check(length <= limit, f"{found}; shorten it to at most {limit}")
+    if length > limit:
+        raise InputError(f"the text has {length} tokens with [CLS] and [SEP]; the limit is {limit}")
     return pack(*([each] for each in ids), vocabulary=vocabulary, max_length=limit)
 
 

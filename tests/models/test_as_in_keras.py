@@ -477,7 +477,7 @@ def test_what_keras_could_not_read_again_is_not_written(tmp_path):
         (lambda: generator.save(tmp_path / "generator.keras"), "save_pretrained"),
         (lambda: classifier.export(tmp_path / "x.onnx", format="onnx"), "for other formats"),
         (lambda: classifier.encoder.states(outer.input), "states needs arrays"),
-        (lambda: classifier.encoder([*X.values()]), "type list; expected a dict of input_ids"),
+        (lambda: classifier.encoder([*X.values()]), "a list; expected a dict of input_ids"),
         (lambda: classifier.encoder.predict(["a film"]), "as tokenizer"),
         (lambda: classifier.save(tmp_path / "folder"), "save_pretrained writes a folder"),
         (lambda: BertClassifier("folder", num_labels=2), "from_pretrained loads a checkpoint"),

@@ -81,7 +81,6 @@ def test_loads_from_any_encoder(tmp_path):
         ({"pooling": ("mean", "mean")}, "different names"),
         ({"pooling": ("median",)}, "median"),
         ({"similarity": "angle"}, "angle"),
-        ({"prompts": {"query": 1}}, "texts by their names"),
         ({"default_prompt_name": "query"}, "query"),
     ],
 )

@@ -165,10 +165,10 @@ def test_the_preprocessor_is_saved_with_the_model(model, tmp_path):
         ("a film", "expected a list of strings"),
         ([], "an empty list"),
         (None, "the texts are None; expected a list"),
-        (np.ones((4, 8)), "expected a list of strings"),
+        (np.ones((4, 8)), "expected a list"),
         (["a film", None], "text [1] is None; expected a string"),
         (np.array([["a", "film"]]), "text [0] is ['a', 'film']"),
-        (SimpleNamespace(columns=["text"]), "expected a column, such as table['text']"),
+        (SimpleNamespace(columns=["text"]), "a column: table['text']"),
         ((TEXTS, OTHERS[1:]), "[4, 3] texts"),
         ((TEXTS, TEXTS, TEXTS), "3 columns of texts"),
         (tf.data.Dataset.from_tensor_slices(TEXTS), "dataset.batch(32)"),
@@ -201,6 +201,24 @@ def test_wrong_labels_are_refused(model, labels, message):
         model.fit(TEXTS, LABELS, validation_data=(TEXTS, labels))
 
 
+def test_a_refused_call_changes_nothing():
+    model = uncompiled()
+    before = model.labels, model.metadata, model.compiled, model.predict(TEXTS, verbose=0)
+    for data in ((["good"] * 4,), (names_of(LABELS[:3]),), ([["fine"]] * 3 + [["good"]],)):
+        for call in (model.fit, model.evaluate):
+            with pytest.raises(InputError):
+                call(TEXTS, *data, verbose=0)
+    with pytest.raises(
+        InputError, match="unknown label"
+    ):  # lists are for a model of several labels
+        model.evaluate(TEXTS, [["fine"]] * 4, verbose=0)
+    for held_out in ((TEXTS, ["good"] * 4), (TEXTS,), (TEXTS, [["fine"]] * 4), "dev.tsv"):
+        with pytest.raises(InputError, match="validation_data"):
+            model.fit(TEXTS, LABELS, validation_data=held_out, verbose=0)
+    after = model.labels, model.metadata, model.compiled, model.predict(TEXTS, verbose=0)
+    assert before == after and not model.compiled
+
+
 def test_callbacks_and_weights_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match=r"model\(\(firsts, seconds"):
         uncompiled()(TEXTS, OTHERS)
@@ -208,7 +226,6 @@ def test_callbacks_and_weights_that_do_not_fit_are_refused():
         ((TEXTS, LABELS), {"callbacks": "early"}, "callbacks has 'early'; expected objects"),
         ((TEXTS, LABELS), {"class_weight": {"pour": 2.0}}, "did you mean 'poor'"),
         ((TEXTS, [["fine"]] * 4), {"class_weight": {"poor": 2.0}}, "with one label each"),
-        ((TEXTS, LABELS), {"max_length": 9}, "use from_pretrained"),
         (([*zip(TEXTS, LABELS, strict=True)],), {}, "x is a list of pairs such as"),
     ):
         with pytest.raises(InputError, match=message):
