@@ -41,7 +41,10 @@ _LIBRARIES = ("bert-keras", "tensorflow", "tensorflow-text", "keras")
 # Largest allowed difference, relative to the larger of 1 and the expected value. A graph adds
 # numbers in another order than eager ops: 6e-6 was measured for a trained model with six layers.
 _TOLERANCE = 1e-4
-_EXAMPLE = {  # one instance, by name of the input: the request that `bert-keras export` prints
+_MIXED = "Café [MASK] İSTANBUL ß ﬁ ΟΔΟΣ 東京 한국 a\u200bb Cafe\u0301 \x00\ufffd 😀\tend\n"
+_EXAMPLE: dict[
+    str, Any
+] = {  # one instance, by name of the input: the request that `bert-keras export` prints
     "text": "A short sentence by Anna Lee.",
     "text_pair": "Anna Lee wrote a sentence.",
     "question": "Who wrote the sentence?",
@@ -51,7 +54,7 @@ _EXAMPLE = {  # one instance, by name of the input: the request that `bert-keras
 
 
 class ExportPlan(NamedTuple):
-    """What a model is exported as."""
+    """How a model is exported."""
 
     exporter: Exporter
     settings: dict[str, Any]  # keyword arguments of `exporter.make`
@@ -136,7 +139,8 @@ def write_saved_model(model: keras.Model | Variant, plan: ExportPlan, folder: St
         signatures["tensors"] = checked_tensors(
             signatures["tensors"], config=model.config, cls_id=vocabulary.cls_id
         )
-        texts = sample_texts(max_length=max_length)
+        long = " ".join(f"Anna {n} met Bob {n * n} in Lyon." for n in range(max_length // 2 + 1))
+        texts = [_EXAMPLE["text"], "", _MIXED, long]
         _check_tokens(texts, reader, tokenizer)
         # A long text would warm up little more: after a short one, the first two of 452 tokens take
         # 0.92 s, and the next 0.85 s (BERT-base).
@@ -174,13 +178,6 @@ def write_saved_model(model: keras.Model | Variant, plan: ExportPlan, folder: St
     return folder
 
 
-def sample_texts(*, max_length: int) -> list[str]:
-    """Returns a plain text, an empty one, one of many kinds of characters, and a long one."""
-    mixed = "Café [MASK] İSTANBUL ß ﬁ ΟΔΟΣ 東京 한국 a\u200bb Cafe\u0301 \x00\ufffd 😀\tend\n"
-    long = (f"Anna {n} met Bob {n * n} in Lyon." for n in range(max_length // 2 + 1))
-    return ["A short sentence by Anna Lee.", "", mixed, " ".join(long)]
-
-
 def requests_of(
     signatures: Mapping[str, Signature],
     texts: Sequence[str],
@@ -202,16 +199,12 @@ def requests_of(
         choices = zip(turned, texts, strict=True)
         return turned if rank == 1 else [[*each] for each in choices]
 
-    return [
-        {
-            "signature": name,
-            "inputs": {
-                n: column(n, number, spec.shape.rank)
-                for number, (n, spec) in enumerate(input_specs(signature).items())
-            },
-        }
-        for name, signature in signatures.items()
-    ]
+    requests = []
+    for name, signature in signatures.items():
+        specs = enumerate(input_specs(signature).items())
+        inputs = {each: column(each, number, spec.shape.rank) for number, (each, spec) in specs}
+        requests.append({"signature": name, "inputs": inputs})
+    return requests
 
 
 def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: str) -> None:

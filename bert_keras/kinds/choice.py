@@ -112,4 +112,4 @@ class Choice(Kind):
         names = [str(number) for number in range(len(predictions[0].probabilities))]
         matrix = evaluation.confusion_matrix("Number of the ending", pairs, names)
         columns = ["context", "endings (green: correct, red: chosen)", "probability"]
-        return evaluation.Findings([matrix], columns, errors, evaluation.BY_PROBABILITY)
+        return evaluation.Findings([matrix], columns, errors, "the most probable predictions first")

@@ -285,10 +285,7 @@ class Span(Kind):
             matrix = [confusion_matrix("Answer or none", pairs, [ANSWER, NONE])]
         title = task.score_of_one.replace("_", "-").upper()
         columns = ["question and context", "gold", "predicted", "probability", title]
-        order = (
-            "the largest and most probable errors first; gold answers are green, predicted answers "
-            "are red, and text in both is violet"
-        )
+        order = "the largest errors first; gold answers are green, predicted red, both violet"
         return Findings(matrix, columns, errors, order)
 
 
@@ -305,13 +302,8 @@ def question_windows(
     questions: Sequence[Question], tokenizer: Any, settings: SpanSettings, *, max_length: int
 ) -> QuestionWindows:
     """Returns the windows of questions of at most `max_length` tokens."""
-    return windows_over(
-        questions,
-        tokenizer,
-        max_length=max_length,
-        stride=settings.stride,
-        max_question_length=settings.max_question_length,
-    )
+    options = {"stride": settings.stride, "max_question_length": settings.max_question_length}
+    return windows_over(questions, tokenizer, max_length=max_length, **options)
 
 
 def _answers(answer: Any) -> tuple[Answer, ...]:

@@ -48,9 +48,6 @@ class Distiller(GlobalBatchModel):
         alpha_labels: Weight of the loss of the labels.
         alpha_cosine: Weight of the cosine loss; above 0 it needs equal hidden sizes.
 
-    Raises:
-        InputError: The outputs or, with `alpha_cosine`, the hidden sizes differ.
-
     Example:
 
     ```python
@@ -88,11 +85,7 @@ class Distiller(GlobalBatchModel):
     def compile(
         self, optimizer: Any = "rmsprop", loss: Any = None, loss_weights: Any = None, **kwargs
     ):
-        """Configures the training as the student's `compile`; `loss` is the loss of the labels.
-
-        Raises:
-            InputError: The loss of an output has no divergence from a teacher.
-        """
+        """Configures the training as the student's `compile`; `loss` is the loss of the labels."""
         self._has_names = isinstance(loss, dict)
         losses = loss if isinstance(loss, dict) else {LABELS: loss}
         if not isinstance(loss_weights, dict):

@@ -1,7 +1,4 @@
-"""The encoder: embeddings, a stack of blocks, an optional BiLSTM, and a pooler.
-
-`bert_keras.layers` explains the letters of tensor shapes.
-"""
+"""The encoder; `bert_keras.layers` explains the letters of tensor shapes."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -97,10 +94,8 @@ class BertEncoder(Pretrained):
         epsilon, dtype = config.layer_norm_epsilon, self.dtype_policy
         self.final_norm: Any = None
         if config.is_pre_norm:
-            has_biases = config.has_biases
-            self.final_norm = LayerNorm(
-                epsilon=epsilon, center=has_biases, dtype=dtype, name="final_norm"
-            )
+            options = {"epsilon": epsilon, "center": config.has_biases, "dtype": dtype}
+            self.final_norm = LayerNorm(**options, name="final_norm")
         self.bilstm: Any = None
         if config.num_lstm_layers:
             self.bilstm = BiLSTM(
@@ -175,12 +170,9 @@ class BertEncoder(Pretrained):
         return self._states(inputs, patterns, training=training)
 
     def _states(self, inputs: dict, patterns: dict, *, training: bool) -> EncoderStates:
-        hidden_BTD = self.embeddings(
-            inputs["input_ids"],
-            inputs["segment_ids"],
-            position_ids=inputs.get("position_ids"),
-            training=training,
-        )
+        ids, segments = inputs["input_ids"], inputs["segment_ids"]
+        positions = inputs.get("position_ids")
+        hidden_BTD = self.embeddings(ids, segments, position_ids=positions, training=training)
         hidden_states, attentions = [hidden_BTD], []
         tokens, shape = patterns[False].tokens, ops.shape(hidden_BTD)
         if tokens is not None:
@@ -238,13 +230,9 @@ class BertEncoder(Pretrained):
             bias = bias + attention.window_bias(length, window=window, dtype=dtype)
             return {False: pattern, True: attention.FullPattern(bias, local_rotation, tokens)}
         if window:
-            bias = attention.block_bias(
-                inputs["sequence_ids"] if is_packed else mask,
-                window=window,
-                is_packed=is_packed,
-                is_causal=config.is_causal,
-                dtype=dtype,
-            )
+            options = {"is_packed": is_packed, "is_causal": config.is_causal, "dtype": dtype}
+            values = inputs["sequence_ids"] if is_packed else mask
+            bias = attention.block_bias(values, window=window, **options)
             return {False: pattern, True: attention.BlockPattern(bias, local_rotation, tokens)}
         can_use_kernel = IS_JAX and training and not (has_probabilities or config.is_causal)
         if can_use_kernel and not is_packed:
@@ -275,7 +263,6 @@ class BertEncoder(Pretrained):
         return outputs
 
     def predict(self, x: Any, *args, **kwargs):
-        """Returns outputs as `keras.Model.predict` does."""
         if isinstance(x, (Mapping, list, tuple, str)):
             check_inputs(x, self.config)
         return super().predict(x, *args, **kwargs)

@@ -30,10 +30,6 @@ def load_model(name_or_folder: str | os.PathLike) -> Pretrained:
         The model of the class that the checkpoint contains, with `metadata` (model metadata) and
         its `tokenizer`.
 
-    Raises:
-        InputError: There is no known checkpoint, or weights are missing, unexpected or of
-            another shape.
-
     Example:
 
     ```python
@@ -59,10 +55,7 @@ def from_keras_hub(model: keras.Model, *, preprocessor: Any = None) -> Pretraine
 
     Returns:
         A `BertEncoder`, `BertClassifier` or `BertMaskedLM` with the weights, the tokenizer and the
-        maximum length. The classifier returns logits, also if that of keras_hub has an activation.
-
-    Raises:
-        InputError: `model` is of another class, is quantized, or has a tokenizer of other rules.
+        maximum length. The classifier returns logits, even if keras_hub's has an activation.
 
     Example:
 

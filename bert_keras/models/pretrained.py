@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import inspect
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -69,7 +69,7 @@ class ConfiguredModel(keras.Model):
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             "config": self.config.to_dict(),
             **{name: getattr(self, name) for name in self.arguments},
-            "frozen": _frozen(self),
+            "frozen": [path for path, layer in _layers(self) if not layer.trainable],
         }
 
     @classmethod
@@ -80,7 +80,8 @@ class ConfiguredModel(keras.Model):
         if frozen is not None:
             if frozen and not model.built:  # layers that are built later would be trained
                 model.build()
-            _freeze(model, frozen)
+            for path, layer in _layers(model):
+                layer.trainable = path not in frozen
         return model
 
 
@@ -149,8 +150,6 @@ def named_inputs(inputs: Mapping) -> dict:
 class Pretrained(ConfiguredModel):
     """The base class of all models, which loads them from checkpoints and saves them.
 
-    A subclass states its `kind`, a class of `bert_keras.kinds`.
-
     Inputs may have the names of transformers, `attention_mask` and `token_type_ids`. Without them
     every position is a token of segment 0.
 
@@ -165,10 +164,7 @@ class Pretrained(ConfiguredModel):
     @functools.wraps(keras.Model.fit)
     def fit(self, x=None, *args, **kwargs):
         if is_text(x):
-            raise InputError(
-                f"{self.kind.model} learns nothing from texts alone; use a model with labels, such "
-                "as BertClassifier"
-            )
+            raise InputError(f"{self.kind.model} does not learn from texts; use a BertClassifier")
         return super().fit(x, *args, **kwargs)
 
     def __call__(self, inputs, *args, **kwargs):
@@ -336,9 +332,6 @@ class Pretrained(ConfiguredModel):
             labels: Names of the labels; by default those of the checkpoint.
             overwrite: Whether to replace a folder that this method wrote as "bert-keras", after the
                 new one is complete.
-
-        Returns:
-            The path of the folder.
         """
         from bert_keras.checkpoints.pretrained import save_model
 
@@ -387,9 +380,6 @@ class Pretrained(ConfiguredModel):
             **options: `labels`, `max_length`, `num_texts`, and `tokenizer` for a model that was not
                 loaded with its vocabulary; see `bert_keras.export`, which also writes variants.
 
-        Returns:
-            The path of the folder.
-
         Example:
 
         ```python
@@ -407,28 +397,12 @@ class Pretrained(ConfiguredModel):
         return write_saved_model(self, plan_of_model(self, path, **options), path)
 
 
-def _frozen(model: keras.Model, path: str = ".") -> list[str]:
-    """Returns the paths of the layers that are not trained, "." for the model itself."""
-    if not model.trainable:
-        return [path]
-    frozen = []
-    for layer in model.layers:
-        inner = f"{path}/{layer.name}"
-        if isinstance(layer, keras.Model):
-            frozen += _frozen(layer, inner)
-        elif not layer.trainable:
-            frozen.append(inner)
-    return frozen
-
-
-def _freeze(model: keras.Model, frozen: Collection[str], path: str = ".") -> None:
-    model.trainable = path not in frozen  # also that of its layers
-    for layer in model.layers if model.trainable else ():
-        inner = f"{path}/{layer.name}"
-        if isinstance(layer, keras.Model):
-            _freeze(layer, frozen, inner)
-        else:
-            layer.trainable = inner not in frozen
+def _layers(layer: keras.Layer, path: str = ".") -> Iterator[tuple[str, keras.Layer]]:
+    """Yields a layer and the layers of trained models in it, each after its model, with paths."""
+    yield path, layer
+    if isinstance(layer, keras.Model) and layer.trainable:
+        for inner in layer.layers:
+            yield from _layers(inner, f"{path}/{inner.name}")
 
 
 def _names(argument: str, names: Collection[str]) -> tuple[str, ...]:

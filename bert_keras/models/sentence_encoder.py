@@ -121,9 +121,6 @@ class BertSentenceEncoder(TextInputs, TaskModel):
 
         Returns:
             Float32 [N, E], or [N, dimensions], in the order of `texts`.
-
-        Raises:
-            InputError: The model has no tokenizer, or an argument is invalid.
         """
         if (preprocessor := self.preprocessor) is None:
             raise InputError("this BertSentenceEncoder has no tokenizer; set model.tokenizer")
@@ -161,7 +158,6 @@ class BertSentenceEncoder(TextInputs, TaskModel):
         return super().from_metadata(metadata, embedding=metadata.embedding or _DEFAULT, **options)
 
     def new_metadata(self) -> ModelMetadata:
-        """Returns the metadata of a model that was not loaded from a checkpoint."""
         return dataclasses.replace(super().new_metadata(), embedding=self.embedding)
 
     def get_config(self):

@@ -28,12 +28,7 @@ class TaskModel(GlobalBatchModel, Pretrained):
     A subclass defines `call`, one attribute for each name in `kind.heads` and the other attributes
     of `Pretrained`. Its constructor ends with `self.build()`. A subclass of a subclass adds layers
     in `build`: it creates and builds them before `super().build()`. A pooler that no head reads is
-    not trained.
-
-    Args:
-        config: The hyperparameters of the encoder.
-        embeddings: The embeddings of the encoder, if it shares those of another encoder.
-        **kwargs: Arguments of `keras.Model`, such as `name` and `dtype`.
+    not trained. `embeddings` belong to another encoder, which shares them with this one.
     """
 
     def __init__(self, config: BertConfig, *, embeddings: SharedEmbeddings | None = None, **kwargs):

@@ -49,10 +49,7 @@ class TextInputs(Pretrained):
 
     @property
     def preprocessor(self) -> Preprocessor | None:
-        """Converts texts to the inputs of the model; `save_pretrained` saves an assigned one.
-
-        It is None without a tokenizer.
-        """
+        """Converts texts to inputs of the model; None without a tokenizer."""
         if self.tokenizer is None:
             return None
         return self.kind(self.stored_metadata(None), self.tokenizer).preprocessor
@@ -73,11 +70,8 @@ class TextInputs(Pretrained):
         for each in keras.tree.flatten(loss):
             is_named = isinstance(each, str) and each.lower().endswith("crossentropy")
             if is_named or getattr(each, "from_logits", True) is False:
-                warnings.warn(
-                    f"the loss {getattr(each, 'name', each)} expects probabilities, but this model "
-                    "returns logits; give the loss object with from_logits=True",
-                    stacklevel=2,
-                )
+                found = f"the loss {getattr(each, 'name', each)} expects probabilities"
+                warnings.warn(f"{found}; give a loss object with from_logits=True", stacklevel=2)
         super().compile(optimizer, loss, *args, **kwargs)
 
     @suggest_keyword_names
@@ -110,15 +104,13 @@ class TextInputs(Pretrained):
         lose their ends, and a line on stderr counts them.
 
         Args:
-            x: N texts: a list, an array, a pandas column or a tensor of strings. A tuple of such
-                columns means texts that belong together, such as (firsts, seconds). A
-                `tf.data.Dataset` yields batches of texts and the numbers of their labels. Other
-                inputs reach Keras unchanged; PyDatasets and generators yield what
-                `preprocessor(texts)` returns.
-            y: The labels of N texts, as a list, an array or a pandas column. BertClassifier: names,
-                lists of names or numbers. BertTokenClassifier: a list of tags for each text.
-                BertQuestionAnswering: (first character, answer), or None. BertMultipleChoice: the
-                number of the right choice.
+            x: N texts: a list, an array, a pandas column or a tensor of strings, or a tuple of such
+                columns for texts that belong together, such as (firsts, seconds). Or a
+                `tf.data.Dataset` of batches of texts and the numbers of their labels, or other
+                inputs of Keras, such as arrays that `preprocessor(texts)` returns.
+            y: The labels of N texts. BertClassifier: names, lists of names or numbers.
+                BertTokenClassifier: a list of tags for each text. BertQuestionAnswering: (first
+                character, answer), or None. BertMultipleChoice: the number of the right choice.
             batch_size: Texts of a batch; by default 32.
             epochs: The epoch at which the training ends; 0 trains nothing.
             verbose: 0 prints nothing, 1 a progress bar, 2 a line for each epoch.
@@ -141,9 +133,6 @@ class TextInputs(Pretrained):
         Returns:
             The `History` of Keras. Its `history` is a dict of the values of each epoch: `loss`,
             metrics such as `accuracy` and, of the texts to score, `val_loss` and so on.
-
-        Raises:
-            InputError: A text, a label or an argument is not as expected.
         """
         check_count("epochs", epochs, least=0)
         check_count("batch_size", batch_size)
@@ -233,9 +222,6 @@ class TextInputs(Pretrained):
         Returns:
             The loss, a float, or if there are metrics a list of the loss and their values, floats.
             With `return_dict` a dict of the same by name, such as `loss` and `accuracy`.
-
-        Raises:
-            InputError: A text, a label or an argument is not as expected.
         """
         known = inspect.signature(self.evaluate).parameters
         for name in kwargs:
@@ -292,9 +278,6 @@ class TextInputs(Pretrained):
             - BertMultipleChoice: `choice`, int, from 0; `probabilities`, a float for each choice.
 
             BertSentenceEncoder returns embeddings, float32 [N, E], or [N, G, E] for G columns.
-
-        Raises:
-            InputError: A text or an argument is not as expected, or the model has no tokenizer.
         """
         check_count("batch_size", batch_size)
         _check_callbacks(callbacks)
@@ -311,14 +294,8 @@ class TextInputs(Pretrained):
         say_cut(rows, max_length=kind.metadata.max_length)
         batches = longest_first_batches(rows.lengths, batch_size=size)
         outputs: list[Any] = [None] * len(rows)
-        calls = keras.callbacks.CallbackList(
-            callbacks,
-            add_progbar=verbose != 0,
-            model=self,
-            verbose=verbose,
-            epochs=1,
-            steps=len(batches),
-        )
+        shown = {"add_progbar": verbose != 0, "verbose": verbose, "epochs": 1}
+        calls = keras.callbacks.CallbackList(callbacks, model=self, steps=len(batches), **shown)
         calls.on_predict_begin()
         for step, numbers_B in enumerate(batches):
             calls.on_predict_batch_begin(step)

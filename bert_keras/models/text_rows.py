@@ -53,11 +53,10 @@ def check_loss(model: keras.Model, kind: Kind, targets: np.ndarray) -> None:
         return  # the loss is the user's
     expected = keras.tree.flatten(kind.compile_arguments()["loss"])[0]
     are_ids = isinstance(expected, sparse) and targets.ndim == 1
-    for loss in losses or [expected]:
-        loss = keras.losses.get(loss)
+    are_whole = not are_ids or (targets == np.round(targets)).all()
+    for loss in map(keras.losses.get, losses or [expected]):
         is_sparse = isinstance(loss, sparse) or loss is keras.losses.sparse_categorical_crossentropy
         is_own = not loss.__module__.startswith("keras.")
-        are_whole = not are_ids or (targets == np.round(targets)).all()
         if not is_own and (is_sparse != are_ids or not are_whole):
             name = getattr(loss, "name", None) or getattr(loss, "__name__", loss)
             raise InputError(

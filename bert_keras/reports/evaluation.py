@@ -12,7 +12,6 @@ from bert_keras.reports.page import Report, Section, Table, Value, mark
 
 MAX_ERRORS = 200  # maximum number of errors on the page
 MAX_LABELS = 30  # a larger confusion matrix is unreadable
-BY_PROBABILITY = "the most probable predictions first"
 
 
 class Findings(NamedTuple):

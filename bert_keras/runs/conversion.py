@@ -46,9 +46,7 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
     ignore: Collection[str] = (),
     pad_vocabulary: bool = False,
 ) -> str:
-    """Loads a model and saves it as a folder of another format.
-
-    `bert-keras convert` calls this function.
+    """Loads a model and saves it as a folder of another format, as `bert-keras convert`.
 
     Args:
         source: A checkpoint of any format.
@@ -66,10 +64,6 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
 
     Returns:
         A load report of the model that was written.
-
-    Raises:
-        InputError: The source cannot be read, lacks a head of `model`, or has a model that the
-            format cannot store; or a new token is invalid; or `destination` has contents.
 
     Example:
 
@@ -90,8 +84,7 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
     built = build_model(MODELS[metadata.model], checkpoint, metadata=metadata, source=source)
     report = cast(LoadReport, built.load_report)
     if (state := checkpoint.state) is not None:
-        names = {*report.loaded}
-        state = _of_weights(state, lambda all: {n: all[n] for n in all if n in names})
+        state = _of_weights(state, lambda all: {n: all[n] for n in all if n in report.loaded})
     written = checkpoint_of_model(
         built, metadata=metadata, vocabulary=checkpoint.vocabulary, state=state
     )
@@ -105,16 +98,12 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
 
 
 def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
-    """Returns the checkpoint of `model`, whose heads must be a part of `checkpoint`.
-
-    The BertMaskedLM of a replaced-token model is its generator.
-    """
+    """Returns the checkpoint of `model`, whose heads must be a part of `checkpoint`."""
     check_name(model, KINDS, what="model")
     source, parts = checkpoint.metadata, {*map(part, checkpoint.tensors)}
     if (source.model, model) == ("BertReplacedTokenPretrainer", "BertMaskedLM"):
         return _generator_of(checkpoint)
-    absent = {*KINDS[model].heads} - parts
-    if absent:
+    if absent := {*KINDS[model].heads} - parts:
         raise InputError(
             f"the {source.model} has no weights of {', '.join(sorted(absent))}, which a {model} "
             f"needs; it has {', '.join(sorted(parts))}"
@@ -165,10 +154,7 @@ def student_layers(num_layers: int, *, of: int) -> list[int]:
 
 
 def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
-    """Builds a student with fewer layers from the weights of a teacher.
-
-    The student has the layers that `student_layers` chooses. It has no pooler, no head that reads
-    the pooler, and no training state.
+    """Builds a student, without pooler, from the layers of a teacher that `student_layers` chooses.
 
     A student of a BERT is a DistilBERT, which has no segment embeddings. The vector of segment 0 is
     therefore added to every position embedding, so that the embeddings of a single text equal the
@@ -178,7 +164,7 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
     metadata, config = teacher.metadata, teacher.metadata.config
     layers = student_layers(num_layers, of=config.num_layers)
     indices = ", ".join(map(str, layers))
-    notes = [f"the student has layers {indices} of 0 to {config.num_layers - 1}"]
+    notes = [*teacher.notes, f"the student has layers {indices} of 0 to {config.num_layers - 1}"]
     tensors = {}
     for name, tensor in teacher.tensors.items():
         if (match := re.match(r"encoder/layer_(\d+)/(.*)", name)) and not config.shares_layers:
@@ -198,13 +184,9 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
         )
     model, config = metadata.model, dataclasses.replace(config, **changes)
     student = KINDS[model].student or model
-    return dataclasses.replace(
-        teacher,
-        metadata=metadata.of_model(student, keeps_head=student == model, config=config),
-        tensors=tensors,
-        state=None,
-        notes=(*teacher.notes, *notes),
-    )
+    metadata = metadata.of_model(student, keeps_head=student == model, config=config)
+    parts = {"metadata": metadata, "tensors": tensors, "notes": tuple(notes)}
+    return dataclasses.replace(teacher, state=None, **parts)
 
 
 def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
@@ -232,7 +214,10 @@ def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
     ids = [*unused, *range(len(vocabulary), size)]
     tokens = dict(enumerate(vocabulary.tokens)) | dict(zip(ids, added, strict=True))
     subtokens = {n: subtoken_ids(token, vocabulary) for n, token in zip(ids, added, strict=True)}
-    notes = [f"{counted(len(added), 'new token')}, {len(unused):,} of them instead of [unusedN]"]
+    notes = [
+        *checkpoint.notes,
+        f"{counted(len(added), 'new token')}, {len(unused):,} of them instead of [unusedN]",
+    ]
     if known:
         notes.append(f"the vocabulary has already {listed(known, most=3)}")
     if unknown := [tokens[n] for n in ids if vocabulary.unk_id in subtokens[n]]:
@@ -244,14 +229,10 @@ def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
         if name.endswith(_VOCABULARY_WEIGHTS):
             tensors[name] = _extended_table(tensors[name], subtokens, size=size)
     config = dataclasses.replace(metadata.config, vocab_size=size)
-    return dataclasses.replace(
-        checkpoint,
-        metadata=dataclasses.replace(metadata, config=config),
-        vocabulary=dataclasses.replace(vocabulary, tokens=tuple(tokens.values())),
-        tensors=tensors,
-        state=None,
-        notes=(*checkpoint.notes, *notes),
-    )
+    metadata = dataclasses.replace(metadata, config=config)
+    vocabulary = dataclasses.replace(vocabulary, tokens=tuple(tokens.values()))
+    parts = {"metadata": metadata, "vocabulary": vocabulary, "tensors": tensors}
+    return dataclasses.replace(checkpoint, state=None, notes=tuple(notes), **parts)
 
 
 def _check_new(token: str, *, lowercase: bool) -> None:

@@ -39,9 +39,8 @@ def export(  # noqa: PLR0913 - public; each argument is optional
 ) -> Path:
     """Writes a model of any head as a SavedModel that takes texts, and verifies it.
 
-    `bert-keras export` calls this function, and `model.export` does the same without variants. The
-    SavedModel contains the text processing, its signatures and warm-up requests for TF Serving. A
-    fresh process loads it as TF Serving does and compares its outputs with the Keras model's.
+    The SavedModel contains the text processing, its signatures and warm-up requests for TF Serving.
+    A fresh process loads it as TF Serving does and compares its outputs with the Keras model's.
 
     Args:
         model: A folder with a vocabulary in any checkpoint format, or a model in memory.
@@ -59,12 +58,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         changes: Settings of this task, such as `{"text_columns": ("review",)}`.
         max_score_drop: The points, of 100, by which the score of a variant may drop.
 
-    Returns:
-        The path of the version folder.
-
     Raises:
-        InputError: The model has no vocabulary or cannot be served, an argument does not fit it,
-            `path` exists or is not a version folder, or the variant loses too many points.
         RuntimeError: The SavedModel does not give the outputs of the Keras model.
 
     Example:

@@ -3,7 +3,7 @@
 import base64
 import os
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from keras import ops
@@ -29,9 +29,7 @@ STEPS = 65_535  # probabilities are quantized to this many steps, two bytes each
 def inspect_texts(
     pretrained: StrPath, texts: Sequence[str], *, output: StrPath, num_tokens: int = 10
 ) -> None:
-    """Writes the page of a checkpoint: the attention of a text or pair, and of its masked words the
-    `num_tokens` most probable tokens.
-    """
+    """Writes a page with the attention of a text or pair and the most probable masked words."""
     check_count("num_tokens", num_tokens)
     check_output(output, suffix=".html")
     checkpoint = open_text_checkpoint(pretrained)
@@ -39,7 +37,7 @@ def inspect_texts(
     # Invalid texts raise an error before the weights are read.
     inputs = _inputs(texts, checkpoint.tokenizer, metadata=metadata)
     model = MODELS[metadata.model].from_checkpoint(checkpoint, metadata=metadata, source=pretrained)
-    encoder = cast(BertEncoder, getattr(model, "encoder", model))
+    encoder: Any = getattr(model, "encoder", model)
     sizes = ("num_layers", "num_heads", "hidden_size")
     data: dict = {
         "model": metadata.model,
@@ -76,9 +74,7 @@ def _inputs(
 
 
 def _attention(encoder: BertEncoder, inputs: dict[str, np.ndarray], vocabulary: Vocabulary) -> dict:
-    """Computes the attention probabilities of every layer and head."""
-    # The `weights` are base64 of uint16 [L, N, T, T] in `STEPS`: the probability with which the
-    # row's token attends to the column's token.
+    """Returns the attention probabilities, base64 of uint16 [L, N, T, T] in `STEPS`."""
     attentions = encoder.states(inputs).attentions
     weights_LNTT = np.stack([ops.convert_to_numpy(layer)[0] for layer in attentions])
     steps = np.round(weights_LNTT * STEPS).astype("<u2")
@@ -98,8 +94,7 @@ def _masked_words(
     model: Pretrained, inputs: dict[str, np.ndarray], vocabulary: Vocabulary, *, num_tokens: int
 ) -> dict:
     """Predicts the masked tokens of a text at once, or without [MASK] each token separately."""
-    # The `original` token of the latter has its probability and rank, counted from 1. `is_next` is
-    # for a pair and a next-sentence head. Without a masked-LM head, `missing` is the model's name.
+    # The `original` token of the latter has its probability and rank, counted from 1.
     if "masked_lm" not in model.kind.heads:
         return {"missing": model.kind.model}
     call = cast(Callable[[dict], dict], model)  # faster than `predict`, which traces

@@ -130,17 +130,13 @@ def test_arguments_that_do_not_fit_are_refused(model, tmp_path, arguments, found
     assert not path.exists()
 
 
-def test_data_without_a_variant_are_refused(model, tmp_path):
-    with pytest.raises(InputError):
-        export(model, tmp_path / "name" / "1", data="dev.tsv")
-
-
 def test_models_that_cannot_be_exported_are_refused(model, tmp_path):
     def refused(source, found, error=InputError, **arguments):
         with pytest.raises(error, match=found):
             export(source, tmp_path / "name" / "1", **arguments)
 
     refused(BertEncoder(CONFIG), "tokenizer=")
+    refused(model, "data", data="dev.tsv")
     refused(BertEncoder(CONFIG), "num_texts", tokenizer=TOKENIZER, num_texts=1)
     mixed = BertClassifier(CONFIG, num_labels=2, dtype="mixed_bfloat16")
     refused(mixed, "bfloat16", tokenizer=TOKENIZER)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from bert_keras.config import BertConfig
-from bert_keras.errors import InputError
 from bert_keras.models.encoder import BertEncoder
 from bert_keras.models.pretrained import check_inputs
 from tests.factories import with_noise
@@ -283,11 +282,6 @@ def test_initial_weights_are_truncated_normal():
         else:
             assert np.abs(values).max() <= 0.04  # cut at two deviations, as tf.truncated_normal
             assert values.size < 4_000 or values.std() == pytest.approx(0.02 * 0.8796, rel=0.05)
-
-
-def test_a_sequence_longer_than_the_positions_is_refused(encoder):
-    with pytest.raises(InputError, match="17 tokens"):
-        encoder(inputs(length=17))
 
 
 CAUSAL = dataclasses.replace(

