@@ -224,9 +224,7 @@ def write_warmup(folder: str | os.PathLike, requests: Sequence[dict], *, name: s
 
 def _check_arguments(model: keras.Model | Variant, *, num_tokens: int) -> None:
     if (backend := keras.config.backend()) != "tensorflow":
-        raise InputError(
-            f"the backend of Keras is {backend}; export needs KERAS_BACKEND=tensorflow"
-        )
+        raise InputError(f"the backend is {backend}; an export needs KERAS_BACKEND=tensorflow")
     if (dtype := model.compute_dtype) != "float32":
         raise InputError(f"the model computes in {dtype}; load its weights into a float32 model")
     if num_tokens > (size := model.config.vocab_size):

@@ -44,10 +44,7 @@ class Choice(Kind):
     signatures = "multiple_choice"
     answers_texts = True
     inputs = "CONTEXT ENDING ENDING"
-
-    @property
-    def preprocessor(self):
-        return ChoicePreprocessor(self.tokenizer, max_length=self.metadata.max_length)
+    preprocessor_class = ChoicePreprocessor
 
     def encoded(self, columns, labels=None):
         rows = self.preprocessor.encoded(columns)
@@ -71,9 +68,7 @@ class Choice(Kind):
     def columns_of_words(cls, texts, *, num_columns, source):
         """Returns the context and all endings, which are columns of one text each."""
         if len(texts) < 3:
-            raise InputError(
-                f"{source} reads a context and 2 or more endings: 3 texts, not {texts}"
-            )
+            raise InputError(f"{source} reads a context and 2 or more endings, not {texts}")
         return tuple([text] for text in texts)
 
     @classmethod

@@ -1,7 +1,4 @@
-"""Classification and regression of texts or pairs of texts (Devlin et al. 2018, section 4.1).
-
-A text has one class, several classes, or a number.
-"""
+"""One class, several classes or a number for a text or pair (Devlin et al. 2018, section 4.1)."""
 
 import dataclasses
 import math
@@ -61,7 +58,7 @@ class OneLabel:
             raise InputError(f"{file} has {found} in the column {column!r}; expected at least 2")
         if len(names) >= 20 and len(classes) >= 0.9 * len(names):
             found = f"{len(classes):,} labels in {len(labels):,} rows of the column {column!r}"
-            raise InputError(f"{file} has {found}; expected label_column='NAME' (after --set)")
+            raise InputError(f"{file} has {found}; name it: label_column='NAME' (after --set)")
         return tuple(classes)
 
     def check(self, label: Any, classes: Sequence[str], *, location: str) -> None:
@@ -90,14 +87,11 @@ class OneLabel:
     def error(self, gold: Any, prediction: LabelPrediction) -> tuple[float, list]:
         """Returns the weight of an error in a report, 0 without an error, and the table cells."""
         most = float(max(prediction.probabilities))
-        return most * (gold != prediction.label), [gold, prediction.label, most]
+        return most if gold != prediction.label else 0.0, [gold, prediction.label, most]
 
 
 class ManyLabels(OneLabel):
-    """Any number of classes, separated by commas in a file; an empty text means no class.
-
-    Each class with a probability of at least 0.5 is predicted.
-    """
+    """Any number of classes, separated by commas in a file; predicted from a probability of 0.5."""
 
     problem_type = "multi_label_classification"
     scores = ("micro_f1_of_labels", "macro_f1_of_labels", "subset_accuracy")

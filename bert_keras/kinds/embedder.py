@@ -16,11 +16,8 @@ class Embedder(Kind):
     module = "bert_keras.models.sentence_encoder"
     signatures = "embeddings"
     answers_texts = True
+    preprocessor_class = GroupPreprocessor
     needs_labels = False  # losses that rank the texts of a batch read none
-
-    @property
-    def preprocessor(self):
-        return GroupPreprocessor(self.tokenizer, max_length=self.metadata.max_length)
 
     def answers(self, columns, rows, outputs):
         return np.stack(outputs)
@@ -29,9 +26,7 @@ class Embedder(Kind):
     def columns_of_words(cls, texts, *, num_columns, source):
         """Returns a column for each text, which are compared with each other."""
         if len(texts) < 2:
-            raise InputError(
-                f"{source} compares 2 texts; bert-keras embed writes the vector of each"
-            )
+            raise InputError(f"{source} compares 2 texts; bert-keras embed writes vectors")
         return tuple([text] for text in texts)
 
     @classmethod

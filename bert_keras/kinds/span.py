@@ -185,9 +185,8 @@ def best_spans(
         ends.append(end)
     scores = np.concatenate(scores)
     starts, ends = np.concatenate(starts), np.concatenate(ends)
-    tokens = np.concatenate(
-        [s + np.arange(n) for s, n in zip(passage_starts, passage_lengths, strict=True)]
-    )
+    passages = zip(passage_starts, passage_lengths, strict=True)
+    tokens = np.concatenate([start + np.arange(length) for start, length in passages])
     for index in np.argsort(-scores, kind="stable"):
         if scores[index] == -np.inf:
             return
@@ -222,15 +221,11 @@ class Span(Kind):
 
     @cached_property
     def settings(self) -> SpanSettings:
-        """How questions are divided and answered."""
         return SpanSettings.of_model(self.metadata)
 
     def encoded(self, columns, labels=None):
-        sizes = [len(column) for column in columns]
-        if len(sizes) != 2:
-            raise InputError(f"the texts are {len(sizes)} lists; expected (questions, passages)")
-        if sizes[0] != sizes[1]:
-            raise InputError(f"the lists have {sizes} texts; expected equally many")
+        if len(columns) != 2:
+            raise InputError(f"the texts are {len(columns)} lists; expected (questions, passages)")
         questions = []
         for number, (question, context) in enumerate(zip(*columns, strict=True)):
             answers = () if labels is None else _answers(labels[number])
@@ -273,9 +268,7 @@ class Span(Kind):
             pairs.append((ANSWER if question.answers else NONE, ANSWER if text else NONE))
             if score == 1.0:
                 continue
-            probability = next(
-                each.probability for each in prediction.candidates if each.text == text
-            )
+            probability = next(c.probability for c in prediction.candidates if c.text == text)
             golds = list(dict.fromkeys(answer.text for answer in question.answers))
             context = Markup("{}<br>{}").format(question.question, _marked_context(question, text))
             cells = [context, " / ".join(golds) or NONE, text or NONE, probability, f"{score:.2f}"]
@@ -336,9 +329,6 @@ def _marked_context(question: Question, predicted: str) -> "Markup":
     first = max(0, min(kinds, default=0) - MARGIN)
     last = min(len(context), max(kinds, default=0) + MARGIN)
     edges = [i for i in range(first + 1, last) if kinds.get(i) != kinds.get(i - 1)]
-    parts = (
-        mark(context[start:end], kinds.get(start, ""))
-        for start, end in itertools.pairwise([first, *edges, last])
-    )
-    text = Markup("").join(parts)
+    spans = itertools.pairwise([first, *edges, last])
+    text = Markup("").join(mark(context[start:end], kinds.get(start, "")) for start, end in spans)
     return Markup("{}{}{}").format("… " * bool(first), text, " …" * (last < len(context)))

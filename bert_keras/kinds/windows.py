@@ -1,10 +1,8 @@
 """Divides contexts into windows [CLS] question [SEP] passage [SEP], with the answers as targets.
 
-The rules are those of google-research/bert run_squad.py (BERT paper, section 4.2). Windows start
-`stride` tokens apart. The targets of a window without the complete answer are at [CLS]. Each token
-of a context is predicted in the window where it has the most context.
-
-Shapes: Q questions, N windows, B windows of a batch.
+The rules are those of google-research/bert run_squad.py (BERT paper, section 4.2). The targets of a
+window without the complete answer are at [CLS]. Each token of a context is predicted in the window
+where it has the most context. Shapes: Q questions, N windows, B windows of a batch.
 """
 
 from collections.abc import Sequence

@@ -201,12 +201,7 @@ def _two_classes(logits):
 
 def _check_outputs(student: TaskModel, teacher: TaskModel, *, compares_states: bool) -> None:
     if missing := sorted({*student.kind.heads} - {*teacher.kind.heads}):
-        raise InputError(
-            f"the student is a {student.kind.model}, the teacher a {teacher.kind.model} without "
-            f"{', '.join(missing)}"
-        )
-    if compares_states and not hasattr(student, "logits"):
-        raise InputError(f"a {student.kind.model} returns no hidden states; set alpha_cosine to 0")
+        raise InputError(f"the teacher, a {teacher.kind.model}, lacks {', '.join(missing)}")
     names = ["vocab_size"] if "masked_lm" in student.kind.heads else []
     names += ["hidden_size"] if compares_states else []
     sizes = {"num_labels": [getattr(model, "num_labels", 0) for model in (student, teacher)]}

@@ -93,11 +93,9 @@ def check_inputs(inputs: Any, config: BertConfig) -> None:
     """Raises InputError for inputs with other names or shapes, or NumPy arrays of unknown ids."""
     if not isinstance(inputs, Mapping) or "input_ids" not in inputs:
         found = ", ".join(inputs) if isinstance(inputs, Mapping) else f"a {type(inputs).__name__}"
-        raise InputError(
-            f"the inputs are {found}; expected a dict of input_ids, input_mask, segment_ids, as "
-            "tokenizer(texts) returns; texts are a list, pairs (firsts, seconds)"
-        )
-    if lists := [name for name, array in inputs.items() if isinstance(array, list)]:
+        raise InputError(f"the inputs are {found}; expected a dict as tokenizer(texts) returns")
+    lists = [name for name, array in inputs.items() if isinstance(array, list)]
+    if lists:
         raise InputError(f"{lists[:1]} is a list; expected an array, as np.array(ids) returns")
     shapes = {name: _shape(inputs[name]) for name in inputs.keys() & _TOKEN_FEATURES}
     shape = shapes["input_ids"]
@@ -112,10 +110,8 @@ def check_inputs(inputs: Any, config: BertConfig) -> None:
             raise InputError(f"{name} has the shape {other}, but input_ids {shape}")
     length = shape[-1] if "position_ids" not in inputs and isinstance(shape[-1], int) else 0
     if length > config.max_positions:
-        raise InputError(
-            f"a sequence has {length} tokens, but the encoder has {config.max_positions} positions;"
-            " reduce max_length"
-        )
+        found = f"a sequence has {length} tokens, more than {config.max_positions} positions"
+        raise InputError(f"{found}; reduce max_length")
     ids = inputs["input_ids"]
     if isinstance(ids, np.ndarray) and ids.size:
         _check_ids(ids, config.vocab_size)
@@ -278,8 +274,6 @@ class Pretrained(ConfiguredModel):
     def from_metadata(cls, metadata: ModelMetadata, **options: Any) -> Self:
         """Builds the model that `metadata` describes; random weights use Keras' global seed."""
         if cls.kind.is_labelled:
-            if not metadata.labels:
-                raise InputError(f"{cls.kind.model} has no labels; expected at least one")
             options["num_labels"] = len(metadata.labels)
         return cls(metadata.config, **options)
 
@@ -305,13 +299,8 @@ class Pretrained(ConfiguredModel):
             metadata = dataclasses.replace(metadata, labels=labels)
         if tokenizer is None:
             return metadata
-        if not hasattr(tokenizer, "vocabulary"):
-            raise InputError(f"tokenizer is {quoted(tokenizer)}; expected a WordPieceTokenizer")
-        return dataclasses.replace(
-            metadata,
-            lowercase=tokenizer.lowercase,
-            shortens_first=tokenizer.vocabulary.shortens_first,
-        )
+        options = {"shortens_first": tokenizer.vocabulary.shortens_first}
+        return dataclasses.replace(metadata, lowercase=tokenizer.lowercase, **options)
 
     @suggest_keyword_names
     def save_pretrained(
@@ -349,8 +338,6 @@ class Pretrained(ConfiguredModel):
 
     def save(self, filepath, *args, **kwargs):
         """Writes a .keras file as `keras.Model.save` does, with the tokenizer and the metadata."""
-        if not os.fspath(filepath).endswith((".keras", ".h5")):
-            raise InputError(f"{filepath} does not end in .keras; save_pretrained writes a folder")
         self.get_config()  # raises InputError before Keras creates the file
         super().save(filepath, *args, **kwargs)
 
@@ -373,7 +360,8 @@ class Pretrained(ConfiguredModel):
     def export(self, path: str | os.PathLike, **options: Any) -> Path:
         """Writes the model as a SavedModel that takes texts, as `bert_keras.export` does.
 
-        This replaces `keras.Model.export`, whose SavedModel takes token ids.
+        This replaces `keras.Model.export`, whose SavedModel takes token ids. For other formats use
+        `keras.Model(inputs, model(inputs)).export(path, format=...)`.
 
         Args:
             path: The version folder, saved_models/NAME/VERSION, which must not exist yet.
@@ -389,11 +377,6 @@ class Pretrained(ConfiguredModel):
         """
         from bert_keras.exporting.export import plan_of_model, write_saved_model
 
-        if "format" in options:
-            raise InputError(
-                "export writes a SavedModel that takes texts; for other formats use "
-                "keras.Model(inputs, model(inputs)).export(path, format=...)"
-            )
         return write_saved_model(self, plan_of_model(self, path, **options), path)
 
 

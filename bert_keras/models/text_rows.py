@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_keras.data.batches import Batches, batches_of
 from bert_keras.data.buckets import length_grouped_batches, longest_first_batches
-from bert_keras.data.encoded import Encoded, EncodedTexts
+from bert_keras.data.encoded import Encoded
 from bert_keras.errors import InputError, quoted
 from bert_keras.kinds.kind import Kind
 from bert_keras.kinds.words import TaggedWords
@@ -39,8 +39,6 @@ def text_rows(
         check_loss(model, kind, keras.tree.flatten(targets)[0])
     if weights is None:
         return rows
-    if not isinstance(rows, EncodedTexts):
-        raise InputError(f"{type(model).__name__} takes no sample_weight for texts")
     targets = np.zeros(num_texts) if rows.targets is None else rows.targets
     return dataclasses.replace(rows, targets=targets, weights=np.asarray(weights, np.float32))
 

@@ -15,7 +15,7 @@ MAX_LABELS = 30  # a larger confusion matrix is unreadable
 
 
 class Findings(NamedTuple):
-    """What an evaluation page shows for a task."""
+    """The tables and errors of an evaluation."""
 
     sections: list[Section]
     columns: Sequence[str]  # of the table of errors

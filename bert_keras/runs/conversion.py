@@ -104,13 +104,10 @@ def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
     if (source.model, model) == ("BertReplacedTokenPretrainer", "BertMaskedLM"):
         return _generator_of(checkpoint)
     if absent := {*KINDS[model].heads} - parts:
-        raise InputError(
-            f"the {source.model} has no weights of {', '.join(sorted(absent))}, which a {model} "
-            f"needs; it has {', '.join(sorted(parts))}"
-        )
-    metadata = source.of_model(
-        model, keeps_head=model == source.model, text_columns=source.text_columns
-    )
+        found = f"the {source.model} has {', '.join(sorted(parts))}"
+        raise InputError(f"{found}; a {model} also needs {', '.join(sorted(absent))}")
+    is_same, columns = model == source.model, source.text_columns
+    metadata = source.of_model(model, keeps_head=is_same, text_columns=columns)
     return dataclasses.replace(checkpoint, metadata=metadata)
 
 
@@ -145,8 +142,7 @@ def _of_weights(state: TrainingState, select: Callable[[Tensors], Tensors]) -> T
 def student_layers(num_layers: int, *, of: int) -> list[int]:
     """Returns the layers of a teacher from which a student starts, evenly spaced.
 
-    For 6 of 12 layers they are 0, 2, 4, 7, 9, 11, as in DistilBERT (Sanh et al. 2019;
-    extract_distilbert.py).
+    For 6 of 12 layers they are 0, 2, 4, 7, 9, 11, as in DistilBERT (extract_distilbert.py).
     """
     if not 1 <= num_layers <= of:
         raise InputError(f"the student has {num_layers} layers; expected 1 to {of}")

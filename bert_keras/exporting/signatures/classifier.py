@@ -38,8 +38,7 @@ def classifier_outputs(
 ) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
     """Returns the function that converts logits, float32 [B,N], to outputs.
 
-    - Of a regression: `score`, float32 [B]. A model with one label and no problem type is a
-      regression, as in `transformers`.
+    - Of a regression, or one label without a problem type: `score`, float32 [B].
     - Of one label: `label`, string [B], `labels`, string [B,N], `probabilities`, float32 [B,N].
     - Of several labels: the same, but `label` lists those with a probability of at least 0.5,
       separated by commas as in a training table.

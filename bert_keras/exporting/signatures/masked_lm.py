@@ -67,10 +67,8 @@ def served_masked_lm(model: keras.Model, reader: MaskedTextToInputs) -> Servable
 
 def _settings(metadata: ModelMetadata, source: str) -> dict:
     if metadata.config.is_causal:
-        raise InputError(
-            f"{source} is a causal language model, which does not predict [MASK]; export its "
-            "encoder, which bert-keras convert MODEL NEW_FOLDER --model-class BertEncoder writes"
-        )
+        found = f"{source} is a causal language model, which does not predict [MASK]"
+        raise InputError(f"{found}; convert it with --model-class BertEncoder")
     return {}
 
 

@@ -1,7 +1,4 @@
-"""Builds the SavedModel signatures of a question answering model.
-
-The graph follows kinds/windows.py and kinds/span.py; scores are float64.
-"""
+"""Builds the SavedModel signatures for questions, as kinds/windows.py and kinds/span.py."""
 
 from collections.abc import Callable
 from functools import partial
