@@ -113,7 +113,7 @@ def training_batches(
         ordered = np.split(rows, range(size, len(rows), size))
         return batches_of(encoded, lambda: itertools.cycle(ordered))
     lengths = encoded.lengths[rows]
-    seed = np.random.randint(2**31)  # keras.utils.set_random_seed makes it the same
+    seed = int(keras.random.SeedGenerator().state[0])  # keras.utils.set_random_seed decides it
     shuffled = functools.partial(length_grouped_batches, lengths, batch_size=size, seed=seed)
     return batches_of(encoded, lambda: (rows[each] for each in shuffled()))
 
