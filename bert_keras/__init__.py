@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # for type checkers and editors
     from bert_keras.models.task_models import BertTokenClassifier as BertTokenClassifier
     from bert_keras.runs.conversion import convert as convert
     from bert_keras.runs.evaluate import evaluate as evaluate
+    from bert_keras.runs.export import export as export
     from bert_keras.runs.finetune import finetune as finetune
     from bert_keras.runs.outcome import RunResult as RunResult
     from bert_keras.runs.pretrain import pretrain as pretrain

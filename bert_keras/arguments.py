@@ -21,16 +21,10 @@ Run = Callable[[argparse.Namespace], None]
 
 
 def option(names: str, metavar: str, help: str, default: Any = None, **details: Any) -> Argument:
-    """Returns an option or a positional argument.
+    """Returns an option or a positional argument, whose `names` are such as "-o --output".
 
-    A value has the type of the default. An option with several values may be given several times.
-
-    Args:
-        names: The flags, such as "-o --output", or the name of a positional argument.
-        metavar: The name of the value in the help text.
-        help: The help text, to which the default is appended.
-        default: The value if the option is not given.
-        **details: Other arguments of `Parser.add_argument`.
+    The default is appended to the help text, and a value has its type. An option with several
+    values may be given several times. `details` are other arguments of `Parser.add_argument`.
     """
     if details.get("nargs") == "*" or (details.get("nargs") == "+" and names.startswith("-")):
         details.setdefault("action", "extend")
@@ -86,10 +80,9 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **details: Any):
         self.commands: Mapping[str, Parser] = {}
-        self._flags: list[str] = []
-        self._metavars: list[str] = []
+        self._flags, self._metavars = [], []
         self._group: Any = None
-        self._last: list[str] = []  # flags that take all arguments after them
+        self._last = []  # flags that take all arguments after them
         super().__init__(**details, allow_abbrev=False)
 
     def add_heading(self, title: str) -> None:
@@ -147,8 +140,7 @@ class Program:
 
     def __init__(self, name: str, **details: Any):
         """Makes a program of a name; `details` are other arguments of its parser."""
-        self.name = name
-        self.details = details
+        self.name, self.details = name, details
         self.commands: dict[str, tuple[Run, Sequence[Argument], str]] = {}
 
     def command(self, *arguments: Argument, examples: str) -> Callable[[Run], Run]:
@@ -188,8 +180,7 @@ class Program:
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Runs the command of `argv`, or of `sys.argv`; returns the exit code of `run_command`."""
         options = self.parser().parse_args(argv)
-        run, *_ = self.commands[options.command]
-        program = f"{self.name} {options.command}"
+        program, (run, *_) = f"{self.name} {options.command}", self.commands[options.command]
         return run_command(program, lambda: run(options), debug=options.debug)
 
 
@@ -247,7 +238,7 @@ def _one_line(error: Exception) -> str:
         return text
     is_full = any(os.strerror(each) in text for each in _FULL)
     if isinstance(error, OSError) and error.strerror:
-        text = ": ".join(filter(None, (str(error.filename or ""), error.strerror)))
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     elif is_full:  # from C++ or Rust
         text = text[:500]
     elif isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":

@@ -16,9 +16,7 @@ LARGEST_SIZE = 2**20  # of a layer, a batch or a vocabulary; none in use is larg
 
 
 class InputError(ValueError):
-    """An error that the user can correct.
-
-    Its message is one sentence: what was received, what was expected and what to do.
+    """An error that the user can correct; the message says how.
 
     Example:
 
@@ -37,8 +35,7 @@ def check(is_valid: object, message: str) -> None:
         raise InputError(message)
 
 
-# Names used by transformers and other programs, in lower case with underscores -> our names, which
-# differ between commands and functions.
+# Names of other programs, in lower case with underscores -> our names in commands and functions
 OTHER_NAMES = {
     "lr": "learning_rate",
     "num_train_epochs": "epochs num_epochs",
@@ -56,7 +53,6 @@ OTHER_NAMES = {
     "trainer": "finetune pretrain",
     "bertmodel": "bertencoder",
 }
-_FEW = 8  # an error lists so many names
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
@@ -77,15 +73,14 @@ def check_name(name: object, known: Iterable[object], *, what: str) -> None:
     if name not in (known := tuple(known)):
         names = [*map(str, known)]
         hint = suggest_name(str(name), names)
-        if not hint or len(names) <= _FEW:
+        if not hint or len(names) <= 8:
             hint = f"{hint or ';'} known: {', '.join(names) or 'none'}"
         raise InputError(f"no {what} is called {name!r}{hint}")
 
 
 def check_argument(name: str, known: Iterable[str], *, function: str) -> None:
     """Raises InputError, with the closest name, if an argument is not one of the `known`."""
-    others = ("self", "kwargs", "config_changes")
-    names = [each for each in known if each not in others]
+    names = [each for each in known if each not in ("self", "kwargs", "config_changes")]
     check_name(name, names, what=f"argument of {function}")
 
 
@@ -111,10 +106,9 @@ def check_least(settings: Any, least: int, *names: str, most: int = LARGEST_COUN
     """Raises InputError if one of the fields `names` is below `least` or above `most`."""
     for name in names:
         value = getattr(settings, name)
-        if value < least:
-            raise InputError(f"{name} is {value}; expected at least {least}")
-        if value > most:
-            raise InputError(f"{name} is {value}; expected at most {most}")
+        if not least <= value <= most:
+            limit = f"at least {least}" if value < least else f"at most {most}"
+            raise InputError(f"{name} is {value}; expected {limit}")
 
 
 def check_count(name: str, value: Any, *, least: int = 1) -> None:

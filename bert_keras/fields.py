@@ -8,10 +8,7 @@ Dataclass = TypeVar("Dataclass", bound=type)
 
 
 def setting(default: Any, text: str) -> Any:
-    """Returns a field with a default and a help text.
-
-    A field without a default is `dataclasses.field(metadata={"help": text})`.
-    """
+    """Returns a field with a default and a help text."""
     return dataclasses.field(default=default, metadata={"help": text})
 
 
@@ -24,7 +21,6 @@ def help_texts(kind: type) -> dict[str, str]:
 def document_fields(kind: Dataclass) -> Dataclass:
     """Adds the help texts of the fields to the docstring of a dataclass."""
     summary, sign, example = (inspect.getdoc(kind) or "").partition("Example:")
-    rows = [f"    {name}: {text}" for name, text in help_texts(kind).items()]
-    attributes = "\n".join(["Attributes:", *rows])
-    kind.__doc__ = f"{summary.rstrip()}\n\n{attributes}\n\n{sign}{example}".rstrip()
+    rows = "\n".join(f"    {name}: {text}" for name, text in help_texts(kind).items())
+    kind.__doc__ = f"{summary.rstrip()}\n\nAttributes:\n{rows}\n\n{sign}{example}".rstrip()
     return kind

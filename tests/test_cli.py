@@ -12,8 +12,7 @@ from bert_keras import BertPretrainer
 from bert_keras.cli import main
 from bert_keras.cli.listing import MEASURED
 from bert_keras.cli.program import command_parser
-from bert_keras.downstream.catalog import TASKS
-from bert_keras.downstream.names import ALIASES, ZERO_SHOT
+from bert_keras.downstream.catalog import ALIASES, TASKS, ZERO_SHOT
 from bert_keras.errors import InputError
 from bert_keras.runs import recipes
 from bert_keras.text.tokenizer import WordPieceTokenizer
@@ -43,11 +42,8 @@ def test_names_are_listed(capsys):
     known = {f"pretrain {each}" for each in recipes.PRETRAIN}
     known |= {f"finetune {each}" for each in recipes.FINETUNE}
     assert {*MEASURED} <= known
-    for what, words in (
-        ("recipes", "pretrain electra-tiny"),
-        ("models", "roberta-base"),
-        ("sizes", "size=tiny"),
-    ):
+    shown = {"recipes": "pretrain electra-tiny", "models": "roberta-base", "sizes": "size=tiny"}
+    for what, words in shown.items():
         assert main(["list", what]) == 0
         assert words in capsys.readouterr().out
     for command, words in (("finetune ner", "context=sentence"), ("pretrain demo", "size=modern")):

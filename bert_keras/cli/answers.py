@@ -11,11 +11,7 @@ from bert_keras.kinds.known import KINDS
 
 
 def answers(name: str, texts: Sequence[str]) -> tuple[type[Kind], Asked]:
-    """Returns the kind of a model, and its answer for each text, pair or question.
-
-    Raises:
-        InputError: The model predicts nothing, or the number of texts does not fit it.
-    """
+    """Returns the kind of a model, and its answer for each text, pair or question."""
     from bert_keras.models.loading import load_model
 
     model = load_model(name)
@@ -41,9 +37,7 @@ def _columns(
     kind: type[Kind], texts: Sequence[str], *, num_columns: int, source: str
 ) -> tuple[list[str], ...]:
     if not kind.answers_texts:
-        raise InputError(
-            f"{source} is a {kind.model}, which predicts nothing for texts; fine-tune it"
-        )
+        raise InputError(f"{source} is a {kind.model}, which predicts nothing; fine-tune it")
     return kind.columns_of_words(texts, num_columns=num_columns, source=source)
 
 

@@ -49,13 +49,6 @@ def demo(
     """Runs every stage in a new numbered folder, prints its contents and returns it.
 
     The classifier predicts to which of the longest documents of the corpus a paragraph belongs.
-
-    Args:
-        corpus: Text files; without any, the language reference of Python.
-        pretrained: A checkpoint that replaces the pretraining; it learns from few paragraphs.
-        output: The folder of all demos.
-        num_steps: The number of pretraining steps; None for the number of the recipe.
-        seed: The seed of all random numbers.
     """
     changes = {"seed": seed} if num_steps is None else {"seed": seed, "num_steps": num_steps}
     recipe, _ = pretrain_settings("demo", teacher=None, changes=changes)
@@ -79,9 +72,8 @@ def demo(
 def _build_records(files: Sequence[StrPath], folder: Path, *, seed: int) -> None:
     vocabulary = train_vocabulary(files, size=VOCABULARY_SIZE)
     vocabulary.save(folder / "vocab.txt")
-    settings = BuildSettings(
-        max_length=64, max_predictions=10, duplicates=25, held_out_rate=HELD_OUT_RATE, seed=seed
-    )
+    shares = {"duplicates": 25, "held_out_rate": HELD_OUT_RATE, "seed": seed}
+    settings = BuildSettings(max_length=64, max_predictions=10, **shares)
     manifest = build(files, vocabulary=vocabulary, output=folder / "records", settings=settings)
     train = manifest["splits"]["train"]
     counts = f"{train['records']:,} records of {train['documents']} documents"
@@ -103,15 +95,8 @@ def _pretrain(folder: Path, recipe: PretrainRecipe) -> None:
 
 def _finetune(folder: Path, pretrained: StrPath, *, recipe: str, **changes) -> None:
     files = {split: folder / f"{split}.tsv" for split in ("train", "dev")}
-    scores = finetune(
-        "classification",
-        recipe,
-        pretrained=pretrained,
-        data=files,
-        output=folder / "finetune",
-        max_length=64,
-        **changes,
-    ).scores
+    arguments = {"pretrained": pretrained, "data": files, "output": folder / "finetune"}
+    scores = finetune("classification", recipe, **arguments, max_length=64, **changes).scores
     rows = [[row for _, row in table_rows(file, columns=COLUMNS)] for file in files.values()]
     train, dev = ([[row[name] for row in split] for name in COLUMNS] for split in rows)
     words = make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000)).fit(*train)
@@ -128,14 +113,11 @@ def _export_and_predict(folder: Path, example: str) -> None:
     saved_model = export(folder / "finetune" / "model", folder / "saved_models" / "demo" / "1")
     path = "/v1/models/demo:predict"
     with running_server(saved_model.parent) as url, Client(f"{url}{path}") as client:
-        predictions = [
-            client.predict([example])
-            for _ in tqdm(range(50), desc="query the server", unit=" requests")
-        ]
+        requests = tqdm(range(50), desc="query the server", unit=" requests")
+        predictions = [client.predict([example]) for _ in requests]
     request = json.dumps({"instances": [example]}, ensure_ascii=False)
-    print(
-        f"POST {path} {request}\n{json.dumps(predictions[-1][0], indent=2, ensure_ascii=False)}\n"
-    )
+    answer = json.dumps(predictions[-1][0], indent=2, ensure_ascii=False)
+    print(f"POST {path} {request}\n{answer}\n")
     payload = request.replace("'", "'\\''")
     contents = {
         "vocab.txt, records/": f"to print records: bert-tfrecords show {folder}/records",
@@ -144,12 +126,10 @@ def _export_and_predict(folder: Path, example: str) -> None:
         "train.tsv, dev.tsv": "training and evaluation data of the classifier",
         "saved_models/demo/1/": "the SavedModel for TF Serving",
     }
-    rows = (
-        f"  {paths:<22}{text}"
-        for paths, text in contents.items()
-        if (folder / paths.split(", ")[0]).exists()
-    )
-    print(f"Contents of {folder}:", *rows, sep="\n")
+    print(f"Contents of {folder}:")
+    for paths, text in contents.items():
+        if (folder / paths.split(", ")[0]).exists():
+            print(f"  {paths:<22}{text}")
     print(
         f"""
 Serve the model and send it a request:
@@ -162,11 +142,10 @@ Show the training curves:
 
 
 def _write_language_reference(path: Path) -> Path:
-    """Writes the text of CPython's `pydoc_data.topics` as a corpus file.
+    """Writes CPython's `pydoc_data.topics`, without tables and code, as a corpus file.
 
-    Each topic is a document and each paragraph a line. Tables, underlines of titles and code
-    examples are omitted. A paragraph of several topics remains only in the longest topic, so that
-    held-out documents repeat no training text.
+    Each topic is a document and each paragraph a line. A paragraph of several topics remains only
+    in the longest topic, so that held-out documents repeat no training text.
     """
     from pydoc_data.topics import topics
 
@@ -193,10 +172,7 @@ def _prose(topic: str) -> Iterator[str]:
 
 
 def _write_rows(files: Sequence[StrPath], folder: Path, *, seed: int, num_train: int | None) -> str:
-    """Writes train.tsv and dev.tsv with paragraphs and labels, and returns a held-out paragraph.
-
-    Repeated paragraphs are omitted, so that no held-out paragraph is in the training rows.
-    """
+    """Writes distinct paragraphs with labels as train.tsv and dev.tsv; returns one of dev.tsv."""
     labelled = []
     for lines in documents(files, stage="label paragraphs"):
         texts = [line for line in lines if "\t" not in line and len(line.split()) >= MIN_WORDS]
@@ -216,10 +192,9 @@ def _write_rows(files: Sequence[StrPath], folder: Path, *, seed: int, num_train:
     num_dev = round(DEV_RATE * len(rows))
     dev, train = rows[:num_dev], rows[num_dev:][:num_train]
     trained = {label for _, label in train}
-    is_large = num_dev and len(trained) > 1 and trained == {label for _, label in rows}
-    if not is_large:
-        found = f"{counted(len(rows), 'unique paragraph')} of at least {MIN_WORDS} words"
-        raise InputError(f"the corpus has {found}, too few for a classifier; use a larger corpus")
+    if not num_dev or len(trained) < 2 or trained != {label for _, label in rows}:
+        found = f"{counted(len(rows), 'unique paragraph')} of {MIN_WORDS} or more words"
+        raise InputError(f"the corpus has {found}, too few for a classifier; use a larger one")
     for name, part in (("dev.tsv", dev), ("train.tsv", train)):
         lines = ["\t".join(row) for row in (COLUMNS, *part)]
         write_text(folder / name, "\n".join(lines) + "\n")

@@ -11,10 +11,9 @@ from bert_keras.cli.program import MODEL, PAGE, command, start_keras, values
 from bert_keras.cli.tasks import CHANGES
 from bert_keras.errors import InputError, print_field, printable
 from bert_keras.files import atomic_folder, messages_beside, refuse_existing, text_lines
-from bert_keras.runs.task_data import check_examples, variant_examples
+from bert_keras.runs.settings import check_examples, variant_examples
 
 FORMATS = ("bert-keras", "google", "huggingface", "sentence-transformers")
-OF_EXPORT = ("num_texts", "variant", "max_score_drop")  # arguments of `export`
 VARIANTS = ("float16", "bfloat16", "int8")
 
 
@@ -92,7 +91,8 @@ def export(options: argparse.Namespace) -> None:
     start_keras(options, backends=("tensorflow",))
     from bert_keras.runs.export import export
 
-    config, arguments = options.serving_config, arguments | values(options, *OF_EXPORT)
+    arguments |= values(options, "num_texts", "variant", "max_score_drop")
+    config = options.serving_config
     with atomic_folder(config) if config else nullcontext() as folder:  # fails before the export
         written = export(options.model, path, **arguments)
         if folder:

@@ -12,7 +12,7 @@ from bert_keras.arguments import Program, checked, one_of, option
 from bert_keras.checkpoints.formats import detect_format
 from bert_keras.checkpoints.hub import located
 from bert_keras.distribution import PRECISIONS, STRATEGIES
-from bert_keras.downstream.names import task_names
+from bert_keras.downstream.catalog import task_names
 from bert_keras.errors import InputError, print_field, printable, require
 from bert_keras.files import check_output
 
@@ -59,8 +59,8 @@ def print_table(scores: dict) -> None:
             continue
         number = f"{value:>12,.4f}" if isinstance(value, float) else f"{value:>12,}"
         if kind and score == "f1":
-            others = (f"{each} {scores[f'{kind} {each}']:.4f}" for each in ("precision", "recall"))
-            number = "   ".join([number, *others])
+            precision, recall = scores[f"{kind} precision"], scores[f"{kind} recall"]
+            number += f"   precision {precision:.4f}   recall {recall:.4f}"
         print(f"{printable(name):<{width}}{number}")
 
 
@@ -73,8 +73,7 @@ def start_keras(
             detect_format(located(path))
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     if backend not in backends:
-        expected = f"set KERAS_BACKEND={' or '.join(backends)}"
-        raise InputError(f"KERAS_BACKEND is {backend!r}; {expected}")
+        raise InputError(f"KERAS_BACKEND is {backend}; set KERAS_BACKEND={' or '.join(backends)}")
     if backend == "tensorflow":
         require("tensorflow", what="Keras without KERAS_BACKEND=jax")
         with _silent_stderr():
@@ -102,13 +101,7 @@ def _silent_stderr() -> Iterator[None]:
 def devices(
     options: argparse.Namespace, *, hidden_size: int = 0, trains_several: bool = False
 ) -> Iterator[None]:
-    """Sets the dtype policy and enters the scope of the strategy that `DEVICES` name.
-
-    Args:
-        options: The options of the command.
-        hidden_size: The hidden size of the model, 0 for several models.
-        trains_several: Whether the command trains several models, which needs one machine.
-    """
+    """Sets the dtype policy and enters the scope of the strategy that `DEVICES` name."""
     import keras
 
     from bert_keras.distribution.numerics import named_policy

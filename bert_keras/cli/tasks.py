@@ -7,23 +7,15 @@ import os
 from functools import partial
 
 from bert_keras.arguments import checked, count, flag, option, required
+from bert_keras.cli import program
 from bert_keras.cli.answers import answers, check_texts, lines
-from bert_keras.cli.program import (
-    FILE,
-    MODEL,
-    PAGE,
-    TASK_HELP,
-    TASK_NAME,
-    command,
-    print_table,
-    start_keras,
-    values,
-)
+from bert_keras.cli.program import FILE, MODEL, command, print_table, start_keras, values
 from bert_keras.errors import InputError, print_field, printable
 from bert_keras.files import check_no_table, check_output, messages_beside, refuse_existing
-from bert_keras.runs.task_data import check_examples, task_examples
+from bert_keras.runs.settings import check_examples, task_examples
 
-TASK = option("--task", "TASK", f"{TASK_HELP} (default: the task of the model)", type=TASK_NAME)
+TASK_HELP = f"{program.TASK_HELP} (default: the task of the model)"
+TASK = option("--task", "TASK", TASK_HELP, type=program.TASK_NAME)
 DATA = "file of the task, or a folder or tfds:NAME from which --split is read"
 EXAMPLES = ("data", "task", "split", "changes")  # arguments of `evaluate`
 VECTORS = checked(partial(check_output, suffix=(".npy", ".parquet")))
@@ -44,7 +36,7 @@ def _check_text(text: str) -> None:
     option("--split", "NAME", "split of a folder or of tfds:NAME", "dev"),
     CHANGES,
     flag("--json", "print the scores as JSON"),
-    option("--report", "PAGE", "HTML page of scores and errors to write", type=PAGE),
+    option("--report", "PAGE", "HTML page of scores and errors to write", type=program.PAGE),
     examples="""
   bert-keras evaluate runs/mrpc/model --data glue/MRPC --report mrpc.html
   bert-keras evaluate runs/tiny/model --task blimp --data blimp""",
@@ -78,7 +70,7 @@ def evaluate(options: argparse.Namespace) -> None:
     TASK,
     option("--split", "NAME", "split of a folder or of tfds:NAME", "test"),
     CHANGES,
-    option("-o --output", "FILE", "file for predictions of --data (default: stdout)", type=FILE),
+    option("-o --output", "FILE", "file of predictions for --data (default: stdout)", type=FILE),
     option("--submission", "ZIP", "zip of --output's folder for GLUE's server", type=FILE),
     examples="""
   bert-keras predict runs/sst2/model "a good film"
@@ -96,13 +88,9 @@ def predict(options: argparse.Namespace) -> None:
         if getattr(options, name):
             one = "--set" if name == "changes" else f"--{name}"
             raise InputError(f"{one} has no effect with {'--data' if options.data else 'texts'}")
-    if options.texts:
-        _answer_texts(options)
-    else:
+    if options.data:
         _predict_file(options)
-
-
-def _answer_texts(options: argparse.Namespace) -> None:
+        return
     check_texts(options.model, options.texts)
     start_keras(options)
     kind, found = answers(options.model, options.texts)

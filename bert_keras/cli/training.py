@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
 from shlex import quote
 from typing import Any
 
@@ -11,16 +10,9 @@ from bert_keras.arguments import checked, count, flag, one_of, option, required
 from bert_keras.checkpoints import keras_hub_preset
 from bert_keras.checkpoints.formats import detect_format, stored_config
 from bert_keras.checkpoints.hub import located
-from bert_keras.cli.program import (
-    DEVICES,
-    TASK_HELP,
-    TASK_NAME,
-    command,
-    devices,
-    print_table,
-    start_keras,
-    values,
-)
+from bert_keras.cli import program
+from bert_keras.cli.program import command, devices, print_table, start_keras, values
+from bert_keras.downstream.table import is_tfds
 from bert_keras.errors import InputError, print_field
 from bert_keras.experiments.experiments import EXPERIMENTS
 from bert_keras.experiments.scales import SCALES
@@ -29,8 +21,13 @@ from bert_keras.files import StrPath, check_exists, check_no_file
 from bert_keras.kinds.known import KINDS
 from bert_keras.runs.outcome import check_run
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe
-from bert_keras.runs.settings import described, finetune_settings, pretrain_settings
-from bert_keras.runs.task_data import TaskData, needs_tensorflow, read_task_data
+from bert_keras.runs.settings import (
+    TaskData,
+    described,
+    finetune_settings,
+    pretrain_settings,
+    read_task_data,
+)
 from bert_keras.text.fast_tokenizer import records_vocabulary
 from tfrecords_tools.corpus import files as corpus_files
 
@@ -77,7 +74,7 @@ FROM = "checkpoint to start from: a folder, or a name as in bert-keras list mode
 SPECIAL = (
     "distillation, devices and errors",
     option("--teacher", "MODEL", "model of the same kind to distil from; see --set alpha_soft"),
-    *DEVICES,
+    *program.DEVICES,
 )
 
 
@@ -169,7 +166,7 @@ def pretrain(options: argparse.Namespace) -> None:
 
 
 @command(
-    option("task", "TASK", TASK_HELP, type=TASK_NAME),
+    option("task", "TASK", program.TASK_HELP, type=program.TASK_NAME),
     HELP,
     "data, model and output",
     option("--train", "FILE", "training file: .csv, .tsv, .txt, .json, .jsonl, or CoNLL for ner"),
@@ -200,16 +197,16 @@ def finetune(options: argparse.Namespace) -> None:
     """Fine-tune on a task and keep the best epoch; the same command continues a stopped run."""
     data = _finetuning_data(options)
     changes = _changes(options, "num_epochs", "max_length", "warmup_ratio")
-    is_study = options.seeds != 1 or options.learning_rates is not None
-    if is_study:
-        _refuse_changes_of_study(options, changes)
+    rates = options.learning_rates  # None without the option, [] for the rates of the recipe
+    is_study = options.seeds != 1 or rates is not None
+    names = {change.partition("=")[0] for change in changes}
+    if is_study and ("seed" in names or (rates is not None and "learning_rate" in names)):
+        raise InputError("a study sets the seed and the --learning-rates; omit their other options")
     if detect_format(located(options.pretrained)) is keras_hub_preset:
         start_keras(options)  # before KerasHub computes the configuration
-    models = values(options, "pretrained", "teacher")
-    task, recipe, teacher = finetune_settings(
-        options.task, options.recipe, **models, changes=changes
-    )
-    if not needs_tensorflow(data):
+    arguments = {"changes": changes, **values(options, "pretrained", "teacher")}
+    task, recipe, teacher = finetune_settings(options.task, options.recipe, **arguments)
+    if not any(map(is_tfds, data.values() if isinstance(data, dict) else [data])):
         data = read_task_data(task, data)
     config = stored_config(options.pretrained)
     task.check_encoder(config)
@@ -227,7 +224,12 @@ def finetune(options: argparse.Namespace) -> None:
 
     with devices(options, hidden_size=config.hidden_size, trains_several=is_study):
         if is_study:
-            _run_study(options, run, recipe, metric=task.metric)
+            from bert_keras.runs.study import study
+
+            rates = [recipe.learning_rate] if rates is None else rates or recipe.learning_rates
+            arguments = {"learning_rates": rates, **values(options, "seeds", "output")}
+            print(study(run, recipe, metric=task.metric, **arguments))
+            print_field("report", os.path.join(options.output, "report.html"))
             return
         scores = run(recipe, options.output)
     total = recipe.num_epochs
@@ -252,32 +254,13 @@ def _finetuning_data(options: argparse.Namespace) -> str | dict[str, str]:
     return data or ({"train": train, "dev": dev} if dev else {"train": train})
 
 
-def _refuse_changes_of_study(options: argparse.Namespace, changes: Sequence[str]) -> None:
-    names = {change.partition("=")[0] for change in changes}
-    if "seed" in names or ("learning_rate" in names and options.learning_rates is not None):
-        raise InputError("a study sets the seed and the --learning-rates; omit their other options")
-
-
-def _run_study(
-    options: argparse.Namespace, run: Callable, recipe: FinetuneRecipe, *, metric: str
-) -> None:
-    """Fine-tunes with each seed and learning rate, and prints the summary."""
-    from bert_keras.runs.study import study
-
-    rates = options.learning_rates  # None without the option, [] for the rates of the recipe
-    rates = [recipe.learning_rate] if rates is None else rates or recipe.learning_rates
-    arguments = values(options, "seeds", "output")
-    print(study(run, recipe, metric=metric, learning_rates=tuple(rates), **arguments))
-    print_field("report", os.path.join(options.output, "report.html"))
-
-
 @command(
     option("table", "TABLE", TABLES, choices=tuple(EXPERIMENTS)),
     option("--scale", "SCALE", "tiny (an hour), small or paper (GPUs)", "tiny", choices=(*SCALES,)),
     required("--data", "DIR", "folder with corpus/*.txt, glue/MNLI, squad, ..."),
     option("-o --output", "DIR", "folder of all runs (required without --dry-run)"),
     flag("--dry-run", "print the stages and their steps and write nothing"),
-    *DEVICES,
+    *program.DEVICES,
     examples="  bert-keras reproduce table5 --scale small --data data --output table5",
 )
 def reproduce(options: argparse.Namespace) -> None:

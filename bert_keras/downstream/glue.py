@@ -1,14 +1,13 @@
 """The General Language Understanding Evaluation: nine tasks, a diagnostic set, the submission."""
 
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bert_keras.downstream.classification import ClassificationTask, TextExample
-from bert_keras.downstream.table import table_rows
+from bert_keras.downstream.table import PREFIX, is_tfds, table_rows
 from bert_keras.downstream.task import FileNames, fixed, needs_labels
-from bert_keras.downstream.tfds import PREFIX, is_tfds
 from bert_keras.errors import InputError, counted
 from bert_keras.files import StrPath, atomic_file, text_lines, write_text
 from bert_keras.kinds.classifier import LabelPrediction
@@ -22,8 +21,7 @@ MNLI_FILES: FileNames = {
     "dev_mismatched": ("dev_mismatched.tsv",),
     "test": ("test_matched.tsv",),
     "test_mismatched": ("test_mismatched.tsv",),
-    # MNLI's model predicts the diagnostic set. The archives of the GLUE site and
-    # download_glue_data.py create one of these files.
+    # The diagnostic set, which archives of GLUE have at different places
     "ax": ("../AX/diagnostic.tsv", "../AX/AX.tsv", "../diagnostic/diagnostic.tsv"),
 }
 DIAGNOSTIC_SPLIT = f"{PREFIX}glue/ax:test"  # of TFDS
@@ -36,10 +34,7 @@ NO_LABELS = ("-1", "-1.0")
 
 @dataclass(frozen=True, kw_only=True)
 class GlueTask(ClassificationTask):
-    """A task of GLUE, or of another benchmark of texts, in its official files.
-
-    Texts are cut to 128 tokens, as in run_classifier.py of google-research/bert.
-    """
+    """A task of GLUE or another benchmark of texts, with the length of BERT's run_classifier.py."""
 
     folder: str = fixed()
     file_names: FileNames = field(default_factory=lambda: FILES, metadata={"is_fixed": True})
@@ -47,16 +42,13 @@ class GlueTask(ClassificationTask):
     text_columns: tuple[str, ...] = fixed(PAIR)  # in TFDS and Hugging Face
     file_columns: tuple[str, ...] = fixed(())  # in the files, if these differ from `text_columns`
     label_column: str = fixed("label")
-    # The labels in data files and prediction files, in the order of google-research/bert. The only
-    # label of a regression task is its column.
+    # As in the files, in the order of google-research/bert; for numbers, the name of the column
     labels: tuple[str, ...] = fixed(("0", "1"))
     builder_labels: tuple[str, ...] = fixed(())  # TFDS' names of `labels`, if they differ
     scores: tuple[str, ...] = fixed(("accuracy",))
     headerless: tuple[str, ...] = fixed(())  # the columns of files without a header
     # Whether official files contain rows with a wrong number of columns, which are skipped.
     has_broken_rows: bool = fixed(False)
-    # The prediction files in the zip of GLUE's server, with the number of predictions in each.
-    submission: Mapping[str, int] = field(default_factory=dict, metadata={"is_fixed": True})
     max_score: float = fixed(0.0)  # GLUE's server expects numbers up to it, with three decimals
 
     def settings(self) -> dict[str, object]:
@@ -80,14 +72,13 @@ class GlueTask(ClassificationTask):
         if is_tfds(path):
             columns, label_column = self.text_columns, "label"
         needed = [*columns, label_column] if is_labelled else [*columns]
-        rows = table_rows(
-            path,
-            columns=[*needed, "idx"] if is_tfds(path) else needed,
-            headerless=self.headerless,
-            skips_broken=is_labelled and self.has_broken_rows,
-        )
-        if is_tfds(path):
-            rows = sorted(rows, key=lambda row: int(row[1]["idx"]))  # TFDS shuffles rows
+        if is_tfds(path):  # which shuffles rows
+            rows = table_rows(path, columns=[*needed, "idx"])
+            rows = sorted(rows, key=lambda row: int(row[1]["idx"]))
+        else:
+            skips = is_labelled and self.has_broken_rows
+            options = {"headerless": self.headerless, "skips_broken": skips}
+            rows = table_rows(path, columns=needed, **options)
         names = self.builder_labels or self.labels
         labels: dict[str | None, str | None] = dict(zip(names, self.labels, strict=True))
         if not is_labelled:
@@ -103,8 +94,7 @@ class GlueTask(ClassificationTask):
         self, path: StrPath, examples: Sequence, predictions: Sequence[LabelPrediction]
     ) -> None:
         """Writes the file that GLUE's server reads."""
-        most = self.max_score
-        labels = (each.label for each in predictions)
+        most, labels = self.max_score, (each.label for each in predictions)
         texts = (f"{min(max(0.0, each), most):.3f}" if most else str(each) for each in labels)
         rows = (f"{number}\t{text}\n" for number, text in enumerate(texts))
         write_text(path, "index\tprediction\n" + "".join(rows))
@@ -121,14 +111,12 @@ GLUE_TASKS: dict[str, GlueTask] = {
             builder_labels=("unacceptable", "acceptable"),
             scores=("matthews", "accuracy"),
             headerless=("source", "label", "mark", "sentence"),
-            submission={"CoLA.tsv": 1_063},
         ),
         GlueTask(
             name="sst2",
             folder="SST-2",
             text_columns=("sentence",),
             builder_labels=("negative", "positive"),
-            submission={"SST-2.tsv": 1_821},
         ),
         GlueTask(
             name="mrpc",
@@ -137,7 +125,6 @@ GLUE_TASKS: dict[str, GlueTask] = {
             label_column="Quality",
             builder_labels=("not_equivalent", "equivalent"),
             scores=("accuracy_and_f1", "accuracy", "f1"),
-            submission={"MRPC.tsv": 1_725},
         ),
         GlueTask(
             name="stsb",
@@ -147,7 +134,6 @@ GLUE_TASKS: dict[str, GlueTask] = {
             labels=("score",),
             max_score=5.0,
             scores=("pearson_and_spearman", "pearson", "spearman"),
-            submission={"STS-B.tsv": 1_379},
         ),
         GlueTask(
             name="qqp",
@@ -156,7 +142,6 @@ GLUE_TASKS: dict[str, GlueTask] = {
             label_column="is_duplicate",
             builder_labels=("not_duplicate", "duplicate"),
             scores=("accuracy_and_f1", "accuracy", "f1"),
-            submission={"QQP.tsv": 390_965},
             has_broken_rows=True,  # some questions contain a line end
         ),
         GlueTask(
@@ -167,32 +152,27 @@ GLUE_TASKS: dict[str, GlueTask] = {
             label_column="gold_label",
             labels=("contradiction", "entailment", "neutral"),
             file_names=MNLI_FILES,
-            submission={"MNLI-m.tsv": 9_796, "MNLI-mm.tsv": 9_847, "AX.tsv": 1_104},
         ),
         GlueTask(
-            name="qnli",
-            folder="QNLI",
-            text_columns=("question", "sentence"),
-            labels=ENTAILED,
-            submission={"QNLI.tsv": 5_463},
+            name="qnli", folder="QNLI", text_columns=("question", "sentence"), labels=ENTAILED
         ),
-        GlueTask(
-            name="rte",
-            folder="RTE",
-            labels=ENTAILED,
-            submission={"RTE.tsv": 3_000},
-        ),
-        GlueTask(
-            name="wnli",
-            folder="WNLI",
-            builder_labels=("not_entailment", "entailment"),
-            submission={"WNLI.tsv": 146},
-        ),
+        GlueTask(name="rte", folder="RTE", labels=ENTAILED),
+        GlueTask(name="wnli", folder="WNLI", builder_labels=("not_entailment", "entailment")),
     )
 }
 # Name of each file for GLUE's server -> its number of predictions
 SUBMISSION = {
-    name: number for task in GLUE_TASKS.values() for name, number in task.submission.items()
+    "CoLA.tsv": 1_063,
+    "SST-2.tsv": 1_821,
+    "MRPC.tsv": 1_725,
+    "STS-B.tsv": 1_379,
+    "QQP.tsv": 390_965,
+    "MNLI-m.tsv": 9_796,
+    "MNLI-mm.tsv": 9_847,
+    "AX.tsv": 1_104,
+    "QNLI.tsv": 5_463,
+    "RTE.tsv": 3_000,
+    "WNLI.tsv": 146,
 }
 
 
@@ -200,24 +180,17 @@ def check_submission(folder: StrPath, *, new: str = "") -> None:
     """Raises InputError if a folder, with a file `new`, lacks files that GLUE's server expects."""
     missing = [each for each in SUBMISSION if each != new and not (Path(folder) / each).is_file()]
     if missing:
-        raise InputError(
-            f"{folder} has no {', '.join(missing)}; write them with predict (MNLI-mm.tsv with "
-            "--split test_mismatched, AX.tsv with --split ax)"
-        )
+        how = "predict (MNLI-mm.tsv: --split test_mismatched, AX.tsv: --split ax)"
+        raise InputError(f"{folder} has no {', '.join(missing)}; write them with {how}")
 
 
 def write_submission(folder: StrPath, path: StrPath) -> None:
-    """Packs the eleven prediction files of a folder, CoLA.tsv to AX.tsv, for GLUE's server.
-
-    Raises InputError if a file is missing or has another number of predictions than its test set.
-    """
+    """Packs the eleven complete prediction files of a folder for GLUE's server."""
     check_submission(folder)
     for name, expected in SUBMISSION.items():
         number = sum(1 for _ in text_lines(Path(folder) / name)) - 1  # without the header
         if number != expected:
-            raise InputError(
-                f"{Path(folder) / name} has {counted(number, 'prediction')}; expected {expected:,}"
-            )
+            raise InputError(f"{name} has {counted(number, 'prediction')}; expected {expected:,}")
     with atomic_file(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in SUBMISSION:
             archive.write(Path(folder) / name, name)

@@ -39,13 +39,10 @@ class MinimalPair:
 
 
 def read_pairs(data: StrPath) -> list[MinimalPair]:
-    """Reads the .jsonl files of a folder, or a table with `sentence_good` and `sentence_bad`.
-
-    Without a column `UID`, the paradigm is the name of the file. Other groups are optional.
-    """
+    """Reads a table, or a folder of .jsonl files; without a column UID, a file is a paradigm."""
     files = sorted(Path(data).glob("*.jsonl")) if os.path.isdir(data) else [data]
     if not files:
-        raise InputError(f"{data} has no .jsonl file; expected BLiMP's files, one for a paradigm")
+        raise InputError(f"{data} has no .jsonl file; expected BLiMP's files")
     pairs = []
     for file in files:
         for location, row in table_rows(file, columns=SENTENCES):
@@ -58,10 +55,7 @@ def read_pairs(data: StrPath) -> list[MinimalPair]:
 
 
 def pair_scores(pairs: Sequence[MinimalPair], differences: Sequence[float]) -> Scores:
-    """Returns the share of pairs with a difference above 0, over all and for each group.
-
-    Each paradigm has the same weight in `accuracy` and in the score of a group.
-    """
+    """Returns the share of differences above 0 of each group; every paradigm weighs the same."""
     hits, members = defaultdict(list), {kind: defaultdict(set) for kind in GROUPS}
     for pair, difference in zip(pairs, differences, strict=True):
         hits[pair.groups["paradigm"]].append(difference > 0)
@@ -124,20 +118,9 @@ def log_likelihoods(model: Pretrained, texts: Sequence[str]) -> list[float]:
     A masked-LM model gives the pseudo-log-likelihood of Salazar et al. 2020: it masks one token at
     a time, predicts it from all other tokens, and sums the log-probabilities. A causal model
     predicts each token from the tokens before it. Special tokens are read but not scored.
-
-    Args:
-        model: A `BertMaskedLM` or `BertPretrainer` with its tokenizer.
-        texts: N texts.
-
-    Returns:
-        N natural logarithms.
-
-    Raises:
-        InputError: The model has no masked-LM head or no tokenizer, or a text is too long for it.
     """
     if not isinstance(model, MaskedLMModel) or model.tokenizer is None:
-        name = type(model).__name__
-        raise InputError(f"the model is a {name}; expected a masked LM with its vocabulary")
+        raise InputError(f"the model is a {type(model).__name__}; expected one with masked_lm")
     max_length = model.stored_metadata(None).max_length
     settings: dict[str, Any] = {"vocabulary": model.tokenizer.vocabulary, "max_length": max_length}
     ids = [*map(tuple, model.tokenizer.ids_batch(texts))]

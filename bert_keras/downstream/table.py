@@ -1,5 +1,6 @@
 """Reads tables of texts: TSV, CSV, JSON and TFDS."""
 
+import contextlib
 import csv
 import json
 import os
@@ -9,10 +10,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bert_keras.downstream.tfds import is_tfds, tfds_rows
-from bert_keras.errors import InputError, counted, quoted
+import numpy as np
+
+from bert_keras.errors import InputError, counted, quoted, require
 from bert_keras.files import StrPath, existing_file, text_lines
 
+PREFIX = "tfds:"
 WITH_HEADER = (".csv", ".tsv", ".txt")
 Row = tuple[str, dict[str, str]]  # its location, for error messages, and its columns
 Lines = Iterable[tuple[str, list[str]]]  # the location and the fields of each line
@@ -39,9 +42,6 @@ def table_rows(
             names of `columns` is still taken as a header.
         skips_broken: Whether rows with a wrong number of columns are skipped and counted on stderr.
         lists: Columns of JSON and TFDS that may be lists; their texts are joined by commas.
-
-    Raises:
-        InputError: The table has no rows, or a row is invalid; the message names the file and line.
     """
     settings = columns if isinstance(columns, Mapping) else {}
     names = [*chain(*settings.values())] if settings else [*columns]
@@ -52,7 +52,8 @@ def table_rows(
     elif suffix in (".jsonl", ".json"):
         rows = _object_rows(_json_objects(path), lists)
     elif suffix in WITH_HEADER:
-        lines = _csv_lines(path, names) if suffix == ".csv" else _tsv_lines(path)
+        lines = ((f"{path}, line {n}", s.split("\t")) for n, s in enumerate(text_lines(path), 1))
+        lines = _csv_lines(path, names) if suffix == ".csv" else lines
         rows = _rows_below_header(lines, names, headerless, skips_broken)
     else:
         raise InputError(f"{path} is not a .tsv, .txt, .csv, .jsonl or .json file; rename it")
@@ -68,11 +69,6 @@ def table_rows(
         yield location, values
     if not location:
         raise InputError(f"{path} has no rows; expected one or more, below a header except in JSON")
-
-
-def _tsv_lines(path: StrPath) -> Lines:
-    for number, line in enumerate(text_lines(path), start=1):
-        yield f"{path}, line {number}", line.split("\t")
 
 
 def _csv_lines(path: StrPath, columns: Sequence[str]) -> Lines:
@@ -108,10 +104,8 @@ def _rows_below_header(
         elif skips_broken:
             skipped.append(location)
         else:
-            raise InputError(
-                f"{location} has {counted(len(fields), 'column')}; expected {len(header)}, "
-                f"{', '.join(header[:12])}; in a .csv file, quote texts that contain the separator"
-            )
+            found = f"{location} has {counted(len(fields), 'column')}, the header {len(header)}"
+            raise InputError(f"{found}; in a .csv file, quote texts that contain the separator")
     if skipped:
         number = counted(len(skipped), "row")
         print(f"skipped {number} of another width; the first is {skipped[0]}", file=sys.stderr)
@@ -167,3 +161,56 @@ def required_text(values: Mapping[str, str], column: str, *, location: str) -> s
     if not values[column].strip():
         raise InputError(f"{location} has an empty {column}; expected a text")
     return values[column]
+
+
+def is_tfds(path: StrPath) -> bool:
+    """Returns whether a data path names a data set of TFDS instead of a file."""
+    return os.fspath(path).startswith(PREFIX)
+
+
+def tfds_files(data: StrPath) -> dict[str, str]:
+    """Returns the path `tfds:NAME:SPLIT` of each split of `tfds:NAME` or `tfds:FOLDER`."""
+    data = os.fspath(data)
+    names = (("train", "train"), ("dev", "validation"), ("dev", "dev"), ("test", "test"))
+    existing = _prepared_builder(data.removeprefix(PREFIX)).info.splits
+    return {split: f"{data}:{name}" for split, name in names if name in existing}
+
+
+def tfds_rows(path: str) -> Iterator[dict[str, Any]]:
+    """Yields the rows of `tfds:NAME:SPLIT`, maybe shuffled; an unknown class label (-1) is None."""
+    name, _, split = path.removeprefix(PREFIX).rpartition(":")
+    builder = _prepared_builder(name)
+    import tensorflow_datasets as tfds
+
+    features = builder.info.features
+    for row in tfds.as_numpy(builder.as_dataset(split=split)):
+        yield {column: _python_value(value, features[column]) for column, value in row.items()}
+
+
+def _prepared_builder(name: str) -> Any:
+    """Returns the builder of a data set, which it downloads if necessary."""
+    require("tensorflow", what=f"{PREFIX}{name}")
+    import tensorflow_datasets as tfds
+
+    try:
+        if os.path.isfile(os.path.join(name, "dataset_info.json")):
+            return tfds.builder_from_directory(name)
+        builder = tfds.builder(name)
+        with contextlib.redirect_stdout(sys.stderr):
+            builder.download_and_prepare()  # returns at once if the data is there
+        return builder
+    except Exception as error:  # each builder raises its own kinds of errors
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise InputError(f"{PREFIX}{name} cannot be read or downloaded: {reason}") from error
+
+
+def _python_value(value: Any, feature: Any) -> Any:
+    inner = getattr(feature, "feature", None)
+    if isinstance(value, dict):
+        parts = inner or feature
+        return {name: _python_value(each, parts[name]) for name, each in value.items()}
+    if isinstance(value, np.ndarray):
+        return [_python_value(each, inner or feature) for each in value]
+    if hasattr(feature, "int2str"):
+        return None if value < 0 else feature.int2str(int(value))
+    return value.decode("utf-8") if isinstance(value, bytes) else value.item()

@@ -64,11 +64,7 @@ class Experiment:
         return models
 
     def inputs(self, data: StrPath) -> tuple[list[str], dict[str, dict[str, str]], list[str]]:
-        """Finds the corpus and the task files in a folder with corpus/*.txt and folders of tasks.
-
-        Returns the corpus files, the task files by column name, and a sentence for each column
-        without files. Raises InputError without a corpus or any task.
-        """
+        """Returns the corpus, the files of each column and a note for each column without files."""
         folder, files, missing = Path(data), {}, []
         for column in self.columns:
             try:
@@ -102,13 +98,8 @@ def _arms(field: str, rows: Sequence[tuple[str, str, Sequence[float]]]) -> tuple
 
 _MNLI, _MRPC, _SST_2 = _glue("MNLI", "MNLI-m"), _glue("MRPC"), _glue("SST-2")
 _SQUAD = ScoreColumn(name="SQuAD", task="squad1", score="f1", folders=("squad",))
-_NER = ScoreColumn(
-    name="NER fine-tuned",
-    task="ner",
-    score="f1",
-    folders=("ner/conll2003", "ner/wnut17", "conll2003", "wnut17"),
-)
-
+_CONLL = ("ner/conll2003", "ner/wnut17", "conll2003", "wnut17")
+_NER = ScoreColumn(name="NER fine-tuned", task="ner", score="f1", folders=_CONLL)
 _TAGS = replace(_NER, name="NER")
 _POS = ScoreColumn(name="parts of speech", task="pos", score="accuracy", folders=("pos",))
 

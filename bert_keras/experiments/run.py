@@ -5,7 +5,7 @@ import math
 import os
 import statistics
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,9 +20,8 @@ from bert_keras.runs.finetune import finetune
 from bert_keras.runs.outcome import claimed_output, read_scores
 from bert_keras.runs.pretrain import pretrain
 from bert_keras.runs.recipes import FinetuneRecipe
-from bert_keras.runs.settings import with_changes
+from bert_keras.runs.settings import read_task_data, with_changes
 from bert_keras.runs.study import study
-from bert_keras.runs.task_data import read_task_data
 from bert_keras.text.vocab import Vocabulary
 from tfrecords_tools.build import build
 from tfrecords_tools.settings import BuildSettings
@@ -60,25 +59,14 @@ class Results:
     experiment: Experiment
     columns: tuple[ScoreColumn, ...]  # the columns whose files exist
     remarks: tuple[str, ...]  # sentences about the scale and missing columns
-    steps: dict[str, int] = field(default_factory=dict)  # pretraining steps, by arm
     pretrainings: dict[str, dict] = field(default_factory=dict)  # scores by model
     scores: dict[tuple[str, str], Score] = field(default_factory=dict)  # by arm and column
 
 
 def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: StrPath) -> Results:
-    """Runs an experiment. A second call with the same arguments continues an interrupted one.
+    """Runs an experiment, or continues an interrupted one with the same arguments.
 
-    Args:
-        experiment: The experiment.
-        scale: The sizes and recipes of its runs.
-        data: A folder with corpus/*.txt and folders of tasks.
-        output: The folder for all runs, report.html and report.md. The report is rewritten after
-            each cell of the table.
-
-    Raises:
-        InputError: The scale is not for this experiment, `data` has no corpus or no task, a task
-            cannot read its files, TF_CONFIG names several workers, or `output` contains an
-            experiment with other settings or another corpus.
+    `data` has corpus/*.txt and folders of tasks. The report is rewritten after each cell.
     """
     check_one_machine()
     experiment = scale.experiment(experiment)
@@ -87,8 +75,7 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
     for column in columns:  # reports invalid files before hours of pretraining
         read_task_data(named_task(column.task), files[column.name])
     remarks = (f"Scale: {scale.note}", *missing, *scale.remarks(experiment))
-    steps = {arm.name: scale.step(arm) for arm in experiment.arms}
-    results = Results(experiment=experiment, columns=columns, remarks=remarks, steps=steps)
+    results = Results(experiment=experiment, columns=columns, remarks=remarks)
     settings = {
         "files": {os.path.relpath(file, data): file_sha256(file) for file in corpus},
         "table": experiment.name,
@@ -97,7 +84,21 @@ def reproduce(experiment: Experiment, scale: Scale, *, data: StrPath, output: St
     }
     with claimed_output(output, settings) as folder:
         print(*missing, sep="\n", file=sys.stderr)
-        _fill(results, Runs(folder, scale, corpus), files=files)
+        runs, models = Runs(folder, scale, corpus), {}
+        steps = {arm.name: scale.step(arm) for arm in experiment.arms}
+        for name, arm in experiment.models.items():
+            print(f"{experiment.name}: pretrain {name}", file=sys.stderr, flush=True)
+            arms = [each for each in experiment.arms if each.pretraining_name == name]
+            ends = [steps[each.name] for each in arms]
+            models[name], results.pretrainings[name] = runs.pretrained(name, arm, ends=ends)
+        for column in columns:
+            for arm in experiment.arms:
+                cell = f"{arm.name} on {column.name}"
+                print(f"{experiment.name}: fine-tune {cell}", file=sys.stderr, flush=True)
+                model = models[arm.pretraining_name][steps[arm.name]]
+                score = runs.score(arm, column, model=model, files=files[column.name])
+                results.scores[arm.name, column.name] = score
+                write_page(folder, results)
     return results
 
 
@@ -120,24 +121,6 @@ def plan(experiment: Experiment, scale: Scale, *, data: StrPath) -> str:
     return "\n".join([title, *missing, *Table(["stage", ""], rows).aligned(first=str.ljust)])
 
 
-def _fill(results: Results, runs: "Runs", *, files: Mapping[str, dict[str, str]]) -> None:
-    """Computes all cells, one column after another; the report is rewritten after each cell."""
-    experiment, models = results.experiment, {}
-    for name, arm in experiment.models.items():
-        print(f"{experiment.name}: pretrain {name}", file=sys.stderr, flush=True)
-        arms = [each for each in experiment.arms if each.pretraining_name == name]
-        ends = [results.steps[each.name] for each in arms]
-        models[name], results.pretrainings[name] = runs.pretrained(name, arm, ends=ends)
-    for column in results.columns:
-        for arm in experiment.arms:
-            cell = f"{arm.name} on {column.name}"
-            print(f"{experiment.name}: fine-tune {cell}", file=sys.stderr, flush=True)
-            model = models[arm.pretraining_name][results.steps[arm.name]]
-            score = runs.score(arm, column, model=model, files=files[column.name])
-            results.scores[arm.name, column.name] = score
-            write_page(runs.folder, results)
-
-
 @dataclass(frozen=True)
 class Runs:
     """The folder of an experiment: vocab.txt, records-LENGTH, pretrain/MODEL/LENGTH-STEP and
@@ -154,14 +137,10 @@ class Runs:
         if not vocabulary.is_file():
             train_vocabulary(self.corpus, size=self.scale.vocab_size).save(vocabulary)
         if not folder.is_dir():
-            settings = BuildSettings(
-                objective="nsp",
-                max_length=phase.max_length,
-                max_predictions=0,
-                duplicates=self.scale.duplicates,
-                held_out_rate=self.scale.held_out_rate,
-                seed=self.scale.seed,
-            )
+            names = ("duplicates", "held_out_rate", "seed")
+            shared = {name: getattr(self.scale, name) for name in names}
+            lengths = {"max_length": phase.max_length, "max_predictions": 0}
+            settings = BuildSettings(objective="nsp", **lengths, **shared)
             vocabulary = Vocabulary.from_file(vocabulary)
             build(self.corpus, vocabulary=vocabulary, output=folder, settings=settings)
         return folder
@@ -175,21 +154,13 @@ class Runs:
             end = phase.recipe.end
             folder = self.folder / "pretrain" / name / f"{phase.max_length}-{end}"
             if (scores := read_scores(folder)) is None:
-                records = self.records(phase)
-                result = pretrain(phase.recipe, records=records, output=folder, pretrained=start)
-                scores = result.scores
+                inputs = {"records": self.records(phase), "pretrained": start}
+                scores = pretrain(phase.recipe, **inputs, output=folder).scores
             models[end] = start = folder / "model"
         return models, scores
 
     def score(self, arm: Arm, column: ScoreColumn, *, model: Path, files: dict[str, str]) -> Score:
-        """Fine-tunes a model on the task of a cell, as a study, and returns its score.
-
-        Args:
-            arm: The row of the cell.
-            column: The column of the cell.
-            model: The folder of the pretrained model.
-            files: The files of the task.
-        """
+        """Fine-tunes a model on the task of a cell, as a study, and returns its score."""
         folder = self.folder / "finetune" / slug(arm.name) / slug(column.name)
         task, recipe = cell_task(self.scale, arm, column)
 
@@ -216,13 +187,9 @@ def score_of(folder: Path, column: ScoreColumn) -> Score:
     """Returns the score of a study from its runs with the best learning rate that have scores."""
     outcome = json_object(folder / "study.json")
     best = outcome["best_learning_rate"]
-    runs = [run for run in outcome["runs"] if run["learning_rate"] == best]
-    finished = [run for run in runs if run["scores"]]
-    return Score(
-        seeds=tuple(100 * run["scores"][column.score] for run in finished),
-        learning_rate=best,
-        diverged=len(runs) - len(finished),
-    )
+    runs = [run["scores"] for run in outcome["runs"] if run["learning_rate"] == best]
+    seeds = tuple(100 * scores[column.score] for scores in runs if scores)
+    return Score(seeds, best, diverged=len(runs) - len(seeds))
 
 
 def write_page(output: Path, results: Results) -> None:
@@ -231,18 +198,14 @@ def write_page(output: Path, results: Results) -> None:
     num_cells, lead = len(experiment.arms) * len(results.columns), [*results.remarks]
     if len(scores) < num_cells:
         lead.append(f"{len(scores)} of {num_cells} cells have a score so far.")
-    lead += [
-        f"Diverged: {score.diverged} of the runs of {arm} on {column}."
-        for (arm, column), score in scores.items()
-        if score.diverged
-    ]
-    seeds = [
-        [arm, column, f"{score.learning_rate:g}", ", ".join(f"{each:.1f}" for each in score.seeds)]
-        for (arm, column), score in scores.items()
-    ]
+    seeds = []
+    for (arm, column), score in scores.items():
+        if score.diverged:
+            lead.append(f"Diverged: {score.diverged} of the runs of {arm} on {column}.")
+        numbers = ", ".join(f"{each:.1f}" for each in score.seeds)
+        seeds.append([arm, column, f"{score.learning_rate:g}", numbers])
     header = ["arm", "task", "learning rate", "score of each seed"]
-    is_published = any(arm.published for arm in experiment.arms)
-    notes = [SCORES, PUBLISHED] if is_published else [SCORES]
+    notes = [SCORES, PUBLISHED] if any(arm.published for arm in experiment.arms) else [SCORES]
     sections = [
         Section(heading="Scores", notes=notes, table=_score_table(results)),
         Section(heading="Pretraining", notes=[PRETRAINING], table=_pretraining_table(results)),
@@ -250,14 +213,8 @@ def write_page(output: Path, results: Results) -> None:
     ]
     Report(title=experiment.title, lead=lead, sections=sections).write(output)
     cells = [
-        {
-            "arm": arm.name,
-            "column": column.name,
-            "paper": experiment.published(arm, column),
-            "seeds": score.seeds,
-            "learning_rate": score.learning_rate,
-            "diverged": score.diverged,
-        }
+        {"arm": arm.name, "column": column.name, "paper": experiment.published(arm, column)}
+        | dataclasses.asdict(score)
         for arm in experiment.arms
         for column in results.columns
         if (score := scores.get((arm.name, column.name))) is not None

@@ -12,14 +12,7 @@ from bert_keras.checkpoints.checkpoint import Checkpoint, TrainingState, part
 from bert_keras.checkpoints.formats import open_checkpoint, write_checkpoint
 from bert_keras.checkpoints.pretrained import LoadReport, build_model, checkpoint_of_model
 from bert_keras.checkpoints.tensors import StoredTensor, of_array
-from bert_keras.errors import (
-    InputError,
-    check_name,
-    counted,
-    listed,
-    quoted,
-    suggest_keyword_names,
-)
+from bert_keras.errors import InputError, check_name, counted, listed, quoted, suggest_keyword_names
 from bert_keras.families import FAMILIES, family_of
 from bert_keras.files import refuse_existing
 from bert_keras.kinds.known import KINDS
@@ -31,7 +24,6 @@ from bert_keras.text.vocab import Vocabulary, is_unused
 Tensors: TypeAlias = Mapping[str, StoredTensor]
 # Ends of the names of weights that have a row for each token.
 _VOCABULARY_WEIGHTS = ("embeddings/token", "masked_lm/decoder", "masked_lm/output_bias")
-_WITH_STATE = ("bert-keras", "google")  # formats that store the training state
 
 
 @suggest_keyword_names
@@ -46,7 +38,9 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
     ignore: Collection[str] = (),
     pad_vocabulary: bool = False,
 ) -> str:
-    """Loads a model and saves it as a folder of another format, as `bert-keras convert`.
+    """Loads a model and saves it as a folder of another format.
+
+    `bert-keras convert` calls this function.
 
     Args:
         source: A checkpoint of any format.
@@ -64,6 +58,9 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
 
     Returns:
         A load report of the model that was written.
+
+    Raises:
+        InputError: An argument is invalid, or the source or the format lacks a part of the model.
 
     Example:
 
@@ -84,31 +81,30 @@ def convert(  # noqa: PLR0913 - public; each argument is optional
     built = build_model(MODELS[metadata.model], checkpoint, metadata=metadata, source=source)
     report = cast(LoadReport, built.load_report)
     if (state := checkpoint.state) is not None:
-        state = _of_weights(state, lambda all: {n: all[n] for n in all if n in report.loaded})
-    written = checkpoint_of_model(
-        built, metadata=metadata, vocabulary=checkpoint.vocabulary, state=state
-    )
+        names = {*report.loaded}
+        state = _of_weights(state, lambda all: {n: all[n] for n in all if n in names})
+    parts = {"metadata": metadata, "vocabulary": checkpoint.vocabulary, "state": state}
+    written = checkpoint_of_model(built, **parts)
     notes = (*checkpoint.notes, *write_checkpoint(written, destination, format=format))
     if checkpoint.vocabulary is None:
         notes += ("the model has no vocabulary, which most commands need",)
-    if state is not None and format not in _WITH_STATE:
+    if state is not None and format not in ("bert-keras", "google"):
         notes += (f"{format} cannot store the training state of step {state.step:,}",)
     title = f"{source} -> {destination}: {metadata.model}"
     return str(dataclasses.replace(report, source=title, notes=notes))
 
 
 def part_of(checkpoint: Checkpoint, model: str) -> Checkpoint:
-    """Returns the checkpoint of `model`, whose heads must be a part of `checkpoint`."""
+    """Returns the part for `model`; the BertMaskedLM of replaced-token models is the generator."""
     check_name(model, KINDS, what="model")
     source, parts = checkpoint.metadata, {*map(part, checkpoint.tensors)}
     if (source.model, model) == ("BertReplacedTokenPretrainer", "BertMaskedLM"):
         return _generator_of(checkpoint)
     if absent := {*KINDS[model].heads} - parts:
-        found = f"the {source.model} has {', '.join(sorted(parts))}"
-        raise InputError(f"{found}; a {model} also needs {', '.join(sorted(absent))}")
-    is_same, columns = model == source.model, source.text_columns
-    metadata = source.of_model(model, keeps_head=is_same, text_columns=columns)
-    return dataclasses.replace(checkpoint, metadata=metadata)
+        found = f"the {source.model} has no weights of {', '.join(sorted(absent))}"
+        raise InputError(f"{found}, which a {model} needs; it has {', '.join(sorted(parts))}")
+    kept = {"keeps_head": model == source.model, "text_columns": source.text_columns}
+    return dataclasses.replace(checkpoint, metadata=source.of_model(model, **kept))
 
 
 def _generator_of(checkpoint: Checkpoint) -> Checkpoint:
@@ -140,27 +136,23 @@ def _of_weights(state: TrainingState, select: Callable[[Tensors], Tensors]) -> T
 
 
 def student_layers(num_layers: int, *, of: int) -> list[int]:
-    """Returns the layers of a teacher from which a student starts, evenly spaced.
-
-    For 6 of 12 layers they are 0, 2, 4, 7, 9, 11, as in DistilBERT (extract_distilbert.py).
-    """
+    """Returns evenly spaced layers of a teacher; 0, 2, 4, 7, 9 and 11 of 12, as in DistilBERT."""
     if not 1 <= num_layers <= of:
-        raise InputError(f"the student has {num_layers} layers; expected 1 to {of}")
+        raise InputError(f"num_layers is {num_layers}; the teacher has {of}")
     return np.linspace(0, of - 1, num_layers).round().astype(int).tolist()
 
 
 def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
-    """Builds a student, without pooler, from the layers of a teacher that `student_layers` chooses.
+    """Builds a student with the layers of `student_layers` and no pooler from a teacher's weights.
 
     A student of a BERT is a DistilBERT, which has no segment embeddings. The vector of segment 0 is
-    therefore added to every position embedding, so that the embeddings of a single text equal the
-    teacher's. (extract_distilbert.py drops that vector.) Students of other families keep their
-    segment embeddings.
+    therefore added to every position embedding (extract_distilbert.py drops it), so that the
+    embeddings of a single text equal the teacher's. Other families keep their segment embeddings.
     """
     metadata, config = teacher.metadata, teacher.metadata.config
     layers = student_layers(num_layers, of=config.num_layers)
     indices = ", ".join(map(str, layers))
-    notes = [*teacher.notes, f"the student has layers {indices} of 0 to {config.num_layers - 1}"]
+    notes = [f"the student has layers {indices} of 0 to {config.num_layers - 1}"]
     tensors = {}
     for name, tensor in teacher.tensors.items():
         if (match := re.match(r"encoder/layer_(\d+)/(.*)", name)) and not config.shares_layers:
@@ -181,39 +173,37 @@ def student_of(teacher: Checkpoint, *, num_layers: int) -> Checkpoint:
     model, config = metadata.model, dataclasses.replace(config, **changes)
     student = KINDS[model].student or model
     metadata = metadata.of_model(student, keeps_head=student == model, config=config)
-    parts = {"metadata": metadata, "tensors": tensors, "notes": tuple(notes)}
-    return dataclasses.replace(teacher, state=None, **parts)
+    parts = {"metadata": metadata, "tensors": tensors, "notes": (*teacher.notes, *notes)}
+    return dataclasses.replace(teacher, **parts, state=None)
 
 
 def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
     """Adds tokens, words or "##" and ends of words, to a checkpoint's WordPiece vocabulary.
 
-    A new token replaces the first free [unusedN] token; without one, it is appended. All other
-    tokens keep their ids. In every table with a row for each token, such as the token embeddings
-    and the output bias of the masked LM, the row of a new token is the mean of the rows of the
-    subtokens into which the old vocabulary divides it. Tokens that the vocabulary has already are
-    skipped, which a note states. The training state is left out.
+    A new token replaces the first free [unusedN] token or is appended. In every table with a row
+    for each token, such as the output bias of the masked LM, its row is the mean of the rows of the
+    subtokens into which the old vocabulary divides it. The training state is left out.
     """
     vocabulary, metadata = checkpoint.vocabulary, checkpoint.metadata
     if vocabulary is None or vocabulary.rules:
         raise InputError("the checkpoint has no WordPiece vocabulary, which can be extended")
     known = [token for token in new_tokens if token in vocabulary.ids]
     added = [token for token in new_tokens if token not in vocabulary.ids]
-    if not added:
-        raise InputError("the vocabulary has all new tokens already; expected at least one other")
+    if not added or len({*added}) < len(added):
+        raise InputError("expected tokens that the vocabulary does not have, each of them once")
     for token in added:
-        if added.count(token) > 1:
-            raise InputError(f"the new token {token!r} is given twice")
-        _check_new(token, lowercase=metadata.lowercase)
+        # A token that continues a word follows a letter.
+        text = f"a{token[2:]}" if token.startswith("##") else token
+        words = [word.text for word in google_words(text, lowercase=metadata.lowercase)]
+        if words != [text] or token == "##" or len(text) > MAX_WORD_CHARACTERS:
+            made = f"the tokenizer makes {quoted(' '.join(words))} of {quoted(text)}"
+            raise InputError(f"no text contains the new token {quoted(token)}: {made}")
     unused = [n for n, token in enumerate(vocabulary.tokens) if is_unused(token)][: len(added)]
     size = len(vocabulary) + len(added) - len(unused)
     ids = [*unused, *range(len(vocabulary), size)]
     tokens = dict(enumerate(vocabulary.tokens)) | dict(zip(ids, added, strict=True))
     subtokens = {n: subtoken_ids(token, vocabulary) for n, token in zip(ids, added, strict=True)}
-    notes = [
-        *checkpoint.notes,
-        f"{counted(len(added), 'new token')}, {len(unused):,} of them instead of [unusedN]",
-    ]
+    notes = [f"{counted(len(added), 'new token')}, {len(unused):,} of them instead of [unusedN]"]
     if known:
         notes.append(f"the vocabulary has already {listed(known, most=3)}")
     if unknown := [tokens[n] for n in ids if vocabulary.unk_id in subtokens[n]]:
@@ -225,29 +215,18 @@ def extended(checkpoint: Checkpoint, new_tokens: Sequence[str]) -> Checkpoint:
         if name.endswith(_VOCABULARY_WEIGHTS):
             tensors[name] = _extended_table(tensors[name], subtokens, size=size)
     config = dataclasses.replace(metadata.config, vocab_size=size)
-    metadata = dataclasses.replace(metadata, config=config)
-    vocabulary = dataclasses.replace(vocabulary, tokens=tuple(tokens.values()))
-    parts = {"metadata": metadata, "vocabulary": vocabulary, "tensors": tensors}
-    return dataclasses.replace(checkpoint, state=None, notes=tuple(notes), **parts)
-
-
-def _check_new(token: str, *, lowercase: bool) -> None:
-    """Raises InputError for a token that WordPiece never produces."""
-    # A token that continues a word follows a letter.
-    text = f"a{token[2:]}" if token.startswith("##") else token
-    words = [word.text for word in google_words(text, lowercase=lowercase)]
-    if words != [text] or token == "##" or len(text) > MAX_WORD_CHARACTERS:
-        raise InputError(
-            f"no text contains the new token {quoted(token)}: the tokenizer makes "
-            f"{quoted(' '.join(words))} of {quoted(text)}"
-        )
+    return dataclasses.replace(
+        checkpoint,
+        metadata=dataclasses.replace(metadata, config=config),
+        vocabulary=dataclasses.replace(vocabulary, tokens=tuple(tokens.values())),
+        tensors=tensors,
+        state=None,
+        notes=(*checkpoint.notes, *notes),
+    )
 
 
 def subtoken_ids(token: str, vocabulary: Vocabulary) -> list[int]:
-    """Returns the ids of a word, or of the rest of a word after "##".
-
-    Source: WordpieceTokenizer of google-research/bert `tokenization.py`.
-    """
+    """Returns the ids of a word, or of the rest of one after "##", as Google's tokenization.py."""
     ids, rest = [], token
     while rest.removeprefix("##"):
         shortest = 3 if rest.startswith("##") else 1

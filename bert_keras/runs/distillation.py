@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from bert_keras.checkpoints.checkpoint import Checkpoint, TextCheckpoint
@@ -36,14 +37,14 @@ class Distillation:
     @classmethod
     def of_pretraining(cls, teacher: StrPath) -> "Distillation":
         """Returns the settings of DistilBERT's pretraining (the README of its code)."""
-        weights = {"alpha_soft": 5.0, "alpha_labels": 2.0, "alpha_cosine": 1.0}
-        return cls(teacher=absolute_path(teacher), **weights)
+        path = absolute_path(teacher)
+        return cls(teacher=path, alpha_soft=5.0, alpha_labels=2.0, alpha_cosine=1.0)
 
     @classmethod
     def of_task(cls, teacher: StrPath) -> "Distillation":
         """Returns the settings of its fine-tuning (run_squad_w_distillation.py of its code)."""
-        weights = {"alpha_soft": 0.5, "alpha_labels": 0.5, "alpha_cosine": 0.0}
-        return cls(teacher=absolute_path(teacher), **weights)
+        path = absolute_path(teacher)
+        return cls(teacher=path, alpha_soft=0.5, alpha_labels=0.5, alpha_cosine=0.0)
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,7 @@ class Teacher:
 def open_teacher(
     distillation: Distillation, *, student: ModelMetadata, vocabulary: Vocabulary
 ) -> Teacher:
-    """Opens the checkpoint of a teacher.
-
-    Raises:
-        InputError: The teacher has another vocabulary, letter case, attention direction or other
-            labels.
-    """
+    """Opens the checkpoint of a teacher, whose vocabulary and labels must be the student's."""
     checkpoint, source = open_text_checkpoint(distillation.teacher), distillation.teacher
     metadata, config = checkpoint.metadata, checkpoint.metadata.config
     check_same_vocabulary(checkpoint, vocabulary, source=source)
@@ -87,10 +83,7 @@ def open_teacher(
 
 
 def check_fit(needed: Mapping[str, tuple[Any, Any]], *, source: StrPath, remedy: str) -> None:
-    """Raises InputError unless a checkpoint has the values that a run needs.
-
-    `needed` has the value of the checkpoint and the value that the run needs, by name.
-    """
+    """Raises InputError unless a checkpoint's value equals the run's in each pair of `needed`."""
     for name, (actual, expected) in needed.items():
         if actual != expected:
             raise InputError(f"{source} has {name}={actual}; expected {expected}; {remedy}")
@@ -103,11 +96,7 @@ def check_same_vocabulary(
     ours = checkpoint.vocabulary
     if ours == expected:
         return
-    if ours.tokens == expected.tokens:
-        place = "only in the rules of tokenizer.json"
-    else:
-        pairs = zip(ours.tokens, expected.tokens, strict=False)
-        differing = (line for line, (left, right) in enumerate(pairs, start=1) if left != right)
-        line = next(differing, min(len(ours), len(expected)) + 1)
-        place = f"at line {line} of {len(ours):,} and {len(expected):,}"
+    pairs = enumerate(zip_longest(ours.tokens, expected.tokens), start=1)
+    line = next((line for line, (one, other) in pairs if one != other), None)
+    place = f"at line {line:,}" if line else "in the rules of tokenizer.json"
     raise InputError(f"the vocabulary of {source} differs from the run's {place}; use the same one")

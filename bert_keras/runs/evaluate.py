@@ -6,22 +6,21 @@ from typing import Any
 
 from bert_keras.data.encoded import say_cut
 from bert_keras.downstream.batches import Predictor
+from bert_keras.downstream.catalog import ZERO_SHOT
 from bert_keras.downstream.minimal_pairs import (
     log_likelihoods,
     pair_findings,
     pair_scores,
     read_pairs,
 )
-from bert_keras.downstream.names import ZERO_SHOT
+from bert_keras.downstream.table import is_tfds
 from bert_keras.downstream.task import Task
-from bert_keras.downstream.tfds import is_tfds
 from bert_keras.errors import InputError, print_field, suggest_keyword_names
 from bert_keras.files import StrPath, check_exists, check_output
 from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import Pretrained
 from bert_keras.reports.evaluation import evaluation_page
-from bert_keras.runs.settings import Changes, with_changes
-from bert_keras.runs.task_data import task_examples
+from bert_keras.runs.settings import Changes, task_examples, with_changes
 
 
 @suggest_keyword_names
@@ -52,8 +51,7 @@ def evaluate(
         The scores by name, as fractions of 1.
 
     Raises:
-        InputError: An example has no label, the model does not belong to the task, or an argument
-            is invalid.
+        InputError: An example has no label, or an argument is invalid or does not fit the model.
 
     Example:
 
@@ -74,9 +72,8 @@ def evaluate(
         scores = pair_scores(examples, predicted)
     else:
         options = {"task": task, "split": split, "changes": changes}
-        known, examples, predicted = predict_examples(model, data, **options, is_scored=True)
-        name, findings = known.name, known.findings
-        scores = known.score(examples, predicted)
+        known, examples, predicted = predict_examples(model, data, is_scored=True, **options)
+        name, findings, scores = known.name, known.findings, known.score(examples, predicted)
     print_field("examples", f"{len(examples):,}", file=sys.stderr)
     if report is not None:
         found = findings(examples, predicted)
@@ -87,14 +84,7 @@ def evaluate(
 def predict_examples(
     model: StrPath | Pretrained, data: StrPath, *, is_scored: bool = False, **options: Any
 ) -> tuple[Task, Sequence, Sequence]:
-    """Returns the task of a fine-tuned model, the examples of `data` and their predictions.
-
-    Args:
-        model: A model or its folder.
-        data: As in `evaluate`.
-        is_scored: Whether every example must have a label; otherwise only examples of "dev".
-        **options: The `task`, `split` and `changes` of `evaluate`.
-    """
+    """Returns the task, the examples and their predictions; `is_scored` requires their labels."""
     if not is_tfds(data):
         check_exists(data, expected="data to read")
     loaded = model if isinstance(model, Pretrained) else load_model(model)

@@ -17,8 +17,7 @@ from bert_keras.exporting.variants.variant import Variant
 from bert_keras.files import StrPath
 from bert_keras.models.loading import load_model
 from bert_keras.models.pretrained import Pretrained
-from bert_keras.runs.settings import Changes
-from bert_keras.runs.task_data import variant_examples
+from bert_keras.runs.settings import Changes, variant_examples
 from bert_keras.text.tokenizer import TextTokenizer
 
 
@@ -39,8 +38,9 @@ def export(  # noqa: PLR0913 - public; each argument is optional
 ) -> Path:
     """Writes a model of any head as a SavedModel that takes texts, and verifies it.
 
-    The SavedModel contains the text processing, its signatures and warm-up requests for TF Serving.
-    A fresh process loads it as TF Serving does and compares its outputs with the Keras model's.
+    `bert-keras export` calls this function, and `model.export` does the same without variants. The
+    SavedModel contains the text processing, its signatures and warm-up requests for TF Serving. A
+    fresh process loads it as TF Serving does and compares its outputs with the Keras model's.
 
     Args:
         model: A folder with a vocabulary in any checkpoint format, or a model in memory.
@@ -58,7 +58,11 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         changes: Settings of this task, such as `{"text_columns": ("review",)}`.
         max_score_drop: The points, of 100, by which the score of a variant may drop.
 
+    Returns:
+        The path of the version folder.
+
     Raises:
+        InputError: An argument does not fit the model, or the variant loses too many points.
         RuntimeError: The SavedModel does not give the outputs of the Keras model.
 
     Example:
@@ -67,10 +71,10 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     export("films", "saved_models/films/1")
     ```
     """
-    has_score = data is not None or task or changes or max_score_drop != MAX_SCORE_DROP
-    if variant is None and has_score:
-        raise InputError("data, task, changes and max_score_drop have no effect without a variant")
-    if variant is not None:
+    if variant is None:
+        if data is not None or task is not None or changes or max_score_drop != MAX_SCORE_DROP:
+            raise InputError("data, task, changes and max_score_drop need a variant to score")
+    else:
         check_name(variant, SAVED_MODELS, what="variant")
         if data is None:
             raise InputError(f"the variant {variant} needs data, labelled examples to score it")
@@ -79,7 +83,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
         plan = plan_of_model(model, path, tokenizer=tokenizer, labels=labels, **options)
     else:
         if tokenizer is not None or labels:
-            raise InputError("tokenizer and labels are for a model in memory, not a folder")
+            raise InputError("tokenizer and labels are for a model in memory; omit them")
         checkpoint = open_text_checkpoint(model)
         metadata, source = checkpoint.metadata, os.fspath(model)
         plan = export_plan(metadata, checkpoint.tokenizer, path, source=source, **options)
@@ -91,8 +95,7 @@ def export(  # noqa: PLR0913 - public; each argument is optional
     if variant is None:
         return write(path)
     source = "the model" if isinstance(model, Pretrained) else model
-    known, examples = variant_examples(
-        plan.metadata, str(data), source=source, task=task, changes=changes
-    )
+    arguments = {"source": source, "task": task, "changes": changes}
+    known, examples = variant_examples(plan.metadata, str(data), **arguments)
     scored = Scoring(known, examples, known.encode(examples, plan.tokenizer))
     return export_variant(path, scored, write=write, variant=variant, max_score_drop=max_score_drop)

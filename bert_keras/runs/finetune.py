@@ -13,15 +13,12 @@ from bert_keras.files import StrPath
 from bert_keras.runs import outcome
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.recipes import FinetuneRecipe
-from bert_keras.runs.settings import finetune_settings
-from bert_keras.runs.task_data import TaskData, read_task_data
+from bert_keras.runs.settings import TaskData, finetune_settings, read_task_data
 from bert_keras.runs.task_run import TaskRun
 from bert_keras.training.callbacks import FitSettings
 from bert_keras.training.evaluations import Evaluations
 from bert_keras.training.loop import fit_resumable
 from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
-
-HELD_OUT = "a tenth of train"  # in place of the name of a dev file
 
 
 @suggest_keyword_names
@@ -65,8 +62,7 @@ def finetune(
         the first worker writes files and returns scores.
 
     Raises:
-        InputError: The arguments are invalid or do not fit together, or `output` belongs to another
-            run.
+        InputError: An argument is invalid, or `output` belongs to another run.
 
     Example:
 
@@ -99,9 +95,8 @@ def finetune(
 def _train(run: TaskRun, output: Path) -> dict:
     """Trains in a claimed output folder; returns the scores as `finetune` does."""
     recipe = run.recipe
-    evaluations = Evaluations(
-        run.scores, metric=run.task.metric, folder=output, patience=recipe.patience
-    )
+    options = {"metric": run.task.metric, "folder": output, "patience": recipe.patience}
+    evaluations = Evaluations(run.scores, **options)
     settings = FitSettings(
         stage="fine-tune",
         output=output,
@@ -114,9 +109,8 @@ def _train(run: TaskRun, output: Path) -> dict:
         tokens_per_example=float(run.rows.lengths.mean()),
         points_per_epoch=recipe.logs_per_epoch,
     )
-    fit_resumable(
-        run.trained, lambda: run.batches, settings, evaluations=evaluations, board=[NormsByLayer()]
-    )
+    logged = {"evaluations": evaluations, "board": [NormsByLayer()]}
+    fit_resumable(run.trained, lambda: run.batches, settings, **logged)
     if not is_chief():
         return {}
     evaluations.restore_best(run.trained)
@@ -149,19 +143,15 @@ def _score_best(run: TaskRun, output: Path) -> dict[str, float]:
 
 def _save_best(run: TaskRun, output: Path, scores: dict) -> None:
     """Writes the model and the hyperparameters of the run."""
-    files = {name: Path(run.files.get(name, HELD_OUT)).name for name in ("train", "dev")}
+    files = {name: Path(run.files.get(name, "a tenth of train")).name for name in ("train", "dev")}
     hyperparameters = dataclasses.asdict(run.recipe)
+    sections = {"Data": files, "Task": run.task.settings(), "Recipe": hyperparameters}
     save_model(
         run.model,
         outcome.model_folder(output),
         metadata=run.metadata,
         vocabulary=run.checkpoint.vocabulary,
-        sections={
-            "Data": files,
-            "Task": run.task.settings(),
-            "Recipe": hyperparameters,
-            "Scores on dev": scores,
-        },
+        sections=sections | {"Scores on dev": scores},
     )
     values = {"task": run.task.name, **hyperparameters}
     if run.distillation is not None:

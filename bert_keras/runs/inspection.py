@@ -3,14 +3,14 @@
 import base64
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from keras import ops
 
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.config import ModelMetadata
-from bert_keras.errors import InputError, check_count
+from bert_keras.errors import InputError
 from bert_keras.files import StrPath, check_output, write_text
 from bert_keras.kinds.kind import softmax
 from bert_keras.models.encoder import BertEncoder
@@ -29,15 +29,14 @@ STEPS = 65_535  # probabilities are quantized to this many steps, two bytes each
 def inspect_texts(
     pretrained: StrPath, texts: Sequence[str], *, output: StrPath, num_tokens: int = 10
 ) -> None:
-    """Writes a page with the attention of a text or pair and the most probable masked words."""
-    check_count("num_tokens", num_tokens)
+    """Writes a page with the attention of a text or pair, and `num_tokens` predictions of masks."""
     check_output(output, suffix=".html")
     checkpoint = open_text_checkpoint(pretrained)
     metadata, vocabulary = checkpoint.metadata, checkpoint.vocabulary
     # Invalid texts raise an error before the weights are read.
     inputs = _inputs(texts, checkpoint.tokenizer, metadata=metadata)
     model = MODELS[metadata.model].from_checkpoint(checkpoint, metadata=metadata, source=pretrained)
-    encoder: Any = getattr(model, "encoder", model)
+    encoder = cast(BertEncoder, getattr(model, "encoder", model))
     sizes = ("num_layers", "num_heads", "hidden_size")
     data: dict = {
         "model": metadata.model,
@@ -64,17 +63,16 @@ def _inputs(
     if len(texts) not in (1, 2):
         raise InputError(f"received {len(texts)} texts; expected one text or a pair")
     vocabulary, ids = tokenizer.vocabulary, ids_with_masks(texts, tokenizer)
-    if not all(ids):
-        raise InputError(f"one of the texts {texts} contains no word")
     limit = min(MAX_TOKENS, metadata.max_length)
     length = sum(map(len, ids)) + vocabulary.num_specials(len(texts))
-    if length > limit:
-        raise InputError(f"the text has {length} tokens with [CLS] and [SEP]; the limit is {limit}")
+    if not all(ids) or length > limit:
+        found = f"the text has {length} tokens with [CLS] and [SEP]"
+        raise InputError(f"{found}; expected words and at most {limit} tokens")
     return pack(*([each] for each in ids), vocabulary=vocabulary, max_length=limit)
 
 
 def _attention(encoder: BertEncoder, inputs: dict[str, np.ndarray], vocabulary: Vocabulary) -> dict:
-    """Returns the attention probabilities, base64 of uint16 [L, N, T, T] in `STEPS`."""
+    """Returns the probabilities of every layer and head, as base64 of uint16 [L, N, T, T]."""
     attentions = encoder.states(inputs).attentions
     weights_LNTT = np.stack([ops.convert_to_numpy(layer)[0] for layer in attentions])
     steps = np.round(weights_LNTT * STEPS).astype("<u2")
@@ -94,7 +92,6 @@ def _masked_words(
     model: Pretrained, inputs: dict[str, np.ndarray], vocabulary: Vocabulary, *, num_tokens: int
 ) -> dict:
     """Predicts the masked tokens of a text at once, or without [MASK] each token separately."""
-    # The `original` token of the latter has its probability and rank, counted from 1.
     if "masked_lm" not in model.kind.heads:
         return {"missing": model.kind.model}
     call = cast(Callable[[dict], dict], model)  # faster than `predict`, which traces
@@ -118,7 +115,7 @@ def _masked_words(
         *top, original = ([vocabulary.tokens[i], float(probabilities_V[i])] for i in shown)
         predictions.append({"position": int(position), "top": top})
         if not len(masked):
-            rank = int(np.flatnonzero(order == ids_T[position])[0]) + 1
+            rank = int(np.flatnonzero(order == ids_T[position])[0]) + 1  # from 1
             predictions[-1]["original"] = [*original, rank]
     words: dict = {"predictions": predictions}
     if "next_sentence" in model.kind.heads and (ids_T == vocabulary.sep_id).sum() > 1:

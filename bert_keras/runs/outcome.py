@@ -45,16 +45,8 @@ def claimed_output(output: StrPath, settings: Mapping[str, Any]) -> Iterator[Pat
     """Locks the output folder of a run and writes its recipe; an existing run may continue there.
 
     A folder that contains only a recipe may be reused by another run, because a run that fails its
-    first checks leaves such a folder. Only the first worker locks the folder and writes.
-
-    Args:
-        output: The output folder.
-        settings: The recipe and everything else that must be the same to continue the run. `files`
-            has the sizes or digests of the files that it reads, by name.
-
-    Raises:
-        InputError: The folder contains other files or a run with other settings, or another process
-            has locked it.
+    first checks leaves one. Only the first worker locks and writes. `settings` must be the same to
+    continue the run; their `files` has sizes or digests by name.
     """
     from bert_keras.distribution.strategy import is_chief  # imports Keras
 
@@ -72,10 +64,7 @@ def claimed_output(output: StrPath, settings: Mapping[str, Any]) -> Iterator[Pat
 
 
 def check_run(output: StrPath, known: Mapping[str, Any] | None = None) -> None:
-    """Checks that a run may use a folder, and that an earlier run in it had the `known` settings.
-
-    If they include `files`, the earlier run must have no other settings.
-    """
+    """Checks that a run, with the `known` of its settings, may start or continue in a folder."""
     output = Path(output)
     check_no_file(output)
     names = _names(output) if output.exists() else set()
@@ -91,17 +80,16 @@ def _check_same(output: Path, settings: Mapping[str, Any]) -> None:
     new = _flat(json.loads(json.dumps(settings)))  # with lists instead of tuples
     if "files" in settings:
         new = dict.fromkeys(old) | new
-    changes = []
-    for name, value in new.items():
-        if value != old.get(name):
-            is_file = name.startswith("files.")
-            values = f"{name} was {old.get(name)!r} and is now {value!r}"
-            changes.append(name.replace("files.", "the file ") if is_file else values)
+    changes = [
+        f"the file {name[6:]}"
+        if name.startswith("files.")
+        else f"{name} was {old.get(name)!r} and is now {value!r}"
+        for name, value in new.items()
+        if value != old.get(name)
+    ]
     if changes:
-        raise InputError(
-            f"{output} contains a run with other settings or files: {listed(changes, most=4)}; to "
-            "continue it, restore them; for a new run, choose another output folder"
-        )
+        found = f"{output} contains a run with other settings or files: {listed(changes, most=4)}"
+        raise InputError(f"{found}; restore them to continue it, or choose another output folder")
 
 
 def _names(folder: Path) -> set[str]:

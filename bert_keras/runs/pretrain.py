@@ -40,7 +40,6 @@ from bert_keras.training.schedule import SCHEDULES
 from bert_keras.training.states import load_training_state, training_state
 from bert_keras.training.tensorboard import NormsByLayer, write_hyperparameters
 
-FIRST = "first"  # folder of the first steps in the folder of a run
 WARMUP_STEPS, MEASURED_STEPS = 2, 10  # of `forecast`
 
 
@@ -84,8 +83,7 @@ def pretrain(
         scores.
 
     Raises:
-        InputError: The arguments are invalid or do not fit together, `output` belongs to another
-            run, or the training diverges.
+        InputError: An argument is invalid, `output` is another run's, or the training diverges.
 
     Example:
 
@@ -103,8 +101,7 @@ def pretrain(
         check_one_machine()  # other workers would read the first model before it is written
         part = PretrainInputs(first, pretrained=pretrained, **sources)
         is_causal = (part.task.is_causal, inputs.task.is_causal)
-        remedy = "choose two objectives that read in the same directions"
-        check_fit({"is_causal": is_causal}, source="first_changes", remedy=remedy)
+        check_fit({"is_causal": is_causal}, source="first_changes", remedy="change the objective")
     settings = {"files": inputs.file_states(), "records": os.path.realpath(records)}
     if (starting_point := inputs.starting_point) is not None:
         settings |= {"start": starting_point.path, "start_step": str(starting_point.step)}
@@ -118,7 +115,7 @@ def pretrain(
     with outcome.claimed_output(output, settings) as folder:
         scores = outcome.finished_scores(folder)
         if scores is None and first is not None:
-            paths = {"records": records, "output": folder / FIRST, "pretrained": pretrained}
+            paths = {"records": records, "output": folder / "first", "pretrained": pretrained}
             model = pretrain(first, **paths, teacher=distillation).model
             other = dataclasses.replace(recipe, seed=recipe.seed + 1)  # another order of rows
             inputs = PretrainInputs(other, pretrained=model, **sources)
@@ -148,10 +145,9 @@ def _train(
         flops_per_example=_flops_per_example(inputs, model),
         max_skipped=recipe.max_skipped,
     )
+    board = [NormsByLayer()]
     with input_errors():
-        fit_resumable(
-            trained, inputs.training_batches, settings, held_out=held_out, board=[NormsByLayer()]
-        )
+        fit_resumable(trained, inputs.training_batches, settings, held_out=held_out, board=board)
         scores = {"parameters": model.count_params(), "steps": recipe.end}
         if held_out is not None:
             scores |= evaluate_pretrainer(model, held_out, task=inputs.task)
@@ -159,30 +155,21 @@ def _train(
             return {}
         scores |= inputs.baselines()
     if blimp is not None:
-        scores |= _blimp_scores(model, inputs, blimp)
+        model.metadata, settings = inputs.metadata, inputs.metadata.tokenizer_settings
+        model.tokenizer = tokenizer_of(inputs.vocabulary, **settings)
+        pairs, kept = evaluate(model, task="blimp", data=blimp), ("accuracy", "field ")
+        scores |= {f"blimp {name}": pairs[name] for name in pairs if name.startswith(kept)}
+    sections = {"Data": {"records": inputs.records.name}, "Recipe": dataclasses.asdict(recipe)}
     save_model(
         model,
         outcome.model_folder(output),
         metadata=inputs.metadata,
         vocabulary=inputs.vocabulary,
         state=training_state(trained) if recipe.last_step else None,
-        sections={
-            "Data": {"records": inputs.records.name},
-            "Recipe": dataclasses.asdict(recipe),
-            "Scores on held-out records": scores,
-        },
+        sections=sections | {"Scores on held-out records": scores},
     )
     write_hyperparameters(output / "logs", hyperparameters)
     return outcome.write_scores(output, scores)
-
-
-def _blimp_scores(model: TaskModel, inputs: PretrainInputs, blimp: StrPath) -> dict[str, float]:
-    """Returns the accuracy of a trained model on minimal pairs, in total and by field."""
-    model.metadata = inputs.metadata
-    model.tokenizer = tokenizer_of(inputs.vocabulary, **inputs.metadata.tokenizer_settings)
-    scores = evaluate(model, task="blimp", data=blimp)
-    kept = ("accuracy", "field ")
-    return {f"blimp {name}": score for name, score in scores.items() if name.startswith(kept)}
 
 
 def _flops_per_example(inputs: PretrainInputs, model: TaskModel) -> int:
@@ -217,13 +204,10 @@ def compiled_pretrainer(inputs: PretrainInputs) -> TaskModel | Distiller:
     trained: TaskModel | Distiller = model
     if inputs.teacher is not None:
         trained = inputs.teacher.teach(model, metadata=metadata)
+    steps = {"num_steps": recipe.num_steps, "num_warmup_steps": recipe.num_warmup_steps}
     trained.compile(
         optimizer=OPTIMIZERS[recipe.optimizer](
-            SCHEDULES[recipe.schedule](
-                recipe.learning_rate,
-                num_steps=recipe.num_steps,
-                num_warmup_steps=recipe.num_warmup_steps,
-            ),
+            SCHEDULES[recipe.schedule](recipe.learning_rate, **steps),
             weight_decay_rate=recipe.weight_decay_rate,
             beta_2=recipe.beta_2,
             bias_correction=recipe.bias_correction,
@@ -242,8 +226,8 @@ def compiled_pretrainer(inputs: PretrainInputs) -> TaskModel | Distiller:
 def forecast(recipe: PretrainRecipe, **sources: Any) -> str:
     """Returns a table of the time, memory and disk space that `pretrain` needs on this machine.
 
-    It trains a few steps and writes nothing. Scores and saved states take extra time. `sources` are
-    arguments of `PretrainInputs`. The time of a step is measured on the first part of the recipe.
+    It trains a few steps of the first part of the recipe and writes nothing. Scores and saving take
+    extra time. `sources` are arguments of `PretrainInputs`.
     """
     inputs = PretrainInputs(first_part(recipe) or recipe, **sources)
     model = compiled_pretrainer(inputs)
@@ -254,35 +238,31 @@ def forecast(recipe: PretrainRecipe, **sources: Any) -> str:
     seconds, sequences = statistics.median(measured), steps * recipe.batch_size
     variables = (*model.weights, *optimizer.variables)
     state = sum(np.dtype(each.dtype).itemsize * math.prod(each.shape) for each in variables)
-    rows = {
-        "model": f"{model.count_params():,} parameters, {inputs.metadata.model}",
-        "records": f"{counted(len(inputs.files), 'file')} of {inputs.schema}",
-        "steps": f"{steps:,} of {counted(recipe.batch_size, 'sequence')} on "
-        f"{counted(num_devices(), 'replica')}",
-        "tokens": f"{sequences * inputs.tokens_per_example / 1e6:,.1f} million in {sequences:,} "
-        "sequences, without padding",
-        "step time": f"{seconds:.3g} s, the median of {MEASURED_STEPS} steps (from "
-        f"{min(measured):.3g} to {max(measured):.3g}); first step, with tracing: {first:.3g} s",
-        "time": f"{timedelta(seconds=round(steps * seconds))} (hours:minutes:seconds), "
-        f"{recipe.batch_size / seconds:,.0f} sequences per second",
-        "memory": _memory(),
-        "disk": f"{readable_size(state)} for each of {recipe.keep_checkpoints} saved states",
-    }
-    return "\n".join(f"{name:<12}{value}" for name, value in rows.items())
+    batch, replicas = counted(recipe.batch_size, "sequence"), counted(num_devices(), "replica")
+    tokens = sequences * inputs.tokens_per_example / 1e6
+    spread = f"from {min(measured):.3g} to {max(measured):.3g}"
+    time, speed = timedelta(seconds=round(steps * seconds)), recipe.batch_size / seconds
+    return f"""\
+model       {model.count_params():,} parameters, {inputs.metadata.model}
+records     {counted(len(inputs.files), "file")} of {inputs.schema}
+steps       {steps:,} of {batch} on {replicas}
+tokens      {tokens:,.1f} million in {sequences:,} sequences, without padding
+step time   {seconds:.3g} s, the median of {MEASURED_STEPS} steps ({spread}); first step, with \
+tracing: {first:.3g} s
+time        {time} (hours:minutes:seconds), {speed:,.0f} sequences per second
+memory      {_memory()}
+disk        {readable_size(state)} for each of {recipe.keep_checkpoints} saved states"""
 
 
 def _step_seconds(model: keras.Model, batches: Batches) -> list[float]:
     """Returns the seconds of the first step, with tracing, and of `MEASURED_STEPS` later steps."""
     times = []
 
-    def measure(batch, logs):
+    def measure(_, logs):
         wait_for(logs)
         times.append(time.perf_counter())
 
-    clock = keras.callbacks.LambdaCallback(
-        on_train_batch_begin=lambda batch, logs: times.append(time.perf_counter()),
-        on_train_batch_end=measure,
-    )
+    clock = keras.callbacks.LambdaCallback(on_train_batch_begin=measure, on_train_batch_end=measure)
     steps = WARMUP_STEPS + MEASURED_STEPS
     options = {"steps_per_epoch": steps, "shuffle": False, "verbose": 0, "callbacks": [clock]}
     model.fit(for_devices(batches), **options)
@@ -292,7 +272,7 @@ def _step_seconds(model: keras.Model, batches: Batches) -> list[float]:
 
 def _memory() -> str:
     """Returns the largest memory in use on a GPU or TPU, or without them in this process."""
-    peak, where = 0, "on each device"
+    peak = 0
     if keras.config.backend() == "jax":
         import jax
 
@@ -303,7 +283,8 @@ def _memory() -> str:
         for gpu in tf.config.list_logical_devices("GPU")[:1]:
             name = gpu.name.removeprefix("/device:")
             peak = tf.config.experimental.get_memory_info(name)["peak"]
-    if not peak:
-        unit, where = 1 if sys.platform == "darwin" else 1024, "in this process"
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return f"at most {readable_size(peak)} {where}"
+    if peak:
+        return f"at most {readable_size(peak)} on each device"
+    unit = 1 if sys.platform == "darwin" else 1024
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return f"at most {readable_size(used)} in this process"

@@ -36,7 +36,6 @@ from bert_keras.text.fast_tokenizer import (
 from bert_keras.text.vocab import seems_lowercase
 
 MANIFEST = "manifest.json"  # of bert-tfrecords build
-NSP_PARTS = {"pooler", "next_sentence"}  # a run that adds only these continues at its step
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class StartingPoint:
     @property
     def state(self) -> TrainingState | None:
         """The training state; None if there is none, or if the checkpoint lacks other parts."""
-        return self.checkpoint.state if NSP_PARTS.issuperset(self.new) else None
+        return self.checkpoint.state if {*self.new} <= {"pooler", "next_sentence"} else None
 
     @property
     def step(self) -> int:
@@ -64,8 +63,8 @@ class StartingPoint:
         if self.state:
             training = f"step {self.step:,}, with the state of the optimizer"
         elif stored:
-            lacking = ", ".join(self.new)
-            training = f"step 0: the training state of step {stored.step:,} lacks {lacking}"
+            new = ", ".join(self.new)
+            training = f"step 0: the training state of step {stored.step:,} lacks {new}"
         size = f"{config.num_layers} layers, hidden size {config.hidden_size}"
         return f"{'size':<12}of the checkpoint: {size}\n{'training':<12}{training}"
 
@@ -93,8 +92,7 @@ class PretrainInputs:
         self.task = pretraining_task(recipe.objective, has_labels=self.schema.has_labels)
         self.masking = self._masking()
         self.starting_point = None if pretrained is None else self._open_start(pretrained)
-        self.metadata = self._metadata()
-        self.teacher = None
+        self.metadata, self.teacher = self._metadata(), None
         if teacher is not None:
             self.teacher = open_teacher(teacher, student=self.metadata, vocabulary=vocabulary)
         self._training, self._held_out = Records(self.files, vocab_size=len(vocabulary)), None
@@ -110,16 +108,12 @@ class PretrainInputs:
         recipe, is_masked = self.recipe, bool(self.schema.max_predictions)
         if is_masked or not self.task.examples.reads_masks:
             if changes := recipe.masking_changes():
-                raise InputError(
-                    f"{', '.join(changes)} of the recipe has no effect: the objective must mask "
-                    f"tokens, and the records must be {PLAIN_IDS}"
-                )
+                expected = f"an objective that masks tokens and records of {PLAIN_IDS}"
+                raise InputError(f"{', '.join(changes)} has no effect; expected {expected}")
             return None
         if recipe.mask_unit == "word" and self.vocabulary.specials.word_start == BYTE_SPACE:
-            raise InputError(
-                "mask_unit is word, but byte-level BPE does not mark the first word of a line; "
-                "write records with bert-tfrecords build --mask-unit word"
-            )
+            remedy = "write records with bert-tfrecords build --mask-unit word"
+            raise InputError(f"mask_unit is word, but the vocabulary is byte-level BPE; {remedy}")
         policy = recipe.masking_policy(max_length=self.schema.max_length)
         return DynamicMasking(Masker(policy, self.vocabulary), seed=recipe.seed)
 
@@ -128,22 +122,18 @@ class PretrainInputs:
         metadata, lowercase = checkpoint.metadata, self._lowercase()
         check_same_vocabulary(checkpoint, self.vocabulary, source=path)
         needed = {
-            "lowercase": (
-                metadata.lowercase,
-                metadata.lowercase if lowercase is None else lowercase,
-            ),
             "is_causal": (metadata.config.is_causal, self.task.is_causal),
             "num_lstm_layers": (metadata.config.num_lstm_layers, 0),
         }
+        if lowercase is not None:
+            needed["lowercase"] = (metadata.lowercase, lowercase)
         check_fit(needed, source=path, remedy="choose another checkpoint, records or objective")
         metadata = dataclasses.replace(metadata, config=self._changed(metadata.config))
         new = missing_parts(checkpoint, heads=self.task.model.kind.heads, metadata=metadata)
         start = StartingPoint(absolute_path(path), checkpoint, tuple(new))
         if start.step >= end:
-            raise InputError(
-                f"{path} has a training state of step {start.step:,}, but the run ends at step "
-                f"{end:,}; raise num_steps"
-            )
+            found = f"{path} has a training state of step {start.step:,}"
+            raise InputError(f"{found}, but the run ends at step {end:,}; raise num_steps")
         return start
 
     def _metadata(self) -> ModelMetadata:
@@ -153,10 +143,8 @@ class PretrainInputs:
             if start is not None and "generator" not in start.new:
                 task = {"generator_size": generator_size(start.checkpoint.metadata)}
         if start is not None:
-            config, lowercase = (
-                start.checkpoint.metadata.config,
-                start.checkpoint.metadata.lowercase,
-            )
+            config = start.checkpoint.metadata.config
+            lowercase = start.checkpoint.metadata.lowercase
         else:
             lowercase = self._lowercase()
             lowercase = seems_lowercase(self.vocabulary) if lowercase is None else lowercase
@@ -192,9 +180,7 @@ class PretrainInputs:
         values = json_object(manifest)
         if values["vocabulary"]["sha256"] != vocabulary_sha256(self.vocabulary):
             file = self.records / vocabulary_file(self.vocabulary)[0]
-            raise InputError(
-                f"{file} has another SHA-256 than in manifest.json; copy the right file"
-            )
+            raise InputError(f"{file} has another SHA-256 than in {MANIFEST}; copy the right file")
         return values["settings"]["lowercase"]
 
     def file_states(self) -> dict[str, int | str]:
@@ -206,10 +192,8 @@ class PretrainInputs:
 
     def training_batches(self) -> Batches:
         """Returns shuffled batches without end."""
-        recipe = self.recipe
-        return self._batches(
-            self._training, batch_size=recipe.batch_size, seed=recipe.seed, repeat=True
-        )
+        order = {"batch_size": self.recipe.batch_size, "seed": self.recipe.seed}
+        return self._batches(self._training, **order, repeat=True)
 
     def held_out_batches(self) -> Batches | None:
         """Returns the held-out batches, of the size of one gradient accumulation part, if any."""
@@ -222,11 +206,9 @@ class PretrainInputs:
         """Scores models without context on the held-out records, if there are any."""
         if self.task.baselines is None or self._held_out is None:
             return {}
-        training, held_out = (
-            self._batches(records, batch_size=1024, drop_remainder=False)
-            for records in (self._training, self._held_out)
-        )
-        return self.task.baselines(training, held_out, vocab_size=len(self.vocabulary))
+        options = {"batch_size": 1024, "drop_remainder": False}
+        both = (self._batches(each, **options) for each in (self._training, self._held_out))
+        return self.task.baselines(*both, vocab_size=len(self.vocabulary))
 
     def _batches(self, records: Records, **options: Any) -> Batches:
         return records.batches(masking=self.masking, objective=self.task.examples, **options)

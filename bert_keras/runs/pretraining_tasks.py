@@ -27,11 +27,9 @@ def baselines(
 ) -> dict[str, float]:
     """Scores two models that use no context on the masked tokens of held-out batches.
 
-    The unigram model predicts the frequencies (plus one) of the masked tokens of `training`, or,
-    for the accuracy, the most frequent one. The copying model also has access to the input token at
-    the masked position. It predicts this token with the probability that it was correct in
-    `training`, and otherwise the unigram distribution. Returns the losses of both in nats and the
-    accuracy of the unigram model.
+    The unigram model predicts the frequencies (plus one) of the masked tokens of `training`. The
+    copying model predicts the input token at the masked position with the probability that it was
+    correct in `training`, and otherwise the unigram distribution. The losses are in nats.
     """
     targets, inputs, equal = _token_counts(training, vocab_size, stage="count training tokens")
     unigram = (targets + 1) / (targets + 1).sum()
@@ -51,9 +49,8 @@ def baselines(
 
 def _token_counts(batches: Iterable[tuple], vocab_size: int, *, stage: str) -> np.ndarray:
     """Counts masked tokens, the input tokens there, and those that are both, float64 [3, V]."""
-    counts = np.zeros((3, vocab_size))
-    bar = tqdm(batches, desc=stage, unit=" batches", leave=False, disable=None)
-    for inputs, targets, weights in bar:
+    counts, bar = np.zeros((3, vocab_size)), {"unit": " batches", "leave": False, "disable": None}
+    for inputs, targets, weights in tqdm(batches, desc=stage, **bar):
         is_used, positions = weights["masked_lm"] > 0, inputs["masked_lm_positions"]
         input_ids = np.take_along_axis(inputs["input_ids"], positions, axis=1)[is_used]
         target_ids = targets["masked_lm"][is_used]
@@ -70,12 +67,9 @@ class PretrainingTask:
     examples: objectives.PretrainingExamples  # converts records to inputs, targets and weights
     model: type[TaskModel]  # takes a BertConfig; its call returns a dict of outputs
     losses: Callable[[], dict[str, keras.losses.Loss]]  # argument of `compile`, by output
-    # Argument `weighted_metrics` of `compile`, by output.
-    metrics: Callable[[], dict[str, list[keras.metrics.Metric]]]
+    metrics: Callable[[], dict[str, list[keras.metrics.Metric]]]  # its `weighted_metrics`
     loss_weights: Mapping[str, float] | None = None  # argument of `compile`; None for 1
-    # Scores models without context. Called with the training data set, the evaluation data set and
-    # `vocab_size`. None if the task has no comparable baseline.
-    baselines: Callable[..., dict[str, float]] | None = None
+    baselines: Callable[..., dict[str, float]] | None = None  # as `baselines`; None without any
     is_causal: bool = False  # whether each token attends to earlier tokens only
     without_labels: str = ""  # name of the task that replaces this one for records without labels
 
@@ -101,8 +95,7 @@ REPLACED_TOKEN = PretrainingTask(
     model=BertReplacedTokenPretrainer,
     losses=partial(pretraining_losses, ["masked_lm", "replaced_token"]),
     metrics=partial(pretraining_metrics, ["masked_lm", "replaced_token"]),
-    # Clark et al. 2020, section 2
-    loss_weights={"masked_lm": 1.0, "replaced_token": 50.0},
+    loss_weights={"masked_lm": 1.0, "replaced_token": 50.0},  # Clark et al. 2020, section 2
     baselines=baselines,
 )
 
@@ -121,11 +114,10 @@ def pretraining_task(objective: str, *, has_labels: bool = True) -> PretrainingT
 def evaluate_pretrainer(
     model: TaskModel, held_out: Batches, *, task: PretrainingTask
 ) -> dict[str, float]:
-    """Scores a pretrained model on finite batches with the losses and metrics of training.
+    """Scores a pretrained model on finite batches; returns losses in nats, accuracies and counts.
 
     All predictions have equal weight, whereas the losses of `model.evaluate` are means of the means
-    of batches. With several workers, all of them must call this function. Returns losses in nats
-    and accuracies, with the number of predictions and examples.
+    of batches. All workers must call this function.
     """
     losses, metrics = task.losses(), task.metrics()
     functions = {name: global_loss(loss).call for name, loss in losses.items()}

@@ -196,8 +196,8 @@ LAPTOP = PretrainRecipe(
     steps_per_log=100,
 )
 
-_LOCAL_START: dict[str, Any] = {"optimizer": "adamw", "initial_weights": "local-attention"}
-_LOCAL_START["bias_correction"] = True
+_LOCAL_START: dict[str, Any] = {"optimizer": "adamw", "bias_correction": True}
+_LOCAL_START["initial_weights"] = "local-attention"
 
 
 def _laptop(num_steps: int, **changes) -> PretrainRecipe:
@@ -205,8 +205,6 @@ def _laptop(num_steps: int, **changes) -> PretrainRecipe:
     warmup = num_steps // 20
     return replace(LAPTOP, num_steps=num_steps, num_warmup_steps=warmup, **changes)
 
-
-GPU_FLOPS_PER_SECOND = 84e12  # 27 % of the 312 TFLOP/s in bfloat16 of an A100
 
 # Runs that read each sentence only a few times use no dropout (Geiping and Goldstein 2022).
 PRETRAIN: dict[str, PretrainRecipe] = {
@@ -226,9 +224,9 @@ PRETRAIN: dict[str, PretrainRecipe] = {
     "bert-hour": _laptop(
         11_500, size="mini", learning_rate=1e-3, initializer_stddev=0.0625, **_LOCAL_START
     ),
-    # The steps fill an hour and a day of a GPU that computes GPU_FLOPS_PER_SECOND, with records of
-    # 128 tokens and 30,522 tokens in the vocabulary. Batch size and learning rate of gpu-day are
-    # close to the values of Geiping and Goldstein 2022.
+    # The steps fill an hour and a day of a GPU that computes 84 TFLOP/s, 27 % of the 312 TFLOP/s in
+    # bfloat16 of an A100, with records of 128 tokens and a vocabulary of 30,522. Batch size and
+    # learning rate of gpu-day are close to the values of Geiping and Goldstein 2022.
     "gpu-hour": _laptop(
         13_400,
         size="modern-medium",
@@ -272,13 +270,12 @@ PRETRAIN: dict[str, PretrainRecipe] = {
         objective="masked-lm",
         steps_per_log=10,
     ),
-    # For records of plain ids and --objective full-sentences (docs/how-to/pretrain-variants.md).
-    "roberta-tiny": replace(TINY_HOUR, size="roberta-tiny"),
-    # For records of plain ids and --objective sop (docs/how-to/pretrain-variants.md).
-    "albert-tiny": replace(TINY_HOUR, size="albert-tiny", mask_unit="word", max_ngram=3),
-    # For records of plain ids (docs/how-to/pretrain-variants.md). As in Clark et al. 2020, the
-    # generator reads [MASK] at every masked position. A smaller generator learns too late
+    # For records of plain ids (docs/how-to/pretrain-variants.md), of --objective full-sentences for
+    # roberta-tiny and sop for albert-tiny. As in Clark et al. 2020, the generator of electra-tiny
+    # reads [MASK] at every masked position. A smaller generator learns too late
     # (docs/benchmarks/archive/pretraining.md).
+    "roberta-tiny": replace(TINY_HOUR, size="roberta-tiny"),
+    "albert-tiny": replace(TINY_HOUR, size="albert-tiny", mask_unit="word", max_ngram=3),
     "electra-tiny": _laptop(
         3_000,
         size="electra-tiny",
@@ -303,16 +300,14 @@ PAPER = FinetuneRecipe(**FINE_TUNING["paper"])
 # Section 5.3 does not describe the training of its BiLSTM. These values suit fresh weights.
 TAGGER = FinetuneRecipe(batch_size=32, num_epochs=10, **_HIGH_RATES)
 
-# Reimers and Gurevych 2019, section 4.2; training_stsbenchmark.py of sentence-transformers has the
-# same batch size, epochs and warmup.
-SENTENCE_PAIRS = FinetuneRecipe(
-    batch_size=16, num_epochs=4, learning_rate=2e-5, bias_correction=True
-)
+# Reimers and Gurevych 2019, section 4.2, and training_stsbenchmark.py of sentence-transformers.
+_PAIRS = {"batch_size": 16, "num_epochs": 4, "learning_rate": 2e-5}
 # training_nli_v2.py of sentence-transformers.
-IN_BATCH_NEGATIVES = FinetuneRecipe(
-    batch_size=128, num_epochs=1, learning_rate=5e-5, bias_correction=True
-)
-EMBEDDINGS = {"sentence-pairs": SENTENCE_PAIRS, "retrieval": IN_BATCH_NEGATIVES}
+_RETRIEVAL = {"batch_size": 128, "num_epochs": 1, "learning_rate": 5e-5}
+EMBEDDINGS = {
+    "sentence-pairs": FinetuneRecipe(**_PAIRS, bias_correction=True),
+    "retrieval": FinetuneRecipe(**_RETRIEVAL, bias_correction=True),
+}
 
 # run_all.sh of KLUE-benchmark/KLUE-baseline, for the base sizes. Its AdamW has an epsilon of 1e-8.
 KLUE = FinetuneRecipe(
@@ -325,10 +320,10 @@ KOELECTRA = replace(KLUE, num_epochs=10, warmup_ratio=0.0)
 FINETUNE: dict[str, dict[str, FinetuneRecipe]] = {
     "paper": {
         "": PAPER,
-        "squad1": replace(PAPER, learning_rate=5e-5),  # section 4.2
-        # section 4.3
+        # Sections 4.2 to 4.4
+        "squad1": replace(PAPER, learning_rate=5e-5),
         "squad2": replace(PAPER, learning_rate=5e-5, num_epochs=2, batch_size=48),
-        "swag": replace(PAPER, learning_rate=2e-5, batch_size=16),  # section 4.4
+        "swag": replace(PAPER, learning_rate=2e-5, batch_size=16),
         "ner-features": TAGGER,
         **EMBEDDINGS,
         "klue-tc": KLUE,

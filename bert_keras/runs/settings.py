@@ -1,18 +1,28 @@
-"""Finds the recipe, the task and the distillation that the arguments of a run name."""
+"""Finds what the arguments of a run name: recipe, task, distillation and examples."""
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping
+import io
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin
 
-from bert_keras.checkpoints.formats import stored_config
-from bert_keras.config import default_recipe
-from bert_keras.downstream.catalog import named_task
-from bert_keras.downstream.names import ALIASES
-from bert_keras.downstream.task import Task
-from bert_keras.errors import InputError, check_name, print_field
+from bert_keras.checkpoints import native
+from bert_keras.checkpoints.formats import absolute_path, detect_format, stored_config
+from bert_keras.checkpoints.hub import located
+from bert_keras.config import ModelMetadata, default_recipe
+from bert_keras.downstream.catalog import ALIASES, ZERO_SHOT, named_task, task_of
+from bert_keras.downstream.sentences.pairs import SENTENCE_PAIRS_TASK
+from bert_keras.downstream.table import is_tfds
+from bert_keras.downstream.task import Task, examples_file
+from bert_keras.errors import InputError, check_name, counted, listed, print_field
 from bert_keras.fields import help_texts
-from bert_keras.files import StrPath
+from bert_keras.files import StrPath, file_sha256
 from bert_keras.runs.distillation import Distillation
 from bert_keras.runs.recipes import FINETUNE, PRETRAIN, FinetuneRecipe, PretrainRecipe
 
@@ -24,8 +34,7 @@ def with_changes(*settings: Any, changes: Changes) -> tuple:
     """Returns dataclass instances with changed fields, in their order; a None stays None.
 
     The `changes` are values by field, or texts FIELD=VALUE, which are converted to the type of the
-    field; commas separate the values of a tuple. Each change applies to every instance that has the
-    field. Raises InputError if no instance has it, or for a value of another type.
+    field; commas separate the values of a tuple. A change applies to every instance with the field.
     """
     changes = changes_by_field(changes)
     tables = [_fields(one) if one else {} for one in settings]
@@ -72,16 +81,14 @@ def _converted(value: Any, field: dataclasses.Field) -> Any:
         kind = next(one for one in get_args(kind) if one is not type(None))
     is_tuple = get_origin(kind) is tuple
     kind = get_args(kind)[0] if is_tuple else kind
-    if isinstance(value, str):
-        values = value.split(",") if is_tuple else [value]
-    else:
-        values = value if is_tuple and isinstance(value, (list, tuple)) else [value]
+    values = value.split(",") if is_tuple and isinstance(value, str) else value
+    values = values if is_tuple and isinstance(values, (list, tuple)) else [value]
     try:
         converted = [_as(kind, each) for each in values]
     except (KeyError, TypeError, ValueError) as error:
         names = {bool: "true or false", int: "a whole number", float: "a number"}
-        name, kind = field.name, names.get(kind, "a text")
-        raise InputError(f"{name} is {value!r}; expected {kind}") from error
+        expected = names.get(kind, "a text")
+        raise InputError(f"{field.name} is {value!r}; expected {expected}") from error
     return tuple(converted) if is_tuple else converted[0]
 
 
@@ -145,13 +152,7 @@ def finetune_settings(
 ) -> tuple[Task, FinetuneRecipe, Distillation | None]:
     """Returns the task, the recipe and the distillation of a fine-tuning, with the changes.
 
-    Args:
-        task: A task or its name.
-        recipe: A recipe or its name. For None, the recipe for the hidden size of the pretrained
-            checkpoint is printed and used.
-        pretrained: The checkpoint, which is only read without a recipe.
-        teacher: The checkpoint of a teacher, or a distillation.
-        changes: As in `with_changes`.
+    Without a recipe, the one for the hidden size of `pretrained` is printed and used.
     """
     if isinstance(task, str):
         task = named_task(task)
@@ -164,3 +165,113 @@ def finetune_settings(
         teacher = Distillation.of_task(teacher)
     found, known, distillation = with_changes(found, task, teacher or None, changes=changes)
     return known, found, distillation
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """The examples of a fine-tuning, which are read and checked once."""
+
+    task: Task  # with the labels of the training examples
+    files: Mapping[str, str]  # the file of each split
+    train: Sequence
+    dev: Sequence
+    notes: Sequence[tuple[str, str]]  # names and texts for `say`, when the training starts
+
+    def run_settings(
+        self, recipe: FinetuneRecipe, distillation: Distillation | None, *, pretrained: StrPath
+    ) -> dict[str, Any]:
+        """Returns the settings of a fine-tuning that must be the same to continue it."""
+        used = {split: self.files[split] for split in ("train", "dev") if split in self.files}
+        local = {split: os.path.abspath(path) for split, path in used.items() if not is_tfds(path)}
+        digests = {split: file_sha256(path) for split, path in local.items()}
+        start = absolute_path(pretrained)
+        settings = {"files": digests, "task": self.task.settings(), "pretrained": start}
+        settings |= used | local
+        if distillation:
+            settings["distillation"] = dataclasses.asdict(distillation)
+        return settings | dataclasses.asdict(recipe)
+
+
+def read_task_data(task: Task, data: StrPath | Mapping[str, StrPath]) -> TaskData:
+    """Reads the data of `finetune`, and holds out dev examples if there is no dev file."""
+    files = data_files(task, data)
+    train = task.read(files["train"], split="train")
+    task = task.with_labels_of(train)
+    if "dev" in files:
+        dev, notes = task.read(files["dev"], split="dev"), []
+        if Path(files["dev"]).resolve() == Path(files["train"]).resolve():
+            notes = [("dev", "is the training file: the scores are on training data")]
+    else:
+        train, dev, single = divided(train)
+        counts = f"{len(dev):,} of the {len(train) + len(dev):,} examples of {files['train']}"
+        notes = [("dev", f"{counts}; the other examples are trained")]
+        if single:
+            names = listed([*map(repr, sorted(single))], most=5, mark=", ")
+            notes.append(("labels", f"{names}: a single row, which is trained and not scored"))
+    return TaskData(task, files, train, dev, notes)
+
+
+def data_files(task: Task, data: StrPath | Mapping[str, StrPath]) -> dict[str, str]:
+    """Returns the file of each split of `data`, as in `finetune`."""
+    files = data if isinstance(data, Mapping) else task.files(data)
+    for split in files:
+        check_name(split, task.file_names, what="split of the data")
+    return {split: os.fspath(path) for split, path in files.items()}
+
+
+def divided(examples: Sequence) -> tuple[list, list, set[str]]:
+    """Divides examples into nine tenths and a random tenth, each label in proportion.
+
+    Examples with the same passage stay together. Labels of a single example, which stays in the
+    larger part, are returned too.
+    """
+    keys = [getattr(each, "context", number) for number, each in enumerate(examples)]
+    pairs = [*zip(keys, examples, strict=True)]
+    counts = Counter(getattr(each, "label", None) for each in examples)
+    single = {label for label, n in counts.items() if n == 1 and isinstance(label, str)}
+    labels = {key: str(getattr(each, "label", "")) for key, each in pairs}
+    order = random.Random(1).sample([*labels], len(labels))
+    order = sorted((key for key in order if labels[key] not in single), key=labels.__getitem__)
+    if not order or len(labels) < 10:
+        found = f"{counted(len(labels), 'example')} or passages"
+        raise InputError(f"{found} are too few for a dev set; give --dev FILE (data={{'dev': …}})")
+    held_out = {*order[len(order) % 10 // 2 :: 10]}
+    train = [each for key, each in pairs if key not in held_out]
+    return train, [each for key, each in pairs if key in held_out], single
+
+
+def task_examples(
+    metadata: ModelMetadata,
+    data: StrPath,
+    *,
+    source: StrPath,
+    task: str | None = None,
+    split: str = "dev",
+    changes: Changes = (),
+) -> tuple[Task, Sequence]:
+    """Returns the task and the examples that `evaluate` scores; errors call the model `source`."""
+    (known,) = with_changes(task_of(metadata, name=task, source=source), changes=changes)
+    dataclasses.replace(metadata, max_length=known.max_length)  # InputError if it is too long
+    return known, known.read(examples_file(known, data, split=split), split=split)
+
+
+def variant_examples(
+    metadata: ModelMetadata, data: StrPath, **settings: Any
+) -> tuple[Task, Sequence]:
+    """Returns `task_examples` that score an export; embeddings are scored on sentence pairs."""
+    changes = changes_by_field(settings["changes"])
+    settings["changes"] = {"max_length": metadata.max_length, **changes}  # as the export cuts
+    if metadata.embedding is not None:
+        settings["task"] = settings["task"] or SENTENCE_PAIRS_TASK.name
+    known, examples = task_examples(metadata, data, **settings)
+    known.check_labels(examples)
+    return known, examples
+
+
+def check_examples(read: Callable, model: str, data: str, **settings: Any) -> None:
+    """Reads the examples of a command with `read` before TensorFlow loads, unless this needs it."""
+    folder = located(model)
+    if is_tfds(data) or settings["task"] in ZERO_SHOT or detect_format(folder) is not native:
+        return
+    with contextlib.redirect_stderr(io.StringIO()):
+        read(native.read_metadata(folder), data, source=model, **settings)

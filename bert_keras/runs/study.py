@@ -30,19 +30,8 @@ def study(
 
     A second call with the same arguments continues an interrupted study. A run that diverges ranks
     below all other runs. After every run `output` contains study.json, report.html, report.md and
-    `best`, a symbolic link to the folder of the best run, such as lr-3e-05/seed-1.
-
-    Args:
-        run: Runs a recipe in a folder and returns the scores.
-        recipe: The recipe.
-        metric: The score that ranks the runs; a higher value is better.
-        seeds: The number of seeds.
-        learning_rates: The learning rates.
-        output: The folder of the study.
-
-    Raises:
-        InputError: `output` contains a single run, TF_CONFIG names several workers, or all runs
-            diverge.
+    `best`, a symbolic link to the folder of the best run, such as lr-3e-05/seed-1. `run` runs a
+    recipe in a folder and returns the scores, of which `metric` ranks the runs: higher is better.
     """
     check_one_machine()
     output = Path(output)
@@ -67,10 +56,8 @@ def study(
         if any(one["scores"] for one in runs):
             summary = _write(output, runs, metric=metric, num_planned=len(planned))
     if not summary:
-        raise InputError(
-            f"every run of the study has diverged, the last because {runs[-1]['diverged']}; start "
-            "again with lower learning rates"
-        )
+        reason = runs[-1]["diverged"]
+        raise InputError(f"every run has diverged, the last because {reason}; lower learning_rate")
     return summary
 
 
@@ -100,10 +87,8 @@ def _write(output: Path, runs: list[dict], *, metric: str, num_planned: int) -> 
     os.replace(link, output / "best")
     write_json(output / "study.json", outcome)
     score = shown(best["scores"][metric])
-    lead = [
-        f"Best run: {best['folder']}, {metric} {score}; its model is best/model.",
-        f"Best median: learning rate {best_rate:g}.",
-    ]
+    lead = [f"Best run: {best['folder']}, {metric} {score}; its model is best/model."]
+    lead.append(f"Best median: learning rate {best_rate:g}.")
     if len(runs) < num_planned:
         lead.append(f"{len(runs)} of {num_planned} runs have ended so far.")
     lead += [f"Diverged: {run['folder']}, {run['diverged']}." for run in runs if run["diverged"]]
@@ -114,8 +99,8 @@ def _write(output: Path, runs: list[dict], *, metric: str, num_planned: int) -> 
         ["run", *(name.replace("_", " ") for name in names)],
         [[run["folder"], *map(run["scores"].get, names)] for run in runs],
     )
-    rates_section = Section(heading=f"{metric} by learning rate", table=rate_table)
-    sections = [rates_section, Section(heading="Runs", table=run_table)]
+    tables = {f"{metric} by learning rate": rate_table, "Runs": run_table}
+    sections = [Section(heading=heading, table=table) for heading, table in tables.items()]
     Report(title=str(output), lead=lead, sections=sections).write(output)
     return "\n".join([f"{metric} on dev:", *rate_table.aligned(), *lead])
 

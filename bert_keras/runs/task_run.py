@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ import keras
 from bert_keras.checkpoints.formats import open_text_checkpoint
 from bert_keras.checkpoints.pretrained import missing_parts
 from bert_keras.config import ModelMetadata, warn_high_rate
-from bert_keras.data.batches import Batches, batches_of
+from bert_keras.data.batches import Batches
 from bert_keras.data.encoded import Encoded, say_cut
 from bert_keras.distribution.loss import global_loss
-from bert_keras.downstream.batches import Predictor
+from bert_keras.downstream.batches import Predictor, training_batches
 from bert_keras.downstream.task import Outputs, Task
 from bert_keras.errors import InputError, check_unused, print_field
 from bert_keras.files import StrPath
@@ -24,13 +24,9 @@ from bert_keras.kinds.known import KINDS
 from bert_keras.models.loading import MODELS
 from bert_keras.runs.distillation import Distillation, open_teacher
 from bert_keras.runs.recipes import FinetuneRecipe
-from bert_keras.runs.settings import finetune_settings
-from bert_keras.runs.task_data import TaskData, read_task_data
+from bert_keras.runs.settings import TaskData, finetune_settings, read_task_data
 from bert_keras.training.optimizer import BertAdamW
 from bert_keras.training.schedule import LinearWarmupDecay
-
-FEW_STEPS = 100
-MORE_STEPS = "try --batch-size 8 --epochs 8 (batch_size=8, num_epochs=8)"
 
 
 class TaskRun:
@@ -84,18 +80,18 @@ class TaskRun:
         self._encoded = self.task.encode(self.examples, tokenizer)
         self._dev_encoded = self.task.encode_to_score(self.dev_examples, tokenizer)
         say_cut(self._encoded, self._dev_encoded, max_length=self.task.max_length)
-        self.steps_per_epoch = self._count_steps()
+        order = {"batch_size": self.recipe.batch_size, "seed": self.recipe.seed}
+        sizes = map(len, self._encoded.shuffled_batches(**order))
+        num_rows = enumerate(accumulate(sizes), start=1)
+        self.steps_per_epoch = next(n for n, rows in num_rows if rows == len(self._encoded))
         self.num_steps = self.recipe.num_epochs * self.steps_per_epoch
-        if self.num_steps < FEW_STEPS:
-            print_field(
-                "steps", f"only {self.num_steps} training steps; {MORE_STEPS}", file=sys.stderr
-            )
+        if self.num_steps < 100:
+            remedy = "try --batch-size 8 --epochs 8 (batch_size=8, num_epochs=8)"
+            print_field("steps", f"only {self.num_steps} training steps; {remedy}", file=sys.stderr)
         self.metadata, self.teacher = self._new_metadata(), None
         if self.distillation is not None:
-            vocabulary = self.checkpoint.vocabulary
-            self.teacher = open_teacher(
-                self.distillation, student=self.metadata, vocabulary=vocabulary
-            )
+            student = {"student": self.metadata, "vocabulary": self.checkpoint.vocabulary}
+            self.teacher = open_teacher(self.distillation, **student)
         keras.utils.set_random_seed(self.recipe.seed)
         self.model = self._build_model()
         self.trained = self._compile_trained()
@@ -112,13 +108,6 @@ class TaskRun:
         has_logits = not task.freezes_encoder and task.embedding(source) is None
         if self.distillation is not None and not has_logits:
             raise InputError(f"{task.name} trains no encoder with logits; leave teacher out")
-
-    def _count_steps(self) -> int:
-        """Returns the number of steps that read every row once, in the first epoch."""
-        recipe = self.recipe
-        batches = self._encoded.shuffled_batches(batch_size=recipe.batch_size, seed=recipe.seed)
-        num_rows = enumerate(accumulate(map(len, batches)), start=1)
-        return next(step for step, number in num_rows if number == len(self._encoded))
 
     def _new_metadata(self) -> ModelMetadata:
         task, recipe, source = self.task, self.recipe, self.checkpoint.metadata
@@ -157,32 +146,25 @@ class TaskRun:
 
     def _new_parts(self) -> set[str]:
         """Returns the parts with fresh weights: absent parts, heads of other tasks or labels."""
-        metadata, checkpoint = self.metadata, self.checkpoint
-        heads = KINDS[metadata.model].heads
-        new = {*missing_parts(checkpoint, heads=heads, metadata=metadata)}
-        names = ("name", "text_columns")
+        heads = KINDS[self.metadata.model].heads
+        new = {*missing_parts(self.checkpoint, heads=heads, metadata=self.metadata)}
         old_task, new_task = (
-            (each.model, each.labels, *map(each.task.get, names))
-            for each in (checkpoint.metadata, metadata)
+            (each.model, each.labels, each.task.get("name"), each.task.get("text_columns"))
+            for each in (self.checkpoint.metadata, self.metadata)
         )
         return new if old_task == new_task else {*new, *heads}
 
     def _compile_trained(self) -> keras.Model:
-        """Returns the compiled part of the model that is trained, or with a teacher its Distiller.
-
-        With a teacher, the part is compiled too, because the dev loss has only the labels.
-        """
+        """Returns the compiled part that is trained, or with a teacher its Distiller."""
         recipe = self.recipe
         trained = student = self.task.trained(self.model)
         self._predictor = Predictor(student)
         if self.teacher is not None:
             student.compile(**_compile_arguments(self.task))
             trained = self.teacher.teach(student, metadata=self.metadata)
-        schedule = LinearWarmupDecay(
-            recipe.learning_rate,
-            num_steps=self.num_steps,
-            num_warmup_steps=int(recipe.warmup_ratio * self.num_steps),
-        )
+        warmup = int(recipe.warmup_ratio * self.num_steps)
+        steps = {"num_steps": self.num_steps, "num_warmup_steps": warmup}
+        schedule = LinearWarmupDecay(recipe.learning_rate, **steps)
         trained.compile(
             optimizer=BertAdamW(
                 schedule,
@@ -208,8 +190,8 @@ class TaskRun:
     @property
     def batches(self) -> Batches:
         """Endless shuffled batches of rows of similar length."""
-        order = {"batch_size": self.recipe.batch_size, "seed": self.recipe.seed}
-        return batches_of(self.rows, partial(self.rows.shuffled_batches, **order))
+        size, seed = self.recipe.batch_size, self.recipe.seed
+        return training_batches(self.rows, batch_size=size, seed=seed)
 
     @property
     def train(self):
@@ -227,10 +209,7 @@ class TaskRun:
     def scores(
         self, predictions: Sequence | None = None, *, loss: float | None = None
     ) -> dict[str, float]:
-        """Returns the scores of the dev predictions, and the loss if the dev rows have one.
-
-        Without `predictions`, they and the loss are computed.
-        """
+        """Returns the scores of dev predictions, which are computed by default, and the loss."""
         if predictions is None:
             outputs, loss = self.dev_outputs()
             predictions = self.dev_predictions(outputs)

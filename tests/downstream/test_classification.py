@@ -87,11 +87,8 @@ def test_labels_of_a_test_file_are_read_if_present(tmp_path, name, label, expect
 
 
 def test_several_labels_are_learnt_predicted_and_scored(tmp_path):
-    path = write(
-        tmp_path / "rows.jsonl",
-        '{"text": "good", "label": ["b", "a"]}\n{"text": "bad", "label": []}',
-        '{"text": "film", "label": "c"}',
-    )
+    rows = ['{"text": "good", "label": ["b", "a"]}', '{"text": "bad", "label": []}']
+    path = write(tmp_path / "rows.jsonl", *rows, '{"text": "film", "label": "c"}')
     many = task("multi-label")
     examples = many.read(path)
     assert [example.label for example in examples] == [("b", "a"), (), ("c",)]
@@ -105,9 +102,8 @@ def test_several_labels_are_learnt_predicted_and_scored(tmp_path):
     assert [prediction.label for prediction in predictions] == [("a", "b"), ("c",), ()]
     assert predictions[1].probabilities[2] == 0.5
     # 2 of 3 labels are predicted and 1 is wrong; a and b are always right, and c never.
-    assert many.score(examples, predictions) == pytest.approx(
-        {"micro_f1_of_labels": 2 / 3, "macro_f1_of_labels": 2 / 3, "subset_accuracy": 1 / 3}
-    )
+    scores = {"micro_f1_of_labels": 2 / 3, "macro_f1_of_labels": 2 / 3, "subset_accuracy": 1 / 3}
+    assert many.score(examples, predictions) == pytest.approx(scores)
     many.write_predictions(tmp_path / "p.tsv", examples, predictions)
     header, first, *_ = (tmp_path / "p.tsv").read_text().splitlines()
     assert header == "index\tprediction\ta\tb\tc\ttext"

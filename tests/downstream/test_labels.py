@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from bert_keras.downstream.scores import SCORES
+from bert_keras.downstream.classification import SCORES
 from bert_keras.errors import InputError
 from bert_keras.kinds.classifier import LABEL_KINDS
 

@@ -19,9 +19,8 @@ PRETRAINING = dataclasses.replace(
     steps_per_log=2,
     logs_per_checkpoint=1,
 )
-FINETUNING = FinetuneRecipe(
-    batch_size=8, num_epochs=2, learning_rate=1e-3, learning_rates=(1e-3,), logs_per_epoch=2
-)
+RATES = {"learning_rate": 1e-3, "learning_rates": (1e-3,)}
+FINETUNING = FinetuneRecipe(batch_size=8, num_epochs=2, logs_per_epoch=2, **RATES)
 LENGTH = "max_length=32"
 MINIATURE = Scale(
     note="a few seconds, for tests.",
@@ -38,10 +37,7 @@ MINIATURE = Scale(
     num_seeds=1,
     duplicates=2,
     held_out_rate=0.2,
-    stand_ins={
-        "size=L-3_H-768_A-12": "size=L-1_H-8_A-2",
-        "size=L-6_H-768_A-3": "size=L-2_H-8_A-1",
-    },
+    stand_ins={"size=L-3_H-768_A-12": "size=L-1_H-8_A-2", "size=L-6_H-768_A-3": "size=L-2_H-8_A-1"},
 )
 
 
@@ -80,11 +76,8 @@ def _squad(draw: random.Random) -> dict:
     for number in range(8):
         context = sentence(draw)
         answer = context.split()[1]
-        qa = {
-            "id": str(number),
-            "question": f"{draw.choice(WORDS)}?",
-            "answers": [{"text": answer, "answer_start": context.index(answer)}],
-        }
+        answers = [{"text": answer, "answer_start": context.index(answer)}]
+        qa = {"id": str(number), "question": f"{draw.choice(WORDS)}?", "answers": answers}
         paragraphs.append({"context": context, "qas": [qa]})
     return {"version": "1.1", "data": [{"title": "a", "paragraphs": paragraphs}]}
 

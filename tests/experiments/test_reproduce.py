@@ -138,14 +138,6 @@ def test_a_plan_lists_arms_steps_and_runs(data, scale):
     assert "fine-tune MNLI-m, 2 epochs 2 runs" in lines
 
 
-def test_data_without_tasks_are_refused_before_anything_is_written(data, scale, tmp_path):
-    with pytest.raises(InputError, match="MNLI"):
-        reproduce(TABLE5, scale, data=data / "corpus", output=tmp_path / "run")
-    with pytest.raises(InputError, match="MNLI"):
-        plan(TABLE5, scale, data=data / "corpus")
-    assert not (tmp_path / "run").exists()
-
-
 def test_invalid_task_rows_are_reported_before_the_pretraining(data, scale, tmp_path):
     copy = shutil.copytree(data, tmp_path / "data")
     dev = copy / "glue" / "MNLI" / "dev_matched.tsv"

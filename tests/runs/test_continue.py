@@ -112,9 +112,8 @@ def test_a_run_continues_at_the_step_of_its_checkpoint(finished_run):
 def test_a_continued_run_equals_single_training_steps(finished_run):
     folder, _ = finished_run
     start = folder / "start"
-    model = BertPretrainer.from_pretrained(
-        start, hidden_dropout_rate=0.0, attention_dropout_rate=0.0
-    )
+    rates = dict.fromkeys(("hidden_dropout_rate", "attention_dropout_rate"), 0.0)
+    model = BertPretrainer.from_pretrained(start, **rates)
     schedule = LinearWarmupDecay(1e-2, num_steps=8, num_warmup_steps=2)
     model.compile(optimizer=BertAdamW(schedule), loss=pretraining_losses())
     load_training_state(model, open_checkpoint(start).state)
@@ -170,25 +169,15 @@ def test_the_first_steps_are_a_run_of_their_own(tmp_path):
     assert "masked_lm/output_bias" in first.tensors and np.abs(moved).max() > 0
 
 
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        ({"first_share": 0.5, "last_step": 4}, "last_step is 4"),
-        ({"first_share": 0.2, "first_changes": ("mask=0.3",)}, "'mask'"),
-        ({"first_share": 0.2, "first_changes": ("mask_rate=0.3",)}, "mask_rate"),
-    ],
-)
-def test_invalid_first_steps_are_refused(records, tmp_path, changes, name):
-    with pytest.raises(InputError, match=name):
-        pretrain(RECIPE, records=records, output=tmp_path / "run", **changes)
+def test_invalid_first_steps_are_refused(records, tmp_path):
+    for changes, name in (
+        ({"last_step": 1}, "last_step is 1"),
+        ({"first_changes": ("mask=0.3",)}, "'mask'"),
+        ({"first_changes": ("mask_rate=0.3",)}, "mask_rate"),
+    ):
+        with pytest.raises(InputError, match=name):
+            pretrain(RECIPE, records=records, output=tmp_path / "run", first_share=0.2, **changes)
     assert not (tmp_path / "run").exists()
-
-
-def test_the_first_steps_need_one_machine(records, tmp_path, monkeypatch):
-    cluster = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
-    monkeypatch.setenv("TF_CONFIG", json.dumps(cluster))
-    with pytest.raises(InputError):
-        pretrain(RECIPE, records=records, output=tmp_path / "run", first_share=0.5)
 
 
 @pytest.mark.slow
@@ -222,7 +211,7 @@ def test_unsuitable_checkpoints_are_refused_before_anything_is_written(records, 
     (start / "vocab.txt").unlink()
     check_refusal("vocabulary")
     Vocabulary((*VOCABULARY.tokens[:-1], "other")).save(start / "vocab.txt")
-    check_refusal("line 18 of 18 and 18")
+    check_refusal("line 18")
 
 
 def test_without_a_manifest_the_casing_is_that_of_the_checkpoint(records, tmp_path):

@@ -99,7 +99,7 @@ def test_unsuitable_teachers_of_pretraining_are_refused(folder, tmp_path):
 def table(tmp_path):
     lines = ["text\tlabel", *["good film\tyes", "bad river\tno"] * 8]
     (tmp_path / "rows.tsv").write_text("\n".join(lines) + "\n")
-    return {"train": str(tmp_path / "rows.tsv"), "dev": str(tmp_path / "rows.tsv")}
+    return dict.fromkeys(("train", "dev"), str(tmp_path / "rows.tsv"))
 
 
 @pytest.mark.slow
@@ -132,9 +132,8 @@ def test_unsuitable_teachers_of_a_task_are_refused(folder, table, tmp_path):
 
     check_refusal(r"\('yes', 'no'\)", classifier("swapped", "yes", "no"))
     longer = Vocabulary((*SPECIAL_TOKENS, *(f"x{number}" for number in range(13))))
-    other = classifier("other", "no", "yes", tokenizer=WordPieceTokenizer(longer))
-    check_refusal("line 6", other)
-    words = folder / "teacher"
+    tokenizer, words = WordPieceTokenizer(longer), folder / "teacher"
+    check_refusal("line 6", classifier("other", "no", "yes", tokenizer=tokenizer))
     check_refusal("labels", words)
     (tmp_path / "words.conll").write_text("good B-LOC\nfilm O\n\n" * 2)
     conll = dict.fromkeys(("train", "dev"), str(tmp_path / "words.conll"))

@@ -26,9 +26,8 @@ TASK = dataclasses.replace(named_task("classification"), max_length=8)
 TASK_OF_PAIRS = dataclasses.replace(TASK, text_columns=("one", "two"))
 
 HEAD = "classification (2)"
-CONFIG = BertConfig(
-    vocab_size=len(VOCABULARY), hidden_size=8, num_layers=1, num_heads=2, max_positions=8
-)
+SIZES = {"hidden_size": 8, "num_layers": 1, "num_heads": 2, "max_positions": 8}
+CONFIG = BertConfig(vocab_size=len(VOCABULARY), **SIZES)
 
 
 def encoder(folder, **changes):

@@ -27,12 +27,9 @@ TEXTS = 2 * ("the river was good", "a bad film", "the bank is a good bank .", "t
 FILES = {
     "classification": ("tsv", "text\tlabel", *(f"{t}\t{n % 2}" for n, t in enumerate(TEXTS))),
     "ner": ("conll", *(f"{text.replace(' ', ' O' + chr(10))} B-X\n" for text in TEXTS)),
-    "sentence-pairs": (
-        "tsv",
-        "sentence1\tsentence2\tscore",
-        *(f"{text}\tthe river\t{n}" for n, text in enumerate(TEXTS)),
-    ),
 }
+ROWS = (f"{text}\tthe river\t{n}" for n, text in enumerate(TEXTS))
+FILES["sentence-pairs"] = ("tsv", "sentence1\tsentence2\tscore", *ROWS)
 ANSWER = {"text": "a", "answer_start": 0}
 QUESTIONS = [
     {"context": f"a {text}", "qas": [{"id": str(n), "question": "is it", "answers": [ANSWER]}]}
@@ -92,17 +89,16 @@ def test_tasks_have_the_scores_of_tensorflow_also_after_a_kill(folder):
     without_tensorflow([finetune(folder, name, to="jax") for name in FILES])
     for name in FILES:
         assert main(finetune(folder, name, to="tensorflow")) == 0
-        (ours, scores), (theirs, jax_scores) = (
-            outputs(folder, name, of=each) for each in ("tensorflow", "jax")
-        )
+        ours, scores = outputs(folder, name, of="tensorflow")
+        theirs, jax_scores = outputs(folder, name, of="jax")
         for one, other in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-4, err_msg=name)
         assert jax_scores == pytest.approx(scores, abs=1e-4), name
 
 
 def test_commands(folder):
-    model, data = str(folder / "classification"), str(folder / "classification.tsv")
-    common = (model, "--data", data)
+    model = str(folder / "classification")
+    common = (model, "--data", f"{model}.tsv")
     commands = [
         ["list", "tasks"],
         ["evaluate", *common],

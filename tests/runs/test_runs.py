@@ -102,9 +102,8 @@ def test_held_out_scores_equal_those_of_keras_evaluate(pretrained, records):
     output, scores = pretrained
     model = load_model(output / "model")
     model.compile(loss=pretraining_losses(), weighted_metrics=pretraining_metrics())
-    held_out = pretraining_dataset(
-        sorted(map(str, records.glob("held-out*"))), batch_size=10_000, drop_remainder=False
-    )
+    files = sorted(map(str, records.glob("held-out*")))
+    held_out = pretraining_dataset(files, batch_size=10_000, drop_remainder=False)
     keras_scores = model.evaluate(held_out, verbose=0, return_dict=True)
     for name in itertools.product(("masked_lm", "next_sentence"), ("loss", "accuracy")):
         expected = keras_scores["_".join(name)]

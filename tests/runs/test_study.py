@@ -12,8 +12,7 @@ from bert_keras.runs.study import study
 from bert_keras.training.evaluations import DivergedError
 
 RECIPE = FinetuneRecipe(batch_size=4, num_epochs=1, learning_rate=1e-3)
-SCORES = {(3e-5, 1): 0.8, (3e-5, 2): 0.9, (3e-5, 3): 0.7, (2e-5, 1): 0.5, (2e-5, 2): 0.95,
-          (2e-5, 3): 0.6}  # fmt: skip
+SCORES = {3e-5: (0.8, 0.9, 0.7), 2e-5: (0.5, 0.95, 0.6)}  # by learning rate, of the seeds 1 to 3
 
 
 class FakeRun:
@@ -32,7 +31,7 @@ class FakeRun:
             if len(self.finished) == self.interrupted_at:
                 raise KeyboardInterrupt
             self.finished.append(output.relative_to(output.parents[1]).as_posix())
-            score = SCORES[recipe.learning_rate, recipe.seed]
+            score = SCORES[recipe.learning_rate][recipe.seed - 1]
             (output / "model").mkdir()
             return write_scores(output, {"accuracy": score, "majority_accuracy": 0.5, "steps": 3})
 

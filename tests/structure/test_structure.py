@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Lowest first. A file imports from its own package and from those listed before it.
 ORDER = (
-    *("renamed", "fields", "errors", "arguments", "files", "text", "config", "families", "data"),
+    *("fields", "errors", "arguments", "files", "text", "config", "families", "data"),
     *("reports", "kinds", "layers", "distribution", "checkpoints", "training", "exporting"),
     *("models", "downstream", "runs", "serving", "experiments", "cli"),
 )

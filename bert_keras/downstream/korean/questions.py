@@ -28,25 +28,19 @@ def korquad_scores(questions: Sequence[Question], predictions: Predictions) -> S
         words = text.translate(_QUOTES_AS_SPACES).lower().translate(_WITHOUT_PUNCTUATION)
         return " ".join(words.split())
 
-    return squad1_scores(
-        questions, predictions, normalize=normalize, units=lambda text: text.replace(" ", "")
-    )
+    options = {"normalize": normalize, "units": lambda text: text.replace(" ", "")}
+    return squad1_scores(questions, predictions, **options)
 
 
 def klue_mrc_scores(questions: Sequence[Question], predictions: Predictions) -> Scores:
-    """Returns the scores of KLUE-MRC, `rouge_w` and `exact_match`.
-
-    As in KLUE-benchmark/KLUE-baseline (metrics/utils.py), the right answer to a question without
-    answers is "".
-    """
+    """Returns `rouge_w` and `exact_match` as KLUE-baseline (metrics/utils.py); no answer is ""."""
     rouge = exact = 0.0
     for question, prediction in zip(questions, predictions, strict=True):
         predicted = normalize_klue_answer(prediction.text)
         golds = [normalize_klue_answer(answer.text) for answer in question.answers] or [""]
         rouge += max(rouge_w(predicted, gold) for gold in golds)
         exact += predicted in golds
-    scores = {"rouge_w": rouge, "exact_match": exact}
-    return {name: value / len(questions) for name, value in scores.items()}
+    return {"rouge_w": rouge / len(questions), "exact_match": exact / len(questions)}
 
 
 def normalize_klue_answer(text: str) -> str:
@@ -56,10 +50,7 @@ def normalize_klue_answer(text: str) -> str:
 
 
 def rouge_w(predicted: str, gold: str) -> float:
-    """Returns the F1 of the longest common substring of two normalized answers, from 0 to 1.
-
-    KLUE names it ROUGE-W. As there, `difflib` ignores frequent characters of long answers.
-    """
+    """Returns KLUE's ROUGE-W, the F1 of the longest common substring that `difflib` finds."""
     if not gold:
         return float(predicted == gold)
     size = difflib.SequenceMatcher(None, predicted, gold).find_longest_match().size
@@ -68,10 +59,7 @@ def rouge_w(predicted: str, gold: str) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class KorquadTask(SquadTask):
-    """KorQuAD 1.0, whose files have the format of SQuAD 1.1 and whose F1 counts characters.
-
-    The maximum length comes from monologg/KoELECTRA (finetune/config/korquad).
-    """
+    """KorQuAD 1.0, in SQuAD's format, with the maximum length of monologg/KoELECTRA."""
 
     version: str = fixed("1.1")
     max_length: int = setting(512, "maximum number of tokens of a window, special tokens included")
@@ -87,11 +75,9 @@ class KorquadTask(SquadTask):
 
 @dataclass(frozen=True, kw_only=True)
 class KlueMrcTask(SquadTask):
-    """KLUE's machine reading comprehension, which has questions without an answer.
+    """KLUE-MRC, in the format of SQuAD 2.0 with "guid" instead of "id".
 
-    The files have the format of SQuAD 2.0 with "guid" instead of "id". As in KLUE-baseline
-    (models/machine_reading_comprehension.py), "no answer" is predicted if its score is the highest:
-    `null_threshold` stays as it is.
+    As in KLUE-baseline (models/machine_reading_comprehension.py), `null_threshold` is not tuned.
     """
 
     version: str = fixed("2.0")

@@ -8,9 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bert_keras.downstream.korean.texts import klue_files
-from bert_keras.downstream.ner.tags import entity_counts
-from bert_keras.downstream.ner.task import NerTask, Sentences, Tags
+from bert_keras.downstream.korean.texts import TEST_AS_DEV, klue_files
+from bert_keras.downstream.ner.task import NerTask, Sentences, Tags, entity_counts
 from bert_keras.downstream.task import FileNames, Outputs, Scores, fixed
 from bert_keras.errors import InputError, quoted
 from bert_keras.files import StrPath, text_lines
@@ -24,7 +23,6 @@ from bert_keras.kinds.words import (
 )
 from bert_keras.text.tokenizer import TextTokenizer
 
-SPACE = " "
 KLUE_TYPES = ("PS", "LC", "OG", "DT", "TI", "QT")  # person, location, organization, date, ...
 KLUE_LABELS = (*(f"{prefix}-{kind}" for kind in KLUE_TYPES for prefix in "BI"), OUTSIDE)
 # monologg/KoELECTRA, finetune/processor/ner.py, with the prefix first.
@@ -38,28 +36,19 @@ _REVERSED_TAG = re.compile(r"(.+)-([BI])")
 
 @dataclass(frozen=True, kw_only=True)
 class NaverNerTask(NerTask):
-    """Naver NER: entities of words that white space separates.
+    """Naver NER: entities of words that white space separates; long sentences are not cut.
 
     The data has no dev split. As in monologg/KoELECTRA, the test file chooses the best epoch.
-    Unlike there, long sentences are not cut.
     """
 
     context: str = fixed("sentence")
     unit: str = fixed("eojeol")
 
     folder: ClassVar[str] = "naver-ner"
-    file_names: ClassVar[FileNames] = {
-        "train": ("train.tsv",),
-        "dev": ("test.tsv",),
-        "test": ("test.tsv",),
-    }
+    file_names: ClassVar[FileNames] = {s: (f"{file}.tsv",) for s, file in TEST_AS_DEV.items()}
 
     def sentences(self, path: StrPath) -> list[Sentence]:
-        """Reads lines of a sentence, a tab, and a tag for each of its words.
-
-        Spaces separate words and tags. A tag such as PER-B becomes B-PER. monologg/KoELECTRA has
-        this format (finetune/data/naver-ner, processor/ner.py).
-        """
+        """Reads lines of a sentence, a tab and tags such as PER-B, as monologg/KoELECTRA does."""
         sentences: list[Sentence] = []
         for line, text in enumerate(text_lines(path), start=1):
             if not text.strip():
@@ -67,10 +56,8 @@ class NaverNerTask(NerTask):
             words, *columns = (column.split() for column in text.split("\t"))
             tags = tuple(_REVERSED_TAG.sub(r"\2-\1", tag) for tag in chain(*columns))
             if len(columns) != 1 or len(words) != len(tags) or not {*tags} <= {*self.labels}:
-                raise InputError(
-                    f"{path}, line {line} is {quoted(text)}; expected words, a tab, and for each "
-                    f"word O, TYPE-B or TYPE-I, where TYPE is one of {', '.join(NAVER_TYPES)}"
-                )
+                expected = "words, a tab, and for each word O, TYPE-B or TYPE-I"
+                raise InputError(f"{path}, line {line} is {quoted(text)}; expected {expected}")
             sentences.append(Sentence(tuple(words), tags, 0, line))
         return sentences
 
@@ -97,9 +84,8 @@ class KlueNerTask(NerTask):
     def sentences(self, path: StrPath) -> list[Sentence]:
         """Reads one character and its tag on each line; the words of a sentence are its characters.
 
-        Lines that start with ## are comments: the sentence with marked entities, and the
-        description of the file. An empty line, or a tab alone, ends a sentence.
-        KLUE-benchmark/KLUE-baseline reads this format (data/klue_ner.py).
+        Lines that start with ## are comments. An empty line, or a tab alone, ends a sentence
+        (KLUE-benchmark/KLUE-baseline, data/klue_ner.py).
         """
         sentences: list[Sentence] = []
         rows: list[tuple[str, str]] = []
@@ -107,10 +93,8 @@ class KlueNerTask(NerTask):
             if text.strip("\t") and not text.startswith("##"):
                 character, _, tag = text.partition("\t")
                 if len(character) != 1 or tag not in self.labels:
-                    raise InputError(
-                        f"{path}, line {line} is {quoted(text)}; expected a character, a tab and "
-                        f"one of {', '.join(self.labels)}"
-                    )
+                    expected = f"a character, a tab and one of {', '.join(self.labels)}"
+                    raise InputError(f"{path}, line {line} is {quoted(text)}; expected {expected}")
                 rows.append((character, tag))
             elif rows and not text.startswith("##"):
                 characters, tags = zip(*rows, strict=True)
@@ -121,12 +105,11 @@ class KlueNerTask(NerTask):
     def encode(self, examples: Sentences, tokenizer: TextTokenizer) -> TaggedWords:
         texts = ["".join(sentence.words) for sentence in examples]
         tokens, spans = tokenized_units(texts, tokenizer, unit=self.unit)
+        spans_of_sentences = np.split(spans, tokens.word_bounds[1:-1])
         label_ids = [
             self.labels.index((sentence.tags or ())[start])
-            for sentence, spans_of_tokens in zip(
-                examples, np.split(spans, tokens.word_bounds[1:-1]), strict=True
-            )
-            for start, _ in spans_of_tokens
+            for sentence, starts in zip(examples, spans_of_sentences, strict=True)
+            for start, _ in starts
         ]
         rows = sentence_rows(tokens, limit=self.max_length - 2)
         return TaggedWords(tokens, rows, np.array(label_ids, np.int32), tokenizer.vocabulary, spans)
@@ -140,15 +123,14 @@ class KlueNerTask(NerTask):
         return [_character_tags(*each) for each in zip(examples, tags, spans, strict=True)]
 
     def score(self, examples: Sentences, predictions: Sequence[Tags]) -> Scores:
+        def without_spaces(tags: Sequence[Tags]) -> list[Tags]:
+            return [
+                [tag for tag, word in zip(row, sentence.words, strict=True) if word != " "]
+                for sentence, row in zip(examples, tags, strict=True)
+            ]
+
         gold = [sentence.tags or () for sentence in examples]
-        return klue_ner_scores(*(_without_spaces(examples, tags) for tags in (gold, predictions)))
-
-
-def _without_spaces(sentences: Sentences, tags: Sequence[Tags]) -> list[Tags]:
-    return [
-        [tag for tag, word in zip(row, sentence.words, strict=True) if word != SPACE]
-        for sentence, row in zip(sentences, tags, strict=True)
-    ]
+        return klue_ner_scores(without_spaces(gold), without_spaces(predictions))
 
 
 def _character_tags(sentence: Sentence, token_tags: Tags, spans: np.ndarray) -> Tags:
@@ -157,19 +139,18 @@ def _character_tags(sentence: Sentence, token_tags: Tags, spans: np.ndarray) -> 
         tags[start:end] = [tag, *[tag.replace("B-", "I-")] * (end - start - 1)]
     for index in range(1, len(tags) - 1):
         before, after = tags[index - 1], tags[index + 1]
-        if sentence.words[index] == SPACE and after.startswith("I-") and before[2:] == after[2:]:
+        if sentence.words[index] == " " and after.startswith("I-") and before[2:] == after[2:]:
             tags[index] = after
     return tuple(tags)
 
 
 def klue_ner_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Scores:
-    """Returns the scores of KLUE-NER.
+    """Returns the scores of KLUE-NER as KLUE-baseline (metrics/functional.py).
 
-    It follows KLUE-benchmark/KLUE-baseline (metrics/functional.py), which also counts the [CLS] and
-    [SEP] of each sentence, whose tag is O; here both are always right. Spaces have no tag.
-    `character_macro_f1` is the mean F1 of the 13 tags, O included; the F1 of a tag that neither
-    occurs nor is predicted is 1. `entity_macro_f1` is the mean F1 of the types of entities that
-    occur or are predicted. An entity starts with B-; see `strict_tags`.
+    It also counts the [CLS] and [SEP] of each sentence, whose tag O is always right. Spaces have no
+    tag. `character_macro_f1` is the mean F1 of the 13 tags; the F1 of a tag that neither occurs nor
+    is predicted is 1. `entity_macro_f1` is the mean F1 of the types of entities that occur or are
+    predicted. An entity starts with B-; see `strict_tags`.
     """
     from sklearn.metrics import f1_score
 
@@ -185,10 +166,7 @@ def klue_ner_scores(gold: Sequence[Tags], predicted: Sequence[Tags]) -> Scores:
 
 
 def strict_tags(tags: Sequence[str]) -> list[str]:
-    """Replaces each I- tag that does not continue an entity by O.
-
-    The entities are then the same as in seqeval's mode "strict" with the scheme IOB2.
-    """
+    """Replaces I- tags that do not continue an entity by O, as seqeval in its mode "strict"."""
     result, kind = [], ""
     for tag in tags:
         prefix, _, tag_kind = tag.partition("-")

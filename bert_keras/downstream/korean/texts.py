@@ -3,6 +3,8 @@
 from bert_keras.downstream.glue import PAIR, GlueTask
 from bert_keras.downstream.task import FileNames
 
+TEST_AS_DEV = {"train": "train", "dev": "test", "test": "test"}  # of data without a dev file
+
 
 def klue_files(name: str, *, suffix: str = ".json") -> FileNames:
     """Returns the files of each split of a KLUE task; the test files are not published."""
@@ -42,13 +44,9 @@ KOREAN_TASKS: dict[str, GlueTask] = {
             labels=("entailment", "contradiction", "neutral"),
         ),
         GlueTask(
-            name="nsmc",  # it has no dev split; the test file chooses the best epoch
+            name="nsmc",  # the test file chooses the best epoch
             folder="nsmc",
-            file_names={
-                "train": ("ratings_train.txt",),
-                "dev": ("ratings_test.txt",),
-                "test": ("ratings_test.txt",),
-            },
+            file_names={split: (f"ratings_{file}.txt",) for split, file in TEST_AS_DEV.items()},
             text_columns=("document",),
         ),
         GlueTask(

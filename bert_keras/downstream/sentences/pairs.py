@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bert_keras.data.encoded import Encoded
-from bert_keras.downstream.scores import SCORES
+from bert_keras.downstream.classification import SCORES
 from bert_keras.downstream.sentences.task import SentenceTask
 from bert_keras.downstream.table import required_text, table_rows
 from bert_keras.downstream.task import Scores, needs_labels
@@ -83,11 +83,10 @@ class SentencePairsTask(SentenceTask[SentencePair, float]):
 
         scores = [each.score or 0.0 for each in examples]
         ranks = list(zip(rankdata(scores).tolist(), rankdata(predictions).tolist(), strict=True))
+        rows = zip(examples, scores, predictions, ranks, strict=True)
         errors = [
             (abs(second - first), [*example_cells(e), *decimals(score, cosine, first, second)])
-            for e, score, cosine, (first, second) in zip(
-                examples, scores, predictions, ranks, strict=True
-            )
+            for e, score, cosine, (first, second) in rows
             if first != second
         ]
         columns = ["example", *self.text_columns, "score", "cosine", "rank", "rank by cosine"]

@@ -46,10 +46,7 @@ Queries = Sequence[QueryExample]
 
 @dataclass(frozen=True, kw_only=True)
 class DistinctTexts(EncodedTexts):
-    """Groups whose training batches contain no text twice, for losses with in-batch negatives.
-
-    Only the texts of one example may be the same, as in unsupervised SimCSE.
-    """
+    """Groups whose batches contain no text twice, except within one example, as in SimCSE."""
 
     def shuffled_batches(self, *, batch_size: int, seed: int) -> Iterator[np.ndarray]:
         limit, numbers = self.max_length - self.vocabulary.num_specials(1), {}
@@ -69,11 +66,7 @@ class EncodedCorpus(EncodedTexts):
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalTask(SentenceTask[QueryExample, Ranking]):
-    """Retrieval of passages for queries, such as questions and answers.
-
-    The corpus of an evaluation consists of the distinct passages of its file. A passage is relevant
-    for a query if a row has it as the positive of the query.
-    """
+    """Retrieval of passages, from the distinct passages of a file; the positives are relevant."""
 
     query_column: str = setting("query", "column of the queries")
     positive_column: str = setting("positive", "column of the texts that answer them")
@@ -101,8 +94,7 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
         prompts = {"query": self.query_prompt, "document": self.passage_prompt}
         if not any(prompts.values()):
             return embedding
-        prompts = {**embedding.prompts, **prompts}
-        return dataclasses.replace(embedding, prompts=prompts)
+        return dataclasses.replace(embedding, prompts={**embedding.prompts, **prompts})
 
     def read(self, path: StrPath, *, split: str = "train") -> list[QueryExample]:
         """Reads queries and their passages."""
@@ -148,13 +140,12 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
         self, examples: Queries, encoded: EncodedCorpus, units: np.ndarray
     ) -> list[Ranking]:
         """Returns the ranking of each query."""
-        num_passages = len(encoded.corpus)
-        queries, passages = units[num_passages:], units[:num_passages]
-        indices, cosines = rank_passages(queries, passages, most=self.cutoff)
+        start = len(encoded.corpus)  # the first row of a query
+        indices, cosines = rank_passages(units[start:], units[:start], most=self.cutoff)
         return [
             Ranking(
-                tuple(encoded.corpus[index] for index in indices[query - num_passages]),
-                tuple(cosines[query - num_passages].tolist()),
+                tuple(encoded.corpus[index] for index in indices[query - start]),
+                tuple(cosines[query - start].tolist()),
                 tuple((units[rows] @ units[query]).tolist()),
             )
             for query, rows in zip(encoded.query_rows, encoded.passage_rows, strict=True)
@@ -179,20 +170,15 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
 
         relevant, errors = relevant_passages(examples), []
         for example, prediction in zip(examples, predictions, strict=True):
-            passages, cosines = prediction.passages, prediction.cosines
-            wanted = relevant[example.query]
+            passages, wanted = prediction.passages, relevant[example.query]
             if passages[0] in wanted:
                 continue
             ranks = [rank for rank, passage in enumerate(passages, start=1) if passage in wanted]
             rank = str(ranks[0]) if ranks else f"after {len(passages)}"
-            cosine = prediction.example_cosines[0]
-            cells = [
-                example.query,
-                mark(passages[0], "bad") + mark("", note=f" {cosines[0]:.3f}"),
-                mark(example.passages[0], "good") + mark("", note=f" {cosine:.3f}"),
-                rank,
-            ]
-            errors.append((cosines[0] - cosine, cells))
+            first, cosine = prediction.cosines[0], prediction.example_cosines[0]
+            wrong = mark(passages[0], "bad") + mark("", note=f" {first:.3f}")
+            right = mark(example.passages[0], "good") + mark("", note=f" {cosine:.3f}")
+            errors.append((first - cosine, [example.query, wrong, right, rank]))
         columns = ["query", "first passage", "relevant passage", "rank of a relevant passage"]
         return Findings([], columns, errors, "the largest differences of the two cosines first")
 
@@ -200,10 +186,8 @@ class RetrievalTask(SentenceTask[QueryExample, Ranking]):
         self, path: StrPath, examples: Queries, predictions: Sequence[Ranking]
     ) -> None:
         """Writes a JSON object for each example: the query, the nearest passages and cosines."""
-        rows = [
-            {"query": example.query, **dataclasses.asdict(prediction)}
-            for example, prediction in zip(examples, predictions, strict=True)
-        ]
+        pairs = zip(examples, predictions, strict=True)
+        rows = ({"query": each.query, **dataclasses.asdict(ranking)} for each, ranking in pairs)
         write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
@@ -218,16 +202,10 @@ def relevant_passages(examples: Queries) -> dict[str, set[str]]:
 def rank_passages(
     queries_QE: np.ndarray, passages_PE: np.ndarray, *, most: int, max_cosines: int = MAX_COSINES
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the `most` nearest passages of each query; equal cosines keep the passages' order.
+    """Returns the indices and cosines, [Q, K], of the `most` nearest passages of each query.
 
-    Args:
-        queries_QE: Q unit vectors, float.
-        passages_PE: P unit vectors, float.
-        most: The number of passages of a query.
-        max_cosines: How many cosines are in memory at once.
-
-    Returns:
-        The indices of the K passages, int [Q, K], and their cosines [Q, K]; K is at most P.
+    The vectors are unit vectors. Equal cosines keep the order of the passages, and K is at most P.
+    `max_cosines` cosines are in memory at once.
     """
     most = min(most, len(passages_PE))
     indices_QK, cosines_QK = [], []

@@ -46,9 +46,8 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
     def embedding(self, source: ModelMetadata) -> EmbeddingConfig:
         """Returns the checkpoint's embedding with the task's pooling."""
         embedding = source.embedding or EmbeddingConfig()
-        embedding = dataclasses.replace(
-            embedding, pooling=self.pooling or embedding.pooling, default_prompt_name=None
-        )
+        changes = {"pooling": self.pooling or embedding.pooling, "default_prompt_name": None}
+        embedding = dataclasses.replace(embedding, **changes)
         size = embedding.sizes(source.config.hidden_size)[-1]
         if self.dimensions and max(self.dimensions) != size:
             raise InputError(f"dimensions are {self.dimensions}; the largest must be {size}")
@@ -62,16 +61,9 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
         layout: type[EncodedTexts] = EncodedTexts,
         **fields: Any,
     ) -> Any:
-        """Encodes N groups of G texts; equal texts are tokenized once.
-
-        Args:
-            groups: The texts of each group.
-            tokenizer: The tokenizer of the model.
-            layout: The class of the rows.
-            **fields: Further fields of `layout`.
-        """
+        """Encodes N groups of G texts as rows of the class `layout`, with further `fields`."""
         texts = [text for group in groups for text in group]
-        distinct = list(dict.fromkeys(texts))
+        distinct = [*dict.fromkeys(texts)]  # tokenized once
         ids = dict(zip(distinct, tokenizer.ids_batch(distinct), strict=True))
         return layout(
             texts=([ids[text] for text in texts],),
@@ -85,20 +77,13 @@ class SentenceTask(Task[Example, Encoded, Prediction]):
     def compare(
         self, examples: Sequence[Example], encoded: Any, units: np.ndarray
     ) -> Sequence[Prediction]:
-        """Returns the predictions from the rows of `encode_to_score` and their embeddings.
-
-        Args:
-            examples: The examples.
-            encoded: Their rows, as `encode_to_score` returns them.
-            units: The embeddings of the rows, divided by their norms, float [N, E] or [N, G, E].
-        """
+        """Returns the predictions from rows and their unit vectors, float [N, E] or [N, G, E]."""
 
     def predictions(
         self, examples: Sequence[Example], encoded: Encoded, outputs: Outputs
     ) -> Sequence[Prediction]:
         vectors = np.asarray(outputs)
-        size = vectors.shape[-1]
-        if self.truncate_dim > size:
+        if self.truncate_dim > (size := vectors.shape[-1]):
             raise InputError(f"truncate_dim is {self.truncate_dim}; embeddings have {size} values")
         vectors = vectors[..., : self.truncate_dim or size]
         norms = np.linalg.norm(vectors, axis=-1, keepdims=True)

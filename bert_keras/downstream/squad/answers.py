@@ -43,9 +43,8 @@ def squad2_scores(
 ) -> dict[str, float]:
     """Returns the scores of SQuAD 2.0.
 
-    They are `exact` and `f1` of all questions, and `total`, their number; the same with the
-    prefixes "HasAns_" and "NoAns_"; and with null odds `best_exact`, `best_f1`, the best scores
-    that a threshold can reach, and these thresholds, `best_exact_thresh` and `best_f1_thresh`.
+    They are `exact`, `f1` and `total`, the same with the prefixes "HasAns_" and "NoAns_", and with
+    null odds `best_exact` and `best_f1`, with the thresholds that reach them.
     """
     pairs = [_exact_and_f1(*pair) for pair in zip(questions, predictions, strict=True)]
     exact, f1 = [score for score, _ in pairs], [score for _, score in pairs]
@@ -67,10 +66,9 @@ def squad2_scores(
 def best_threshold(
     scores: Sequence[float], has_answer: Sequence[bool], predictions: Sequence[Prediction]
 ) -> tuple[float, float]:
-    """Returns the best mean score, and the smallest threshold that reaches it.
+    """Returns the best mean score, and the smallest threshold above which "no answer" reaches it.
 
-    "No answer" is predicted above it; it is 0.0 if "no answer" is best for every question. `scores`
-    are those of the present predictions, from 0 to 1.
+    It is 0.0 if "no answer" is best for every question. `scores` are from 0 to 1.
     """
     odds = [each.null_odds or 0.0 for each in predictions]
     best = current = sum(not has for has in has_answer)

@@ -29,10 +29,7 @@ Predictions = Sequence[Prediction]
 
 @dataclass(frozen=True, kw_only=True)
 class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
-    """Question answering as in SQuAD 1.1 or 2.0 (BERT paper, sections 4.2 and 4.3).
-
-    The defaults are those of google-research/bert run_squad.py.
-    """
+    """SQuAD 1.1 or 2.0 (BERT paper, sections 4.2, 4.3), with defaults of BERT's run_squad.py."""
 
     max_length: int = setting(384, "maximum number of tokens of a window, special tokens included")
 
@@ -110,18 +107,17 @@ class SquadTask(SpanSettings, Task[Question, QuestionWindows, Prediction]):
         self, path: StrPath, examples: Sequence[Question], predictions: Sequence[Prediction]
     ) -> None:
         """Writes the texts by id as JSON, and beside it files of candidates and null odds."""
-        path, pairs = Path(path), list(zip(examples, predictions, strict=True))
-        files: dict[str, dict] = {path.name: {q.id: each.text for q, each in pairs}}
-        if is_stdout(path):
-            write_text(path, json.dumps(files[path.name], indent=4) + "\n")
-            return
-        files[f"nbest_{path.name}"] = {q.id: [*map(asdict, p.candidates)] for q, p in pairs}
-        if self.allows_no_answer:
+        path, pairs = Path(path), [*zip(examples, predictions, strict=True)]
+        files: dict[Path, dict] = {path: {q.id: each.text for q, each in pairs}}
+        if not is_stdout(path):
+            nbest = path.with_name(f"nbest_{path.name}")
+            files[nbest] = {q.id: [*map(asdict, each.candidates)] for q, each in pairs}
+        if self.allows_no_answer and not is_stdout(path):
             is_usual = path.name == self.prediction_file  # these are the names in run_squad.py
-            name = "null_odds.json" if is_usual else f"null_odds_{path.name}"
-            files[name] = {q.id: each.null_odds for q, each in pairs}
-        for name, values in files.items():
-            write_text(path.with_name(name), json.dumps(values, indent=4) + "\n")
+            odds = path.with_name("null_odds.json" if is_usual else f"null_odds_{path.name}")
+            files[odds] = {q.id: each.null_odds for q, each in pairs}
+        for file, values in files.items():
+            write_text(file, json.dumps(values, indent=4) + "\n")
 
 
 _VERSIONS = {"squad1": "1.1", "squad2": "2.0"}

@@ -20,9 +20,8 @@ NAVER = named_task("naver-ner")
 
 def test_the_characters_of_klue_are_read_and_written_with_spaces(korean_folder, tmp_path):
     sentences = KLUE.read(KLUE.files(korean_folder)["train"])
-    assert [list(zip(each.words, each.tags, strict=True)) for each in sentences] == [
-        tagged_characters(sentence) for sentence in TAGGED
-    ]
+    rows = [[*zip(each.words, each.tags, strict=True)] for each in sentences]
+    assert rows == [*map(tagged_characters, TAGGED)]
     assert " " in sentences[0].words and sentences[0].line == 3
     (tmp_path / "a.tsv").write_text("##c\n가\tO\n\t\n나\tB-PS\n", encoding="utf-8")
     assert [each.words for each in KLUE.read(tmp_path / "a.tsv")] == [("가",), ("나",)]
@@ -37,17 +36,12 @@ def test_the_tags_of_naver_are_reversed(korean_folder):
     assert [each.line for each in sentences] == [1, 2]
 
 
-@pytest.mark.parametrize(
-    ("task", "text"),
-    [(KLUE, "가\tB-XX"), (KLUE, "나나\tO"), (NAVER, "가 나\tO"), (NAVER, "가\tPER-X")],
-)
-def test_errors_name_the_file_and_the_line(tmp_path, task, text):
-    (tmp_path / "a.tsv").write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=r"a\.tsv, line 1 "):
-        task.read(tmp_path / "a.tsv")
-    (tmp_path / "a.tsv").write_text("\n")
-    with pytest.raises(InputError, match=r"a\.tsv"):
-        task.read(tmp_path / "a.tsv")
+def test_errors_name_the_file_and_the_line(tmp_path):
+    texts = ((KLUE, "가\tB-XX"), (KLUE, "나나\tO"), (NAVER, "가 나\tO"), (NAVER, "가\tPER-X"))
+    for task, text in (*texts, (KLUE, "\n"), (NAVER, "\n")):
+        (tmp_path / "a.tsv").write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match=r"a\.tsv, line 1 " if text.strip() else r"a\.tsv"):
+            task.read(tmp_path / "a.tsv")
 
 
 def test_tags_of_tokens_are_those_of_their_first_character():
@@ -77,13 +71,10 @@ def test_scores_of_klue_equal_the_published_formulas():
     """Numbers of the formulas of KLUE-baseline: the F1 of each tag with [CLS] and [SEP] as O, and
     the F1 of each type of entity, in percent, for random tags."""
     rng = np.random.default_rng(5)
-    gold, predicted = (
-        [[LABELS[each] for each in rng.choice(13, 40)] for _ in range(4)] for _ in range(2)
-    )
-    expected = {"character_macro_f1": 8.42704033057237, "entity_macro_f1": 6.1602669361290046}
-    assert klue_ner_scores(gold, predicted) == pytest.approx(
-        {name: each / 100 for name, each in expected.items()}, rel=1e-12
-    )
+    tags = [[LABELS[each] for each in rng.choice(13, 40)] for _ in range(8)]
+    percent = {"character_macro_f1": 8.42704033057237, "entity_macro_f1": 6.1602669361290046}
+    expected = {name: each / 100 for name, each in percent.items()}
+    assert klue_ner_scores(tags[:4], tags[4:]) == pytest.approx(expected, rel=1e-12)
 
 
 def test_spaces_of_klue_are_not_scored():

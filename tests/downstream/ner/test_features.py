@@ -15,13 +15,10 @@ from bert_keras.kinds.words import Sentence
 from tests.downstream.ner.test_task import LABELS, TOKENIZER
 from tests.downstream.ner.test_task import SENTENCES as TWO_SENTENCES
 
-CONFIG = BertConfig(
-    vocab_size=12, hidden_size=8, num_layers=4, num_heads=2, max_positions=16,
-    hidden_dropout_rate=0.0, has_pooler=False,
-)  # fmt: skip
-TASK = dataclasses.replace(
-    NER_FEATURES_TASK, labels=LABELS, layers="weighted-sum-last-four", lstm_units=12, max_length=8
-)
+SIZES = {"vocab_size": 12, "hidden_size": 8, "num_layers": 4, "num_heads": 2, "max_positions": 16}
+CONFIG = BertConfig(**SIZES, hidden_dropout_rate=0.0, has_pooler=False)
+SETTINGS = {"layers": "weighted-sum-last-four", "lstm_units": 12, "max_length": 8}
+TASK = dataclasses.replace(NER_FEATURES_TASK, labels=LABELS, **SETTINGS)
 
 
 def random_sentence(random: np.random.Generator) -> Sentence:

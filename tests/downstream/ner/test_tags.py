@@ -3,8 +3,7 @@
 import pytest
 import tensorflow_datasets as tfds
 
-from bert_keras.downstream.ner.tags import entity_scores, read_conll
-from bert_keras.downstream.ner.task import NER_TASK, POS_TASK
+from bert_keras.downstream.ner.task import NER_TASK, POS_TASK, entity_scores, read_conll
 from bert_keras.errors import InputError
 from bert_keras.kinds.words import Sentence, tagged_entities
 
@@ -56,14 +55,12 @@ def test_parts_of_speech_are_entities_of_one_word(tmp_path):
         NER_TASK.read(path)
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [("a O\nb\n", 2), ("a NN O\n\nNew York NN O\n", 3), ("a B-\n", 1), ("-DOCSTART- O\n\n", None)],
-)
-def test_invalid_files_are_refused(tmp_path, text, line):
-    path = file_of(tmp_path, text)
-    with pytest.raises(InputError, match=f"{path}, line {line}" if line else f"{path}"):
-        NER_TASK.read(path)
+def test_invalid_files_are_refused(tmp_path):
+    texts = {"a O\nb\n": ", line 2", "a NN O\n\nNew York NN O\n": ", line 3", "a B-\n": ", line 1"}
+    for text, place in {**texts, "-DOCSTART- O\n\n": ""}.items():
+        path = file_of(tmp_path, text)
+        with pytest.raises(InputError, match=f"{path}{place}"):
+            NER_TASK.read(path)
 
 
 @pytest.fixture
@@ -80,12 +77,10 @@ def builder(tmp_path, monkeypatch):
 def test_the_conll_2003_builder_is_read(builder):
     files = NER_TASK.files(builder)
     assert files == {split: f"{builder}:{split}" for split in ("train", "dev", "test")}
+    expected = [(("EU", "said"), ("B-ORG", "O"), 0), (("Rome",), ("B-LOC",), 0)]
     for split, path in files.items():
-        sentences = sorted(NER_TASK.read(path, split=split), key=lambda each: each.words)
-        assert [(s.words, s.tags, s.document) for s in sentences] == [
-            (("EU", "said"), ("B-ORG", "O"), 0),
-            (("Rome",), ("B-LOC",), 0),
-        ]
+        read = NER_TASK.read(path, split=split)
+        assert sorted((s.words, s.tags, s.document) for s in read) == expected
 
 
 @pytest.mark.parametrize(
@@ -124,10 +119,8 @@ TABLE = [
 @pytest.mark.parametrize(("gold", "predicted", "overall", "of_types"), TABLE)
 def test_scores_equal_those_of_conlleval(gold, predicted, overall, of_types):
     scores = entity_scores(*([s.split() for s in tags.split("|")] for tags in (gold, predicted)))
-    names = ("f1", "precision", "recall")
-    accuracy, precision, recall, f1 = overall
-    expected = {"accuracy": accuracy, "precision": precision, "recall": recall, "f1": f1}
-    for kind, (precision, recall, f1) in of_types.items():
-        values = zip(names, (f1, precision, recall), strict=True)
-        expected |= {f"{kind} {name}": value for name, value in values}
+    names = ("accuracy", "precision", "recall", "f1")
+    expected = dict(zip(names, overall, strict=True))
+    for kind, values in of_types.items():
+        expected |= {f"{kind} {name}": v for name, v in zip(names[1:], values, strict=True)}
     assert {name: round(100 * value, 2) for name, value in scores.items()} == expected

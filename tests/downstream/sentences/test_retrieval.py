@@ -69,13 +69,11 @@ def test_scores_and_prediction_files(path, tmp_path, tokenizer):
     task = dataclasses.replace(TRIPLETS, cutoff=2)
     examples = task.read(path, split="dev")
     encoded = task.encode_to_score(examples, tokenizer)
-    vectors = np.array(
-        [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 1], [0, 1, 1], [2, 0.1, 0], [-1, 3, 1]], np.float32
-    )
-    predictions = task.predictions(examples, encoded, list(vectors))
-    assert [each.passages for each in predictions] == [
-        ("good film", "bad film"), ("good film", "bad film"), ("long film", "a")
-    ]  # fmt: skip
+    corpus = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 1], [0, 1, 1]]
+    vectors = np.array([*corpus, [2, 0.1, 0], [-1, 3, 1]], np.float32)
+    predictions = task.predictions(examples, encoded, [*vectors])
+    first = ("good film", "bad film")
+    assert [each.passages for each in predictions] == [first, first, ("long film", "a")]
     assert predictions[2].example_cosines == pytest.approx((3 / 11**0.5, 4 / 22**0.5))
     scores = task.score(examples, predictions)
     assert scores["recall@2"] == pytest.approx((1 / 2 + 1) / 2)  # of two distinct queries

@@ -77,10 +77,8 @@ def test_white_space_is_no_answer_and_does_not_surround_one(ask, subwords):
     """Byte-level BPE has tokens of white space, here the first of two spaces."""
     rules = rules_vocabulary(read_rules(subwords["roberta"], {}))
     questions = [ask("the  license ", question="the")]
-    windows = windows_over(
-        questions, tokenizer_of(rules, lowercase=False), max_length=20, stride=9,
-        max_question_length=4,
-    )  # fmt: skip
+    tokenizer, sizes = tokenizer_of(rules, lowercase=False), {"max_length": 20, "stride": 9}
+    windows = windows_over(questions, tokenizer, max_question_length=4, **sizes)
     is_blank = windows.offsets[:, 0] == windows.offsets[:, 1]
     assert is_blank.sum() == 2
     first = 3 + windows.lengths_N2[0, 0]  # <s>, the question, </s> and </s> are before the passage
@@ -95,9 +93,8 @@ def test_white_space_is_no_answer_and_does_not_surround_one(ask, subwords):
 
 def test_answers_end_after_their_start_and_have_a_maximum_length(ask, model_outputs):
     questions = [ask("a b c d e")]
-    windows, outputs = model_outputs(
-        questions, {(0, 4): 5, (0, 0): 1}, {(0, 2): 5, (0, 8): 2}
-    )  # c is the best start, b the best end
+    starts, ends = {(0, 4): 5, (0, 0): 1}, {(0, 2): 5, (0, 8): 2}  # best: start c, end b
+    windows, outputs = model_outputs(questions, starts, ends)
     for max_length, text in ((30, "c d e"), (2, "a b")):
         prediction = best(questions, windows, outputs, max_answer_length=max_length)
         assert prediction.text == text
@@ -159,9 +156,8 @@ def test_the_n_best_list_contains_no_answer_even_if_it_is_worst(ask, model_outpu
 
 
 def question(*answers):
-    return Question(
-        id="q", question="?", context="c", answers=tuple(Answer(text, 0) for text in answers)
-    )
+    spans = tuple(Answer(text, 0) for text in answers)
+    return Question(id="q", question="?", context="c", answers=spans)
 
 
 @pytest.mark.parametrize(
@@ -183,9 +179,8 @@ def question(*answers):
 def test_scores_of_squad(version, golds, predicted, exact, f1):
     arguments = [question(*golds)], [Prediction(predicted)]
     if version == 1:
-        assert squad1_scores(*arguments) == pytest.approx(
-            {"exact_match": exact / 100, "f1": f1 / 100}
-        )
+        expected = {"exact_match": exact / 100, "f1": f1 / 100}
+        assert squad1_scores(*arguments) == pytest.approx(expected)
         return
     kind = "HasAns" if golds else "NoAns"
     expected = {"exact": exact / 100, "f1": f1 / 100, "total": 1}

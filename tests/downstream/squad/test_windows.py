@@ -46,10 +46,8 @@ def test_targets_are_the_tokens_that_overlap_the_answer(ask, tokenizer, context,
 
 
 def test_a_long_context_has_several_windows(ask, tokenizer):
-    questions = [
-        ask("a b c d e f g h i j", "g h", question="who ? who ?", identity="long"),
-        ask("a b c", "b", identity="short"),
-    ]
+    long = ask("a b c d e f g h i j", "g h", question="who ? who ?", identity="long")
+    questions = [long, ask("a b c", "b", identity="short")]
     windows = windows_over(questions, tokenizer, max_length=10, stride=3, max_question_length=2)
     inputs, targets = windows.batch(np.arange(len(windows)))
     tokens = [[tokenizer.vocabulary.tokens[i] for i in row] for row in inputs["input_ids"]]
